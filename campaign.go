@@ -1,0 +1,115 @@
+package hongbao
+
+import "time"
+
+// Amount is money in minor units (cents, fen) of the campaign's currency. It is never a fraction.
+type Amount int64
+
+// MaxAmount is the largest amount anywhere: what a Lua number holds exactly.
+const MaxAmount Amount = 1<<53 - 1
+
+// Bounds of a campaign.
+const (
+	MaxPackets  = 10_000_000
+	MaxTiers    = 1_000
+	MaxLimits   = 16
+	MaxUserHold = 100 // packets that one user may hold in one campaign
+	MaxWindow   = 400 * 24 * time.Hour
+)
+
+// Kind is what a campaign gives away.
+type Kind string
+
+// The kinds of campaign.
+const (
+	RedPacket Kind = "red_packet"
+	Coupon    Kind = "coupon"
+)
+
+// SplitMode is how the total becomes packets.
+type SplitMode string
+
+// The ways to split. Even: equal amounts, the first total%packets of them one unit more. Random: doubled mean between
+// the minimum and the maximum. Tiers: as many packets of each amount as listed.
+const (
+	SplitEven   SplitMode = "even"
+	SplitRandom SplitMode = "random"
+	SplitTiers  SplitMode = "tiers"
+)
+
+// Split says how the total becomes packets. Min and Max are for SplitRandom, Tiers for SplitTiers.
+type Split struct {
+	Mode  SplitMode `json:"mode"`
+	Min   Amount    `json:"min,omitempty"`
+	Max   Amount    `json:"max,omitempty"`
+	Tiers []Tier    `json:"tiers,omitempty"`
+}
+
+// Tier is a number of packets of one amount.
+type Tier struct {
+	Amount  Amount `json:"amount"`
+	Packets int64  `json:"packets"`
+}
+
+// ByUser is the Limit.By that counts per user; any other value names a fact of the grab.
+const ByUser = "user"
+
+// Period is how long a limit counts.
+type Period string
+
+// The periods. Days and hours are those of the clock on the wall in the campaign's time zone.
+const (
+	PerCampaign Period = "campaign"
+	PerDay      Period = "day"
+	PerHour     Period = "hour"
+)
+
+// Limit bounds how many packets one user, or one value of a fact, gets in a period.
+type Limit struct {
+	By  string `json:"by"`
+	Per Period `json:"per"`
+	Max int64  `json:"max"`
+}
+
+// Durability is what "you won" means when Redis fails right after the answer.
+type Durability string
+
+// The durability classes. Fast: as Redis is configured. Replica: one replica has it (WAIT 1). Fsync: it is on disk
+// (WAITAOF 1 0, or appendfsync always).
+const (
+	Fast    Durability = "fast"
+	Replica Durability = "replica"
+	Fsync   Durability = "fsync"
+)
+
+// Campaign is a specification: a funded set of packets that is open for a time. It does not change once it is created.
+// Package campaign reads and validates it; its JSON form, fields in this order, is what the plan's hash covers.
+type Campaign struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Kind     Kind   `json:"kind"`
+	Currency string `json:"currency,omitempty"`
+	// Total is the sum of all packets, in minor units; 0 for coupons without a value.
+	Total   Amount `json:"total"`
+	Packets int64  `json:"packets"`
+	Split   Split  `json:"split"`
+	// From and To are the window: open at From, ended at To. Whole milliseconds.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// TimeZone is the IANA name of the zone in which days and hours are counted.
+	TimeZone   string     `json:"time_zone"`
+	Limits     []Limit    `json:"limits"`
+	Sponsor    string     `json:"sponsor"`
+	Durability Durability `json:"durability"`
+}
+
+// UserHold is how many packets one user may hold in the campaign. Validation makes sure that there is such a limit.
+func (c *Campaign) UserHold() int64 {
+	hold := int64(MaxUserHold)
+	for _, l := range c.Limits {
+		if l.By == ByUser && l.Per == PerCampaign {
+			hold = min(hold, l.Max)
+		}
+	}
+	return hold
+}

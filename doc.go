@@ -1,0 +1,18 @@
+// Package hongbao holds the words of Hongbao: red-packet rains, coupon rushes and flash giveaways, paid exactly once and
+// announced exactly once. It imports the standard library only; every other package speaks in its types.
+//
+// The life of one grab, in order:
+//
+//   - campaign plans the packets (a seed, a deterministic split, a shuffle), publishes the plan's hash and loads the
+//     packets into the stock of a Redis shard;
+//   - producer collects the grabs that wait, up to 128 of one campaign, and has lua/grab.lua decide them in one
+//     atomic step: receipts, limits, stock, and one entry in the shard's stream of events;
+//   - consumer brings the entries from a consumer group to a Handler, with a lease, parking, dead letters and an ack
+//     that marks each grant's done bit;
+//   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever;
+//   - publisher is the Handler that puts the grant into a Kafka topic, one copy each, with dedup's stored claims;
+//   - audit compares Redis, the ledger and the topic: funded = granted + left + in transfer + refunded, everywhere.
+//
+// Words that are values, not errors: an Outcome is the answer to a grab, and a refusal is an Outcome. Errors carry a
+// Class that says what the caller has to do.
+package hongbao

@@ -1,0 +1,221 @@
+package hongbao
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// EntryVersion is the newest version of stream entries that this build reads.
+const EntryVersion = 1
+
+// MaxEntryGrants is how many grants one entry can hold: what one call decides.
+const MaxEntryGrants = 128
+
+// EntryKind is what an entry tells.
+type EntryKind string
+
+// The kinds of entries.
+const (
+	EntryGrant EntryKind = "grant"
+	EntryClose EntryKind = "close"
+)
+
+// Entry is one stream entry: the grants that one call decided, or the close of a campaign on this shard.
+type Entry struct {
+	ID       string
+	Shard    int
+	Kind     EntryKind
+	Campaign string
+	Seq      int64 // seq of its first event
+	Epoch    int64
+	Time     time.Time
+	Grants   []Grant // EntryGrant only
+	Close    Closing // EntryClose only
+}
+
+// Closing is what a shard had given and had left when a campaign was closed on it.
+type Closing struct {
+	Granted       int64
+	GrantedAmount Amount
+	Left          int64
+	LeftAmount    Amount
+}
+
+// Events is how many events the entry holds: seqs Seq to Seq+Events-1.
+func (e *Entry) Events() int64 {
+	if e.Kind == EntryClose {
+		return 1
+	}
+	return int64(len(e.Grants))
+}
+
+// ErrNewerEntry says that an entry was written by a newer build. Its error is Broken: the shard stops, nothing is skipped.
+var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongbao")
+
+var entryFields = [...]string{"v", "k", "c", "q", "e", "t", "g"}
+
+// ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE gives them. The fields are
+// v k c q e t g, always in this order; g has one line a grant: packet, amount, user, request id, traceparent,
+// separated by one space, "-" for an empty one.
+//
+// An entry that breaks any of this gives a Permanent error, one with a newer version a Broken one.
+func ParseEntry(shard int, id string, values []string) (Entry, error) {
+	e, err := parseEntry(shard, id, values)
+	if err != nil && !errors.Is(err, ErrNewerEntry) {
+		return Entry{}, Errorf(Permanent, "entry %s of shard %d can't be read: %w", id, shard, err)
+	}
+	if err != nil {
+		return Entry{}, Errorf(Broken, "entry %s of shard %d: %w; upgrade this worker", id, shard, err)
+	}
+	return e, nil
+}
+
+func parseEntry(shard int, id string, values []string) (Entry, error) {
+	if len(values) >= 2 && values[0] == "v" {
+		v, err := parseNumber(values[1], 1<<31)
+		if err != nil {
+			return Entry{}, fmt.Errorf("field v: %w", err)
+		}
+		if v > EntryVersion {
+			return Entry{}, fmt.Errorf("%w: it has version %d, this build reads up to %d", ErrNewerEntry, v, EntryVersion)
+		}
+		if v < 1 {
+			return Entry{}, fmt.Errorf("field v: version %d does not exist", v)
+		}
+	}
+	if len(values) != 2*len(entryFields) {
+		return Entry{}, fmt.Errorf("it has %d fields and values, want %d", len(values), 2*len(entryFields))
+	}
+	for i, name := range entryFields {
+		if values[2*i] != name {
+			return Entry{}, fmt.Errorf("field %d is %.20q, want %q", i, values[2*i], name)
+		}
+	}
+	e := Entry{ID: id, Shard: shard, Kind: EntryKind(values[3]), Campaign: values[5]}
+	if err := CheckCampaignID(e.Campaign); err != nil {
+		return Entry{}, fmt.Errorf("field c: %w", err)
+	}
+	var err error
+	if e.Seq, err = parsePositive(values[7]); err != nil {
+		return Entry{}, fmt.Errorf("field q: %w", err)
+	}
+	if e.Epoch, err = parsePositive(values[9]); err != nil {
+		return Entry{}, fmt.Errorf("field e: %w", err)
+	}
+	ms, err := parsePositive(values[11])
+	if err != nil {
+		return Entry{}, fmt.Errorf("field t: %w", err)
+	}
+	e.Time = time.UnixMilli(ms).UTC()
+	switch e.Kind {
+	case EntryGrant:
+		err = e.parseGrants(values[13])
+	case EntryClose:
+		err = e.parseClose(values[13])
+	default:
+		err = fmt.Errorf("field k: kind %.20q does not exist", values[3])
+	}
+	return e, err
+}
+
+func (e *Entry) parseGrants(lines string) error {
+	n := strings.Count(lines, "\n") + 1
+	if n > MaxEntryGrants {
+		return fmt.Errorf("field g: it has %d lines, at most %d are allowed", n, MaxEntryGrants)
+	}
+	if e.Seq > int64(MaxAmount)-int64(n) {
+		return errors.New("field q: it is above 2^53")
+	}
+	e.Grants = make([]Grant, n)
+	for i := range n {
+		var line string
+		line, lines, _ = strings.Cut(lines, "\n")
+		g := &e.Grants[i]
+		g.Shard, g.Epoch, g.EntryID, g.Campaign, g.Time = e.Shard, e.Epoch, e.ID, e.Campaign, e.Time
+		g.Seq = e.Seq + int64(i)
+		if err := g.parseLine(line); err != nil {
+			return fmt.Errorf("field g, line %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (g *Grant) parseLine(line string) error {
+	var f [5]string
+	for i := range f {
+		var more bool
+		f[i], line, more = strings.Cut(line, " ")
+		if more != (i < len(f)-1) {
+			return errors.New("want packet, amount, user, request id and traceparent, separated by one space")
+		}
+	}
+	var err error
+	if g.Packet, err = parsePositive(f[0]); err != nil {
+		return fmt.Errorf("packet: %w", err)
+	}
+	amount, err := parseNumber(f[1], int64(MaxAmount))
+	if err != nil {
+		return fmt.Errorf("amount: %w", err)
+	}
+	g.Amount = Amount(amount)
+	if err := CheckID(f[2]); err != nil {
+		return fmt.Errorf("user: %w", err)
+	}
+	g.User = f[2]
+	if g.RequestID, err = optionalID(f[3]); err != nil {
+		return fmt.Errorf("request id: %w", err)
+	}
+	if g.Trace, err = optionalID(f[4]); err != nil {
+		return fmt.Errorf("traceparent: %w", err)
+	}
+	return nil
+}
+
+func (e *Entry) parseClose(line string) error {
+	f := strings.Split(line, " ")
+	if len(f) != 4 {
+		return fmt.Errorf("field g of a close has %d numbers, want 4", len(f))
+	}
+	var n [4]int64
+	for i := range f {
+		var err error
+		if n[i], err = parseNumber(f[i], int64(MaxAmount)); err != nil {
+			return fmt.Errorf("field g of a close, number %d: %w", i+1, err)
+		}
+	}
+	e.Close = Closing{Granted: n[0], GrantedAmount: Amount(n[1]), Left: n[2], LeftAmount: Amount(n[3])}
+	return nil
+}
+
+func optionalID(s string) (string, error) {
+	if s == "-" {
+		return "", nil
+	}
+	return s, CheckID(s)
+}
+
+// parseNumber reads digits only: no sign, no space, no exponent, no leading zero.
+func parseNumber(s string, most int64) (int64, error) {
+	if s == "" || len(s) > 1 && s[0] == '0' || s[0] < '0' || s[0] > '9' {
+		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)
+	}
+	if n > most {
+		return 0, fmt.Errorf("%d is above %d", n, most)
+	}
+	return n, nil
+}
+
+func parsePositive(s string) (int64, error) {
+	n, err := parseNumber(s, int64(MaxAmount))
+	if err == nil && n == 0 {
+		err = errors.New("it is 0, numbers begin at 1")
+	}
+	return n, err
+}

@@ -1,0 +1,182 @@
+package hongbao
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Grab is a user's request for a packet of a campaign.
+type Grab struct {
+	// Campaign is the campaign's id, see CheckCampaignID.
+	Campaign string
+	// User is who asks, see CheckID.
+	User string
+	// RequestID makes a repeat of this grab recognisable: the same id gets the same receipt, word for word. It is
+	// optional where a user may have one packet, and required where he may have more.
+	RequestID string
+	// Trace is a W3C traceparent that travels with the grant; empty for none.
+	Trace string
+	// Facts are what the campaign's limits count by besides the user: device, channel and so on.
+	Facts map[string]string
+}
+
+// Outcome is the answer to a grab. Every outcome but Granted is a refusal: a value, not an error.
+type Outcome string
+
+// The outcomes. Refilling, Busy and Frozen are undecided: nothing was refused, and the same grab is to be repeated.
+const (
+	Granted         Outcome = "granted"
+	AlreadyGranted  Outcome = "already_granted"
+	LimitReached    Outcome = "limit_reached"
+	SoldOut         Outcome = "sold_out"
+	NotStarted      Outcome = "not_started"
+	Ended           Outcome = "ended"
+	Paused          Outcome = "paused"
+	UnknownCampaign Outcome = "unknown_campaign"
+	Refilling       Outcome = "refilling"
+	Busy            Outcome = "busy"
+	Frozen          Outcome = "frozen"
+)
+
+// Outcomes lists every outcome, in the order in which reports show them.
+func Outcomes() []Outcome {
+	return []Outcome{
+		Granted, AlreadyGranted, LimitReached, SoldOut, NotStarted, Ended, Paused, UnknownCampaign,
+		Refilling, Busy, Frozen,
+	}
+}
+
+// Final tells whether the outcome is decided. An outcome that is not final must never be shown as a refusal.
+func (o Outcome) Final() bool {
+	switch o {
+	case Refilling, Busy, Frozen:
+		return false
+	}
+	return true
+}
+
+// Receipt is the stored grant that a repeated grab gets again.
+type Receipt struct {
+	Packet    int64
+	Amount    Amount
+	Shard     int
+	Seq       int64
+	Time      time.Time
+	RequestID string
+}
+
+// LimitHit says which limit refused a grab, and when it counts anew.
+type LimitHit struct {
+	Limit Limit
+	// Resets is when the limit's period ends; zero for a limit per campaign, which never does.
+	Resets time.Time
+}
+
+// Answer is what a grab gets.
+type Answer struct {
+	Outcome Outcome
+	// Receipts has the one receipt of Granted, or all that the user holds for AlreadyGranted.
+	Receipts []Receipt
+	// Limit is set for LimitReached only.
+	Limit *LimitHit
+	// Starts is when the campaign opens; set for NotStarted only.
+	Starts time.Time
+	// Time is the Redis time of the decision.
+	Time time.Time
+}
+
+// Bounds of ids. They hold in every store, and an id is checked before it becomes part of a key.
+const (
+	MaxIDLength       = 128
+	MaxCampaignLength = 64
+	MaxFactNameLength = 32
+	MaxFacts          = 8
+)
+
+var errEmptyID = errors.New("it is empty")
+
+// CheckID tells what is wrong with a user id, a request id or a fact's value: 1 to 128 bytes of printable ASCII
+// without spaces, and not a lone "-", which stands for an empty field in an entry.
+func CheckID(id string) error {
+	if id == "" {
+		return errEmptyID
+	}
+	if len(id) > MaxIDLength {
+		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(id), MaxIDLength)
+	}
+	if id == "-" {
+		return errors.New(`a lone "-" stands for "none" and can't be an id`)
+	}
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return fmt.Errorf("byte %d is %#02x: only printable ASCII without spaces is allowed", i, id[i])
+		}
+	}
+	return nil
+}
+
+// CheckCampaignID tells what is wrong with a campaign id: 1 to 64 of a-z, 0-9, "-" and "_", beginning with a letter.
+func CheckCampaignID(id string) error {
+	return checkName(id, MaxCampaignLength)
+}
+
+// CheckFactName tells what is wrong with a fact's name: as a campaign id, at most 32 long, and not "user".
+func CheckFactName(name string) error {
+	if name == ByUser {
+		return errors.New(`"user" is who grabs, not a fact of the request`)
+	}
+	return checkName(name, MaxFactNameLength)
+}
+
+func checkName(id string, most int) error {
+	if id == "" {
+		return errEmptyID
+	}
+	if len(id) > most {
+		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(id), most)
+	}
+	if id[0] < 'a' || id[0] > 'z' {
+		return errors.New("it must begin with a letter a to z")
+	}
+	if i := strings.IndexFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	}); i >= 0 {
+		return fmt.Errorf("byte %d is %#02x: only a-z, 0-9, - and _ are allowed", i, id[i])
+	}
+	return nil
+}
+
+// Check tells every thing that is wrong with the grab, as a Permanent error, before any store is touched.
+func (g *Grab) Check() error {
+	var errs []error
+	if err := CheckCampaignID(g.Campaign); err != nil {
+		errs = append(errs, fmt.Errorf("campaign %.80q: %w", g.Campaign, err))
+	}
+	if err := CheckID(g.User); err != nil {
+		errs = append(errs, fmt.Errorf("user %.80q: %w", g.User, err))
+	}
+	if g.RequestID != "" {
+		if err := CheckID(g.RequestID); err != nil {
+			errs = append(errs, fmt.Errorf("request id %.80q: %w", g.RequestID, err))
+		}
+	}
+	if g.Trace != "" {
+		if err := CheckID(g.Trace); err != nil {
+			errs = append(errs, fmt.Errorf("traceparent %.80q: %w", g.Trace, err))
+		}
+	}
+	for name, value := range g.Facts {
+		if err := CheckFactName(name); err != nil {
+			errs = append(errs, fmt.Errorf("fact name %.80q: %w", name, err))
+		}
+		if err := CheckID(value); err != nil {
+			errs = append(errs, fmt.Errorf("fact %.80q, value %.80q: %w", name, value, err))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return Errorf(Permanent, "grab refused before anything was touched: %w", errors.Join(errs...))
+}

@@ -1,0 +1,48 @@
+package hongbao
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// Grant is the immutable fact "this packet, this user, this amount". (Shard, Seq) names it in a deployment for ever;
+// (Campaign, Packet) is unique as well.
+type Grant struct {
+	Shard    int
+	Seq      int64
+	Epoch    int64
+	EntryID  string // id of the stream entry that brought it; empty if it did not come from the stream
+	Campaign string
+	Packet   int64
+	Amount   Amount
+	User     string
+	// RequestID and Trace are empty if the grab had none.
+	RequestID string
+	Trace     string
+	Time      time.Time // when it was decided, Redis time, whole milliseconds
+}
+
+// EventID names the grant's event in a deployment: "<shard>-<seq>".
+func (g *Grant) EventID() string {
+	b := make([]byte, 0, 24)
+	b = strconv.AppendInt(b, int64(g.Shard), 10)
+	b = append(b, '-')
+	b = strconv.AppendInt(b, g.Seq, 10)
+	return string(b)
+}
+
+// Handler is what a consumer group brings its grants to: the settler, the publisher, a wrapper around either.
+//
+// Handle returns nil when all grants are done; else errs[i] belongs to grants[i], and nil there means done. A grant may
+// come more than once, and the handler must make that harmless. All grants of a call are of one shard. When ctx ends,
+// the lease on the grants is lost: Handle must write nothing more and return soon.
+type Handler interface {
+	Handle(ctx context.Context, grants []Grant) []error
+}
+
+// SeqRange is a run of events of one shard, both ends included.
+type SeqRange struct{ First, Last int64 }
+
+// Len is the number of events in the run.
+func (r SeqRange) Len() int64 { return r.Last - r.First + 1 }

@@ -1,0 +1,121 @@
+package lua
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Slots is the number of hash slots of a Redis Cluster.
+const Slots = 16384
+
+// MaxShards bounds the shards of a deployment.
+const MaxShards = 1024
+
+// ChunkEvents is how many events' done bits one bitmap key holds (8 KiB).
+const ChunkEvents = 1 << 16
+
+// Space is the key space of one deployment: a prefix and a fixed number of shards.
+type Space struct {
+	shards []Keys
+}
+
+// NewSpace lays out the keys of a deployment. The tags depend on both arguments, so neither may change afterwards.
+func NewSpace(prefix string, shards int) (*Space, error) {
+	if prefix == "" || len(prefix) > 32 || strings.ContainsAny(prefix, "{}: \t\r\n") {
+		return nil, fmt.Errorf("key prefix %.40q: want 1 to 32 bytes without {, }, : or white space", prefix)
+	}
+	if shards < 1 || shards > MaxShards {
+		return nil, fmt.Errorf("%d shards: want 1 to %d", shards, MaxShards)
+	}
+	s := &Space{shards: make([]Keys, shards)}
+	for i := range s.shards {
+		s.shards[i] = Keys{shard: i, tag: prefix + ":{" + tag(i, shards) + "}:"}
+	}
+	return s, nil
+}
+
+// Len is the number of shards.
+func (s *Space) Len() int { return len(s.shards) }
+
+// Shard gives the keys of shard i, 0 <= i < Len.
+func (s *Space) Shard(i int) Keys { return s.shards[i] }
+
+// tag finds the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the i-th of n equal parts.
+func tag(i, n int) string {
+	low, high := i*Slots/n, (i+1)*Slots/n
+	for k := 0; ; k++ {
+		t := strconv.Itoa(i) + "." + strconv.Itoa(k)
+		if slot := int(crc16(t) % Slots); slot >= low && slot < high {
+			return t
+		}
+	}
+}
+
+// Slot computes the slot of a key as Redis does: of what stands between the first "{" and the first "}" after it, if
+// that is not empty, else of the whole key.
+func Slot(key string) int {
+	if _, after, ok := strings.Cut(key, "{"); ok {
+		if t, _, ok := strings.Cut(after, "}"); ok && t != "" {
+			key = t
+		}
+	}
+	return int(crc16(key) % Slots)
+}
+
+// crc16 is CRC-16/XMODEM, which Redis Cluster uses (polynomial 0x1021, initial value 0).
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}
+
+// Keys names the keys of one shard. All share its hash tag, so every script runs on one slot.
+type Keys struct {
+	shard int
+	tag   string
+}
+
+// Index is the shard's number in its deployment.
+func (k Keys) Index() int { return k.shard }
+
+// Meta is a hash: schema version, deployment id, shards, epoch, seq, finished.
+func (k Keys) Meta() string { return k.tag + "meta" }
+
+// Events is the stream of every fact of the shard, in order.
+func (k Keys) Events() string { return k.tag + "events" }
+
+// Campaign is a hash: state, window, limits and counts of a campaign on the shard.
+func (k Keys) Campaign(id string) string { return k.tag + "c:" + id }
+
+// Stock is a list: the campaign's packets that nobody has, "number:amount", in the order of the draw.
+func (k Keys) Stock(id string) string { return k.tag + "c:" + id + ":stock" }
+
+// Receipts is a hash: user to his grants in the campaign.
+func (k Keys) Receipts(id string) string { return k.tag + "c:" + id + ":receipts" }
+
+// Counters is a hash: the counts of limits that are not per user.
+func (k Keys) Counters(id string) string { return k.tag + "c:" + id + ":counters" }
+
+// Done is a bitmap: one bit per seq that the sink has finished; chunk is seq / ChunkEvents.
+func (k Keys) Done(sink string, chunk int64) string {
+	return k.tag + "done:" + sink + ":" + strconv.FormatInt(chunk, 10)
+}
+
+// Claims is a hash: the sink's pushes in progress.
+func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
+
+// Dead is a stream: the sink's dead letters.
+func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
+
+// Once is a string: the state of one message id of "push once".
+func (k Keys) Once(name, id string) string { return k.tag + "once:" + name + ":" + id }
