@@ -1,0 +1,79 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Config of the claims of one sink.
+type Config struct {
+	Redis redis.UniversalClient
+	Space *lua.Space
+	// Sink names the sink and its consumer group.
+	Sink string
+	// Owner names this worker; never twice.
+	Owner string
+	// Lease is how long a claim counts as live, in Redis time. 1 ms to 24 h.
+	Lease time.Duration
+	// TakeLive: claims of live owners are handed over too. Only for sinks that make a second push of one and the same
+	// claim harmless, as Kafka's broker does; the pending list already says whose turn it is.
+	TakeLive bool
+}
+
+// Claims are the pushes in progress of one sink. Its methods may be called at once.
+type Claims struct{ cfg Config }
+
+// NewClaims checks the configuration.
+func NewClaims(cfg Config) (*Claims, error) {
+	var errs []error
+	if cfg.Redis == nil || cfg.Space == nil {
+		errs = append(errs, errors.New("redis and key space are required"))
+	}
+	if err := hongbao.CheckCampaignID(cfg.Sink); err != nil {
+		errs = append(errs, fmt.Errorf("sink %q: %w", cfg.Sink, err))
+	}
+	if err := hongbao.CheckID(cfg.Owner); err != nil {
+		errs = append(errs, fmt.Errorf("owner %q: %w", cfg.Owner, err))
+	}
+	if cfg.Lease < time.Millisecond || cfg.Lease > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("lease %s: want 1ms to 24h", cfg.Lease))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("dedup: %w", errors.Join(errs...))
+	}
+	return &Claims{cfg: cfg}, nil
+}
+
+// Claim asks for the right to push events. It is granted only if none of them is done or covered by another claim;
+// else nothing is claimed and the answer says what stands in the way. Claims that the answer lists as open have been
+// taken over: the caller has to finish them. A second call for a granted claim hands that claim over as open.
+func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error) {
+	return lua.Claim(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), &lua.ClaimCall{
+		Sink: c.cfg.Sink, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
+		Events: events, Payload: payload,
+	})
+}
+
+// Complete ends a claim whose push arrived: its events are done and it is gone, in one step. hongbao.ErrFenced if it was
+// taken over; then whoever holds it finishes it.
+func (c *Claims) Complete(ctx context.Context, shard int, claim hongbao.Claim) error {
+	return lua.Complete(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim)
+}
+
+// Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.
+func (c *Claims) Release(ctx context.Context, shard int, claim hongbao.Claim) error {
+	return lua.Release(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim)
+}
+
+// Replace gives a claim another payload before it is pushed in another way. The old fence is lost, the new one is in
+// the claim returned. hongbao.ErrFenced if it was taken over.
+func (c *Claims) Replace(ctx context.Context, shard int, claim hongbao.Claim, payload string) (hongbao.Claim, error) {
+	return lua.Replace(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, c.cfg.Owner, c.cfg.Lease, &claim, payload)
+}

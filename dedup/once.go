@@ -1,0 +1,118 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// OnceConfig of "push once".
+type OnceConfig struct {
+	Redis redis.UniversalClient
+	Space *lua.Space
+	// Name keeps the message ids of different purposes apart.
+	Name string
+	// Lease is how long a push may take, in Redis time.
+	Lease time.Duration
+	// Keep is the retention: how long a message id is remembered. At least the lease.
+	Keep time.Duration
+}
+
+// Once pushes a message once by its id, for pushers that have no sequence: several subscribers that tell one front end.
+// Its methods may be called at once, by any number of processes.
+type Once struct{ cfg OnceConfig }
+
+// State is what is known of a message id.
+type State string
+
+// The states. Mine: the caller got the claim and has to push. Done: it was pushed. Held: somebody is pushing it now.
+// InDoubt: somebody was about to push it and never said how it ended; it may have been pushed.
+const (
+	Mine    State = "granted"
+	Done    State = "done"
+	Held    State = "held"
+	InDoubt State = "unknown"
+)
+
+// NewOnce checks the configuration.
+func NewOnce(cfg OnceConfig) (*Once, error) {
+	var errs []error
+	if cfg.Redis == nil || cfg.Space == nil {
+		errs = append(errs, errors.New("redis and key space are required"))
+	}
+	if err := hongbao.CheckCampaignID(cfg.Name); err != nil {
+		errs = append(errs, fmt.Errorf("name %q: %w", cfg.Name, err))
+	}
+	if cfg.Lease < time.Millisecond || cfg.Keep < cfg.Lease || cfg.Keep > 366*24*time.Hour {
+		errs = append(errs, fmt.Errorf("lease %s and retention %s: want 1ms <= lease <= retention <= 366 days", cfg.Lease, cfg.Keep))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("dedup: push once: %w", errors.Join(errs...))
+	}
+	return &Once{cfg: cfg}, nil
+}
+
+// Claim asks for the right to push message id. token names this attempt; never twice.
+func (o *Once) Claim(ctx context.Context, id, token string) (State, error) {
+	return o.state(o.do(ctx, "claim", id, token))
+}
+
+// Retake claims a message that is in doubt, after the caller found out that it was not pushed.
+func (o *Once) Retake(ctx context.Context, id, token string) (State, error) {
+	return o.state(o.do(ctx, "retake", id, token))
+}
+
+// Complete notes that the message was pushed. hongbao.ErrFenced if the claim is not token's (any more).
+func (o *Once) Complete(ctx context.Context, id, token string) error {
+	return o.fenced(o.do(ctx, "complete", id, token))
+}
+
+// Release gives the claim back because the message was certainly not pushed. hongbao.ErrFenced as for Complete.
+func (o *Once) Release(ctx context.Context, id, token string) error {
+	return o.fenced(o.do(ctx, "release", id, token))
+}
+
+// Push calls push if message id was not pushed before and nobody else is at it, and returns what is known of it
+// afterwards: Done, Held or InDoubt. When push fails with a Transient error nothing was sent and the id is free again; with
+// any other error, or when the process dies in it, the id is in doubt and is not pushed again by itself.
+func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
+	state, err := o.Claim(ctx, id, token)
+	if err != nil || state != Mine {
+		return state, err
+	}
+	if err := push(ctx); err != nil {
+		if hongbao.ClassOf(err) == hongbao.Transient {
+			err = errors.Join(err, o.Release(context.WithoutCancel(ctx), id, token))
+		}
+		return InDoubt, fmt.Errorf("push message %.80q: %w", id, err)
+	}
+	return Done, o.Complete(context.WithoutCancel(ctx), id, token)
+}
+
+func (o *Once) do(ctx context.Context, step, id, token string) (string, error) {
+	if err := errors.Join(hongbao.CheckID(id), hongbao.CheckID(token)); err != nil {
+		return "", hongbao.Errorf(hongbao.Permanent, "push once: message id %.80q, token %.80q: %w", id, token, err)
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id)) // never fails
+	shard := int(h.Sum32() % uint32(o.cfg.Space.Len()))
+	return lua.Once(ctx, o.cfg.Redis, o.cfg.Space.Shard(shard), &lua.OnceCall{
+		Name: o.cfg.Name, ID: id, Do: step, Token: token, Lease: o.cfg.Lease, Keep: o.cfg.Keep,
+	})
+}
+
+func (o *Once) state(answer string, err error) (State, error) { return State(answer), err }
+
+func (o *Once) fenced(answer string, err error) error {
+	if err == nil && answer != "ok" {
+		err = fmt.Errorf("push once: %w", hongbao.ErrFenced)
+	}
+	return err
+}

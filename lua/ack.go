@@ -1,0 +1,84 @@
+package lua
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+//go:embed ack.lua
+var ackSource string
+
+var ackScript = newScript("ack", bitsSource+ackSource)
+
+// Ack marks events as done by the group's sink and acks the entries ids, in one step. Both may be repeated.
+// It returns how many entries were acked now.
+func Ack(ctx context.Context, rdb redis.Scripter, k Keys, group string, events []hongbao.SeqRange, ids []string) (int, error) {
+	m := newMarks(k, group, []string{k.Events()}, events)
+	args := make([]any, 2, 2+3*len(m.pieces)+len(ids))
+	args[0], args[1] = group, len(m.pieces)
+	for _, p := range m.pieces {
+		args = append(args, p.key, p.first, p.last)
+	}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	reply, err := ackScript.run(ctx, rdb, m.keys, args)
+	if err != nil {
+		return 0, err
+	}
+	return one(ackScript, reply, strconv.Atoi)
+}
+
+// Done tells which of the events first..last the sink has finished: bit i of the answer is seq first+i.
+func Done(ctx context.Context, rdb redis.Cmdable, k Keys, sink string, r hongbao.SeqRange) (Bitset, error) {
+	set := Bitset{first: r.First, bits: make([]byte, 0, r.Len()/8+2)}
+	for first := r.First; first <= r.Last; {
+		chunk := first / ChunkEvents
+		last := min(r.Last, (chunk+1)*ChunkEvents-1)
+		low, high := first%ChunkEvents/8, last%ChunkEvents/8
+		s, err := rdb.GetRange(ctx, k.Done(sink, chunk), low, high).Result()
+		if err != nil {
+			return set, fmt.Errorf("read done bits of %s on shard %d: %w", sink, k.shard, Classify(err))
+		}
+		if first == r.First {
+			set.first = chunk*ChunkEvents + low*8
+		}
+		set.bits = append(set.bits, s...)
+		for n := high - low + 1 - int64(len(s)); n > 0; n-- {
+			set.bits = append(set.bits, 0)
+		}
+		first = last + 1
+	}
+	return set, nil
+}
+
+// Bitset is a run of done bits.
+type Bitset struct {
+	first int64 // seq of the first bit
+	bits  []byte
+}
+
+// Has tells whether seq is done; it must be within the run that was asked for.
+func (b Bitset) Has(seq int64) bool {
+	i := seq - b.first
+	return b.bits[i/8]&(0x80>>(i%8)) != 0
+}
+
+// one reads a reply of one string.
+func one[T any](s *script, reply []string, parse func(string) (T, error)) (T, error) {
+	var zero T
+	if len(reply) != 1 {
+		return zero, fmt.Errorf("script %s answered %d strings, want 1", s.name, len(reply))
+	}
+	v, err := parse(reply[0])
+	if err != nil {
+		return zero, fmt.Errorf("script %s: %w", s.name, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,22 @@
+-- ack: marks events as done by a sink, and acks the entries of which nothing is left.
+--
+-- KEYS  1 events  2... the chunks of the sink's done bitmap
+-- ARGV  1 group  2 number of marks  3... the marks: number of the key, first bit, last bit; then the ids to ack
+-- Reply how many entries were acked now; fewer than asked if some were acked before
+-- Cost  O(marks + ids)
+-- First write the bits: SETRANGE and SETBIT may grow memory. All types are checked before.
+-- Repeat sets the same bits and acks nothing.
+
+redis.call('XLEN', KEYS[1])
+for i = 2, #KEYS do
+	redis.call('STRLEN', KEYS[i])
+end
+local marks = tonumber(ARGV[2])
+for m = 0, marks - 1 do
+	set_bits(KEYS[tonumber(ARGV[3 + 3 * m])], tonumber(ARGV[4 + 3 * m]), tonumber(ARGV[5 + 3 * m]))
+end
+local acked = 0
+for at = 3 + 3 * marks, #ARGV, 1000 do
+	acked = acked + redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, at, math.min(at + 999, #ARGV)))
+end
+return { tostring(acked) }

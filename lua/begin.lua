@@ -1,0 +1,22 @@
+-- begin: puts a campaign on its shard, in state loading, without packets yet.
+--
+-- KEYS  1 meta  2 campaign  3 stock  4 receipts  5 counters
+-- ARGV  1 hash of the plan  2... the other fields and values of the campaign
+-- Reply state, packets loaded, hash of the plan that is there
+-- Cost  O(1)
+-- First write HSET: it grows memory.
+-- Repeat changes nothing and tells how far the load is.
+
+if not redis.call('HGET', KEYS[1], 'seq') then
+	return redis.error_reply('HBNOTREADY this shard was never initialised')
+end
+local has = redis.call('HMGET', KEYS[2], 'state', 'loaded', 'hash')
+if has[1] then
+	return { has[1], has[2], has[3] }
+end
+if redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5]) > 0 then
+	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, receipts or counters are there')
+end
+redis.call('HSET', KEYS[2], 'state', 'loading', 'loaded', '0', 'hash', ARGV[1], 'granted', '0', 'granted_amount', '0',
+	'left', '0', 'left_amount', '0', unpack(ARGV, 2))
+return { 'loading', '0', ARGV[1] }

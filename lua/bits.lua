@@ -1,0 +1,39 @@
+-- bits: functions on the done bitmaps, put in front of the scripts that need them. A mark is three arguments: which of
+-- KEYS is the chunk's bitmap, its first bit and its last bit.
+
+-- the bits first..last of a bitmap, as a table of the bits that are set
+local function bits_set(bitmap, first, last)
+	local set = {}
+	local low = math.floor(first / 8)
+	local bytes = redis.call('GETRANGE', bitmap, low, math.floor(last / 8))
+	for i = 1, #bytes do
+		local byte = string.byte(bytes, i)
+		if byte ~= 0 then
+			for k = 0, 7 do
+				local bit = (low + i - 1) * 8 + k
+				if bit >= first and bit <= last and math.floor(byte / 2 ^ (7 - k)) % 2 == 1 then
+					set[#set + 1] = bit
+				end
+			end
+		end
+	end
+	return set
+end
+
+local function set_bits(bitmap, first, last)
+	local low, high = math.ceil(first / 8), math.floor((last + 1) / 8) -- whole bytes low..high-1
+	if high <= low then
+		for bit = first, last do
+			redis.call('SETBIT', bitmap, bit, 1)
+		end
+		return
+	end
+	redis.call('SETRANGE', bitmap, low, string.rep('\255', high - low))
+	for bit = first, low * 8 - 1 do
+		redis.call('SETBIT', bitmap, bit, 1)
+	end
+	for bit = high * 8, last do
+		redis.call('SETBIT', bitmap, bit, 1)
+	end
+end
+

@@ -1,0 +1,142 @@
+package lua
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+//go:embed init.lua
+var initSource string
+
+//go:embed begin.lua
+var beginSource string
+
+//go:embed load.lua
+var loadSource string
+
+//go:embed state.lua
+var stateSource string
+
+var (
+	initScript  = newScript("init", initSource)
+	beginScript = newScript("begin", beginSource)
+	loadScript  = newScript("load", loadSource)
+	stateScript = newScript("state", stateSource)
+)
+
+// SchemaVersion is the version of the key layout.
+const SchemaVersion = 1
+
+// Init marks every shard as the deployment's. Broken if a shard holds data of another deployment, schema version or
+// number of shards.
+func Init(ctx context.Context, rdb redis.Scripter, space *Space, deployment string) error {
+	for i := range space.Len() {
+		k := space.Shard(i)
+		reply, err := initScript.run(ctx, rdb, []string{k.Meta()}, []any{SchemaVersion, deployment, space.Len(), i})
+		if err != nil {
+			return err
+		}
+		if len(reply) == 3 && reply[0] == "differs" {
+			return hongbao.Errorf(hongbao.Broken, "redis key %s belongs to something else: its %s is %q, this deployment is %q "+
+				"with schema version %d and %d shards; point the configuration to the right Redis or use another key prefix",
+				k.Meta(), reply[1], reply[2], deployment, SchemaVersion, space.Len())
+		}
+	}
+	return nil
+}
+
+// LoadState is how far the load of a campaign is.
+type LoadState struct {
+	State  string // loading, open, paused, ...
+	Loaded int64
+	Hash   string // of the plan that is there
+}
+
+// BeginCall is what begin.lua writes.
+type BeginCall struct {
+	Campaign string
+	Hash     string
+	// Fields are the other fields and values of the campaign's hash, in turn.
+	Fields []string
+}
+
+// Begin puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
+func Begin(ctx context.Context, rdb redis.Scripter, k Keys, c *BeginCall) (LoadState, error) {
+	id := c.Campaign
+	keys := []string{k.Meta(), k.Campaign(id), k.Stock(id), k.Receipts(id), k.Counters(id)}
+	args := []any{c.Hash}
+	for _, f := range c.Fields {
+		args = append(args, f)
+	}
+	reply, err := beginScript.run(ctx, rdb, keys, args)
+	if err != nil {
+		return LoadState{}, err
+	}
+	return loadState(beginScript, reply)
+}
+
+// Chunk is a run of packets for the stock.
+type Chunk struct {
+	Campaign string
+	Hash     string
+	// First is the number of the first packet; packets are numbered from 1.
+	First   int64
+	Amounts []hongbao.Amount
+}
+
+// LoadChunk puts the next packets into the stock. The chunk was taken if the answer's Loaded covers it.
+func LoadChunk(ctx context.Context, rdb redis.Scripter, k Keys, c *Chunk) (LoadState, error) {
+	args := make([]any, 3, 3+len(c.Amounts))
+	var sum int64
+	for i, a := range c.Amounts {
+		sum += int64(a)
+		args = append(args, strconv.FormatInt(c.First+int64(i), 10)+":"+strconv.FormatInt(int64(a), 10))
+	}
+	args[0], args[1], args[2] = c.Hash, c.First-1, sum
+	reply, err := loadScript.run(ctx, rdb, []string{k.Campaign(c.Campaign), k.Stock(c.Campaign)}, args)
+	if err != nil {
+		return LoadState{}, err
+	}
+	return loadState(loadScript, reply)
+}
+
+func loadState(s *script, reply []string) (LoadState, error) {
+	r := replyReader{rest: reply}
+	out := LoadState{State: r.string(), Loaded: r.int64(), Hash: r.string()}
+	return out, r.done(s)
+}
+
+// SetState moves a campaign on its shard to a state; from is the state that it must come from. A campaign that is in
+// the state already is no error.
+func SetState(ctx context.Context, rdb redis.Scripter, k Keys, campaign, to, from string) error {
+	reply, err := stateScript.run(ctx, rdb, []string{k.Campaign(campaign), k.Stock(campaign)}, []any{to, from})
+	if err != nil {
+		return err
+	}
+	if len(reply) != 3 || reply[0] != "refused" {
+		return nil
+	}
+	switch reply[2] {
+	case "missing":
+		return hongbao.Errorf(hongbao.Permanent, "campaign %s is not in Redis: load it first", campaign)
+	case "packets":
+		return hongbao.Errorf(hongbao.Permanent, "campaign %s has not all its packets yet: load it to the end first", campaign)
+	}
+	return hongbao.Errorf(hongbao.Permanent, "campaign %s is %s: only a campaign that is %s can become %s",
+		campaign, reply[1], from, to)
+}
+
+// CampaignFields reads the campaign's hash; empty if it is not there.
+func CampaignFields(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string) (map[string]string, error) {
+	m, err := rdb.HGetAll(ctx, k.Campaign(campaign)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
+	}
+	return m, nil
+}

@@ -1,0 +1,150 @@
+package lua
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+//go:embed claim.lua
+var claimSource string
+
+//go:embed complete.lua
+var completeSource string
+
+//go:embed release.lua
+var releaseSource string
+
+//go:embed replace.lua
+var replaceSource string
+
+var (
+	claimScript    = newScript("claim", bitsSource+claimSource)
+	completeScript = newScript("complete", bitsSource+completeSource)
+	releaseScript  = newScript("release", releaseSource)
+	replaceScript  = newScript("replace", replaceSource)
+)
+
+// ClaimCall asks for the right to push events.
+type ClaimCall struct {
+	Sink, ID, Owner string
+	Lease           time.Duration
+	// TakeLive: claims of live owners are taken over too. For sinks that make a second push of the same claim harmless.
+	TakeLive bool
+	Events   []hongbao.SeqRange
+	Payload  string
+}
+
+// Claim asks for a claim; see hongbao.ClaimAnswer.
+func Claim(ctx context.Context, rdb redis.Scripter, k Keys, c *ClaimCall) (hongbao.ClaimAnswer, error) {
+	m := newMarks(k, c.Sink, []string{k.Claims(c.Sink)}, c.Events)
+	take := "ended"
+	if c.TakeLive {
+		take = "any"
+	}
+	args := []any{c.ID, c.Owner, c.Lease.Milliseconds(), take, c.Payload, formatRanges(c.Events)}
+	for _, p := range m.pieces {
+		args = append(args, p.key, p.first, p.last, p.base)
+	}
+	reply, err := claimScript.run(ctx, rdb, m.keys, args)
+	if err != nil {
+		return hongbao.ClaimAnswer{}, err
+	}
+	r := replyReader{rest: reply}
+	var a hongbao.ClaimAnswer
+	if r.string() == "granted" {
+		a.Fence = r.int64()
+		return a, r.done(claimScript)
+	}
+	a.Held = r.int()
+	for range r.int() {
+		a.Done = append(a.Done, hongbao.SeqRange{First: r.int64(), Last: r.int64()})
+	}
+	for r.err == nil && len(r.rest) > 0 {
+		o := hongbao.Claim{ID: r.string(), Fence: r.int64()}
+		o.Events, err = parseRanges(r.string())
+		r.err = errors.Join(r.err, err)
+		o.Payload = r.string()
+		a.Open = append(a.Open, o)
+	}
+	return a, r.done(claimScript)
+}
+
+// Complete ends a claim whose push arrived: done bits set, claim gone. hongbao.ErrFenced if it was taken over.
+func Complete(ctx context.Context, rdb redis.Scripter, k Keys, sink string, c *hongbao.Claim) error {
+	m := newMarks(k, sink, []string{k.Claims(sink)}, c.Events)
+	args := []any{c.ID, c.Fence}
+	for _, p := range m.pieces {
+		args = append(args, p.key, p.first, p.last)
+	}
+	reply, err := completeScript.run(ctx, rdb, m.keys, args)
+	return fenced(completeScript, c, reply, err)
+}
+
+// Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.
+func Release(ctx context.Context, rdb redis.Scripter, k Keys, sink string, c *hongbao.Claim) error {
+	reply, err := releaseScript.run(ctx, rdb, []string{k.Claims(sink)}, []any{c.ID, c.Fence})
+	return fenced(releaseScript, c, reply, err)
+}
+
+// Replace gives a claim another payload, and a higher fence. hongbao.ErrFenced if it was taken over.
+func Replace(ctx context.Context, rdb redis.Scripter, k Keys, sink, owner string, lease time.Duration, c *hongbao.Claim, payload string) (hongbao.Claim, error) {
+	reply, err := replaceScript.run(ctx, rdb, []string{k.Claims(sink)},
+		[]any{c.ID, c.Fence, owner, lease.Milliseconds(), payload})
+	if err := fenced(replaceScript, c, reply, err); err != nil {
+		return hongbao.Claim{}, err
+	}
+	if len(reply) != 2 {
+		return hongbao.Claim{}, fmt.Errorf("script replace answered %d strings, want 2", len(reply))
+	}
+	fence, err := strconv.ParseInt(reply[1], 10, 64)
+	if err != nil {
+		return hongbao.Claim{}, fmt.Errorf("script replace: %w", err)
+	}
+	return hongbao.Claim{ID: c.ID, Fence: fence, Events: c.Events, Payload: payload}, nil
+}
+
+func fenced(s *script, c *hongbao.Claim, reply []string, err error) error {
+	if err != nil {
+		return err
+	}
+	if len(reply) == 0 || reply[0] != "ok" {
+		return fmt.Errorf("script %s: claim %s with fence %d: %w", s.name, c.ID, c.Fence, hongbao.ErrFenced)
+	}
+	return nil
+}
+
+func formatRanges(ranges []hongbao.SeqRange) string {
+	var b strings.Builder
+	for i, r := range ranges {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatInt(r.First, 10))
+		b.WriteByte('-')
+		b.WriteString(strconv.FormatInt(r.Last, 10))
+	}
+	return b.String()
+}
+
+func parseRanges(s string) ([]hongbao.SeqRange, error) {
+	var out []hongbao.SeqRange
+	for _, part := range strings.Split(s, ",") {
+		a, b, ok := strings.Cut(part, "-")
+		first, err1 := strconv.ParseInt(a, 10, 64)
+		last, err2 := strconv.ParseInt(b, 10, 64)
+		if !ok || err1 != nil || err2 != nil || last < first {
+			return nil, fmt.Errorf("%.40q is no range of events", part)
+		}
+		out = append(out, hongbao.SeqRange{First: first, Last: last})
+	}
+	return out, nil
+}

@@ -1,0 +1,86 @@
+-- claim: asks for the right to push events to a sink. Granted only if none of them is done or covered by another claim.
+--
+-- KEYS  1 claims  2... the chunks of the sink's done bitmap
+-- ARGV  1 claim id  2 owner  3 lease, ms  4 "any" to take over claims of live owners too, else "ended"  5 payload
+--       6 the events "first-last,first-last"  7... the same as marks: number of the key, first bit, last bit, seq of bit 0
+-- Reply "granted", fence; or "no", claims in the hands of a live owner, number of done ranges, these as first, last; then
+--       for each claim taken over: id, fence, events, payload
+-- Cost  O(events + claims)
+-- First write HSET: it grows memory.
+-- Repeat of a granted claim answers "no" and hands it over, with a higher fence.
+-- A claim is kept as "fence until owner\nevents\npayload", until in unix ms; "#fence" is the last fence given.
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local all = redis.call('HGETALL', KEYS[1])
+
+local function ranges(text)
+	local list = {}
+	for first, last in string.gmatch(text, '(%d+)-(%d+)') do
+		list[#list + 1] = { tonumber(first), tonumber(last) }
+	end
+	return list
+end
+
+local wanted = ranges(ARGV[6])
+local function covers(text)
+	for _, r in ipairs(ranges(text)) do
+		for _, w in ipairs(wanted) do
+			if r[1] <= w[2] and w[1] <= r[2] then
+				return true
+			end
+		end
+	end
+	return false
+end
+
+local done = {}
+for i = 7, #ARGV, 4 do
+	local base = tonumber(ARGV[i + 3])
+	for _, bit in ipairs(bits_set(KEYS[tonumber(ARGV[i])], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))) do
+		local seq = base + bit
+		if #done > 0 and done[#done][2] == seq - 1 then
+			done[#done][2] = seq
+		else
+			done[#done + 1] = { seq, seq }
+		end
+	end
+end
+
+local fence, held, open = 0, 0, {}
+for i = 1, #all, 2 do
+	if all[i] == '#fence' then
+		fence = tonumber(all[i + 1])
+	else
+		local _, til, owner, events, payload = string.match(all[i + 1], '^(%d+) (%d+) ([^\n]*)\n([^\n]*)\n(.*)$')
+		if covers(events) then
+			if ARGV[4] == 'any' or owner == ARGV[2] or tonumber(til) <= now then
+				open[#open + 1] = { all[i], events, payload }
+			else
+				held = held + 1
+			end
+		end
+	end
+end
+
+local head = ' ' .. string.format('%.0f', now + ARGV[3]) .. ' ' .. ARGV[2] .. '\n'
+if #done == 0 and #open == 0 and held == 0 then
+	local mine = string.format('%.0f', fence + 1)
+	redis.call('HSET', KEYS[1], '#fence', mine, ARGV[1], mine .. head .. ARGV[6] .. '\n' .. ARGV[5])
+	return { 'granted', mine }
+end
+local reply = { 'no', tostring(held), tostring(#done) }
+for _, r in ipairs(done) do
+	reply[#reply + 1] = string.format('%.0f', r[1])
+	reply[#reply + 1] = string.format('%.0f', r[2])
+end
+for _, o in ipairs(open) do
+	fence = fence + 1
+	local mine = string.format('%.0f', fence)
+	redis.call('HSET', KEYS[1], '#fence', mine, o[1], mine .. head .. o[2] .. '\n' .. o[3])
+	reply[#reply + 1] = o[1]
+	reply[#reply + 1] = mine
+	reply[#reply + 1] = o[2]
+	reply[#reply + 1] = o[3]
+end
+return reply

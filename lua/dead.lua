@@ -1,0 +1,33 @@
+-- dead: writes a dead letter, marks its event as done and acks its entry if nothing of it is left.
+--
+-- KEYS  1 events  2 dead letters  3 the chunk of the sink's done bitmap (for a whole entry: no such key)
+-- ARGV  1 group  2 entry id  3 "1" to ack the entry  4 bit of the event in KEYS[3]
+--       5 class  6 reason  7 attempts  8 the grant's line, or "" for a whole entry  9 its seq, or 0
+-- Reply "written", or "already" if the event is done, or the whole entry is not pending, before
+-- Cost  O(1)
+-- First write XADD: it grows memory. The entry's own fields are copied behind those of the letter, as entry.<field>.
+-- Repeat writes nothing; it acks the entry if that is still to be done.
+
+redis.call('XLEN', KEYS[2])
+local written = false
+local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
+local done = (KEYS[3] and redis.call('GETBIT', KEYS[3], ARGV[4]) == 1) or (not KEYS[3] and #pending == 0)
+if not done then
+	local clock = redis.call('TIME')
+	local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
+	local letter = { 'v', '1', 'group', ARGV[1], 'entry', ARGV[2], 'seq', ARGV[9], 'grant', ARGV[8], 'class', ARGV[5],
+		'reason', ARGV[6], 'attempts', ARGV[7], 'first', string.match(ARGV[2], '^%d+'), 'last', now }
+	local entry = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])[1]
+	for i = 1, entry and #entry[2] or 0 do
+		letter[#letter + 1] = (i % 2 == 1) and 'entry.' .. entry[2][i] or entry[2][i]
+	end
+	redis.call('XADD', KEYS[2], '*', unpack(letter))
+	if KEYS[3] then
+		redis.call('SETBIT', KEYS[3], ARGV[4], 1)
+	end
+	written = true
+end
+if ARGV[3] == '1' then
+	redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+end
+return { written and 'written' or 'already' }

@@ -1,0 +1,17 @@
+// Package lua holds every script that Redis runs, one file and one typed Go function each, and the names of the keys.
+//
+// It promises that a script runs on one slot (all keys share their shard's hash tag), checks everything before its
+// first write, gives the same answer when it runs twice, and changes nothing if a key holds another type. The head of
+// each .lua file says what it does, KEYS, ARGV with units, reply, cost, first write and what a repeat does.
+//
+//	grab                          one campaign's grabs: receipts, limits, stock, one entry
+//	init, begin, load, state      a deployment's shards; a campaign's way from loading to open and paused
+//	take, renew, park, forget     the consumer's leases, parking and dead workers, on the pending list
+//	ack, dead                     the ends of a delivery
+//	trim                          the stream's other end, and how far everybody is
+//	claim, complete, release, replace   a push in progress, with a fence
+//	once                          "push once" by message id
+//
+// Scripts are called by their SHA-1 and, if the server does not know them (NOSCRIPT, so nothing happened), by text.
+// Errors carry a hongbao.Class, set in Classify.
+package lua

@@ -1,0 +1,289 @@
+-- grab: decides up to 128 grabs of one campaign on one shard, and writes one stream entry for all that it grants.
+--
+-- KEYS  1 meta  2 events  3 campaign  4 stock  5 receipts  6 counters
+-- ARGV  1 bound of the backlog, events
+--       2 names of the facts that each grab brings, "device,channel", "" for none
+--       3... for each grab: user, request id ("" for none), traceparent ("" for none), then its facts in that order
+-- Reply flat strings: Redis time in ms, window's start in ms, then one for each grab:
+--       g<receipt>           granted now, or before by the same request id
+--       a<receipt> ...       already granted: all receipts of the user, separated by one space
+--       l<by>:<per>:<max>:<ms>  limit reached; ms is when it counts anew, 0 for never
+--       s sold out   n not started   e ended   p paused   u unknown campaign
+--       b busy   f frozen         undecided, to be repeated
+--       F<names>             the campaign's limits want these facts, not those of ARGV[2]; nothing was decided
+--       A receipt is packet:amount:seq:ms since the window's start:request id.
+-- Cost  O(grabs): some 20 us for one, 0.4 ms for 128, on one core.
+-- First write XADD: it grows memory, so out of memory is refused before any change. Everything is checked before it.
+-- Repeat a grab with a request id gets its receipt again, word for word, whatever has become of the campaign; one
+--       without gets already_granted. A refusal is decided afresh.
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen')
+local camp = redis.call('HMGET', KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour',
+	'fact_names', 'fact_limits', 'zone', 'granted', 'granted_amount', 'left', 'left_amount')
+redis.call('XLEN', KEYS[2])
+local stocked = redis.call('LLEN', KEYS[4])
+redis.call('HLEN', KEYS[6])
+
+if not meta[1] then
+	return redis.error_reply('HBNOTREADY this shard was never initialised')
+end
+
+local from = tonumber(camp[2] or 0)
+local nfacts = 0
+if ARGV[2] ~= '' then
+	nfacts = select(2, string.gsub(ARGV[2], ',', ',')) + 1
+end
+local stride = 3 + nfacts
+local n = (#ARGV - 2) / stride
+local reply = { string.format('%.0f', now), string.format('%.0f', from) }
+
+-- one answer for all: nothing below it is read or written
+local every = (meta[4] == '1' and 'f') or (not camp[1] and 'u') or (camp[7] ~= ARGV[2] and 'F' .. camp[7])
+local users = {}
+for i = 1, n do
+	users[i] = ARGV[3 + (i - 1) * stride]
+end
+local stored = redis.call('HMGET', KEYS[5], unpack(users))
+if every then
+	for i = 1, n do
+		reply[2 + i] = every
+	end
+	return reply
+end
+
+-- what a grab that is no repeat is refused with, whoever asks
+local refusal
+if camp[1] == 'paused' then
+	refusal = 'p'
+elseif camp[1] == 'loading' or now < from then
+	refusal = 'n'
+elseif camp[1] ~= 'open' or now >= tonumber(camp[3]) then
+	refusal = 'e'
+end
+if refusal == 'p' and now >= tonumber(camp[3]) then
+	refusal = 'e'
+end
+
+local one_each = camp[4] == '1'
+local held = {} -- user -> receipts, or false; changes as grants are made below
+local wanted = 0 -- packets that may be needed
+for i = 1, n do
+	local user = users[i]
+	if held[user] == nil then
+		held[user] = stored[i]
+	end
+	if not (stored[i] and one_each) then
+		wanted = wanted + 1
+	end
+end
+local packets = {}
+if not refusal and stocked > 0 and wanted > 0 then
+	packets = redis.call('LRANGE', KEYS[4], 0, wanted - 1)
+end
+
+-- The UTC offset in force, and the next change of it: zone is "ms:seconds ms:seconds ...", rising.
+local offset, change, change_offset
+local function find_zone()
+	offset = 0
+	for at, seconds in string.gmatch(camp[9], '(%-?%d+):(%-?%d+)') do
+		at = tonumber(at)
+		if at <= now then
+			offset = seconds * 1000
+		elseif not change then
+			change, change_offset = at, seconds * 1000
+		end
+	end
+end
+
+local DAY, HOUR = 86400000, 3600000
+-- first and last ms of the day or hour, by the campaign's clock on the wall, that holds now
+local function period(per)
+	if per == 'campaign' then
+		return nil, 0
+	end
+	if not offset then
+		find_zone()
+	end
+	if per == 'hour' then
+		local shift = offset % HOUR
+		local bucket = math.floor((now + shift) / HOUR)
+		return bucket, (bucket + 1) * HOUR - shift
+	end
+	local bucket = math.floor((now + offset) / DAY)
+	local resets = (bucket + 1) * DAY - offset
+	if change and change <= resets then
+		resets = math.max(change, (bucket + 1) * DAY - change_offset)
+	end
+	return bucket, resets
+end
+
+-- in which day or hour a receipt lies: past offsets may differ from the present one
+local function bucket_of(ms, per)
+	if per == 'hour' then
+		local shift = offset % HOUR
+		return math.floor((ms + shift) / HOUR)
+	end
+	local off = 0
+	for at, seconds in string.gmatch(camp[9], '(%-?%d+):(%-?%d+)') do
+		if tonumber(at) <= ms then
+			off = seconds * 1000
+		end
+	end
+	return math.floor((ms + off) / DAY)
+end
+
+local user_limits = {}
+for i, per in ipairs({ 'campaign', 'day', 'hour' }) do
+	local most = tonumber(camp[3 + i] or '')
+	if most and not refusal then
+		local bucket, resets = period(per)
+		user_limits[#user_limits + 1] = { per = per, max = most, bucket = bucket, resets = resets }
+	end
+end
+
+-- limits by facts: "position:per:max ...", and the counts that they look at
+local fact_limits, fields, counts = {}, {}, {}
+if nfacts > 0 and not refusal then
+	local names = {}
+	for name in string.gmatch(ARGV[2], '[^,]+') do
+		names[#names + 1] = name
+	end
+	for position, per, most in string.gmatch(camp[8], '(%d+):(%a+):(%d+)') do
+		local bucket, resets = period(per)
+		local head = position .. string.sub(per, 1, 1) .. ':' .. (bucket or '') .. ':'
+		fact_limits[#fact_limits + 1] = { by = names[tonumber(position)], position = tonumber(position), per = per,
+			max = tonumber(most), resets = resets, head = head }
+	end
+	local wanted = {}
+	for i = 1, n do
+		for _, limit in ipairs(fact_limits) do
+			local field = limit.head .. ARGV[2 + (i - 1) * stride + 3 + limit.position]
+			if not wanted[field] then
+				wanted[field] = true
+				fields[#fields + 1] = field
+			end
+		end
+	end
+	for at = 1, #fields, 1000 do
+		local last = math.min(at + 999, #fields)
+		local got = redis.call('HMGET', KEYS[6], unpack(fields, at, last))
+		for i = at, last do
+			counts[fields[i]] = tonumber(got[i - at + 1] or 0)
+		end
+	end
+end
+
+local function refused_by_user(receipts)
+	if one_each then
+		return 'a' .. receipts
+	end
+	for _, limit in ipairs(user_limits) do
+		local count = 0
+		for dt in string.gmatch(receipts, '[^ :]+:%d+:%d+:(%d+):[^ ]*') do
+			if limit.per == 'campaign' or bucket_of(from + dt, limit.per) == limit.bucket then
+				count = count + 1
+			end
+		end
+		if count >= limit.max then
+			return 'luser:' .. limit.per .. ':' .. limit.max .. ':' .. string.format('%.0f', limit.resets)
+		end
+	end
+end
+
+local function refused_by_fact(base)
+	for _, limit in ipairs(fact_limits) do
+		if counts[limit.head .. ARGV[base + limit.position]] >= limit.max then
+			return 'l' .. limit.by .. ':' .. limit.per .. ':' .. limit.max .. ':' .. string.format('%.0f', limit.resets)
+		end
+	end
+end
+
+local function same_request(receipts, request)
+	for receipt in string.gmatch(receipts, '[^ ]+') do
+		if string.sub(receipt, -#request - 1) == ':' .. request and
+			string.match(receipt, '^%d+:%d+:%d+:%d+:(.*)$') == request then
+			return receipt
+		end
+	end
+end
+
+local seq = tonumber(meta[1])
+local room = tonumber(ARGV[1]) - (seq - tonumber(meta[3] or 0))
+local dt = ':' .. string.format('%.0f', now - from) .. ':'
+local granted, amount = 0, 0
+local lines, changed, receipts, touched, counters = {}, {}, {}, {}, {}
+
+for i = 1, n do
+	local base = 2 + (i - 1) * stride + 3
+	local user, request = users[i], ARGV[base - 1]
+	local mine = held[user]
+	local again = mine and request ~= '' and same_request(mine, request)
+	local answer
+	if again then
+		answer = 'g' .. again
+	elseif refusal then
+		answer = refusal
+	else
+		answer = (mine and refused_by_user(mine)) or refused_by_fact(base)
+		if not answer then
+			local packet = packets[granted + 1]
+			if not packet then
+				answer = 's'
+			elseif granted >= room then
+				answer = 'b'
+			else
+				granted = granted + 1
+				local cut = string.find(packet, ':', 1, true)
+				local value = string.sub(packet, cut + 1)
+				amount = amount + value
+				local receipt = packet .. ':' .. string.format('%.0f', seq + granted) .. dt .. request
+				held[user] = mine and (mine .. ' ' .. receipt) or receipt
+				if not changed[user] then
+					changed[user] = true
+					receipts[#receipts + 1] = user
+				end
+				for _, limit in ipairs(fact_limits) do
+					local field = limit.head .. ARGV[base + limit.position]
+					counts[field] = counts[field] + 1
+					if not touched[field] then
+						touched[field] = true
+						counters[#counters + 1] = field
+					end
+				end
+				local trace = ARGV[base]
+				lines[granted] = string.sub(packet, 1, cut - 1) .. ' ' .. value .. ' ' .. user .. ' ' ..
+					(request ~= '' and request or '-') .. ' ' .. (trace ~= '' and trace or '-')
+				answer = 'g' .. receipt
+			end
+		end
+	end
+	reply[2 + i] = answer
+end
+
+if granted > 0 then
+	redis.call('XADD', KEYS[2], '*', 'v', '1', 'k', 'grant', 'c', string.match(KEYS[3], '[^:]+$'),
+		'q', string.format('%.0f', seq + 1), 'e', meta[2], 't', string.format('%.0f', now), 'g', table.concat(lines, '\n'))
+	local set = {}
+	for i, user in ipairs(receipts) do
+		set[2 * i - 1], set[2 * i] = user, held[user]
+	end
+	redis.call('HSET', KEYS[5], unpack(set))
+	if #counters > 0 then
+		for at = 1, #counters, 1000 do
+			set = {}
+			for i = at, math.min(at + 999, #counters) do
+				set[#set + 1] = counters[i]
+				set[#set + 1] = counts[counters[i]]
+			end
+			redis.call('HSET', KEYS[6], unpack(set))
+		end
+	end
+	redis.call('LTRIM', KEYS[4], granted, -1)
+	redis.call('HSET', KEYS[3], 'granted', string.format('%.0f', camp[10] + granted),
+		'granted_amount', string.format('%.0f', camp[11] + amount),
+		'left', string.format('%.0f', camp[12] - granted), 'left_amount', string.format('%.0f', camp[13] - amount))
+	redis.call('HSET', KEYS[1], 'seq', string.format('%.0f', seq + granted))
+end
+return reply

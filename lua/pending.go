@@ -1,0 +1,178 @@
+package lua
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+//go:embed take.lua
+var takeSource string
+
+//go:embed renew.lua
+var renewSource string
+
+//go:embed park.lua
+var parkSource string
+
+//go:embed forget.lua
+var forgetSource string
+
+var (
+	takeScript   = newScript("take", takeSource)
+	renewScript  = newScript("renew", renewSource)
+	parkScript   = newScript("park", parkSource)
+	forgetScript = newScript("forget", forgetSource)
+)
+
+// RawEntry is a stream entry as Redis keeps it, not decoded yet.
+type RawEntry struct {
+	ID string
+	// Attempt is the broker's count of its deliveries to the group, this one included.
+	Attempt int64
+	// Values are its fields and values in order.
+	Values []string
+}
+
+// Take is what take.lua asks for.
+type Take struct {
+	Group, Consumer string
+	Count           int
+	Lease           time.Duration
+	// Backoff of the parking levels 0, 1, 2, ...; the last one serves all levels above. At least one.
+	Backoff []time.Duration
+}
+
+// TakeIdle gives the worker the entries of dead workers and the parked ones whose backoff is over. gone are the ids of
+// entries that were deleted from the stream while they were pending: an incident.
+func TakeIdle(ctx context.Context, rdb redis.Scripter, k Keys, t Take) (entries []RawEntry, gone []string, err error) {
+	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds()}
+	for _, b := range t.Backoff {
+		args = append(args, b.Milliseconds())
+	}
+	reply, err := takeScript.run(ctx, rdb, []string{k.Events()}, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := replyReader{rest: reply}
+	gone = r.strings(r.int())
+	for r.err == nil && len(r.rest) > 0 {
+		e := RawEntry{ID: r.string(), Attempt: int64(r.int())}
+		e.Values = r.strings(r.int())
+		entries = append(entries, e)
+	}
+	return entries, gone, r.done(takeScript)
+}
+
+// Renewal is what became of a worker's hold on an entry.
+type Renewal string
+
+// The renewals.
+const (
+	Ours Renewal = "ours"
+	Lost Renewal = "lost" // another consumer has it, or it was acked
+	Gone Renewal = "gone" // it was deleted from the stream while it was pending: an incident
+)
+
+// Renew renews the lease on entries that are still the consumer's; one answer for each id.
+func Renew(ctx context.Context, rdb redis.Scripter, k Keys, group, consumer string, ids []string) ([]Renewal, error) {
+	args := []any{group, consumer}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	reply, err := renewScript.run(ctx, rdb, []string{k.Events()}, args)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Renewal, len(reply))
+	for i, r := range reply {
+		out[i] = Renewal(r)
+	}
+	if len(out) != len(ids) {
+		return nil, fmt.Errorf("script renew answered %d strings for %d ids", len(out), len(ids))
+	}
+	return out, nil
+}
+
+// Parking is one entry to hand to the parking consumer of a level.
+type Parking struct {
+	ID    string
+	Level int64
+	// Attempts to leave on the entry. The next delivery adds one.
+	Attempts int64
+}
+
+// Park hands entries to parking consumers if they are still the worker's own. It returns how many were.
+func Park(ctx context.Context, rdb redis.Scripter, k Keys, group, consumer string, entries []Parking) (int, error) {
+	args := []any{group, consumer}
+	for _, p := range entries {
+		args = append(args, p.ID, p.Level, p.Attempts)
+	}
+	reply, err := parkScript.run(ctx, rdb, []string{k.Events()}, args)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, r := range reply {
+		if r == "parked" {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Forget removes the group's consumers that have nothing pending and were idle for at least idle, but for the one that
+// asks and the parking consumers. It returns their names.
+func Forget(ctx context.Context, rdb redis.Scripter, k Keys, group, consumer string, idle time.Duration) ([]string, error) {
+	return forgetScript.run(ctx, rdb, []string{k.Events()}, []any{group, consumer, idle.Milliseconds()})
+}
+
+// replyReader takes a flat reply apart.
+type replyReader struct {
+	rest []string
+	err  error
+}
+
+var errShortReply = errors.New("the reply is too short")
+
+func (r *replyReader) string() string {
+	if len(r.rest) == 0 {
+		r.err = errors.Join(r.err, errShortReply)
+		return ""
+	}
+	s := r.rest[0]
+	r.rest = r.rest[1:]
+	return s
+}
+
+func (r *replyReader) strings(n int) []string {
+	if n < 0 || n > len(r.rest) {
+		r.err = errors.Join(r.err, errShortReply)
+		return nil
+	}
+	s := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return s
+}
+
+func (r *replyReader) int64() int64 {
+	n, err := strconv.ParseInt(r.string(), 10, 64)
+	r.err = errors.Join(r.err, err)
+	return n
+}
+
+func (r *replyReader) int() int { return int(r.int64()) }
+
+func (r *replyReader) done(s *script) error {
+	if r.err != nil {
+		return hongbao.Errorf(hongbao.Broken, "script %s gave a reply that can't be read: %w", s.name, r.err)
+	}
+	return nil
+}

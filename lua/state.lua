@@ -1,0 +1,25 @@
+-- state: moves a campaign from one state to another: loading -> open (when all packets are there), open <-> paused.
+--
+-- KEYS  1 campaign  2 stock
+-- ARGV  1 the new state  2 the state that it must come from
+-- Reply "ok" and the state, or "refused", the state, and why: missing, state, packets
+-- Cost  O(1)
+-- First write HSET of a field that exists: it grows memory by a few bytes.
+-- Repeat answers "ok": it is in that state already.
+
+local c = redis.call('HMGET', KEYS[1], 'state', 'packets', 'total', 'left', 'left_amount', 'granted', 'granted_amount')
+local stocked = redis.call('LLEN', KEYS[2])
+if not c[1] then
+	return { 'refused', '', 'missing' }
+end
+if c[1] == ARGV[1] then
+	return { 'ok', c[1] }
+end
+if c[1] ~= ARGV[2] then
+	return { 'refused', c[1], 'state' }
+end
+if c[1] == 'loading' and (stocked ~= tonumber(c[2]) or c[4] ~= c[2] or c[5] ~= c[3]) then
+	return { 'refused', c[1], 'packets' }
+end
+redis.call('HSET', KEYS[1], 'state', ARGV[1])
+return { 'ok', ARGV[1] }

@@ -1,0 +1,137 @@
+package lua
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// ReadNew hands up to count new entries to the consumer, waiting up to block for the first one; none is no error.
+// ErrNoGroup (errors.Is) if the group or the stream is not there.
+func ReadNew(ctx context.Context, rdb redis.UniversalClient, k Keys, group, consumer string, count int, block time.Duration) ([]RawEntry, error) {
+	// No BLOCK at all for 0: BLOCK 0 would wait for ever. The client's read timeout must be above block.
+	args := []any{"XREADGROUP", "GROUP", group, consumer, "COUNT", count}
+	if ms := block.Milliseconds(); ms > 0 {
+		args = append(args, "BLOCK", ms)
+	}
+	args = append(args, "STREAMS", k.Events(), ">")
+	v, err := rdb.Do(ctx, args...).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s for group %s: %w", k.Events(), group, Classify(err))
+	}
+	list, err := streamOf(v)
+	if err != nil {
+		return nil, fmt.Errorf("read %s for group %s: %w", k.Events(), group, err)
+	}
+	return rawEntries(list, 1)
+}
+
+// Range reads the shard's entries from first to last, both included; "-" and "+" are the ends, "(" before an id
+// excludes it. At most count are read.
+func Range(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last string, count int) ([]RawEntry, error) {
+	v, err := rdb.Do(ctx, "XRANGE", k.Events(), first, last, "COUNT", count).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read %s from %s to %s: %w", k.Events(), first, last, Classify(err))
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("read %s: redis answered %T, want an array", k.Events(), v)
+	}
+	return rawEntries(list, 0)
+}
+
+// Entries reads and decodes all entries of a shard from first to last, both included.
+func Entries(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last string) ([]hongbao.Entry, error) {
+	const page = 500
+	var out []hongbao.Entry
+	for {
+		raw, err := Range(ctx, rdb, k, first, last, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range raw {
+			e, err := hongbao.ParseEntry(k.shard, raw[i].ID, raw[i].Values)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, e)
+		}
+		if len(raw) < page {
+			return out, nil
+		}
+		first = "(" + raw[len(raw)-1].ID
+	}
+}
+
+// CreateGroup makes the consumer group, reading from the first entry that is kept, and the stream if need be. It tells
+// whether the group was made now.
+func CreateGroup(ctx context.Context, rdb redis.UniversalClient, k Keys, group string) (bool, error) {
+	err := rdb.XGroupCreateMkStream(ctx, k.Events(), group, "0").Err()
+	if redis.HasErrorPrefix(err, "BUSYGROUP") {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("create group %s of %s: %w", group, k.Events(), Classify(err))
+	}
+	return true, nil
+}
+
+// streamOf finds the entries of the only stream in a reply of XREADGROUP: RESP2 gives [[key, entries]], RESP3 {key: entries}.
+func streamOf(v any) ([]any, error) {
+	var entries any
+	switch v := v.(type) {
+	case []any:
+		if pair, ok := first(v).([]any); ok && len(pair) == 2 {
+			entries = pair[1]
+		}
+	case map[any]any:
+		for _, entries = range v {
+			break
+		}
+	}
+	if list, ok := entries.([]any); ok {
+		return list, nil
+	}
+	return nil, fmt.Errorf("redis answered %T, want the entries of one stream", v)
+}
+
+func first(list []any) any {
+	if len(list) != 1 {
+		return nil
+	}
+	return list[0]
+}
+
+func rawEntries(list []any, attempt int64) ([]RawEntry, error) {
+	out := make([]RawEntry, len(list))
+	for i := range list {
+		pair, ok := list[i].([]any)
+		if !ok || len(pair) != 2 {
+			return nil, fmt.Errorf("redis answered %T as an entry, want id and fields", list[i])
+		}
+		id, ok := pair[0].(string)
+		if !ok {
+			return nil, fmt.Errorf("redis answered %T as an entry's id", pair[0])
+		}
+		out[i] = RawEntry{ID: id, Attempt: attempt}
+		values, ok := pair[1].([]any)
+		if !ok {
+			continue // a deleted entry has no fields; it can't be decoded and is told as such
+		}
+		out[i].Values = make([]string, len(values))
+		for j := range values {
+			if out[i].Values[j], ok = values[j].(string); !ok {
+				return nil, fmt.Errorf("redis answered %T in entry %s", values[j], id)
+			}
+		}
+	}
+	return out, nil
+}

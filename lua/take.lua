@@ -1,0 +1,63 @@
+-- take: gives a worker the pending entries whose time has come: those of workers that have not renewed their lease, and
+-- parked ones whose backoff is over. Idle time is the clock of both.
+--
+-- KEYS  1 events
+-- ARGV  1 group  2 the worker's consumer  3 how many entries at most  4 lease, ms
+--       5... backoff of the parking levels 0, 1, 2, ..., ms; the last one serves all levels above
+-- Reply number of ids whose entry is gone from the stream, these ids; then for each entry taken: id, attempt, number of
+--       its fields and values, these
+-- Cost  O(consumers + entries taken)
+-- First write XCLAIM; it moves what is there and grows nothing.
+-- Repeat takes nothing: what was taken is no longer idle.
+-- XAUTOCLAIM would not do: it would take parked entries as well, before their backoff is over.
+
+if redis.call('EXISTS', KEYS[1]) == 0 then
+	return redis.error_reply('NOGROUP there is no stream of events')
+end
+local gone, entries, room = {}, {}, tonumber(ARGV[3])
+for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+	local name, pending
+	for i = 1, #info, 2 do
+		if info[i] == 'name' then
+			name = info[i + 1]
+		elseif info[i] == 'pending' then
+			pending = info[i + 1]
+		end
+	end
+	if pending > 0 and room > 0 then
+		local level = tonumber(string.match(name, '^_retry/(%d+)$') or '')
+		local idle = level and ARGV[math.min(5 + level, #ARGV)] or ARGV[4]
+		local rows = redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', idle, '-', '+', room, name)
+		if #rows > 0 then
+			local ids, attempt = {}, {}
+			for i, row in ipairs(rows) do
+				ids[i], attempt[row[1]] = row[1], row[4] + 1
+			end
+			for _, entry in ipairs(redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], idle, unpack(ids))) do
+				if entry and entry[2] then
+					entries[#entries + 1] = entry[1]
+					entries[#entries + 1] = tostring(attempt[entry[1]])
+					entries[#entries + 1] = tostring(#entry[2])
+					for _, v in ipairs(entry[2]) do
+						entries[#entries + 1] = v
+					end
+					attempt[entry[1]] = nil
+					room = room - 1
+				end
+			end
+			for _, id in ipairs(ids) do
+				if attempt[id] then
+					gone[#gone + 1] = id
+				end
+			end
+		end
+	end
+end
+local reply = { tostring(#gone) }
+for _, id in ipairs(gone) do
+	reply[#reply + 1] = id
+end
+for _, v in ipairs(entries) do
+	reply[#reply + 1] = v
+end
+return reply
