@@ -1,0 +1,277 @@
+package testkit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// KafkaVersion is what tests run against unless HONGBAO_KAFKA_VERSION or KafkaOptions.Version says otherwise.
+const KafkaVersion = "4.1.0"
+
+// KafkaOptions says how a broker of one's own differs from the shared one.
+type KafkaOptions struct {
+	// Version of Apache Kafka; scripts/setup.sh kafka VERSION fetches it. Empty: HONGBAO_KAFKA_VERSION, else KafkaVersion.
+	Version string
+	// Properties are lines of server.properties; they replace the defaults.
+	Properties map[string]string
+	// Java are flags for the virtual machine after the defaults, which favour a quick start
+	// (what measures says -XX:TieredStopAtLevel=4).
+	Java []string
+	// Proxied puts a fault proxy in front of a second listener: clients that begin at Proxy.Addr stay on it,
+	// since the broker tells them that address.
+	Proxied bool
+}
+
+// KafkaBroker is a running Apache Kafka: one node, broker and controller, without ZooKeeper.
+type KafkaBroker struct {
+	// Addr is host:port; it stays the same over restarts.
+	Addr string
+	// Version of Apache Kafka.
+	Version string
+	// Proxy is nil unless Proxied was asked for. Addr goes past it.
+	Proxy *Proxy
+	server
+	home    string
+	cluster string
+	opts    KafkaOptions
+}
+
+// StartKafka starts a broker and returns when it hands out producer ids. The caller closes it.
+func StartKafka(ctx context.Context, opts KafkaOptions) (*KafkaBroker, error) {
+	b := &KafkaBroker{Version: opts.Version, opts: opts}
+	if b.Version == "" {
+		b.Version = os.Getenv("HONGBAO_KAFKA_VERSION")
+	}
+	if b.Version == "" {
+		b.Version = KafkaVersion
+	}
+	var err error
+	if b.home, err = kafkaHome(b.Version); err != nil {
+		return nil, err
+	}
+	java, err := program("java")
+	if err != nil {
+		return nil, err
+	}
+	if b.cluster, err = kafkaID(); err != nil {
+		return nil, err
+	}
+	b.server = server{name: "kafka", ready: b.answers, ports: 3}
+	b.prepare = func(ports []int) (command, error) { return b.configure(java, ports) }
+	if err := b.launch(ctx); err != nil {
+		return nil, errors.Join(err, b.closeProxy())
+	}
+	return b, nil
+}
+
+// Close ends the broker and its proxy and removes its folder.
+func (b *KafkaBroker) Close() error { return errors.Join(b.server.Close(), b.closeProxy()) }
+
+func (b *KafkaBroker) closeProxy() error {
+	if b.Proxy == nil {
+		return nil
+	}
+	return b.Proxy.Close()
+}
+
+// kafkaHome is where scripts/setup.sh put a version: libs with the jars, bootstrap.checkpoint as kafka-storage format
+// writes it, and kafka.jsa, an archive of loaded classes that halves the time to start.
+func kafkaHome(version string) (string, error) {
+	base := os.Getenv("HONGBAO_KAFKA_DIR")
+	if base == "" {
+		root, err := repoRoot()
+		if err != nil {
+			return "", err
+		}
+		base = filepath.Join(root, ".cache")
+	}
+	home := filepath.Join(base, "kafka-"+version)
+	for _, name := range []string{"libs/kafka_2.13-" + version + ".jar", "bootstrap.checkpoint"} {
+		if _, err := os.Stat(filepath.Join(home, name)); err != nil {
+			return "", fmt.Errorf("no Kafka %s: %w: run scripts/setup.sh kafka %s", version, err, version)
+		}
+	}
+	return home, nil
+}
+
+// kafkaID makes a random id in Kafka's spelling, which may not begin with a dash.
+func kafkaID() (string, error) {
+	id := make([]byte, 16)
+	if _, err := rand.Read(id); err != nil {
+		return "", fmt.Errorf("make a Kafka id: %w", err)
+	}
+	id[0] &= 0x7f
+	return base64.RawURLEncoding.EncodeToString(id), nil
+}
+
+// configure formats the broker's folder, as kafka-storage format does, and writes its configuration.
+func (b *KafkaBroker) configure(java string, ports []int) (command, error) {
+	b.Addr = loopback(ports[0])
+	data := filepath.Join(b.dir, "data")
+	directory, err := kafkaID()
+	if err != nil {
+		return command{}, err
+	}
+	checkpoint, err := os.ReadFile(filepath.Join(b.home, "bootstrap.checkpoint"))
+	if err != nil {
+		return command{}, err
+	}
+	proxied, err := b.proxyTo(ports[2])
+	if err != nil {
+		return command{}, err
+	}
+	meta := "version=1\nnode.id=1\ncluster.id=" + b.cluster + "\ndirectory.id=" + directory + "\n"
+	files := map[string][]byte{
+		filepath.Join(data, "meta.properties"):      []byte(meta),
+		filepath.Join(data, "bootstrap.checkpoint"): checkpoint,
+		filepath.Join(b.dir, "server.properties"):   []byte(kafkaProperties(data, ports, proxied, b.opts.Properties)),
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return command{}, err
+	}
+	for path, content := range files {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return command{}, err
+		}
+	}
+	return command{path: java, args: b.javaArgs(), dir: b.dir}, nil
+}
+
+// proxyTo makes the proxy in front of a port and gives the address to advertise: without a proxy, the port's own.
+func (b *KafkaBroker) proxyTo(port int) (string, error) {
+	if !b.opts.Proxied {
+		return loopback(port), nil
+	}
+	if err := b.closeProxy(); err != nil { // of a first try on other ports
+		return "", err
+	}
+	var err error
+	if b.Proxy, err = StartProxy(loopback(port)); err != nil {
+		return "", err
+	}
+	return b.Proxy.Addr, nil
+}
+
+func (b *KafkaBroker) javaArgs() []string {
+	args := []string{
+		"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+		// Java goes without an archive that is not there or not its own.
+		"-XX:SharedArchiveFile=" + filepath.Join(b.home, "kafka.jsa"),
+	}
+	args = append(args, b.opts.Java...)
+	return append(args, "-cp", filepath.Join(b.home, "libs", "*"), "kafka.Kafka", "server.properties")
+}
+
+func kafkaProperties(data string, ports []int, proxied string, overrides map[string]string) string {
+	plain, controller := loopback(ports[0]), loopback(ports[1])
+	all := map[string]string{
+		// After a kill the new broker is let in only when the old one's session has run out (9 s by default).
+		"broker.session.timeout.ms":                        "3000",
+		"broker.heartbeat.interval.ms":                     "500",
+		"process.roles":                                    "broker,controller",
+		"node.id":                                          "1",
+		"controller.quorum.voters":                         "1@" + controller,
+		"listeners":                                        "PLAINTEXT://" + plain + ",PROXIED://" + loopback(ports[2]) + ",CONTROLLER://" + controller,
+		"advertised.listeners":                             "PLAINTEXT://" + plain + ",PROXIED://" + proxied,
+		"listener.security.protocol.map":                   "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"controller.listener.names":                        "CONTROLLER",
+		"inter.broker.listener.name":                       "PLAINTEXT",
+		"log.dirs":                                         data,
+		"auto.create.topics.enable":                        "false",
+		"group.initial.rebalance.delay.ms":                 "0",
+		"offsets.topic.num.partitions":                     "4",
+		"offsets.topic.replication.factor":                 "1",
+		"transaction.state.log.num.partitions":             "4",
+		"transaction.state.log.replication.factor":         "1",
+		"transaction.state.log.min.isr":                    "1",
+		"share.coordinator.state.topic.replication.factor": "1",
+		"share.coordinator.state.topic.min.isr":            "1",
+	}
+	maps.Copy(all, overrides)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "%s=%s\n", name, all[name])
+	}
+	return b.String()
+}
+
+// client makes a kafka-go client for one piece of work; done lets go of its connections.
+func (b *KafkaBroker) client() (c *kafka.Client, done func()) {
+	tr := &kafka.Transport{ClientID: "testkit"}
+	return &kafka.Client{Addr: kafka.TCP(b.Addr), Transport: tr}, tr.CloseIdleConnections
+}
+
+// answers tells whether the process, and not another one on the same port, answers and hands out producer ids, which
+// it does only when it has a controller.
+func (b *KafkaBroker) answers(ctx context.Context) error {
+	c, done := b.client()
+	defer done()
+	meta, err := c.Metadata(ctx, &kafka.MetadataRequest{})
+	if err != nil {
+		return fmt.Errorf("ask kafka at %s for its metadata: %w", b.Addr, err)
+	}
+	if meta.ClusterID != b.cluster {
+		return fmt.Errorf("kafka at %s is cluster %s, want %s: %w", b.Addr, meta.ClusterID, b.cluster, errStranger)
+	}
+	got, err := c.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
+	if err == nil {
+		err = got.Error
+	}
+	if err != nil {
+		return fmt.Errorf("ask kafka at %s for a producer id: %w", b.Addr, err)
+	}
+	return nil
+}
+
+// CreateTopic makes a topic and returns when every partition's leader answers.
+func (b *KafkaBroker) CreateTopic(ctx context.Context, topic string, partitions int, config map[string]string) error {
+	c, done := b.client()
+	defer done()
+	req := kafka.TopicConfig{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1}
+	for _, name := range slices.Sorted(maps.Keys(config)) {
+		req.ConfigEntries = append(req.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: config[name]})
+	}
+	res, err := c.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{req}})
+	if err == nil {
+		err = res.Errors[topic]
+	}
+	if err != nil {
+		return fmt.Errorf("make topic %s on kafka at %s: %w", topic, b.Addr, err)
+	}
+	ask := make([]kafka.OffsetRequest, partitions)
+	for i := range ask {
+		ask[i] = kafka.LastOffsetOf(i)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return poll(ctx, b.current(), func(ctx context.Context) error { return b.leadersAnswer(ctx, topic, ask) })
+}
+
+func (b *KafkaBroker) leadersAnswer(ctx context.Context, topic string, ask []kafka.OffsetRequest) error {
+	c, done := b.client()
+	defer done()
+	res, err := c.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: ask}})
+	if err != nil {
+		return fmt.Errorf("ask for the offsets of topic %s: %w", topic, err)
+	}
+	if got := len(res.Topics[topic]); got != len(ask) {
+		return fmt.Errorf("%d of %d partitions of topic %s answer", got, len(ask), topic)
+	}
+	for _, p := range res.Topics[topic] {
+		if p.Error != nil {
+			return fmt.Errorf("partition %d of topic %s: %w", p.Partition, topic, p.Error)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PostgresOptions says how a PostgreSQL of one's own differs from the shared one.
+type PostgresOptions struct {
+	// Settings are lines of postgresql.conf by their names, values as they stand there; they replace the defaults below.
+	// What measures says fsync on.
+	Settings map[string]string
+}
+
+// postgresDefaults are quick: fsync is off, which loses nothing when the process is killed, only when the machine is.
+// A commit is still answered after it is in the log (synchronous_commit).
+func postgresDefaults() map[string]string {
+	return map[string]string{
+		"listen_addresses":        "'127.0.0.1'",
+		"unix_socket_directories": "''",
+		"max_connections":         "200",
+		"shared_buffers":          "'64MB'",
+		"fsync":                   "off",
+		"full_page_writes":        "off",
+		"synchronous_commit":      "on",
+		"autovacuum_naptime":      "'10min'",
+	}
+}
+
+// PostgresServer is a running PostgreSQL with databases of its own.
+type PostgresServer struct {
+	// Addr is host:port; it stays the same over restarts.
+	Addr string
+	server
+	databases atomic.Int64
+}
+
+// StartPostgres makes an empty PostgreSQL and returns when it answers. The caller closes it.
+func StartPostgres(ctx context.Context, opts PostgresOptions) (*PostgresServer, error) {
+	initdb, err := program("initdb", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
+	if err != nil {
+		return nil, err
+	}
+	if initdb, err = filepath.EvalSymlinks(initdb); err != nil { // postgres stands beside the real one
+		return nil, fmt.Errorf("find initdb: %w", err)
+	}
+	cred, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	k, err := openKit()
+	if err != nil {
+		return nil, err
+	}
+	p := &PostgresServer{}
+	p.server = server{name: "postgres", cred: cred, ready: p.answers, ports: 1}
+	if p.dir, err = k.folder("postgres", cred); err != nil {
+		return nil, err
+	}
+	if err := initPostgres(ctx, k, initdb, p.dir, cred); err != nil {
+		return nil, err
+	}
+	p.prepare = func(ports []int) (command, error) {
+		p.Addr = loopback(ports[0])
+		c := postgresCommand(filepath.Join(filepath.Dir(initdb), "postgres"), p.dir, cred)
+		c.args = append(c.args, "-p", fmt.Sprint(ports[0]))
+		return c, writePostgresConf(p.data(), cred, opts.Settings)
+	}
+	if err := p.launch(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *PostgresServer) data() string { return filepath.Join(p.dir, "data") }
+
+func postgresCommand(path, dir string, cred *syscall.Credential) command {
+	return command{
+		path: path,
+		args: []string{"-D", filepath.Join(dir, "data")},
+		env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C", "TZ=UTC"},
+		dir:  dir,
+		cred: cred,
+	}
+}
+
+// initPostgres runs initdb.
+func initPostgres(ctx context.Context, k *kit, initdb, dir string, cred *syscall.Credential) error {
+	c := postgresCommand(initdb, dir, cred)
+	c.args = append(c.args, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	run, err := k.start(c)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-run.done:
+	case <-ctx.Done():
+		return fmt.Errorf("make a PostgreSQL in %s: %w (%w)", dir, ctx.Err(), ended(run.kill()))
+	}
+	if run.err != nil {
+		return fmt.Errorf("make a PostgreSQL in %s: %w; the end of the log:\n%s", dir, run.err, logTail(dir))
+	}
+	return nil
+}
+
+func writePostgresConf(data string, cred *syscall.Credential, settings map[string]string) error {
+	all := postgresDefaults()
+	maps.Copy(all, settings)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "%s = %s\n", name, all[name])
+	}
+	path := filepath.Join(data, "postgresql.auto.conf")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		return err
+	}
+	if cred == nil {
+		return nil
+	}
+	return os.Chown(path, int(cred.Uid), int(cred.Gid))
+}
+
+// DSN is the address of a database of the server, for pgx.
+func (p *PostgresServer) DSN(database string) string {
+	return "postgres://postgres@" + p.Addr + "/" + database + "?sslmode=disable"
+}
+
+// CreateDatabase makes an empty database and gives its name.
+func (p *PostgresServer) CreateDatabase(ctx context.Context) (string, error) {
+	name := fmt.Sprintf("t%d", p.databases.Add(1))
+	return name, p.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0")
+}
+
+// DropDatabase removes a database and cuts the connections to it.
+func (p *PostgresServer) DropDatabase(ctx context.Context, name string) error {
+	return p.exec(ctx, "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
+}
+
+func (p *PostgresServer) exec(ctx context.Context, sql string) error {
+	c, err := pgx.Connect(ctx, p.DSN("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to postgres at %s: %w", p.Addr, err)
+	}
+	defer c.Close(ctx)
+	if _, err := c.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("%s on postgres at %s: %w", sql, p.Addr, err)
+	}
+	return nil
+}
+
+// answers tells whether the process, and not another one on the same port, answers.
+func (p *PostgresServer) answers(ctx context.Context) error {
+	c, err := pgx.Connect(ctx, p.DSN("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to postgres at %s: %w", p.Addr, err)
+	}
+	defer c.Close(ctx)
+	var dir string
+	if err := c.QueryRow(ctx, "SELECT current_setting('data_directory')").Scan(&dir); err != nil {
+		return fmt.Errorf("ask postgres at %s who it is: %w", p.Addr, err)
+	}
+	if dir != p.data() {
+		return fmt.Errorf("postgres at %s has its data in %s, want %s: %w", p.Addr, dir, p.data(), errStranger)
+	}
+	return nil
+}

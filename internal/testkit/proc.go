@@ -1,0 +1,172 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	startTimeout = 60 * time.Second
+	startTries   = 5
+	pollEvery    = 10 * time.Millisecond
+)
+
+// freePorts finds n ports of the loopback that nobody listens on. They lie below the range from which systems take the
+// ports of outgoing connections (32768 and up), so a server that restarts finds them free again.
+func freePorts(n int) ([]int, error) {
+	const low, high = 20000, 32000
+	var last error
+	for range 100 {
+		ports := make([]int, n)
+		for i, offset := range rand.Perm(high - low)[:n] {
+			ports[i] = low + offset
+		}
+		if last = portsFree(ports); last == nil {
+			return ports, nil
+		}
+	}
+	return nil, fmt.Errorf("find %d free ports from %d to %d: %w", n, low, high, last)
+}
+
+func portsFree(ports []int) error {
+	for _, port := range ports {
+		l, err := net.Listen("tcp", loopback(port))
+		if err != nil {
+			return fmt.Errorf("try a port: %w", err)
+		}
+		if err := l.Close(); err != nil {
+			return fmt.Errorf("let go of a port: %w", err)
+		}
+	}
+	return nil
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// poll calls f until it gives nil; it stops when ctx is done or the process, if any, has ended.
+func poll(ctx context.Context, p *process, f func(context.Context) error) error {
+	var done <-chan struct{}
+	if p != nil {
+		done = p.done
+	}
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := f(try)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; last: %w", ctx.Err(), err)
+		case <-done:
+			return fmt.Errorf("the process has ended (%w); last: %w", ended(p.err), err)
+		case <-tick.C:
+		}
+	}
+}
+
+func ended(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}
+
+// children lists the direct children of a process. Where there is no /proc it finds none.
+func children(pid int) []int {
+	id := strconv.Itoa(pid)
+	b, err := os.ReadFile(filepath.Join("/proc", id, "task", id, "children"))
+	if err != nil {
+		return nil
+	}
+	var kids []int
+	for _, f := range strings.Fields(string(b)) {
+		if kid, err := strconv.Atoi(f); err == nil {
+			kids = append(kids, kid)
+		}
+	}
+	return kids
+}
+
+// waitGone waits until a process that was killed is gone or a zombie that its new parent has not yet reaped.
+func waitGone(pid int, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	return poll(ctx, nil, func(context.Context) error {
+		if alive(pid) {
+			return fmt.Errorf("process %d was killed and is still there", pid)
+		}
+		return nil
+	})
+}
+
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) == syscall.ESRCH {
+		return false
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return !os.IsNotExist(err)
+	}
+	// "pid (name) state ..."; the name may hold anything.
+	_, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+// program finds a program in PATH or in one of the other places (patterns of filepath.Glob, the last match wins).
+func program(name string, places ...string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, place := range places {
+		found, err := filepath.Glob(filepath.Join(place, name))
+		if err == nil && len(found) > 0 {
+			return found[len(found)-1], nil
+		}
+	}
+	return "", fmt.Errorf("no %s in PATH%s: run scripts/setup.sh", name, strings.Join(append([]string{""}, places...), " or "))
+}
+
+// unprivileged gives the user that a server runs as which refuses root: nil, so this process's own, unless it is root.
+func unprivileged() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err1 == nil && err2 == nil {
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+		}
+	}
+	return nil, fmt.Errorf("root may not run PostgreSQL and there is no user postgres or nobody: run scripts/setup.sh")
+}
+
+// repoRoot is the folder of go.mod: known from where this file was compiled.
+func repoRoot() (string, error) {
+	_, file, _, ok := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(file), "..", "..")
+	if !ok || !filepath.IsAbs(file) {
+		return "", fmt.Errorf("the repository's folder is unknown to this binary (built with -trimpath): set HONGBAO_KAFKA_DIR")
+	}
+	return root, nil
+}

@@ -1,0 +1,319 @@
+package testkit
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Faults counts what a Proxy really did to its connections.
+type Faults struct {
+	Cut       int // connections closed by CutAll
+	Refused   int // connections closed at once
+	Swallowed int // answers that the server gave and the client did not get
+	Delayed   int // pieces of answers that waited
+}
+
+// Proxy passes TCP connections on to a server and does them harm when told. Its methods are safe for concurrent use.
+type Proxy struct {
+	// Addr is host:port, where clients connect to.
+	Addr   string
+	target string
+
+	listener net.Listener
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+
+	mu      sync.Mutex
+	links   map[*link]struct{}
+	refuse  bool
+	delay   time.Duration
+	swallow int
+	match   func(request []byte) bool
+	faults  Faults
+}
+
+// link is one client's connection and the one to the server that belongs to it.
+type link struct {
+	client, server net.Conn
+	swallow        bool // guarded by Proxy.mu: the server's next bytes are an answer to drop
+}
+
+func (l *link) close() {
+	_ = l.client.Close() // closing twice is an error, and no harm
+	_ = l.server.Close()
+}
+
+// NewProxy puts a proxy in front of target; it is closed at the test's end.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	return closing(t, must(t, func() (*Proxy, error) { return StartProxy(target) }))
+}
+
+// StartProxy puts a proxy in front of target (host:port), which need not run yet. The caller closes it.
+func StartProxy(target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for a proxy of %s: %w", target, err)
+	}
+	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, links: map[*link]struct{}{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.wg.Add(1)
+	go p.accept()
+	return p, nil
+}
+
+// Close ends the proxy and its connections and returns when they are gone.
+func (p *Proxy) Close() error {
+	p.cancel()
+	err := p.listener.Close()
+	p.closeLinks()
+	p.wg.Wait()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close the proxy of %s: %w", p.target, err)
+	}
+	return nil
+}
+
+// Dial connects to the proxy whatever the address is: for clients, like Kafka's, that are told their servers' addresses.
+func (p *Proxy) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", p.Addr)
+}
+
+// CutAll closes every connection, in the middle of whatever it does.
+func (p *Proxy) CutAll() {
+	n := p.closeLinks()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults.Cut += n
+}
+
+func (p *Proxy) closeLinks() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.close()
+	}
+	n := len(p.links)
+	clear(p.links)
+	return n
+}
+
+// Refuse has new connections reset as soon as they are made, until it is turned off. Those that exist go on.
+func (p *Proxy) Refuse(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = on
+}
+
+// SwallowAnswers lets the next n requests that match reach the server, waits for the server's answer, drops it and
+// closes the connection: the work is done and the client does not know. match sees a piece of what a client sent, which
+// is a whole request unless it is long; nil matches every piece. n = 0 takes the order back.
+func (p *Proxy) SwallowAnswers(n int, match func(request []byte) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swallow, p.match = n, match
+}
+
+// Delay holds every piece of an answer back for d; 0 ends it.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Fired tells what was done so far.
+func (p *Proxy) Fired() Faults {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.faults
+}
+
+func (p *Proxy) accept() {
+	defer p.wg.Done()
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		p.wg.Add(1)
+		go p.serve(c)
+	}
+}
+
+// serve connects a client to the server and passes bytes on until either side ends.
+func (p *Proxy) serve(c net.Conn) {
+	defer p.wg.Done()
+	if p.refused() {
+		reset(c)
+		return
+	}
+	var d net.Dialer
+	s, err := d.DialContext(p.ctx, "tcp", p.target)
+	if err != nil {
+		reset(c) // nobody is there: the client sees the connection fail
+		return
+	}
+	l := &link{client: c, server: s}
+	if !p.add(l) {
+		return
+	}
+	defer p.remove(l)
+	p.wg.Add(1)
+	go p.answers(l)
+	p.requests(l)
+}
+
+func (p *Proxy) refused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refuse {
+		p.faults.Refused++
+	}
+	return p.refuse
+}
+
+// reset closes a connection the hard way.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // it is closed next anyway
+	}
+	_ = c.Close()
+}
+
+func (p *Proxy) add(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		l.close()
+		return false
+	}
+	p.links[l] = struct{}{}
+	return true
+}
+
+func (p *Proxy) remove(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.close()
+	delete(p.links, l)
+}
+
+const proxyBuffer = 64 << 10
+
+// requests passes on what the client sends.
+func (p *Proxy) requests(l *link) {
+	buf := make([]byte, proxyBuffer)
+	for {
+		n, err := l.client.Read(buf)
+		if n > 0 {
+			p.mark(l, buf[:n])
+			if _, err := l.server.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// mark notes, before the server sees it, that a request's answer is to be dropped.
+func (p *Proxy) mark(l *link, request []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.swallow > 0 && !l.swallow && (p.match == nil || p.match(request)) {
+		p.swallow--
+		l.swallow = true
+	}
+}
+
+// answers passes on what the server sends, or drops it.
+func (p *Proxy) answers(l *link) {
+	defer p.wg.Done()
+	defer p.remove(l)
+	buf := make([]byte, proxyBuffer)
+	for {
+		n, err := l.server.Read(buf)
+		if n > 0 {
+			if p.drop(l) || !p.wait() {
+				return
+			}
+			if _, err := l.client.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *Proxy) drop(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.swallow {
+		p.faults.Swallowed++
+	}
+	return l.swallow
+}
+
+// wait holds an answer back as Delay says; false: the proxy was closed meanwhile.
+func (p *Proxy) wait() bool {
+	p.mu.Lock()
+	d := p.delay
+	if d > 0 {
+		p.faults.Delayed++
+	}
+	p.mu.Unlock()
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// The numbers of Kafka's requests, for KafkaRequest.
+const (
+	KafkaProduce        int16 = 0
+	KafkaFetch          int16 = 1
+	KafkaMetadata       int16 = 3
+	KafkaOffsetCommit   int16 = 8
+	KafkaInitProducerID int16 = 22
+)
+
+// KafkaRequest matches, for SwallowAnswers, the Kafka requests of one kind.
+func KafkaRequest(key int16) func(request []byte) bool {
+	return func(request []byte) bool {
+		// size int32, api key int16, api version int16, correlation int32, length of the client id int16
+		for len(request) >= 14 {
+			size := int(int32(binary.BigEndian.Uint32(request)))
+			version := binary.BigEndian.Uint16(request[6:])
+			id := int(int16(binary.BigEndian.Uint16(request[12:])))
+			if size < 10 || version > 50 || id < -1 || id > size {
+				return false // the middle of a long request
+			}
+			if int16(binary.BigEndian.Uint16(request[4:])) == key {
+				return true
+			}
+			if size+4 >= len(request) {
+				return false
+			}
+			request = request[size+4:]
+		}
+		return false
+	}
+}

@@ -1,0 +1,182 @@
+package testkit
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+)
+
+// through connects to a Redis by way of a proxy.
+func through(t *testing.T, r *RedisServer, p *Proxy) *redis.Client {
+	t.Helper()
+	opts := r.Options()
+	opts.Addr = p.Addr
+	c := redis.NewClient(opts)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestProxySwallowsTheAnswerOfWorkThatWasDone(t *testing.T) {
+	needsServer(t)
+	r := Redis(t)
+	p := NewProxy(t, r.Addr)
+	c, key := through(t, r, p), Prefix(t)
+	require.NoError(t, c.Ping(t.Context()).Err())
+	p.SwallowAnswers(1, func(request []byte) bool { return bytes.Contains(request, []byte("incr")) })
+	require.NoError(t, c.Ping(t.Context()).Err(), "it does not match")
+	require.Error(t, c.Incr(t.Context(), key).Err())
+	require.Equal(t, Faults{Swallowed: 1}, p.Fired())
+	require.Equal(t, "1", r.Client(t).Get(t.Context(), key).Val(), "the server did it")
+	require.EqualValues(t, 2, c.Incr(t.Context(), key).Val(), "one answer only")
+}
+
+func TestProxyCutsAndRefuses(t *testing.T) {
+	needsServer(t)
+	r := Redis(t)
+	p := NewProxy(t, r.Addr)
+	c := through(t, r, p)
+	require.NoError(t, c.Ping(t.Context()).Err())
+	p.Refuse(true)
+	require.NoError(t, c.Ping(t.Context()).Err(), "the connection that exists goes on")
+	p.CutAll()
+	require.Error(t, c.Ping(t.Context()).Err())
+	fired := p.Fired()
+	require.Equal(t, 1, fired.Cut)
+	require.Positive(t, fired.Refused)
+	p.Refuse(false)
+	EventuallyOK(t, 5*time.Second, func() error { return c.Ping(t.Context()).Err() }, "it connects again")
+}
+
+func TestProxyDelays(t *testing.T) {
+	needsServer(t)
+	r := Redis(t)
+	p := NewProxy(t, r.Addr)
+	c := through(t, r, p)
+	require.NoError(t, c.Ping(t.Context()).Err())
+	p.Delay(100 * time.Millisecond)
+	began := time.Now()
+	require.NoError(t, c.Ping(t.Context()).Err())
+	require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond)
+	require.Equal(t, Faults{Delayed: 1}, p.Fired())
+	p.Delay(0)
+	require.NoError(t, c.Ping(t.Context()).Err())
+	require.Equal(t, Faults{Delayed: 1}, p.Fired())
+}
+
+func TestProxyWithoutAServerResets(t *testing.T) {
+	ports, err := freePorts(1)
+	require.NoError(t, err)
+	p := NewProxy(t, loopback(ports[0]))
+	c, err := net.Dial("tcp", p.Addr)
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Second)))
+	_, err = c.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, Faults{}, p.Fired())
+}
+
+func TestProxyCloseEndsItsConnections(t *testing.T) {
+	needsServer(t)
+	r := Redis(t)
+	p, err := StartProxy(r.Addr)
+	require.NoError(t, err)
+	c := through(t, r, p)
+	require.NoError(t, c.Ping(t.Context()).Err())
+	require.NoError(t, p.Close())
+	require.Error(t, c.Ping(t.Context()).Err())
+	require.NoError(t, p.Close(), "a second close does nothing")
+}
+
+func TestKafkaProduceAnswerSwallowedOnTheBrokersOwnProxy(t *testing.T) {
+	needsServer(t)
+	b := NewKafka(t, KafkaOptions{Proxied: true})
+	topic := b.Topic(t, 1, nil)
+	swallowOneProduce(t, b, b.Proxy, topic, transport(t, nil), b.Proxy.Addr)
+}
+
+func TestKafkaProduceAnswerSwallowedOnTheSharedBrokerByDial(t *testing.T) {
+	needsServer(t)
+	b := Kafka(t)
+	p := NewProxy(t, b.Addr)
+	swallowOneProduce(t, b, p, b.Topic(t, 1, nil), transport(t, p), b.Addr)
+}
+
+func swallowOneProduce(t *testing.T, b *KafkaBroker, p *Proxy, topic string, tr *kafka.Transport, addr string) {
+	t.Helper()
+	require.NoError(t, produce(t.Context(), tr, addr, topic))
+	p.SwallowAnswers(1, KafkaRequest(KafkaProduce))
+	require.Error(t, produce(t.Context(), tr, addr, topic))
+	require.Equal(t, Faults{Swallowed: 1}, p.Fired())
+	require.EqualValues(t, 2, lastOffset(t, b, topic), "the broker stored what it could not tell of")
+	require.NoError(t, produce(t.Context(), tr, addr, topic))
+	require.EqualValues(t, 3, lastOffset(t, b, topic))
+}
+
+// transport is closed at the test's end; with p it goes through it.
+func transport(t *testing.T, p *Proxy) *kafka.Transport {
+	t.Helper()
+	tr := &kafka.Transport{}
+	if p != nil {
+		tr.Dial = p.Dial
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
+}
+
+// produce sends one record to partition 0, once.
+func produce(ctx context.Context, tr *kafka.Transport, addr, topic string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c := &kafka.Client{Addr: kafka.TCP(addr), Transport: tr}
+	res, err := c.Produce(ctx, &kafka.ProduceRequest{
+		Topic: topic, RequiredAcks: kafka.RequireAll,
+		Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte("v"))}),
+	})
+	if err != nil {
+		return err
+	}
+	return res.Error
+}
+
+func lastOffset(t *testing.T, b *KafkaBroker, topic string) int64 {
+	t.Helper()
+	c := &kafka.Client{Addr: kafka.TCP(b.Addr), Transport: transport(t, nil)}
+	res, err := c.ListOffsets(t.Context(), &kafka.ListOffsetsRequest{
+		Topics: map[string][]kafka.OffsetRequest{topic: {kafka.LastOffsetOf(0)}},
+	})
+	require.NoError(t, err)
+	require.NoError(t, res.Topics[topic][0].Error)
+	return res.Topics[topic][0].LastOffset
+}
+
+func TestKafkaRequestReadsHeads(t *testing.T) {
+	t.Parallel()
+	head := func(size, key, version, id int16) []byte {
+		return []byte{0, 0, byte(size >> 8), byte(size), byte(key >> 8), byte(key), byte(version >> 8), byte(version),
+			0, 0, 0, 1, byte(id >> 8), byte(id)}
+	}
+	fetch, first := head(10, KafkaFetch, 4, 0), head(1000, KafkaProduce, 9, 7)
+	for _, c := range []struct {
+		name    string
+		request []byte
+		want    bool
+	}{
+		{"whole", head(10, KafkaProduce, 9, -1), true},
+		{"beginning of a long one", first, true},
+		{"another kind", fetch, false},
+		{"second in a piece", append(bytes.Clone(fetch), first...), true},
+		{"zeros inside a long one", make([]byte, 64), false},
+		{"too short", first[:13], false},
+		{"absurd version", head(10, KafkaProduce, 900, 0), false},
+	} {
+		require.Equal(t, c.want, KafkaRequest(KafkaProduce)(c.request), c.name)
+	}
+}

@@ -1,0 +1,141 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// RedisOptions says how a Redis of one's own differs from the shared one.
+type RedisOptions struct {
+	// Args are lines of redis.conf by their names; they replace the defaults below.
+	Args map[string]string
+	// ReplicaOf makes it a replica of another server. nil: a master.
+	ReplicaOf *RedisServer
+	// Dir keeps the data there, and leaves it there. Empty: a folder that is removed at Close.
+	Dir string
+	// Binary is the program, for Redis' relatives. Empty: redis-server.
+	Binary string
+}
+
+// redisDefaults are what Hongbao demands of a Redis: nothing is evicted, and the append-only file is on.
+// Redis with appendfsync everysec may hold back a write for up to two seconds while the disk is busy, so a test
+// that kills Redis and wants all of its data back says appendfsync always.
+func redisDefaults() map[string]string {
+	return map[string]string{
+		"bind":                        "127.0.0.1",
+		"appendonly":                  "yes",
+		"appendfsync":                 "everysec",
+		"save":                        `""`,
+		"maxmemory-policy":            "noeviction",
+		"auto-aof-rewrite-percentage": "0",
+		"repl-diskless-sync-delay":    "0",
+		"daemonize":                   "no",
+	}
+}
+
+// RedisServer is a running redis-server.
+type RedisServer struct {
+	// Addr is host:port; it stays the same over restarts.
+	Addr string
+	server
+}
+
+// StartRedis starts a Redis and returns when it answers. The caller closes it.
+func StartRedis(ctx context.Context, opts RedisOptions) (*RedisServer, error) {
+	name := opts.Binary
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := program(name, "/usr/sbin", "/usr/local/bin")
+	if err != nil {
+		return nil, err
+	}
+	r := &RedisServer{}
+	r.server = server{name: "redis", dir: opts.Dir, keep: opts.Dir != "", ports: 1}
+	r.ready = r.answers
+	r.prepare = func(ports []int) (command, error) {
+		r.Addr = loopback(ports[0])
+		conf := filepath.Join(r.dir, "redis.conf")
+		err := os.WriteFile(conf, []byte(redisConf(r.dir, ports[0], opts)), 0o600)
+		return command{path: path, args: []string{conf}, dir: r.dir}, err
+	}
+	if err := r.launch(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func redisConf(dir string, port int, opts RedisOptions) string {
+	args := redisDefaults()
+	args["dir"] = strconv.Quote(dir)
+	args["port"] = strconv.Itoa(port)
+	if opts.ReplicaOf != nil {
+		host, masterPort, _ := net.SplitHostPort(opts.ReplicaOf.Addr) // made by loopback
+		args["replicaof"] = host + " " + masterPort
+	}
+	maps.Copy(args, opts.Args)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		fmt.Fprintf(&b, "%s %s\n", name, args[name])
+	}
+	return b.String()
+}
+
+// Options are those of a client for tests: one try for each command, contexts obeyed.
+func (r *RedisServer) Options() *redis.Options {
+	return &redis.Options{
+		Addr:                     r.Addr,
+		MaxRetries:               -1,
+		DialerRetries:            1,
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// Client connects to the server; it is closed at the test's end.
+func (r *RedisServer) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(r.Options())
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("close the client of redis at %s: %v", r.Addr, err)
+		}
+	})
+	return c
+}
+
+// answers tells whether the process, and not another one on the same port, answers.
+func (r *RedisServer) answers(ctx context.Context) error {
+	// A first look that the client, which logs what it cannot reach, does not make.
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", r.Addr)
+	if err != nil {
+		return fmt.Errorf("connect to redis: %w", err)
+	}
+	_ = conn.Close() // it served its purpose
+	c := redis.NewClient(r.Options())
+	defer c.Close()
+	if err := c.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("ping redis at %s: %w", r.Addr, err)
+	}
+	info, err := c.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return fmt.Errorf("ask redis at %s who it is: %w", r.Addr, err)
+	}
+	if got := info["Server"]["process_id"]; got != strconv.Itoa(r.Pid()) {
+		return fmt.Errorf("redis at %s is process %s, want %d: %w", r.Addr, got, r.Pid(), errStranger)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// errStranger: somebody else answers on the port.
+var errStranger = errors.New("another server answers")
+
+// server is what the servers have in common. Its methods are safe for concurrent use.
+type server struct {
+	name    string
+	dir     string
+	keep    bool // dir is the caller's: stop gently and leave it
+	cred    *syscall.Credential
+	ready   func(context.Context) error
+	ports   int                                // how many it listens on
+	prepare func(ports []int) (command, error) // writes the configuration
+
+	mu   sync.Mutex
+	kit  *kit
+	cmd  command
+	proc *process
+}
+
+// launch starts the server for the first time, on another port when somebody was quicker to take the first one.
+func (s *server) launch(ctx context.Context) error {
+	k, err := openKit()
+	if err != nil {
+		return err
+	}
+	s.kit = k
+	if s.dir == "" {
+		if s.dir, err = k.folder(s.name, s.cred); err != nil {
+			return err
+		}
+	}
+	for try := 1; ; try++ {
+		ports, err := freePorts(s.ports)
+		if err != nil {
+			return errors.Join(err, s.remove())
+		}
+		if s.cmd, err = s.prepare(ports); err != nil {
+			return errors.Join(fmt.Errorf("write the configuration of %s: %w", s.name, err), s.remove())
+		}
+		err = s.run(ctx)
+		if err == nil {
+			return nil
+		}
+		taken := errors.Is(err, errStranger) || portsFree(ports) != nil
+		if !taken || try == startTries || ctx.Err() != nil {
+			return errors.Join(err, s.remove())
+		}
+	}
+}
+
+// run starts the process and waits until it answers; if it does not, it is killed.
+func (s *server) run(ctx context.Context) error {
+	p, err := s.kit.start(s.cmd)
+	if err != nil {
+		return err
+	}
+	s.setProc(p)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := poll(ctx, p, s.ready); err != nil {
+		err = fmt.Errorf("start %s in %s: %w; the end of its log:\n%s", s.name, s.dir, err, logTail(s.dir))
+		return errors.Join(err, p.kill())
+	}
+	return nil
+}
+
+func (s *server) setProc(p *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proc = p
+}
+
+func (s *server) current() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc
+}
+
+// Pid is the process id of the server's present run.
+func (s *server) Pid() int { return s.current().pid }
+
+// Dir is the server's folder: its data, its configuration, its server.log.
+func (s *server) Dir() string { return s.dir }
+
+// Kill ends the server with SIGKILL and returns when it is gone. What it wrote to files stays. A second call does nothing.
+func (s *server) Kill() error { return s.current().kill() }
+
+// Restart starts the server again on the same port, with the same folder and configuration, and returns when it
+// answers; one that still runs is killed first.
+func (s *server) Restart() error {
+	if err := s.Kill(); err != nil {
+		return fmt.Errorf("restart %s: %w", s.name, err)
+	}
+	return s.run(context.Background())
+}
+
+// Stop freezes the server with SIGSTOP: its connections stay open and nothing answers, until Cont.
+func (s *server) Stop() error { return s.current().signal(syscall.SIGSTOP) }
+
+// Cont lets a frozen server go on.
+func (s *server) Cont() error { return s.current().signal(syscall.SIGCONT) }
+
+// Close ends the server and removes its folder. With a folder of the caller's it stops gently and leaves the folder.
+func (s *server) Close() error {
+	if s.keep {
+		if err := s.shutdown(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.Kill(), s.remove())
+}
+
+// shutdown asks the server to end and gives it 10 seconds.
+func (s *server) shutdown() error {
+	p := s.current()
+	if p.ended() {
+		return nil
+	}
+	if err := syscall.Kill(p.pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stop %s: %w", s.name, err)
+	}
+	limit := time.NewTimer(10 * time.Second)
+	defer limit.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-limit.C:
+		return errors.Join(fmt.Errorf("stop %s in %s: still there after 10 s; killed", s.name, s.dir), p.kill())
+	}
+}
+
+func (s *server) remove() error {
+	if s.keep {
+		return nil
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("remove the folder of %s: %w", s.name, err)
+	}
+	return nil
+}

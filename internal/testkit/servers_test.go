@@ -1,0 +1,225 @@
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+func needsServer(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+}
+
+func TestSharedRedisIsOneAndSetUpAsHongbaoDemands(t *testing.T) {
+	needsServer(t)
+	r := Redis(t)
+	require.Same(t, r, Redis(t))
+	c := r.Client(t)
+	for name, want := range redisDefaults() {
+		if want == `""` {
+			want = ""
+		}
+		if name == "daemonize" {
+			continue // not readable
+		}
+		got, err := c.ConfigGet(t.Context(), name).Result()
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{name: want}, got)
+	}
+}
+
+func TestPrefixIsUniqueAndFitForASpace(t *testing.T) {
+	seen := map[string]bool{}
+	for range 100 {
+		p := Prefix(t)
+		require.False(t, seen[p], p)
+		seen[p] = true
+		_, err := lua.NewSpace(p, 4)
+		require.NoError(t, err)
+	}
+}
+
+func TestRedisKeepsItsDataOverAKill(t *testing.T) {
+	needsServer(t)
+	r := NewRedis(t, RedisOptions{Args: map[string]string{"appendfsync": "always"}})
+	c := r.Client(t)
+	require.NoError(t, c.Set(t.Context(), "k", "v", 0).Err())
+	pid, addr := r.Pid(), r.Addr
+	require.NoError(t, r.Kill())
+	require.False(t, alive(pid))
+	require.Error(t, c.Ping(t.Context()).Err())
+	require.NoError(t, r.Kill(), "a second kill does nothing")
+	require.NoError(t, r.Restart())
+	require.Equal(t, addr, r.Addr)
+	require.NotEqual(t, pid, r.Pid())
+	require.Equal(t, "v", r.Client(t).Get(t.Context(), "k").Val())
+}
+
+func TestStoppedRedisAnswersOnlyAfterCont(t *testing.T) {
+	needsServer(t)
+	r := NewRedis(t, RedisOptions{})
+	c := r.Client(t)
+	require.NoError(t, c.Ping(t.Context()).Err())
+	require.NoError(t, r.Stop())
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	require.Error(t, c.Ping(ctx).Err())
+	require.NoError(t, r.Cont())
+	require.NoError(t, c.Ping(t.Context()).Err())
+}
+
+func TestRedisReplicaFollowsAndFolderStays(t *testing.T) {
+	needsServer(t)
+	dir := t.TempDir()
+	first, err := StartRedis(t.Context(), RedisOptions{Dir: dir})
+	require.NoError(t, err)
+	require.NoError(t, first.Client(t).Set(t.Context(), "k", "v", 0).Err())
+	require.NoError(t, first.Close())
+	master := NewRedis(t, RedisOptions{Dir: dir})
+	replica := NewRedis(t, RedisOptions{ReplicaOf: master})
+	c := replica.Client(t)
+	Eventually(t, 20*time.Second, func() bool { return c.Get(t.Context(), "k").Val() == "v" }, "the replica has the key")
+}
+
+func TestPostgresGivesEachTestAnEmptyDatabase(t *testing.T) {
+	needsServer(t)
+	for range 2 {
+		t.Run("same table", func(t *testing.T) {
+			c := connect(t, Postgres(t))
+			_, err := c.Exec(t.Context(), "CREATE TABLE x (n int)")
+			require.NoError(t, err)
+			var commit string
+			require.NoError(t, c.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commit))
+			require.Equal(t, "on", commit)
+		})
+	}
+}
+
+func TestPostgresKeepsItsDataOverAKill(t *testing.T) {
+	needsServer(t)
+	p := NewPostgres(t, PostgresOptions{Settings: map[string]string{"max_connections": "33"}})
+	name, err := p.CreateDatabase(t.Context())
+	require.NoError(t, err)
+	c := connect(t, p.DSN(name))
+	_, err = c.Exec(t.Context(), "CREATE TABLE x AS SELECT 7 AS n")
+	require.NoError(t, err)
+	kids := children(p.Pid())
+	require.NotEmpty(t, kids)
+	require.NoError(t, p.Kill())
+	for _, kid := range kids {
+		require.False(t, alive(kid), "child %d", kid)
+	}
+	require.NoError(t, p.Restart())
+	var n, most int
+	c = connect(t, p.DSN(name))
+	require.NoError(t, c.QueryRow(t.Context(), "SELECT n, current_setting('max_connections')::int FROM x").Scan(&n, &most))
+	require.Equal(t, 7, n)
+	require.Equal(t, 33, most)
+}
+
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) }) // the server may be dead by then, on purpose
+	return c
+}
+
+func TestKafkaKeepsItsDataOverAKill(t *testing.T) {
+	needsServer(t)
+	b := NewKafka(t, KafkaOptions{})
+	topic := b.Topic(t, 3, map[string]string{"retention.ms": "-1"})
+	require.NoError(t, produce(t.Context(), transport(t, nil), b.Addr, topic))
+	require.NoError(t, b.Kill())
+	require.Error(t, produce(t.Context(), transport(t, nil), b.Addr, topic))
+	require.NoError(t, b.Restart())
+	require.EqualValues(t, 1, lastOffset(t, b, topic))
+}
+
+func TestSharedKafkaMakesTopicsAsTold(t *testing.T) {
+	needsServer(t)
+	b := Kafka(t)
+	require.Same(t, b, Kafka(t))
+	topic := b.Topic(t, 2, map[string]string{"max.message.bytes": "12345"})
+	c := &kafka.Client{Addr: kafka.TCP(b.Addr), Transport: transport(t, nil)}
+	res, err := c.DescribeConfigs(t.Context(), &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{{
+		ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{"max.message.bytes"},
+	}}})
+	require.NoError(t, err)
+	require.Equal(t, "12345", res.Resources[0].ConfigEntries[0].ConfigValue)
+	err = produce(t.Context(), transport(t, nil), b.Addr, "nobody-made-this")
+	require.ErrorIs(t, err, protocol.ErrNoTopic)
+}
+
+func TestStoppedKafkaAnswersAfterCont(t *testing.T) {
+	needsServer(t)
+	b := NewKafka(t, KafkaOptions{Properties: map[string]string{"message.max.bytes": "54321"}})
+	topic := b.Topic(t, 1, nil)
+	require.NoError(t, b.Stop())
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.Error(t, produce(ctx, transport(t, nil), b.Addr, topic))
+	require.NoError(t, b.Cont())
+	require.NoError(t, produce(t.Context(), transport(t, nil), b.Addr, topic))
+}
+
+func TestMissingProgramsSayWhatToDo(t *testing.T) {
+	_, err := program("hongbao-no-such-program", "/nowhere/*/bin")
+	require.ErrorContains(t, err, "run scripts/setup.sh")
+	_, err = StartRedis(t.Context(), RedisOptions{Binary: "hongbao-no-such-program"})
+	require.ErrorContains(t, err, "run scripts/setup.sh")
+	_, err = StartKafka(t.Context(), KafkaOptions{Version: "0.0.1"})
+	require.ErrorContains(t, err, "run scripts/setup.sh kafka 0.0.1")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
+	needsServer(t)
+	_, err := StartRedis(t.Context(), RedisOptions{Args: map[string]string{"appendfsync": "perhaps"}})
+	require.ErrorContains(t, err, "FATAL CONFIG FILE ERROR")
+	_, err = StartPostgres(t.Context(), PostgresOptions{Settings: map[string]string{"fsync": "perhaps"}})
+	require.ErrorContains(t, err, `parameter "fsync" requires a Boolean value`)
+	_, err = StartKafka(t.Context(), KafkaOptions{Properties: map[string]string{"num.io.threads": "perhaps"}})
+	require.ErrorContains(t, err, "num.io.threads")
+}
+
+func TestSetupAndTestkitMeanTheSameKafka(t *testing.T) {
+	root, err := repoRoot()
+	require.NoError(t, err)
+	script, err := os.ReadFile(root + "/scripts/setup.sh")
+	require.NoError(t, err)
+	require.Contains(t, string(script), "${KAFKA_VERSION:-"+KafkaVersion+"}")
+}
+
+func TestLogTailIsTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	long := make([]byte, 10<<10)
+	copy(long[len(long)-3:], "end")
+	require.NoError(t, os.WriteFile(dir+"/"+logName, long, 0o600))
+	tail := logTail(dir)
+	require.Len(t, tail, 4<<10)
+	require.Equal(t, "end", tail[len(tail)-3:])
+}
+
+func TestSignalOfADeadServerFails(t *testing.T) {
+	needsServer(t)
+	r := NewRedis(t, RedisOptions{})
+	require.NoError(t, r.Kill())
+	require.ErrorContains(t, r.Stop(), fmt.Sprintf("signal %v", syscall.SIGSTOP))
+}

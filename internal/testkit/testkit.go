@@ -1,0 +1,180 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// lazy is a server of the whole process. A failed start is remembered: every test that asks fails at once.
+type lazy[T any] struct {
+	once  func() (T, error)
+	mu    sync.Mutex
+	start func() (T, error)
+}
+
+func (l *lazy[T]) get() (T, error) {
+	l.mu.Lock()
+	if l.once == nil {
+		l.once = sync.OnceValues(l.start)
+	}
+	once := l.once
+	l.mu.Unlock()
+	return once()
+}
+
+func (l *lazy[T]) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.once = nil
+}
+
+var (
+	sharedRedis = lazy[*RedisServer]{start: func() (*RedisServer, error) {
+		return StartRedis(context.Background(), RedisOptions{})
+	}}
+	sharedPostgres = lazy[*PostgresServer]{start: func() (*PostgresServer, error) {
+		return StartPostgres(context.Background(), PostgresOptions{})
+	}}
+	sharedKafka = lazy[*KafkaBroker]{start: func() (*KafkaBroker, error) {
+		return StartKafka(context.Background(), KafkaOptions{})
+	}}
+	names     atomic.Int64
+	errNotYet = errors.New("still false")
+)
+
+func forgetShared() {
+	sharedRedis.forget()
+	sharedPostgres.forget()
+	sharedKafka.forget()
+}
+
+// Main runs a package's tests, stops every server and exits. It does not return.
+func Main(m *testing.M) {
+	code := m.Run()
+	if err := CloseAll(); err != nil {
+		fmt.Fprintln(os.Stderr, "testkit:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// Redis is the Redis that the process's tests share. Keep to keys under Prefix, and do not hurt it.
+func Redis(t testing.TB) *RedisServer {
+	t.Helper()
+	return must(t, sharedRedis.get)
+}
+
+// Prefix is a word that no other test of the process gets, fit for lua.NewSpace: at most 32 bytes of a-z, 0-9 and -.
+func Prefix(t testing.TB) string {
+	t.Helper()
+	return unique(t)
+}
+
+// NewRedis is a Redis of the test's own, closed at its end.
+func NewRedis(t testing.TB, opts RedisOptions) *RedisServer {
+	t.Helper()
+	return closing(t, must(t, func() (*RedisServer, error) { return StartRedis(t.Context(), opts) }))
+}
+
+// Postgres is the address, for pgx, of an empty database in the PostgreSQL that the process's tests share. It is
+// dropped at the test's end.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	p := must(t, sharedPostgres.get)
+	name, err := p.CreateDatabase(t.Context())
+	if err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := p.DropDatabase(context.Background(), name); err != nil {
+			t.Errorf("testkit: %v", err)
+		}
+	})
+	return p.DSN(name)
+}
+
+// NewPostgres is a PostgreSQL of the test's own, closed at its end.
+func NewPostgres(t testing.TB, opts PostgresOptions) *PostgresServer {
+	t.Helper()
+	return closing(t, must(t, func() (*PostgresServer, error) { return StartPostgres(t.Context(), opts) }))
+}
+
+// Kafka is the broker that the process's tests share. Keep to topics from Topic, and do not hurt it.
+func Kafka(t testing.TB) *KafkaBroker {
+	t.Helper()
+	return must(t, sharedKafka.get)
+}
+
+// NewKafka is a broker of the test's own, closed at its end.
+func NewKafka(t testing.TB, opts KafkaOptions) *KafkaBroker {
+	t.Helper()
+	return closing(t, must(t, func() (*KafkaBroker, error) { return StartKafka(t.Context(), opts) }))
+}
+
+// Topic makes a topic that no other test of the process gets, and returns when its partitions take messages.
+func (b *KafkaBroker) Topic(t testing.TB, partitions int, config map[string]string) string {
+	t.Helper()
+	name := unique(t)
+	if err := b.CreateTopic(t.Context(), name, partitions, config); err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	return name
+}
+
+// Eventually waits until cond is true and fails the test if it is not within timeout.
+func Eventually(t testing.TB, timeout time.Duration, cond func() bool, msg string, args ...any) {
+	t.Helper()
+	EventuallyOK(t, timeout, func() error {
+		if !cond() {
+			return errNotYet
+		}
+		return nil
+	}, msg, args...)
+}
+
+// EventuallyOK waits until f gives nil and fails the test, with f's last error, if it does not within timeout.
+func EventuallyOK(t testing.TB, timeout time.Duration, f func() error, msg string, args ...any) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := poll(ctx, nil, func(context.Context) error { return f() }); err != nil {
+		t.Fatalf("not within %v: %s: %v", timeout, fmt.Sprintf(msg, args...), err)
+	}
+}
+
+// unique makes a name out of the test's own and a number.
+func unique(t testing.TB) string {
+	short := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(strings.TrimPrefix(t.Name(), "Test")))
+	return fmt.Sprintf("t%.18s-%d", short, names.Add(1))
+}
+
+// must turns a start that failed into the test's failure.
+func must[S any](t testing.TB, start func() (S, error)) S {
+	t.Helper()
+	s, err := start()
+	if err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	return s
+}
+
+func closing[S interface{ Close() error }](t testing.TB, s S) S {
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("testkit: %v", err)
+		}
+	})
+	return s
+}

@@ -1,0 +1,240 @@
+#!/usr/bin/env bash
+# Gets what the tests need on Debian 12, as root or with sudo: Redis, PostgreSQL, MariaDB, Java 17, Maven, Kafka's jars.
+#   scripts/setup.sh                     everything; quick when all is there
+#   scripts/setup.sh --check             only says what is missing; status 1 if anything is
+#   scripts/setup.sh kafka [VERSION...]  only Kafka, for more versions
+# KAFKA_VERSION (4.1.0) is the version without an argument; HONGBAO_KAFKA_DIR (.cache of the repository) is where
+# kafka-VERSION goes. Services that the Debian packages start are stopped again; ones that ran before are left alone.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${HONGBAO_KAFKA_DIR:-$root/.cache}
+default_kafka=${KAFKA_VERSION:-4.1.0}
+work=
+broker=
+
+say() { printf 'setup: %s\n' "$*"; }
+die() {
+	printf 'setup: %s\n' "$*" >&2
+	exit 1
+}
+
+cleanup() {
+	if [ -n "$broker" ]; then kill -KILL "$broker" 2>/dev/null || true; fi
+	if [ -n "$work" ]; then rm -rf "$work"; fi
+}
+trap cleanup EXIT
+
+# have NAME: is a Debian package's program here, wherever it came from?
+have() {
+	case $1 in
+	redis-server) command -v redis-server >/dev/null ;;
+	postgresql) command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ;;
+	mariadb-server) command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] ;;
+	openjdk-17-jre-headless) java_is_new ;;
+	maven) command -v mvn >/dev/null ;;
+	*) die "have: unknown package $1" ;;
+	esac
+}
+
+java_is_new() {
+	local version
+	command -v java >/dev/null || return 1
+	version=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
+	[ "${version:-0}" -ge 17 ]
+}
+
+missing_packages() {
+	local p
+	for p in redis-server postgresql mariadb-server openjdk-17-jre-headless maven; do
+		have "$p" || printf '%s\n' "$p"
+	done
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		command -v sudo >/dev/null || die "not root and no sudo: run as root: $*"
+		sudo "$@"
+	fi
+}
+
+# services PACKAGE...: the units that these packages start.
+services() {
+	local p
+	for p in "$@"; do
+		case $p in
+		redis-server) echo redis-server ;;
+		postgresql) echo postgresql ;;
+		mariadb-server) echo mariadb ;;
+		esac
+	done
+}
+
+install_packages() {
+	local unit
+	command -v apt-get >/dev/null || die "missing: $*. There is no apt-get here: install them by hand and run this again"
+	say "installing $*"
+	as_root apt-get -qq update || die "apt-get update failed: check the network and /etc/apt/sources.list"
+	# RUNLEVEL=1 keeps invoke-rc.d from starting services; systemd's own way does not look at it, hence the rest.
+	as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$@" ||
+		die "apt-get install $* failed: see above"
+	if [ -d /run/systemd/system ]; then
+		for unit in $(services "$@"); do
+			say "stopping $unit, which the package started"
+			as_root systemctl disable --now "$unit" || die "could not stop $unit: systemctl disable --now $unit"
+		done
+	fi
+	local left
+	left=$(missing_packages)
+	[ -z "$left" ] || die "installed, and still missing: ${left//$'\n'/ }: is another version first in PATH?"
+}
+
+kafka_there() {
+	[ -e "$cache/kafka-$1/libs/kafka_2.13-$1.jar" ] && [ -e "$cache/kafka-$1/bootstrap.checkpoint" ] &&
+		[ -e "$cache/kafka-$1/kafka.jsa" ]
+}
+
+# fetch_jars VERSION: the broker, its tools and a logger that writes to standard error, into $work/libs.
+fetch_jars() {
+	cat >"$work/pom.xml" <<P
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>hongbao</groupId><artifactId>kafka-local</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>$1</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>$1</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+</dependencies></project>
+P
+	(cd "$work" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=libs) ||
+		die "Maven could not get Kafka $1: check the version, the network, and the mirror in ~/.m2/settings.xml"
+	rm -f "$work"/libs/slf4j-reload4j-*.jar # one logger only
+}
+
+# properties FOLDER PORT: a broker's configuration, with its data in FOLDER/data.
+properties() {
+	cat <<P
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:$(($2 + 1))
+listeners=PLAINTEXT://127.0.0.1:$2,CONTROLLER://127.0.0.1:$(($2 + 1))
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs=$1/data
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+P
+}
+
+answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+free_port() {
+	local port
+	for _ in {1..50}; do
+		port=$((20000 + RANDOM % 12000))
+		answers "$port" || answers $((port + 1)) || {
+			echo "$port"
+			return
+		}
+	done
+	die "found no free port from 20000 to 32000"
+}
+
+# format_kafka: what kafka-storage format writes for a new cluster, kept so that a test's broker need not run it.
+format_kafka() {
+	local id
+	properties "$work" 20000 >"$work/server.properties"
+	id=$(java -cp "$work/libs/*" kafka.tools.StorageTool random-uuid 2>/dev/null | tail -n 1)
+	java -cp "$work/libs/*" kafka.tools.StorageTool format -t "$id" -c "$work/server.properties" >"$work/log" 2>&1 ||
+		die "Kafka could not format a folder: $(tail -n 5 "$work/log")"
+	mv "$work/data/bootstrap.checkpoint" "$work/bootstrap.checkpoint"
+	rm -rf "$work/data" "$work/server.properties" "$work/log" "$work/pom.xml" "$work/target"
+}
+
+# archive_kafka HOME: runs a broker once and has Java keep the classes it loaded, which makes later starts twice as
+# quick. Java takes the archive only where the jars stayed, so it is made after they got their place.
+archive_kafka() {
+	local home=$1 port
+	work=$(mktemp -d "$cache/tmp.XXXXXX")
+	port=$(free_port)
+	properties "$work" "$port" >"$work/server.properties"
+	java -cp "$home/libs/*" kafka.tools.StorageTool format -t "$(java -cp "$home/libs/*" kafka.tools.StorageTool random-uuid \
+		2>/dev/null | tail -n 1)" -c "$work/server.properties" >"$work/log" 2>&1 ||
+		die "Kafka could not format a folder: $(tail -n 5 "$work/log")"
+	java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit="$work/kafka.jsa" \
+		-Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+		-cp "$home/libs/*" kafka.Kafka "$work/server.properties" >"$work/log" 2>&1 &
+	broker=$!
+	for _ in {1..600}; do
+		if answers "$port" || ! kill -0 "$broker" 2>/dev/null; then break; fi
+		sleep 0.1
+	done
+	kill -TERM "$broker" 2>/dev/null || die "Kafka did not start: $(tail -n 5 "$work/log")"
+	wait "$broker" || true # 143: it was told to end
+	broker=
+	[ -s "$work/kafka.jsa" ] || die "Java wrote no archive of Kafka's classes: $(tail -n 5 "$work/log")"
+	mv "$work/kafka.jsa" "$home/kafka.jsa"
+	rm -rf "$work"
+	work=
+}
+
+setup_kafka() {
+	local version=$1 home=$cache/kafka-$1
+	[[ $version =~ ^[0-9]+(\.[0-9]+)+$ ]] || die "Kafka version \"$version\": want a number like 4.1.0"
+	if kafka_there "$version"; then
+		say "Kafka $version is there"
+		return
+	fi
+	mkdir -p "$cache"
+	if [ ! -e "$home/bootstrap.checkpoint" ]; then
+		say "fetching Kafka $version by Maven into $home"
+		work=$(mktemp -d "$cache/tmp.XXXXXX")
+		fetch_jars "$version"
+		format_kafka
+		chmod 755 "$work"
+		rm -rf "$home"
+		mv "$work" "$home"
+		work=
+	fi
+	say "making an archive of Kafka $version's classes"
+	archive_kafka "$home"
+	say "Kafka $version is in $home"
+}
+
+check() {
+	local missing
+	missing=$(missing_packages)
+	kafka_there "$default_kafka" || missing+=${missing:+$'\n'}kafka-$default_kafka
+	if [ -n "$missing" ]; then
+		say "missing: ${missing//$'\n'/ }: run scripts/setup.sh"
+		exit 1
+	fi
+	say "nothing is missing"
+}
+
+main() {
+	local missing version
+	case ${1:-} in
+	--check) check ;;
+	kafka)
+		shift
+		missing=$(missing_packages | grep -E '^(openjdk|maven)' || true)
+		[ -z "$missing" ] || die "Kafka needs ${missing//$'\n'/ }: run scripts/setup.sh without arguments first"
+		for version in "${@:-$default_kafka}"; do setup_kafka "$version"; done
+		;;
+	'')
+		missing=$(missing_packages)
+		if [ -n "$missing" ]; then
+			# shellcheck disable=SC2086 # one word each
+			install_packages $missing
+		else
+			say "the Debian packages are there"
+		fi
+		setup_kafka "$default_kafka"
+		;;
+	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...]]" ;;
+	esac
+}
+
+main "$@"
