@@ -2,6 +2,7 @@ package lua
 
 import (
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 )
@@ -119,3 +120,10 @@ func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
 
 // Once is a string: the state of one message id of "push once".
 func (k Keys) Once(name, id string) string { return k.tag + "once:" + name + ":" + id }
+
+// Home is the shard on which a campaign that lives on one shard lives: FNV-1a of its id, modulo the shards.
+func (s *Space) Home(campaign string) Keys {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(campaign)) // never fails
+	return s.shards[h.Sum32()%uint32(len(s.shards))]
+}

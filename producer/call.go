@@ -1,0 +1,93 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// decide makes the call, and repeats it while its answer is unknown or Redis is out of reach. Every grab has a request
+// id, so a repeat of a call that was carried out gets the same answers.
+func (f *flight) decide(ctx context.Context) error {
+	policy := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(250*time.Millisecond),
+		backoff.WithMaxElapsedTime(0), // the call's context bounds it
+	)
+	return backoff.Retry(func() error {
+		err := f.once(ctx)
+		var facts *lua.FactsError
+		if errors.As(err, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
+			_, err = f.lane.look(ctx)
+			err = errors.Join(err, hongbao.Errorf(hongbao.Transient, "the campaign was replaced, nothing happened: %w", facts))
+		}
+		if err != nil && !hongbao.IsOutage(err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(policy, ctx))
+}
+
+func (f *flight) once(ctx context.Context) error {
+	i := f.lane.info()
+	f.req.FactNames = i.factNames
+	answers, err := lua.Grab(ctx, f.lane.rdb, f.lane.keys, &f.req, f.answers)
+	if err != nil {
+		return err
+	}
+	f.answers = answers
+	if i.durability == hongbao.Fast {
+		return nil
+	}
+	for k := range answers {
+		if len(answers[k].Receipts) > 0 {
+			return f.lane.durable(ctx, i)
+		}
+	}
+	return nil
+}
+
+// durable waits until a replica, or the disk, has what Redis has now. WAIT and WAITAOF look at the primary's offset after
+// the connection's last command, so a PING goes ahead of them; then it does not matter which connection made the grab,
+// and a repeated grab waits for the first one's write as well.
+func (l *lane) durable(ctx context.Context, i *info) error {
+	timeout := timeoutOf(ctx, l.p.cfg.DurabilityTimeout)
+	wait := []any{"WAIT", 1, timeout.Milliseconds()}
+	if i.durability == hongbao.Fsync {
+		if !i.waitAOF {
+			return nil // appendfsync always: on disk before the answer
+		}
+		wait = []any{"WAITAOF", 1, 0, timeout.Milliseconds()}
+	}
+	pipe := l.rdb.Pipeline()
+	pipe.Ping(ctx)
+	cmd := pipe.Do(ctx, wait...)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("%s for durability class %q: %w", wait[0], i.durability, lua.Classify(err))
+	}
+	copies, err := firstInt(cmd.Val())
+	if err != nil {
+		return err
+	}
+	if copies < 1 {
+		return hongbao.Outagef(hongbao.Unknown, "%s: durability class %q was not reached within %s", wait[0], i.durability, timeout)
+	}
+	return nil
+}
+
+// firstInt reads the answer of WAIT, a number, or of WAITAOF, a list that begins with the local disk.
+func firstInt(v any) (int64, error) {
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	n, ok := v.(int64)
+	if !ok {
+		return 0, fmt.Errorf("redis answered %T to WAIT, want a number", v)
+	}
+	return n, nil
+}

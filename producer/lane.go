@@ -1,0 +1,216 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// lane is where the grabs of one campaign wait for the next call.
+type lane struct {
+	p    *Producer
+	id   string
+	keys lua.Keys
+	rdb  redis.UniversalClient // the node of the campaign's slot
+	seen atomic.Pointer[info]
+
+	mu      sync.Mutex
+	waiting []*call
+	flying  int
+}
+
+// info is what the producer has to know of a campaign. It does not change while the campaign is there.
+type info struct {
+	hold       int64
+	factNames  string
+	facts      []string
+	durability hongbao.Durability
+	waitAOF    bool
+}
+
+// call is one grab that waits for its answer.
+type call struct {
+	grab   *hongbao.Grab
+	answer hongbao.Answer
+	err    error
+	done   chan struct{}
+}
+
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+
+// lane finds or opens the campaign's lane; nil if the campaign is not in Redis.
+func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
+	p.mu.RLock()
+	l, closed := p.lanes[campaign], p.closed
+	p.mu.RUnlock()
+	if closed {
+		return nil, hongbao.Errorf(hongbao.Transient, "grab in campaign %s: %w", campaign, ErrClosed)
+	}
+	if l != nil {
+		return l, nil
+	}
+	l = &lane{p: p, id: campaign, keys: p.cfg.Space.Home(campaign), rdb: p.cfg.Redis}
+	if cluster, ok := p.cfg.Redis.(*redis.ClusterClient); ok {
+		node, err := cluster.MasterForKey(ctx, l.keys.Meta())
+		if err != nil {
+			return nil, fmt.Errorf("find the node of campaign %s: %w", campaign, lua.Classify(err))
+		}
+		l.rdb = node
+	}
+	if found, err := l.look(ctx); err != nil || !found {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first := p.lanes[campaign]; first != nil {
+		return first, nil
+	}
+	p.lanes[campaign] = l
+	return l, nil
+}
+
+func (l *lane) info() *info { return l.seen.Load() }
+
+// look reads what the campaign says of itself. It refuses a Redis that can't keep the durability class.
+func (l *lane) look(ctx context.Context) (found bool, err error) {
+	v, err := l.rdb.HMGet(ctx, l.keys.Campaign(l.id), "user_campaign", "fact_names", "durability").Result()
+	if err != nil {
+		return false, fmt.Errorf("look for campaign %s: %w", l.id, lua.Classify(err))
+	}
+	hold, ok := v[0].(string)
+	if !ok {
+		return false, nil
+	}
+	i := &info{}
+	if i.hold, err = strconv.ParseInt(hold, 10, 64); err != nil {
+		return false, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis: user_campaign: %w", l.id, err)
+	}
+	i.factNames, _ = v[1].(string)
+	if i.factNames != "" {
+		i.facts = strings.Split(i.factNames, ",")
+	}
+	class, _ := v[2].(string)
+	i.durability = hongbao.Durability(class)
+	if i.durability != hongbao.Fast {
+		servers, err := lua.Inspect(ctx, l.rdb)
+		if err != nil {
+			return false, err
+		}
+		if err := servers[0].Check(i.durability); err != nil {
+			return false, fmt.Errorf("campaign %s: %w", l.id, err)
+		}
+		i.waitAOF = servers[0].NeedsWaitAOF()
+	}
+	l.seen.Store(i)
+	return true, nil
+}
+
+// send queues the grab and waits for its answer.
+func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
+	for _, name := range l.info().facts {
+		if g.Facts[name] == "" {
+			return hongbao.Answer{}, hongbao.Errorf(hongbao.Permanent, "grab in campaign %s without the fact %q: its limits count by %s",
+				l.id, name, l.info().factNames)
+		}
+	}
+	c := calls.Get().(*call) //nolint:forcetypeassert // the pool holds nothing else
+	c.grab, c.err = g, nil
+	if err := l.queue(c); err != nil {
+		return hongbao.Answer{}, err
+	}
+	select {
+	case <-c.done:
+		answer, err := c.answer, c.err
+		c.grab, c.answer = nil, hongbao.Answer{}
+		calls.Put(c)
+		return answer, err
+	case <-ctx.Done(): // the call is under way and keeps c
+		return hongbao.Answer{}, hongbao.Errorf(hongbao.Unknown, "grab in campaign %s, request id %s: no answer yet (it may be granted; "+
+			"repeat it with the same request id): %w", l.id, g.RequestID, ctx.Err())
+	}
+}
+
+func (l *lane) queue(c *call) error {
+	l.p.mu.RLock() // against Close, which waits for the flights
+	defer l.p.mu.RUnlock()
+	if l.p.closed {
+		return hongbao.Errorf(hongbao.Transient, "grab in campaign %s: %w", l.id, ErrClosed)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) >= l.p.cfg.MaxWaiting {
+		return hongbao.Errorf(hongbao.Transient, "campaign %s has %d grabs waiting already; nothing happened, try again later",
+			l.id, l.p.cfg.MaxWaiting)
+	}
+	l.waiting = append(l.waiting, c)
+	if l.flying < l.p.cfg.InFlight {
+		l.flying++
+		l.p.flights.Go(l.fly)
+	}
+	return nil
+}
+
+// fly makes calls until nothing waits.
+func (l *lane) fly() {
+	f := flight{lane: l, batch: make([]*call, 0, lua.MaxGrabs), answers: make([]hongbao.Answer, 0, lua.MaxGrabs)}
+	f.req.Campaign, f.req.MaxBacklog = l.id, l.p.cfg.MaxBacklog
+	for {
+		l.mu.Lock()
+		n := min(len(l.waiting), lua.MaxGrabs)
+		if n == 0 {
+			l.flying--
+			l.mu.Unlock()
+			return
+		}
+		f.batch = append(f.batch[:0], l.waiting[:n]...)
+		rest := copy(l.waiting, l.waiting[n:])
+		clear(l.waiting[rest:])
+		l.waiting = l.waiting[:rest]
+		l.mu.Unlock()
+		f.run()
+	}
+}
+
+// flight is one of the lane's calls in flight; its room is reused from call to call.
+type flight struct {
+	lane    *lane
+	batch   []*call
+	req     lua.GrabCall
+	answers []hongbao.Answer
+}
+
+func (f *flight) run() {
+	ctx, cancel := context.WithTimeout(f.lane.p.ctx, f.lane.p.cfg.CallTimeout)
+	defer cancel()
+	f.req.Grabs = f.req.Grabs[:0]
+	for _, c := range f.batch {
+		f.req.Grabs = append(f.req.Grabs, c.grab)
+	}
+	err := f.decide(ctx)
+	if err != nil {
+		err = fmt.Errorf("grab in campaign %s (repeat it with the same request id): %w", f.lane.id, err)
+	}
+	for i, c := range f.batch {
+		if c.err = err; err == nil {
+			c.answer = f.answers[i]
+		}
+		c.done <- struct{}{}
+	}
+}
+
+// timeoutOf is what is left of ctx, for a command that is told its timeout in ms; at least one.
+func timeoutOf(ctx context.Context, most time.Duration) time.Duration {
+	if at, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(at))
+	}
+	return max(most, time.Millisecond)
+}
