@@ -1,0 +1,289 @@
+package campaign
+
+import (
+	"math/bits"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // a machine without zone files reads the same zones
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// MaxNameBytes bounds a campaign's name.
+const MaxNameBytes = 200
+
+// check notes in p all that is wrong with c and does not depend on the present time. Where p knows of a problem
+// already, it adds none.
+func check(c *hongbao.Campaign, p *problems) {
+	checkNames(c, p)
+	checkMoney(c, p)
+	checkSplit(c, p)
+	checkWindow(c, p)
+	checkLimits(c, p)
+}
+
+func checkNames(c *hongbao.Campaign, p *problems) {
+	if p.present("id", c.ID) {
+		if err := hongbao.CheckCampaignID(c.ID); err != nil {
+			p.add("id", "id_invalid", "%.80q: %s", c.ID, err)
+		}
+	}
+	if p.present("name", c.Name) && (len(c.Name) > MaxNameBytes || !utf8.ValidString(c.Name) ||
+		strings.IndexFunc(c.Name, unicode.IsControl) >= 0) {
+		p.add("name", "name_invalid", "%.80q; give 1 to %d bytes of UTF-8 without control characters", c.Name, MaxNameBytes)
+	}
+	if p.present("kind", string(c.Kind)) && c.Kind != hongbao.RedPacket && c.Kind != hongbao.Coupon {
+		p.add("kind", "kind_unknown", "%.80q; give red_packet or coupon", c.Kind)
+	}
+	if p.present("sponsor", c.Sponsor) {
+		if err := hongbao.CheckID(c.Sponsor); err != nil {
+			p.add("sponsor", "sponsor_invalid", "%.80q: %s", c.Sponsor, err)
+		}
+	}
+	if p.present("durability", string(c.Durability)) &&
+		!slices.Contains([]hongbao.Durability{hongbao.Fast, hongbao.Replica, hongbao.Fsync}, c.Durability) {
+		p.add("durability", "durability_unknown", "%.80q; give fast, replica or fsync", c.Durability)
+	}
+	if p.present("time_zone", c.TimeZone) {
+		if _, err := zone(c.TimeZone); err != nil {
+			p.add("time_zone", "time_zone_unknown", "%s", err)
+		}
+	}
+}
+
+// present tells whether a text is there to be checked; it notes one that is not, if nobody did.
+func (p *problems) present(path, value string) bool {
+	if !p.fine(path) {
+		return false
+	}
+	if value == "" {
+		p.add(path, "required", "it is absent; give a value")
+		return false
+	}
+	return true
+}
+
+func checkMoney(c *hongbao.Campaign, p *problems) {
+	if p.fine("packets") && (c.Packets < 1 || c.Packets > hongbao.MaxPackets) {
+		p.add("packets", "packets_out_of_range", "%d; give 1 to %d", c.Packets, hongbao.MaxPackets)
+	}
+	p.amount("total", c.Total, 0)
+	if c.Currency == "" && c.Kind != hongbao.RedPacket {
+		if p.fine("kind", "currency", "total") && c.Total > 0 {
+			p.add("currency", "currency_required", "the coupon has a total of %d; give its currency or no total", c.Total)
+		}
+		return
+	}
+	if p.present("currency", c.Currency) && !knownCurrency(c.Currency) {
+		p.add("currency", "currency_unknown", "%.80q; give an ISO 4217 code that is in use, such as CNY", c.Currency)
+	}
+	if p.fine("total") && c.Total == 0 {
+		p.add("total", "amount_not_positive", "it is 0 or absent; give the sum of all packets in minor units")
+	}
+}
+
+// amount notes an amount that is below least or above the largest.
+func (p *problems) amount(path string, a, least hongbao.Amount) {
+	switch {
+	case !p.fine(path):
+	case a < least:
+		p.add(path, "amount_not_positive", "%d is too small or absent; give at least %d", a, least)
+	case a > hongbao.MaxAmount:
+		p.add(path, "amount_out_of_range", "%d is above %d; give less", a, hongbao.MaxAmount)
+	}
+}
+
+func checkSplit(c *hongbao.Campaign, p *problems) {
+	if !p.fine("split") {
+		return
+	}
+	s := &c.Split
+	if !p.present("split.mode", string(s.Mode)) {
+		return
+	}
+	if s.Mode != hongbao.SplitRandom && (s.Min != 0 || s.Max != 0) {
+		p.add("split", "not_allowed_here", "min and max belong to mode random; leave them out")
+	}
+	if s.Mode != hongbao.SplitTiers && len(s.Tiers) > 0 {
+		p.add("split", "not_allowed_here", "tiers belong to mode tiers; leave them out")
+	}
+	switch s.Mode {
+	case hongbao.SplitEven:
+		// A coupon without a value has no budget to be too small.
+		if p.fine("total", "packets") && c.Total > 0 && int64(c.Total) < c.Packets {
+			p.add("total", "budget_too_small", "%d is below 1 for each of %d packets; raise it", c.Total, c.Packets)
+		}
+	case hongbao.SplitRandom:
+		checkRandom(c, p)
+	case hongbao.SplitTiers:
+		checkTiers(c, p)
+	default:
+		p.add("split.mode", "split_mode_unknown", "%.80q; give even, random or tiers", s.Mode)
+	}
+}
+
+func checkRandom(c *hongbao.Campaign, p *problems) {
+	if c.Kind == hongbao.Coupon {
+		p.add("split.mode", "not_allowed_here", "a coupon has no random amounts; give even or tiers")
+		return
+	}
+	s := &c.Split
+	p.amount("split.min", s.Min, 1)
+	p.amount("split.max", s.Max, 1)
+	if !p.fine("split.min", "split.max") {
+		return
+	}
+	if s.Min > s.Max {
+		p.add("split.min", "min_above_max", "min %d is above max %d; lower it", s.Min, s.Max)
+		return
+	}
+	if !p.fine("total", "packets") {
+		return
+	}
+	if times(c.Packets, s.Min) > c.Total {
+		p.add("total", "budget_too_small", "%d is below %d packets of at least %d; raise it", c.Total, c.Packets, s.Min)
+	}
+	if times(c.Packets, s.Max) < c.Total {
+		p.add("total", "budget_too_large", "%d is above %d packets of at most %d; raise max", c.Total, c.Packets, s.Max)
+	}
+}
+
+func checkTiers(c *hongbao.Campaign, p *problems) {
+	s := &c.Split
+	if !p.fine("split.tiers") {
+		return
+	}
+	if len(s.Tiers) == 0 {
+		p.add("split.tiers", "required", "there are none; list amounts and packets")
+		return
+	}
+	if len(s.Tiers) > hongbao.MaxTiers {
+		p.add("split.tiers", "too_many_tiers", "%d tiers; at most %d are allowed", len(s.Tiers), hongbao.MaxTiers)
+		return
+	}
+	var packets int64
+	var total hongbao.Amount
+	whole := p.fine("total", "packets")
+	for i, t := range s.Tiers {
+		path := index("split.tiers", i)
+		p.amount(path+".amount", t.Amount, 1)
+		if p.fine(path+".packets") && (t.Packets < 1 || t.Packets > hongbao.MaxPackets) {
+			p.add(path+".packets", "packets_out_of_range", "%d; give 1 to %d", t.Packets, hongbao.MaxPackets)
+		}
+		if whole = whole && p.fine(path, path+".amount", path+".packets"); whole {
+			packets += t.Packets
+			total = min(total+times(t.Packets, t.Amount), beyond)
+		}
+	}
+	if whole && packets != c.Packets {
+		p.add("split.tiers", "tiers_packets_mismatch", "they have %d packets, the campaign %d; make them equal", packets, c.Packets)
+	}
+	if whole && total != c.Total {
+		p.add("split.tiers", "tiers_total_mismatch", "they add up to %d (counted up to %d), the total is %d; make them equal", total, beyond, c.Total)
+	}
+}
+
+// beyond stands for every product or sum above the largest amount.
+const beyond = hongbao.MaxAmount + 1
+
+// times is n times a, or beyond. Both must be above 0.
+func times(n int64, a hongbao.Amount) hongbao.Amount {
+	high, low := bits.Mul64(uint64(n), uint64(a))
+	if high > 0 || low > uint64(hongbao.MaxAmount) {
+		return beyond
+	}
+	return hongbao.Amount(low)
+}
+
+func checkWindow(c *hongbao.Campaign, p *problems) {
+	if !p.fine("window") {
+		return
+	}
+	checkInstant("window.from", c.From, p)
+	checkInstant("window.to", c.To, p)
+	if !p.fine("window.from", "window.to") {
+		return
+	}
+	if !c.From.Before(c.To) {
+		p.add("window", "window_reversed", "from is not before to; swap them")
+	} else if c.To.Sub(c.From) > hongbao.MaxWindow {
+		p.add("window", "window_too_long", "it is longer than %d days; shorten it", hongbao.MaxWindow/(24*time.Hour))
+	}
+}
+
+func checkInstant(path string, t time.Time, p *problems) {
+	switch year := t.UTC().Year(); {
+	case !p.fine(path):
+	case t.IsZero():
+		p.add(path, "required", "it is absent; give a time")
+	case year < 2000 || year > 2100:
+		p.add(path, "time_out_of_range", "year %d; take one from 2000 to 2100", year)
+	case t.Nanosecond()%int(time.Millisecond) != 0:
+		p.add(path, "time_not_whole_ms", "it is finer than a millisecond; give at most three digits after the point")
+	}
+}
+
+func checkLimits(c *hongbao.Campaign, p *problems) {
+	if !p.fine("limits") {
+		return
+	}
+	if len(c.Limits) > hongbao.MaxLimits {
+		p.add("limits", "too_many_limits", "%d limits, the one by user per campaign included; at most %d are allowed",
+			len(c.Limits), hongbao.MaxLimits)
+		return
+	}
+	type key struct {
+		by  string
+		per hongbao.Period
+	}
+	seen, facts := make(map[key]bool), make(map[string]bool)
+	for i, l := range c.Limits {
+		path := index("limits", i)
+		if !p.fine(path) {
+			continue
+		}
+		checkLimit(path, l, p)
+		if !p.fine(path+".by", path+".per") {
+			continue
+		}
+		if seen[key{l.By, l.Per}] {
+			p.add(path, "limit_duplicate", "there is one by %s per %s already; keep one", l.By, l.Per)
+		}
+		seen[key{l.By, l.Per}] = true
+		if l.By != hongbao.ByUser {
+			facts[l.By] = true
+		}
+	}
+	if len(facts) > hongbao.MaxFacts {
+		p.add("limits", "too_many_facts", "they count by %d facts; at most %d are allowed", len(facts), hongbao.MaxFacts)
+	}
+	if !hasUserLimit(c) {
+		p.add("limits", "user_limit_required", "there is none by user per campaign; add it, or call Complete")
+	}
+}
+
+func checkLimit(path string, l hongbao.Limit, p *problems) {
+	if p.present(path+".by", l.By) && l.By != hongbao.ByUser {
+		if err := hongbao.CheckFactName(l.By); err != nil {
+			p.add(path+".by", "limit_by_invalid", "%.80q is neither user nor a fact's name: %s", l.By, err)
+		}
+	}
+	if p.present(path+".per", string(l.Per)) &&
+		!slices.Contains([]hongbao.Period{hongbao.PerCampaign, hongbao.PerDay, hongbao.PerHour}, l.Per) {
+		p.add(path+".per", "limit_per_unknown", "%.80q; give campaign, day or hour", l.Per)
+	}
+	switch {
+	case !p.fine(path + ".max"):
+	case l.Max < 1 || l.Max > hongbao.MaxPackets:
+		p.add(path+".max", "limit_max_out_of_range", "%d; give 1 to %d", l.Max, hongbao.MaxPackets)
+	case l.By == hongbao.ByUser && l.Per == hongbao.PerCampaign && l.Max > hongbao.MaxUserHold:
+		p.add(path+".max", "user_hold_too_large", "%d; a user may hold at most %d", l.Max, hongbao.MaxUserHold)
+	}
+}
+
+// zoneName leaves out "Local", "localtime", "posix/..." and "right/...", which depend on the machine or count leap seconds.
+var zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)

@@ -1,0 +1,233 @@
+package campaign
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// field reads the value of one key; path is where it stands.
+type field func(path string, n *yaml.Node)
+
+// decoder fills a campaign from a tree and notes what does not fit.
+type decoder struct{ *problems }
+
+func (d decoder) campaign(n *yaml.Node, c *hongbao.Campaign) {
+	from, to := d.time(&c.From), d.time(&c.To)
+	window := map[string]field{"from": from, "to": to}
+	d.object("", n, map[string]field{
+		"id":         d.text(&c.ID),
+		"name":       d.text(&c.Name),
+		"kind":       d.text((*string)(&c.Kind)),
+		"currency":   d.text(&c.Currency),
+		"total":      d.amount(&c.Total, 0),
+		"packets":    d.count(&c.Packets, "packets_out_of_range"),
+		"split":      func(path string, n *yaml.Node) { d.split(path, n, &c.Split) },
+		"window":     func(path string, n *yaml.Node) { d.object(path, n, window) },
+		"time_zone":  d.text(&c.TimeZone),
+		"limits":     func(path string, n *yaml.Node) { d.limits(path, n, c) },
+		"sponsor":    d.text(&c.Sponsor),
+		"durability": d.text((*string)(&c.Durability)),
+		// The canonical form has the window's ends at the top.
+		"from": func(_ string, n *yaml.Node) { from("window.from", n) },
+		"to":   func(_ string, n *yaml.Node) { to("window.to", n) },
+	})
+}
+
+func (d decoder) split(path string, n *yaml.Node, s *hongbao.Split) {
+	d.object(path, n, map[string]field{
+		"mode": d.text((*string)(&s.Mode)),
+		"min":  d.amount(&s.Min, 1),
+		"max":  d.amount(&s.Max, 1),
+		"tiers": func(path string, n *yaml.Node) {
+			items, ok := d.list(path, n)
+			if !ok {
+				return
+			}
+			if len(items) > hongbao.MaxTiers {
+				d.add(path, "too_many_tiers", "%d tiers; at most %d are allowed", len(items), hongbao.MaxTiers)
+				return
+			}
+			s.Tiers = make([]hongbao.Tier, len(items))
+			for i, item := range items {
+				d.object(index(path, i), item, map[string]field{
+					"amount":  d.amount(&s.Tiers[i].Amount, 1),
+					"packets": d.count(&s.Tiers[i].Packets, "packets_out_of_range"),
+				})
+			}
+		},
+	})
+}
+
+func (d decoder) limits(path string, n *yaml.Node, c *hongbao.Campaign) {
+	items, ok := d.list(path, n)
+	if !ok {
+		return
+	}
+	if len(items) > hongbao.MaxLimits {
+		d.add(path, "too_many_limits", "%d limits; at most %d are allowed", len(items), hongbao.MaxLimits)
+		return
+	}
+	c.Limits = make([]hongbao.Limit, len(items))
+	for i, item := range items {
+		l := &c.Limits[i]
+		d.object(index(path, i), item, map[string]field{
+			"by":  d.text(&l.By),
+			"per": d.text((*string)(&l.Per)),
+			"max": d.count(&l.Max, "limit_max_out_of_range"),
+		})
+	}
+}
+
+// object reads a map: each key that fields names, at most once, and no other.
+func (d decoder) object(path string, n *yaml.Node, fields map[string]field) {
+	if n.Kind != yaml.MappingNode {
+		d.add(path, "wrong_type", "it is no map; give the keys %s", names(fields))
+		return
+	}
+	prefix := path
+	if path != "" {
+		prefix += "."
+	}
+	seen := make(map[string]bool, len(fields))
+	for i := 0; i+1 < len(n.Content) && len(d.found) < MaxProblems; i += 2 {
+		key := n.Content[i].Value
+		read := fields[key]
+		switch {
+		case n.Content[i].Kind != yaml.ScalarNode || read == nil:
+			d.add(path, "unknown_field", "the key %.40q does not exist%s", key, hint(key, fields))
+		case seen[key]:
+			d.add(prefix+key, "duplicate_field", "the key stands twice; keep one")
+		default:
+			seen[key] = true
+			read(prefix+key, n.Content[i+1])
+		}
+	}
+}
+
+func (d decoder) list(path string, n *yaml.Node) ([]*yaml.Node, bool) {
+	if n.Kind != yaml.SequenceNode {
+		d.add(path, "wrong_type", "it is no list; give a list of maps")
+		return nil, false
+	}
+	return n.Content, true
+}
+
+func (d decoder) text(to *string) field {
+	return func(path string, n *yaml.Node) {
+		switch {
+		case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
+			d.add(path, "wrong_type", "it is no text; if it is meant as text, put it in quotes")
+		case n.Value == "":
+			d.add(path, "required", "it is empty; give a value or leave the key out")
+		default:
+			*to = n.Value
+		}
+	}
+}
+
+// wholeNumber is what a number may look like: no sign, point, exponent, separator, quote or leading zero.
+var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+
+// notPositive is a whole number with a minus, -0 included.
+var notPositive = regexp.MustCompile(`^-(0|[1-9][0-9]*)$`)
+
+func number(n *yaml.Node, form *regexp.Regexp) bool {
+	return n.Kind == yaml.ScalarNode && n.Style == 0 && form.MatchString(n.Value)
+}
+
+func (d decoder) amount(to *hongbao.Amount, least int64) field {
+	return func(path string, n *yaml.Node) {
+		if number(n, notPositive) {
+			d.add(path, "amount_not_positive", "%.40q is not above 0; give minor units (cents, fen)", n.Value)
+			return
+		}
+		if !number(n, wholeNumber) {
+			d.add(path, "amount_not_integer_minor_units",
+				"%.40q is no whole number in plain digits without quotes; give minor units: 12.50 is 1250", n.Value)
+			return
+		}
+		v, err := strconv.ParseInt(n.Value, 10, 64)
+		switch {
+		case err != nil || v > int64(hongbao.MaxAmount):
+			d.add(path, "amount_out_of_range", "%.40q is above %d; give less", n.Value, hongbao.MaxAmount)
+		case v < least:
+			d.add(path, "amount_not_positive", "it is 0; give at least %d", least)
+		default:
+			*to = hongbao.Amount(v)
+		}
+	}
+}
+
+// count reads a number of things: 1 to MaxPackets; code is for one that is not in that range.
+func (d decoder) count(to *int64, code string) field {
+	return func(path string, n *yaml.Node) {
+		if !number(n, wholeNumber) && !number(n, notPositive) {
+			d.add(path, "not_integer", "%.40q is no whole number in plain digits without quotes", n.Value)
+			return
+		}
+		v, err := strconv.ParseInt(n.Value, 10, 64)
+		if err != nil || v < 1 || v > hongbao.MaxPackets {
+			d.add(path, code, "%.40q is out of range; give 1 to %d", n.Value, hongbao.MaxPackets)
+			return
+		}
+		*to = v
+	}
+}
+
+var rfc3339 = regexp.MustCompile(
+	`^\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+func (d decoder) time(to *time.Time) field {
+	return func(path string, n *yaml.Node) {
+		if !to.IsZero() {
+			d.add(path, "duplicate_field", "it stands in window and at the top as well; keep one")
+			return
+		}
+		malformed := func() {
+			d.add(path, "time_malformed",
+				"%.40q is no RFC 3339 time with a zone; write it like 2026-02-16T20:00:00+08:00", n.Value)
+		}
+		m := rfc3339.FindStringSubmatch(n.Value)
+		if n.Kind != yaml.ScalarNode || m == nil {
+			malformed()
+			return
+		}
+		if m[2] == "60" {
+			d.add(path, "time_leap_second", "%q is a leap second; take the second before or after", n.Value)
+			return
+		}
+		t, err := time.Parse(time.RFC3339Nano, n.Value)
+		if err != nil {
+			malformed()
+			return
+		}
+		*to = t.UTC()
+	}
+}
+
+func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+func names(fields map[string]field) string {
+	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+}
+
+// hint tells what a misspelt key may have been meant for.
+func hint(key string, fields map[string]field) string {
+	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
+	if len(key) <= 40 {
+		for name := range fields {
+			if plain(name) == plain(key) {
+				return "; did you mean " + name + "?"
+			}
+		}
+	}
+	return "; the keys are " + names(fields)
+}

@@ -1,0 +1,71 @@
+// Package campaign turns a specification into a campaign: it reads and validates what people write, plans the packets
+// before anyone asks, and commits to the plan.
+//
+// In order of use:
+//
+//   - Read takes YAML or JSON and gives a hongbao.Campaign, or a *SpecError with every problem at once. Complete fills
+//     the defaults and Validate checks a campaign that was built in Go. Canonical is its one written form.
+//   - NewPlan cuts the total into packets and shuffles them. The same campaign and seed give the same plan for ever,
+//     and docs/campaigns.md tells how to compute it in any language.
+//   - Commit gives the hash that is published before the start; Verify checks it once the seed is published.
+//   - Plans keeps the plans in memory for the settler, which refuses an amount that is not the planned one.
+//   - Transitions gives a script the offsets from UTC that it needs to count limits by the day and the hour; Bucket is
+//     the same arithmetic in Go.
+//
+// It refuses what it does not know for sure: a key it does not know, an amount that is not plain digits, a time without
+// a zone, an alias. Nothing it prints holds a control character that came from outside.
+//
+// # Codes of problems
+//
+// The codes are stable; the messages are not.
+//
+//	code                            what
+//	too_large                       the text is above 1 MiB
+//	not_utf8                        the text is not UTF-8
+//	syntax                          neither YAML nor JSON
+//	document_required               the text is empty
+//	more_than_one_document          something follows the first document
+//	too_deep                        more than 8 levels
+//	alias_refused                   a YAML anchor or alias
+//	tag_refused                     an explicit YAML tag such as !!str
+//	wrong_type                      a map, a list or a text was expected
+//	unknown_field                   the key does not exist, or is written in another case
+//	duplicate_field                 the key stands twice in one map
+//	required                        the field is absent or empty
+//	id_invalid                      id: not a campaign id
+//	name_invalid                    name: 1 to 200 bytes of UTF-8 without control characters
+//	kind_unknown                    kind: not red_packet or coupon
+//	currency_unknown                currency: not an upper-case ISO 4217 code in use
+//	currency_required               a coupon has an amount but no currency
+//	sponsor_invalid                 sponsor: not an id
+//	durability_unknown              durability: not fast, replica or fsync
+//	not_integer                     a count that is not plain digits
+//	amount_not_integer_minor_units  an amount that is not plain digits
+//	amount_not_positive             an amount that is 0, absent or negative
+//	amount_out_of_range             an amount above 2^53-1
+//	packets_out_of_range            packets: not 1 to 10,000,000
+//	split_mode_unknown              split.mode: not even, random or tiers
+//	not_allowed_here                a field of another split mode, or a mode that the kind does not have
+//	budget_too_small                the total is below packets times the smallest amount
+//	budget_too_large                the total is above packets times split.max
+//	min_above_max                   split.min is above split.max
+//	too_many_tiers                  more than 1,000 tiers
+//	tiers_packets_mismatch          the tiers' packets do not add up to packets
+//	tiers_total_mismatch            the tiers' amounts do not add up to total
+//	time_malformed                  not an RFC 3339 time with Z or an offset
+//	time_leap_second                second 60
+//	time_not_whole_ms               finer than a millisecond
+//	time_out_of_range               before the year 2000 or after 2100
+//	window_reversed                 from is not before to
+//	window_too_long                 more than 400 days
+//	window_past                     to is over already
+//	time_zone_unknown               time_zone: not an IANA name
+//	too_many_limits                 more than 16 limits, the added one included
+//	limit_by_invalid                by: neither "user" nor a fact's name
+//	limit_per_unknown               per: not campaign, day or hour
+//	limit_max_out_of_range          max: not 1 to 10,000,000
+//	limit_duplicate                 two limits with the same by and per
+//	user_limit_required             no limit by user per campaign (Complete adds one)
+//	user_hold_too_large             a user may hold more than 100 packets
+//	too_many_facts                  the limits count by more than 8 facts
+package campaign

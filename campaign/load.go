@@ -1,0 +1,189 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// States of a campaign on its shard. The window decides besides: an open campaign answers not_started before it and
+// ended after it.
+const (
+	Loading = "loading"
+	Open    = "open"
+	Paused  = "paused"
+)
+
+// MaxChunk is how many packets one call loads at most; a Lua call takes fewer than 8,000 arguments.
+const MaxChunk = 5_000
+
+// StoreConfig of a Store.
+type StoreConfig struct {
+	Redis redis.UniversalClient
+	Space *lua.Space
+	// Chunk is how many packets one call loads, 1 to MaxChunk.
+	Chunk int
+	// Patience bounds how long one chunk is repeated while Redis is out of reach, 0 to 1 h; 0 for no repeat.
+	Patience time.Duration
+}
+
+// Store brings campaigns to their shard and moves them between states. Its methods may be called at once.
+type Store struct{ cfg StoreConfig }
+
+// NewStore checks the configuration.
+func NewStore(cfg StoreConfig) (*Store, error) {
+	var errs []error
+	if cfg.Redis == nil || cfg.Space == nil {
+		errs = append(errs, errors.New("redis and key space are required"))
+	}
+	if cfg.Chunk < 1 || cfg.Chunk > MaxChunk {
+		errs = append(errs, fmt.Errorf("chunk of %d packets: want 1 to %d", cfg.Chunk, MaxChunk))
+	}
+	if cfg.Patience < 0 || cfg.Patience > time.Hour {
+		errs = append(errs, fmt.Errorf("patience %s: want 0 to 1h", cfg.Patience))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("campaign store: %w", errors.Join(errs...))
+	}
+	return &Store{cfg: cfg}, nil
+}
+
+// Load puts the plan's packets into the campaign's stock, chunk by chunk, and opens the campaign. hash is the plan's
+// published hash. progress, if not nil, is told how many packets are there after each chunk.
+//
+// Load may be killed at any point and called again, by several processes at once too: it goes on where the stock ends. A
+// campaign that is loaded is left as it is. Conflict if another plan of the same id is there.
+func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash string, progress func(loaded int64)) error {
+	k := s.cfg.Space.Home(c.ID)
+	fields, err := redisFields(&c)
+	if err != nil {
+		return err
+	}
+	var at lua.LoadState
+	err = s.patiently(ctx, func() error {
+		at, err = lua.Begin(ctx, s.cfg.Redis, k, &lua.BeginCall{Campaign: c.ID, Hash: hash, Fields: fields})
+		return err
+	})
+	for err == nil && at.State == Loading && at.Hash == hash && at.Loaded < c.Packets {
+		if progress != nil {
+			progress(at.Loaded)
+		}
+		chunk := &lua.Chunk{
+			Campaign: c.ID, Hash: hash, First: at.Loaded + 1,
+			Amounts: plan.Amounts[at.Loaded:min(at.Loaded+int64(s.cfg.Chunk), c.Packets)],
+		}
+		err = s.patiently(ctx, func() error {
+			at, err = lua.LoadChunk(ctx, s.cfg.Redis, k, chunk)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("load campaign %s, %d of %d packets are there (run it again to go on): %w", c.ID, at.Loaded, c.Packets, err)
+	}
+	if at.Hash != hash {
+		return hongbao.Errorf(hongbao.Conflict, "load campaign %s: another plan is in Redis, with hash %s, not %s; nothing was changed",
+			c.ID, at.Hash, hash)
+	}
+	if progress != nil {
+		progress(c.Packets)
+	}
+	if at.State != Loading {
+		return nil
+	}
+	return s.patiently(ctx, func() error { return lua.SetState(ctx, s.cfg.Redis, k, c.ID, Open, Loading) })
+}
+
+// Pause makes the campaign answer paused until Resume. A second call is no error.
+func (s *Store) Pause(ctx context.Context, id string) error {
+	return lua.SetState(ctx, s.cfg.Redis, s.cfg.Space.Home(id), id, Paused, Open)
+}
+
+// Resume opens a paused campaign. A second call is no error.
+func (s *Store) Resume(ctx context.Context, id string) error {
+	return lua.SetState(ctx, s.cfg.Redis, s.cfg.Space.Home(id), id, Open, Paused)
+}
+
+// patiently repeats a call that is safe to repeat while Redis is out of reach.
+func (s *Store) patiently(ctx context.Context, call func() error) error {
+	policy := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(max(s.cfg.Patience, 1)),
+	)
+	return backoff.Retry(func() error {
+		err := call()
+		if err != nil && !hongbao.IsOutage(err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(policy, ctx))
+}
+
+// Status is how a campaign stands on its shard.
+type Status struct {
+	State         string
+	Hash          string
+	Shard         int
+	Packets       int64
+	Loaded        int64
+	Granted       int64
+	GrantedAmount hongbao.Amount
+	Left          int64
+	LeftAmount    hongbao.Amount
+}
+
+// Status reads how the campaign stands; false if it is not in Redis.
+func (s *Store) Status(ctx context.Context, id string) (Status, bool, error) {
+	k := s.cfg.Space.Home(id)
+	m, err := lua.CampaignFields(ctx, s.cfg.Redis, k, id)
+	if err != nil || len(m) == 0 {
+		return Status{}, false, err
+	}
+	st := Status{State: m["state"], Hash: m["hash"], Shard: k.Index()}
+	for name, to := range map[string]*int64{
+		"packets": &st.Packets, "loaded": &st.Loaded, "granted": &st.Granted, "left": &st.Left,
+		"granted_amount": (*int64)(&st.GrantedAmount), "left_amount": (*int64)(&st.LeftAmount),
+	} {
+		if *to, err = strconv.ParseInt(m[name], 10, 64); err != nil {
+			return Status{}, false, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis, field %s: %w", id, name, err)
+		}
+	}
+	return st, true, nil
+}
+
+// redisFields are the fields that the scripts look at.
+func redisFields(c *hongbao.Campaign) ([]string, error) {
+	zone, err := Transitions(*c)
+	if err != nil {
+		return nil, err
+	}
+	user := map[hongbao.Period]string{}
+	var names, limits []string
+	position := map[string]int{}
+	for _, l := range c.Limits {
+		if l.By == hongbao.ByUser {
+			user[l.Per] = strconv.FormatInt(l.Max, 10)
+			continue
+		}
+		if position[l.By] == 0 {
+			names = append(names, l.By)
+			position[l.By] = len(names)
+		}
+		limits = append(limits, fmt.Sprintf("%d:%s:%d", position[l.By], l.Per, l.Max))
+	}
+	return []string{
+		"from", strconv.FormatInt(c.From.UnixMilli(), 10), "to", strconv.FormatInt(c.To.UnixMilli(), 10),
+		"packets", strconv.FormatInt(c.Packets, 10), "total", strconv.FormatInt(int64(c.Total), 10),
+		"user_campaign", strconv.FormatInt(c.UserHold(), 10), "user_day", user[hongbao.PerDay], "user_hour", user[hongbao.PerHour],
+		"fact_names", strings.Join(names, ","), "fact_limits", strings.Join(limits, " "), "zone", EncodeTransitions(zone),
+		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability),
+	}, nil
+}

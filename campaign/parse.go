@@ -1,0 +1,128 @@
+package campaign
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds of a specification's text.
+const (
+	MaxSpecBytes = 1 << 20
+	MaxSpecDepth = 8
+)
+
+// parse makes one tree of the text, or says in p why it can't. Every node of the tree is a plain map, list or scalar.
+func parse(data []byte, p *problems) *yaml.Node {
+	if !utf8.Valid(data) {
+		p.add("", "not_utf8", "the text is not UTF-8; save it as UTF-8")
+		return nil
+	}
+	var root *yaml.Node
+	// Valid JSON is read as JSON: YAML knows neither surrogate pairs in escapes nor tabs for indentation.
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber()
+		root = parseJSON(d, p, 0)
+	} else {
+		root = parseYAML(data, p)
+	}
+	if root == nil || !plain(root, p, 0) {
+		return nil
+	}
+	return root
+}
+
+func parseYAML(data []byte, p *problems) *yaml.Node {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	err := d.Decode(&doc)
+	switch {
+	case errors.Is(err, io.EOF):
+		p.add("", "document_required", "the text is empty; write a specification")
+		return nil
+	case err != nil:
+		p.add("", "syntax", "neither YAML nor JSON: %.120q; mend it there", err.Error())
+		return nil
+	}
+	var next yaml.Node
+	if err := d.Decode(&next); !errors.Is(err, io.EOF) {
+		p.add("", "more_than_one_document", "something follows the first document; give one campaign a text")
+		return nil
+	}
+	if len(doc.Content) != 1 {
+		p.add("", "document_required", "the text is empty; write a specification")
+		return nil
+	}
+	return doc.Content[0]
+}
+
+// parseJSON reads one value of valid JSON. It gives nil, and says so in p, if that is nested too deeply.
+func parseJSON(d *json.Decoder, p *problems, depth int) *yaml.Node {
+	if depth > MaxSpecDepth {
+		tooDeep(p)
+		return nil
+	}
+	token, err := d.Token()
+	if err != nil {
+		p.add("", "syntax", "not JSON: %.120q; mend it there", err.Error())
+		return nil
+	}
+	switch t := token.(type) {
+	case json.Delim:
+		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		if t == '[' {
+			n = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		}
+		for d.More() {
+			child := parseJSON(d, p, depth+1)
+			if child == nil {
+				return nil
+			}
+			n.Content = append(n.Content, child)
+		}
+		// The closing delimiter; it is there, the text is valid.
+		if _, err := d.Token(); err != nil {
+			p.add("", "syntax", "not JSON: %.120q; mend it there", err.Error())
+			return nil
+		}
+		return n
+	case string:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: t}
+	case json.Number:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: t.String()}
+	case bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(t)}
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+}
+
+// plain tells whether the tree has neither anchors nor aliases nor tags, and is not nested too deeply.
+func plain(n *yaml.Node, p *problems, depth int) bool {
+	switch {
+	case depth > MaxSpecDepth:
+		tooDeep(p)
+		return false
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		p.add("", "alias_refused", "line %d has a YAML anchor or alias; write the value out", n.Line)
+		return false
+	case n.Style&yaml.TaggedStyle != 0:
+		p.add("", "tag_refused", "line %d has a YAML tag; write the value without it", n.Line)
+		return false
+	}
+	for _, child := range n.Content {
+		if !plain(child, p, depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+func tooDeep(p *problems) {
+	p.add("", "too_deep", "more than %d levels; a specification needs 4", MaxSpecDepth)
+}

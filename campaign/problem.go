@@ -1,0 +1,75 @@
+package campaign
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// MaxProblems is how many problems one SpecError lists; those above it are left out.
+const MaxProblems = 100
+
+// Problem is one thing that is wrong with a specification.
+type Problem struct {
+	// Path is where: "split.tiers[3].amount"; empty for the text as a whole.
+	Path string
+	// Code is what, from the table in the package's comment. It is stable.
+	Code string
+	// Message says what was wrong and what to do, in one line without control characters.
+	Message string
+}
+
+func (p Problem) String() string {
+	if p.Path == "" {
+		return p.Code + ": " + p.Message
+	}
+	return p.Path + ": " + p.Code + ": " + p.Message
+}
+
+// SpecError lists all that is wrong with a specification. Find it with errors.As; its class is Permanent.
+type SpecError struct{ Problems []Problem }
+
+// Error has one line a problem, after a line that says what was refused.
+func (e *SpecError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the campaign's specification is refused, problems: %d", len(e.Problems))
+	for _, p := range e.Problems {
+		b.WriteString("\n  ")
+		b.WriteString(p.String())
+	}
+	return b.String()
+}
+
+// problems collects what is wrong, and remembers where, so that one mistake is told once.
+type problems struct {
+	found []Problem
+	bad   map[string]bool
+}
+
+func (p *problems) add(path, code, format string, args ...any) {
+	if p.bad == nil {
+		p.bad = make(map[string]bool)
+	}
+	p.bad[path] = true
+	if len(p.found) < MaxProblems {
+		p.found = append(p.found, Problem{Path: path, Code: code, Message: fmt.Sprintf(format, args...)})
+	}
+}
+
+// fine tells whether nothing was wrong so far at any of the paths: only then does it make sense to compare them.
+func (p *problems) fine(paths ...string) bool {
+	for _, path := range paths {
+		if p.bad[path] {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *problems) err() error {
+	if len(p.found) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "%w", &SpecError{Problems: p.found})
+}

@@ -1,0 +1,108 @@
+package campaign
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Seed is what a plan's chance comes from. It is a secret until the campaign is closed: whoever knows it knows every
+// packet. Printing it shows nothing; Hex does.
+type Seed [32]byte
+
+// NewSeed takes a seed from the system's source of randomness.
+func NewSeed() Seed {
+	var s Seed
+	rand.Read(s[:]) // never fails: it ends the process instead
+	return s
+}
+
+// ParseSeed reads what Hex wrote. Its error does not repeat the text, which may be a secret.
+func ParseSeed(text string) (Seed, error) {
+	var s Seed
+	if len(text) != hex.EncodedLen(len(s)) {
+		return Seed{}, hongbao.Errorf(hongbao.Permanent, "a seed has %d hexadecimal digits, this text has %d bytes",
+			hex.EncodedLen(len(s)), len(text))
+	}
+	if _, err := hex.Decode(s[:], []byte(text)); err != nil {
+		return Seed{}, hongbao.Errorf(hongbao.Permanent, "a seed has hexadecimal digits only")
+	}
+	return s, nil
+}
+
+// Hex is the seed as it is stored, and published after the close.
+func (s Seed) Hex() string { return hex.EncodeToString(s[:]) }
+
+// String keeps the seed out of logs.
+func (s Seed) String() string { return "seed(secret)" }
+
+// GoString keeps the seed out of logs.
+func (s Seed) GoString() string { return s.String() }
+
+// commitTag keeps the commitment's hash apart from every other hash.
+const commitTag = "hongbao.commit.v1\n"
+
+// Commit is the hash that is published before the start: of the specification and the seed, in hexadecimal. It tells
+// nothing about the seed, and no other seed or specification has it.
+func Commit(c hongbao.Campaign, seed Seed) string {
+	h := sha256.New()
+	h.Write([]byte(commitTag))
+	h.Write(Canonical(c))
+	h.Write([]byte{'\n'})
+	h.Write(seed[:])
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Verify tells whether hash is the commitment to the campaign and the seed; if it is not, that is a Conflict.
+func Verify(c hongbao.Campaign, seed Seed, hash string) error {
+	if want := Commit(c, seed); hash != want {
+		return hongbao.Errorf(hongbao.Conflict, "the commitment of campaign %.80q is %.80q, its specification and seed give %s: "+
+			"one of the three was changed", c.ID, hash, want)
+	}
+	return nil
+}
+
+// streamTag keeps the stream's hashes apart from every other hash.
+const streamTag = "hongbao.plan.v1"
+
+// stream is the plan's chance: SHA-256 in counter mode, see docs/campaigns.md.
+type stream struct {
+	block [len(streamTag) + len(Seed{}) + 8]byte // one block of SHA-256 with its padding
+	next  uint64
+	hash  [sha256.Size]byte
+	used  int // bytes of hash
+}
+
+func newStream(seed Seed) *stream {
+	s := &stream{used: sha256.Size}
+	copy(s.block[:], streamTag)
+	copy(s.block[len(streamTag):], seed[:])
+	return s
+}
+
+func (s *stream) word() uint64 {
+	if s.used == sha256.Size {
+		binary.BigEndian.PutUint64(s.block[len(s.block)-8:], s.next)
+		s.hash = sha256.Sum256(s.block[:])
+		s.next++
+		s.used = 0
+	}
+	w := binary.BigEndian.Uint64(s.hash[s.used:])
+	s.used += 8
+	return w
+}
+
+// below is uniform in 0 to n-1. Words from the last, incomplete run of n are drawn again: they would favour small
+// results.
+func (s *stream) below(n uint64) uint64 {
+	for {
+		w := s.word()
+		r := w % n
+		if w-r <= -n {
+			return r
+		}
+	}
+}
