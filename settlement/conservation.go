@@ -1,0 +1,89 @@
+package settlement
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Difference is a place where the ledger does not agree with itself.
+type Difference struct {
+	// Where is a campaign, or a currency.
+	Where string
+	// What says which two things ought to be equal.
+	What      string
+	Want, Got int64
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s: %s: want %d, got %d", d.Where, d.What, d.Want, d.Got)
+}
+
+// differences compares the counts of one campaign with each other.
+func (t *Totals) differences() []Difference {
+	var list []Difference
+	equal := func(what string, want, got int64) {
+		if want != got {
+			list = append(list, Difference{Where: "campaign " + t.Campaign, What: what, Want: want, Got: got})
+		}
+	}
+	equal("funded = granted + refunded + pool", int64(t.Funded), int64(t.Granted+t.Refunded+t.Pool))
+	equal("sum of the grants = granted", int64(t.Granted), int64(t.GrantsAmount))
+	equal("debits of the pool = sum of the grants", int64(t.GrantsAmount), int64(t.Debits))
+	equal("grants that the debits cover = grants", t.Grants, t.DebitedGrants)
+	return list
+}
+
+// bookQuery gives, for each currency, the sums that the double entry ties together.
+const bookQuery = `SELECT a.currency,
+	CAST(SUM(a.balance) AS bigint),
+	CAST(SUM(CASE WHEN a.kind = 'user' THEN a.balance ELSE 0 END) AS bigint),
+	CAST(SUM(CASE WHEN a.kind = 'sponsor' THEN -a.balance ELSE 0 END) AS bigint),
+	(SELECT CAST(COALESCE(SUM(granted), 0) AS bigint) FROM campaign WHERE currency = a.currency),
+	(SELECT CAST(COALESCE(SUM(funded - refunded), 0) AS bigint) FROM campaign WHERE currency = a.currency)
+	FROM account AS a GROUP BY a.currency ORDER BY a.currency`
+
+// CheckConservation compares everything in the ledger that must be equal, on one snapshot, and names every difference;
+// none means that no money was made or lost in it. It reads every grant.
+func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
+	var list []Difference
+	err := l.read(ctx, func(ctx context.Context, t txn) error {
+		list = nil
+		err := t.query(ctx, totalsQuery+` ORDER BY c.id`, nil, func(s scan) error {
+			totals, err := scanTotals(s)
+			list = append(list, totals.differences()...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return t.query(ctx, bookQuery, nil, func(s scan) error {
+			more, err := scanBook(s)
+			list = append(list, more...)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassOf(err), "check that the ledger conserves money: %w", err)
+	}
+	return list, nil
+}
+
+func scanBook(s scan) ([]Difference, error) {
+	var currency string
+	var all, users, sponsors, granted, funded int64
+	if err := s(&currency, &all, &users, &sponsors, &granted, &funded); err != nil {
+		return nil, err
+	}
+	var list []Difference
+	equal := func(what string, want, got int64) {
+		if want != got {
+			list = append(list, Difference{Where: fmt.Sprintf("currency %q", currency), What: what, Want: want, Got: got})
+		}
+	}
+	equal("sum of all accounts = 0", 0, all)
+	equal("sum of the users' balances = granted", granted, users)
+	equal("what the sponsors gave = funded - refunded", funded, sponsors)
+	return list, nil
+}

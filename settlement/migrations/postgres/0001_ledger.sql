@@ -1,0 +1,95 @@
+-- The ledger. Money is integers in minor units, times are unix milliseconds. Rows of grants and transfer never change.
+-- Ids are compared byte by byte (COLLATE "C"): the order must not depend on the server's locale.
+
+CREATE TABLE campaign (
+    id         text COLLATE "C" PRIMARY KEY,
+    spec       text   NOT NULL, -- the canonical JSON that plan_hash covers
+    plan_hash  text   NOT NULL,
+    seed       bytea  NOT NULL CHECK (length(seed) = 32), -- secret until it is revealed after the close
+    kind       text   NOT NULL,
+    currency   text   NOT NULL,
+    packets    bigint NOT NULL CHECK (packets >= 1),
+    funded     bigint NOT NULL CHECK (funded >= 0),
+    granted    bigint NOT NULL DEFAULT 0 CHECK (granted >= 0),
+    refunded   bigint NOT NULL DEFAULT 0 CHECK (refunded >= 0),
+    state      text   NOT NULL CHECK (state IN ('funded', 'refunded')),
+    created_at bigint NOT NULL,
+    -- The last guard against over-issue: it holds whatever Redis or a worker believes.
+    CONSTRAINT campaign_not_over_funded CHECK (granted + refunded <= funded)
+);
+
+-- A sponsor's account is where money comes in from outside: minus what it has funded so far, so it may be negative.
+CREATE TABLE account (
+    id       text COLLATE "C" PRIMARY KEY,
+    kind     text   NOT NULL CHECK (kind IN ('sponsor', 'pool', 'user')),
+    currency text   NOT NULL,
+    balance  bigint NOT NULL,
+    CONSTRAINT account_not_overdrawn CHECK (kind = 'sponsor' OR balance >= 0)
+);
+
+-- No foreign key to campaign: it would cost one look-up a row, and the settler has looked the campaign up already.
+CREATE TABLE grants (
+    campaign   text COLLATE "C" NOT NULL,
+    packet     bigint  NOT NULL CHECK (packet >= 1),
+    user_id    text COLLATE "C" NOT NULL,
+    amount     bigint  NOT NULL CHECK (amount >= 0),
+    shard      integer NOT NULL,
+    seq        bigint  NOT NULL,
+    epoch      bigint  NOT NULL,
+    request_id text    NOT NULL,
+    granted_at bigint  NOT NULL,
+    batch      bigint  NOT NULL, -- the transfer that debited the pool for it
+    PRIMARY KEY (campaign, packet)
+);
+
+-- Not unique: after Redis went back in time a seq can come twice, for different packets.
+CREATE INDEX grants_by_seq ON grants (shard, seq);
+
+CREATE TABLE transfer (
+    id         text COLLATE "C" PRIMARY KEY,
+    kind       text   NOT NULL CHECK (kind IN ('funding', 'grants', 'refund')),
+    campaign   text COLLATE "C" NOT NULL REFERENCES campaign (id),
+    debit      text COLLATE "C" NOT NULL REFERENCES account (id),
+    credit     text COLLATE "C" REFERENCES account (id), -- null for kind grants: the grants of the batch are the credits
+    amount     bigint NOT NULL CHECK (amount >= 0),
+    grants     bigint NOT NULL CHECK (grants >= 0),
+    batch      bigint NOT NULL, -- 0 if kind is not grants
+    created_at bigint NOT NULL
+);
+
+CREATE TABLE refund (
+    campaign   text COLLATE "C" PRIMARY KEY REFERENCES campaign (id),
+    transfer   text COLLATE "C" NOT NULL REFERENCES transfer (id),
+    amount     bigint NOT NULL CHECK (amount >= 0),
+    packets    bigint NOT NULL CHECK (packets >= 0),
+    created_at bigint NOT NULL
+);
+
+-- What came, and in the has_ columns what the ledger had at that time (has is 0 if it had nothing).
+CREATE TABLE quarantine (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    reason         text    NOT NULL,
+    campaign       text COLLATE "C" NOT NULL,
+    packet         bigint  NOT NULL,
+    user_id        text COLLATE "C" NOT NULL,
+    amount         bigint  NOT NULL,
+    shard          integer NOT NULL,
+    seq            bigint  NOT NULL,
+    epoch          bigint  NOT NULL,
+    request_id     text    NOT NULL,
+    granted_at     bigint  NOT NULL,
+    entry_id       text    NOT NULL,
+    has            integer NOT NULL CHECK (has IN (0, 1)),
+    has_user_id    text    NOT NULL,
+    has_amount     bigint  NOT NULL,
+    has_shard      integer NOT NULL,
+    has_seq        bigint  NOT NULL,
+    has_epoch      bigint  NOT NULL,
+    has_request_id text    NOT NULL,
+    has_granted_at bigint  NOT NULL,
+    created_at     bigint  NOT NULL,
+    resolved_at    bigint  NOT NULL DEFAULT 0, -- 0: open
+    resolved_by    text    NOT NULL DEFAULT '',
+    resolution     text    NOT NULL DEFAULT '',
+    UNIQUE (campaign, packet, shard, seq, user_id, amount)
+);

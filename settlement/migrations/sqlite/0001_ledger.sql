@@ -1,0 +1,95 @@
+-- The ledger. Money is integers in minor units, times are unix milliseconds. Rows of grants and transfer never change.
+-- The same tables as on PostgreSQL; STRICT, so that an overflow is an error and never becomes a float.
+
+CREATE TABLE campaign (
+    id         TEXT PRIMARY KEY,
+    spec       TEXT   NOT NULL, -- the canonical JSON that plan_hash covers
+    plan_hash  TEXT   NOT NULL,
+    seed       BLOB   NOT NULL CHECK (length(seed) = 32), -- secret until it is revealed after the close
+    kind       TEXT   NOT NULL,
+    currency   TEXT   NOT NULL,
+    packets    INTEGER NOT NULL CHECK (packets >= 1),
+    funded     INTEGER NOT NULL CHECK (funded >= 0),
+    granted    INTEGER NOT NULL DEFAULT 0 CHECK (granted >= 0),
+    refunded   INTEGER NOT NULL DEFAULT 0 CHECK (refunded >= 0),
+    state      TEXT   NOT NULL CHECK (state IN ('funded', 'refunded')),
+    created_at INTEGER NOT NULL,
+    -- The last guard against over-issue: it holds whatever Redis or a worker believes.
+    CONSTRAINT campaign_not_over_funded CHECK (granted + refunded <= funded)
+) STRICT;
+
+-- A sponsor's account is where money comes in from outside: minus what it has funded so far, so it may be negative.
+CREATE TABLE account (
+    id       TEXT PRIMARY KEY,
+    kind     TEXT   NOT NULL CHECK (kind IN ('sponsor', 'pool', 'user')),
+    currency TEXT   NOT NULL,
+    balance  INTEGER NOT NULL,
+    CONSTRAINT account_not_overdrawn CHECK (kind = 'sponsor' OR balance >= 0)
+) STRICT, WITHOUT ROWID;
+
+-- No foreign key to campaign: it would cost one look-up a row, and the settler has looked the campaign up already.
+CREATE TABLE grants (
+    campaign   TEXT NOT NULL,
+    packet     INTEGER  NOT NULL CHECK (packet >= 1),
+    user_id    TEXT NOT NULL,
+    amount     INTEGER  NOT NULL CHECK (amount >= 0),
+    shard      INTEGER NOT NULL,
+    seq        INTEGER  NOT NULL,
+    epoch      INTEGER  NOT NULL,
+    request_id TEXT    NOT NULL,
+    granted_at INTEGER  NOT NULL,
+    batch      INTEGER  NOT NULL, -- the transfer that debited the pool for it
+    PRIMARY KEY (campaign, packet)
+) STRICT, WITHOUT ROWID;
+
+-- Not unique: after Redis went back in time a seq can come twice, for different packets.
+CREATE INDEX grants_by_seq ON grants (shard, seq);
+
+CREATE TABLE transfer (
+    id         TEXT PRIMARY KEY,
+    kind       TEXT   NOT NULL CHECK (kind IN ('funding', 'grants', 'refund')),
+    campaign   TEXT NOT NULL REFERENCES campaign (id),
+    debit      TEXT NOT NULL REFERENCES account (id),
+    credit     TEXT REFERENCES account (id), -- null for kind grants: the grants of the batch are the credits
+    amount     INTEGER NOT NULL CHECK (amount >= 0),
+    grants     INTEGER NOT NULL CHECK (grants >= 0),
+    batch      INTEGER NOT NULL, -- 0 if kind is not grants
+    created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE refund (
+    campaign   TEXT PRIMARY KEY REFERENCES campaign (id),
+    transfer   TEXT NOT NULL REFERENCES transfer (id),
+    amount     INTEGER NOT NULL CHECK (amount >= 0),
+    packets    INTEGER NOT NULL CHECK (packets >= 0),
+    created_at INTEGER NOT NULL
+) STRICT;
+
+-- What came, and in the has_ columns what the ledger had at that time (has is 0 if it had nothing).
+CREATE TABLE quarantine (
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
+    reason         TEXT    NOT NULL,
+    campaign       TEXT NOT NULL,
+    packet         INTEGER  NOT NULL,
+    user_id        TEXT NOT NULL,
+    amount         INTEGER  NOT NULL,
+    shard          INTEGER NOT NULL,
+    seq            INTEGER  NOT NULL,
+    epoch          INTEGER  NOT NULL,
+    request_id     TEXT    NOT NULL,
+    granted_at     INTEGER  NOT NULL,
+    entry_id       TEXT    NOT NULL,
+    has            INTEGER NOT NULL CHECK (has IN (0, 1)),
+    has_user_id    TEXT    NOT NULL,
+    has_amount     INTEGER  NOT NULL,
+    has_shard      INTEGER NOT NULL,
+    has_seq        INTEGER  NOT NULL,
+    has_epoch      INTEGER  NOT NULL,
+    has_request_id TEXT    NOT NULL,
+    has_granted_at INTEGER  NOT NULL,
+    created_at     INTEGER  NOT NULL,
+    resolved_at    INTEGER  NOT NULL DEFAULT 0, -- 0: open
+    resolved_by    TEXT    NOT NULL DEFAULT '',
+    resolution     TEXT    NOT NULL DEFAULT '',
+    UNIQUE (campaign, packet, shard, seq, user_id, amount)
+) STRICT;

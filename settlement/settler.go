@@ -1,0 +1,194 @@
+package settlement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// MaxBatch is how many grants go into one transaction; a longer batch becomes several.
+const MaxBatch = 10_000
+
+// PlanSource tells what was planned. Amount gives the amount of a packet, and false if the plan has no such packet. It
+// must be safe for use by many workers at once.
+type PlanSource interface {
+	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
+}
+
+// SettlerConfig is what a Settler works with.
+type SettlerConfig struct {
+	Ledger *Ledger
+	Plan   PlanSource
+	Log    *zap.Logger
+	// OnQuarantine, if not nil, is called for each grant that newly went to quarantine, after it was committed: to count
+	// it, to freeze its campaign. It must be quick and safe for use at once.
+	OnQuarantine func(Quarantined)
+}
+
+// Settler is the hongbao.Handler that settles grants. Its method may be called at once, also with the same grants.
+type Settler struct {
+	config SettlerConfig
+}
+
+// NewSettler makes a Settler.
+func NewSettler(config SettlerConfig) (*Settler, error) {
+	var errs []error
+	if config.Ledger == nil {
+		errs = append(errs, errors.New("the ledger is missing"))
+	}
+	if config.Plan == nil {
+		errs = append(errs, errors.New("the plan is missing: without it any amount would be paid"))
+	}
+	if config.Log == nil {
+		errs = append(errs, errors.New("the log is missing"))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("settler configuration: %w", errors.Join(errs...))
+	}
+	return &Settler{config: config}, nil
+}
+
+// Handle settles the grants, one transaction for all that are in order. Nil for a grant means that the ledger holds it
+// durably: as a grant that is paid, or in quarantine. A repeat changes nothing.
+func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := make([]error, len(grants))
+	known := make(map[string]knownCampaign)
+	planned, aside := s.sort(ctx, grants, known, errs)
+	for part := range slices.Chunk(planned, MaxBatch) {
+		aside = append(aside, s.settle(ctx, part, known, errs)...)
+	}
+	s.setAside(ctx, aside, errs)
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return errs
+	}
+	return nil
+}
+
+// sort tells the grants that can be settled from those for quarantine; errs gets what is malformed or can't be told.
+func (s *Settler) sort(
+	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
+) (planned, aside []item) {
+	planned = make([]item, 0, len(grants))
+	for i := range grants {
+		g := &grants[i]
+		if errs[i] = malformed(g); errs[i] != nil {
+			continue
+		}
+		it := item{index: i, grant: g}
+		if it.reason, errs[i] = s.judge(ctx, g, known); errs[i] != nil {
+			continue
+		}
+		if it.reason == "" {
+			planned = append(planned, it)
+		} else {
+			aside = append(aside, it)
+		}
+	}
+	return planned, aside
+}
+
+// malformed tells what no table of the ledger can hold.
+func malformed(g *hongbao.Grant) error {
+	err := hongbao.CheckCampaignID(g.Campaign)
+	if err == nil {
+		err = hongbao.CheckID(g.User)
+	}
+	if err == nil && g.RequestID != "" {
+		err = hongbao.CheckID(g.RequestID)
+	}
+	if err == nil && (g.Shard < 0 || g.Shard >= 1<<31 || g.Seq < 0) {
+		err = fmt.Errorf("shard %d and seq %d are no position", g.Shard, g.Seq)
+	}
+	if err == nil {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
+}
+
+// judge compares a grant with its campaign and the plan.
+func (s *Settler) judge(ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign) (Reason, error) {
+	k, ok := known[g.Campaign]
+	if !ok {
+		var err error
+		if k, ok, err = s.config.Ledger.lookUp(ctx, g.Campaign); err != nil {
+			return "", err
+		}
+		if !ok {
+			return NoCampaign, nil
+		}
+		known[g.Campaign] = k
+	}
+	if g.Packet < 1 || g.Packet > k.packets {
+		return PacketNotPlanned, nil
+	}
+	amount, ok, err := s.config.Plan.Amount(ctx, g.Campaign, g.Packet)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
+	case !ok:
+		return PacketNotPlanned, nil
+	case amount != g.Amount || amount < 0 || amount > hongbao.MaxAmount:
+		return AmountNotPlanned, nil
+	}
+	return "", nil
+}
+
+// settle settles the items, and gives those for quarantine. When the funding does not cover all of them it halves them
+// until those that overdraw stand alone.
+func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
+	aside, err := s.config.Ledger.settle(ctx, items, known)
+	if err == nil {
+		return aside
+	}
+	if !errors.Is(err, errOverdraw) {
+		for _, it := range items {
+			errs[it.index] = err
+		}
+		return nil
+	}
+	if len(items) == 1 {
+		items[0].reason = OverFunded
+		return items
+	}
+	half := len(items) / 2
+	aside = s.settle(ctx, items[:half], known, errs)
+	return append(slices.Clip(aside), s.settle(ctx, items[half:], known, errs)...)
+}
+
+func (s *Settler) setAside(ctx context.Context, items []item, errs []error) {
+	if len(items) == 0 {
+		return
+	}
+	added, err := s.config.Ledger.setAside(ctx, items)
+	if err != nil {
+		for _, it := range items {
+			errs[it.index] = err
+		}
+		return
+	}
+	for _, q := range added {
+		s.report(q)
+	}
+}
+
+func (s *Settler) report(q Quarantined) {
+	g := &q.Grant
+	fields := []zap.Field{
+		zap.String("reason", string(q.Reason)), zap.Int64("quarantine", q.ID), zap.String("event", g.EventID()),
+		zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.String("user", g.User),
+		zap.Int64("amount", int64(g.Amount)),
+	}
+	if q.Has != nil {
+		fields = append(fields, zap.String("ledger_event", q.Has.EventID()), zap.String("ledger_user", q.Has.User),
+			zap.Int64("ledger_amount", int64(q.Has.Amount)))
+	}
+	s.config.Log.Error("grant went to quarantine", fields...)
+	if s.config.OnQuarantine != nil {
+		s.config.OnQuarantine(q)
+	}
+}

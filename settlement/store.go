@@ -1,0 +1,48 @@
+package settlement
+
+import "context"
+
+// stmt is one statement that returns no rows. Placeholders are $1, $2, ... on every database.
+type stmt struct {
+	sql  string
+	args []any
+	// changed, if not nil, gets the number of rows that the statement changed.
+	changed *int64
+}
+
+// scan reads the current row.
+type scan func(dest ...any) error
+
+// txn is a transaction that runs.
+type txn interface {
+	// run executes the statements in order, in one round trip where the database can.
+	run(ctx context.Context, stmts ...stmt) error
+	// query calls row for each row of the result.
+	query(ctx context.Context, sql string, args []any, row func(scan) error) error
+}
+
+// store is a database. Its errors have a class; errAgain and errOverdraw are in their chains where they apply.
+type store interface {
+	// write runs fn in a transaction at READ COMMITTED or stricter, then the statements that fn gives, and commits:
+	// those and COMMIT go out together, so the locks they take are held for one round trip. An error means that
+	// nothing was committed, unless its class is Unknown.
+	write(ctx context.Context, fn func(txn) ([]stmt, error)) error
+	// read runs fn on one snapshot.
+	read(ctx context.Context, fn func(txn) error) error
+	// close waits for what runs.
+	close() error
+}
+
+// dialect is the SQL that differs between the databases.
+type dialect struct {
+	// migrations is a folder of the embedded ones; lock, if not empty, is what to run before any of them.
+	migrations, lock string
+	// pack makes the arguments that carry a table, given by its columns ([]string or []int64), to one statement.
+	pack func(columns ...any) ([]any, error)
+	// insertGrants takes the packed columns of grants but batch, then batch.
+	insertGrants string
+	// readGrants takes the packed columns campaign and packet; it gives the rows there are.
+	readGrants string
+	// credit takes the packed columns id, currency and amount of user accounts, sorted by id.
+	credit string
+}
