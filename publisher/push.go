@@ -1,0 +1,177 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// push claims and sends the next batch of the call, or settles what stands in its way. An error concerns every grant that
+// is left. After nil, go round again with what is left.
+func (p *Publisher) push(ctx context.Context, s *slot, c *call) error {
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	open, err := p.take(attempt, s)
+	if err != nil {
+		return err
+	}
+	born := p.now()
+	st, raw := p.encode(open, s, c, born)
+	claim := hongbao.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
+	answer, err := p.claims.Claim(ctx, c.shard, claim.ID, claim.Events, claim.Payload)
+	if err != nil {
+		return fmt.Errorf("claiming %d grants for %s: %w", st.count(), p.where(s.partition), err)
+	}
+	if !answer.Granted() {
+		s.keep(open)
+		return p.clear(ctx, s, c, &answer)
+	}
+	claim.Fence = answer.Fence
+	sent := p.send(attempt, s, born, raw)
+	return p.after(ctx, s, c, push{open, st, claim}, sent)
+}
+
+// push is a claimed batch under this worker's own session.
+type push struct {
+	open  *session
+	st    stored
+	claim hongbao.Claim
+}
+
+// encode fills a batch from what is left of the call, as much as the bounds allow, under the session's next numbers.
+func (p *Publisher) encode(open *session, s *slot, c *call, born time.Time) (stored, []byte) {
+	st := stored{numbers: open.numbers, partition: s.partition, ms: born.UnixMilli(), noted: open.end, topic: p.cfg.Topic}
+	s.batch.start(st.numbers, st.ms)
+	last := int64(-1)
+	for _, i := range c.left {
+		g := &c.grants[i]
+		if g.Seq == last { // twice in one call
+			continue
+		}
+		if s.batch.count == c.most || !s.batch.add(g, p.cfg.BatchBytes) {
+			break
+		}
+		last = g.Seq
+		st.extend(g)
+	}
+	return st, s.batch.finish()
+}
+
+// clear settles what stood in the way of a claim.
+func (p *Publisher) clear(ctx context.Context, s *slot, c *call, a *hongbao.ClaimAnswer) error {
+	c.settle(a.Done, nil)
+	for i := range a.Open {
+		p.count.takenOver.Add(1)
+		if err := p.resolve(ctx, s, c, a.Open[i]); err != nil {
+			return err
+		}
+	}
+	if a.Held > 0 {
+		return hongbao.Errorf(hongbao.Transient, "%d claims for %s are in the hands of a live worker", a.Held, p.where(s.partition))
+	}
+	return nil
+}
+
+// after acts on the answer to a first send.
+func (p *Publisher) after(ctx context.Context, s *slot, c *call, b push, sent sendResult) error {
+	switch sent.verdict {
+	case appended:
+		if err := p.checkOffset(&b.st, sent.base); err != nil {
+			return err
+		}
+		done, err := p.complete(ctx, c, &b.claim)
+		if err != nil || !done {
+			return err
+		}
+		n := b.st.count()
+		p.count.batches.Add(1)
+		p.count.grants.Add(n)
+		c.tookOne()
+		b.open.sequence += int32(n)
+		b.open.end, b.open.known = max(b.open.end, sent.base+n), p.now()
+		s.keep(b.open)
+		return nil
+	case lookBack:
+		return p.lookBack(ctx, s, c, b.claim, &b.st)
+	case fenced: // the claim was taken over; the next one will tell how that went
+		return nil
+	case tooMuch, refused, absent:
+		if sent.unsure {
+			break
+		}
+		released, err := p.release(ctx, c, &b.claim)
+		if err != nil {
+			return err
+		}
+		if sent.verdict != tooMuch {
+			return p.sinkError("sending to "+p.where(s.partition), sent.verdict, sent.err)
+		}
+		if released {
+			s.keep(b.open)
+			p.halve(s, c, b.claim.Events, sent.err)
+		}
+		return nil
+	case again:
+	}
+	return p.undecided(ctx, s, sent)
+}
+
+// halve makes the next batch smaller, or gives up the one grant that the broker does not take.
+func (p *Publisher) halve(s *slot, c *call, events []hongbao.SeqRange, cause error) {
+	p.count.refused.Add(1)
+	n := int(count(events))
+	if n > 1 {
+		c.most = max(1, n/2)
+		return
+	}
+	c.tookOne()
+	c.settle(events, hongbao.Errorf(hongbao.Permanent, "%s does not take this grant: %w; compare the topic's max.message.bytes",
+		p.where(s.partition), cause))
+}
+
+func count(events []hongbao.SeqRange) int64 {
+	var n int64
+	for _, r := range events {
+		n += r.Len()
+	}
+	return n
+}
+
+// undecided is the error of a batch that may or may not be in the log. Its claim stays.
+func (p *Publisher) undecided(ctx context.Context, s *slot, sent sendResult) error {
+	if ctx.Err() != nil || errors.Is(sent.err, errStale) {
+		return hongbao.Errorf(hongbao.Unknown, "sending to %s was broken off: %w; its claim stays", p.where(s.partition), sent.err)
+	}
+	return hongbao.Outagef(hongbao.Unknown, "sending to %s for %v: no answer that decides: %w; its claim stays",
+		p.where(s.partition), p.cfg.AttemptTime, sent.err)
+}
+
+// complete marks the claim's events done. False: it was taken over, go round.
+func (p *Publisher) complete(ctx context.Context, c *call, claim *hongbao.Claim) (bool, error) {
+	err := p.claims.Complete(ctx, c.shard, *claim)
+	if errors.Is(err, hongbao.ErrFenced) {
+		p.count.lost.Add(1)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("completing claim %s of shard %d: %w", claim.ID, c.shard, err)
+	}
+	c.settle(claim.Events, nil)
+	return true, nil
+}
+
+// release removes the claim of a batch that is certainly not in the log. False: it was taken over.
+func (p *Publisher) release(ctx context.Context, c *call, claim *hongbao.Claim) (bool, error) {
+	err := p.claims.Release(ctx, c.shard, *claim)
+	if errors.Is(err, hongbao.ErrFenced) {
+		p.count.lost.Add(1)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("releasing claim %s of shard %d: %w", claim.ID, c.shard, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,131 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// clockSlack is how far ahead of ours the clock of the worker that stored a batch may be.
+const clockSlack = 5 * time.Minute
+
+var errGone = errors.New("entries of the batch are not in the stream any more")
+
+// resolve finishes an open claim that was taken over. After nil it is completed, released, or again somebody else's.
+func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim hongbao.Claim) error {
+	st, err := p.readStored(s, &claim)
+	if err != nil {
+		return err
+	}
+	if !p.remembered(&st) {
+		return p.lookBack(ctx, s, c, claim, &st)
+	}
+	born := p.now()
+	grants, err := p.rebuild(ctx, c.shard, &st)
+	if errors.Is(err, errGone) {
+		return p.lookBack(ctx, s, c, claim, &st)
+	}
+	if err != nil {
+		return err
+	}
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	s.batch.start(st.numbers, st.ms)
+	for i := range grants {
+		s.batch.add(&grants[i], maxRebuilt)
+	}
+	sent := p.send(attempt, s, born, s.batch.finish())
+	switch sent.verdict {
+	case appended:
+		if err := p.checkOffset(&st, sent.base); err != nil {
+			return err
+		}
+		p.count.sentAgain.Add(1)
+		_, err := p.complete(ctx, c, &claim)
+		return err
+	case lookBack, fenced, tooMuch:
+		return p.lookBack(ctx, s, c, claim, &st)
+	case refused, absent:
+		if errors.Is(sent.err, kafka.InvalidTimestamp) { // too old for the topic's message.timestamp.before.max.ms
+			return p.lookBack(ctx, s, c, claim, &st)
+		}
+		return p.sinkError("sending a stored batch to "+p.where(s.partition), sent.verdict, sent.err)
+	case again:
+	}
+	return p.undecided(ctx, s, sent)
+}
+
+// maxRebuilt bounds a rebuilt batch; it is as long as the first copy was, whatever BatchBytes is now.
+const maxRebuilt = 2 * MaxBatchBytes
+
+// readStored reads the claim's payload and compares it with the claim and the configuration.
+func (p *Publisher) readStored(s *slot, claim *hongbao.Claim) (stored, error) {
+	st, err := parseStored(claim.Payload)
+	if err != nil {
+		return st, hongbao.Errorf(hongbao.Broken, "the payload of open claim %s can't be read: %w; the claim stays for a person", claim.ID, err)
+	}
+	if st.topic != p.cfg.Topic || st.partition != s.partition {
+		return st, hongbao.Errorf(hongbao.Broken,
+			"open claim %s was for partition %d of topic %s, but this worker sends the shard to %s: finish it with the old configuration first",
+			claim.ID, st.partition, st.topic, p.where(s.partition))
+	}
+	if !slices.Equal(st.events(), claim.Events) {
+		return st, hongbao.Errorf(hongbao.Broken, "open claim %s covers %v, but its payload %v; the claim stays for a person",
+			claim.ID, claim.Events, st.events())
+	}
+	return st, nil
+}
+
+// remembered tells whether the brokers surely still know the producer of the batch.
+func (p *Publisher) remembered(st *stored) bool {
+	age := p.now().Sub(time.UnixMilli(st.ms))
+	return age > -clockSlack && age < time.Duration(p.expiration.Load())/2
+}
+
+// rebuild reads the batch's grants from the stream, in their order; errGone if one is not there.
+func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongbao.Grant, error) {
+	grants := make([]hongbao.Grant, 0, st.count())
+	for _, r := range st.runs {
+		entries, err := p.entries.Entries(ctx, shard, r.firstEntry, r.lastEntry)
+		if err != nil {
+			return nil, fmt.Errorf("reading entries %s to %s of shard %d: %w", r.firstEntry, r.lastEntry, shard, err)
+		}
+		next := r.First
+		for i := range entries {
+			for _, g := range entries[i].Grants {
+				if g.Seq < r.First || g.Seq > r.Last {
+					continue
+				}
+				if g.Seq != next || g.Shard != shard {
+					return nil, errGone
+				}
+				grants = append(grants, g)
+				next++
+			}
+		}
+		if next != r.Last+1 {
+			return nil, errGone
+		}
+	}
+	return grants, nil
+}
+
+// checkOffset tells whether the batch stands where it can stand: at or behind the end that was noted before it was sent.
+func (p *Publisher) checkOffset(st *stored, base int64) error {
+	if base >= st.noted {
+		return nil
+	}
+	return p.wentBack(st, fmt.Sprintf("a batch was appended at offset %d", base))
+}
+
+func (p *Publisher) wentBack(st *stored, seen string) error {
+	return hongbao.Errorf(hongbao.Broken,
+		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its tail; "+
+			"compare with `hongbao audit`; see docs/topic.md, \"When the topic went back\"", p.where(st.partition), seen, st.noted)
+}
