@@ -106,7 +106,7 @@ fetch_jars() {
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>
 P
-	(cd "$work" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=libs) ||
+	(cd "$work" && mvn -q -B -Dstyle.color=never dependency:copy-dependencies -DoutputDirectory=libs) ||
 		die "Maven could not get Kafka $1: check the version, the network, and the mirror in ~/.m2/settings.xml"
 	rm -f "$work"/libs/slf4j-reload4j-*.jar # one logger only
 }

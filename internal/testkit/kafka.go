@@ -136,7 +136,7 @@ func (b *KafkaBroker) configure(java string, ports []int) (command, error) {
 		filepath.Join(data, "bootstrap.checkpoint"): checkpoint,
 		filepath.Join(b.dir, "server.properties"):   []byte(kafkaProperties(data, ports, proxied, b.opts.Properties)),
 	}
-	if err := os.MkdirAll(data, 0o700); err != nil {
+	if err := errors.Join(os.RemoveAll(data), os.Mkdir(data, 0o700)); err != nil { // a first try on other ports left some
 		return command{}, err
 	}
 	for path, content := range files {

@@ -38,6 +38,7 @@ while [ $tries -lt 50 ]; do
 	[ -z "$alive" ] && [ ! -e "$1" ] && exit 0
 	sleep 0.1
 done
+exit 1
 `
 
 // launcher tells the watchdog about its own process group, lets go of the pipe and becomes the server.
@@ -113,20 +114,20 @@ func CloseAll() error {
 	return k.close()
 }
 
-// close leaves the work to the watchdog, so what runs after a crash runs after every test.
 func (k *kit) close() error {
 	k.mu.Lock()
-	running := make([]*process, 0, len(k.running))
-	for p := range k.running {
-		running = append(running, p)
-	}
+	running := k.running
 	k.running = nil
 	k.mu.Unlock()
-	err := k.pipe.Close()
-	for _, p := range running {
-		<-p.done
+	var errs []error
+	for p := range running {
+		errs = append(errs, p.kill())
 	}
-	if err := errors.Join(err, k.watchdog.Wait()); err != nil {
+	errs = append(errs, k.pipe.Close())
+	if err := k.watchdog.Wait(); err != nil {
+		errs = append(errs, fmt.Errorf("the watchdog: %w", err), os.RemoveAll(k.dir))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stop the servers in %s: %w", k.dir, err)
 	}
 	return nil

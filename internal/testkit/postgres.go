@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -67,7 +68,7 @@ func StartPostgres(ctx context.Context, opts PostgresOptions) (*PostgresServer, 
 		return nil, err
 	}
 	if err := initPostgres(ctx, k, initdb, p.dir, cred); err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.remove())
 	}
 	p.prepare = func(ports []int) (command, error) {
 		p.Addr = loopback(ports[0])
@@ -104,7 +105,7 @@ func initPostgres(ctx context.Context, k *kit, initdb, dir string, cred *syscall
 	select {
 	case <-run.done:
 	case <-ctx.Done():
-		return fmt.Errorf("make a PostgreSQL in %s: %w (%w)", dir, ctx.Err(), ended(run.kill()))
+		return errors.Join(fmt.Errorf("make a PostgreSQL in %s: %w", dir, ctx.Err()), run.kill())
 	}
 	if run.err != nil {
 		return fmt.Errorf("make a PostgreSQL in %s: %w; the end of the log:\n%s", dir, run.err, logTail(dir))

@@ -115,7 +115,8 @@ func (p *Proxy) Refuse(on bool) {
 
 // SwallowAnswers lets the next n requests that match reach the server, waits for the server's answer, drops it and
 // closes the connection: the work is done and the client does not know. match sees a piece of what a client sent, which
-// is a whole request unless it is long; nil matches every piece. n = 0 takes the order back.
+// is a whole request unless it is long; nil matches every piece. n = 0 takes the order back. It is exact for clients
+// with one request at a time on a connection, as those of kafka-go, go-redis and pgx are.
 func (p *Proxy) SwallowAnswers(n int, match func(request []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

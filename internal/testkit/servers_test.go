@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,8 +17,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/lua"
 )
-
-func TestMain(m *testing.M) { Main(m) }
 
 func needsServer(t *testing.T) {
 	t.Helper()
@@ -197,6 +197,25 @@ func TestFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 	require.ErrorContains(t, err, `parameter "fsync" requires a Boolean value`)
 	_, err = StartKafka(t.Context(), KafkaOptions{Properties: map[string]string{"num.io.threads": "perhaps"}})
 	require.ErrorContains(t, err, "num.io.threads")
+	k, err := openKit()
+	require.NoError(t, err)
+	require.Empty(t, foldersWith(t, k.dir, "perhaps"))
+}
+
+// foldersWith lists the configurations under dir that hold the word; other tests' folders come and go meanwhile.
+func foldersWith(t *testing.T, dir, word string) []string {
+	t.Helper()
+	var found []string
+	for _, pattern := range []string{"redis-*/redis.conf", "postgres-*/data/postgresql.auto.conf", "kafka-*/server.properties"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		require.NoError(t, err)
+		for _, name := range names {
+			if content, err := os.ReadFile(name); err == nil && strings.Contains(string(content), word) {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
 }
 
 func TestSetupAndTestkitMeanTheSameKafka(t *testing.T) {

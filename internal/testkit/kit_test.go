@@ -1,0 +1,168 @@
+package testkit
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// childEnv makes the test binary do one of the children's works instead of its tests.
+const childEnv = "HONGBAO_TESTKIT_CHILD"
+
+func TestMain(m *testing.M) {
+	if work := os.Getenv(childEnv); work != "" {
+		if err := childWork(work); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	Main(m)
+}
+
+// childWork says the folder, starts servers, says "ready" and waits for a line.
+func childWork(work string) error {
+	k, err := openKit()
+	if err != nil {
+		return err
+	}
+	fmt.Println(k.dir)
+	ctx := context.Background()
+	redis, err := sharedRedis.get()
+	if err != nil {
+		return err
+	}
+	if work == "all" {
+		if err := redis.Stop(); err != nil { // a frozen one must go as well
+			return err
+		}
+		p, err := sharedPostgres.get()
+		if err != nil {
+			return err
+		}
+		if err := p.exec(ctx, "SELECT 1"); err != nil {
+			return err
+		}
+		if _, err := sharedKafka.get(); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	if err := CloseAll(); err != nil {
+		return err
+	}
+	again, err := sharedRedis.get()
+	if err != nil {
+		return err
+	}
+	if again == redis {
+		return fmt.Errorf("after CloseAll the shared Redis is the dead one")
+	}
+	fmt.Println("closed")
+	return nil // without closing the second Redis
+}
+
+// child is a process of this binary with servers of its own.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+	dir string
+}
+
+func startChild(t *testing.T, work string) *child {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+work)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended unless the test failed
+	c := &child{cmd: cmd, in: in, out: bufio.NewScanner(out)}
+	c.dir = c.line(t)
+	return c
+}
+
+func (c *child) line(t *testing.T) string {
+	t.Helper()
+	require.True(t, c.out.Scan(), "the child said nothing more: %v", c.out.Err())
+	return c.out.Text()
+}
+
+// processesOf lists the processes that live in dir or name it in their command line: servers and watchdog.
+func processesOf(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	require.NotEmpty(t, all, "this test needs /proc")
+	var found []string
+	for _, proc := range all {
+		cwd, _ := os.Readlink(proc + "/cwd") // gone, or a zombie: no process of anybody's
+		line, _ := os.ReadFile(proc + "/cmdline")
+		if strings.HasPrefix(cwd, dir) || strings.Contains(string(line), dir) {
+			found = append(found, fmt.Sprintf("%s %s %q", proc, cwd, line))
+		}
+	}
+	return found
+}
+
+func requireNothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	EventuallyOK(t, 20*time.Second, func() error {
+		if left := processesOf(t, dir); len(left) > 0 {
+			return fmt.Errorf("left: %s", strings.Join(left, "\n"))
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			return fmt.Errorf("the folder %s is left: %w", dir, ended(err))
+		}
+		return nil
+	}, "nothing is left of the child")
+}
+
+func TestNothingIsLeftOfAKilledProcess(t *testing.T) {
+	needsServer(t)
+	c := startChild(t, "all")
+	require.Equal(t, "ready", c.line(t))
+	// Redis, the postmaster and its five helpers, Kafka, the watchdog.
+	require.GreaterOrEqual(t, len(processesOf(t, c.dir)), 6)
+	require.NoError(t, c.cmd.Process.Kill())
+	require.Error(t, c.cmd.Wait())
+	requireNothingLeft(t, c.dir)
+}
+
+func TestNothingIsLeftOfAProcessKilledWhileItStartsServers(t *testing.T) {
+	needsServer(t)
+	for range 10 {
+		c := startChild(t, "redis")
+		require.NoError(t, c.cmd.Process.Kill())
+		require.Error(t, c.cmd.Wait())
+		requireNothingLeft(t, c.dir)
+	}
+}
+
+func TestCloseAllStopsAndAllowsANewBeginning(t *testing.T) {
+	needsServer(t)
+	c := startChild(t, "redis")
+	require.Equal(t, "ready", c.line(t))
+	require.GreaterOrEqual(t, len(processesOf(t, c.dir)), 2)
+	_, err := fmt.Fprintln(c.in)
+	require.NoError(t, err)
+	require.Equal(t, "closed", c.line(t))
+	requireNothingLeft(t, c.dir)
+	require.NoError(t, c.cmd.Wait())
+}
