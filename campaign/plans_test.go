@@ -1,0 +1,193 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+type sourceFunc = func(context.Context, string) (hongbao.Campaign, Seed, error)
+
+func newPlans(t testing.TB, source sourceFunc) *Plans {
+	t.Helper()
+	p, err := NewPlans(PlansConfig{Source: source, MaxPackets: hongbao.MaxPackets})
+	require.NoError(t, err)
+	return p
+}
+
+// tenPackets is a campaign with this id and ten packets of 7.
+func tenPackets(id string) hongbao.Campaign {
+	c := evenCampaign(70, 10)
+	c.ID = id
+	return c
+}
+
+func TestPlansConfig(t *testing.T) {
+	t.Parallel()
+	_, err := NewPlans(PlansConfig{MaxPackets: 5})
+	require.ErrorContains(t, err, "Source")
+	require.ErrorContains(t, err, "MaxPackets is 5")
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+}
+
+func TestPlansShareOneCallOfTheSource(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		gate := make(chan struct{})
+		seed := testSeed(t)
+		p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, error) {
+			calls.Add(1)
+			<-gate
+			return tenPackets(id), seed, nil
+		})
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				amount, ok, err := p.Amount(t.Context(), "a", int64(i))
+				if err != nil || ok != (i >= 1 && i <= 10) || ok && amount != 7 {
+					t.Errorf("packet %d: %d, %t, %v", i, amount, ok, err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(gate)
+		wg.Wait()
+		require.EqualValues(t, 1, calls.Load())
+		_, _, err := p.Amount(t.Context(), "a", 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, calls.Load(), "the plan is held")
+	})
+}
+
+func TestPlansKeepNoErrors(t *testing.T) {
+	t.Parallel()
+	down := hongbao.Outagef(hongbao.Transient, "no ledger")
+	err := down
+	id := "a"
+	p := newPlans(t, func(context.Context, string) (hongbao.Campaign, Seed, error) {
+		return tenPackets(id), Seed{1}, err
+	})
+	_, _, got := p.Amount(t.Context(), "a", 1)
+	require.ErrorIs(t, got, down)
+	require.True(t, hongbao.IsOutage(got), "the source's class stays")
+
+	err, id = nil, "b"
+	_, _, got = p.Amount(t.Context(), "a", 1)
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(got), "another campaign than asked for")
+
+	id = "a"
+	amount, ok, got := p.Amount(t.Context(), "a", 1)
+	require.NoError(t, got)
+	require.True(t, ok)
+	require.EqualValues(t, 7, amount)
+}
+
+// Those who wait for one who is called off must not get his cancellation.
+func TestPlansOutliveTheCallerWhoIsCalledOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		p := newPlans(t, func(ctx context.Context, id string) (hongbao.Campaign, Seed, error) {
+			if calls.Add(1) == 1 {
+				<-ctx.Done()
+				return hongbao.Campaign{}, Seed{}, ctx.Err()
+			}
+			return tenPackets(id), Seed{1}, nil
+		})
+		first, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, _, err := p.Amount(first, "a", 1); !errors.Is(err, context.Canceled) {
+				t.Errorf("the first got %v", err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			if amount, ok, err := p.Amount(t.Context(), "a", 1); amount != 7 || !ok || err != nil {
+				t.Errorf("the second got %d, %t, %v", amount, ok, err)
+			}
+		})
+		impatient, leave := context.WithCancel(t.Context())
+		wg.Go(func() {
+			_, _, err := p.Amount(impatient, "a", 1)
+			if !errors.Is(err, context.Canceled) || hongbao.ClassOf(err) != hongbao.Transient {
+				t.Errorf("the impatient one got %v", err)
+			}
+		})
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		require.EqualValues(t, 2, calls.Load())
+	})
+}
+
+func TestPlansSurviveAPanic(t *testing.T) {
+	t.Parallel()
+	bad := true
+	p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, error) {
+		if bad {
+			panic("the source fell over")
+		}
+		return tenPackets(id), Seed{1}, nil
+	})
+	require.Panics(t, func() { _, _, _ = p.Amount(t.Context(), "a", 1) })
+	bad = false
+	_, ok, err := p.Amount(t.Context(), "a", 1)
+	require.NoError(t, err)
+	require.True(t, ok)
+}
+
+func TestPlansLetGoOfTheLeastRecentlyUsed(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, error) {
+		asked = append(asked, id)
+		return tenPackets(id), Seed{1}, nil
+	})
+	p.most = 30 // three plans; the configured minimum would take ten million packets
+	use := func(ids ...string) {
+		for _, id := range ids {
+			_, _, err := p.Amount(t.Context(), id, 1)
+			require.NoError(t, err)
+			require.LessOrEqual(t, p.packets, p.most)
+			require.EqualValues(t, p.packets, 10*len(p.held))
+			require.Equal(t, len(p.held), p.recent.Len())
+		}
+	}
+	use("a", "b", "c", "a", "d") // b goes, it was used longest ago
+	require.Equal(t, []string{"a", "b", "c", "d"}, asked)
+	use("a", "c", "d")
+	require.Equal(t, []string{"a", "b", "c", "d"}, asked)
+	use("b")
+	require.Equal(t, []string{"a", "b", "c", "d", "b"}, asked)
+}
+
+func TestPlansUnderRace(t *testing.T) {
+	t.Parallel()
+	p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, error) {
+		return tenPackets(id), Seed{1}, nil
+	})
+	p.most = 30
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for k := range 100 {
+				if amount, ok, err := p.Amount(t.Context(), "c"+strconv.Itoa((i+k)%6), 3); amount != 7 || !ok || err != nil {
+					t.Errorf("%d, %t, %v", amount, ok, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
