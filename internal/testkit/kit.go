@@ -33,9 +33,7 @@ tries=0
 while [ $tries -lt 50 ]; do
 	tries=$((tries + 1))
 	rm -rf "$1" 2>/dev/null
-	alive=
-	for id in $groups; do kill -0 "-$id" 2>/dev/null && alive=yes; done
-	[ -z "$alive" ] && [ ! -e "$1" ] && exit 0
+	[ ! -e "$1" ] && exit 0
 	sleep 0.1
 done
 exit 1
