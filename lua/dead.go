@@ -17,8 +17,9 @@ var deadScript = newScript("dead", deadSource)
 
 // Letter is a dead letter to be: a grant, or a whole entry that can't be read.
 type Letter struct {
-	Group   string
-	EntryID string
+	Group    string
+	Consumer string // who has the entry
+	EntryID  string
 	// Grant is nil for a whole entry.
 	Grant *hongbao.Grant
 	// Last: nothing else of the entry is left, so it is acked.
@@ -32,7 +33,7 @@ type Letter struct {
 const MaxReason = 2000
 
 // Dead sets a grant or an entry aside: dead letter, done bit and ack in one step. It tells whether the letter was
-// written now; a repeat writes none.
+// written now: a repeat writes none, nor does a consumer that has lost the entry.
 func Dead(ctx context.Context, rdb redis.Scripter, k Keys, l Letter) (bool, error) {
 	keys := []string{k.Events(), k.Dead(l.Group)}
 	var line, bit, seq = "", "0", "0"
@@ -51,7 +52,7 @@ func Dead(ctx context.Context, rdb redis.Scripter, k Keys, l Letter) (bool, erro
 		reason = reason[:MaxReason]
 	}
 	reply, err := deadScript.run(ctx, rdb, keys, []any{
-		l.Group, l.EntryID, last, bit, l.Class.String(), reason, l.Attempts, line, seq,
+		l.Group, l.EntryID, last, bit, l.Class.String(), reason, l.Attempts, line, seq, l.Consumer,
 	})
 	if err != nil {
 		return false, err

@@ -3,7 +3,8 @@
 -- KEYS  1 events  2 dead letters  3 the chunk of the sink's done bitmap (for a whole entry: no such key)
 -- ARGV  1 group  2 entry id  3 "1" to ack the entry  4 bit of the event in KEYS[3]
 --       5 class  6 reason  7 attempts  8 the grant's line, or "" for a whole entry  9 its seq, or 0
--- Reply "written", or "already" if the event is done, or the whole entry is not pending, before
+--       10 the consumer that has the entry
+-- Reply "written"; "already" if the event is done; "lost" if the entry is not the consumer's (any more), or acked
 -- Cost  O(1)
 -- First write XADD: it grows memory. The entry's own fields are copied behind those of the letter, as entry.<field>.
 -- Repeat writes nothing; it acks the entry if that is still to be done.
@@ -11,7 +12,10 @@
 redis.call('XLEN', KEYS[2])
 local written = false
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
-local done = (KEYS[3] and redis.call('GETBIT', KEYS[3], ARGV[4]) == 1) or (not KEYS[3] and #pending == 0)
+local done = KEYS[3] and redis.call('GETBIT', KEYS[3], ARGV[4]) == 1
+if #pending == 0 or pending[1][2] ~= ARGV[10] then
+	return { 'lost' }
+end
 if not done then
 	local clock = redis.call('TIME')
 	local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))

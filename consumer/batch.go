@@ -1,0 +1,170 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// item is one entry that this worker holds.
+type item struct {
+	id       string
+	attempt  int64
+	entry    hongbao.Entry
+	open     []hongbao.Grant // not done yet
+	failed   []failure       // what the handler could not do in this delivery
+	done     []int64         // seqs done in this delivery
+	finished bool            // acked, dead-lettered, parked or lost: nothing is to be done with it any more
+}
+
+type failure struct {
+	grant hongbao.Grant
+	err   error
+}
+
+// work brings entries to the handler and ends their delivery. All of them are the worker's own when it begins.
+func (s *shard) work(ctx context.Context, raw []lua.RawEntry) error {
+	items, err := s.decode(ctx, raw)
+	if err == nil {
+		err = s.dropDone(ctx, items)
+	}
+	if err == nil {
+		items, err = s.buryHopeless(ctx, items)
+	}
+	if err != nil {
+		return errors.Join(err, s.handBack(ctx, items))
+	}
+	s.measure(items)
+	l := s.lease(ctx, items)
+	for len(items) > 0 && err == nil && l.ctx.Err() == nil {
+		n := s.slice(items)
+		err = s.deliver(l, items[:n])
+		if err == nil && l.ctx.Err() == nil {
+			items = items[n:]
+		}
+	}
+	l.end()
+	return errors.Join(err, s.handBack(ctx, items))
+}
+
+// slice is how many of the items make one batch for the handler. An item that came many times is brought alone: it may
+// be what kills the workers, and must not take its neighbours along.
+func (s *shard) slice(items []*item) int {
+	n, grants := 0, 0
+	for n < len(items) && (n == 0 || grants+len(items[n].open) <= s.cfg.BatchGrants) {
+		if suspect := items[n].attempt > (s.cfg.MaxAttempts+1)/2; suspect {
+			return max(n, 1)
+		}
+		grants += len(items[n].open)
+		n++
+	}
+	return n
+}
+
+var errNoAnswer = errors.New("its deliveries ended without an answer: the workers that had it died or were stopped under way")
+
+// buryHopeless dead-letters what was delivered too often. Only entries come here whose workers died each time: what a
+// handler refused too often is a dead letter already.
+func (s *shard) buryHopeless(ctx context.Context, items []*item) ([]*item, error) {
+	for _, it := range items {
+		if it.attempt <= s.cfg.MaxAttempts || len(it.open) == 0 {
+			continue
+		}
+		for i := range it.open {
+			it.failed = append(it.failed, failure{grant: it.open[i], err: errNoAnswer})
+		}
+		if err := s.setAside(ctx, it); err != nil {
+			return items, err
+		}
+	}
+	return slices.DeleteFunc(items, func(it *item) bool { return it.finished }), nil
+}
+
+// measure keeps in mind how many grants an entry has, so that the next read takes no more than can be started.
+func (s *shard) measure(items []*item) {
+	events := 0.0
+	for _, it := range items {
+		events += float64(it.entry.Events())
+	}
+	if len(items) > 0 {
+		now := max(events/float64(len(items)), 1)
+		s.perEntry = max(now, 0.7*s.perEntry+0.3*now)
+	}
+}
+
+// decode reads the entries. One that can't be read becomes a dead letter whole, at once; one from a newer build stops
+// the shard.
+func (s *shard) decode(ctx context.Context, raw []lua.RawEntry) ([]*item, error) {
+	items := make([]*item, len(raw))
+	for i := range raw {
+		items[i] = &item{id: raw[i].ID, attempt: raw[i].Attempt}
+	}
+	for i, it := range items {
+		e, err := hongbao.ParseEntry(s.keys.Index(), raw[i].ID, raw[i].Values)
+		if errors.Is(err, hongbao.ErrNewerEntry) {
+			return items, err
+		}
+		if err == nil {
+			it.entry, it.open = e, e.Grants
+			continue
+		}
+		it.finished = true
+		s.log.Error("an entry can't be read, it is set aside as a dead letter", zap.String("entry", it.id), zap.Error(err))
+		if err := s.bury(ctx, it, nil, err); err != nil {
+			it.finished = false
+			return items, err
+		}
+	}
+	return slices.DeleteFunc(items, func(it *item) bool { return it.finished }), nil
+}
+
+// dropDone leaves out the grants that the sink has finished in an earlier delivery.
+func (s *shard) dropDone(ctx context.Context, items []*item) error {
+	for i := 0; i < len(items); {
+		// One look at the bits for as many neighbours as lie close together.
+		r := hongbao.SeqRange{First: items[i].entry.Seq, Last: items[i].entry.Seq + items[i].entry.Events() - 1}
+		n := i + 1
+		for n < len(items) && items[n].entry.Seq > r.Last && items[n].entry.Seq < r.Last+lua.ChunkEvents {
+			r.Last = items[n].entry.Seq + items[n].entry.Events() - 1
+			n++
+		}
+		set, err := lua.Done(ctx, s.cfg.Redis, s.keys, s.cfg.Group, r)
+		if err != nil {
+			return err
+		}
+		for _, it := range items[i:n] {
+			done := func(g hongbao.Grant) bool { return set.Has(g.Seq) }
+			if all := len(it.open); slices.ContainsFunc(it.open, done) {
+				it.open = slices.DeleteFunc(slices.Clone(it.open), done)
+				s.c.count.skipped.Add(int64(all - len(it.open)))
+			}
+		}
+		i = n
+	}
+	return nil
+}
+
+// handBack gives what is not finished to the other workers at once, and takes no attempt from it.
+func (s *shard) handBack(ctx context.Context, items []*item) error {
+	var list []lua.Parking
+	for _, it := range items {
+		if !it.finished {
+			list = append(list, lua.Parking{ID: it.id, Level: 0, Attempts: it.attempt - 1})
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	n, err := lua.Park(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, s.cfg.Consumer, list)
+	s.c.count.handedBack.Add(int64(n))
+	if err != nil {
+		return err // they are taken when the lease is over
+	}
+	s.log.Info("handed entries back for other workers", zap.Int("entries", n), zap.Int("lost", len(list)-n))
+	return nil
+}

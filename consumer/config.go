@@ -1,0 +1,94 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Config of a Consumer. Take DefaultConfig and fill in what it leaves out; a zero is refused.
+type Config struct {
+	Redis redis.UniversalClient
+	// Reads is a client for blocking reads only: its pool must have a connection for each shard, and its read timeout
+	// must be above Block.
+	Reads redis.UniversalClient
+	Space *lua.Space
+	// Group is the sink's name, the name of its consumer group and of its done bits.
+	Group string
+	// Consumer names this worker in the group. It must be new each time a worker starts.
+	Consumer string
+	Handler  hongbao.Handler
+	Log      *zap.Logger
+
+	// BatchGrants is about how many grants one call of the handler gets. 1 to 100,000.
+	BatchGrants int
+	// MaxEntries bounds how many entries are taken or read at once. 1 to 10,000.
+	MaxEntries int
+	// Block is how long a read waits for new entries. 10 ms to 5 s.
+	Block time.Duration
+	// Poll is how often parked and abandoned entries are looked for. 10 ms to 1 min.
+	Poll time.Duration
+	// Lease is how long an entry stays a worker's own without renewal. 100 ms to 1 h.
+	Lease time.Duration
+	// HandleTimeout is how long one call of the handler may take before it counts as making no progress. 10 ms to 1 h.
+	HandleTimeout time.Duration
+	// DrainTimeout is how long Run goes on with what is in flight after its context ended. 0 to 1 h.
+	DrainTimeout time.Duration
+	// MaxAttempts is how often a grant is tried before it becomes a dead letter. 1 to 1,000.
+	MaxAttempts int64
+	// Backoff of the first parking level; each further one doubles it, up to MaxBackoff. 1 ms to 24 h.
+	Backoff, MaxBackoff time.Duration
+}
+
+// DefaultConfig has every default but Redis, Reads, Space, Group, Consumer, Handler and Log.
+func DefaultConfig() Config {
+	return Config{
+		BatchGrants: 2_000, MaxEntries: 1_000, Block: time.Second, Poll: 500 * time.Millisecond,
+		Lease: 30 * time.Second, HandleTimeout: 2 * time.Minute, DrainTimeout: 20 * time.Second,
+		MaxAttempts: 12, Backoff: time.Second, MaxBackoff: 10 * time.Minute,
+	}
+}
+
+func (c *Config) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Redis == nil || c.Reads == nil || c.Space == nil || c.Handler == nil || c.Log == nil {
+		bad("Redis, Reads, Space, Handler and Log are required")
+	}
+	if err := hongbao.CheckCampaignID(c.Group); err != nil {
+		bad("group %q: %w", c.Group, err)
+	}
+	if err := hongbao.CheckID(c.Consumer); err != nil || len(c.Consumer) > 0 && c.Consumer[0] == '_' {
+		bad(`consumer %q: want 1 to 128 printable ASCII characters without spaces, not beginning with "_"`, c.Consumer)
+	}
+	number := func(name string, v, low, high int64) {
+		if v < low || v > high {
+			bad("%s is %d: want %d to %d", name, v, low, high)
+		}
+	}
+	span := func(name string, v, low, high time.Duration) {
+		if v < low || v > high {
+			bad("%s is %s: want %s to %s", name, v, low, high)
+		}
+	}
+	number("BatchGrants", int64(c.BatchGrants), 1, 100_000)
+	number("MaxEntries", int64(c.MaxEntries), 1, 10_000)
+	number("MaxAttempts", c.MaxAttempts, 1, 1_000)
+	span("Block", c.Block, 10*time.Millisecond, 5*time.Second)
+	span("Poll", c.Poll, 10*time.Millisecond, time.Minute)
+	span("Lease", c.Lease, 100*time.Millisecond, time.Hour)
+	span("HandleTimeout", c.HandleTimeout, 10*time.Millisecond, time.Hour)
+	span("DrainTimeout", c.DrainTimeout, 0, time.Hour)
+	span("Backoff", c.Backoff, time.Millisecond, 24*time.Hour)
+	span("MaxBackoff", c.MaxBackoff, c.Backoff, 24*time.Hour)
+	if len(errs) > 0 {
+		return fmt.Errorf("consumer: %w", errors.Join(errs...))
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// deliver brings one batch of items to the handler and ends their delivery. When it returns without an error and the
+// lease holds, every item is finished.
+func (s *shard) deliver(l *lease, items []*item) error {
+	var grants []owned
+	for _, it := range items {
+		for i := range it.open {
+			grants = append(grants, owned{grant: it.open[i], by: it})
+		}
+	}
+	d := delivery{s: s, l: l}
+	err := d.handle(grants)
+	l.drop(items)
+	return errors.Join(err, d.finish(items))
+}
+
+// owned is a grant and the item that it belongs to.
+type owned struct {
+	grant hongbao.Grant
+	by    *item
+}
+
+// delivery is one hand-over of a batch to the handler.
+type delivery struct {
+	s *shard
+	l *lease
+}
+
+// handle brings grants to the handler until each is done or has failed by itself. It ends early, with grants in
+// neither state, when the lease does; the error is Broken.
+func (d *delivery) handle(grants []owned) error {
+	for outages := int64(1); len(grants) > 0 && d.l.ctx.Err() == nil; outages++ {
+		errs := d.call(grants)
+		if errs == nil {
+			done(grants)
+			return nil
+		}
+		var outage, broken error
+		left, leftErrs := grants[:0:0], errs[:0:0]
+		for i, err := range errs {
+			switch {
+			case err == nil:
+				done(grants[i : i+1])
+				continue
+			case hongbao.ClassOf(err) == hongbao.Broken:
+				broken = err
+			case hongbao.IsOutage(err):
+				outage = err
+			}
+			left, leftErrs = append(left, grants[i]), append(leftErrs, err)
+		}
+		if broken != nil {
+			return fmt.Errorf("sink %s: %w", d.s.cfg.Group, broken)
+		}
+		if outage == nil {
+			return d.failed(left, leftErrs, len(left) == len(grants))
+		}
+		grants = left
+		d.waitOut(outages, len(left), outage)
+	}
+	return nil
+}
+
+// waitOut pauses the shard while the sink is down. The lease is renewed meanwhile, nothing more is read, and no grant
+// loses an attempt.
+func (d *delivery) waitOut(outages int64, held int, err error) {
+	if outages == 1 {
+		d.s.c.count.outages.Add(1)
+	}
+	pause := min(d.s.c.backoffOf(outages, 100*time.Millisecond), 10*time.Second)
+	d.s.log.Warn("sink is down, the shard waits with what it holds", zap.Int("grants", held), zap.Duration("pause", pause), zap.Error(err))
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-d.l.ctx.Done():
+	case <-d.l.drain.Done():
+		d.l.cancel(errDrainOver) // a sink that is down won't come back for the drain: others take it over
+	}
+}
+
+// failed holds errors against the grants they belong to. A failure that the whole batch shares is halved first, so that
+// one bad grant costs no other an attempt.
+func (d *delivery) failed(grants []owned, errs []error, all bool) error {
+	shared := all && len(grants) > 1 && later(errs[0])
+	for _, err := range errs {
+		shared = shared && err == errs[0] //nolint:errorlint // one and the same value
+	}
+	if shared {
+		half := len(grants) / 2
+		return errors.Join(d.handle(grants[:half]), d.handle(grants[half:]))
+	}
+	for i := range grants {
+		it := grants[i].by
+		it.failed = append(it.failed, failure{grant: grants[i].grant, err: errs[i]})
+	}
+	return nil
+}
+
+// later tells whether another attempt may help.
+func later(err error) bool {
+	c := hongbao.ClassOf(err)
+	return c == hongbao.Transient || c == hongbao.Unknown
+}
+
+func done(grants []owned) {
+	for i := range grants {
+		it := grants[i].by
+		it.done = append(it.done, grants[i].grant.Seq)
+	}
+}
+
+// call is one call of the handler, with its time bounded and its panic caught.
+func (d *delivery) call(grants []owned) (errs []error) {
+	ctx, cancel := context.WithTimeout(d.l.ctx, d.s.cfg.HandleTimeout)
+	defer cancel()
+	d.l.called(time.Now())
+	defer d.l.called(time.Time{})
+	batch := make([]hongbao.Grant, len(grants))
+	for i := range grants {
+		batch[i] = grants[i].grant
+	}
+	all := func(err error) []error {
+		errs := make([]error, len(grants))
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			d.s.log.Error("the handler panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			errs = all(hongbao.Errorf(hongbao.Unknown, "the handler panicked: %v", p))
+		}
+	}()
+	errs = d.s.cfg.Handler.Handle(ctx, batch)
+	if errs != nil && len(errs) != len(grants) {
+		return all(hongbao.Errorf(hongbao.Broken, "the handler gave %d errors for %d grants: it can't be told what is done", len(errs), len(grants)))
+	}
+	return errs
+}
+
+// finish ends the delivery of the items: done bits and acks, dead letters, parking. Items of which grants are neither
+// done nor failed stay pending and unfinished.
+func (d *delivery) finish(items []*item) error {
+	err := d.ack(items)
+	for _, it := range items {
+		if err != nil {
+			return err
+		}
+		if !it.finished && len(it.failed) > 0 {
+			err = d.s.setAside(d.l.ctx, it)
+		}
+	}
+	return err
+}
+
+// ack marks what is done and acks what is finished. What the sink has done stays done, so this is right even after the
+// lease was lost. It is repeated for as long as the lease lasts that the last renewal gave.
+func (d *delivery) ack(items []*item) error {
+	var runs []hongbao.SeqRange
+	var ids []string
+	var acked []*item
+	grants := 0
+	for _, it := range items {
+		for _, seq := range it.done {
+			runs = lua.AppendSeq(runs, seq)
+		}
+		grants += len(it.done)
+		if len(it.done) == len(it.open) {
+			if it.entry.Kind == hongbao.EntryClose {
+				runs = lua.AppendSeq(runs, it.entry.Seq)
+			}
+			ids, acked = append(ids, it.id), append(acked, it)
+		}
+	}
+	if len(runs)+len(ids) == 0 {
+		return nil
+	}
+	for try, end := int64(1), time.Now().Add(d.s.cfg.Lease*2/3); ; try++ {
+		_, err := lua.Ack(context.WithoutCancel(d.l.ctx), d.s.cfg.Redis, d.s.keys, d.s.cfg.Group, runs, ids)
+		if err == nil {
+			d.s.c.count.done.Add(int64(grants))
+			for _, it := range acked {
+				it.finished = true
+			}
+			return nil
+		}
+		pause := min(d.s.c.backoffOf(try, 50*time.Millisecond), d.s.cfg.Lease/4)
+		if hongbao.ClassOf(err) == hongbao.Broken || time.Now().Add(pause).After(end) || !sleep(d.l.ctx, pause) {
+			return err
+		}
+		d.s.log.Warn("ack failed, it is tried again", zap.Error(err))
+	}
+}
+
+// setAside parks an item that failed, after it dead-lettered the grants that failed for good or too often.
+func (s *shard) setAside(ctx context.Context, it *item) error {
+	open := len(it.open) - len(it.done) - len(it.failed) // neither done nor failed: the lease ended under way
+	var again []failure
+	for i, f := range it.failed {
+		if later(f.err) && it.attempt < s.cfg.MaxAttempts {
+			again = append(again, f)
+			continue
+		}
+		s.log.Error("a grant is set aside as a dead letter", zap.String("event", f.grant.EventID()),
+			zap.String("campaign", f.grant.Campaign), zap.Int64("packet", f.grant.Packet), zap.Int64("attempt", it.attempt), zap.Error(f.err))
+		last := i == len(it.failed)-1 && len(again) == 0 && open == 0
+		if err := s.bury(ctx, it, &letter{grant: &f.grant, last: last}, f.err); err != nil {
+			return err
+		}
+	}
+	if open > 0 {
+		return nil
+	}
+	it.finished = true
+	if len(again) == 0 {
+		return nil
+	}
+	_, err := lua.Park(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, s.cfg.Consumer,
+		[]lua.Parking{{ID: it.id, Level: it.attempt, Attempts: it.attempt}})
+	if err != nil {
+		return err
+	}
+	s.c.count.parked.Add(1)
+	s.log.Warn("entry parked", zap.String("entry", it.id), zap.Int64("attempt", it.attempt), zap.Int("grants", len(again)), zap.Error(again[0].err))
+	return nil
+}
+
+// letter is the grant of an entry that is set aside; last if nothing else of the entry is left.
+type letter struct {
+	grant *hongbao.Grant
+	last  bool
+}
+
+// bury writes the dead letter of a grant, or of a whole entry that can't be read.
+func (s *shard) bury(ctx context.Context, it *item, of *letter, reason error) error {
+	l := lua.Letter{Group: s.cfg.Group, Consumer: s.cfg.Consumer, EntryID: it.id, Last: true, Class: hongbao.ClassOf(reason), Reason: reason.Error(), Attempts: it.attempt}
+	if of != nil {
+		l.Grant, l.Last = of.grant, of.last
+	}
+	written, err := lua.Dead(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, l)
+	if written {
+		s.c.count.dead.Add(1)
+	}
+	return err
+}

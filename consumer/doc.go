@@ -1,0 +1,18 @@
+// Package consumer brings the events of a consumer group to a Handler. It does not know what the handler does.
+//
+// The pending list of Redis is the lease table and the retry schedule: nothing leaves it until it is done, so nothing
+// can fall between two structures. For each shard, in order:
+//
+//   - entries whose time has come are taken (parked ones whose backoff is over, those of workers that stopped renewing),
+//     else new ones are read;
+//   - while the handler is at them their lease is renewed; when it is lost, or the handler makes no progress, the
+//     handler is cancelled and writes nothing more;
+//   - what succeeded gets its done bits, and entries of which nothing is left are acked, in one script;
+//   - what failed for good, or too often, becomes a dead letter; what may work later is parked, and others flow on;
+//   - when the whole sink is down the shard waits with what it holds, one probe at a time, and no grant loses an attempt.
+//
+// Attempts are Redis' own delivery count, never memory. A batch-wide failure is halved before it is held against one
+// grant. A Broken error stops its shard and no other. Run returns after the drain, and says what it left.
+//
+// Trimmer deletes from the stream what every group has finished. It deletes nothing while a declared group is missing.
+package consumer

@@ -1,0 +1,132 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// shard is the worker's loop over one shard.
+type shard struct {
+	c        *Consumer
+	cfg      *Config
+	keys     lua.Keys
+	log      *zap.Logger
+	nextTake time.Time
+	perEntry float64 // grants an entry lately has
+	failures int64   // in a row, of calls to Redis
+}
+
+func newShard(c *Consumer, i int) *shard {
+	return &shard{
+		c: c, cfg: &c.cfg, keys: c.cfg.Space.Shard(i), log: c.cfg.Log.With(zap.Int("shard", i)),
+		perEntry: hongbao.MaxEntryGrants,
+	}
+}
+
+// run takes, reads and works until ctx ends. The error is Broken: this shard must not go on.
+func (s *shard) run(ctx context.Context) error {
+	for first := true; ctx.Err() == nil; first = false {
+		if first {
+			if err := s.createGroup(ctx, false); err != nil {
+				if !s.survive(ctx, err) {
+					return err
+				}
+				continue
+			}
+		}
+		entries, err := s.next(ctx)
+		if err == nil {
+			s.failures = 0
+			if len(entries) > 0 {
+				err = s.work(ctx, entries)
+			}
+		}
+		if err != nil && !s.survive(ctx, err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// next takes what is due, else reads what is new.
+func (s *shard) next(ctx context.Context) ([]lua.RawEntry, error) {
+	if now := time.Now(); !now.Before(s.nextTake) {
+		entries, err := s.take(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) > 0 {
+			return entries, nil // and look again at once: there may be more
+		}
+		s.nextTake = now.Add(jitter(s.cfg.Poll))
+	}
+	count := min(max(1, int(float64(s.cfg.BatchGrants)/s.perEntry)), s.cfg.MaxEntries)
+	// A read that was sent is waited for, even when ctx ends: its entries are ours from then on.
+	return lua.ReadNew(context.WithoutCancel(ctx), s.cfg.Reads, s.keys, s.cfg.Group, s.cfg.Consumer, count, s.cfg.Block)
+}
+
+func (s *shard) take(ctx context.Context) ([]lua.RawEntry, error) {
+	levels := make([]time.Duration, 16)
+	for i := range levels {
+		levels[i] = s.c.backoff(int64(i))
+	}
+	entries, gone, err := lua.TakeIdle(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, lua.Take{
+		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.cfg.MaxEntries, s.cfg.BatchGrants),
+		Lease: s.cfg.Lease, Backoff: levels,
+	})
+	s.vanished(gone)
+	s.c.count.taken.Add(int64(len(entries)))
+	return entries, err
+}
+
+// vanished reports entries that were deleted from the stream while they were pending. Redis has dropped them from the
+// pending list; the audit finds their grants by the gap and names them.
+func (s *shard) vanished(ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	s.c.count.vanished.Add(int64(len(ids)))
+	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, somebody trimmed it by hand; "+
+		"run `hongbao audit`, the receipts still have their grants", zap.Strings("entries", ids))
+}
+
+// survive deals with an error of a call to Redis; false if the shard has to stop.
+func (s *shard) survive(ctx context.Context, err error) bool {
+	switch {
+	case errors.Is(err, lua.ErrNoGroup):
+		if err = s.createGroup(ctx, true); err == nil {
+			return true
+		}
+	case hongbao.ClassOf(err) == hongbao.Broken:
+		return false
+	}
+	s.failures++
+	pause := min(s.c.backoffOf(s.failures, 50*time.Millisecond), 5*time.Second)
+	s.log.Warn("shard waits: a call to Redis failed", zap.Error(err), zap.Duration("pause", pause))
+	sleep(ctx, pause)
+	return true
+}
+
+// createGroup makes the group if it is not there, from the first entry kept: sinks are idempotent.
+func (s *shard) createGroup(ctx context.Context, vanished bool) error {
+	made, err := lua.CreateGroup(ctx, s.cfg.Redis, s.keys, s.cfg.Group)
+	if err != nil {
+		return err
+	}
+	if made && vanished {
+		s.c.count.groups.Add(1)
+		s.log.Error("the consumer group had vanished and was created again; it reads from the first entry kept")
+	}
+	return nil
+}
+
+// backoffOf doubles base with each failure, with jitter.
+func (c *Consumer) backoffOf(failures int64, base time.Duration) time.Duration {
+	return jitter(base << min(failures-1, 10))
+}

@@ -1,0 +1,31 @@
+package consumer
+
+import "sync/atomic"
+
+// Stats counts what a consumer did since it was made. Grants unless said otherwise.
+type Stats struct {
+	Done       int64 // the handler finished them
+	Dead       int64 // became dead letters; a whole entry that can't be read counts as one
+	Parked     int64 // entries parked for a later attempt
+	HandedBack int64 // entries handed to other workers at the drain
+	Taken      int64 // entries taken from the parking consumers and from other workers
+	Skipped    int64 // had their done bit when they came again
+	Outages    int64 // times that the sink was found down
+	LeasesLost int64 // batches that were cancelled because another worker has them
+	Vanished   int64 // entries deleted from the stream while they were pending: incidents
+	Groups     int64 // times that the group was missing and was created again
+}
+
+type counters struct {
+	done, dead, parked, handedBack, taken, skipped, outages, leasesLost, vanished, groups atomic.Int64
+}
+
+// Stats may be called at any time.
+func (c *Consumer) Stats() Stats {
+	n := &c.count
+	return Stats{
+		Done: n.done.Load(), Dead: n.dead.Load(), Parked: n.parked.Load(), HandedBack: n.handedBack.Load(),
+		Taken: n.taken.Load(), Skipped: n.skipped.Load(), Outages: n.outages.Load(), LeasesLost: n.leasesLost.Load(),
+		Vanished: n.vanished.Load(), Groups: n.groups.Load(),
+	}
+}

@@ -1,0 +1,189 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// TrimmerConfig of a Trimmer. Take DefaultTrimmerConfig and fill in what it leaves out; a zero is refused.
+type TrimmerConfig struct {
+	Redis redis.UniversalClient
+	Space *lua.Space
+	// Groups are the consumer groups that must exist.
+	Groups []string
+	Log    *zap.Logger
+	// Every is the pause between two rounds. 10 ms to 1 h.
+	Every time.Duration
+	// Retention is how long finished events are kept, 0 to 30 days; and MaxEvents how many at most, 0 to 1e9.
+	Retention time.Duration
+	MaxEvents int64
+	// ForgetAfter is how long a consumer with nothing pending must be idle to be removed. 1 s to 30 days.
+	ForgetAfter time.Duration
+}
+
+// DefaultTrimmerConfig has every default but Redis, Space, Groups and Log.
+func DefaultTrimmerConfig() TrimmerConfig {
+	return TrimmerConfig{
+		Every: time.Second, Retention: 10 * time.Minute, MaxEvents: 5_000_000, ForgetAfter: 10 * time.Minute,
+	}
+}
+
+// Trimmer deletes from every shard's stream what all groups have finished and the retention no longer keeps, with the
+// done bits behind it, and removes the consumers of workers that are no more. Several may run at once.
+type Trimmer struct {
+	cfg   TrimmerConfig
+	chunk []int64 // by shard: below it every chunk of done bits is deleted
+
+	mu   sync.Mutex
+	last []lua.Trimmed
+	told []string // by shard: the trouble that was reported last
+}
+
+// trimLimit is how many entries one call of the script deletes; more would keep Redis busy for too long.
+const trimLimit = 2_000
+
+// NewTrimmer checks the configuration.
+func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
+	var errs []error
+	if cfg.Redis == nil || cfg.Space == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Redis, Space and Log are required"))
+	}
+	if len(cfg.Groups) == 0 {
+		errs = append(errs, errors.New("no groups: what nobody reads can't be trimmed safely"))
+	}
+	span := func(name string, v, low, high time.Duration) {
+		if v < low || v > high {
+			errs = append(errs, fmt.Errorf("%s is %s: want %s to %s", name, v, low, high))
+		}
+	}
+	span("Every", cfg.Every, 10*time.Millisecond, time.Hour)
+	span("Retention", cfg.Retention, 0, 30*24*time.Hour)
+	span("ForgetAfter", cfg.ForgetAfter, time.Second, 30*24*time.Hour)
+	if cfg.MaxEvents < 0 || cfg.MaxEvents > 1e9 {
+		errs = append(errs, fmt.Errorf("MaxEvents is %d: want 0 to 1e9", cfg.MaxEvents))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
+	}
+	n := cfg.Space.Len()
+	return &Trimmer{cfg: cfg, chunk: make([]int64, n), last: make([]lua.Trimmed, n), told: make([]string, n)}, nil
+}
+
+// Run trims until ctx ends.
+func (t *Trimmer) Run(ctx context.Context) error {
+	for {
+		for shard := range t.cfg.Space.Len() {
+			if err := t.Trim(ctx, shard); err != nil && ctx.Err() == nil {
+				t.cfg.Log.Warn("trim failed, it is tried again", zap.Int("shard", shard), zap.Error(err))
+			}
+		}
+		if !sleep(ctx, jitter(t.cfg.Every)) {
+			return nil
+		}
+	}
+}
+
+// Lag is how each shard stood in the last round; shards that were not looked at yet are zero.
+func (t *Trimmer) Lag() []lua.Trimmed {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.last)
+}
+
+// Trim trims one shard once. Not at once for the same shard.
+func (t *Trimmer) Trim(ctx context.Context, shard int) error {
+	k := t.cfg.Space.Shard(shard)
+	for ctx.Err() == nil {
+		out, err := lua.TrimEvents(ctx, t.cfg.Redis, k, lua.Trim{
+			Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, Groups: t.cfg.Groups,
+		})
+		if err != nil {
+			return err
+		}
+		t.mu.Lock()
+		t.last[shard] = out
+		t.mu.Unlock()
+		t.report(shard, &out)
+		if len(out.Missing) > 0 {
+			return nil
+		}
+		if err := t.dropBits(ctx, k, &out); err != nil {
+			return err
+		}
+		if out.Deleted < trimLimit/2 {
+			return t.forget(ctx, k, &out)
+		}
+	}
+	return ctx.Err()
+}
+
+// report tells of groups that are missing or that nobody declared, once until it changes.
+func (t *Trimmer) report(shard int, out *lua.Trimmed) {
+	var unknown []string
+	for _, g := range out.Groups {
+		if !slices.Contains(t.cfg.Groups, g.Name) {
+			unknown = append(unknown, g.Name)
+		}
+	}
+	told := strings.Join(out.Missing, ",") + ";" + strings.Join(unknown, ",")
+	if told == t.told[shard] {
+		return
+	}
+	t.told[shard] = told
+	log := t.cfg.Log.With(zap.Int("shard", shard))
+	if len(out.Missing) > 0 {
+		log.Warn("declared groups do not exist, nothing is trimmed: start their workers, or take them out of the configuration",
+			zap.Strings("groups", out.Missing))
+	}
+	if len(unknown) > 0 {
+		log.Warn("groups that nobody declared hold the stream back: declare them, or remove them with XGROUP DESTROY",
+			zap.Strings("groups", unknown))
+	}
+}
+
+// dropBits deletes the chunks of done bits of which no event is in the stream any more.
+func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) error {
+	first := out.FirstKept
+	if first == 0 {
+		first = min(out.Finished, out.Seq) + 1
+	}
+	const most = 1_000
+	for from := &t.chunk[k.Index()]; *from < first/lua.ChunkEvents; {
+		n := min(first/lua.ChunkEvents-*from, most)
+		for _, g := range out.Groups {
+			keys := make([]string, n)
+			for i := range keys {
+				keys[i] = k.Done(g.Name, *from+int64(i))
+			}
+			if err := t.cfg.Redis.Unlink(ctx, keys...).Err(); err != nil {
+				return fmt.Errorf("delete done bits of %s: %w", g.Name, lua.Classify(err))
+			}
+		}
+		*from += n
+	}
+	return nil
+}
+
+func (t *Trimmer) forget(ctx context.Context, k lua.Keys, out *lua.Trimmed) error {
+	for _, g := range out.Groups {
+		names, err := lua.Forget(ctx, t.cfg.Redis, k, g.Name, "", t.cfg.ForgetAfter)
+		if err != nil {
+			return err
+		}
+		if len(names) > 0 {
+			t.cfg.Log.Info("removed the consumers of workers that are no more", zap.Int("shard", k.Index()),
+				zap.String("group", g.Name), zap.Strings("consumers", names))
+		}
+	}
+	return nil
+}
