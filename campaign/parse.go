@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"strconv"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -28,7 +28,11 @@ func parse(data []byte, p *problems) *yaml.Node {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.UseNumber()
-		root = parseJSON(d, p, 0)
+		var err error
+		if root, err = parseJSON(d); err != nil {
+			p.add("", "syntax", "not JSON: %.120q; mend it there", err.Error())
+			return nil
+		}
 	} else {
 		root = parseYAML(data, p)
 	}
@@ -55,23 +59,14 @@ func parseYAML(data []byte, p *problems) *yaml.Node {
 		p.add("", "more_than_one_document", "something follows the first document; give one campaign a text")
 		return nil
 	}
-	if len(doc.Content) != 1 {
-		p.add("", "document_required", "the text is empty; write a specification")
-		return nil
-	}
 	return doc.Content[0]
 }
 
-// parseJSON reads one value of valid JSON. It gives nil, and says so in p, if that is nested too deeply.
-func parseJSON(d *json.Decoder, p *problems, depth int) *yaml.Node {
-	if depth > MaxSpecDepth {
-		tooDeep(p)
-		return nil
-	}
+// parseJSON reads one value of valid JSON, which encoding/json has checked to have no more than 10,000 levels.
+func parseJSON(d *json.Decoder) (*yaml.Node, error) {
 	token, err := d.Token()
 	if err != nil {
-		p.add("", "syntax", "not JSON: %.120q; mend it there", err.Error())
-		return nil
+		return nil, err
 	}
 	switch t := token.(type) {
 	case json.Delim:
@@ -80,33 +75,29 @@ func parseJSON(d *json.Decoder, p *problems, depth int) *yaml.Node {
 			n = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		}
 		for d.More() {
-			child := parseJSON(d, p, depth+1)
-			if child == nil {
-				return nil
+			child, err := parseJSON(d)
+			if err != nil {
+				return nil, err
 			}
 			n.Content = append(n.Content, child)
 		}
-		// The closing delimiter; it is there, the text is valid.
-		if _, err := d.Token(); err != nil {
-			p.add("", "syntax", "not JSON: %.120q; mend it there", err.Error())
-			return nil
-		}
-		return n
+		_, err := d.Token() // the closing delimiter
+		return n, err
 	case string:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: t}
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: t}, nil
 	case json.Number:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: t.String()}
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: t.String()}, nil
 	case bool:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(t)}
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(t)}, nil
 	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 }
 
 // plain tells whether the tree has neither anchors nor aliases nor tags, and is not nested too deeply.
 func plain(n *yaml.Node, p *problems, depth int) bool {
 	switch {
 	case depth > MaxSpecDepth:
-		tooDeep(p)
+		p.add("", "too_deep", "more than %d levels; a specification needs 4", MaxSpecDepth)
 		return false
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		p.add("", "alias_refused", "line %d has a YAML anchor or alias; write the value out", n.Line)
@@ -121,8 +112,4 @@ func plain(n *yaml.Node, p *problems, depth int) bool {
 		}
 	}
 	return true
-}
-
-func tooDeep(p *problems) {
-	p.add("", "too_deep", "more than %d levels; a specification needs 4", MaxSpecDepth)
 }

@@ -72,9 +72,11 @@ func TestPlansKeepNoErrors(t *testing.T) {
 	t.Parallel()
 	down := hongbao.Outagef(hongbao.Transient, "no ledger")
 	err := down
-	id := "a"
+	id, spoil := "a", func(*hongbao.Campaign) {}
 	p := newPlans(t, func(context.Context, string) (hongbao.Campaign, Seed, error) {
-		return tenPackets(id), Seed{1}, err
+		c := tenPackets(id)
+		spoil(&c)
+		return c, Seed{1}, err
 	})
 	_, _, got := p.Amount(t.Context(), "a", 1)
 	require.ErrorIs(t, got, down)
@@ -85,6 +87,11 @@ func TestPlansKeepNoErrors(t *testing.T) {
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(got), "another campaign than asked for")
 
 	id = "a"
+	spoil = func(c *hongbao.Campaign) { c.Total = 0 }
+	_, _, got = p.Amount(t.Context(), "a", 1)
+	require.Equal(t, "amount_not_positive", problemsOf(t, got)[0].Code)
+
+	spoil = func(*hongbao.Campaign) {}
 	amount, ok, got := p.Amount(t.Context(), "a", 1)
 	require.NoError(t, got)
 	require.True(t, ok)

@@ -36,6 +36,15 @@ var changes = []change{
 	{"alias", "sponsor: acme", "sponsor: &a acme\nx: *a", "", "alias_refused"},
 	{"tag", "total: 1000", `total: !!int "1000"`, "", "tag_refused"},
 	{"a list", whole, "[1]", "", "wrong_type"},
+	{"a null in JSON", whole, `{"id": null}`, "id", "wrong_type"},
+	{"a bool in JSON", whole, `{"name": true}`, "name", "wrong_type"},
+	{"a number in JSON", whole, `{"sponsor": 1}`, "sponsor", "wrong_type"},
+	{"a text as amount in JSON", whole, `{"total": "100"}`, "total", "amount_not_integer_minor_units"},
+	{"an exponent in JSON", whole, `{"total": 1E400}`, "total", "amount_not_integer_minor_units"},
+	{"a duplicate key in JSON", whole, `{"id": "a", "\u0069d": "a"}`, "id", "duplicate_field"},
+	{"tiers is a map", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: {}}", "split.tiers", "wrong_type"},
+	{"only a document's mark", whole, "---\n", "", "wrong_type"},
+	{"only a directive", whole, "%YAML 1.1\n---\n...\n", "", "wrong_type"},
 	{"a scalar", whole, "hello", "", "wrong_type"},
 	{"split is a text", "split: {mode: random, min: 1, max: 500}", "split: even", "split", "wrong_type"},
 	{"limits is a map", "limits:\n  - {by: user, per: campaign, max: 2}\n  - {by: device, per: day, max: 3}", "limits: {}", "limits", "wrong_type"},
@@ -335,9 +344,31 @@ func TestValidate(t *testing.T) {
 	tiers.Split = hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: -5, Packets: 10}, {Amount: 5, Packets: -10}}}
 	require.Len(t, problemsOf(t, Validate(tiers, c.From)), 2)
 
-	name := c
-	name.Name = "\xff\n"
-	require.Equal(t, "name_invalid", problemsOf(t, Validate(name, c.From))[0].Code)
+	for code, spoil := range map[string]func(*hongbao.Campaign){
+		"name_invalid":        func(c *hongbao.Campaign) { c.Name = "\xff\n" },
+		"amount_not_positive": func(c *hongbao.Campaign) { c.Total = -1 },
+		"amount_out_of_range": func(c *hongbao.Campaign) { c.Total = hongbao.MaxAmount + 1 },
+		"too_many_tiers": func(c *hongbao.Campaign) {
+			c.Split = hongbao.Split{Mode: hongbao.SplitTiers, Tiers: make([]hongbao.Tier, hongbao.MaxTiers+1)}
+		},
+		"too_many_limits": func(c *hongbao.Campaign) { c.Limits = make([]hongbao.Limit, hongbao.MaxLimits+1) },
+	} {
+		spoilt := wholeCampaign()
+		spoil(&spoilt)
+		found := problemsOf(t, Validate(spoilt, c.From))
+		require.Len(t, found, 1)
+		require.Equal(t, code, found[0].Code)
+	}
+}
+
+func TestTiers(t *testing.T) {
+	t.Parallel()
+	want := tiersCampaign(hongbao.Tier{Amount: 500, Packets: 1}, hongbao.Tier{Amount: 50, Packets: 9})
+	want.Kind = hongbao.Coupon
+	got, err := Read(strings.NewReader(strings.NewReplacer("red_packet", "coupon", "total: 1000", "total: 950",
+		"{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 500, packets: 1}, {amount: 50, packets: 9}]}").Replace(whole)))
+	require.NoError(t, err)
+	require.Equal(t, want, got)
 }
 
 func TestCanonical(t *testing.T) {
