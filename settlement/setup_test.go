@@ -186,3 +186,19 @@ func (f *fixture) balance(t testing.TB, account string) hongbao.Amount {
 	require.NoError(t, err)
 	return b
 }
+
+// setPlan gives the settler another plan.
+func (f *fixture) setPlan(t testing.TB, plan planFunc) {
+	t.Helper()
+	config := f.Settler.config
+	config.Plan = plan
+	var err error
+	f.Settler, err = NewSettler(config)
+	require.NoError(t, err)
+}
+
+// tamper writes past all of this package's checks.
+func (f *fixture) tamper(t testing.TB, stmts ...stmt) {
+	t.Helper()
+	require.NoError(t, f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return stmts, nil }))
+}

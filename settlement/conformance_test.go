@@ -1,0 +1,62 @@
+package settlement
+
+import "testing"
+
+// conformance is what every database must do. Each case gets a new, empty one.
+func conformance(t *testing.T, newConfig backend) {
+	for name, run := range map[string]func(*testing.T, *fixture){
+		"a repeat changes nothing":                  testRepeat,
+		"one batch, many campaigns":                 testManyCampaigns,
+		"coupons without a value":                   testCoupons,
+		"more than one page and one insert":         testLongBatch,
+		"altered replays (F37)":                     testAltered,
+		"twice in one batch":                        testTwiceInBatch,
+		"not planned":                               testNotPlanned,
+		"the plan can't be asked":                   testPlanFails,
+		"malformed grants":                          testMalformed,
+		"forged overdraft (F38)":                    testOverdraft,
+		"forged sums above any amount":              testOverflow,
+		"a user's balance can't overflow":           testBalanceOverflow,
+		"a refunded campaign pays nothing":          testRefunded,
+		"guards in the database":                    testGuards,
+		"overlapping settlers":                      testOverlapping,
+		"random histories":                          testModel,
+		"locks in a circle (F36)":                   testDeadlock,
+		"the caller gives up":                       testCancelled,
+		"a campaign is created once":                testCreate,
+		"another campaign under the same id":        testCreateConflict,
+		"campaigns that can't be":                   testCreateInvalid,
+		"created by many at once":                   testCreateTogether,
+		"campaigns are listed":                      testCampaigns,
+		"grants by seq":                             testBySeq,
+		"fn's error ends an iteration":              testIterationError,
+		"totals":                                    testTotals,
+		"an unknown campaign and account":           testUnknown,
+		"quarantine is decided once":                testResolve,
+		"every difference is found":                 testDifferences,
+		"a row deleted by hand stops the shard":     testDeletedByHand,
+		"opened again, and by many at once":         testReopen,
+		"a newer schema is refused":                 testNewerSchema,
+		"a schema with another past is refused":     testOtherSchema,
+		"a failed migration leaves nothing":         testFailedMigration,
+		"a grant that was settled after quarantine": testSettledAfterQuarantine,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, newFixture(t, newConfig(t)))
+		})
+	}
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	conformance(t, sqliteConfig)
+}
+
+func TestPostgres(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	conformance(t, postgresConfig)
+}

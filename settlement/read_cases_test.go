@@ -1,0 +1,137 @@
+package settlement
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func (f *fixture) bySeq(t *testing.T, shard int, first, last int64) []int64 {
+	t.Helper()
+	var packets []int64
+	require.NoError(t, f.ledger.EachGrantBySeq(t.Context(), shard, hongbao.SeqRange{First: first, Last: last},
+		func(g hongbao.Grant) error {
+			packets = append(packets, g.Packet)
+			return nil
+		}))
+	return packets
+}
+
+func testBySeq(t *testing.T, f *fixture) {
+	const packets = 2*pageRows + 10
+	f.create(t, "rain", packets)
+	all := grantsOf("rain", 1, packets)
+	for i := range all {
+		all[i].Seq = packets - int64(i) // the last packet was given first
+	}
+	all[9].Seq = all[10].Seq // Redis went back in time: two packets under one seq
+	f.settles(t, all...)
+	require.Equal(t, []int64{10, 11, 9}, f.bySeq(t, 3, packets-10, packets-8))
+	require.Equal(t, []int64{packets}, f.bySeq(t, 3, 0, 1))
+	require.Empty(t, f.bySeq(t, 2, 1, packets))
+	require.Empty(t, f.bySeq(t, 3, packets+1, packets+100))
+	got := f.bySeq(t, 3, 1, packets)
+	require.Len(t, got, packets, "across pages, each once")
+	require.EqualValues(t, packets, got[0])
+	require.EqualValues(t, 1, got[packets-1])
+}
+
+func testIterationError(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 10)...)
+	stop := errors.New("enough")
+	calls := 0
+	fn := func(hongbao.Grant) error {
+		calls++
+		return stop
+	}
+	require.Equal(t, stop, f.ledger.EachGrant(t.Context(), "rain", fn))
+	require.Equal(t, stop, f.ledger.EachGrantBySeq(t.Context(), 3, hongbao.SeqRange{First: 1, Last: 10}, fn))
+	require.Equal(t, 2, calls)
+}
+
+func testTotals(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.create(t, "snow", 10)
+	f.settles(t, grantsOf("rain", 1, 3)...)
+	f.settles(t, append(grantsOf("rain", 4, 4), grantsOf("snow", 1, 1)...)...)
+	f.settles(t, grant("rain", 99))
+	got, found, err := f.ledger.Totals(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, Totals{
+		Campaign: "rain", Currency: testCurrency, Funded: fundedFor(10), Granted: fundedFor(4),
+		Pool: fundedFor(10) - fundedFor(4), Grants: 4, GrantsAmount: fundedFor(4), Debits: fundedFor(4), DebitedGrants: 4,
+		Quarantined: 1,
+	}, got)
+}
+
+func testUnknown(t *testing.T, f *fixture) {
+	_, found, err := f.ledger.Campaign(t.Context(), "rain")
+	require.NoError(t, err)
+	require.False(t, found)
+	_, found, err = f.ledger.Totals(t.Context(), "rain")
+	require.NoError(t, err)
+	require.False(t, found)
+	_, found, err = f.ledger.Balance(t.Context(), "user:CNY:nobody")
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+func testResolve(t *testing.T, f *fixture) {
+	f.settles(t, grantsOf("nowhere", 1, 3)...)
+	list := f.open(t)
+	require.Len(t, list, 3)
+	_, err := f.ledger.Resolve(t.Context(), list[1].ID, "", "")
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	done, err := f.ledger.Resolve(t.Context(), list[1].ID, "ann", "forged, not paid")
+	require.NoError(t, err)
+	require.True(t, done)
+	done, err = f.ledger.Resolve(t.Context(), list[1].ID, "bob", "paid")
+	require.NoError(t, err)
+	require.False(t, done, "the first decision stands")
+	f.settles(t, grantsOf("nowhere", 1, 3)...) // comes again: decided is decided
+	require.Equal(t, []Quarantined{list[0], list[2]}, f.open(t))
+	rest, err := f.ledger.Quarantine(t.Context(), list[0].ID, 1)
+	require.NoError(t, err)
+	require.Equal(t, []Quarantined{list[2]}, rest)
+}
+
+func testDifferences(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	for sql, what := range map[string]string{
+		`UPDATE account SET balance = balance + $1 WHERE id = 'pool:rain'`:    "funded = granted + refunded + pool",
+		`UPDATE campaign SET granted = granted + $1`:                          "sum of the grants = granted",
+		`UPDATE grants SET amount = amount + $1 WHERE packet = 2`:             "debits of the pool = sum of the grants",
+		`UPDATE transfer SET amount = amount + $1 WHERE kind = 'grants'`:      "debits of the pool = sum of the grants",
+		`UPDATE transfer SET grants = grants + $1 WHERE kind = 'grants'`:      "grants that the debits cover = grants",
+		`UPDATE account SET balance = balance + $1 WHERE id = 'user:CNY:u41'`: "sum of the users' balances = granted",
+		`UPDATE account SET balance = balance - $1 WHERE kind = 'sponsor'`:    "sum of all accounts = 0",
+		`UPDATE campaign SET refunded = refunded + $1`:                        "what the sponsors gave = funded - refunded",
+	} {
+		f.tamper(t, stmt{sql: sql, args: []any{int64(1)}})
+		list, err := f.ledger.CheckConservation(t.Context())
+		require.NoError(t, err)
+		var found []string
+		for _, d := range list {
+			found = append(found, d.What)
+			require.Contains(t, d.String(), d.What)
+		}
+		require.Contains(t, found, what, sql)
+		f.tamper(t, stmt{sql: sql, args: []any{int64(-1)}})
+		f.holds(t, "rain", grantsOf("rain", 1, 4))
+	}
+}
+
+func testDeletedByHand(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 1)...)
+	f.tamper(t, stmt{sql: `DELETE FROM transfer`}, stmt{sql: `DELETE FROM account WHERE kind = 'pool'`})
+	errs := f.Handle(t.Context(), grantsOf("rain", 2, 2))
+	require.Len(t, errs, 1)
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(errs[0]), "%v", errs[0])
+}
