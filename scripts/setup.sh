@@ -106,8 +106,8 @@ fetch_jars() {
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>
 P
-	(cd "$work" && mvn -q -B -Dstyle.color=never dependency:copy-dependencies -DoutputDirectory=libs) ||
-		die "Maven could not get Kafka $1: check the version, the network, and the mirror in ~/.m2/settings.xml"
+	(cd "$work" && mvn -q -B -Dstyle.color=never dependency:copy-dependencies -DoutputDirectory=libs >mvn.log 2>&1) ||
+		die "$(tail -n 20 "$work/mvn.log")"$'\n'"setup: Maven could not get Kafka $1: check the version, the network, and the mirror in ~/.m2/settings.xml"
 	rm -f "$work"/libs/slf4j-reload4j-*.jar # one logger only
 }
 
@@ -141,27 +141,18 @@ free_port() {
 	die "found no free port from 20000 to 32000"
 }
 
-# format_kafka: what kafka-storage format writes for a new cluster, kept so that a test's broker need not run it.
-format_kafka() {
-	local id
-	properties "$work" 20000 >"$work/server.properties"
-	id=$(java -cp "$work/libs/*" kafka.tools.StorageTool random-uuid 2>/dev/null | tail -n 1)
-	java -cp "$work/libs/*" kafka.tools.StorageTool format -t "$id" -c "$work/server.properties" >"$work/log" 2>&1 ||
-		die "Kafka could not format a folder: $(tail -n 5 "$work/log")"
-	mv "$work/data/bootstrap.checkpoint" "$work/bootstrap.checkpoint"
-	rm -rf "$work/data" "$work/server.properties" "$work/log" "$work/pom.xml" "$work/target"
-}
-
-# archive_kafka HOME: runs a broker once and has Java keep the classes it loaded, which makes later starts twice as
-# quick. Java takes the archive only where the jars stayed, so it is made after they got their place.
-archive_kafka() {
-	local home=$1 port
+# prepare_kafka HOME: formats a folder and runs a broker in it once. Kept are bootstrap.checkpoint, as kafka-storage
+# format writes it, so that a test's broker need not be formatted, and an archive of the classes that Java loaded, which
+# makes later starts twice as quick. Java takes the archive only where the jars stayed: they must be in HOME before.
+prepare_kafka() {
+	local home=$1 port id
 	work=$(mktemp -d "$cache/tmp.XXXXXX")
 	port=$(free_port)
 	properties "$work" "$port" >"$work/server.properties"
-	java -cp "$home/libs/*" kafka.tools.StorageTool format -t "$(java -cp "$home/libs/*" kafka.tools.StorageTool random-uuid \
-		2>/dev/null | tail -n 1)" -c "$work/server.properties" >"$work/log" 2>&1 ||
+	id=$(java -cp "$home/libs/*" kafka.tools.StorageTool random-uuid 2>/dev/null | tail -n 1)
+	java -cp "$home/libs/*" kafka.tools.StorageTool format -t "$id" -c "$work/server.properties" >"$work/log" 2>&1 ||
 		die "Kafka could not format a folder: $(tail -n 5 "$work/log")"
+	cp "$work/data/bootstrap.checkpoint" "$work/bootstrap.checkpoint"
 	java -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit="$work/kafka.jsa" \
 		-Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
 		-cp "$home/libs/*" kafka.Kafka "$work/server.properties" >"$work/log" 2>&1 &
@@ -174,7 +165,8 @@ archive_kafka() {
 	wait "$broker" || true # 143: it was told to end
 	broker=
 	[ -s "$work/kafka.jsa" ] || die "Java wrote no archive of Kafka's classes: $(tail -n 5 "$work/log")"
-	mv "$work/kafka.jsa" "$home/kafka.jsa"
+	chmod 644 "$work/kafka.jsa" "$work/bootstrap.checkpoint"
+	mv "$work/kafka.jsa" "$work/bootstrap.checkpoint" "$home/"
 	rm -rf "$work"
 	work=
 }
@@ -187,18 +179,17 @@ setup_kafka() {
 		return
 	fi
 	mkdir -p "$cache"
-	if [ ! -e "$home/bootstrap.checkpoint" ]; then
+	if [ ! -e "$home/libs/kafka_2.13-$version.jar" ]; then
 		say "fetching Kafka $version by Maven into $home"
 		work=$(mktemp -d "$cache/tmp.XXXXXX")
 		fetch_jars "$version"
-		format_kafka
+		rm -rf "$work/pom.xml" "$work/mvn.log" "$home"
 		chmod 755 "$work"
-		rm -rf "$home"
 		mv "$work" "$home"
 		work=
 	fi
-	say "making an archive of Kafka $version's classes"
-	archive_kafka "$home"
+	say "starting Kafka $version once, to make later starts quick"
+	prepare_kafka "$home"
 	say "Kafka $version is in $home"
 }
 
