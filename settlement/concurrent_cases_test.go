@@ -106,6 +106,7 @@ func testCancelled(t *testing.T, f *fixture) {
 	require.Len(t, errs, 5)
 	require.ErrorIs(t, errs[0], context.Canceled)
 	require.False(t, hongbao.IsOutage(errs[0]), "the database is well")
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "COMMIT was not sent")
 	f.ledger.store = real
 	f.holds(t, "rain", nil)
 

@@ -161,7 +161,7 @@ func testPlanFails(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.setPlan(t, func(_ string, packet int64) (hongbao.Amount, bool, error) {
 		if packet == 2 {
-			return 0, false, hongbao.Outagef(hongbao.Transient, "the plan's store is down")
+			return 0, false, hongbao.Errorf(hongbao.Transient, "the plan is being read")
 		}
 		return planned(packet), packet != 3, nil
 	})
@@ -169,12 +169,24 @@ func testPlanFails(t *testing.T, f *fixture) {
 	require.Len(t, errs, 3)
 	require.NoError(t, errs[0])
 	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[1]))
-	require.True(t, hongbao.IsOutage(errs[1]))
 	require.NoError(t, errs[2])
 	f.holds(t, "rain", grantsOf("rain", 1, 1))
 	list := f.open(t)
 	require.Len(t, list, 1)
 	require.Equal(t, PacketNotPlanned, list[0].Reason)
+
+	asked := 0
+	f.setPlan(t, func(string, int64) (hongbao.Amount, bool, error) {
+		asked++
+		return 0, false, hongbao.Outagef(hongbao.Transient, "the plan's store is down")
+	})
+	errs = f.Handle(t.Context(), grantsOf("rain", 4, 9))
+	require.Equal(t, 1, asked, "one timeout is enough")
+	require.Len(t, errs, 6)
+	for _, err := range errs {
+		require.True(t, hongbao.IsOutage(err))
+	}
+	f.holds(t, "rain", grantsOf("rain", 1, 1))
 }
 
 func testMalformed(t *testing.T, f *fixture) {

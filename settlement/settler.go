@@ -74,13 +74,20 @@ func (s *Settler) sort(
 	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
 ) (planned, aside []item) {
 	planned = make([]item, 0, len(grants))
+	strange := make(map[string]bool)
+	var outage error
 	for i := range grants {
-		g := &grants[i]
-		if errs[i] = malformed(g); errs[i] != nil {
+		it := item{index: i, grant: &grants[i]}
+		if errs[i] = malformed(it.grant); errs[i] != nil {
 			continue
 		}
-		it := item{index: i, grant: g}
-		if it.reason, errs[i] = s.judge(ctx, g, known); errs[i] != nil {
+		if errs[i] = outage; outage != nil { // asking once more would be one more timeout
+			continue
+		}
+		if it.reason, errs[i] = s.judge(ctx, it.grant, known, strange); errs[i] != nil {
+			if hongbao.IsOutage(errs[i]) {
+				outage = errs[i]
+			}
 			continue
 		}
 		if it.reason == "" {
@@ -110,18 +117,24 @@ func malformed(g *hongbao.Grant) error {
 	return hongbao.Errorf(hongbao.Permanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
 }
 
-// judge compares a grant with its campaign and the plan.
-func (s *Settler) judge(ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign) (Reason, error) {
+// judge compares a grant with its campaign and the plan. Campaigns that it meets go to known or to strange.
+func (s *Settler) judge(
+	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, strange map[string]bool,
+) (Reason, error) {
 	k, ok := known[g.Campaign]
-	if !ok {
+	if !ok && !strange[g.Campaign] {
 		var err error
 		if k, ok, err = s.config.Ledger.lookUp(ctx, g.Campaign); err != nil {
 			return "", err
 		}
-		if !ok {
-			return NoCampaign, nil
+		if ok {
+			known[g.Campaign] = k
+		} else {
+			strange[g.Campaign] = true
 		}
-		known[g.Campaign] = k
+	}
+	if strange[g.Campaign] {
+		return NoCampaign, nil
 	}
 	if g.Packet < 1 || g.Packet > k.packets {
 		return PacketNotPlanned, nil
@@ -157,6 +170,12 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 	}
 	half := len(items) / 2
 	aside = s.settle(ctx, items[:half], known, errs)
+	if err := errs[items[half-1].index]; hongbao.IsOutage(err) {
+		for _, it := range items[half:] {
+			errs[it.index] = err
+		}
+		return aside
+	}
 	return append(slices.Clip(aside), s.settle(ctx, items[half:], known, errs)...)
 }
 
