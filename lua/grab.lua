@@ -83,62 +83,41 @@ if not refusal and stocked > 0 and wanted > 0 then
 	packets = redis.call('LRANGE', KEYS[4], 0, wanted - 1)
 end
 
--- The UTC offset in force, and the next change of it: zone is "ms:seconds ms:seconds ...", rising.
-local offset, change, change_offset
-local function find_zone()
-	offset = 0
-	for at, seconds in string.gmatch(camp[9], '(%-?%d+):(%-?%d+)') do
-		at = tonumber(at)
-		if at <= now then
-			offset = seconds * 1000
-		elseif not change then
-			change, change_offset = at, seconds * 1000
-		end
-	end
+-- zone is "ms:seconds ms:seconds ...", rising: from when on which UTC offset is in force. Days and hours are those of the
+-- campaign's clock on the wall; an hour that a clock change repeats counts as two.
+local UNIT = { day = 86400000, hour = 3600000 }
+local function shift_of(per, seconds)
+	return per == 'hour' and seconds * 1000 % UNIT.hour or seconds * 1000
 end
 
-local DAY, HOUR = 86400000, 3600000
--- first and last ms of the day or hour, by the campaign's clock on the wall, that holds now
-local function period(per)
+-- the day or hour that holds an instant, and when the next one begins
+local function period(per, ms)
 	if per == 'campaign' then
 		return nil, 0
 	end
-	if not offset then
-		find_zone()
-	end
-	if per == 'hour' then
-		local shift = offset % HOUR
-		local bucket = math.floor((now + shift) / HOUR)
-		return bucket, (bucket + 1) * HOUR - shift
-	end
-	local bucket = math.floor((now + offset) / DAY)
-	local resets = (bucket + 1) * DAY - offset
-	if change and change <= resets then
-		resets = math.max(change, (bucket + 1) * DAY - change_offset)
-	end
-	return bucket, resets
-end
-
--- in which day or hour a receipt lies: past offsets may differ from the present one
-local function bucket_of(ms, per)
-	if per == 'hour' then
-		local shift = offset % HOUR
-		return math.floor((ms + shift) / HOUR)
-	end
-	local off = 0
+	local shift, change, next_shift = 0, nil, nil
 	for at, seconds in string.gmatch(camp[9], '(%-?%d+):(%-?%d+)') do
-		if tonumber(at) <= ms then
-			off = seconds * 1000
+		at = tonumber(at)
+		if at <= ms then
+			shift = shift_of(per, seconds)
+		elseif not change then
+			change, next_shift = at, shift_of(per, seconds)
 		end
 	end
-	return math.floor((ms + off) / DAY)
+	local unit = UNIT[per]
+	local bucket = math.floor((ms + shift) / unit)
+	local resets = (bucket + 1) * unit - shift
+	if change and change <= resets then
+		resets = math.max(change, (bucket + 1) * unit - next_shift)
+	end
+	return bucket, resets
 end
 
 local user_limits = {}
 for i, per in ipairs({ 'campaign', 'day', 'hour' }) do
 	local most = tonumber(camp[3 + i] or '')
 	if most and not refusal then
-		local bucket, resets = period(per)
+		local bucket, resets = period(per, now)
 		user_limits[#user_limits + 1] = { per = per, max = most, bucket = bucket, resets = resets }
 	end
 end
@@ -151,7 +130,7 @@ if nfacts > 0 and not refusal then
 		names[#names + 1] = name
 	end
 	for position, per, most in string.gmatch(camp[8], '(%d+):(%a+):(%d+)') do
-		local bucket, resets = period(per)
+		local bucket, resets = period(per, now)
 		local head = position .. string.sub(per, 1, 1) .. ':' .. (bucket or '') .. ':'
 		fact_limits[#fact_limits + 1] = { by = names[tonumber(position)], position = tonumber(position), per = per,
 			max = tonumber(most), resets = resets, head = head }
@@ -182,7 +161,7 @@ local function refused_by_user(receipts)
 	for _, limit in ipairs(user_limits) do
 		local count = 0
 		for dt in string.gmatch(receipts, '[^ :]+:%d+:%d+:(%d+):[^ ]*') do
-			if limit.per == 'campaign' or bucket_of(from + dt, limit.per) == limit.bucket then
+			if limit.per == 'campaign' or period(limit.per, from + dt) == limit.bucket then
 				count = count + 1
 			end
 		end

@@ -1,0 +1,99 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/producer"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// bundle is what a test of the whole needs of Redis: one deployment of its own.
+type bundle struct {
+	rdb   *redis.Client
+	space *lua.Space
+	log   *zap.Logger
+}
+
+func setup(t *testing.T, shards int) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	space, err := lua.NewSpace(testkit.Prefix(t), shards)
+	require.NoError(t, err)
+	b := &bundle{rdb: testkit.Redis(t).Client(t), space: space, log: zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))}
+	require.NoError(t, lua.Init(t.Context(), b.rdb, space, "test"))
+	return b
+}
+
+// spec is a campaign that is open now; change it before it is loaded.
+func spec(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
+	now := time.Now().Truncate(time.Millisecond)
+	return campaign.Complete(hongbao.Campaign{
+		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: total, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
+	})
+}
+
+func (b *bundle) load(t *testing.T, c hongbao.Campaign) settlement.Campaign {
+	t.Helper()
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: b.rdb, Space: b.space, Chunk: 1000})
+	require.NoError(t, err)
+	hash := campaign.Commit(c, seed)
+	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
+	return settlement.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}
+}
+
+func (b *bundle) producer(t *testing.T) *producer.Producer {
+	t.Helper()
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space = b.rdb, b.space
+	p, err := producer.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	return p
+}
+
+// ledger is an SQLite ledger with the campaigns, and the settler on it.
+func (b *bundle) ledger(t *testing.T, campaigns ...settlement.Campaign) (*settlement.Ledger, *settlement.Settler) {
+	t.Helper()
+	l, err := settlement.Open(t.Context(), settlement.Config{
+		Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	for _, c := range campaigns {
+		_, err := l.CreateCampaign(t.Context(), c)
+		require.NoError(t, err)
+	}
+	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets, Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+		c, _, err := l.Campaign(ctx, id)
+		return c.Spec, c.Seed, err
+	}})
+	require.NoError(t, err)
+	s, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: l, Plan: plans, Log: b.log})
+	require.NoError(t, err)
+	return l, s
+}
+
+func user(i int) string { return fmt.Sprintf("u%08d", i) }

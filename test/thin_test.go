@@ -1,0 +1,56 @@
+package test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A thin line through the whole: a campaign is loaded, a crowd grabs, every grant is settled once.
+func TestCampaignToLedger(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 2)
+	c := spec("thin", 500, 10_000)
+	ledger, settler := b.ledger(t, b.load(t, c))
+	p := b.producer(t)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	got := map[hongbao.Outcome]int{}
+	for i := range 64 {
+		wg.Go(func() {
+			for u := i; u < 1000; u += 64 {
+				a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "thin", User: user(u)})
+				mu.Lock()
+				if err != nil {
+					t.Error(err)
+				}
+				got[a.Outcome]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 500, hongbao.SoldOut: 500}, got)
+
+	cfg := consumer.DefaultConfig()
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = b.rdb, b.rdb, b.space, "balance", "w1", b.log
+	cfg.Handler = settler
+	w, err := consumer.New(cfg)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
+	testkit.Eventually(t, 10*time.Second, func() bool { return w.Stats().Done == 500 }, "all settled")
+	stop()
+	wg.Wait()
+	totals, found, err := ledger.Totals(t.Context(), "thin")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.EqualValues(t, 10_000, totals.Granted)
+}
