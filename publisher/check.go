@@ -63,7 +63,7 @@ func (k *check) warn(format string, args ...any) {
 
 // topic gives the topic, created if need be.
 func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
-	t, err := k.look(ctx)
+	t, err := k.look(ctx, false)
 	if !errors.Is(err, kafka.UnknownTopicOrPartition) {
 		return t, err
 	}
@@ -76,10 +76,11 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	if err := k.create(ctx); err != nil {
 		return t, err
 	}
-	return k.look(ctx)
+	return k.look(ctx, true)
 }
 
-func (k *check) look(ctx context.Context) (kafka.Topic, error) {
+// look asks for the topic. must: it was just created, so wait until the brokers have told each other.
+func (k *check) look(ctx context.Context, must bool) (kafka.Topic, error) {
 	c := &k.p.cfg
 	var found kafka.Topic
 	missing := false
@@ -92,7 +93,7 @@ func (k *check) look(ctx context.Context) (kafka.Topic, error) {
 			return errors.New("the answer does not name the topic")
 		}
 		found = res.Topics[0]
-		if missing = errors.Is(found.Error, kafka.UnknownTopicOrPartition); missing {
+		if missing = errors.Is(found.Error, kafka.UnknownTopicOrPartition); missing && !must {
 			return nil
 		}
 		return found.Error
