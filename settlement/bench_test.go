@@ -3,6 +3,7 @@ package settlement
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -50,6 +51,33 @@ func benchmarkSettle(b *testing.B, config Config) {
 
 func BenchmarkSettlePostgres(b *testing.B) { benchmarkSettle(b, postgresConfig(b)) }
 func BenchmarkSettleSQLite(b *testing.B)   { benchmarkSettle(b, sqliteConfig(b)) }
+
+// BenchmarkSettleTogetherPostgres has two workers settle different batches of one campaign, which share its pool.
+func BenchmarkSettleTogetherPostgres(b *testing.B) {
+	f := newFixture(b, postgresConfig(b))
+	benchCampaign(b, f.ledger)
+	var n atomic.Int64
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if errs := f.Handle(context.Background(), benchGrants(int(n.Add(1)))); errs != nil {
+				b.Error(errs[0])
+			}
+		}
+	})
+	reportGrants(b)
+}
+
+// BenchmarkRedeliveredPostgres settles a batch that is settled already.
+func BenchmarkRedeliveredPostgres(b *testing.B) {
+	f := newFixture(b, postgresConfig(b))
+	benchCampaign(b, f.ledger)
+	require.Nil(b, f.Handle(context.Background(), benchGrants(0)))
+	for b.Loop() {
+		require.Nil(b, f.Handle(context.Background(), benchGrants(0)))
+	}
+	reportGrants(b)
+}
 
 // BenchmarkBarePostgres is what there is to compare with: one statement a batch inserts the grants and adds up the
 // users' balances. It compares nothing, debits nothing and records no transfer.

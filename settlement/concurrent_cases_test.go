@@ -100,14 +100,14 @@ func testDeadlock(t *testing.T, f *fixture) {
 func testCancelled(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	ctx, cancel := context.WithCancel(t.Context())
-	real := f.ledger.store
-	f.ledger.store = &tap{store: real, beforeCommit: func(context.Context) { cancel() }}
+	inner := f.ledger.store
+	f.ledger.store = &tap{store: inner, beforeCommit: func(context.Context) { cancel() }}
 	errs := f.Handle(ctx, grantsOf("rain", 1, 5))
 	require.Len(t, errs, 5)
 	require.ErrorIs(t, errs[0], context.Canceled)
 	require.False(t, hongbao.IsOutage(errs[0]), "the database is well")
 	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "COMMIT was not sent")
-	f.ledger.store = real
+	f.ledger.store = inner
 	f.holds(t, "rain", nil)
 
 	errs = f.Handle(ctx, grantsOf("rain", 1, 5))

@@ -3,8 +3,6 @@ package settlement
 import (
 	"context"
 	"fmt"
-
-	"github.com/hongbao-project/hongbao"
 )
 
 // Difference is a place where the ledger does not agree with itself.
@@ -45,7 +43,8 @@ const bookQuery = `SELECT a.currency,
 	FROM account AS a GROUP BY a.currency ORDER BY a.currency`
 
 // CheckConservation compares everything in the ledger that must be equal, on one snapshot, and names every difference;
-// none means that no money was made or lost in it. It reads every grant.
+// none means that no money was made or lost in it. It reads every grant within
+// Config.Timeout.
 func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 	var list []Difference
 	err := l.read(ctx, func(ctx context.Context, t txn) error {
@@ -65,7 +64,7 @@ func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 		})
 	})
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassOf(err), "check that the ledger conserves money: %w", err)
+		return nil, fmt.Errorf("check that the ledger conserves money: %w", err)
 	}
 	return list, nil
 }

@@ -122,11 +122,12 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 	if err == nil {
 		return nil
 	}
-	if conn.Conn().IsClosed() {
+	switch {
+	case !conn.Conn().IsClosed():
+		t.rollback(ctx)
+	case ctx.Err() == nil:
 		// The pool's other connections to this server are as likely to be dead: do not try them one by one.
 		p.pool.Reset()
-	} else {
-		t.rollback(ctx)
 	}
 	return err
 }

@@ -45,9 +45,9 @@ func TestBackendKilled(t *testing.T) {
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
 	killer := connect(t, f.config.DSN)
-	real := f.ledger.store
+	inner := f.ledger.store
 	var killed int64
-	f.ledger.store = &tap{store: real, beforeCommit: func(ctx context.Context) {
+	f.ledger.store = &tap{store: inner, beforeCommit: func(ctx context.Context) {
 		n, err := killOthers(ctx, killer)
 		require.NoError(t, err)
 		killed += n
@@ -64,7 +64,7 @@ func TestBackendKilled(t *testing.T) {
 	for _, err := range errs {
 		require.True(t, hongbao.IsOutage(err), "%v", err)
 	}
-	f.ledger.store = real
+	f.ledger.store = inner
 	f.holds(t, "rain", nil)
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))

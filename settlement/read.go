@@ -104,7 +104,8 @@ func scanTotals(s scan) (t Totals, err error) {
 	return t, err
 }
 
-// Totals sums up a campaign; false if the ledger does not have it. It reads every grant of the campaign.
+// Totals sums up a campaign; false if the ledger does not have it. It reads every grant of the campaign
+// within Config.Timeout.
 func (l *Ledger) Totals(ctx context.Context, campaign string) (totals Totals, found bool, err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		found = false

@@ -1,0 +1,74 @@
+package settlement_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// evenPlan is a plan of equal packets.
+type evenPlan hongbao.Amount
+
+func (p evenPlan) Amount(context.Context, string, int64) (hongbao.Amount, bool, error) {
+	return hongbao.Amount(p), true, nil
+}
+
+// A grant that comes twice is paid once, and one that contradicts the ledger is set aside.
+func ExampleSettler() {
+	ctx := context.Background()
+	folder, err := os.MkdirTemp("", "ledger")
+	check(err)
+	defer os.RemoveAll(folder)
+	ledger, err := settlement.Open(ctx, settlement.Config{
+		Driver: settlement.SQLite, DSN: filepath.Join(folder, "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 5 * time.Second, Timeout: 30 * time.Second, Retries: 5,
+	})
+	check(err)
+	defer ledger.Close()
+
+	spec := hongbao.Campaign{ID: "rain", Kind: hongbao.RedPacket, Currency: "CNY", Total: 1000, Packets: 10, Sponsor: "acme"}
+	canonical, err := json.Marshal(spec)
+	check(err)
+	_, err = ledger.CreateCampaign(ctx, settlement.Campaign{
+		Spec: spec, Canonical: canonical, Hash: "the plan's hash", Seed: [32]byte{1},
+	})
+	check(err)
+
+	settler, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: ledger, Plan: evenPlan(100), Log: zap.NewNop()})
+	check(err)
+	grant := hongbao.Grant{Shard: 0, Seq: 1, Epoch: 1, Campaign: "rain", Packet: 7, Amount: 100, User: "ann", Time: time.Now()}
+	altered := grant
+	altered.User = "eve"
+	for _, g := range []hongbao.Grant{grant, grant, altered} {
+		fmt.Println("errors:", settler.Handle(ctx, []hongbao.Grant{g}))
+	}
+	for _, user := range []string{"ann", "eve"} {
+		balance, _, err := ledger.Balance(ctx, settlement.UserAccount(user, "CNY"))
+		check(err)
+		fmt.Println(user, balance)
+	}
+	waiting, err := ledger.Quarantine(ctx, 0, 10)
+	check(err)
+	fmt.Println("quarantine:", waiting[0].Reason)
+	// Output:
+	// errors: []
+	// errors: []
+	// errors: []
+	// ann 100
+	// eve 0
+	// quarantine: exists_with_different_user
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
