@@ -75,7 +75,7 @@ func ParseEntry(shard int, id string, values []string) (Entry, error) {
 
 func parseEntry(shard int, id string, values []string) (Entry, error) {
 	if len(values) >= 2 && values[0] == "v" {
-		v, err := parseNumber(values[1], 1<<31)
+		v, err := parseNumber(values[1], int64(MaxAmount))
 		if err != nil {
 			return Entry{}, fmt.Errorf("field v: %w", err)
 		}

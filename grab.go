@@ -167,7 +167,19 @@ func (g *Grab) Check() error {
 			errs = append(errs, fmt.Errorf("traceparent %.80q: %w", g.Trace, err))
 		}
 	}
-	for name, value := range g.Facts {
+	errs = append(errs, checkFacts(g.Facts)...)
+	if len(errs) == 0 {
+		return nil
+	}
+	return Errorf(Permanent, "grab refused before anything was touched: %w", errors.Join(errs...))
+}
+
+func checkFacts(facts map[string]string) []error {
+	if len(facts) > MaxFacts {
+		return []error{fmt.Errorf("it has %d facts, at most %d are allowed", len(facts), MaxFacts)}
+	}
+	var errs []error
+	for name, value := range facts {
 		if err := CheckFactName(name); err != nil {
 			errs = append(errs, fmt.Errorf("fact name %.80q: %w", name, err))
 		}
@@ -175,8 +187,5 @@ func (g *Grab) Check() error {
 			errs = append(errs, fmt.Errorf("fact %.80q, value %.80q: %w", name, value, err))
 		}
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return Errorf(Permanent, "grab refused before anything was touched: %w", errors.Join(errs...))
+	return errs
 }

@@ -1,0 +1,234 @@
+package hongbao_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// values are the fields of a good entry; change makes a bad one of it.
+func values(change func(v []string) []string) []string {
+	v := []string{"v", "1", "k", "grant", "c", "rain", "q", "7", "e", "1", "t", "1700000000123", "g", "3 500 u1 r1 -\n4 0 u2 - tr"}
+	if change == nil {
+		return v
+	}
+	return change(v)
+}
+
+func set(at int, value string) func([]string) []string {
+	return func(v []string) []string { v[at] = value; return v }
+}
+
+func TestParseEntryGrants(t *testing.T) {
+	t.Parallel()
+	e, err := hongbao.ParseEntry(5, "9-1", values(nil))
+	require.NoError(t, err)
+	at := time.UnixMilli(1700000000123).UTC()
+	want := func(seq, packet int64, amount hongbao.Amount, user, request, trace string) hongbao.Grant {
+		return hongbao.Grant{
+			Shard: 5, Seq: seq, Epoch: 1, EntryID: "9-1", Campaign: "rain", Packet: packet, Amount: amount, User: user,
+			RequestID: request, Trace: trace, Time: at,
+		}
+	}
+	require.Equal(t, hongbao.Entry{
+		ID: "9-1", Shard: 5, Kind: hongbao.EntryGrant, Campaign: "rain", Seq: 7, Epoch: 1, Time: at,
+		Grants: []hongbao.Grant{want(7, 3, 500, "u1", "r1", ""), want(8, 4, 0, "u2", "", "tr")},
+	}, e)
+	require.EqualValues(t, 2, e.Events())
+	require.Equal(t, "5-8", e.Grants[1].EventID())
+}
+
+func TestParseEntryClose(t *testing.T) {
+	t.Parallel()
+	e, err := hongbao.ParseEntry(0, "9-1", values(func(v []string) []string {
+		v[3], v[13] = "close", "10 100 2 20"
+		return v
+	}))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Closing{Granted: 10, GrantedAmount: 100, Left: 2, LeftAmount: 20}, e.Close)
+	require.Empty(t, e.Grants)
+	require.EqualValues(t, 1, e.Events())
+}
+
+func TestParseEntryRefuses(t *testing.T) {
+	t.Parallel()
+	lines := func(n int) string { return strings.TrimSuffix(strings.Repeat("1 1 u - -\n", n), "\n") }
+	grants := func(g string) func([]string) []string { return set(13, g) }
+	closing := func(g string) func([]string) []string {
+		return func(v []string) []string { v[3], v[13] = "close", g; return v }
+	}
+	cases := map[string]func([]string) []string{
+		"no fields":          func([]string) []string { return nil },
+		"a field without":    func(v []string) []string { return v[:13] },
+		"missing field":      func(v []string) []string { return v[:12] },
+		"missing version":    func(v []string) []string { return v[2:] },
+		"extra field":        func(v []string) []string { return append(v, "x", "1") },
+		"swapped fields":     func(v []string) []string { v[4], v[5], v[6], v[7] = v[6], v[7], v[4], v[5]; return v },
+		"version last":       func(v []string) []string { return append(v[2:], v[:2]...) },
+		"upper-case field":   set(4, "C"),
+		"version 0":          set(1, "0"),
+		"version -1":         set(1, "-1"),
+		"version empty":      set(1, ""),
+		"version text":       set(1, "one"),
+		"kind empty":         set(3, ""),
+		"kind unknown":       set(3, "refund"),
+		"campaign empty":     set(5, ""),
+		"campaign path":      set(5, "../x"),
+		"campaign braces":    set(5, "{1}"),
+		"seq 0":              set(7, "0"),
+		"seq empty":          set(7, ""),
+		"seq leading zero":   set(7, "07"),
+		"seq exponent":       set(7, "1e9"),
+		"seq plus":           set(7, "+7"),
+		"seq space":          set(7, " 7"),
+		"seq trailing":       set(7, "7 "),
+		"seq fraction":       set(7, "7.0"),
+		"seq 2^53":           set(7, "9007199254740992"),
+		"seq runs over 2^53": set(7, "9007199254740991"),
+		"seq 10^30":          set(7, "1"+strings.Repeat("0", 30)),
+		"epoch 0":            set(9, "0"),
+		"epoch negative":     set(9, "-1"),
+		"time 0":             set(11, "0"),
+		"time text":          set(11, "2024-01-01T00:00:00Z"),
+		"grants empty":       grants(""),
+		"grants end line":    grants("1 1 u - -\n"),
+		"129 grants":         grants(lines(129)),
+		"four words":         grants("1 1 u -"),
+		"six words":          grants("1 1 u - - -"),
+		"two spaces":         grants("1  1 u - -"),
+		"space at the end":   grants("1 1 u - - "),
+		"tab":                grants("1\t1\tu\t-\t-"),
+		"packet 0":           grants("0 1 u - -"),
+		"packet negative":    grants("-1 1 u - -"),
+		"packet hex":         grants("0x1 1 u - -"),
+		"amount negative":    grants("1 -1 u - -"),
+		"amount -0":          grants("1 -0 u - -"),
+		"amount exponent":    grants("1 1e9 u - -"),
+		"amount fraction":    grants("1 1.5 u - -"),
+		"amount 2^53":        grants("1 9007199254740992 u - -"),
+		"amount 2^64":        grants("1 18446744073709551616 u - -"),
+		"amount full width":  grants("1 \uff11 u - -"),
+		"user missing":       grants("1 1 - - -"),
+		"user empty":         grants("1 1  - -"),
+		"user NUL":           grants("1 1 a\x00b - -"),
+		"user look-alike":    grants("1 1 us\u0435r - -"),
+		"user too long":      grants("1 1 " + strings.Repeat("u", 129) + " - -"),
+		"request empty":      grants("1 1 u  -"),
+		"request too long":   grants("1 1 u " + strings.Repeat("r", 129) + " -"),
+		"trace control":      grants("1 1 u - \x1b[1m"),
+		"carriage return":    grants("1 1 u - -\r\n2 1 u - -"),
+		"second line bad":    grants("1 1 u - -\nx"),
+		"close empty":        closing(""),
+		"close of three":     closing("1 2 3"),
+		"close of five":      closing("1 2 3 4 5"),
+		"close negative":     closing("1 2 3 -4"),
+		"close above 2^53":   closing("1 9007199254740992 3 4"),
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, err := hongbao.ParseEntry(3, "9-1", values(change))
+			require.Error(t, err)
+			require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+			require.False(t, hongbao.IsOutage(err))
+			require.Contains(t, err.Error(), "entry 9-1 of shard 3")
+			require.Zero(t, e, "nothing of a bad entry is handed on")
+			require.NotContains(t, err.Error(), "\x1b", "an error's text is safe to log")
+			require.NotContains(t, strings.TrimSuffix(err.Error(), "\n"), "\n")
+		})
+	}
+}
+
+func TestParseEntryBounds(t *testing.T) {
+	t.Parallel()
+	full := strings.TrimSuffix(strings.Repeat("9007199254740991 9007199254740991 "+strings.Repeat("u", 128)+" - -\n", 128), "\n")
+	e, err := hongbao.ParseEntry(0, "1-1", values(func(v []string) []string {
+		v[7], v[13] = fmt.Sprint(int64(hongbao.MaxAmount)-128), full
+		return v
+	}))
+	require.NoError(t, err)
+	require.Len(t, e.Grants, 128)
+	require.Less(t, e.Grants[127].Seq, int64(hongbao.MaxAmount))
+}
+
+// A newer version stops the shard, whatever else the entry looks like.
+func TestParseEntryOfNewerBuild(t *testing.T) {
+	t.Parallel()
+	for _, v := range [][]string{
+		values(set(1, "2")), values(func(v []string) []string { return append(values(set(1, "3")), "x", "y") }), {"v", "2"},
+		values(set(1, "4294967296")),
+	} {
+		e, err := hongbao.ParseEntry(1, "1-1", v)
+		require.ErrorIs(t, err, hongbao.ErrNewerEntry)
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+		require.Zero(t, e)
+	}
+}
+
+func anyID() *rapid.Generator[string] {
+	return rapid.StringMatching(`[!-~]{1,128}`).Filter(func(s string) bool { return s != "-" })
+}
+
+// What the scripts write is what ParseEntry reads, word for word.
+func TestGrantLineRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(t, "grants")
+		want := make([]hongbao.Grant, n)
+		text := make([]string, n)
+		optional := rapid.OneOf(rapid.Just(""), anyID())
+		for i := range want {
+			want[i] = hongbao.Grant{
+				Shard: 2, Seq: 7 + int64(i), Epoch: 1, EntryID: "1-0", Campaign: "rain", Time: time.UnixMilli(1700000000123).UTC(),
+				Packet: rapid.Int64Range(1, int64(hongbao.MaxAmount)).Draw(t, "packet"),
+				Amount: hongbao.Amount(rapid.Int64Range(0, int64(hongbao.MaxAmount)).Draw(t, "amount")),
+				User:   anyID().Draw(t, "user"), RequestID: optional.Draw(t, "request"), Trace: optional.Draw(t, "trace"),
+			}
+			text[i] = lua.GrantLine(&want[i])
+		}
+		e, err := hongbao.ParseEntry(2, "1-0", values(set(13, strings.Join(text, "\n"))))
+		require.NoError(t, err)
+		require.Equal(t, want, e.Grants)
+	})
+}
+
+// FuzzParseEntry: no input panics, an entry is read or refused with a class, and what is read has one written form only.
+func FuzzParseEntry(f *testing.F) {
+	f.Add(strings.Join(values(nil), "\x01"))
+	f.Add(strings.Join(values(func(v []string) []string { v[3], v[13] = "close", "1 2 3 4"; return v }), "\x01"))
+	f.Add(strings.Join(values(set(1, "2")), "\x01"))
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		v := strings.Split(text, "\x01")
+		e, err := hongbao.ParseEntry(1, "1-0", v)
+		if err != nil {
+			require.Contains(t, []hongbao.Class{hongbao.Permanent, hongbao.Broken}, hongbao.ClassOf(err))
+			require.Zero(t, e)
+			return
+		}
+		require.Equal(t, v, written(&e))
+	})
+}
+
+// written is the entry as a script writes it.
+func written(e *hongbao.Entry) []string {
+	g := fmt.Sprintf("%d %d %d %d", e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount)
+	if e.Kind == hongbao.EntryGrant {
+		lines := make([]string, len(e.Grants))
+		for i := range e.Grants {
+			lines[i] = lua.GrantLine(&e.Grants[i])
+		}
+		g = strings.Join(lines, "\n")
+	}
+	return []string{
+		"v", "1", "k", string(e.Kind), "c", e.Campaign, "q", fmt.Sprint(e.Seq), "e", fmt.Sprint(e.Epoch),
+		"t", fmt.Sprint(e.Time.UnixMilli()), "g", g,
+	}
+}

@@ -1,0 +1,125 @@
+package hongbao_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func TestCheckID(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{
+		"u", "--", "0", "~", "!", strings.Repeat("a", 128), "a:b{c}*", "9f1c-44", `"quoted"`, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+	} {
+		require.NoError(t, hongbao.CheckID(id), "%q", id)
+	}
+	for _, id := range []string{
+		"", "-", " ", "a b", "a\x00", "a\n{\"level\":\"error\"}", "\t", "a\x7f", "\u0430dmin", "\xff", strings.Repeat("a", 129),
+		strings.Repeat("x", 10<<10), "\u200b", "caf\u00e9",
+	} {
+		require.Error(t, hongbao.CheckID(id), "%.40q", id)
+	}
+}
+
+func TestCheckCampaignID(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"a", "rain", "rain-2", "r_1", "z" + strings.Repeat("9", 63)} {
+		require.NoError(t, hongbao.CheckCampaignID(id), "%q", id)
+	}
+	for _, id := range []string{
+		"", "0", "-1", "1rain", "18446744073709551616", "1 or 1=1", "../x", "{1}", "*", "Rain", "rain:1", "rain.1", "rain ", "r\x00",
+		"r\u0430in", "a" + strings.Repeat("b", 64), "_a", "-a", "a\n",
+	} {
+		require.Error(t, hongbao.CheckCampaignID(id), "%.40q", id)
+	}
+}
+
+func TestCheckFactName(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, hongbao.CheckFactName("device"))
+	require.NoError(t, hongbao.CheckFactName(strings.Repeat("d", 32)))
+	for _, name := range []string{"", "user", "Device", "a,b", strings.Repeat("d", 33), "a:b"} {
+		require.Error(t, hongbao.CheckFactName(name), "%q", name)
+	}
+}
+
+// Check names every problem at once and echoes nothing that is long.
+func TestGrabCheck(t *testing.T) {
+	t.Parallel()
+	good := hongbao.Grab{Campaign: "rain", User: "u1", RequestID: "r", Trace: "t", Facts: map[string]string{"device": "d1"}}
+	require.NoError(t, good.Check())
+	require.NoError(t, (&hongbao.Grab{Campaign: "rain", User: "u1"}).Check())
+
+	bad := hongbao.Grab{Campaign: "1", User: "a b", RequestID: "-", Trace: strings.Repeat("x", 10<<10), Facts: map[string]string{"user": "", "ok": "v v"}}
+	err := bad.Check()
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	for _, part := range []string{"campaign", "user", "request id", "traceparent", "fact name", `fact "ok"`} {
+		require.ErrorContains(t, err, part)
+	}
+	require.Less(t, len(err.Error()), 2000)
+
+	many := good
+	many.Facts = map[string]string{}
+	for i := range hongbao.MaxFacts {
+		many.Facts[fmt.Sprintf("f%d", i)] = "v"
+	}
+	require.NoError(t, many.Check())
+	many.Facts["onemore"] = "v"
+	require.ErrorContains(t, many.Check(), "9 facts")
+}
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	require.Len(t, hongbao.Outcomes(), 11)
+	for _, o := range hongbao.Outcomes() {
+		undecided := o == hongbao.Refilling || o == hongbao.Busy || o == hongbao.Frozen
+		require.Equal(t, !undecided, o.Final(), o)
+	}
+}
+
+func TestErrorClasses(t *testing.T) {
+	t.Parallel()
+	for class, name := range map[hongbao.Class]string{
+		hongbao.Unknown: "unknown", hongbao.Transient: "transient", hongbao.Permanent: "permanent",
+		hongbao.Conflict: "conflict", hongbao.Broken: "broken",
+	} {
+		require.Equal(t, name, class.String())
+		err := fmt.Errorf("outer: %w", hongbao.Errorf(class, "inner: %w", io.EOF))
+		require.Equal(t, class, hongbao.ClassOf(err))
+		require.False(t, hongbao.IsOutage(err))
+		require.ErrorIs(t, err, io.EOF)
+		require.EqualError(t, err, "outer: inner: EOF")
+		require.True(t, hongbao.IsOutage(fmt.Errorf("x: %w", hongbao.Outagef(class, "y"))))
+		require.Equal(t, class, hongbao.ClassOf(errors.Join(io.EOF, err)))
+	}
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(io.EOF), "no class means unknown")
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(nil))
+	require.False(t, hongbao.IsOutage(io.EOF))
+	outer := hongbao.Errorf(hongbao.Conflict, "outer: %w", hongbao.Outagef(hongbao.Transient, "inner"))
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(outer), "the outermost class counts")
+	require.False(t, hongbao.IsOutage(outer))
+}
+
+func TestUserHold(t *testing.T) {
+	t.Parallel()
+	hold := func(limits ...hongbao.Limit) int64 { return (&hongbao.Campaign{Limits: limits}).UserHold() }
+	require.EqualValues(t, hongbao.MaxUserHold, hold())
+	require.EqualValues(t, 2, hold(
+		hongbao.Limit{By: "user", Per: hongbao.PerCampaign, Max: 3}, hongbao.Limit{By: "user", Per: hongbao.PerCampaign, Max: 2},
+		hongbao.Limit{By: "user", Per: hongbao.PerDay, Max: 1}, hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 1}))
+}
+
+func TestClaimAnswerGranted(t *testing.T) {
+	t.Parallel()
+	require.True(t, (&hongbao.ClaimAnswer{Fence: 1}).Granted())
+	require.False(t, (&hongbao.ClaimAnswer{Held: 1}).Granted())
+	require.False(t, (&hongbao.ClaimAnswer{Open: make([]hongbao.Claim, 1)}).Granted())
+	require.False(t, (&hongbao.ClaimAnswer{Done: []hongbao.SeqRange{{First: 1, Last: 2}}}).Granted())
+	require.EqualValues(t, 2, hongbao.SeqRange{First: 1, Last: 2}.Len())
+}
