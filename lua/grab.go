@@ -45,6 +45,10 @@ func (e *FactsError) Error() string {
 // The call may be repeated after an error: a grab with a request id gets its receipt again. *FactsError means that
 // nothing was decided and the call is to be repeated with other facts.
 func Grab(ctx context.Context, rdb redis.Scripter, k Keys, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
+	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // an entry with more grants could not be read
+		return nil, hongbao.Errorf(hongbao.Permanent, "a call of %d grabs was refused before anything was touched: want 1 to %d",
+			len(call.Grabs), MaxGrabs)
+	}
 	reply, err := grabScript.run(ctx, rdb, GrabKeys(k, call.Campaign), GrabArgs(call))
 	if err != nil {
 		return nil, err
@@ -149,14 +153,14 @@ func parseLimitHit(text string) (*hongbao.LimitHit, error) {
 // separated by one space. from is the window's start in unix ms.
 func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error) {
 	out := make([]hongbao.Receipt, 0, 1)
-	for len(text) > 0 {
+	for more := text != ""; more; {
 		var one string
-		one, text, _ = strings.Cut(text, " ")
+		one, text, more = strings.Cut(text, " ")
 		r := hongbao.Receipt{Shard: shard}
 		var n [4]int64
 		for i := range n {
 			digits, rest, ok := strings.Cut(one, ":")
-			v, err := strconv.ParseInt(digits, 10, 64)
+			v, err := parseDigits(digits)
 			if !ok || err != nil {
 				return nil, fmt.Errorf("receipt %.80q can't be read: want packet:amount:seq:ms:request id", one)
 			}
@@ -167,4 +171,16 @@ func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// parseDigits reads what a script writes: digits only, without a leading zero, below 2^53.
+func parseDigits(s string) (int64, error) {
+	if s == "" || s[0] < '0' || s[0] > '9' || len(s) > 1 && s[0] == '0' {
+		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && n > int64(hongbao.MaxAmount) {
+		err = fmt.Errorf("%d is above %d", n, hongbao.MaxAmount)
+	}
+	return n, err
 }
