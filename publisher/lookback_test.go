@@ -243,14 +243,15 @@ func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 // strangers writes what other producers may: plain, compressed, in a transaction that ends with a control record, and aborted.
 func strangers(t *testing.T, b *bench) int {
 	t.Helper()
-	plain, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...), kgo.DefaultProduceTopic(testTopic),
+	cfg := &b.cfg
+	plain, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.DefaultProduceTopic(cfg.Topic),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.GzipCompression()))
 	require.NoError(t, err)
 	defer plain.Close()
 	big := []byte(strings.Repeat("z", 3000))
 	require.NoError(t, plain.ProduceSync(t.Context(), &kgo.Record{Value: big}, &kgo.Record{Key: []byte("k"), Value: big}).FirstErr())
 
-	tx, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...), kgo.DefaultProduceTopic(testTopic),
+	tx, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.DefaultProduceTopic(cfg.Topic),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(t.Name()))
 	require.NoError(t, err)
 	defer tx.Close()

@@ -90,7 +90,7 @@ func readPartition(ctx context.Context, t testing.TB, cfg *Config, part int32, b
 	}
 	c, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
 		cfg.Topic: {part: kgo.NewOffset().At(b.start)},
-	}))
+	}), kgo.KeepControlRecords())
 	require.NoError(t, err)
 	defer c.Close()
 	for next := b.start; next < b.end; {
@@ -98,7 +98,7 @@ func readPartition(ctx context.Context, t testing.TB, cfg *Config, part int32, b
 		require.NoError(t, ctx.Err(), "reading the topic took too long")
 		f.EachRecord(func(r *kgo.Record) {
 			next = r.Offset + 1
-			if r.Offset < b.end {
+			if r.Offset < b.end && !r.Attrs.IsControl() {
 				fn(r)
 			}
 		})
