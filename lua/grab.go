@@ -111,7 +111,7 @@ type grabParser struct {
 }
 
 var grabOutcomes = map[byte]hongbao.Outcome{
-	'g': hongbao.Granted, 'a': hongbao.AlreadyGranted, 'l': hongbao.LimitReached, 's': hongbao.SoldOut,
+	'a': hongbao.AlreadyGranted, 'l': hongbao.LimitReached, 's': hongbao.SoldOut,
 	'n': hongbao.NotStarted, 'e': hongbao.Ended, 'p': hongbao.Paused, 'u': hongbao.UnknownCampaign,
 	'r': hongbao.Refilling, 'b': hongbao.Busy, 'f': hongbao.Frozen,
 }
@@ -120,12 +120,17 @@ func (p *grabParser) answer(text string) (hongbao.Answer, error) {
 	if text == "" {
 		return hongbao.Answer{}, errors.New("it is empty")
 	}
-	a := hongbao.Answer{Outcome: grabOutcomes[text[0]], Time: p.now}
 	var err error
+	if text[0] >= '0' && text[0] <= '9' {
+		a := hongbao.Answer{Outcome: hongbao.Granted, Time: p.now}
+		a.Receipts, err = ParseReceipts(p.shard, p.from, text)
+		return a, err
+	}
+	a := hongbao.Answer{Outcome: grabOutcomes[text[0]], Time: p.now}
 	switch a.Outcome {
 	case "":
 		return a, errors.New("no such outcome")
-	case hongbao.Granted, hongbao.AlreadyGranted:
+	case hongbao.AlreadyGranted:
 		a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:])
 	case hongbao.LimitReached:
 		a.Limit, err = parseLimitHit(text[1:])

@@ -5,7 +5,7 @@
 --       2 names of the facts that each grab brings, "device,channel", "" for none
 --       3... for each grab: user, request id ("" for none), traceparent ("" for none), then its facts in that order
 -- Reply flat strings: Redis time in ms, window's start in ms, then one for each grab:
---       g<receipt>           granted now, or before by the same request id
+--       <receipt>            granted now, or before by the same request id
 --       a<receipt> ...       already granted: all receipts of the user, separated by one space
 --       l<by>:<per>:<max>:<ms>  limit reached; ms is when it counts anew, 0 for never
 --       s sold out   n not started   e ended   p paused   u unknown campaign
@@ -17,13 +17,14 @@
 -- Repeat a grab with a request id gets its receipt again, word for word, whatever has become of the campaign; one
 --       without gets already_granted. A refusal is decided afresh.
 
+local format, gmatch, sub, find = string.format, string.gmatch, string.sub, string.find
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen')
 local camp = redis.call('HMGET', KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour',
 	'fact_names', 'fact_limits', 'zone', 'granted', 'granted_amount', 'left', 'left_amount')
 redis.call('XLEN', KEYS[2])
-local stocked = redis.call('LLEN', KEYS[4])
+redis.call('LLEN', KEYS[4])
 redis.call('HLEN', KEYS[6])
 
 if not meta[1] then
@@ -37,7 +38,7 @@ if ARGV[2] ~= '' then
 end
 local stride = 3 + nfacts
 local n = (#ARGV - 2) / stride
-local reply = { string.format('%.0f', now), string.format('%.0f', from) }
+local reply = { format('%d', now), format('%d', from) }
 
 -- one answer for all: nothing below it is read or written
 local every = (meta[4] == '1' and 'f') or (not camp[1] and 'u') or (camp[7] ~= ARGV[2] and 'F' .. camp[7])
@@ -79,7 +80,7 @@ for i = 1, n do
 	end
 end
 local packets = {}
-if not refusal and stocked > 0 and wanted > 0 then
+if not refusal and wanted > 0 then
 	packets = redis.call('LRANGE', KEYS[4], 0, wanted - 1)
 end
 
@@ -96,7 +97,7 @@ local function period(per, ms)
 		return nil, 0
 	end
 	local shift, change, next_shift = 0, nil, nil
-	for at, seconds in string.gmatch(camp[9], '(%-?%d+):(%-?%d+)') do
+	for at, seconds in gmatch(camp[9], '(%-?%d+):(%-?%d+)') do
 		at = tonumber(at)
 		if at <= ms then
 			shift = shift_of(per, seconds)
@@ -123,26 +124,22 @@ for i, per in ipairs({ 'campaign', 'day', 'hour' }) do
 end
 
 -- limits by facts: "position:per:max ...", and the counts that they look at
-local fact_limits, fields, counts = {}, {}, {}
+local fact_limits, fields, counts = {}, {}, {} -- fields: those of the first grab, then of the second, ...
 if nfacts > 0 and not refusal then
 	local names = {}
-	for name in string.gmatch(ARGV[2], '[^,]+') do
+	for name in gmatch(ARGV[2], '[^,]+') do
 		names[#names + 1] = name
 	end
-	for position, per, most in string.gmatch(camp[8], '(%d+):(%a+):(%d+)') do
+	for position, per, most in gmatch(camp[8], '(%d+):(%a+):(%d+)') do
 		local bucket, resets = period(per, now)
-		local head = position .. string.sub(per, 1, 1) .. ':' .. (bucket or '') .. ':'
+		local head = position .. sub(per, 1, 1) .. ':' .. (bucket or '') .. ':'
 		fact_limits[#fact_limits + 1] = { by = names[tonumber(position)], position = tonumber(position), per = per,
 			max = tonumber(most), resets = resets, head = head }
 	end
-	local wanted = {}
 	for i = 1, n do
+		local base = 2 + (i - 1) * stride + 3
 		for _, limit in ipairs(fact_limits) do
-			local field = limit.head .. ARGV[2 + (i - 1) * stride + 3 + limit.position]
-			if not wanted[field] then
-				wanted[field] = true
-				fields[#fields + 1] = field
-			end
+			fields[#fields + 1] = limit.head .. ARGV[base + limit.position]
 		end
 	end
 	for at = 1, #fields, 1000 do
@@ -160,28 +157,29 @@ local function refused_by_user(receipts)
 	end
 	for _, limit in ipairs(user_limits) do
 		local count = 0
-		for dt in string.gmatch(receipts, '[^ :]+:%d+:%d+:(%d+):[^ ]*') do
+		for dt in gmatch(receipts, '[^ :]+:%d+:%d+:(%d+):[^ ]*') do
 			if limit.per == 'campaign' or period(limit.per, from + dt) == limit.bucket then
 				count = count + 1
 			end
 		end
 		if count >= limit.max then
-			return 'luser:' .. limit.per .. ':' .. limit.max .. ':' .. string.format('%.0f', limit.resets)
+			return 'luser:' .. limit.per .. ':' .. limit.max .. ':' .. format('%d', limit.resets)
 		end
 	end
 end
 
-local function refused_by_fact(base)
-	for _, limit in ipairs(fact_limits) do
-		if counts[limit.head .. ARGV[base + limit.position]] >= limit.max then
-			return 'l' .. limit.by .. ':' .. limit.per .. ':' .. limit.max .. ':' .. string.format('%.0f', limit.resets)
+local function refused_by_fact(i)
+	local base = (i - 1) * #fact_limits
+	for k, limit in ipairs(fact_limits) do
+		if counts[fields[base + k]] >= limit.max then
+			return 'l' .. limit.by .. ':' .. limit.per .. ':' .. limit.max .. ':' .. format('%d', limit.resets)
 		end
 	end
 end
 
 local function same_request(receipts, request)
-	for receipt in string.gmatch(receipts, '[^ ]+') do
-		if string.sub(receipt, -#request - 1) == ':' .. request and
+	for receipt in gmatch(receipts, '[^ ]+') do
+		if sub(receipt, -#request - 1) == ':' .. request and
 			string.match(receipt, '^%d+:%d+:%d+:%d+:(.*)$') == request then
 			return receipt
 		end
@@ -190,9 +188,9 @@ end
 
 local seq = tonumber(meta[1])
 local room = tonumber(ARGV[1]) - (seq - tonumber(meta[3] or 0))
-local dt = ':' .. string.format('%.0f', now - from) .. ':'
+local dt = ':' .. format('%d', now - from) .. ':'
 local granted, amount = 0, 0
-local lines, changed, receipts, touched, counters = {}, {}, {}, {}, {}
+local lines, receipts, counters = {}, {}, {}
 
 for i = 1, n do
 	local base = 2 + (i - 1) * stride + 3
@@ -201,11 +199,11 @@ for i = 1, n do
 	local again = mine and request ~= '' and same_request(mine, request)
 	local answer
 	if again then
-		answer = 'g' .. again
+		answer = again
 	elseif refusal then
 		answer = refusal
 	else
-		answer = (mine and refused_by_user(mine)) or refused_by_fact(base)
+		answer = (mine and refused_by_user(mine)) or refused_by_fact(i)
 		if not answer then
 			local packet = packets[granted + 1]
 			if not packet then
@@ -214,27 +212,23 @@ for i = 1, n do
 				answer = 'b'
 			else
 				granted = granted + 1
-				local cut = string.find(packet, ':', 1, true)
-				local value = string.sub(packet, cut + 1)
+				local cut = find(packet, ':', 1, true)
+				local value = sub(packet, cut + 1)
 				amount = amount + value
-				local receipt = packet .. ':' .. string.format('%.0f', seq + granted) .. dt .. request
+				local receipt = packet .. ':' .. format('%d', seq + granted) .. dt .. request
 				held[user] = mine and (mine .. ' ' .. receipt) or receipt
-				if not changed[user] then
-					changed[user] = true
-					receipts[#receipts + 1] = user
-				end
-				for _, limit in ipairs(fact_limits) do
-					local field = limit.head .. ARGV[base + limit.position]
+				receipts[#receipts + 1] = user -- a user, or a field, that comes twice is set twice: the last value stays
+				receipts[#receipts + 1] = held[user]
+				for k = (i - 1) * #fact_limits + 1, i * #fact_limits do
+					local field = fields[k]
 					counts[field] = counts[field] + 1
-					if not touched[field] then
-						touched[field] = true
-						counters[#counters + 1] = field
-					end
+					counters[#counters + 1] = field
+					counters[#counters + 1] = counts[field]
 				end
 				local trace = ARGV[base]
-				lines[granted] = string.sub(packet, 1, cut - 1) .. ' ' .. value .. ' ' .. user .. ' ' ..
+				lines[granted] = sub(packet, 1, cut - 1) .. ' ' .. value .. ' ' .. user .. ' ' ..
 					(request ~= '' and request or '-') .. ' ' .. (trace ~= '' and trace or '-')
-				answer = 'g' .. receipt
+				answer = receipt
 			end
 		end
 	end
@@ -243,26 +237,15 @@ end
 
 if granted > 0 then
 	redis.call('XADD', KEYS[2], '*', 'v', '1', 'k', 'grant', 'c', string.match(KEYS[3], '[^:]+$'),
-		'q', string.format('%.0f', seq + 1), 'e', meta[2], 't', string.format('%.0f', now), 'g', table.concat(lines, '\n'))
-	local set = {}
-	for i, user in ipairs(receipts) do
-		set[2 * i - 1], set[2 * i] = user, held[user]
-	end
-	redis.call('HSET', KEYS[5], unpack(set))
-	if #counters > 0 then
-		for at = 1, #counters, 1000 do
-			set = {}
-			for i = at, math.min(at + 999, #counters) do
-				set[#set + 1] = counters[i]
-				set[#set + 1] = counts[counters[i]]
-			end
-			redis.call('HSET', KEYS[6], unpack(set))
-		end
+		'q', format('%d', seq + 1), 'e', meta[2], 't', format('%d', now), 'g', table.concat(lines, '\n'))
+	redis.call('HSET', KEYS[5], unpack(receipts))
+	for at = 1, #counters, 1000 do
+		redis.call('HSET', KEYS[6], unpack(counters, at, math.min(at + 999, #counters)))
 	end
 	redis.call('LTRIM', KEYS[4], granted, -1)
-	redis.call('HSET', KEYS[3], 'granted', string.format('%.0f', camp[10] + granted),
-		'granted_amount', string.format('%.0f', camp[11] + amount),
-		'left', string.format('%.0f', camp[12] - granted), 'left_amount', string.format('%.0f', camp[13] - amount))
-	redis.call('HSET', KEYS[1], 'seq', string.format('%.0f', seq + granted))
+	redis.call('HSET', KEYS[3], 'granted', format('%d', camp[10] + granted),
+		'granted_amount', format('%d', camp[11] + amount),
+		'left', format('%d', camp[12] - granted), 'left_amount', format('%d', camp[13] - amount))
+	redis.call('HSET', KEYS[1], 'seq', format('%d', seq + granted))
 end
 return reply

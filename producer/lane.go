@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -164,6 +165,9 @@ func (l *lane) fly() {
 	f := flight{lane: l, batch: make([]*call, 0, lua.MaxGrabs), answers: make([]hongbao.Answer, 0, lua.MaxGrabs)}
 	f.req.Campaign, f.req.MaxBacklog = l.id, l.p.cfg.MaxBacklog
 	for {
+		// The callers that were just answered come back with their next grab: let them queue first, so that the next call
+		// is not made for a few of them.
+		runtime.Gosched()
 		l.mu.Lock()
 		n := min(len(l.waiting), lua.MaxGrabs)
 		if n == 0 {
