@@ -1,0 +1,146 @@
+package configs
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// unsafeNames lists what unsafe.allow may name.
+func unsafeNames() []string { return append(settlement.UnsafeSettings(), unsafeSASL) }
+
+// unsafeSASL allows a password to be sent in clear text.
+const unsafeSASL = "sasl_plain_without_tls"
+
+// check looks for values that are fine by themselves and contradict each other.
+func (l *loader) check(c *Config) {
+	if l.p.fine("deployment.sinks") && len(c.Deployment.Sinks) == 0 {
+		l.bad("deployment.sinks", "it is empty: name at least one of %s, %s, or nobody is paid", SinkBalance, SinkKafka)
+	}
+	l.checkRedis(c)
+	l.checkLedger(c)
+	l.checkTimes(c)
+	c.redisTLS = l.tls("redis", &c.Redis.TLS)
+	if c.has(SinkKafka) {
+		l.checkKafka(c)
+	}
+}
+
+func (c *Config) has(sink string) bool { return slices.Contains(c.Deployment.Sinks, sink) }
+
+// bad adds a problem with a value, wherever it came from.
+func (l *loader) bad(name, format string, args ...any) {
+	l.p.add(name, l.source(name), format, args...)
+}
+
+func (l *loader) source(name string) string {
+	if s := l.sources[name]; s != "" {
+		return s
+	}
+	return "default"
+}
+
+func (l *loader) checkRedis(c *Config) {
+	r := &c.Redis
+	if l.p.fine("redis.addrs") && len(r.Addrs) == 0 {
+		l.bad("redis.addrs", "it is empty: name at least one host:port")
+	}
+	if l.p.fine("redis.mode", "redis.addrs") && r.Mode == Standalone && len(r.Addrs) > 1 {
+		l.bad("redis.addrs", "%d servers, but redis.mode is standalone: name one, or set redis.mode to sentinel or cluster", len(r.Addrs))
+	}
+	if l.p.fine("redis.mode", "redis.master_name") {
+		switch {
+		case r.Mode == Sentinel && r.MasterName == "":
+			l.bad("redis.master_name", "it is empty, but redis.mode is sentinel: set what the sentinels call the primary")
+		case r.Mode != Sentinel && r.MasterName != "":
+			l.bad("redis.master_name", "it is for redis.mode sentinel only, which is %s", r.Mode)
+		}
+	}
+	if l.p.fine("redis.mode", "redis.db") && r.Mode == Cluster && r.DB != 0 {
+		l.bad("redis.db", "it is %d, but a cluster has database 0 only", r.DB)
+	}
+	if l.p.fine("redis.mode") && r.Mode != Sentinel && (r.SentinelUsername != "" || r.SentinelPassword != "") {
+		l.bad("redis.sentinel_password", "user or password of the sentinels are for redis.mode sentinel only, which is %s", r.Mode)
+	}
+	l.pair("redis.username", "redis.password", r.Username, r.Password)
+	l.pair("redis.sentinel_username", "redis.sentinel_password", r.SentinelUsername, r.SentinelPassword)
+}
+
+// pair refuses a user without a password: the client library would silently log in nobody.
+func (l *loader) pair(user, password, name string, secret Secret) {
+	if l.p.fine(user, password) && name != "" && secret == "" {
+		l.bad(user, "there is no password for it: set %s or %s", find(password).env(), find(password).env()+fileSuffix)
+	}
+}
+
+func (l *loader) checkLedger(c *Config) {
+	if !l.p.fine("ledger.driver", "ledger.dsn") {
+		return
+	}
+	dsn, file := c.Ledger.DSN.Reveal(), c.Ledger.Driver == string(settlement.SQLite)
+	switch {
+	case dsn == "":
+		l.bad("ledger.dsn", "it is empty: give the path of an SQLite file, or a connection string of PostgreSQL")
+	case file && (isURL(dsn) || hasPrefix(dsn, ":", "file:")):
+		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for PostgreSQL set ledger.driver to postgres")
+	case !file && !hasPrefix(dsn, "postgres://", "postgresql://") && !pairs(dsn):
+		l.bad("ledger.dsn", "ledger.driver is postgres, which wants postgres://user@host:5432/database, or host=... dbname=...")
+	}
+}
+
+// checkTimes compares durations of which one must be above the other.
+func (l *loader) checkTimes(c *Config) {
+	third := c.Consumer.Lease / 3
+	l.order("redis.read_timeout", c.Redis.ReadTimeout, "below a third of consumer.lease", third,
+		"a lease is renewed every third of it, and one late answer would lose it", "consumer.lease")
+	l.order("redis.read_timeout", c.Redis.ReadTimeout, "below producer.call_timeout", c.Producer.CallTimeout,
+		"else a call whose answer is lost can't be repeated", "producer.call_timeout")
+	l.order("producer.durability_timeout", c.Producer.DurabilityTimeout, "below producer.call_timeout", c.Producer.CallTimeout,
+		"the call would end before it", "producer.call_timeout")
+	l.order("ledger.lock_timeout", c.Ledger.LockTimeout, "below ledger.timeout", c.Ledger.Timeout,
+		"the transaction would end before it", "ledger.timeout")
+	l.order("consumer.backoff", c.Consumer.Backoff, "not above consumer.max_backoff", c.Consumer.MaxBackoff+1, "", "consumer.max_backoff")
+	drain := c.Consumer.DrainTimeout
+	if drain == 0 {
+		drain = 1 << 62 // nothing is waited for, and that is meant so
+	}
+	if c.has(SinkBalance) {
+		l.order("ledger.timeout", c.Ledger.Timeout, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
+			"a slow transaction would count as no progress", "consumer.handle_timeout")
+		l.order("ledger.timeout", c.Ledger.Timeout, "not above consumer.drain_timeout", drain+1,
+			"each stop would cut a slow transaction; or set that one to 0s", "consumer.drain_timeout")
+	}
+}
+
+// order wants low to be below high, which is made of the value of another knob; neither counts if it was wrong before.
+// It does not make them wrong for the next comparison: one value may contradict several.
+func (l *loader) order(name string, low time.Duration, want string, high time.Duration, why, other string) {
+	if !l.p.fine(name, other) || low < high {
+		return
+	}
+	if why != "" {
+		why = ": " + why
+	}
+	l.p.tell(name, l.source(name), "it is %s, want it %s, which is %s (%s)%s", span(int64(low)), want, l.merged.String(other), l.source(other), why)
+}
+
+func (l *loader) checkKafka(c *Config) {
+	k := &c.Kafka
+	c.kafkaTLS = l.tls("kafka", &k.TLS)
+	if l.p.fine("kafka.brokers") && len(k.Brokers) == 0 {
+		l.bad("kafka.brokers", "it is empty: name at least one host:port")
+	}
+	l.checkSASL(c)
+	p := &c.Publisher
+	l.order("publisher.attempt_time", p.AttemptTime, "not above publisher.max_claim_age", p.MaxClaimAge+1,
+		"a claim must outlive the attempts under it", "publisher.max_claim_age")
+	l.order("publisher.request_timeout", p.RequestTimeout, "not above publisher.attempt_time", p.AttemptTime+1,
+		"else a batch whose answer is lost is never sent again", "publisher.attempt_time")
+	l.order("publisher.max_claim_age", p.MaxClaimAge, "below consumer.lease", c.Consumer.Lease,
+		"two workers could send under one claim", "consumer.lease")
+	l.order("publisher.max_claim_age", p.MaxClaimAge, "not above a quarter of publisher.producer_expiration", p.ProducerExpiration/4+1,
+		"the broker could forget a producer in mid-send", "publisher.producer_expiration")
+	l.order("publisher.attempt_time", p.AttemptTime, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
+		"a slow broker would count as no progress", "consumer.handle_timeout")
+}

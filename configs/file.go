@@ -1,0 +1,153 @@
+package configs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile bounds the configuration file; a larger one is something else.
+const maxFile = 1 << 20
+
+// readFile reads at most limit bytes of a file that is not a pipe, a device or a folder.
+func readFile(path string, limit int64) ([]byte, os.FileMode, error) {
+	before, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !before.Mode().IsRegular() { // opening a pipe would wait for ever
+		return nil, 0, fmt.Errorf("open %s: it is no plain file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("read %s: it is larger than %d bytes", path, limit)
+	}
+	return data, info.Mode(), err
+}
+
+// yamlFile is a koanf.Parser that is stricter than koanf's own: it reports what that one would overlook, and gives the
+// values as they were written.
+type yamlFile struct {
+	loader *loader
+	path   string
+	lines  map[string]int // where each key stands
+}
+
+// Unmarshal gives name to text, for the knobs that are fine; everything else becomes a problem.
+func (f *yamlFile) Unmarshal(data []byte) (map[string]any, error) {
+	f.lines = map[string]int{}
+	values := map[string]any{}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, more yaml.Node
+	switch err := decoder.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return values, nil // empty, or nothing but comments
+	case err != nil:
+		f.loader.p.add("", f.path, "it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return values, nil
+	}
+	f.mapping("", doc.Content[0], values)
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
+		f.loader.p.add("", f.path, "something follows the first document: write one document only, without a line ---")
+	}
+	return nest(values), nil
+}
+
+// Marshal is the half of koanf.Parser that nobody needs.
+func (f *yamlFile) Marshal(map[string]any) ([]byte, error) {
+	return nil, errors.New("configs writes no YAML")
+}
+
+func (f *yamlFile) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", f.path, n.Line) }
+
+// mapping reads a map, of the whole or of one section.
+func (f *yamlFile) mapping(prefix string, node *yaml.Node, values map[string]any) {
+	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
+		return // a section of which everything is commented out
+	}
+	if node.Kind != yaml.MappingNode || node.Anchor != "" {
+		f.loader.p.add(strings.TrimSuffix(prefix, "."), f.at(node), "want keys with values here, one a line, as \"name: value\"")
+		return
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		name := prefix + key.Value
+		if line, twice := f.lines[name]; twice {
+			f.loader.p.add(name, f.at(key), "it stands in line %d already: remove one of the two", line)
+			continue
+		}
+		f.lines[name] = key.Line
+		switch k := find(name); {
+		case k != nil:
+			if text, ok := f.scalar(k, value); ok && f.loader.accept(k, f.at(value), text) {
+				values[name] = text
+			}
+		case prefix == "" && isSection(name):
+			f.mapping(name+".", value, values)
+		default:
+			f.unknown(name, key, value)
+		}
+	}
+}
+
+func (f *yamlFile) unknown(name string, key, value *yaml.Node) {
+	if base, ok := strings.CutSuffix(name, "_file"); ok {
+		if k := find(base); k != nil && k.secret != public {
+			f.loader.p.add(name, f.at(key), "it is not for this file: set %s in the environment", k.env()+fileSuffix)
+			return
+		}
+	}
+	candidates := names()
+	if value.Kind == yaml.MappingNode {
+		candidates = nil
+		for _, s := range sections {
+			candidates = append(candidates, s.name)
+		}
+	}
+	f.loader.p.add(name, f.at(key), "there is no such key%s", hint(name, candidates))
+}
+
+// scalar gives the value's text as it stands in the file; the items of a list are joined.
+func (f *yamlFile) scalar(k *knob, node *yaml.Node) (string, bool) {
+	wrong := func(format string, args ...any) (string, bool) {
+		f.loader.p.add(k.name, f.at(node), format, args...)
+		return "", false
+	}
+	_, isList := k.field(&Config{}).(*[]string)
+	switch {
+	case node.Anchor != "" || node.Kind == yaml.AliasNode || node.Style&yaml.TaggedStyle != 0:
+		return wrong("anchors, aliases and tags are refused: write the value itself")
+	case node.Kind == yaml.ScalarNode && node.Tag == "!!null":
+		return wrong("there is no value: give one, or remove the key for the default")
+	case node.Kind == yaml.ScalarNode:
+		return node.Value, true
+	case node.Kind != yaml.SequenceNode || !isList:
+		return wrong("want one value of type %s", k.kind())
+	}
+	var items []string
+	for _, n := range node.Content {
+		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" || strings.Contains(n.Value, ",") {
+			return wrong("want a list of plain texts without commas")
+		}
+		items = append(items, n.Value)
+	}
+	if slices.Contains(items, "") {
+		return wrong("an item is empty")
+	}
+	return strings.Join(items, ","), true
+}

@@ -1,0 +1,270 @@
+package configs
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/knadh/koanf/providers/rawbytes"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+func ExampleLoad() {
+	flags := pflag.NewFlagSet("hongbao", pflag.ContinueOnError)
+	AddFlags(flags)
+	_ = flags.Parse([]string{"--consumer.lease=10s"}) // the flags above are known
+	env := []string{"HONGBAO_CONSUMER_LEASE=20s", "HONGBAO_REDIS_PASSWORD=hunter2"}
+	c, err := Load("production.yaml", env, flags)
+	fmt.Println(c, err)
+
+	_ = flags.Set("consumer.lease", "1m")
+	c, err = Load("production.yaml", append(env, "HONGBAO_KAFKA_SASL_PASSWORD=hunter3"), flags)
+	fmt.Println(c.Consumer.Lease, c.Deployment.Shards, c.Redis.Password, err)
+	// Output:
+	// <nil> the configuration is refused, problems: 2
+	//   default: kafka.sasl_password: it is empty, but kafka.sasl_mechanism is scram-sha-512: set HONGBAO_KAFKA_SASL_PASSWORD or HONGBAO_KAFKA_SASL_PASSWORD_FILE
+	//   default: publisher.max_claim_age: it is 20s, want it below consumer.lease, which is 10s (flag --consumer.lease): two workers could send under one claim
+	// 1m0s 16 *** <nil>
+}
+
+// values gives the configuration without its sources, to compare.
+func values(c *Config) Config {
+	out := *c
+	out.settings = nil
+	return out
+}
+
+func TestDefaultsAreTheStages(t *testing.T) {
+	t.Parallel()
+	c := (&input{}).must(t)
+	require.Equal(t, producer.DefaultConfig(), c.ProducerConfig())
+	want := consumer.DefaultConfig()
+	want.Group = SinkKafka
+	require.Equal(t, want, c.ConsumerConfig(SinkKafka))
+	trimmer := consumer.DefaultTrimmerConfig()
+	trimmer.Groups = []string{SinkBalance, SinkKafka}
+	require.Equal(t, trimmer, c.TrimmerConfig())
+}
+
+func TestExampleFileHasEveryDefault(t *testing.T) {
+	t.Parallel()
+	defaults := (&input{}).must(t)
+	c, err := Load("hongbao.yaml", nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, values(defaults), values(c))
+	for i, s := range c.Settings() {
+		if knobs[i].secret == alwaysSecret {
+			require.Equal(t, Setting{Name: knobs[i].name, Source: "default"}, s)
+		} else {
+			require.Contains(t, s.Source, "hongbao.yaml:", s.Name)
+		}
+	}
+}
+
+func TestProductionFile(t *testing.T) {
+	t.Parallel()
+	env := []string{"HONGBAO_REDIS_PASSWORD=a", "HONGBAO_KAFKA_SASL_PASSWORD=b", "HONGBAO_LEDGER_DSN=postgres://u:c@h/d"}
+	c, err := Load("production.yaml", env, nil)
+	require.NoError(t, err)
+	require.Equal(t, 16, c.Deployment.Shards)
+	require.Equal(t, "json", c.Log.Format)
+	require.Equal(t, "postgres://u:c@h/d", c.LedgerConfig().DSN)
+	require.Equal(t, "SCRAM-SHA-512", c.PublisherConfig().SASL.Name())
+}
+
+// samples gives two values of a knob's type that Load accepts for it.
+func samples(k *knob) [2]string {
+	switch {
+	case k.name == "deployment.key_prefix" || k.name == "deployment.id" || k.name == "kafka.topic" || k.name == "kafka.client_id":
+		return [2]string{"one", "two"}
+	case k.check != nil:
+		return [2]string{"one:1", "two:2"}
+	case k.choices != nil:
+		return [2]string{k.choices[0], k.choices[len(k.choices)-1]}
+	}
+	switch k.kind() {
+	case "bool":
+		return [2]string{"true", "false"}
+	case "integer":
+		return [2]string{fmt.Sprint(k.low), fmt.Sprint(k.low + 1)}
+	case "duration":
+		return [2]string{span(k.low), span(k.low + ms)}
+	}
+	return [2]string{"one", "two"}
+}
+
+// Whatever other knobs say: each knob's value comes from the last source that has it.
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	for i := range knobs {
+		k := &knobs[i]
+		v := samples(k)
+		inFile, inEnv, onLine := "", []string{k.env() + "=" + v[1]}, []string{"--" + k.name + "=" + v[0]}
+		if k.secret != alwaysSecret {
+			inFile = yamlOf(k.name, v[0])
+		}
+		steps := []struct {
+			in           input
+			value, where string
+		}{
+			{input{}, k.def, "default"},
+			{input{yaml: inFile}, v[0], "hongbao.yaml:2"},
+			{input{yaml: inFile, env: inEnv}, v[1], "environment " + k.env()},
+			{input{yaml: inFile, env: inEnv, args: onLine}, v[0], "flag --" + k.name},
+			{input{yaml: inFile, env: []string{k.env() + "="}}, v[0], "hongbao.yaml:2"},
+		}
+		for n, s := range steps {
+			if k.secret == alwaysSecret && n != 0 && n != 2 {
+				continue
+			}
+			c, source := s.in.raw(t, k)
+			want := &Config{}
+			if s.value != "" {
+				require.NoError(t, k.set(want, s.value))
+			}
+			require.Equal(t, k.field(want), k.field(c), "%s, step %d", k.name, n)
+			require.Contains(t, source, s.where, "%s, step %d", k.name, n)
+		}
+	}
+}
+
+// raw merges without looking for contradictions, as one knob alone may contradict the defaults of others.
+func (in *input) raw(t *testing.T, k *knob) (*Config, string) {
+	t.Helper()
+	l := newLoader()
+	if in.yaml != "" {
+		l.file(write(t, "hongbao.yaml", in.yaml, 0o644))
+	}
+	l.environment(in.env)
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	AddFlags(flags)
+	require.NoError(t, flags.Parse(in.args))
+	l.commandLine(flags)
+	c := l.fill()
+	require.Empty(t, l.p.found, k.name)
+	for _, s := range c.settings {
+		if s.Name == k.name {
+			return c, s.Source
+		}
+	}
+	t.Fatalf("%s is not among the settings", k.name)
+	return nil, ""
+}
+
+func TestListFlagsAddUp(t *testing.T) {
+	t.Parallel()
+	in := input{args: []string{"--kafka.brokers=a:1", "--kafka.brokers", "b:2, c:3", "--kafka.create_topic"}}
+	c := in.must(t)
+	require.Equal(t, []string{"a:1", "b:2", "c:3"}, c.Kafka.Brokers)
+	require.True(t, c.Kafka.CreateTopic)
+}
+
+// Every field has its knob, every knob a name, a section and a sentence.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	c := &Config{}
+	seen := map[any]string{}
+	for i := range knobs {
+		k := &knobs[i]
+		require.Regexp(t, `^[a-z]+\.[a-z0-9_]+$`, k.name)
+		require.True(t, isSection(k.section()), k.name)
+		require.True(t, strings.HasSuffix(k.doc, "."), k.name)
+		require.NotContains(t, k.doc, "|", k.name)
+		field := k.field(c)
+		require.Empty(t, seen[field], "%s has the field of another knob", k.name)
+		seen[field] = k.name
+		require.Same(t, k, find(k.name))
+		require.Same(t, k, findEnv(k.env()))
+		require.False(t, foreign(k.env()), k.env())
+		require.NotEqual(t, k.kind() == "integer" || k.kind() == "duration", k.high == 0, k.name)
+	}
+	require.Len(t, knobs, leaves(reflect.TypeFor[Config]()))
+}
+
+func leaves(t reflect.Type) int {
+	if t.Kind() != reflect.Struct {
+		return 1
+	}
+	n := 0
+	for f := range t.NumField() {
+		if t.Field(f).IsExported() {
+			n += leaves(t.Field(f).Type)
+		}
+	}
+	return n
+}
+
+func TestSecretFromFile(t *testing.T) {
+	t.Parallel()
+	path := write(t, "secret", "hunter2 \n", 0o600)
+	in := input{env: []string{"HONGBAO_REDIS_PASSWORD_FILE=" + path, "HONGBAO_LEDGER_DSN_FILE=" + write(t, "dsn", "/var/x.db", 0o400)}}
+	c := in.must(t)
+	require.Equal(t, "hunter2 ", c.Redis.Password.Reveal())
+	require.Equal(t, "/var/x.db", c.LedgerConfig().DSN)
+}
+
+func TestSecretsDoNotPrint(t *testing.T) {
+	t.Parallel()
+	in := input{env: []string{"HONGBAO_REDIS_PASSWORD=hunter2", "HONGBAO_LEDGER_DSN=hunter2.db"}}
+	c := in.must(t)
+	encoded, err := json.Marshal(c)
+	require.NoError(t, err)
+	for _, text := range []string{
+		fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), fmt.Sprintf("%s %q", c.Redis.Password, c.Redis.Password),
+		string(encoded), fmt.Sprint(c.Settings()),
+	} {
+		require.NotContains(t, text, "hunter2")
+	}
+	require.Contains(t, string(encoded), `"***"`)
+	require.Empty(t, Secret("").String())
+}
+
+func TestKubernetesVariablesAreNotOurs(t *testing.T) {
+	t.Parallel()
+	in := input{env: []string{
+		"HONGBAO_SERVICE_HOST=10.0.0.1", "HONGBAO_SERVICE_PORT_HTTP=80", "HONGBAO_PORT=tcp://10.0.0.1:80", "HONGBAO_PORT_80_TCP_ADDR=10.0.0.1",
+		"HONGBAO_API_SERVICE_HOST=10.0.0.2", "HONGBAO_CONFIG=/etc/hongbao.yaml", "OTHER=1", "HONGBAO_NO_EQUALS_SIGN",
+	}}
+	require.Equal(t, values((&input{}).must(t)), values(in.must(t)))
+}
+
+func TestEmptyFilesAreFine(t *testing.T) {
+	t.Parallel()
+	want := values((&input{}).must(t))
+	for _, text := range []string{"\n", "# nothing\n", "---\n", "redis:\n", "redis:\n  # addrs: [a:1]\nlog: {}\n", "~\n"} {
+		require.Equal(t, want, values((&input{yaml: text}).must(t)), "%q", text)
+	}
+}
+
+func FuzzFile(f *testing.F) {
+	for _, name := range []string{"hongbao.yaml", "production.yaml"} {
+		data, err := os.ReadFile(name)
+		require.NoError(f, err)
+		f.Add(string(data))
+	}
+	for _, text := range []string{"", "a: [", "redis: {db: 5}\n---\n", "&a redis: *a", "redis: !!map {tls: yes}", "? [1]\n: 2", "redis.db: 1\nredis:\n  db: 1"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l := newLoader()
+		l.load(rawbytes.Provider([]byte(text)), &yamlFile{loader: l, path: "f"})
+		c := l.fill()
+		l.check(c)
+		for _, p := range l.p.found {
+			if strings.ContainsAny(p.String(), "\n\r\x00\x1b") {
+				t.Errorf("a problem breaks out of its line: %q", p.String())
+			}
+		}
+		if len(l.p.found) == 0 && (c.Deployment.Shards < 1 || c.Consumer.Lease < 100*time.Millisecond) {
+			t.Errorf("accepted, but out of bounds: %+v", c)
+		}
+	})
+}

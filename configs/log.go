@@ -1,0 +1,47 @@
+package configs
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/term"
+)
+
+// The forms of the log.
+const (
+	logAuto    = "auto"
+	logJSON    = "json"
+	logConsole = "console"
+)
+
+// Logger writes to w, one line an event: JSON, or text with the fields as JSON if w is a terminal. Nothing is sampled:
+// an incident's lines are the ones that are wanted. Control characters in fields are escaped.
+func (c *Config) Logger(w io.Writer) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(c.Log.Level)
+	if err != nil {
+		return nil, fmt.Errorf("make the log: %w", err)
+	}
+	e := zap.NewProductionEncoderConfig()
+	e.TimeKey, e.MessageKey = "time", "message"
+	e.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	e.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder(e)
+	if c.console(w) {
+		e.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		e.EncodeLevel = zapcore.CapitalLevelEncoder
+		encoder = zapcore.NewConsoleEncoder(e)
+	}
+	out := zapcore.Lock(zapcore.AddSync(w))
+	return zap.New(zapcore.NewCore(encoder, out, level), zap.ErrorOutput(zapcore.Lock(os.Stderr))), nil
+}
+
+func (c *Config) console(w io.Writer) bool {
+	if c.Log.Format != logAuto {
+		return c.Log.Format == logConsole
+	}
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

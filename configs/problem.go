@@ -1,0 +1,136 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Problem is one thing that is wrong with the configuration.
+type Problem struct {
+	// Knob is its name, as "redis.addrs"; empty for the file as a whole.
+	Knob string
+	// Source is where the value stands: "FILE:LINE", "environment HONGBAO_...", "flag --..."; "default" for one that
+	// nobody set; empty for a contradiction of several.
+	Source string
+	// Message says what was wrong and what to do, in one line. It never holds a secret.
+	Message string
+}
+
+func (p Problem) String() string {
+	var b strings.Builder
+	for _, s := range []string{p.Source, p.Knob} {
+		if s != "" {
+			b.WriteString(s)
+			b.WriteString(": ")
+		}
+	}
+	b.WriteString(p.Message)
+	return b.String()
+}
+
+// Error lists all that is wrong with a configuration. Find it with errors.As; a program ends with exit code 2.
+type Error struct{ Problems []Problem }
+
+// Error has one line a problem, after a line that says what was refused.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the configuration is refused, problems: %d", len(e.Problems))
+	for _, p := range e.Problems {
+		b.WriteString("\n  ")
+		b.WriteString(p.String())
+	}
+	return b.String()
+}
+
+// maxProblems bounds the list; those above it are left out.
+const maxProblems = 200
+
+// problems collects what is wrong, and remembers with which knobs, so that one mistake is told once.
+type problems struct {
+	found []Problem
+	bad   map[string]bool
+}
+
+func (p *problems) add(knob, source, format string, args ...any) {
+	if p.bad == nil {
+		p.bad = map[string]bool{}
+	}
+	p.bad[knob] = true
+	p.tell(knob, source, format, args...)
+}
+
+// tell is add for a contradiction: the knob stays fine for other comparisons.
+func (p *problems) tell(knob, source, format string, args ...any) {
+	if len(p.found) < maxProblems {
+		p.found = append(p.found, Problem{Knob: oneLine(knob), Source: oneLine(source), Message: oneLine(fmt.Sprintf(format, args...))})
+	}
+}
+
+// fine tells whether nothing was wrong so far with any of the knobs: only then does it make sense to compare them.
+func (p *problems) fine(knobs ...string) bool {
+	return !slices.ContainsFunc(knobs, func(k string) bool { return p.bad[k] })
+}
+
+func (p *problems) err() error {
+	if len(p.found) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "%w", &Error{Problems: p.found})
+}
+
+// oneLine escapes what could break out of a line, or talk to a terminal.
+func oneLine(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+// hint proposes the candidate that looks most like the word; "" if none does.
+func hint(word string, candidates []string) string {
+	best, at := "", max(2, len(word)/4)+1
+	for _, c := range candidates {
+		if d := distance(word, c, at); d < at {
+			best, at = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ", did you mean " + best + "?"
+}
+
+// distance is Levenshtein's, or most if it is not below most.
+func distance(a, b string, most int) int {
+	if len(a)-len(b) >= most || len(b)-len(a) >= most {
+		return most
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return min(row[len(b)], most)
+}

@@ -1,0 +1,65 @@
+package configs
+
+import (
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// RedisClient makes the client for scripts and short commands. It connects when it is first used; the caller closes it.
+func (c *Config) RedisClient() redis.UniversalClient {
+	o := c.redisOptions()
+	o.MaxRetries = c.Redis.Retries
+	if o.MaxRetries == 0 {
+		o.MaxRetries = -1 // 0 would mean the library's default
+	}
+	return c.client(o)
+}
+
+// ReadsClient makes the client for blocking reads only. Its read timeout is above consumer.block by redis.read_timeout,
+// and it has a connection for each shard and sink, with two to spare. It repeats nothing. The caller closes it.
+func (c *Config) ReadsClient() redis.UniversalClient {
+	o := c.redisOptions()
+	o.MaxRetries = -1 // the consumer reads again by itself
+	o.ReadTimeout = c.Consumer.Block + c.Redis.ReadTimeout
+	o.PoolSize = c.Deployment.Shards*len(c.Deployment.Sinks) + 2
+	o.MaxConcurrentDials = o.PoolSize
+	return c.client(o)
+}
+
+// redisOptions writes out every option whose default could lose money, hang, or connect without an end.
+func (c *Config) redisOptions() *redis.UniversalOptions {
+	r := &c.Redis
+	return &redis.UniversalOptions{
+		Addrs: r.Addrs, MasterName: r.MasterName, DB: r.DB,
+		Username: r.Username, Password: r.Password.Reveal(),
+		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword.Reveal(),
+		TLSConfig:       c.redisTLS.Clone(),
+		ClientName:      "hongbao",
+		DisableIdentity: true, // else each connect costs one more round trip
+		Protocol:        3,
+
+		DialTimeout: r.DialTimeout, DialerRetries: 1, // else one connect takes five times as long
+		ReadTimeout: r.ReadTimeout, WriteTimeout: r.WriteTimeout,
+		ContextTimeoutEnabled: true, // else a deadline is ignored while an answer is waited for
+		MaxRedirects:          3,
+		PoolSize:              r.PoolSize, PoolTimeout: r.PoolTimeout, MaxConcurrentDials: r.PoolSize,
+		PipelinePoolSize: -1, // else ten connections more, which pool_size does not count
+		ConnMaxIdleTime:  r.MaxIdleAge,
+
+		// Reads go to the primary: a replica may not have the last grants.
+		ReadOnly: false, RouteByLatency: false, RouteRandomly: false,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// client makes the kind that redis.mode says; go-redis would guess it from the number of addresses.
+func (c *Config) client(o *redis.UniversalOptions) redis.UniversalClient {
+	switch c.Redis.Mode {
+	case Cluster:
+		return redis.NewClusterClient(o.Cluster())
+	case Sentinel:
+		return redis.NewFailoverClient(o.Failover())
+	default:
+		return redis.NewClient(o.Simple())
+	}
+}

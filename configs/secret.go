@@ -1,0 +1,59 @@
+package configs
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// maxSecret bounds a secret's file.
+const maxSecret = 64 << 10
+
+// readSecret reads a file with one secret; a line break at its end is not part of it. what is wrong is told without it.
+func readSecret(path string) (secret, wrong string) {
+	data, mode, err := readFile(path, maxSecret)
+	if err != nil {
+		return "", "the secret can't be read: " + err.Error()
+	}
+	if wrong := tooOpen(path, mode.Perm()); wrong != "" {
+		return "", wrong
+	}
+	secret = strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	if secret == "" {
+		return "", path + " is empty: write the secret into it, or unset the variable"
+	}
+	if strings.ContainsAny(secret, "\x00\r\n") {
+		return "", path + " has more than one line: write the secret only"
+	}
+	return secret, ""
+}
+
+var passwordPair = regexp.MustCompile(`(?i)(^|[\s?&;])(ssl)?password\s*=`)
+
+// holdsPassword tells whether a connection string may hold a password. In doubt it may.
+func holdsPassword(dsn string) bool {
+	if passwordPair.MatchString(dsn) {
+		return true
+	}
+	if !isURL(dsn) {
+		return false
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return true
+	}
+	for name := range u.Query() {
+		if n := strings.ToLower(name); n == "password" || n == "sslpassword" {
+			return true
+		}
+	}
+	_, has := u.User.Password()
+	return has
+}
+
+func isURL(dsn string) bool { return strings.Contains(dsn, "://") }
+
+var pairPattern = regexp.MustCompile(`^\s*[a-z_]+\s*=`)
+
+// pairs tells whether a connection string is of the form name=value name=value.
+func pairs(dsn string) bool { return pairPattern.MatchString(dsn) }

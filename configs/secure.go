@@ -1,0 +1,115 @@
+package configs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"slices"
+)
+
+// The ways to log in to Kafka.
+const (
+	saslNone     = "none"
+	saslPlain    = "plain"
+	saslScram256 = "scram-sha-256"
+	saslScram512 = "scram-sha-512"
+)
+
+// tls reads the files of section's knobs; nil without TLS.
+func (l *loader) tls(section string, t *TLS) *tls.Config {
+	name := section + ".tls"
+	if !l.p.fine(name, name+"_ca", name+"_cert", name+"_key", name+"_server_name") {
+		return nil
+	}
+	if !t.On {
+		if *t != (TLS{}) {
+			l.bad(name, "it is false, but another %s_... is set: set it to true, or remove the others", name)
+		}
+		return nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CA != "" {
+		data, _, err := readFile(t.CA, maxFile)
+		c.RootCAs = x509.NewCertPool()
+		switch {
+		case err != nil:
+			l.bad(name+"_ca", "it can't be read: %v", err)
+		case !c.RootCAs.AppendCertsFromPEM(data):
+			l.bad(name+"_ca", "%s holds no certificate in PEM", t.CA)
+		}
+	}
+	switch {
+	case t.Cert != "" && t.Key != "":
+		c.Certificates = l.certificate(name, t)
+	case t.Cert != "":
+		l.bad(name+"_key", "it is empty, but %s_cert is set: set both or none", name)
+	case t.Key != "":
+		l.bad(name+"_cert", "it is empty, but %s_key is set: set both or none", name)
+	}
+	return c
+}
+
+func (l *loader) certificate(name string, t *TLS) []tls.Certificate {
+	cert, _, errCert := readFile(t.Cert, maxFile)
+	if errCert != nil {
+		l.bad(name+"_cert", "it can't be read: %v", errCert)
+	}
+	key, mode, errKey := readFile(t.Key, maxFile)
+	if errKey != nil {
+		l.bad(name+"_key", "it can't be read: %v", errKey)
+	} else if wrong := tooOpen(t.Key, mode.Perm()); wrong != "" {
+		l.bad(name+"_key", "%s", wrong)
+	}
+	if errCert != nil || errKey != nil {
+		return nil
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		l.bad(name+"_cert", "%s and %s are no pair: %v", t.Cert, t.Key, err)
+	}
+	return []tls.Certificate{pair}
+}
+
+func (l *loader) checkSASL(c *Config) {
+	k := &c.Kafka
+	if !l.p.fine("kafka.sasl_mechanism", "kafka.sasl_username", "kafka.sasl_password") {
+		return
+	}
+	if k.SASLMechanism == saslNone {
+		if k.SASLUsername != "" || k.SASLPassword != "" {
+			l.bad("kafka.sasl_mechanism", "it is none, but user or password are set: choose one, or remove those")
+		}
+		return
+	}
+	if k.SASLUsername == "" {
+		l.bad("kafka.sasl_username", "it is empty, but kafka.sasl_mechanism is %s: set it", k.SASLMechanism)
+	}
+	if password := find("kafka.sasl_password"); k.SASLPassword == "" {
+		l.bad(password.name, "it is empty, but kafka.sasl_mechanism is %s: set %s or %s", k.SASLMechanism, password.env(), password.env()+fileSuffix)
+	}
+	if k.SASLMechanism == saslPlain && !k.TLS.On && !slices.Contains(c.Unsafe.Allow, unsafeSASL) {
+		l.bad("kafka.sasl_mechanism", "plain sends the password in clear text: set kafka.tls to true, or use scram-sha-512, or add %s to unsafe.allow", unsafeSASL)
+	}
+	if k.SASLUsername != "" && k.SASLPassword != "" {
+		c.kafkaSASL = l.mechanism(k)
+	}
+}
+
+func (l *loader) mechanism(k *Kafka) sasl.Mechanism {
+	algorithm := scram.SHA512
+	switch k.SASLMechanism {
+	case saslPlain:
+		return plain.Mechanism{Username: k.SASLUsername, Password: k.SASLPassword.Reveal()}
+	case saslScram256:
+		algorithm = scram.SHA256
+	}
+	m, err := scram.Mechanism(algorithm, k.SASLUsername, k.SASLPassword.Reveal())
+	if err != nil { // its text could hold the password
+		l.bad("kafka.sasl_password", "user or password hold characters that SCRAM does not allow")
+	}
+	return m
+}

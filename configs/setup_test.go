@@ -1,0 +1,76 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// input is what one Load gets: the text of a file, the environment, the command line.
+type input struct {
+	yaml string
+	env  []string
+	args []string
+}
+
+func (in *input) load(t testing.TB) (*Config, error) {
+	t.Helper()
+	path := ""
+	if in.yaml != "" {
+		path = write(t, "hongbao.yaml", in.yaml, 0o644)
+	}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	AddFlags(flags)
+	require.NoError(t, flags.Parse(in.args))
+	return Load(path, in.env, flags)
+}
+
+func (in *input) must(t testing.TB) *Config {
+	t.Helper()
+	c, err := in.load(t)
+	require.NoError(t, err)
+	return c
+}
+
+// problems are those of a configuration that must be refused, with the file's folder taken out.
+func (in *input) problems(t testing.TB) []string {
+	t.Helper()
+	c, err := in.load(t)
+	require.Nil(t, c)
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	var e *Error
+	require.True(t, errors.As(err, &e), "%v", err)
+	require.Contains(t, err.Error(), fmt.Sprintf("problems: %d", len(e.Problems)))
+	var out []string
+	for _, p := range e.Problems {
+		require.Contains(t, err.Error(), "\n  "+p.String())
+		s := p.String()
+		if i := strings.Index(s, "hongbao.yaml"); i > 0 && strings.HasPrefix(s, os.TempDir()) {
+			s = s[i:]
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func write(t testing.TB, name, text string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), mode))
+	require.NoError(t, os.Chmod(path, mode)) // whatever the umask is
+	return path
+}
+
+// yamlOf writes one knob as YAML.
+func yamlOf(name, value string) string {
+	section, key, _ := strings.Cut(name, ".")
+	return section + ":\n  " + key + ": " + value + "\n"
+}

@@ -1,0 +1,88 @@
+package configs
+
+import (
+	"slices"
+
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/producer"
+	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// Space lays out the deployment's keys.
+func (c *Config) Space() (*lua.Space, error) {
+	return lua.NewSpace(c.Deployment.KeyPrefix, c.Deployment.Shards)
+}
+
+// StoreConfig is complete but for Redis and Space.
+func (c *Config) StoreConfig() campaign.StoreConfig {
+	return campaign.StoreConfig{Chunk: c.Campaign.LoadChunk, Patience: c.Campaign.LoadPatience}
+}
+
+// PlansConfig is complete but for Source.
+func (c *Config) PlansConfig() campaign.PlansConfig {
+	return campaign.PlansConfig{MaxPackets: c.Campaign.CachedPackets}
+}
+
+// ProducerConfig is complete but for Redis and Space.
+func (c *Config) ProducerConfig() producer.Config {
+	p := &c.Producer
+	return producer.Config{
+		MaxBacklog: p.MaxBacklog, InFlight: p.InFlight, MaxWaiting: p.MaxWaiting, CallTimeout: p.CallTimeout,
+		UndecidedTimeout: p.UndecidedTimeout, DurabilityTimeout: p.DurabilityTimeout,
+	}
+}
+
+// ConsumerConfig is that of the sink's group, complete but for Redis, Reads, Space, Consumer, Handler and Log.
+func (c *Config) ConsumerConfig(sink string) consumer.Config {
+	w := &c.Consumer
+	return consumer.Config{
+		Group: sink, BatchGrants: w.BatchGrants, MaxEntries: w.MaxEntries, Block: w.Block, Poll: w.Poll, Lease: w.Lease,
+		HandleTimeout: w.HandleTimeout, DrainTimeout: w.DrainTimeout, MaxAttempts: w.MaxAttempts,
+		Backoff: w.Backoff, MaxBackoff: w.MaxBackoff,
+	}
+}
+
+// TrimmerConfig is complete but for Redis, Space and Log.
+func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
+	t := &c.Trimmer
+	return consumer.TrimmerConfig{
+		Groups: slices.Clone(c.Deployment.Sinks), Every: t.Every, Retention: t.Retention, MaxEvents: t.MaxEvents, ForgetAfter: t.ForgetAfter,
+	}
+}
+
+// ClaimsConfig is that of the Kafka sink's claims, complete but for Redis, Space and Owner. Claims of live owners are handed
+// over too: the broker drops the second copy of a batch, and the pending list says whose turn it is.
+func (c *Config) ClaimsConfig() dedup.Config {
+	return dedup.Config{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true}
+}
+
+// LedgerConfig is complete. Its DSN may hold a password.
+func (c *Config) LedgerConfig() settlement.Config {
+	l := &c.Ledger
+	out := settlement.Config{
+		Driver: settlement.Driver(l.Driver), DSN: l.DSN.Reveal(), Conns: l.Conns, ConnectTimeout: l.ConnectTimeout,
+		LockTimeout: l.LockTimeout, Timeout: l.Timeout, Retries: l.Retries,
+	}
+	for _, name := range c.Unsafe.Allow {
+		if slices.Contains(settlement.UnsafeSettings(), name) {
+			out.UnsafeAllow = append(out.UnsafeAllow, name)
+		}
+	}
+	return out
+}
+
+// PublisherConfig is complete but for Worker. The publisher makes its own transport of it.
+func (c *Config) PublisherConfig() publisher.Config {
+	k, p := &c.Kafka, &c.Publisher
+	return publisher.Config{
+		Brokers: slices.Clone(k.Brokers), ClientID: k.ClientID, TLS: c.kafkaTLS.Clone(), SASL: c.kafkaSASL,
+		Topic: k.Topic, Partitions: k.Partitions, Create: k.CreateTopic, ReplicationFactor: k.ReplicationFactor,
+		Deployment: c.Deployment.ID, BatchGrants: p.BatchGrants, BatchBytes: p.BatchBytes,
+		DialTimeout: p.DialTimeout, RequestTimeout: p.RequestTimeout, IdleTimeout: p.IdleTimeout, MetadataTTL: p.MetadataTTL,
+		AttemptTime: p.AttemptTime, MaxClaimAge: p.MaxClaimAge, ProducerExpiration: p.ProducerExpiration, FetchBytes: p.FetchBytes,
+	}
+}
