@@ -14,7 +14,7 @@ import (
 //go:embed ack.lua
 var ackSource string
 
-var ackScript = newScript("ack", bitsSource+ackSource)
+var ackScript = newDrainScript("ack", bitsSource+ackSource)
 
 // Ack marks events as done by the group's sink and acks the entries ids, in one step. Both may be repeated.
 // It returns how many entries were acked now.

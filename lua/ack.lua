@@ -5,6 +5,7 @@
 -- Reply how many entries were acked now; fewer than asked if some were acked before
 -- Cost  O(marks + ids)
 -- First write the bits: SETRANGE and SETBIT may grow memory. All types are checked before.
+--       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat sets the same bits and acks nothing.
 
 redis.call('XLEN', KEYS[1])

@@ -27,10 +27,10 @@ var releaseSource string
 var replaceSource string
 
 var (
-	claimScript    = newScript("claim", bitsSource+claimSource)
-	completeScript = newScript("complete", bitsSource+completeSource)
+	claimScript    = newDrainScript("claim", bitsSource+claimSource)
+	completeScript = newDrainScript("complete", bitsSource+completeSource)
 	releaseScript  = newScript("release", releaseSource)
-	replaceScript  = newScript("replace", replaceSource)
+	replaceScript  = newDrainScript("replace", replaceSource)
 )
 
 // ClaimCall asks for the right to push events.

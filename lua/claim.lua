@@ -7,6 +7,7 @@
 --       for each claim taken over: id, fence, events, payload
 -- Cost  O(events + claims)
 -- First write HSET: it grows memory.
+--       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat of a granted claim answers "no" and hands it over, with a higher fence.
 -- A claim is kept as "fence until owner\nevents\npayload", until in unix ms; "#fence" is the last fence given.
 

@@ -5,6 +5,7 @@
 -- Reply "ok", or "fenced" if the claim was taken over or is gone
 -- Cost  O(events)
 -- First write the bits: they may grow memory. The types are checked before.
+--       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat answers "fenced": the claim is gone.
 
 local claim = redis.call('HGET', KEYS[1], ARGV[1])

@@ -311,7 +311,7 @@ func TestGrabRefusesBadCalls(t *testing.T) {
 		require.Error(t, err, name)
 		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), name)
 	}
-	require.Equal(t, before, b.dump(t))
+	require.Empty(t, differ(before, b.dump(t)))
 	b.grab(t, "rain", many[1:]...)
 }
 
@@ -326,7 +326,7 @@ func TestGrabFacts(t *testing.T) {
 	var facts *lua.FactsError
 	require.ErrorAs(t, err, &facts)
 	require.Equal(t, "device", facts.Names)
-	require.Equal(t, before, b.dump(t), "nothing was decided")
+	require.Empty(t, differ(before, b.dump(t)), "nothing was decided")
 }
 
 func TestGrabUnknownAndLoading(t *testing.T) {

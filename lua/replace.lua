@@ -5,6 +5,7 @@
 -- Reply "ok" and the claim's new fence, or "fenced" if it was taken over or is gone
 -- Cost  O(1)
 -- First write HSET: it may grow memory.
+--       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat answers "fenced": the fence has risen.
 
 local claim = redis.call('HGET', KEYS[1], ARGV[1])

@@ -28,6 +28,12 @@ func newScript(name, src string) *script {
 	return s
 }
 
+// newDrainScript is for scripts that bring work to its end: Redis runs them when it is out of memory too, or the events
+// that fill it could never be finished and trimmed. They grow it by little, and give it back.
+func newDrainScript(name, src string) *script {
+	return newScript(name, "#!lua flags=allow-oom\n"+src)
+}
+
 // Load puts every script into the server's cache, so that the first grabs need not. It is optional.
 func Load(ctx context.Context, rdb redis.UniversalClient) error {
 	for _, s := range scripts {
@@ -46,7 +52,7 @@ func (s *script) run(ctx context.Context, rdb redis.Scripter, keys []string, arg
 	}
 	v, err := cmd.Result()
 	if err != nil {
-		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], Classify(err))
+		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], classifyCall(rdb, err))
 	}
 	return flatten(s.name, v)
 }
@@ -83,6 +89,16 @@ func Classify(err error) error {
 	return hongbao.Outagef(hongbao.Unknown, "redis did not answer: %w", err)
 }
 
+// classifyCall is Classify for a call that the client may have repeated by itself: then its last error, a connection
+// that could not even be made, does not say that nothing happened at the first try.
+func classifyCall(rdb redis.Scripter, err error) error {
+	c, ok := rdb.(interface{ Options() *redis.Options })
+	if classed := Classify(err); !ok || c.Options().MaxRetries < 1 || hongbao.ClassOf(classed) != hongbao.Transient {
+		return classed
+	}
+	return hongbao.Outagef(hongbao.Unknown, "redis failed, and the client may have called it before: %w", err)
+}
+
 func isDialError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
@@ -91,6 +107,8 @@ func isDialError(err error) bool {
 // transientReplies are error replies that say that nothing was done and that it may work later.
 var transientReplies = []string{
 	"OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MISCONF",
+	"UNBLOCKED",                     // the stream, or the primary, went away under a read that waited
+	"max number of clients reached", // this one has no code; the connection was refused
 }
 
 func classifyReply(err error) error {

@@ -2,8 +2,6 @@ package lua_test
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +53,22 @@ func (b *bundle) dump(t *testing.T) map[string]string {
 	for _, key := range all {
 		out[key], err = b.rdb.Dump(t.Context(), key).Result()
 		require.NoError(t, err)
+	}
+	return out
+}
+
+// differ names the keys whose content is not the same.
+func differ(before, after map[string]string) []string {
+	var out []string
+	for key := range before {
+		if before[key] != after[key] {
+			out = append(out, key)
+		}
+	}
+	for key := range after {
+		if _, ok := before[key]; !ok {
+			out = append(out, key)
+		}
 	}
 	return out
 }
@@ -175,5 +189,3 @@ func (b *bundle) age(t testing.TB, group, consumer string, idle time.Duration, i
 			"IDLE", idle.Milliseconds(), "RETRYCOUNT", count, "JUSTID").Err())
 	}
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -11,7 +11,7 @@ import (
 //go:embed trim.lua
 var trimSource string
 
-var trimScript = newScript("trim", trimSource)
+var trimScript = newDrainScript("trim", trimSource)
 
 // Trim is what trim.lua asks for.
 type Trim struct {

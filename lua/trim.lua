@@ -9,6 +9,7 @@
 --       missing, these; then for every group that exists: name, finished seq, ms since its oldest unfinished entry (0 for none)
 -- Cost  O(groups + entries deleted)
 -- First write HSET finished: it may grow memory, by a number at most. Nothing is deleted while a declared group is missing.
+--       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
 
 local last = redis.call('HGET', KEYS[2], 'seq')

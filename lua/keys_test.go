@@ -1,0 +1,106 @@
+package lua_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestSlotAsRedisComputesIt(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"cluster-enabled": "yes"}}).Client(t)
+	keys := []string{
+		"", "a", "123456789", "{}", "{}a", "a{}", "a{b}c", "a{b}{c}", "a{b", "a}b{c}", "{{a}}", "a{{b}c}", "}{", "{a}{b}", "{user1000}.following",
+		"hb:{0.0}:meta", "x{\x00}y", "\xff\xfe", "foo{}{bar}", "foo{{bar}}zap", "foo{bar}{zap}", strings.Repeat("k", 5000),
+	}
+	for i := range 200 {
+		keys = append(keys, fmt.Sprintf("key:%d{%d", i, i*7919))
+	}
+	for _, key := range keys {
+		want, err := rdb.ClusterKeySlot(t.Context(), key).Result()
+		require.NoError(t, err)
+		require.EqualValues(t, want, lua.Slot(key), "%.40q", key)
+	}
+}
+
+func TestShardsAreSpreadEvenly(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 3, 16, 64, 1000, lua.MaxShards} {
+		s, err := lua.NewSpace("hb", n)
+		require.NoError(t, err)
+		require.Equal(t, n, s.Len())
+		for i := range n {
+			k := s.Shard(i)
+			require.Equal(t, i, k.Index())
+			slot := lua.Slot(k.Meta())
+			require.True(t, slot >= i*lua.Slots/n && slot < (i+1)*lua.Slots/n, "shard %d of %d has slot %d", i, n, slot)
+			for _, key := range []string{
+				k.Events(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain"), k.Counters("rain"), k.Done("kafka", 7), k.Claims("kafka"),
+				k.Dead("kafka"), k.Once("sms", "m{1}"),
+			} {
+				require.Equal(t, slot, lua.Slot(key), key)
+				require.True(t, strings.HasPrefix(key, "hb:{"), key)
+			}
+			for _, key := range lua.GrabKeys(k, "rain") {
+				require.Equal(t, slot, lua.Slot(key), key)
+			}
+		}
+	}
+}
+
+// The tags are part of what is stored: another build must find the same keys.
+func TestKeysStayWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	s, err := lua.NewSpace("hb", 4)
+	require.NoError(t, err)
+	require.Equal(t, []string{"hb:{1.3}:meta", "hb:{1.3}:c:rain:stock", "hb:{1.3}:done:kafka:3", "hb:{1.3}:once:sms:m1"},
+		[]string{s.Shard(1).Meta(), s.Shard(1).Stock("rain"), s.Shard(1).Done("kafka", 3), s.Shard(1).Once("sms", "m1")})
+	require.Equal(t, s.Shard(3), s.Home("rain"))
+}
+
+func TestHomesAreSpread(t *testing.T) {
+	t.Parallel()
+	s, err := lua.NewSpace("hb", 16)
+	require.NoError(t, err)
+	count := make([]int, 16)
+	for i := range 16_000 {
+		count[s.Home(fmt.Sprintf("campaign-%d", i)).Index()]++
+	}
+	require.Greater(t, slices.Min(count), 800)
+	require.Less(t, slices.Max(count), 1200)
+}
+
+func TestNewSpaceRefuses(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"", "a:b", "{", "a}", "a b", "a\n", strings.Repeat("a", 33)} {
+		_, err := lua.NewSpace(prefix, 1)
+		require.Error(t, err, "%q", prefix)
+	}
+	for _, n := range []int{-1, 0, lua.MaxShards + 1} {
+		_, err := lua.NewSpace("hb", n)
+		require.Error(t, err, n)
+	}
+}
+
+func TestInitRefusesAnotherDeployment(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, lua.Init(t.Context(), b.rdb, b.space, "test"))
+	before := b.dump(t)
+	require.ErrorContains(t, lua.Init(t.Context(), b.rdb, b.space, "other"), `deployment is "test"`)
+	more, err := lua.NewSpace(b.prefix, 2)
+	require.NoError(t, err)
+	same := more.Shard(0).Meta() == b.k.Meta()
+	require.True(t, same, "shard 0 has the same tag whatever the number of shards")
+	require.ErrorContains(t, lua.Init(t.Context(), b.rdb, more, "test"), `shards is "1"`)
+	require.Equal(t, before, b.dump(t))
+}

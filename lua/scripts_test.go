@@ -1,0 +1,447 @@
+package lua_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// scriptCase is one script in a state in which it would write.
+type scriptCase struct {
+	keys func(b *bundle) []string
+	prep func(t *testing.T, b *bundle)
+	call func(ctx context.Context, b *bundle) error
+	// grows: refused when Redis is out of memory. The others end work or free memory and go on.
+	grows bool
+}
+
+var ranges = []hongbao.SeqRange{{First: 1, Last: 2}, {First: lua.ChunkEvents - 1, Last: lua.ChunkEvents}}
+
+func claimCall(id, owner string) *lua.ClaimCall {
+	return &lua.ClaimCall{Sink: "kafka", ID: id, Owner: owner, Lease: time.Minute, Events: ranges, Payload: "p"}
+}
+
+func (b *bundle) doneKeys(first ...string) []string {
+	return append(first, b.k.Done("kafka", 0), b.k.Done("kafka", 1))
+}
+
+// pending leaves two entries with worker w1 of group kafka.
+func pending(t *testing.T, b *bundle) {
+	b.events(t, "rain", 2, 1)
+	b.group(t, "kafka")
+	require.Len(t, b.read(t, "kafka", "w1", 10), 2)
+}
+
+func claimed(t *testing.T, b *bundle) {
+	_, err := lua.Claim(t.Context(), b.rdb, b.k, claimCall("c1", "w1"))
+	require.NoError(t, err)
+}
+
+func events(b *bundle) []string { return []string{b.k.Events()} }
+func claims(b *bundle) []string { return []string{b.k.Claims("kafka")} }
+
+func begin(ctx context.Context, b *bundle) error {
+	_, err := lua.Begin(ctx, b.rdb, b.k, &lua.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{"packets", "2", "total", "6"}})
+	return err
+}
+
+func chunk(ctx context.Context, b *bundle) error {
+	_, err := lua.LoadChunk(ctx, b.rdb, b.k, &lua.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: []hongbao.Amount{2, 4}})
+	return err
+}
+
+func (b *bundle) id(ctx context.Context, at int) string {
+	rows, err := b.rdb.XRange(ctx, b.k.Events(), "-", "+").Result()
+	if err != nil || at >= len(rows) {
+		return "1-1" // the stream holds another type
+	}
+	return rows[at].ID
+}
+
+func scriptCases() map[string]scriptCase {
+	grab := call("rain", "u1", "u2/r2")
+	grab.FactNames = "device"
+	for _, g := range grab.Grabs {
+		g.Facts = map[string]string{"device": "d"}
+	}
+	once := func(step string) func(context.Context, *bundle) error {
+		return func(ctx context.Context, b *bundle) error {
+			_, err := lua.Once(ctx, b.rdb, b.k, &lua.OnceCall{
+				Name: "sms", ID: "m1", Do: step, Token: "t1", Lease: time.Minute, Keep: time.Hour,
+			})
+			return err
+		}
+	}
+	return map[string]scriptCase{
+		"grab": {
+			grows: true,
+			keys:  func(b *bundle) []string { return lua.GrabKeys(b.k, "rain") },
+			prep: func(t *testing.T, b *bundle) {
+				c := spec("rain", 5)
+				c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 9})
+				b.load(t, c)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Grab(ctx, b.rdb, b.k, grab, nil)
+				return err
+			},
+		},
+		"init": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Meta()} },
+			prep:  func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
+			call:  func(ctx context.Context, b *bundle) error { return lua.Init(ctx, b.rdb, b.space, "test") },
+		},
+		"begin": {
+			grows: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain")}
+			},
+			call: begin,
+		},
+		"load": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain")} },
+			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
+			call:  chunk,
+		},
+		"state": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain")} },
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, begin(t.Context(), b))
+				require.NoError(t, chunk(t.Context(), b))
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return lua.SetState(ctx, b.rdb, b.k, "rain", campaign.Open, campaign.Loading)
+			},
+		},
+		"take": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := lua.TakeIdle(ctx, b.rdb, b.k, lua.Take{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+				return err
+			},
+		},
+		"renew": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Renew(ctx, b.rdb, b.k, "kafka", "w1", []string{b.id(ctx, 0)})
+				return err
+			},
+		},
+		"park": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Park(ctx, b.rdb, b.k, "kafka", "w1", []lua.Parking{{ID: b.id(ctx, 0), Level: 1, Attempts: 1}})
+				return err
+			},
+		},
+		"forget": {
+			keys: events,
+			prep: func(t *testing.T, b *bundle) {
+				pending(t, b)
+				require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Events(), "kafka", "dead").Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Forget(ctx, b.rdb, b.k, "kafka", "w1", 0)
+				return err
+			},
+		},
+		"ack": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Events()) },
+			prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Ack(ctx, b.rdb, b.k, "kafka", ranges, []string{b.id(ctx, 0)})
+				return err
+			},
+		},
+		"dead": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
+			prep:  pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Dead(ctx, b.rdb, b.k, lua.Letter{
+					Group: "kafka", Consumer: "w1", EntryID: b.id(ctx, 1), Last: true,
+					Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
+				})
+				return err
+			},
+		},
+		"trim": {
+			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Meta()} },
+			prep: func(t *testing.T, b *bundle) {
+				pending(t, b)
+				_, err := lua.Ack(t.Context(), b.rdb, b.k, "kafka", nil, []string{b.id(t.Context(), 0)})
+				require.NoError(t, err)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.TrimEvents(ctx, b.rdb, b.k, lua.Trim{Retention: 0, MaxEvents: 1, Limit: 9, Groups: []string{"kafka"}})
+				return err
+			},
+		},
+		"claim": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Claim(ctx, b.rdb, b.k, claimCall("c1", "w1"))
+				return err
+			},
+		},
+		"complete": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
+			prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				return lua.Complete(ctx, b.rdb, b.k, "kafka", &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges})
+			},
+		},
+		"release": {
+			keys: claims, prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				return lua.Release(ctx, b.rdb, b.k, "kafka", &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges})
+			},
+		},
+		"replace": {
+			keys: claims, prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Replace(ctx, b.rdb, b.k, "kafka", "w1", time.Minute, &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges}, "p2")
+				return err
+			},
+		},
+		"once": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Once("sms", "m1")} },
+			call:  once("claim"),
+		},
+	}
+}
+
+func (c *scriptCase) setup(t *testing.T, b *bundle) {
+	if c.prep != nil {
+		c.prep(t, b)
+	}
+}
+
+// A key of another type on any KEYS[i] gives an error and no change at all, and each call does write when nothing is wrong.
+func TestScriptsOnWrongTypes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, c := range scriptCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			good := setupOn(t, b.rdb)
+			c.setup(t, good)
+			before := good.dump(t)
+			require.NoError(t, c.call(t.Context(), good))
+			if name != "renew" { // it changes idle times only, which DUMP does not show
+				require.NotEmpty(t, differ(before, good.dump(t)), "this case would not notice a half write")
+			}
+			for i := range c.keys(good) {
+				b := setupOn(t, b.rdb)
+				c.setup(t, b)
+				key := c.keys(b)[i]
+				kind, err := b.rdb.Type(t.Context(), key).Result()
+				require.NoError(t, err)
+				require.NoError(t, b.rdb.Del(t.Context(), key).Err())
+				if kind == "hash" || kind == "stream" || kind == "list" {
+					require.NoError(t, b.rdb.Set(t.Context(), key, "planted", 0).Err())
+				} else {
+					require.NoError(t, b.rdb.SAdd(t.Context(), key, "planted").Err())
+				}
+				before := b.dump(t)
+				err = c.call(t.Context(), b)
+				require.Error(t, err, "KEYS[%d] %s", i+1, key)
+				require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "KEYS[%d] %s: %v", i+1, key, err)
+				require.Empty(t, differ(before, b.dump(t)), "KEYS[%d] %s", i+1, key)
+			}
+		})
+	}
+}
+
+// Out of memory a script that grows is refused without any change, and those that end work go on, so that memory
+// becomes free again.
+func TestScriptsOutOfMemory(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.NewRedis(t, testkit.RedisOptions{}).Client(t)
+	refused := 0
+	for name, c := range scriptCases() { // one after the other: maxmemory is for all
+		b := setupOn(t, rdb)
+		c.setup(t, b)
+		before := b.dump(t)
+		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+		err := c.call(t.Context(), b)
+		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+		if !c.grows {
+			require.NoError(t, err, name)
+			continue
+		}
+		refused++
+		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%s: %v", name, err)
+		require.True(t, hongbao.IsOutage(err), name)
+		require.Empty(t, differ(before, b.dump(t)), name)
+		require.NoError(t, c.call(t.Context(), b), name)
+		require.NotEmpty(t, differ(before, b.dump(t)), name)
+	}
+	t.Logf("out of memory refused %d scripts", refused)
+}
+
+// What a second run of each script does, as its head says.
+func TestScriptsRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	fenced := map[string]bool{"complete": true, "release": true, "replace": true}
+	changes := map[string]bool{"claim": true, "once": true, "take": true, "trim": true, "forget": true, "renew": true} // see their own tests
+	for name, c := range scriptCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupOn(t, b.rdb)
+			c.setup(t, b)
+			require.NoError(t, c.call(t.Context(), b))
+			after := b.dump(t)
+			err := c.call(t.Context(), b)
+			if fenced[name] {
+				require.ErrorIs(t, err, hongbao.ErrFenced)
+			} else {
+				require.NoError(t, err)
+			}
+			if !changes[name] {
+				require.Empty(t, differ(after, b.dump(t)))
+			}
+		})
+	}
+}
+
+var (
+	sections = []string{"KEYS", "ARGV", "Reply", "Cost", "First write", "Repeat"}
+	callKey  = regexp.MustCompile(`redis\.p?call\(\s*'([A-Z]+)'\s*,\s*([^,)\s]+(?:\s*,\s*[^,)\s]+)?)`)
+)
+
+// Each script has its head, a case above, and names keys by KEYS[i] only.
+func TestScriptSources(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.lua")
+	require.NoError(t, err)
+	cases := scriptCases()
+	require.Len(t, files, len(cases)+1, "each script has a case, and bits.lua is none")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		name := strings.TrimSuffix(file, ".lua")
+		head, body, ok := strings.Cut(string(text), "\n\n")
+		require.True(t, ok, file)
+		require.True(t, strings.HasPrefix(head, "-- "+name+": "), file)
+		checkKeys(t, file, body)
+		if name == "bits" {
+			continue
+		}
+		require.Contains(t, cases, name)
+		at := 0
+		for _, s := range sections {
+			i := strings.Index(head, "\n-- "+s)
+			require.Greater(t, i, at, "%s: %s is missing or out of order", file, s)
+			at = i
+		}
+	}
+}
+
+func checkKeys(t *testing.T, file, body string) {
+	t.Helper()
+	require.NotContains(t, body, "pcall", file)
+	require.NotContains(t, body, "cjson", file)
+	require.NotContains(t, body, "math.random", file)
+	require.Equal(t, strings.Count(body, "redis.call("), len(callKey.FindAllString(body, -1))+strings.Count(body, "redis.call('TIME')"), file)
+	for _, m := range callKey.FindAllStringSubmatch(body, -1) {
+		command, args := m[1], strings.Split(m[2], ",")
+		key := strings.TrimSpace(args[0])
+		if command == "XINFO" || command == "XGROUP" {
+			require.Len(t, args, 2, "%s: %s", file, m[0])
+			key = strings.TrimSpace(args[1])
+		}
+		// bits.lua's functions are given the key; their callers are looked at below.
+		ok := strings.HasPrefix(key, "KEYS[") || file == "bits.lua" && key == "bitmap"
+		require.True(t, ok, "%s: %s names its key by %s", file, m[0], key)
+	}
+	for _, line := range strings.Split(body, "\n") {
+		if strings.Contains(line, "set_bits(") || strings.Contains(line, "bits_set(") {
+			require.True(t, file == "bits.lua" || strings.Contains(line, "(KEYS["), "%s: %s", file, line)
+		}
+	}
+}
+
+// Nothing but NOSCRIPT makes a script run by its text, and that loses nothing: grabs go on while the cache is emptied.
+func TestScriptCacheEmptied(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
+	b.load(t, spec("rain", 2000))
+	require.NoError(t, lua.Load(t.Context(), b.rdb))
+	ctx, stop := context.WithCancel(t.Context())
+	flushes := make(chan int)
+	go func() {
+		n := 0
+		for ctx.Err() == nil {
+			if b.rdb.ScriptFlush(ctx).Err() == nil {
+				n++
+			}
+		}
+		flushes <- n
+	}()
+	for i := range 1000 {
+		b.grab(t, "rain", user(2*i), user(2*i+1))
+	}
+	stop()
+	require.NotZero(t, <-flushes)
+	entries, err := lua.Entries(t.Context(), b.rdb, b.k, "-", "+")
+	require.NoError(t, err)
+	require.Len(t, entries, 1000)
+	require.EqualValues(t, 1999, entries[999].Seq)
+}
+
+func user(i int) string {
+	return "u" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]hongbao.Class{
+		"OOM command not allowed": hongbao.Transient, "LOADING Redis is loading": hongbao.Transient,
+		"BUSY Redis is busy": hongbao.Transient, "READONLY You can't write": hongbao.Transient,
+		"NOREPLICAS Not enough": hongbao.Transient, "MISCONF Errors writing": hongbao.Transient,
+		"CLUSTERDOWN": hongbao.Transient, "TRYAGAIN": hongbao.Transient, "MASTERDOWN": hongbao.Transient,
+		"UNBLOCKED the stream key no longer exists": hongbao.Transient,
+		"ERR max number of clients reached":         hongbao.Transient,
+		"NOGROUP No such key":                       hongbao.Transient,
+		"WRONGTYPE Operation against a key":         hongbao.Broken,
+		"ERR unknown command":                       hongbao.Broken, "NOAUTH Authentication required": hongbao.Broken,
+		"HBNOTREADY this shard": hongbao.Broken,
+	} {
+		err := lua.Classify(replyError(text))
+		require.Equal(t, want, hongbao.ClassOf(err), text)
+		require.Equal(t, want == hongbao.Transient && !strings.HasPrefix(text, "NOGROUP"), hongbao.IsOutage(err), text)
+	}
+	require.NoError(t, lua.Classify(nil))
+	require.ErrorIs(t, lua.Classify(redis.Nil), redis.Nil)
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(lua.Classify(context.DeadlineExceeded)))
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(lua.Classify(redis.ErrPoolTimeout)))
+}
+
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
