@@ -36,6 +36,9 @@ func (s *shard) work(ctx context.Context, raw []lua.RawEntry) error {
 	if err == nil {
 		items, err = s.buryHopeless(ctx, items)
 	}
+	if err == nil {
+		items, err = s.apart(ctx, items)
+	}
 	if err != nil {
 		return errors.Join(err, s.handBack(ctx, items))
 	}
@@ -44,7 +47,8 @@ func (s *shard) work(ctx context.Context, raw []lua.RawEntry) error {
 	for len(items) > 0 && err == nil && l.ctx.Err() == nil {
 		n := s.slice(items)
 		err = s.deliver(l, items[:n])
-		if err == nil && l.ctx.Err() == nil {
+		// A batch that the handler is stuck in stays pending: handed back it would come again at once and never count.
+		if l.stuck() || err == nil && l.ctx.Err() == nil {
 			items = items[n:]
 		}
 	}
@@ -52,14 +56,27 @@ func (s *shard) work(ctx context.Context, raw []lua.RawEntry) error {
 	return errors.Join(err, s.handBack(ctx, items))
 }
 
-// slice is how many of the items make one batch for the handler. An item that came many times is brought alone: it may
-// be what kills the workers, and must not take its neighbours along.
+// apart sees to it that an item that came many times is handled with nothing else in hand: it may be what kills the
+// workers, and what a worker holds when it dies loses an attempt. Items from the first such one on are handed back; when
+// it comes first it is handled alone. The next takes begin small again.
+func (s *shard) apart(ctx context.Context, items []*item) ([]*item, error) {
+	n := slices.IndexFunc(items, func(it *item) bool { return it.attempt > (s.cfg.MaxAttempts+1)/2 })
+	if n < 0 {
+		s.takeAtMost = min(2*s.takeAtMost, s.cfg.MaxEntries)
+		return items, nil
+	}
+	s.takeAtMost = 1
+	n = max(n, 1)
+	if err := s.handBack(ctx, items[n:]); err != nil {
+		return items[:n], err
+	}
+	return items[:n], nil
+}
+
+// slice is how many of the items make one batch for the handler.
 func (s *shard) slice(items []*item) int {
 	n, grants := 0, 0
 	for n < len(items) && (n == 0 || grants+len(items[n].open) <= s.cfg.BatchGrants) {
-		if suspect := items[n].attempt > (s.cfg.MaxAttempts+1)/2; suspect {
-			return max(n, 1)
-		}
 		grants += len(items[n].open)
 		n++
 	}
@@ -97,13 +114,18 @@ func (s *shard) measure(items []*item) {
 	}
 }
 
-// decode reads the entries. One that can't be read becomes a dead letter whole, at once; one from a newer build stops
-// the shard.
-func (s *shard) decode(ctx context.Context, raw []lua.RawEntry) ([]*item, error) {
+func hold(raw []lua.RawEntry) []*item {
 	items := make([]*item, len(raw))
 	for i := range raw {
 		items[i] = &item{id: raw[i].ID, attempt: raw[i].Attempt}
 	}
+	return items
+}
+
+// decode reads the entries. One that can't be read becomes a dead letter whole, at once; one from a newer build stops
+// the shard.
+func (s *shard) decode(ctx context.Context, raw []lua.RawEntry) ([]*item, error) {
+	items := hold(raw)
 	for i, it := range items {
 		e, err := hongbao.ParseEntry(s.keys.Index(), raw[i].ID, raw[i].Values)
 		if errors.Is(err, hongbao.ErrNewerEntry) {
@@ -133,7 +155,7 @@ func (s *shard) dropDone(ctx context.Context, items []*item) error {
 			r.Last = items[n].entry.Seq + items[n].entry.Events() - 1
 			n++
 		}
-		set, err := lua.Done(ctx, s.cfg.Redis, s.keys, s.cfg.Group, r)
+		set, err := lua.Done(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, r)
 		if err != nil {
 			return err
 		}
@@ -160,6 +182,7 @@ func (s *shard) handBack(ctx context.Context, items []*item) error {
 	if len(list) == 0 {
 		return nil
 	}
+	s.left += len(list)
 	n, err := lua.Park(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, s.cfg.Consumer, list)
 	s.c.count.handedBack.Add(int64(n))
 	if err != nil {

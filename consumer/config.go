@@ -40,7 +40,8 @@ type Config struct {
 	HandleTimeout time.Duration
 	// DrainTimeout is how long Run goes on with what is in flight after its context ended. 0 to 1 h.
 	DrainTimeout time.Duration
-	// MaxAttempts is how often a grant is tried before it becomes a dead letter. 1 to 1,000.
+	// MaxAttempts is how often a grant is tried before it becomes a dead letter. 2 to 1,000: once with others, once with
+	// its own entry only, so that what kills its workers takes no other along.
 	MaxAttempts int64
 	// Backoff of the first parking level; each further one doubles it, up to MaxBackoff. 1 ms to 24 h.
 	Backoff, MaxBackoff time.Duration
@@ -79,7 +80,7 @@ func (c *Config) check() error {
 	}
 	number("BatchGrants", int64(c.BatchGrants), 1, 100_000)
 	number("MaxEntries", int64(c.MaxEntries), 1, 10_000)
-	number("MaxAttempts", c.MaxAttempts, 1, 1_000)
+	number("MaxAttempts", c.MaxAttempts, 2, 1_000)
 	span("Block", c.Block, 10*time.Millisecond, 5*time.Second)
 	span("Poll", c.Poll, 10*time.Millisecond, time.Minute)
 	span("Lease", c.Lease, 100*time.Millisecond, time.Hour)

@@ -31,7 +31,7 @@ func New(cfg Config) (*Consumer, error) {
 // A shard that is Broken stops by itself, is reported at once in the log, and its error is returned in the end; the other shards
 // go on. When all shards are broken Run returns before ctx ends.
 func (c *Consumer) Run(ctx context.Context) error {
-	errs := make([]error, c.cfg.Space.Len())
+	errs, left := make([]error, c.cfg.Space.Len()), make([]int, c.cfg.Space.Len())
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
@@ -39,12 +39,16 @@ func (c *Consumer) Run(ctx context.Context) error {
 			if errs[i] = s.run(ctx); errs[i] != nil {
 				s.log.Error("shard stopped: it is broken, a person has to look", zap.Error(errs[i]))
 			}
+			left[i] = s.left
 		})
 	}
 	wg.Wait()
-	n := c.Stats()
+	n, rest := c.Stats(), 0
+	for i := range left {
+		rest += left[i]
+	}
 	c.cfg.Log.Info("drained", zap.Int64("done", n.Done), zap.Int64("dead", n.Dead), zap.Int64("parked", n.Parked),
-		zap.Int64("left", n.HandedBack))
+		zap.Int("left", rest))
 	return errors.Join(errs...)
 }
 
@@ -59,6 +63,15 @@ func (c *Consumer) backoff(level int64) time.Duration {
 		d *= 2
 	}
 	return jitter(min(d, c.cfg.MaxBackoff))
+}
+
+// topLevel is the parking level at which the backoff has reached MaxBackoff.
+func (c *Consumer) topLevel() int64 {
+	level := int64(1)
+	for d := c.cfg.Backoff; d < c.cfg.MaxBackoff; level++ {
+		d *= 2
+	}
+	return level
 }
 
 func jitter(d time.Duration) time.Duration {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -24,6 +25,9 @@ func (s *shard) deliver(l *lease, items []*item) error {
 	}
 	d := delivery{s: s, l: l}
 	err := d.handle(grants)
+	if l.lost() {
+		return err // the entries may be another worker's by now: nothing more is written
+	}
 	l.drop(items)
 	return errors.Join(err, d.finish(items))
 }
@@ -41,7 +45,8 @@ type delivery struct {
 }
 
 // handle brings grants to the handler until each is done or has failed by itself. It ends early, with grants in
-// neither state, when the lease does; the error is Broken.
+// neither state, when the lease or the drain time does: what a cancelled handler says of a grant is not held against
+// it. The error is Broken.
 func (d *delivery) handle(grants []owned) error {
 	for outages := int64(1); len(grants) > 0 && d.l.ctx.Err() == nil; outages++ {
 		errs := d.call(grants)
@@ -65,6 +70,9 @@ func (d *delivery) handle(grants []owned) error {
 		}
 		if broken != nil {
 			return fmt.Errorf("sink %s: %w", d.s.cfg.Group, broken)
+		}
+		if d.l.ctx.Err() != nil {
+			return nil
 		}
 		if outage == nil {
 			return d.failed(left, leftErrs, len(left) == len(grants))
@@ -98,17 +106,25 @@ func (d *delivery) waitOut(outages int64, held int, err error) {
 func (d *delivery) failed(grants []owned, errs []error, all bool) error {
 	shared := all && len(grants) > 1 && later(errs[0])
 	for _, err := range errs {
-		shared = shared && err == errs[0] //nolint:errorlint // one and the same value
+		shared = shared && same(err, errs[0])
 	}
 	if shared {
 		half := len(grants) / 2
-		return errors.Join(d.handle(grants[:half]), d.handle(grants[half:]))
+		if err := d.handle(grants[:half]); err != nil {
+			return err
+		}
+		return d.handle(grants[half:])
 	}
 	for i := range grants {
 		it := grants[i].by
 		it.failed = append(it.failed, failure{grant: grants[i].grant, err: errs[i]})
 	}
 	return nil
+}
+
+// same tells whether two errors are one and the same value. == alone panics on errors that can't be compared.
+func same(a, b error) bool {
+	return reflect.ValueOf(a).Comparable() && a == b //nolint:errorlint // identity is meant
 }
 
 // later tells whether another attempt may help.
@@ -169,8 +185,8 @@ func (d *delivery) finish(items []*item) error {
 	return err
 }
 
-// ack marks what is done and acks what is finished. What the sink has done stays done, so this is right even after the
-// lease was lost. It is repeated for as long as the lease lasts that the last renewal gave.
+// ack marks what is done and acks what is finished. It is repeated for as long as the lease lasts that the last
+// renewal gave.
 func (d *delivery) ack(items []*item) error {
 	var runs []hongbao.SeqRange
 	var ids []string
@@ -231,10 +247,10 @@ func (s *shard) setAside(ctx context.Context, it *item) error {
 	if len(again) == 0 {
 		return nil
 	}
-	_, err := lua.Park(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, s.cfg.Consumer,
-		[]lua.Parking{{ID: it.id, Level: it.attempt, Attempts: it.attempt}})
-	if err != nil {
-		return err
+	n, err := lua.Park(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, s.cfg.Consumer,
+		[]lua.Parking{{ID: it.id, Level: min(it.attempt, s.c.topLevel()), Attempts: it.attempt}})
+	if err != nil || n == 0 {
+		return err // not ours any more, or deleted from the stream: who takes it next sees that
 	}
 	s.c.count.parked.Add(1)
 	s.log.Warn("entry parked", zap.String("entry", it.id), zap.Int64("attempt", it.attempt), zap.Int("grants", len(again)), zap.Error(again[0].err))

@@ -22,16 +22,18 @@ type lease struct {
 	ids     []string
 	calling time.Time // since when the handler is being called; zero if it is not
 	renewed time.Time
+	gone    map[string]bool // ids of entries that were deleted from the stream meanwhile, and reported
 	wg      sync.WaitGroup
 }
 
 var (
 	errLeaseLost = errors.New("the lease is lost: another worker may have the entries")
+	errStuck     = errors.New("the handler makes no progress: its lease is not renewed any more")
 	errDrainOver = errors.New("the drain time is over")
 )
 
 func (s *shard) lease(drain context.Context, items []*item) *lease {
-	l := &lease{s: s, drain: drain, renewed: time.Now()}
+	l := &lease{s: s, drain: drain, renewed: time.Now(), gone: map[string]bool{}}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(drain))
 	for _, it := range items {
 		l.ids = append(l.ids, it.id)
@@ -77,6 +79,31 @@ func (l *lease) keep() {
 	}
 }
 
+// stuck tells whether the lease was given up because the handler makes no progress.
+func (l *lease) stuck() bool { return errors.Is(context.Cause(l.ctx), errStuck) }
+
+// lost tells whether the lease is lost, at this instant: a process that was paused may not know it yet.
+func (l *lease) lost() bool {
+	if l.ctx.Err() == nil {
+		l.expire(time.Now())
+	}
+	return l.stuck() || errors.Is(context.Cause(l.ctx), errLeaseLost)
+}
+
+// expire gives the lease up if it was not renewed for its whole length; false if it was not.
+func (l *lease) expire(now time.Time) bool {
+	l.mu.Lock()
+	renewed := l.renewed
+	l.mu.Unlock()
+	// Wall-clock arithmetic (Round strips the monotonic part): a machine that slept has lost its lease too.
+	age := now.Round(0).Sub(renewed.Round(0))
+	if age < l.s.cfg.Lease {
+		return false
+	}
+	l.lose(errLeaseLost, zap.Duration("without renewal for", age))
+	return true
+}
+
 // called notes that the handler is being called since an instant, or (zero) that it returned.
 func (l *lease) called(since time.Time) {
 	l.mu.Lock()
@@ -90,16 +117,14 @@ func (l *lease) renew() {
 	calling := l.calling
 	l.mu.Unlock()
 	if !calling.IsZero() && time.Since(calling) > l.s.cfg.HandleTimeout+l.s.cfg.Lease/3 {
-		l.lose(zap.Duration("the handler does not return since", time.Since(calling)))
+		l.lose(errStuck, zap.Duration("the handler does not return since", time.Since(calling)))
 		return
 	}
 	if len(ids) == 0 {
 		return
 	}
-	// Wall-clock arithmetic (Round strips the monotonic part): a machine that slept has lost its lease too.
-	at := time.Now().Round(0)
-	if at.Sub(l.renewed.Round(0)) >= l.s.cfg.Lease {
-		l.lose(zap.Duration("without renewal for", at.Sub(l.renewed)))
+	at := time.Now()
+	if l.expire(at) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, l.s.cfg.Lease/3)
@@ -111,26 +136,27 @@ func (l *lease) renew() {
 		}
 		return
 	}
-	l.renewed = at
 	l.mu.Lock()
+	l.renewed = at
 	finished := len(ids) - len(l.ids) // meanwhile
 	l.mu.Unlock()
 	var gone []string
 	for i, state := range states {
 		switch {
 		case i < finished:
-		case state == lua.Gone:
+		case state == lua.Gone && !l.gone[ids[i]]:
+			l.gone[ids[i]] = true
 			gone = append(gone, ids[i])
 		case state == lua.Lost:
-			l.lose(zap.String("entry", ids[i]))
+			l.lose(errLeaseLost, zap.String("entry", ids[i]))
 			return
 		}
 	}
 	l.s.vanished(gone)
 }
 
-func (l *lease) lose(why zap.Field) {
+func (l *lease) lose(cause error, why zap.Field) {
 	l.s.c.count.leasesLost.Add(1)
 	l.s.log.Warn("lease lost, the batch is cancelled; who has it now finishes it", why)
-	l.cancel(errLeaseLost)
+	l.cancel(cause)
 }

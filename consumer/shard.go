@@ -13,71 +13,97 @@ import (
 
 // shard is the worker's loop over one shard.
 type shard struct {
-	c        *Consumer
-	cfg      *Config
-	keys     lua.Keys
-	log      *zap.Logger
-	nextTake time.Time
-	perEntry float64 // grants an entry lately has
-	failures int64   // in a row, of calls to Redis
+	c          *Consumer
+	cfg        *Config
+	keys       lua.Keys
+	log        *zap.Logger
+	nextTake   time.Time
+	took       bool    // the last entries were taken, not read
+	hasGroup   bool    // the group was there
+	perEntry   float64 // grants an entry lately has
+	failures   int64   // in a row, of calls to Redis
+	left       int     // entries that the last step did not finish
+	takeAtMost int     // entries at once; small after some that may kill their worker
 }
 
 func newShard(c *Consumer, i int) *shard {
 	return &shard{
 		c: c, cfg: &c.cfg, keys: c.cfg.Space.Shard(i), log: c.cfg.Log.With(zap.Int("shard", i)),
-		perEntry: hongbao.MaxEntryGrants,
+		perEntry: hongbao.MaxEntryGrants, takeAtMost: c.cfg.MaxEntries,
 	}
 }
 
 // run takes, reads and works until ctx ends. The error is Broken: this shard must not go on.
 func (s *shard) run(ctx context.Context) error {
-	for first := true; ctx.Err() == nil; first = false {
-		if first {
-			if err := s.createGroup(ctx, false); err != nil {
-				if !s.survive(ctx, err) {
-					return err
-				}
-				continue
-			}
-		}
-		entries, err := s.next(ctx)
-		if err == nil {
-			s.failures = 0
-			if len(entries) > 0 {
-				err = s.work(ctx, entries)
-			}
-		}
-		if err != nil && !s.survive(ctx, err) {
+	for ctx.Err() == nil {
+		s.left = 0
+		if err := s.step(ctx); err != nil && !s.survive(ctx, err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// next takes what is due, else reads what is new.
+func (s *shard) step(ctx context.Context) error {
+	if !s.hasGroup {
+		if err := s.createGroup(ctx, false); err != nil {
+			return err
+		}
+		s.hasGroup = true
+	}
+	entries, err := s.next(ctx)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	if ctx.Err() != nil { // they came when nothing more was to be taken
+		return s.handBack(ctx, hold(entries))
+	}
+	return s.work(ctx, entries)
+}
+
+// next takes what is due, else reads what is new. After what was taken it is the turn of what is new.
 func (s *shard) next(ctx context.Context) ([]lua.RawEntry, error) {
+	if s.took {
+		s.took = false
+		if entries, err := s.read(ctx, 0); err != nil || len(entries) > 0 {
+			return entries, err
+		}
+	}
 	if now := time.Now(); !now.Before(s.nextTake) {
 		entries, err := s.take(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if len(entries) > 0 {
-			return entries, nil // and look again at once: there may be more
+			s.took = true // and look again soon: there may be more
+			return entries, nil
 		}
 		s.nextTake = now.Add(jitter(s.cfg.Poll))
 	}
-	count := min(max(1, int(float64(s.cfg.BatchGrants)/s.perEntry)), s.cfg.MaxEntries)
-	// A read that was sent is waited for, even when ctx ends: its entries are ours from then on.
-	return lua.ReadNew(context.WithoutCancel(ctx), s.cfg.Reads, s.keys, s.cfg.Group, s.cfg.Consumer, count, s.cfg.Block)
+	return s.read(ctx, s.cfg.Block)
+}
+
+// room is how many entries can be started at once.
+func (s *shard) room() int {
+	return min(max(1, int(float64(s.cfg.BatchGrants)/s.perEntry)), s.cfg.MaxEntries)
+}
+
+// read reads what is new. A read that was sent is waited for, even when ctx ends: its entries are ours from then on.
+func (s *shard) read(ctx context.Context, block time.Duration) ([]lua.RawEntry, error) {
+	entries, err := lua.ReadNew(context.WithoutCancel(ctx), s.cfg.Reads, s.keys, s.cfg.Group, s.cfg.Consumer, s.room(), block)
+	if err == nil {
+		s.failures = 0
+	}
+	return entries, err
 }
 
 func (s *shard) take(ctx context.Context) ([]lua.RawEntry, error) {
-	levels := make([]time.Duration, 16)
+	levels := make([]time.Duration, s.c.topLevel()+1)
 	for i := range levels {
 		levels[i] = s.c.backoff(int64(i))
 	}
 	entries, gone, err := lua.TakeIdle(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, lua.Take{
-		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.cfg.MaxEntries, s.cfg.BatchGrants),
+		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.room(), s.takeAtMost),
 		Lease: s.cfg.Lease, Backoff: levels,
 	})
 	s.vanished(gone)
@@ -98,13 +124,17 @@ func (s *shard) vanished(ids []string) {
 
 // survive deals with an error of a call to Redis; false if the shard has to stop.
 func (s *shard) survive(ctx context.Context, err error) bool {
-	switch {
-	case errors.Is(err, lua.ErrNoGroup):
+	broken := func() bool { return hongbao.ClassOf(err) == hongbao.Broken }
+	if !broken() && errors.Is(err, lua.ErrNoGroup) {
 		if err = s.createGroup(ctx, true); err == nil {
 			return true
 		}
-	case hongbao.ClassOf(err) == hongbao.Broken:
+	}
+	if broken() {
 		return false
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return true
 	}
 	s.failures++
 	pause := min(s.c.backoffOf(s.failures, 50*time.Millisecond), 5*time.Second)

@@ -1,0 +1,194 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// childEnv makes the test binary a worker of its own process: "mode prefix address consumer".
+const childEnv = "HONGBAO_CONSUMER_CHILD"
+
+// The modes of a child. Each notes in a Redis list what its handler does.
+const (
+	childHold   = "hold"   // holds the first batch until it is cancelled, then says that it is done
+	childPoison = "poison" // is killed by event 1
+)
+
+func childMain() {
+	var mode, prefix, addr, name string
+	if _, err := fmt.Sscan(os.Getenv(childEnv), &mode, &prefix, &addr, &name); err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(clientOptions(addr))
+	space, err := lua.NewSpace(prefix, 1)
+	if err != nil {
+		panic(err)
+	}
+	note := func(format string, args ...any) {
+		if err := rdb.RPush(context.Background(), prefix+":notes", name+" "+fmt.Sprintf(format, args...)).Err(); err != nil {
+			panic(err)
+		}
+	}
+	cfg := DefaultConfig()
+	quick(&cfg)
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = rdb, rdb, space, group, name, zap.NewNop()
+	cfg.Lease = shortLease
+	cfg.Handler = newSink(func(ctx context.Context, grants []hongbao.Grant) []error {
+		switch {
+		case mode == childHold:
+			note("holds %d", len(grants))
+			<-ctx.Done()
+			note("cancelled: %v", context.Cause(ctx))
+		case grants[0].Seq == 1:
+			note("poisoned among %d", len(grants))
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+		for i := range grants {
+			note("did %d", grants[i].Seq)
+		}
+		return nil
+	})
+	c, err := New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := c.Run(ctx); err != nil {
+		panic(err)
+	}
+	n := c.Stats()
+	note("drained, %d done, %d leases lost", n.Done, n.LeasesLost)
+	os.Exit(0)
+}
+
+// child starts a worker in a process of its own.
+func (b *bundle) child(t *testing.T, mode, name string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{mode, b.name, b.addr, name}, " "))
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	return cmd
+}
+
+// notes are what the children noted and contain text.
+func (b *bundle) notes(t *testing.T, text string) []string {
+	t.Helper()
+	all, err := b.rdb.LRange(context.Background(), b.name+":notes", 0, -1).Result()
+	require.NoError(t, err)
+	var out []string
+	for _, n := range all {
+		if strings.Contains(n, text) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func TestPeerTakesOverFromAKilledProcess(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 5, 5)
+	cmd := b.child(t, childHold, "victim")
+	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "victim holds")) == 1 }, "it has them")
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	s := newSink(nil)
+	cfg := b.config(t, "peer", s)
+	cfg.Lease = shortLease
+	w := start(t, cfg)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 10)
+	require.Empty(t, b.notes(t, "did"))
+	require.EqualValues(t, 2, w.Stats().Taken)
+}
+
+// A process is paused past its lease, its peer takes over; when it goes on it notices and writes nothing, although its
+// handler says that all is done.
+func TestPausedProcessNoticesThatItsLeaseIsLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 5)
+	cmd := b.child(t, childHold, "sleeper")
+	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "sleeper holds")) == 1 }, "it has them")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	out := make(chan struct{})
+	s := newSink(func(context.Context, []hongbao.Grant) []error { <-out; return nil })
+	cfg := b.config(t, "peer", s)
+	cfg.Lease = shortLease
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "the peer has them")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "did 5")) == 1 }, "its handler returned")
+	require.Len(t, b.notes(t, "cancelled: "+errLeaseLost.Error()), 1)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait())
+	require.Len(t, b.notes(t, "drained, 0 done, 1 leases lost"), 1)
+	holder, _ := b.holder(t, ids[0])
+	require.Equal(t, "peer", holder)
+	require.Empty(t, b.doneBits(t, 5))
+	close(out)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 5)
+}
+
+// Event 1 kills every worker that meets it, and is the first of its batch each time.
+func TestPoisonThatKillsItsWorkersTakesNoNeighbourAlong(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, repeat(1, 20)...)
+	lives := 0
+	for begin := time.Now(); len(b.dead(t)) == 0; lives++ {
+		require.Less(t, time.Since(begin), 2*soon)
+		cmd := b.child(t, childPoison, fmt.Sprintf("w%d", lives))
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		testkit.Eventually(t, soon, func() bool { return len(ended) == 1 || len(b.dead(t)) == 1 }, "killed, or done with it")
+		if len(ended) == 0 {
+			b.pending(t, 0)
+			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+			require.NoError(t, <-ended)
+		}
+	}
+	require.Equal(t, 5, lives, "MaxAttempts is 4; the fifth buries it")
+	require.Len(t, b.notes(t, "poisoned"), 4)
+	dead := b.dead(t)
+	require.Len(t, dead, 1)
+	require.Equal(t, "1", dead[0]["seq"])
+	require.Contains(t, dead[0]["reason"], "without an answer")
+	require.Len(t, b.doneBits(t, 20), 20)
+	for seq := 2; seq <= 20; seq++ {
+		did := 0
+		for _, note := range b.notes(t, "did ") {
+			if strings.HasSuffix(note, fmt.Sprintf("did %d", seq)) {
+				did++
+			}
+		}
+		require.Equal(t, 1, did, "event %d", seq)
+	}
+}

@@ -1,0 +1,176 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 2)
+	good := func() []any {
+		return []any{"v", "1", "k", "grant", "c", "rain", "q", "90", "e", "1", "t", "1700000000000", "g", "1 5 ann - -"}
+	}
+	with := func(at int, value any) []any { v := good(); v[at] = value; return v }
+	many := good()
+	for i := range 5_000 {
+		many = append(many, fmt.Sprintf("x%d", i), i)
+	}
+	bad := [][]any{
+		good()[:12],                      // a field is missing
+		append(good(), "extra", "1"),     // one too many
+		many,                             // far too many
+		with(13, "1 1e9 ann - -"),        // not plain digits
+		with(13, "1 -5 ann - -"),         // negative
+		with(13, "1 5 ann - - -"),        // one word too many
+		with(13, ""),                     // no grants
+		with(13, "1 5 ann - -\n"),        // an empty line
+		with(7, "0"),                     // seq 0
+		with(7, "9007199254740993"),      // above 2^53
+		with(3, "gift"),                  // no such kind
+		with(5, "{x}"),                   // no campaign id
+		with(1, "0"),                     // no such version
+		with(1, "1.0"),                   // not a number
+		{"\xff\x00", "\r\n$-1\r\n"},      // anything at all
+		with(11, "99999999999999999999"), // a time out of range
+	}
+	for _, values := range bad {
+		b.raw(t, values...)
+	}
+	b.add(t, 0, 2)
+	s := newSink(nil)
+	w := start(t, b.config(t, "w", s))
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 4)
+	dead := b.dead(t)
+	require.Len(t, dead, len(bad))
+	require.EqualValues(t, len(bad), w.Stats().Dead)
+	for i := range dead {
+		require.Equal(t, "permanent", dead[i]["class"])
+		require.Equal(t, "1", dead[i]["attempts"])
+		require.Contains(t, dead[i]["reason"], "can't be read")
+	}
+	require.Equal(t, "1 1e9 ann - -", dead[3]["entry.g"], "with its fields")
+	require.Contains(t, fmt.Sprint(dead[2]), "x4999")
+}
+
+func TestEntryOfANewerBuildStopsTheShardAndIsNotSkipped(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 2)
+	id := b.raw(t, "v", "2", "k", "grant", "c", "rain", "something", "else")
+	b.add(t, 0, 2)
+	for _, name := range []string{"w1", "w2"} {
+		w := start(t, b.config(t, name, newSink(nil)))
+		err := w.wait()
+		require.ErrorIs(t, err, hongbao.ErrNewerEntry)
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+		holder, count := b.holder(t, id)
+		require.Equal(t, "_retry/0", holder)
+		require.Zero(t, count)
+	}
+	require.Empty(t, b.dead(t))
+}
+
+func TestCloseEntriesAreAckedAndMarked(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 2)
+	b.raw(t, "v", "1", "k", "close", "c", "rain", "q", "3", "e", "1", "t", "1700000000000", "g", "2 203 0 0")
+	s := newSink(nil)
+	w := start(t, b.config(t, "w", s))
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 2)
+	require.Equal(t, []int64{1, 2, 3}, b.doneBits(t, 3))
+}
+
+func TestEntriesDeletedWhilePendingAreAnIncident(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 2, 2, 2)
+	b.vanish(t, "gone", 3)
+	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Events(), ids[0]).Err())
+	require.NoError(t, b.rdb.XTrimMinID(t.Context(), b.keys().Events(), ids[2]).Err())
+	s := newSink(nil)
+	cfg := b.config(t, "w", s)
+	cfg.Lease = shortLease
+	w := start(t, cfg)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 2)
+	require.EqualValues(t, 2, w.Stats().Vanished)
+	require.Equal(t, 1, w.logged("INCIDENT"))
+}
+
+// An entry that is deleted while the handler is at it is counted once, however often the lease is renewed.
+func TestEntryDeletedUnderTheHandlerIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 2, 2)
+	in, out := make(chan struct{}), make(chan struct{})
+	s := newSink(func(context.Context, []hongbao.Grant) []error { close(in); <-out; return nil })
+	cfg := b.config(t, "w", s)
+	cfg.Lease = shortLease
+	w := start(t, cfg)
+	<-in
+	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Events(), ids[0]).Err())
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Vanished > 0 }, "noticed")
+	begin := time.Now()
+	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > shortLease }, "more renewals")
+	close(out)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 4)
+	require.EqualValues(t, 1, w.Stats().Vanished)
+	require.Zero(t, w.Stats().LeasesLost)
+}
+
+// Parking moves an entry with XCLAIM, and that drops one that is no longer in the stream.
+func TestEntryDeletedBeforeItIsParkedIsNotDroppedSilently(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 2)
+	tries := 0
+	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+		if tries++; tries == 1 {
+			_ = b.rdb.XDel(context.Background(), b.keys().Events(), ids[0])
+		}
+		return failGrants(func() error { return hongbao.Errorf(hongbao.Transient, "not now") })(grants)
+	})
+	cfg := b.config(t, "w", s)
+	cfg.Lease = shortLease
+	w := start(t, cfg)
+	b.pending(t, 1)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Vanished == 1 }, "counted")
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	require.Zero(t, w.Stats().Parked)
+	require.Equal(t, 1, w.logged("INCIDENT"))
+}
+
+func TestManyAbandonedEntriesAreTaken(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, repeat(1, 9_000)...)
+	b.vanish(t, "gone", 9_000)
+	_, err := lua.CreateGroup(t.Context(), b.rdb, b.keys(), group)
+	require.NoError(t, err)
+	s := newSink(nil)
+	cfg := b.config(t, "w", s)
+	cfg.Lease, cfg.MaxEntries, cfg.BatchGrants = 100*time.Millisecond, 10_000, 100_000
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return s.size() == 9_000 || closed(w.done) }, "all taken")
+	require.NoError(t, w.stop())
+	require.Equal(t, 9_000, s.size())
+}

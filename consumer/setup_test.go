@@ -1,0 +1,358 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		childMain() // does not return
+	}
+	testkit.Main(m)
+}
+
+const (
+	group = "balance"
+	soon  = 20 * time.Second // longer than any wait should take on a busy machine
+)
+
+// bundle is one deployment of a test's own.
+type bundle struct {
+	rdb   *redis.Client
+	addr  string // where workers connect to
+	name  string
+	space *lua.Space
+	seqs  []int64 // by shard: the last event written
+}
+
+func setup(t *testing.T, shards int) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	return setupOn(t, testkit.Redis(t), shards)
+}
+
+// setupOwn has a Redis that the test may kill. It writes every command to disk before it answers.
+func setupOwn(t *testing.T, shards int) (*bundle, *testkit.RedisServer) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
+	return setupOn(t, r, shards), r
+}
+
+func setupOn(t *testing.T, r *testkit.RedisServer, shards int) *bundle {
+	t.Helper()
+	b := &bundle{rdb: r.Client(t), addr: r.Addr, name: testkit.Prefix(t), seqs: make([]int64, shards)}
+	var err error
+	b.space, err = lua.NewSpace(b.name, shards)
+	require.NoError(t, err)
+	require.NoError(t, lua.Init(t.Context(), b.rdb, b.space, "test"))
+	return b
+}
+
+func (b *bundle) keys() lua.Keys { return b.space.Shard(0) }
+
+// fields are those of an entry of n grants from seq first on. Packet p belongs to user u<p> and has the amount 100+p%7.
+func fields(first int64, n int) []any {
+	lines := make([]string, n)
+	for i := range lines {
+		p := first + int64(i)
+		lines[i] = fmt.Sprintf("%d %d u%d - -", p, 100+p%7, p)
+	}
+	return []any{"v", "1", "k", "grant", "c", "rain", "q", first, "e", "1", "t", "1700000000000", "g", strings.Join(lines, "\n")}
+}
+
+// add writes one entry of n grants for each n to a shard, as the grab does, and returns their ids.
+func (b *bundle) add(t *testing.T, shard int, grants ...int) []string {
+	t.Helper()
+	k := b.space.Shard(shard)
+	pipe := b.rdb.TxPipeline()
+	var cmds []*redis.StringCmd
+	for _, n := range grants {
+		cmds = append(cmds, pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: fields(b.seqs[shard]+1, n)}))
+		b.seqs[shard] += int64(n)
+	}
+	pipe.HSet(t.Context(), k.Meta(), "seq", b.seqs[shard])
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	ids := make([]string, len(cmds))
+	for i := range cmds {
+		ids[i] = cmds[i].Val()
+	}
+	return ids
+}
+
+// raw writes an entry as it is.
+func (b *bundle) raw(t *testing.T, values ...any) string {
+	t.Helper()
+	id, err := b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Events(), Values: values}).Result()
+	require.NoError(t, err)
+	return id
+}
+
+func repeat(n, times int) []int {
+	out := make([]int, times)
+	for i := range out {
+		out[i] = n
+	}
+	return out
+}
+
+// client is a client of a worker, with retries as in production.
+func (b *bundle) client(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(clientOptions(addr))
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func clientOptions(addr string) *redis.Options {
+	return &redis.Options{Addr: addr, DisableIdentity: true, ReadTimeout: 3 * time.Second, DialTimeout: time.Second}
+}
+
+// config is quick: polls of 20 ms, backoffs of 20 ms. The lease is long; tests of leases shorten it.
+func (b *bundle) config(t testing.TB, name string, h hongbao.Handler) Config {
+	t.Helper()
+	c := DefaultConfig()
+	c.Redis, c.Reads, c.Space = b.client(t, b.addr), b.client(t, b.addr), b.space
+	c.Group, c.Consumer, c.Handler, c.Log = group, name, h, zap.NewNop()
+	quick(&c)
+	return c
+}
+
+func quick(c *Config) {
+	c.Block, c.Poll, c.Lease = 20*time.Millisecond, 20*time.Millisecond, 15*time.Second
+	c.Backoff, c.MaxBackoff, c.MaxAttempts = 20*time.Millisecond, 80*time.Millisecond, 4
+	c.DrainTimeout = 5 * time.Second
+}
+
+// worker is a Consumer that runs.
+type worker struct {
+	*Consumer
+	t    testing.TB
+	logs *observer.ObservedLogs
+	end  context.CancelFunc
+	done chan struct{}
+	err  error
+}
+
+func start(t testing.TB, cfg Config) *worker {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	cfg.Log = zap.New(core)
+	c, err := New(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &worker{Consumer: c, t: t, logs: logs, end: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.err = c.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-w.done })
+	return w
+}
+
+// wait waits for the end of Run and gives its error.
+func (w *worker) wait() error {
+	w.t.Helper()
+	testkit.Eventually(w.t, soon, func() bool { return closed(w.done) }, "Run returns")
+	return w.err
+}
+
+func (w *worker) stop() error {
+	w.t.Helper()
+	w.end()
+	return w.wait()
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// logged counts the log lines that contain text.
+func (w *worker) logged(text string) int {
+	return w.logs.Filter(func(e observer.LoggedEntry) bool { return strings.Contains(e.Message, text) }).Len()
+}
+
+// drained gives the numbers of the "drained" line.
+func (w *worker) drained() map[string]any {
+	w.t.Helper()
+	lines := w.logs.FilterMessage("drained").All()
+	require.Len(w.t, lines, 1)
+	return lines[0].ContextMap()
+}
+
+// sink counts what it gets, and fails as it is told.
+type sink struct {
+	mu    sync.Mutex
+	calls int
+	came  map[string]int // event id -> how often it came
+	did   map[string]int // event id -> how often it was done
+	// refuse, if any, decides on a call before the grants are done; it may block. Errors as those of a Handler.
+	refuse func(ctx context.Context, grants []hongbao.Grant) []error
+}
+
+func newSink(refuse func(ctx context.Context, grants []hongbao.Grant) []error) *sink {
+	return &sink{came: map[string]int{}, did: map[string]int{}, refuse: refuse}
+}
+
+func (s *sink) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	s.mu.Lock()
+	s.calls++
+	for i := range grants {
+		s.came[grants[i].EventID()]++
+	}
+	s.mu.Unlock()
+	var errs []error
+	if s.refuse != nil {
+		errs = s.refuse(ctx, grants)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range grants {
+		if errs == nil || i < len(errs) && errs[i] == nil {
+			s.did[grants[i].EventID()]++
+		}
+	}
+	return errs
+}
+
+func (s *sink) numberOfCalls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+// times tells how often an event of shard 0 came and was done.
+func (s *sink) times(seq int64) (came, did int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := "0-" + strconv.FormatInt(seq, 10)
+	return s.came[id], s.did[id]
+}
+
+func (s *sink) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.did)
+}
+
+// onceEach fails unless n events were done, each once.
+func (s *sink) onceEach(t testing.TB, n int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Len(t, s.did, n)
+	for id, times := range s.did {
+		require.Equal(t, 1, times, "event %s was done more than once", id)
+	}
+}
+
+// failing makes refuse fail the events of shard 0 by seq, each by its own error.
+func failing(of func(seq int64) error) func(context.Context, []hongbao.Grant) []error {
+	return func(_ context.Context, grants []hongbao.Grant) []error {
+		errs := make([]error, len(grants))
+		for i := range grants {
+			errs[i] = of(grants[i].Seq)
+		}
+		return errs
+	}
+}
+
+// pending waits until the group of shard 0 has n entries pending.
+func (b *bundle) pending(t testing.TB, n int64) {
+	t.Helper()
+	testkit.EventuallyOK(t, soon, func() error {
+		p, err := b.rdb.XPending(context.Background(), b.keys().Events(), group).Result()
+		if err == nil && p.Count != n {
+			err = fmt.Errorf("%d pending, want %d: %v", p.Count, n, p.Consumers)
+		}
+		return err
+	}, "pending")
+}
+
+// idle waits until all that was written is read and acked.
+func (b *bundle) idle(t testing.TB, shard int) {
+	t.Helper()
+	k := b.space.Shard(shard)
+	testkit.EventuallyOK(t, soon, func() error {
+		groups, err := b.rdb.XInfoGroups(context.Background(), k.Events()).Result()
+		if err != nil {
+			return err
+		}
+		info, err := b.rdb.XInfoStream(context.Background(), k.Events()).Result()
+		if err != nil {
+			return err
+		}
+		for _, g := range groups {
+			if g.Name == group && g.Pending == 0 && g.LastDeliveredID == info.LastGeneratedID {
+				return nil
+			}
+		}
+		return fmt.Errorf("groups %+v", groups)
+	}, "shard %d: all read and acked", shard)
+}
+
+// holder tells which consumer has an entry of shard 0, and its delivery count.
+func (b *bundle) holder(t testing.TB, id string) (string, int64) {
+	t.Helper()
+	p, err := b.rdb.XPendingExt(context.Background(), &redis.XPendingExtArgs{
+		Stream: b.keys().Events(), Group: group, Start: id, End: id, Count: 1,
+	}).Result()
+	require.NoError(t, err)
+	if len(p) == 0 {
+		return "", 0
+	}
+	return p[0].Consumer, p[0].RetryCount
+}
+
+// doneBits lists which of the events 1..n of shard 0 have their done bit.
+func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
+	t.Helper()
+	set, err := lua.Done(context.Background(), b.rdb, b.keys(), group, hongbao.SeqRange{First: 1, Last: n})
+	require.NoError(t, err)
+	var out []int64
+	for seq := int64(1); seq <= n; seq++ {
+		if set.Has(seq) {
+			out = append(out, seq)
+		}
+	}
+	return out
+}
+
+// dead reads the dead letters of shard 0.
+func (b *bundle) dead(t testing.TB) []map[string]any {
+	t.Helper()
+	list, err := b.rdb.XRange(context.Background(), b.keys().Dead(group), "-", "+").Result()
+	require.NoError(t, err)
+	out := make([]map[string]any, len(list))
+	for i := range list {
+		out[i] = list[i].Values
+	}
+	return out
+}
