@@ -250,7 +250,7 @@ var consumerKnobs = []knob{
 		doc: "One call of a sink, before it counts as making no progress."},
 	{name: "consumer.drain_timeout", field: func(c *Config) any { return &c.Consumer.DrainTimeout }, def: "20s", high: hour,
 		doc: "How long a worker goes on with what is in flight when it is told to stop; 0s to hand it back at once. Keep it below what the service manager grants."},
-	{name: "consumer.max_attempts", field: func(c *Config) any { return &c.Consumer.MaxAttempts }, def: "12", low: 1, high: 1_000,
+	{name: "consumer.max_attempts", field: func(c *Config) any { return &c.Consumer.MaxAttempts }, def: "12", low: 2, high: 1_000,
 		doc: "Attempts before a grant becomes a dead letter. Outages of a whole sink take none."},
 	{name: "consumer.backoff", field: func(c *Config) any { return &c.Consumer.Backoff }, def: "1s", low: ms, high: day,
 		doc: "Wait after the first failed attempt; it doubles with each further one."},

@@ -1,0 +1,158 @@
+package configs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Values that are fine alone and contradict each other; the line tells both. One pair of arguments more and it is accepted.
+func TestContradictions(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		want string
+		mend []string
+	}{
+		"lease, three renewals": {[]string{"--redis.read_timeout=2s", "--consumer.lease=6s", "--publisher.max_claim_age=5s", "--publisher.attempt_time=5s"},
+			"flag --redis.read_timeout: redis.read_timeout: it is 2s, want it below a third of consumer.lease, which is 6s (flag --consumer.lease): a lease is renewed every third of it",
+			[]string{"--consumer.lease=6.1s"}},
+		"call timeout": {[]string{"--producer.call_timeout=3s"},
+			"default: redis.read_timeout: it is 3s, want it below producer.call_timeout, which is 3s (flag --producer.call_timeout): else a call whose answer is lost can't be repeated",
+			[]string{"--redis.read_timeout=2999ms"}},
+		"durability": {[]string{"--producer.durability_timeout=5s"},
+			"producer.durability_timeout: it is 5s, want it below producer.call_timeout, which is 5s (default)", []string{"--producer.call_timeout=6s"}},
+		"lock timeout": {[]string{"--ledger.lock_timeout=10s"},
+			"ledger.lock_timeout: it is 10s, want it below ledger.timeout, which is 10s (default)", []string{"--ledger.timeout=11s"}},
+		"backoff": {[]string{"--consumer.backoff=11m"}, "consumer.backoff: it is 11m, want it not above consumer.max_backoff, which is 10m (default)",
+			[]string{"--consumer.max_backoff=11m"}},
+		"handle": {[]string{"--consumer.handle_timeout=10s", "--publisher.attempt_time=9s"},
+			"ledger.timeout: it is 10s, want it below consumer.handle_timeout, which is 10s (flag", []string{"--ledger.timeout=9s"}},
+		"drain": {[]string{"--consumer.drain_timeout=9s"}, "ledger.timeout: it is 10s, want it not above consumer.drain_timeout, which is 9s (flag",
+			[]string{"--consumer.drain_timeout=10s"}},
+		"drain, on purpose": {[]string{"--consumer.drain_timeout=1ms"}, "ledger.timeout: it is 10s", []string{"--consumer.drain_timeout=0s"}},
+		"claim age":         {[]string{"--publisher.attempt_time=21s"}, "publisher.attempt_time: it is 21s, want it not above publisher.max_claim_age", []string{"--publisher.max_claim_age=21s"}},
+		"claim age, lease":  {[]string{"--publisher.max_claim_age=30s"}, "publisher.max_claim_age: it is 30s, want it below consumer.lease", []string{"--consumer.lease=31s"}},
+		"request":           {[]string{"--publisher.request_timeout=16s"}, "publisher.request_timeout: it is 16s, want it not above publisher.attempt_time", []string{"--publisher.attempt_time=16s"}},
+		"expiration": {[]string{"--publisher.producer_expiration=79s"}, "publisher.max_claim_age: it is 20s, want it not above a quarter of publisher.producer_expiration, which is 79s",
+			[]string{"--publisher.producer_expiration=80s"}},
+		"attempts, handle": {[]string{"--consumer.handle_timeout=15s"}, "publisher.attempt_time: it is 15s, want it below consumer.handle_timeout", []string{"--consumer.handle_timeout=16s"}},
+		"no kafka":         {[]string{"--publisher.attempt_time=21s"}, "publisher.attempt_time", []string{"--deployment.sinks=balance"}},
+		"two servers": {[]string{"--redis.addrs=a:1,b:1"}, "redis.addrs: 2 servers, but redis.mode is standalone: name one, or set redis.mode to sentinel or cluster",
+			[]string{"--redis.mode=cluster"}},
+		"no master name":  {[]string{"--redis.mode=sentinel"}, "redis.master_name: it is empty, but redis.mode is sentinel", []string{"--redis.master_name=m"}},
+		"master name":     {[]string{"--redis.master_name=m"}, "redis.master_name: it is for redis.mode sentinel only, which is standalone", []string{"--redis.mode=sentinel"}},
+		"db of a cluster": {[]string{"--redis.mode=cluster", "--redis.db=1"}, "redis.db: it is 1, but a cluster has database 0 only", []string{"--redis.db=0"}},
+		"sqlite file":     {[]string{"--ledger.dsn=file:x.db"}, "ledger.dsn: ledger.driver is sqlite, which wants a plain path", []string{"--ledger.dsn=x.db"}},
+		"sqlite memory":   {[]string{"--ledger.dsn=:memory:"}, "ledger.dsn: ledger.driver is sqlite, which wants a plain path", []string{"--ledger.dsn=x.db"}},
+		"sqlite URL":      {[]string{"--ledger.dsn=postgres://h/d"}, "ledger.dsn: ledger.driver is sqlite", []string{"--ledger.driver=postgres"}},
+		"postgres path":   {[]string{"--ledger.driver=postgres"}, "ledger.dsn: ledger.driver is postgres, which wants postgres://user@host:5432/database", []string{"--ledger.dsn=host=h dbname=d"}},
+		"no DSN":          {[]string{"--ledger.dsn="}, "ledger.dsn: it is empty", []string{"--ledger.dsn=x.db"}},
+		"no sinks":        {[]string{"--deployment.sinks="}, "deployment.sinks: it is empty: name at least one of balance, kafka, or nobody is paid", []string{"--deployment.sinks=kafka"}},
+		"no redis":        {[]string{"--redis.addrs="}, "redis.addrs: it is empty", []string{"--redis.addrs=a:1"}},
+		"no brokers":      {[]string{"--kafka.brokers="}, "kafka.brokers: it is empty", []string{"--deployment.sinks=balance"}},
+		"TLS off":         {[]string{"--kafka.tls_server_name=x"}, "kafka.tls: it is false, but another kafka.tls_... is set", []string{"--kafka.tls"}},
+		"SASL off":        {[]string{"--kafka.sasl_username=x"}, "kafka.sasl_mechanism: it is none, but user or password are set", []string{"--kafka.sasl_username="}},
+		"unsafe":          {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, sasl_plain_without_tls, did you mean fsync?`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := (&input{args: c.args}).problems(t)
+			require.Len(t, got, 1, "%q", got)
+			require.Contains(t, got[0], c.want)
+			if c.mend == nil {
+				return
+			}
+			args := append(c.args, c.mend...)
+			if strings.HasPrefix(c.mend[0], "--redis.addrs") || strings.HasPrefix(c.mend[0], "--deployment.sinks=kafka") {
+				args = c.mend // the parts of a list add up
+			}
+			(&input{args: args}).must(t)
+		})
+	}
+}
+
+func TestLogins(t *testing.T) {
+	t.Parallel()
+	user := (&input{args: []string{"--redis.username=u"}}).problems(t)
+	require.Equal(t, []string{"flag --redis.username: redis.username: there is no password for it: set HONGBAO_REDIS_PASSWORD or HONGBAO_REDIS_PASSWORD_FILE"}, user)
+	(&input{args: []string{"--redis.username=u"}, env: []string{"HONGBAO_REDIS_PASSWORD=x"}}).must(t)
+	require.Contains(t, (&input{env: []string{"HONGBAO_REDIS_SENTINEL_PASSWORD=x"}}).problems(t)[0], "are for redis.mode sentinel only")
+
+	plain := input{args: []string{"--kafka.sasl_mechanism=plain"}}
+	require.Len(t, plain.problems(t), 3)
+	plain.args = append(plain.args, "--kafka.sasl_username=u")
+	plain.env = []string{"HONGBAO_KAFKA_SASL_PASSWORD=x"}
+	require.Equal(t, []string{"flag --kafka.sasl_mechanism: kafka.sasl_mechanism: plain sends the password in clear text: " +
+		"set kafka.tls to true, or use scram-sha-512, or add sasl_plain_without_tls to unsafe.allow"}, plain.problems(t))
+	allowed := plain
+	allowed.args = append(allowed.args, "--unsafe.allow=sasl_plain_without_tls,fsync")
+	c := allowed.must(t)
+	require.Equal(t, "PLAIN", c.PublisherConfig().SASL.Name())
+	require.Equal(t, []string{"fsync"}, c.LedgerConfig().UnsafeAllow, "the ledger gets the names that it knows")
+	for name, want := range map[string]string{"scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"} {
+		plain.args[0] = "--kafka.sasl_mechanism=" + name
+		require.Equal(t, want, plain.must(t).PublisherConfig().SASL.Name())
+	}
+	plain.env = []string{"HONGBAO_KAFKA_SASL_PASSWORD=hunter2\u0378"} // a code point that has no meaning
+	got := plain.problems(t)
+	require.Contains(t, got[0], "user or password hold characters that SCRAM does not allow")
+	require.NotContains(t, got[0], "hunter2")
+}
+
+// certificate writes a new certificate and its key.
+func certificate(t *testing.T, mode os.FileMode) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
+	require.NoError(t, err)
+	pkcs, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	text := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return write(t, "cert.pem", text("CERTIFICATE", der), 0o644), write(t, "key.pem", text("PRIVATE KEY", pkcs), mode)
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	cert, key := certificate(t, 0o600)
+	_, otherKey := certificate(t, 0o600)
+	openCert, openKey := certificate(t, 0o644)
+	junk := write(t, "junk.pem", "junk", 0o600)
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no pair":      {[]string{"--redis.tls_cert=" + cert, "--redis.tls_key=" + otherKey}, "redis.tls_cert: " + cert + " and " + otherKey + " are no pair"},
+		"open key":     {[]string{"--redis.tls_cert=" + openCert, "--redis.tls_key=" + openKey}, "redis.tls_key: " + openKey + " is open to others than its owner (mode 0644)"},
+		"no key":       {[]string{"--redis.tls_cert=" + cert}, "redis.tls_key: it is empty, but redis.tls_cert is set"},
+		"no cert":      {[]string{"--redis.tls_key=" + key}, "redis.tls_cert: it is empty, but redis.tls_key is set"},
+		"absent cert":  {[]string{"--redis.tls_cert=/absent", "--redis.tls_key=" + key}, "redis.tls_cert: it can't be read"},
+		"absent key":   {[]string{"--redis.tls_cert=" + cert, "--redis.tls_key=/absent"}, "redis.tls_key: it can't be read"},
+		"absent CA":    {[]string{"--redis.tls_ca=/absent"}, "redis.tls_ca: it can't be read"},
+		"CA is no PEM": {[]string{"--redis.tls_ca=" + junk}, "redis.tls_ca: " + junk + " holds no certificate in PEM"},
+	} {
+		got := (&input{args: append(c.args, "--redis.tls")}).problems(t)
+		require.Len(t, got, 1, name)
+		require.Contains(t, got[0], c.want, name)
+	}
+	c := (&input{args: []string{"--kafka.tls", "--kafka.tls_ca=" + cert, "--kafka.tls_cert=" + cert, "--kafka.tls_key=" + key, "--kafka.tls_server_name=k"}}).must(t)
+	have := c.PublisherConfig().TLS
+	require.Len(t, have.Certificates, 1)
+	require.NotNil(t, have.RootCAs)
+	require.Equal(t, "k", have.ServerName)
+	require.False(t, have.InsecureSkipVerify)
+	require.EqualValues(t, 0x0303, have.MinVersion)
+}

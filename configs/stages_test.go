@@ -1,0 +1,232 @@
+package configs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/producer"
+	"github.com/hongbao-project/hongbao/publisher"
+)
+
+type nothing struct{}
+
+func (nothing) Handle(context.Context, []hongbao.Grant) []error { return nil }
+
+// stages asks every stage whether it takes its part of the configuration.
+func stages(t *testing.T, c *Config) error {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	space, err := c.Space()
+	if err != nil {
+		return err
+	}
+	p := c.ProducerConfig()
+	p.Redis, p.Space = rdb, space
+	if _, err := producer.New(p); err != nil {
+		return err
+	}
+	w := c.ConsumerConfig(SinkBalance)
+	w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, rdb, space, "w1", nothing{}, zap.NewNop()
+	if _, err := consumer.New(w); err != nil {
+		return err
+	}
+	tr := c.TrimmerConfig()
+	tr.Redis, tr.Space, tr.Log = rdb, space, zap.NewNop()
+	if _, err := consumer.NewTrimmer(tr); err != nil {
+		return err
+	}
+	st := c.StoreConfig()
+	st.Redis, st.Space = rdb, space
+	if _, err := campaign.NewStore(st); err != nil {
+		return err
+	}
+	pl := c.PlansConfig()
+	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, error) { panic("not asked") }
+	if _, err := campaign.NewPlans(pl); err != nil {
+		return err
+	}
+	l := c.LedgerConfig()
+	if err := l.Check(); err != nil {
+		return err
+	}
+	cl := c.ClaimsConfig()
+	cl.Redis, cl.Space, cl.Owner = rdb, space, "w1"
+	claims, err := dedup.NewClaims(cl)
+	if err != nil {
+		return err
+	}
+	k := c.PublisherConfig()
+	k.Worker = "w1"
+	_, err = publisher.New(k, claims, noEntries{})
+	return err
+}
+
+type noEntries struct{}
+
+func (noEntries) Entries(context.Context, int, string, string) ([]hongbao.Entry, error) {
+	return nil, nil
+}
+
+// What Load accepts, the stages accept: at the defaults, and with each number at both of its bounds.
+func TestBoundsAreTheStages(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, stages(t, (&input{}).must(t)))
+	for i := range knobs {
+		k := &knobs[i]
+		if kind := k.kind(); kind != "integer" && kind != "duration" {
+			continue
+		}
+		for _, bound := range []int64{k.low, k.high} {
+			text := fmt.Sprint(bound)
+			if k.kind() == "duration" {
+				text = span(bound)
+			}
+			in := input{args: []string{"--" + k.name + "=" + text}}
+			c, err := in.load(t)
+			if err != nil { // contradicts a default: the stages may refuse it too, but must not call it out of bounds
+				require.Contains(t, err.Error(), "want it ", k.name)
+				c, _ = in.raw(t, k)
+				if err := stages(t, c); err != nil {
+					requireOrderOnly(t, k.name, err)
+				}
+				continue
+			}
+			require.NoError(t, stages(t, c), "%s=%s", k.name, text)
+		}
+	}
+}
+
+// requireOrderOnly wants the stage's refusal to be about two values.
+func requireOrderOnly(t *testing.T, knob string, err error) {
+	t.Helper()
+	for _, s := range []string{"MaxBackoff is", "is above MaxClaimAge", "a quarter of ProducerExpiration", "want more than the lock timeout"} {
+		if strings.Contains(err.Error(), s) {
+			return
+		}
+	}
+	t.Errorf("%s is within its bounds, but the stage says: %v", knob, err)
+}
+
+// One beyond each bound is refused here, and by the stage that has the same bound.
+func TestBeyondTheBounds(t *testing.T) {
+	t.Parallel()
+	for i := range knobs {
+		k := &knobs[i]
+		kind := k.kind()
+		if kind != "integer" && kind != "duration" {
+			continue
+		}
+		for _, beyond := range []int64{k.low - 1, k.high + 1} {
+			text := fmt.Sprint(beyond)
+			if kind == "duration" {
+				text = time.Duration(beyond).String()
+			}
+			got := (&input{args: []string{"--" + k.name + "=" + text}}).problems(t)
+			require.Contains(t, got[0], "flag --"+k.name+": "+k.name+": ")
+			require.Contains(t, got[0], ": want ")
+			section := k.section()
+			if section == "redis" || section == "ledger" || k.name == "campaign.cached_packets" && beyond > k.low {
+				continue // the bounds of these are configs' own
+			}
+			c := (&input{args: []string{"--kafka.create_topic"}}).must(t)
+			_ = k.set(c, text) // out of bounds, and so it is meant
+			require.Error(t, stages(t, c), "%s=%s: the stage takes it, so its bound differs", k.name, text)
+		}
+	}
+}
+
+// Every option that matters, read back from the clients.
+func TestRedisClients(t *testing.T) {
+	t.Parallel()
+	in := input{
+		args: []string{"--redis.addrs=r:1", "--redis.username=u", "--redis.db=3", "--redis.tls", "--deployment.shards=7", "--redis.dial_timeout=1500ms",
+			"--redis.write_timeout=2500ms", "--redis.pool_timeout=3500ms", "--redis.max_idle_age=4m"},
+		env: []string{"HONGBAO_REDIS_PASSWORD=p"},
+	}
+	c := in.must(t)
+	rdb, reads := c.RedisClient().(*redis.Client), c.ReadsClient().(*redis.Client)
+	t.Cleanup(func() { _, _ = rdb.Close(), reads.Close() })
+	for _, o := range []*redis.Options{rdb.Options(), reads.Options()} {
+		require.Equal(t, []any{"r:1", "u", "p", 3, "hongbao", 3}, []any{o.Addr, o.Username, o.Password, o.DB, o.ClientName, o.Protocol})
+		require.Equal(t, 1500*time.Millisecond, o.DialTimeout)
+		require.Equal(t, 1, o.DialerRetries)
+		require.Equal(t, 2500*time.Millisecond, o.WriteTimeout)
+		require.Equal(t, 3500*time.Millisecond, o.PoolTimeout)
+		require.Equal(t, 4*time.Minute, o.ConnMaxIdleTime)
+		require.True(t, o.ContextTimeoutEnabled)
+		require.True(t, o.DisableIdentity)
+		require.Equal(t, -1, o.PipelinePoolSize)
+		require.Equal(t, maintnotifications.ModeDisabled, o.MaintNotificationsConfig.Mode)
+		require.False(t, o.TLSConfig.InsecureSkipVerify)
+	}
+	o, r := rdb.Options(), reads.Options()
+	require.Equal(t, []any{2, 50, 3 * time.Second}, []any{o.MaxRetries, o.PoolSize, o.ReadTimeout})
+	require.Equal(t, []any{0, 7*2 + 2, 4 * time.Second}, []any{r.MaxRetries, r.PoolSize, r.ReadTimeout}, "go-redis turns -1 into 0 retries")
+
+	none := (&input{args: []string{"--redis.retries=0"}}).must(t).RedisClient().(*redis.Client)
+	t.Cleanup(func() { _ = none.Close() })
+	require.Equal(t, 0, none.Options().MaxRetries)
+	require.Nil(t, none.Options().TLSConfig)
+}
+
+func TestRedisModes(t *testing.T) {
+	t.Parallel()
+	c := (&input{args: []string{"--redis.mode=cluster"}}).must(t).RedisClient()
+	cluster, ok := c.(*redis.ClusterClient)
+	require.True(t, ok, "one address, but a cluster all the same")
+	t.Cleanup(func() { _ = cluster.Close() })
+	o := cluster.Options()
+	require.Equal(t, []any{3, false, false, false, true}, []any{o.MaxRedirects, o.ReadOnly, o.RouteByLatency, o.RouteRandomly, o.ContextTimeoutEnabled})
+	in := input{args: []string{"--redis.mode=sentinel", "--redis.master_name=m", "--redis.sentinel_username=s"}, env: []string{"HONGBAO_REDIS_SENTINEL_PASSWORD=p"}}
+	failover, ok := in.must(t).RedisClient().(*redis.Client)
+	require.True(t, ok)
+	t.Cleanup(func() { _ = failover.Close() })
+	require.Equal(t, "FailoverClient", failover.Options().Addr)
+	require.True(t, failover.Options().ContextTimeoutEnabled)
+}
+
+func TestLogger(t *testing.T) {
+	t.Parallel()
+	for format, isJSON := range map[string]bool{"auto": true, "json": true, "console": false} { // a buffer is no terminal
+		c := (&input{args: []string{"--log.format=" + format, "--log.level=warn"}}).must(t)
+		var out bytes.Buffer
+		log, err := c.Logger(&out)
+		require.NoError(t, err)
+		log.Info("too unimportant")
+		for range 1_000 { // nothing is sampled
+			log.Warn("it happened", zap.String("user", "x\n{\"level\":\"error\"}\x1b[31m"), zap.Duration("after", time.Second))
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		require.Len(t, lines, 1_000, format)
+		require.NotContains(t, out.String(), "\x1b", format)
+		require.Contains(t, lines[0], "it happened", format)
+		var fields map[string]any
+		err = json.Unmarshal([]byte(lines[0]), &fields)
+		require.Equal(t, isJSON, err == nil, lines[0])
+		if isJSON {
+			require.Equal(t, []any{"warn", "it happened", "1s"}, []any{fields["level"], fields["message"], fields["after"]})
+			_, err := time.Parse(time.RFC3339Nano, fields["time"].(string))
+			require.NoError(t, err)
+		}
+	}
+	file, err := os.CreateTemp(t.TempDir(), "log")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = file.Close() })
+	require.False(t, (&input{}).must(t).console(file), "a file is no terminal")
+}
