@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// shards and batch are what both the bare loops and the consumers of the rows below work with.
+const (
+	shards = 2
+	batch  = 2_000 // grants
+)
+
+// campaignOn makes up a campaign's id that lives on the shard.
+func campaignOn(space *lua.Space, shard int) string {
+	for i := 0; ; i++ {
+		if id := fmt.Sprintf("bench-%d", i); space.Home(id).Index() == shard {
+			return id
+		}
+	}
+}
+
+// events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes them.
+func (r *rig) events(ctx context.Context, n int) (*lua.Space, []settlement.Campaign, error) {
+	space, err := r.deployment(ctx, shards)
+	if err != nil {
+		return nil, nil, err
+	}
+	var campaigns []settlement.Campaign
+	for shard := range shards {
+		c, err := r.load(ctx, space, spec(campaignOn(space, shard), n/shards))
+		if err != nil {
+			return nil, nil, err
+		}
+		campaigns = append(campaigns, c)
+		const entry = 50
+		for i := 0; i < n/shards; i += entry {
+			call := lua.GrabCall{Campaign: c.Spec.ID, MaxBacklog: 1e9, FactNames: "device"}
+			for u := i; u < min(i+entry, n/shards); u++ {
+				call.Grabs = append(call.Grabs, &hongbao.Grab{
+					User: user(u), RequestID: fmt.Sprintf("r%05d", u%100_000), Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2)},
+				})
+			}
+			if _, err := lua.Grab(ctx, r.rdb, space.Shard(shard), &call, nil); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return space, campaigns, nil
+}
+
+// bareLoop reads the group's entries of each shard, one goroutine a shard, and calls handle for about a batch of grants,
+// then XACK. It is the least that any consumer has to do. It returns grants per second.
+func (r *rig) bareLoop(ctx context.Context, space *lua.Space, group string, n int, handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
+	for shard := range space.Len() {
+		if _, err := lua.CreateGroup(ctx, r.rdb, space.Shard(shard), group); err != nil {
+			return 0, err
+		}
+	}
+	start := time.Now()
+	_, err := crowd(ctx, space.Len(), space.Len(), func(ctx context.Context, shard int) error {
+		k := space.Shard(shard)
+		for done := 0; done < n/space.Len(); {
+			raw, err := lua.ReadNew(ctx, r.rdb, k, group, "bare", batch/50, time.Second)
+			if err != nil {
+				return err
+			}
+			var grants []hongbao.Grant
+			ids := make([]string, len(raw))
+			for i := range raw {
+				e, err := hongbao.ParseEntry(shard, raw[i].ID, raw[i].Values)
+				if err != nil {
+					return err
+				}
+				grants, ids[i] = append(grants, e.Grants...), raw[i].ID
+			}
+			if err := handle(ctx, shard, grants); err != nil {
+				return err
+			}
+			if err := r.rdb.XAck(ctx, k.Events(), group, ids...).Err(); err != nil {
+				return fmt.Errorf("ack: %w", err)
+			}
+			done += len(grants)
+		}
+		return nil
+	})
+	return float64(n) / time.Since(start).Seconds(), err
+}
+
+// consume brings all n grants to the handler by a whole consumer, and returns grants per second.
+func (r *rig) consume(ctx context.Context, space *lua.Space, group string, n int, h hongbao.Handler) (float64, error) {
+	cfg := consumer.DefaultConfig()
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, space, group, "bench"
+	cfg.Handler, cfg.Log, cfg.BatchGrants = h, zap.NewNop(), batch
+	cfg.Block = 50 * time.Millisecond
+	c, err := consumer.New(cfg)
+	if err != nil {
+		return 0, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	start := time.Now()
+	go func() { ended <- c.Run(ctx) }()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	var spent time.Duration
+	for spent == 0 {
+		select {
+		case err := <-ended:
+			return 0, fmt.Errorf("the consumer ended early: %w", err)
+		case <-tick.C:
+			if s := c.Stats(); s.Done >= int64(n) {
+				spent = time.Since(start)
+			} else if s.Dead > 0 || time.Since(start) > 10*time.Minute {
+				return 0, fmt.Errorf("the consumer does not get on: %+v", s)
+			}
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		return 0, err
+	}
+	if s := c.Stats(); s.Done != int64(n) || s.Dead+s.Parked+s.Skipped > 0 {
+		return 0, errors.New("the consumer did not handle each grant just once")
+	}
+	return float64(n) / spent.Seconds(), nil
+}

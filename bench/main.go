@@ -1,0 +1,107 @@
+// Command bench measures Hongbao against plain loops that do the same work without its promises. `make bench` runs it.
+//
+// Every row runs the two in turn, in one run on one machine, at least three times, and compares the medians. Absolute
+// numbers depend on the machine; the ratios are what the project promises.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// rows are all that can be measured, in the order of the table.
+var rows = []row{
+	{"grab_20", func(ctx context.Context, o options) ([]Result, error) { return grabRow(ctx, o, 20, 1.2) }},
+	{"grab_512", func(ctx context.Context, o options) ([]Result, error) { return grabRow(ctx, o, 512, 3.5) }},
+	{"settle_postgres", settleRow},
+	{"publish_kafka", publishRow},
+	{"memory_per_grant", memoryRow},
+}
+
+type row struct {
+	name string
+	run  func(context.Context, options) ([]Result, error)
+}
+
+// options are those of the command line.
+type options struct {
+	rounds int
+	scale  float64
+}
+
+// n is a number of things to do, scaled.
+func (o options) n(full int) int { return max(1000, int(float64(full)*o.scale)) }
+
+func main() {
+	names := flag.String("row", "", "measure only these rows, separated by commas")
+	out := flag.String("out", "bench/results.json", "write the results there")
+	var o options
+	flag.IntVar(&o.rounds, "rounds", 3, "how often the two are run in turn, at least 3")
+	flag.Float64Var(&o.scale, "scale", 1, "size of the work, for a quick look; results count at 1 only")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, *names, *out)
+	stop()
+	if err = errors.Join(err, testkit.CloseAll()); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, names, out string) error {
+	if o.rounds < 3 || o.scale <= 0 {
+		return errors.New("want -rounds of at least 3 and a -scale above 0")
+	}
+	picked, err := pick(names)
+	if err != nil {
+		return err
+	}
+	var results []Result
+	for _, r := range picked {
+		fmt.Fprintf(os.Stderr, "%s ...\n", r.name)
+		res, err := r.run(ctx, o)
+		if err != nil {
+			return fmt.Errorf("row %s: %w", r.name, err)
+		}
+		results = append(results, res...)
+	}
+	if err := write(out, results); err != nil {
+		return err
+	}
+	return table(os.Stdout, results)
+}
+
+func pick(names string) ([]row, error) {
+	if names == "" {
+		return rows, nil
+	}
+	var out []row
+	for name := range strings.SplitSeq(names, ",") {
+		found := false
+		for _, r := range rows {
+			if r.name == name {
+				out, found = append(out, r), true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no row %q; there are %s", name, rowNames())
+		}
+	}
+	return out, nil
+}
+
+func rowNames() string {
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.name)
+	}
+	return strings.Join(names, ", ")
+}

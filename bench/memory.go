@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/producer"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// memoryRow compares what a granted packet costs in Redis once it is settled and trimmed with what the classic design
+// keeps for ever: JSON in a list and a hash of users.
+func memoryRow(ctx context.Context, o options) ([]Result, error) {
+	n := o.n(1_000_000)
+	r, err := newRig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pg, err := startPostgres(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res := Result{
+		Name: "memory_per_grant", Unit: "bytes", Want: 0.85, Below: true,
+		HowOurs: fmt.Sprintf("used_memory of Redis per packet above that of an empty one, after %d packets were loaded, granted through package "+
+			"producer, settled on PostgreSQL, and the stream trimmed with retention 0", n),
+		HowBaseline: fmt.Sprintf("the same after the classic script granted %d packets: JSON in a list, users in a hash", n),
+	}
+	// Memory does not vary from run to run as time does, so the two are run once each.
+	err = res.inTurn(ctx, 1,
+		func(ctx context.Context) (float64, error) { return r.classicMemory(ctx, n) },
+		func(ctx context.Context) (float64, error) {
+			name, err := pg.CreateDatabase(ctx)
+			if err != nil {
+				return 0, err
+			}
+			return r.ourMemory(ctx, n, pg.DSN(name))
+		})
+	return []Result{res}, errors.Join(err, pg.Close(), r.close())
+}
+
+func (r *rig) usedMemory(ctx context.Context) (float64, error) {
+	m, err := r.info(ctx, "memory")
+	if err != nil {
+		return 0, err
+	}
+	v, err := strconv.ParseFloat(m["used_memory"], 64)
+	if err != nil {
+		return 0, fmt.Errorf("INFO memory: %w", err)
+	}
+	return v, nil
+}
+
+// grown is by how many bytes per packet f makes Redis grow.
+func (r *rig) grown(ctx context.Context, n int, f func() error) (float64, error) {
+	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
+		return 0, fmt.Errorf("empty redis: %w", err)
+	}
+	before, err := r.usedMemory(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := f(); err != nil {
+		return 0, err
+	}
+	after, err := r.usedMemory(ctx)
+	return (after - before) / float64(n), err
+}
+
+func (r *rig) classicMemory(ctx context.Context, n int) (float64, error) {
+	none := func(_ string, f func(context.Context) (float64, error)) func(context.Context) (float64, error) {
+		return f
+	}
+	return r.grown(ctx, n, func() error {
+		_, err := r.classicGrabs(ctx, n, none)
+		return err
+	})
+}
+
+func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error) {
+	return r.grown(ctx, n, func() error {
+		space, err := r.deployment(ctx, 1)
+		if err != nil {
+			return err
+		}
+		s := spec("bench", n)
+		s.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}} // all that the classic script knows
+		c, err := r.load(ctx, space, s)
+		if err != nil {
+			return err
+		}
+		cfg := producer.DefaultConfig()
+		cfg.Redis, cfg.Space = r.rdb, space
+		p, err := producer.New(cfg)
+		if err != nil {
+			return err
+		}
+		_, err = crowd(ctx, 512, n, func(ctx context.Context, i int) error {
+			a, err := p.Grab(ctx, &hongbao.Grab{Campaign: "bench", User: user(i)})
+			if err == nil && a.Outcome != hongbao.Granted {
+				err = fmt.Errorf("user %d got %s", i, a.Outcome)
+			}
+			return err
+		})
+		if err = errors.Join(err, p.Close(ctx)); err != nil {
+			return err
+		}
+		ledger, settler, err := openLedger(ctx, dsn, []settlement.Campaign{c})
+		if err != nil {
+			return err
+		}
+		_, err = r.consume(ctx, space, "balance", n, settler)
+		if err = errors.Join(err, ledger.Close()); err != nil {
+			return err
+		}
+		t, err := consumer.NewTrimmer(consumer.TrimmerConfig{
+			Redis: r.rdb, Space: space, Groups: []string{"balance"}, Log: zap.NewNop(), Every: time.Second, ForgetAfter: time.Hour,
+		})
+		if err != nil {
+			return err
+		}
+		return t.Trim(ctx, 0)
+	})
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/publisher"
+)
+
+const partitions = 4
+
+// publishRow compares Redis -> Kafka by a whole consumer, claims and all, with a bare loop over the same entries, and
+// with kafka-go's Writer that gets its messages from memory.
+func publishRow(ctx context.Context, o options) ([]Result, error) {
+	n := o.n(300_000)
+	r, err := newRig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	broker, err := testkit.StartKafka(ctx, testkit.KafkaOptions{Java: []string{"-XX:TieredStopAtLevel=4"}})
+	if err != nil {
+		return nil, fmt.Errorf("start kafka: %w", err)
+	}
+	b := &publishBench{rig: r, broker: broker, n: n}
+	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: claims, stored batches, leases, done bits",
+		n, shards)
+	bare := Result{
+		Name: "publish_kafka", Unit: "grants/s", Want: 0.7, HowOurs: ours,
+		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, encode by kafka-go's RecordSet, RawProduce acks=all, XACK",
+			shards, batch),
+	}
+	writer := Result{
+		Name: "publish_kafka_writer", Unit: "grants/s", Want: 0.45, HowOurs: ours,
+		HowBaseline: "kafka-go's Writer, acks=all, batches of 1,000, 4 goroutines, messages from memory: nothing read, nothing acked",
+	}
+	// A broker is slow until its JVM has compiled what it needs; that run does not count.
+	_, err = b.writer(ctx)
+	for range o.rounds {
+		if err != nil {
+			break
+		}
+		var v [3]float64
+		for i, f := range []func(context.Context) (float64, error){b.bare, b.ours, b.writer} {
+			if err == nil {
+				v[i], err = f(ctx)
+			}
+		}
+		bare.RunsBaseline, bare.RunsOurs = append(bare.RunsBaseline, v[0]), append(bare.RunsOurs, v[1])
+		writer.RunsBaseline, writer.RunsOurs = append(writer.RunsBaseline, v[2]), append(writer.RunsOurs, v[1])
+	}
+	if err = errors.Join(err, broker.Close(), r.close()); err != nil {
+		return nil, err
+	}
+	for _, res := range []*Result{&bare, &writer} {
+		res.Ours, res.Baseline = median(res.RunsOurs), median(res.RunsBaseline)
+		res.Ratio = res.Ours / res.Baseline
+	}
+	return []Result{bare, writer}, nil
+}
+
+type publishBench struct {
+	rig    *rig
+	broker *testkit.KafkaBroker
+	n      int
+	runs   int
+}
+
+func (b *publishBench) topic(ctx context.Context) (string, error) {
+	b.runs++
+	name := "bench-" + strconv.Itoa(b.runs)
+	return name, b.broker.CreateTopic(ctx, name, partitions, nil)
+}
+
+func (b *publishBench) ours(ctx context.Context) (float64, error) {
+	space, _, err := b.rig.events(ctx, b.n)
+	if err != nil {
+		return 0, err
+	}
+	topic, err := b.topic(ctx)
+	if err != nil {
+		return 0, err
+	}
+	group := "kafka-" + strconv.Itoa(b.runs)
+	claims, err := dedup.NewClaims(dedup.Config{
+		Redis: b.rig.rdb, Space: space, Sink: group, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
+	})
+	if err != nil {
+		return 0, err
+	}
+	p, err := publisher.New(publisher.Config{
+		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench", Worker: "bench",
+		BatchGrants: batch, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second, IdleTimeout: time.Minute,
+		MetadataTTL: 10 * time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second, ProducerExpiration: 24 * time.Hour,
+		FetchBytes: 1 << 20,
+	}, claims, &lua.Reader{Redis: b.rig.rdb, Space: space})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	return b.rig.consume(ctx, space, group, b.n, p)
+}
+
+func (b *publishBench) bare(ctx context.Context) (float64, error) {
+	space, _, err := b.rig.events(ctx, b.n)
+	if err != nil {
+		return 0, err
+	}
+	topic, err := b.topic(ctx)
+	if err != nil {
+		return 0, err
+	}
+	transport := &kafka.Transport{} // a new one: the default one would not know the new topic yet
+	defer transport.CloseIdleConnections()
+	c := &kafka.Client{Addr: kafka.TCP(b.broker.Addr), Timeout: 20 * time.Second, Transport: transport}
+	id, err := c.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
+	if err = errors.Join(err, id.Error); err != nil {
+		return 0, fmt.Errorf("take a producer id: %w", err)
+	}
+	var next [shards]int32
+	return b.rig.bareLoop(ctx, space, "bare", b.n, func(ctx context.Context, shard int, grants []hongbao.Grant) error {
+		raw, err := encodeBare(id.Producer, next[shard], grants)
+		if err != nil {
+			return err
+		}
+		res, err := c.RawProduce(ctx, &kafka.RawProduceRequest{
+			Topic: topic, Partition: shard % partitions, RequiredAcks: kafka.RequireAll, RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(raw)},
+		})
+		if err != nil {
+			return err
+		}
+		next[shard] += int32(len(grants))
+		return res.Error
+	})
+}
+
+// message is the value and the headers of a grant, made the plain way.
+func message(g *hongbao.Grant) ([]byte, []protocol.Header) {
+	at := g.Time.UTC().Format("2006-01-02T15:04:05.000Z")
+	value := fmt.Sprintf(`{"campaign":%q,"packet":%d,"user":%q,"amount":%d,"shard":%d,"seq":%d,"epoch":%d,"time":%q,"request_id":%q}`,
+		g.Campaign, g.Packet, g.User, g.Amount, g.Shard, g.Seq, g.Epoch, at, g.RequestID)
+	h := func(k, v string) protocol.Header { return protocol.Header{Key: k, Value: []byte(v)} }
+	return []byte(value), []protocol.Header{
+		h("ce_specversion", "1.0"), h("ce_id", g.EventID()), h("ce_source", "/hongbao/bench"), h("ce_type", "hongbao.grant.v1"),
+		h("ce_time", at), h("content-type", "application/json"), h("shard", strconv.Itoa(g.Shard)),
+		h("seq", strconv.FormatInt(g.Seq, 10)), h("epoch", strconv.FormatInt(g.Epoch, 10)),
+	}
+}
+
+// encodeBare makes one idempotent batch with kafka-go's own encoder, as design.md section 6 tells.
+func encodeBare(p *kafka.ProducerSession, seq int32, grants []hongbao.Grant) ([]byte, error) {
+	records := make([]protocol.Record, len(grants))
+	now := time.Now()
+	for i := range grants {
+		value, headers := message(&grants[i])
+		records[i] = protocol.Record{Time: now, Key: protocol.NewBytes([]byte(grants[i].User)), Value: protocol.NewBytes(value), Headers: headers}
+	}
+	set := protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)}
+	var buf bytes.Buffer
+	if _, err := set.WriteTo(&buf); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	raw := buf.Bytes()
+	b := raw[4:]
+	binary.BigEndian.PutUint64(b[43:], uint64(p.ProducerID))
+	binary.BigEndian.PutUint16(b[51:], uint16(p.ProducerEpoch))
+	binary.BigEndian.PutUint32(b[53:], uint32(seq))
+	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
+	return raw, nil
+}
+
+func (b *publishBench) writer(ctx context.Context) (float64, error) {
+	topic, err := b.topic(ctx)
+	if err != nil {
+		return 0, err
+	}
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	w := &kafka.Writer{
+		Transport: transport,
+		Addr:      kafka.TCP(b.broker.Addr), Topic: topic, Balancer: &kafka.Hash{}, BatchSize: 1000, BatchTimeout: 5 * time.Millisecond,
+		RequiredAcks: kafka.RequireAll,
+	}
+	const writers, chunk = 4, 4000
+	errs := make([]error, writers)
+	var wg sync.WaitGroup
+	start := time.Now()
+	for k := range writers {
+		wg.Go(func() {
+			for i := k * b.n / writers; i < (k+1)*b.n/writers && errs[k] == nil; i += chunk {
+				errs[k] = w.WriteMessages(ctx, fromMemory(i, min(i+chunk, (k+1)*b.n/writers))...)
+			}
+		})
+	}
+	wg.Wait()
+	rate := float64(b.n) / time.Since(start).Seconds()
+	return rate, errors.Join(errors.Join(errs...), w.Close())
+}
+
+func fromMemory(from, to int) []kafka.Message {
+	out := make([]kafka.Message, 0, to-from)
+	for i := from; i < to; i++ {
+		g := hongbao.Grant{Seq: int64(i + 1), Epoch: 1, Campaign: "bench-0", Packet: int64(i + 1), Amount: 500, User: user(i), RequestID: "r00001", Time: time.Now()}
+		value, headers := message(&g)
+		out = append(out, kafka.Message{Key: []byte(g.User), Value: value, Headers: headers})
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// rig is a Redis of the row's own, AOF everysec.
+type rig struct {
+	server *testkit.RedisServer
+	rdb    *redis.Client
+}
+
+func newRig(ctx context.Context) (*rig, error) {
+	server, err := testkit.StartRedis(ctx, testkit.RedisOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("start redis: %w", err)
+	}
+	opts := server.Options()
+	opts.PoolSize, opts.ReadTimeout = 64, 30*time.Second
+	return &rig{server: server, rdb: redis.NewClient(opts)}, nil
+}
+
+func (r *rig) close() error { return errors.Join(r.rdb.Close(), r.server.Close()) }
+
+// deployment is an empty one in the rig's Redis.
+func (r *rig) deployment(ctx context.Context, shards int) (*lua.Space, error) {
+	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
+		return nil, fmt.Errorf("empty redis: %w", err)
+	}
+	space, err := lua.NewSpace("hb", shards)
+	if err != nil {
+		return nil, err
+	}
+	return space, errors.Join(lua.Init(ctx, r.rdb, space, "bench"), lua.Load(ctx, r.rdb))
+}
+
+// spec is a campaign of n packets, open now, with a limit by user and one by device and day.
+func spec(id string, n int) hongbao.Campaign {
+	now := time.Now().Truncate(time.Millisecond)
+	return campaign.Complete(hongbao.Campaign{
+		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(n) * 500, Packets: int64(n),
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 100, Max: 900}, From: now.Add(-time.Minute), To: now.Add(24 * time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "bench", Durability: hongbao.Fast,
+		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}, {By: "device", Per: hongbao.PerDay, Max: 5}},
+	})
+}
+
+// load plans a campaign and loads it.
+func (r *rig) load(ctx context.Context, space *lua.Space, c hongbao.Campaign) (settlement.Campaign, error) {
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	if err != nil {
+		return settlement.Campaign{}, err
+	}
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: r.rdb, Space: space, Chunk: campaign.MaxChunk})
+	if err != nil {
+		return settlement.Campaign{}, err
+	}
+	hash := campaign.Commit(c, seed)
+	err = store.Load(ctx, c, plan, hash, nil)
+	return settlement.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}, err
+}
+
+func user(i int) string { return fmt.Sprintf("u%08d", i) }
+
+// crowd calls do(0..n-1) from so many goroutines, and returns how many calls it made in a second.
+func crowd(ctx context.Context, callers, n int, do func(ctx context.Context, i int) error) (float64, error) {
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
+	start := time.Now()
+	for c := range callers {
+		wg.Go(func() {
+			for i := c; i < n && errs[c] == nil; i += callers {
+				errs[c] = do(ctx, i)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
+}
+
+// info reads numbers of INFO by the name of their line.
+func (r *rig) info(ctx context.Context, section string) (map[string]string, error) {
+	text, err := r.rdb.Info(ctx, section).Result()
+	if err != nil {
+		return nil, fmt.Errorf("INFO %s: %w", section, err)
+	}
+	out := map[string]string{}
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			out[name] = value
+		}
+	}
+	return out, nil
+}
+
+// cpu is how much time Redis has used: of the whole process (INFO cpu), and in scripts (INFO commandstats); microseconds.
+func (r *rig) cpu(ctx context.Context) (process, scripts float64, err error) {
+	cpu, err1 := r.info(ctx, "cpu")
+	stats, err2 := r.info(ctx, "commandstats")
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, 0, err
+	}
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		v, err := strconv.ParseFloat(cpu[name], 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("INFO cpu, %s: %w", name, err)
+		}
+		process += v * 1e6
+	}
+	for _, name := range []string{"cmdstat_eval", "cmdstat_evalsha"} {
+		for part := range strings.SplitSeq(stats[name], ",") {
+			if usec, ok := strings.CutPrefix(part, "usec="); ok {
+				v, err := strconv.ParseFloat(usec, 64)
+				if err != nil {
+					return 0, 0, fmt.Errorf("INFO commandstats, %s: %w", name, err)
+				}
+				scripts += v
+			}
+		}
+	}
+	return process, scripts, nil
+}

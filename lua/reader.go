@@ -1,0 +1,20 @@
+package lua
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Reader reads the streams of a deployment. It may be used at once.
+type Reader struct {
+	Redis redis.UniversalClient
+	Space *Space
+}
+
+// Entries reads and decodes a shard's entries from firstID to lastID, both included; entries that are gone are left out.
+func (r *Reader) Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error) {
+	return Entries(ctx, r.Redis, r.Space.Shard(shard), firstID, lastID)
+}
