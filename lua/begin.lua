@@ -11,10 +11,11 @@ if not redis.call('HGET', KEYS[1], 'seq') then
 	return redis.error_reply('HBNOTREADY this shard was never initialised')
 end
 local has = redis.call('HMGET', KEYS[2], 'state', 'loaded', 'hash')
+local leftover = redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5])
 if has[1] then
 	return { has[1], has[2], has[3] }
 end
-if redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5]) > 0 then
+if leftover > 0 then
 	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, receipts or counters are there')
 end
 redis.call('HSET', KEYS[2], 'state', 'loading', 'loaded', '0', 'hash', ARGV[1], 'granted', '0', 'granted_amount', '0',

@@ -7,6 +7,9 @@
 -- First write XGROUP DELCONSUMER; it frees memory. In one step with the look at "pending", so nothing pending is lost.
 -- Repeat removes nothing.
 
+if redis.call('EXISTS', KEYS[1]) == 0 then
+	return redis.error_reply('NOGROUP there is no stream of events')
+end
 local removed = {}
 for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
 	local c = {}

@@ -361,7 +361,7 @@ func TestScriptSources(t *testing.T) {
 func checkKeys(t *testing.T, file, body string) {
 	t.Helper()
 	require.NotContains(t, body, "pcall", file)
-	require.NotContains(t, body, "cjson", file)
+	require.NotContains(t, body, "cjson.decode", file) // its numbers lose digits from 10^14 on
 	require.NotContains(t, body, "math.random", file)
 	require.Equal(t, strings.Count(body, "redis.call("), len(callKey.FindAllString(body, -1))+strings.Count(body, "redis.call('TIME')"), file)
 	for _, m := range callKey.FindAllStringSubmatch(body, -1) {

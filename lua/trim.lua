@@ -7,7 +7,7 @@
 --       Whole nodes of the stream are deleted (XTRIM ~), so up to 100 entries more are kept.
 -- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, number of declared groups that are
 --       missing, these; then for every group that exists: name, finished seq, ms since its oldest unfinished entry (0 for none)
--- Cost  O(groups + entries deleted)
+-- Cost  O(groups + entries deleted), and some 40 looks into the stream while it has more events than are kept
 -- First write HSET finished: it may grow memory, by a number at most. Nothing is deleted while a declared group is missing.
 --       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
@@ -30,17 +30,25 @@ local function before(a, b) -- a < b, of stream ids
 	return am < bm or (am == bm and as < bs)
 end
 
--- the first entry that has a seq, from the id on; entries that can't be read are passed over
+-- the seq of the first entry from the id on that has one; entries that can't be read are passed over
 local function seq_from(id)
-	local rows = redis.call('XRANGE', KEYS[1], id, '+', 'COUNT', 16)
-	for _, row in ipairs(rows) do
-		for i = 1, #row[2], 2 do
-			if row[2][i] == 'q' and string.match(row[2][i + 1], '^%d+$') then
-				return tonumber(row[2][i + 1]), row[1]
+	local count = 1
+	while true do
+		local rows = redis.call('XRANGE', KEYS[1], id, '+', 'COUNT', count)
+		for _, row in ipairs(rows) do
+			for i = 1, #row[2], 2 do
+				local q = row[2][i] == 'q' and string.match(row[2][i + 1], '^[1-9]%d*$')
+				if q and tonumber(q) <= tonumber(last) then
+					return tonumber(q)
+				end
 			end
 		end
+		if #rows < count then
+			return nil
+		end
+		id = '(' .. rows[#rows][1]
+		count = math.min(count * 8, 512)
 	end
-	return nil
 end
 
 local exists = redis.call('EXISTS', KEYS[1]) == 1
@@ -85,17 +93,19 @@ if #missing == 0 and exists then
 	redis.call('HSET', KEYS[2], 'finished', string.format('%.0f', finished))
 	local cut = string.format('%.0f-0', math.max(0, now - tonumber(ARGV[1])))
 	local oldest = seq_from('-')
-	local over = oldest and tonumber(last) - oldest + 1 - tonumber(ARGV[2]) or 0
-	if over > 0 then -- more events than are kept: the entry before which enough are gone, or as far as one look reaches
-		local look = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 100)
-		local at = look[#look][1]
-		for _, row in ipairs(look) do
-			local q = tonumber(row[2][8] or '')
-			if q and q > oldest + over - 1 then
-				at = row[1]
-				break
+	local wanted = tonumber(last) - tonumber(ARGV[2]) + 1 -- the first event that the bound keeps
+	if oldest and oldest < wanted then -- look by halves for the last ms from which on no event before it is wanted
+		local low = tonumber(string.match(redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][1], '^%d+'))
+		local high = 1 + string.match(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1], '^%d+')
+		while high - low > 1 do
+			local ms = math.floor((low + high) / 2)
+			if (seq_from(string.format('%.0f-0', ms)) or tonumber(last) + 1) <= wanted then
+				low = ms
+			else
+				high = ms
 			end
 		end
+		local at = string.format('%.0f-0', low)
 		if before(cut, at) then
 			cut = at
 		end
