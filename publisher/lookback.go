@@ -11,13 +11,14 @@ import (
 // All events there: complete. None: a fence record under the next epoch makes the broker refuse every late copy, and being
 // acknowledged by all in-sync replicas it also shows that nothing before it is hidden; if they are not there even then,
 // the claim is released and the events are claimed anew. If this worker dies in between, the next one does it all again.
-func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, claim hongbao.Claim, st *stored) error {
+func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) error {
+	st := &o.st
 	born := p.now()
-	b, err := p.reach(ctx, s, c, st)
+	b, err := p.reach(ctx, st)
 	if err != nil {
 		return err
 	}
-	all, err := p.find(ctx, s, c, claim, st, b.end)
+	all, err := p.find(ctx, c, o, b.end)
 	if err != nil || all {
 		return err
 	}
@@ -34,7 +35,7 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, claim hongba
 		return p.sinkError("sending a fence record to "+p.where(s.partition), sent.verdict, sent.err)
 	case lookBack, fenced, tooMuch:
 		return hongbao.Errorf(hongbao.Broken, "%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays for a person",
-			p.where(s.partition), n.producer, n.epoch, sent.err, claim.ID)
+			p.where(s.partition), n.producer, n.epoch, sent.err, o.claim.ID)
 	case again:
 		return p.undecided(ctx, s, sent)
 	}
@@ -42,10 +43,10 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, claim hongba
 		return err
 	}
 	p.count.fences.Add(1)
-	if all, err = p.find(ctx, s, c, claim, st, sent.base); err != nil || all {
+	if all, err = p.find(ctx, c, o, sent.base); err != nil || all {
 		return err
 	}
-	released, err := p.release(ctx, c, &claim)
+	released, err := p.release(ctx, c, &o.claim)
 	if released {
 		p.count.letGo.Add(1)
 	}
@@ -53,14 +54,8 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, claim hongba
 }
 
 // reach makes sure that the log still holds everything from the noted offset on.
-func (p *Publisher) reach(ctx context.Context, s *slot, c *call, st *stored) (bounds, error) {
-	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
-	defer cancel()
-	var b bounds
-	err := p.ask(attempt, "asking for the ends of the log", func(ctx context.Context) (err error) {
-		b, err = p.bounds(ctx, s.partition)
-		return err
-	})
+func (p *Publisher) reach(ctx context.Context, st *stored) (bounds, error) {
+	b, err := p.ends(ctx, st.partition)
 	if err != nil {
 		return b, err
 	}
@@ -79,9 +74,10 @@ func (p *Publisher) waits(st *stored, why string) error {
 }
 
 // find looks for the batch's events from the noted offset up to end. True: all are there and the claim is settled.
-func (p *Publisher) find(ctx context.Context, s *slot, c *call, claim hongbao.Claim, st *stored, end int64) (bool, error) {
+func (p *Publisher) find(ctx context.Context, c *call, o *claimed, end int64) (bool, error) {
+	st := &o.st
 	seen := make(map[int64]struct{})
-	err := p.read(ctx, s.partition, bounds{st.noted, end}, func(r *record) error {
+	err := p.read(ctx, st.partition, bounds{st.noted, end}, func(r *record) error {
 		e, err := DecodeMessage(r.headers, r.key, r.value)
 		if errors.Is(err, ErrForeign) || e.Source != p.source || e.Grant.Shard != c.shard {
 			return nil
@@ -89,7 +85,7 @@ func (p *Publisher) find(ctx context.Context, s *slot, c *call, claim hongbao.Cl
 		if err != nil {
 			return nil //nolint:nilerr // a record that can't be read is not this batch's: it was encoded here
 		}
-		if covers(claim.Events, e.Grant.Seq) {
+		if covers(o.claim.Events, e.Grant.Seq) {
 			seen[e.Grant.Seq] = struct{}{}
 		}
 		return nil
@@ -102,7 +98,7 @@ func (p *Publisher) find(ctx context.Context, s *slot, c *call, claim hongbao.Cl
 		return false, nil
 	case st.count():
 		p.count.foundInLog.Add(1)
-		_, err := p.complete(ctx, c, &claim)
+		_, err := p.complete(ctx, c, &o.claim)
 		return true, err
 	}
 	return false, p.waits(st, decimal(int64(len(seen)))+" of its events are in the log, though a batch is stored whole or not at all")

@@ -31,14 +31,19 @@ func (p *Publisher) push(ctx context.Context, s *slot, c *call) error {
 	}
 	claim.Fence = answer.Fence
 	sent := p.send(attempt, s, born, raw)
-	return p.after(ctx, s, c, push{open, st, claim}, sent)
+	return p.after(ctx, s, c, &push{open, claimed{st, claim}}, sent)
+}
+
+// claimed is a batch and the claim that holds it.
+type claimed struct {
+	st    stored
+	claim hongbao.Claim
 }
 
 // push is a claimed batch under this worker's own session.
 type push struct {
-	open  *session
-	st    stored
-	claim hongbao.Claim
+	open *session
+	claimed
 }
 
 // encode fills a batch from what is left of the call, as much as the bounds allow, under the session's next numbers.
@@ -76,26 +81,12 @@ func (p *Publisher) clear(ctx context.Context, s *slot, c *call, a *hongbao.Clai
 }
 
 // after acts on the answer to a first send.
-func (p *Publisher) after(ctx context.Context, s *slot, c *call, b push, sent sendResult) error {
+func (p *Publisher) after(ctx context.Context, s *slot, c *call, b *push, sent sendResult) error {
 	switch sent.verdict {
 	case appended:
-		if err := p.checkOffset(&b.st, sent.base); err != nil {
-			return err
-		}
-		done, err := p.complete(ctx, c, &b.claim)
-		if err != nil || !done {
-			return err
-		}
-		n := b.st.count()
-		p.count.batches.Add(1)
-		p.count.grants.Add(n)
-		c.tookOne()
-		b.open.sequence += int32(n)
-		b.open.end, b.open.known = max(b.open.end, sent.base+n), p.now()
-		s.keep(b.open)
-		return nil
+		return p.finish(ctx, s, c, b, sent.base)
 	case lookBack:
-		return p.lookBack(ctx, s, c, b.claim, &b.st)
+		return p.lookBack(ctx, s, c, &b.claimed)
 	case fenced: // the claim was taken over; the next one will tell how that went
 		return nil
 	case tooMuch, refused, absent:
@@ -111,7 +102,7 @@ func (p *Publisher) after(ctx context.Context, s *slot, c *call, b push, sent se
 		}
 		if released {
 			s.keep(b.open)
-			p.halve(s, c, b.claim.Events, sent.err)
+			p.halve(c, &b.claimed, sent.err)
 		}
 		return nil
 	case again:
@@ -119,25 +110,36 @@ func (p *Publisher) after(ctx context.Context, s *slot, c *call, b push, sent se
 	return p.undecided(ctx, s, sent)
 }
 
+// finish completes a batch that is in the log. Only here, and after a release, the session goes on.
+func (p *Publisher) finish(ctx context.Context, s *slot, c *call, b *push, base int64) error {
+	if err := p.checkOffset(&b.st, base); err != nil {
+		return err
+	}
+	done, err := p.complete(ctx, c, &b.claim)
+	if err != nil || !done {
+		return err
+	}
+	n := b.st.count()
+	p.count.batches.Add(1)
+	p.count.grants.Add(n)
+	c.tookOne()
+	b.open.sequence += int32(n)
+	b.open.end, b.open.known = max(b.open.end, base+n), p.now()
+	s.keep(b.open)
+	return nil
+}
+
 // halve makes the next batch smaller, or gives up the one grant that the broker does not take.
-func (p *Publisher) halve(s *slot, c *call, events []hongbao.SeqRange, cause error) {
+func (p *Publisher) halve(c *call, b *claimed, cause error) {
 	p.count.refused.Add(1)
-	n := int(count(events))
+	n := int(b.st.count())
 	if n > 1 {
 		c.most = max(1, n/2)
 		return
 	}
 	c.tookOne()
-	c.settle(events, hongbao.Errorf(hongbao.Permanent, "%s does not take this grant: %w; compare the topic's max.message.bytes",
-		p.where(s.partition), cause))
-}
-
-func count(events []hongbao.SeqRange) int64 {
-	var n int64
-	for _, r := range events {
-		n += r.Len()
-	}
-	return n
+	c.settle(b.claim.Events, hongbao.Errorf(hongbao.Permanent, "%s does not take this grant: %w; compare the topic's max.message.bytes",
+		p.where(b.st.partition), cause))
 }
 
 // undecided is the error of a batch that may or may not be in the log. Its claim stays.

@@ -238,6 +238,10 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
 	_, err := p.client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{b.cfg.Topic}})
 	require.NoError(t, err)
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		_, err := p.bounds(t.Context(), 0)
+		return verdictOf(err) == absent
+	}, "the topic is gone")
 	g := b.store.grants(0, 20, decided)
 	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Broken, false)
 	require.Zero(t, b.store.open(0), "it is certain that nothing was appended")

@@ -24,12 +24,12 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim hongbao
 		return err
 	}
 	if !p.remembered(&st) {
-		return p.lookBack(ctx, s, c, claim, &st)
+		return p.lookBack(ctx, s, c, &claimed{st, claim})
 	}
 	born := p.now()
 	grants, err := p.rebuild(ctx, c.shard, &st)
 	if errors.Is(err, errGone) {
-		return p.lookBack(ctx, s, c, claim, &st)
+		return p.lookBack(ctx, s, c, &claimed{st, claim})
 	}
 	if err != nil {
 		return err
@@ -50,10 +50,10 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim hongbao
 		_, err := p.complete(ctx, c, &claim)
 		return err
 	case lookBack, fenced, tooMuch:
-		return p.lookBack(ctx, s, c, claim, &st)
+		return p.lookBack(ctx, s, c, &claimed{st, claim})
 	case refused, absent:
 		if errors.Is(sent.err, kafka.InvalidTimestamp) { // too old for the topic's message.timestamp.before.max.ms
-			return p.lookBack(ctx, s, c, claim, &st)
+			return p.lookBack(ctx, s, c, &claimed{st, claim})
 		}
 		return p.sinkError("sending a stored batch to "+p.where(s.partition), sent.verdict, sent.err)
 	case again:

@@ -46,68 +46,83 @@ func (p *Publisher) Scan(ctx context.Context, from []int64, fn func(partition in
 	if from != nil && len(from) != p.cfg.Partitions {
 		return ScanReport{}, fmt.Errorf("scanning topic %s: %d offsets were given for %d partitions", p.cfg.Topic, len(from), p.cfg.Partitions)
 	}
-	parts := make([]ScanReport, p.cfg.Partitions)
+	parts := make([]partitionScan, p.cfg.Partitions)
 	report := ScanReport{Next: make([]int64, p.cfg.Partitions)}
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range parts {
-		group.Go(func() error {
-			begin := int64(-1)
-			if from != nil {
-				begin = from[i]
-			}
-			return p.scanPartition(ctx, i, begin, &parts[i], &report.Next[i], fn)
-		})
+		parts[i] = partitionScan{p: p, partition: i, from: -1, fn: fn}
+		if from != nil {
+			parts[i].from = from[i]
+		}
+		group.Go(func() error { return parts[i].run(ctx) })
 	}
 	err := group.Wait()
 	for i := range parts {
-		report.Events += parts[i].Events
-		report.Foreign += parts[i].Foreign
-		report.Malformed += parts[i].Malformed
+		one := &parts[i].report
+		report.Events += one.Events
+		report.Foreign += one.Foreign
+		report.Malformed += one.Malformed
 		if report.FirstMalformed == nil {
-			report.FirstMalformed = parts[i].FirstMalformed
+			report.FirstMalformed = one.FirstMalformed
 		}
+		report.Next[i] = parts[i].next
 	}
 	return report, err
 }
 
-func (p *Publisher) scanPartition(
-	ctx context.Context, partition int, from int64, report *ScanReport, next *int64, fn func(int, int64, Event) error,
-) error {
-	var b bounds
-	asked, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
-	defer cancel()
-	err := p.ask(asked, "asking for the ends of the log", func(ctx context.Context) (err error) {
-		b, err = p.bounds(ctx, partition)
-		return err
-	})
+// partitionScan is a scan of one partition, from an offset or, if that is -1, from the beginning of the log.
+type partitionScan struct {
+	p         *Publisher
+	partition int
+	from      int64
+	fn        func(partition int, offset int64, e Event) error
+	report    ScanReport
+	next      int64
+}
+
+func (s *partitionScan) run(ctx context.Context) error {
+	b, err := s.p.ends(ctx, s.partition)
 	if err != nil {
 		return err
 	}
-	if from >= 0 {
-		if from < b.start || from > b.end {
+	if s.from >= 0 {
+		if s.from < b.start || s.from > b.end {
 			return hongbao.Errorf(hongbao.Broken, "%s holds offsets %d to %d, but the scan is to begin at %d: halted; "+
-				"see docs/topic.md, \"When the topic went back\"", p.where(partition), b.start, b.end, from)
+				"see docs/topic.md, \"When the topic went back\"", s.p.where(s.partition), b.start, b.end, s.from)
 		}
-		b.start = from
+		b.start = s.from
 	}
-	*next = b.start
-	return p.read(ctx, partition, b, func(r *record) error {
-		*next = r.offset + 1
-		e, err := DecodeMessage(r.headers, r.key, r.value)
-		switch {
-		case errors.Is(err, ErrForeign) || err == nil && e.Source != p.source:
-			report.Foreign++
-			return nil
-		case err != nil:
-			report.Malformed++
-			if report.FirstMalformed == nil {
-				report.FirstMalformed = fmt.Errorf("offset %d of %s: %w", r.offset, p.where(partition), err)
-			}
-			return nil
+	s.next = b.start
+	return s.p.read(ctx, s.partition, b, s.one)
+}
+
+func (s *partitionScan) one(r *record) error {
+	s.next = r.offset + 1
+	e, err := DecodeMessage(r.headers, r.key, r.value)
+	switch {
+	case errors.Is(err, ErrForeign) || err == nil && e.Source != s.p.source:
+		s.report.Foreign++
+		return nil
+	case err != nil:
+		s.report.Malformed++
+		if s.report.FirstMalformed == nil {
+			s.report.FirstMalformed = fmt.Errorf("offset %d of %s: %w", r.offset, s.p.where(s.partition), err)
 		}
-		report.Events++
-		return fn(partition, r.offset, e)
+		return nil
+	}
+	s.report.Events++
+	return s.fn(s.partition, r.offset, e)
+}
+
+// ends asks for the ends of a partition's log.
+func (p *Publisher) ends(ctx context.Context, partition int) (b bounds, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	err = p.ask(ctx, "asking for the ends of the log", func(ctx context.Context) (err error) {
+		b, err = p.bounds(ctx, partition)
+		return err
 	})
+	return b, err
 }
 
 // read gives the records of a partition with offsets in b to fn. Control batches are passed over, compressed ones
