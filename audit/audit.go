@@ -1,0 +1,259 @@
+package audit
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Auditor compares Redis, the ledger and the topic. Many may use it at once.
+type Auditor struct{ cfg Config }
+
+// New checks the configuration.
+func New(cfg Config) (*Auditor, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	return &Auditor{cfg: cfg}, nil
+}
+
+// Run audits once. It only reads. An error means that something could not be read, and says nothing about the money;
+// differences are no error, they are in the report.
+func (a *Auditor) Run(ctx context.Context, opts Options) (*Report, error) {
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	r := newRun(&a.cfg, opts)
+	// The order matters on a live system: what a later step reads can only have more than an earlier one, so that
+	// every grant of an earlier step must be there. Progress stands before the sinks for that reason.
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"wait for quiet", r.waitQuiet},
+		{"read how far the shards are", r.readSeqs},
+		{"read the campaigns", r.readCampaigns},
+		{"read the streams", r.readStreams},
+		{"read how far the groups are", r.readProgress},
+		{"read the dead letters", r.readDead},
+		{"read the ledger", r.readLedger},
+		{"read the topic", r.readTopic},
+		{"read the claims", r.readClaims},
+		{"read how far the shards are now", r.readEnds},
+		{"compare", r.judge},
+		{"look up details", r.describe},
+	} {
+		if err := step.do(ctx); err != nil {
+			return nil, fmt.Errorf("audit: %s: %w", step.what, err)
+		}
+	}
+	return r.finish(), nil
+}
+
+// run is one audit.
+type run struct {
+	*Config
+	opts   Options
+	seed   maphash.Seed
+	shards []*shard
+	sinks  []*sink
+	report Report
+
+	mu        sync.Mutex // the topic is read by several goroutines; guards all below
+	campaigns map[string]*campaign
+	listed    []*Difference
+	wanted    map[string]map[int64][]*Difference // by campaign and packet: whose receipt is to be looked up
+}
+
+// sink is a destination with its group.
+type sink struct {
+	group string
+	from  source
+	gone  Kind // what a finished grant is that the sink does not have
+	at    []progress
+	dead  []map[int64]*letter // by shard and seq
+}
+
+// shard is what the audit knows of one shard.
+type shard struct {
+	lua.Keys
+	seq    int64 // when the audit began
+	end    int64 // when it had read everything
+	seen   seqs
+	closes map[string]hongbao.Entry // of campaigns whose close the stream still has
+	gaps   []hongbao.SeqRange
+	report ShardReport
+}
+
+func newRun(cfg *Config, opts Options) *run {
+	r := &run{
+		Config: cfg, opts: opts, seed: maphash.MakeSeed(),
+		campaigns: map[string]*campaign{}, wanted: map[string]map[int64][]*Difference{},
+		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{}, Campaigns: []CampaignReport{}},
+	}
+	n := cfg.Space.Len()
+	for i := range n {
+		r.shards = append(r.shards, &shard{
+			Keys: cfg.Space.Shard(i), closes: map[string]hongbao.Entry{}, report: ShardReport{Shard: i, Finished: map[string]int64{}},
+		})
+	}
+	if cfg.Ledger != nil {
+		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inLedger, Lost, n))
+	} else {
+		r.leaveOut("the ledger: none is configured")
+	}
+	if cfg.Topic != nil {
+		r.sinks = append(r.sinks, newSink(cfg.TopicGroup, inTopic, MissingInTopic, n))
+	} else {
+		r.leaveOut("the topic: none is configured")
+	}
+	if cfg.Plan == nil {
+		r.leaveOut("the planned amounts: no plan is configured")
+	}
+	for _, id := range opts.Campaigns {
+		r.campaign(id) // so that one that is nowhere is told
+	}
+	if r.partial() {
+		r.leaveOut("the seqs and streams of whole shards: only some campaigns are audited")
+	}
+	return r
+}
+
+func newSink(group string, from source, gone Kind, shards int) *sink {
+	s := &sink{group: group, from: from, gone: gone, at: make([]progress, shards)}
+	for range shards {
+		s.dead = append(s.dead, map[int64]*letter{})
+	}
+	return s
+}
+
+func (r *run) leaveOut(what string) { r.report.LeftOut = append(r.report.LeftOut, what) }
+
+// partial tells whether only some campaigns are audited.
+func (r *run) partial() bool { return len(r.opts.Campaigns) > 0 }
+
+func (r *run) wants(campaign string) bool {
+	return !r.partial() || slices.Contains(r.opts.Campaigns, campaign)
+}
+
+// campaign gives what is known of a campaign; nil if it is not audited.
+func (r *run) campaign(id string) *campaign {
+	c := r.campaigns[id]
+	if c == nil && r.wants(id) {
+		c = &campaign{id: id, on: map[int]*snapshot{}}
+		r.campaigns[id] = c
+	}
+	return c
+}
+
+func (r *run) sorted() []*campaign {
+	return slices.SortedFunc(maps.Values(r.campaigns), func(a, b *campaign) int { return strings.Compare(a.id, b.id) })
+}
+
+// found notes a difference. It gives nil if enough of that kind are named already.
+func (r *run) found(d Difference) *Difference {
+	r.report.Found[d.Kind]++
+	if c := r.campaigns[d.Campaign]; c != nil {
+		if count := c.counts.perGrant(d.Kind); count != nil {
+			*count++
+		}
+	}
+	if r.report.Found[d.Kind] > int64(r.MaxListed) {
+		return nil
+	}
+	r.listed = append(r.listed, &d)
+	return &d
+}
+
+// foundOf notes a difference of one packet whose receipt is to be looked up for its detail.
+func (r *run) foundOf(c *campaign, packet int64, f *fact, d Difference) {
+	d.Campaign, d.Packet = c.id, packet
+	if d.Event == "" {
+		d.Event = event(int(f.shard), f.seq)
+	}
+	named := r.found(d)
+	if named == nil || !f.has(inReceipts) {
+		return
+	}
+	if r.wanted[c.id] == nil {
+		r.wanted[c.id] = map[int64][]*Difference{}
+	}
+	r.wanted[c.id][packet] = append(r.wanted[c.id][packet], named)
+}
+
+func event(shard int, seq int64) string { return (&hongbao.Grant{Shard: shard, Seq: seq}).EventID() }
+
+// digest stands for what all places must agree on, besides campaign and packet.
+func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) uint64 {
+	b := make([]byte, 0, 24+hongbao.MaxIDLength)
+	b = binary.LittleEndian.AppendUint64(b, uint64(amount))
+	b = binary.LittleEndian.AppendUint64(b, uint64(shard))
+	b = binary.LittleEndian.AppendUint64(b, uint64(seq))
+	return maphash.Bytes(r.seed, append(b, user...))
+}
+
+// observe takes in a grant that the stream or a sink tells of.
+func (r *run) observe(from source, g *hongbao.Grant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.campaign(g.Campaign)
+	if c == nil {
+		return
+	}
+	if g.Packet < 1 || g.Seq < 1 || g.Shard < 0 || g.Shard >= len(r.shards) {
+		r.found(Difference{Kind: Unfounded, Where: sourceNames[from], Campaign: g.Campaign, Packet: g.Packet,
+			Event: g.EventID(), Detail: fmt.Sprintf("packets and seqs begin at 1, shards are 0 to %d: %s", len(r.shards)-1, describeGrant(g))})
+		return
+	}
+	f, digest := c.facts.at(g.Packet), r.digest(g.User, g.Amount, g.Shard, g.Seq)
+	switch {
+	case f.from&told == 0:
+		f.digest, f.shard, f.seq = digest, int32(g.Shard), g.Seq
+		r.mark(c, from, g)
+	case f.digest != digest && (f.has(inReceipts) || !c.inRedis()):
+		c.altered++
+		r.foundOf(c, g.Packet, f, Difference{Kind: Different, Where: sourceNames[from], Event: g.EventID(),
+			Detail: "the " + sourceNames[from] + " has " + describeGrant(g)})
+	}
+	if f.has(from) {
+		r.again(c, f, from, g)
+	}
+	f.from |= from
+	switch from {
+	case inLedger:
+		c.counts.Settled++
+		c.counts.SettledAmount += g.Amount
+	case inTopic:
+		c.counts.Published++
+	}
+}
+
+// mark notes the seq of a grant without a receipt, so that it is not told as a gap besides. Only where the ledger is all
+// that is left of a campaign it says something about doubles.
+func (r *run) mark(c *campaign, from source, g *hongbao.Grant) {
+	isNew := r.shards[g.Shard].seen.add(g.Seq)
+	if !isNew && from == inLedger && !c.inRedis() && !r.partial() {
+		r.found(Difference{Kind: DuplicateSeq, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
+			Detail: "another grant has this seq too: " + describeGrant(g)})
+	}
+}
+
+var twice = map[source]Kind{inStream: StreamGap, inLedger: DoubleCredit, inTopic: DuplicateInTopic}
+
+func (r *run) again(c *campaign, f *fact, from source, g *hongbao.Grant) {
+	r.foundOf(c, g.Packet, f, Difference{Kind: twice[from], Where: sourceNames[from], Event: g.EventID(),
+		Detail: "the " + sourceNames[from] + " has the packet once more: " + describeGrant(g)})
+}
+
+func describeGrant(g *hongbao.Grant) string {
+	return fmt.Sprintf("user %q, amount %d, event %s", g.User, g.Amount, g.EventID())
+}

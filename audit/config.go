@@ -1,0 +1,141 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Ledger is what the audit asks of the ledger.
+type Ledger interface {
+	// EachGrant calls fn for every grant of a campaign until fn fails. A grant must come as often as it was paid.
+	EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error
+	// Summary tells of every campaign, and what the ledger finds wrong with itself.
+	Summary(ctx context.Context) (Summary, error)
+	// EachQuarantined calls fn for every grant in quarantine until fn fails.
+	EachQuarantined(ctx context.Context, fn func(Quarantined) error) error
+}
+
+// Summary is the ledger at a glance.
+type Summary struct {
+	Campaigns []LedgerCampaign
+	// Problems are what the ledger found when it compared itself with itself; one sentence each.
+	Problems []string
+}
+
+// LedgerCampaign is what the ledger holds of one campaign, all of one instant.
+type LedgerCampaign struct {
+	ID                string
+	Funded            hongbao.Amount
+	Granted, Refunded hongbao.Amount // the campaign's own counts
+	Open              hongbao.Amount // the balance of its pool
+	Grants            int64
+	GrantsAmount      hongbao.Amount // the sum over the grants
+	// Closed: what nobody got went back; nothing can be granted any more, and the campaign may have left Redis.
+	Closed bool
+}
+
+// Quarantined is a grant that the ledger did not pay because it contradicts something.
+type Quarantined struct {
+	ID     int64
+	Reason string
+	Grant  hongbao.Grant
+	// Resolution is what a person decided; empty while nobody has. A decided one is no difference.
+	Resolution string
+}
+
+// Topic is the topic that the publisher writes to.
+type Topic interface {
+	// Each calls fn for every grant in the topic up to its present end, until fn fails. fn may be called by several
+	// goroutines at once.
+	Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (TopicScan, error)
+}
+
+// TopicScan is what Each passed over.
+type TopicScan struct {
+	// Foreign counts records that are not this deployment's.
+	Foreign int64
+	// Malformed counts records that claim to be this deployment's grants and can't be read; FirstMalformed is the first
+	// error, with its place.
+	Malformed      int64
+	FirstMalformed error
+}
+
+// Plan tells what a packet holds by the campaign's plan; false if there is no such packet.
+type Plan interface {
+	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
+}
+
+// Config of an Auditor. Ledger, Topic and Plan may be absent (nil): then what they would tell is left out, and the report
+// says so.
+type Config struct {
+	Redis redis.UniversalClient
+	Space *lua.Space
+	// Ledger and the name of its consumer group.
+	Ledger      Ledger
+	LedgerGroup string
+	// Topic and the name of its consumer group.
+	Topic      Topic
+	TopicGroup string
+	Plan       Plan
+	// MaxListed bounds how many differences of one kind are named; all are counted. 1 to 100,000.
+	MaxListed int
+}
+
+func (c *Config) check() error {
+	var errs []error
+	if c.Redis == nil || c.Space == nil {
+		errs = append(errs, errors.New("Redis and Space are required"))
+	}
+	if err := hongbao.CheckCampaignID(c.LedgerGroup); c.Ledger != nil && err != nil {
+		errs = append(errs, fmt.Errorf("LedgerGroup %q: %w", c.LedgerGroup, err))
+	}
+	if err := hongbao.CheckCampaignID(c.TopicGroup); c.Topic != nil && err != nil {
+		errs = append(errs, fmt.Errorf("TopicGroup %q: %w", c.TopicGroup, err))
+	}
+	if c.Ledger != nil && c.Topic != nil && c.LedgerGroup == c.TopicGroup {
+		errs = append(errs, fmt.Errorf("LedgerGroup and TopicGroup are both %q: each sink has a group of its own", c.LedgerGroup))
+	}
+	if c.MaxListed < 1 || c.MaxListed > 100_000 {
+		errs = append(errs, fmt.Errorf("MaxListed is %d: want 1 to 100,000", c.MaxListed))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "audit: %w", errors.Join(errs...))
+}
+
+// MaxWait bounds Options.Wait.
+const MaxWait = 24 * time.Hour
+
+// Options of one audit.
+type Options struct {
+	// Wait is how long to wait at most until every consumer group has finished everything, 0 to 24 h. When it is over
+	// the audit goes on with what is in flight.
+	Wait time.Duration
+	// Campaigns are those to audit; none means all. With some the checks of whole shards (seqs without a gap, the
+	// stream) are left out.
+	Campaigns []string
+}
+
+func (o *Options) check() error {
+	var errs []error
+	if o.Wait < 0 || o.Wait > MaxWait {
+		errs = append(errs, fmt.Errorf("Wait is %s: want 0 to 24h", o.Wait))
+	}
+	for _, id := range o.Campaigns {
+		if err := hongbao.CheckCampaignID(id); err != nil {
+			errs = append(errs, fmt.Errorf("campaign %.80q: %w", id, err))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "audit: %w", errors.Join(errs...))
+}

@@ -1,0 +1,80 @@
+package audit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// The holes of a set of seqs are what a plain walk over 1..last finds.
+func TestHoles(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		last := rapid.Int64Range(0, 3000).Draw(t, "last")
+		added := map[int64]bool{}
+		var s seqs
+		for _, r := range rapid.SliceOfN(rapid.Custom(func(t *rapid.T) hongbao.SeqRange {
+			first := rapid.Int64Range(1, 3200).Draw(t, "first")
+			return hongbao.SeqRange{First: first, Last: first + rapid.Int64Range(0, 300).Draw(t, "len")}
+		}), 0, 12).Draw(t, "runs") {
+			for seq := r.First; seq <= r.Last; seq++ {
+				require.Equal(t, !added[seq], s.add(seq))
+				added[seq] = true
+			}
+		}
+		var want []hongbao.SeqRange
+		for seq := int64(1); seq <= last; seq++ {
+			require.Equal(t, added[seq], s.has(seq))
+			if added[seq] {
+				continue
+			}
+			if n := len(want); n > 0 && want[n-1].Last == seq-1 {
+				want[n-1].Last = seq
+				continue
+			}
+			want = append(want, hongbao.SeqRange{First: seq, Last: seq})
+		}
+		require.Equal(t, want, s.holes(last))
+	})
+}
+
+// A seq that somebody made up costs one page, not memory or time up to it.
+func TestHolesFarAway(t *testing.T) {
+	t.Parallel()
+	var s seqs
+	far := int64(hongbao.MaxAmount)
+	s.add(1)
+	s.add(far)
+	require.Equal(t, []hongbao.SeqRange{{First: 2, Last: far - 1}}, s.holes(far))
+	require.Len(t, s.words.pages, 2)
+}
+
+func TestEveryKindHasAdvice(t *testing.T) {
+	t.Parallel()
+	for _, k := range []Kind{
+		Lost, DoubleCredit, Unfounded, Different, OverHold, PacketTwice, PacketMissing, PacketUnknown, NotPlanned, CounterDrift,
+		FundingDiffers, LedgerUnbalanced, CampaignMissing, CampaignBroken, SeqGap, DuplicateSeq, SeqBeyond, AfterClose, StreamGap,
+		UnreadableEntry, GroupMissing, MissingInTopic, DuplicateInTopic, MalformedRecord, DeadLetter, InQuarantine, OpenClaim,
+	} {
+		i := kindIndex(k)
+		require.Less(t, i, len(kindOrder), k)
+		require.NotEmpty(t, kindOrder[i].next)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{Topic: noTopic{}, TopicGroup: "Kafka", MaxListed: 0})
+	require.ErrorContains(t, err, "Redis and Space are required")
+	require.ErrorContains(t, err, `TopicGroup "Kafka"`)
+	require.ErrorContains(t, err, "MaxListed is 0")
+	require.NotContains(t, err.Error(), "LedgerGroup")
+	_, err = (&Auditor{}).Run(t.Context(), Options{Wait: -1, Campaigns: []string{"../x"}})
+	require.ErrorContains(t, err, "Wait is -1ns")
+	require.ErrorContains(t, err, `campaign "../x"`)
+}
+
+type noTopic struct{ Topic }

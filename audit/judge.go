@@ -1,0 +1,258 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// judge compares everything that was read. It asks Redis again only for campaigns that seem to be missing there.
+func (r *run) judge(ctx context.Context) error {
+	for _, c := range r.sorted() {
+		c.facts.each(func(packet int64, f *fact) {
+			if f.from != 0 {
+				r.judgePacket(c, packet, f)
+			}
+		})
+		r.judgeMissing(c)
+		r.judgeCounts(c)
+		if err := r.judgePresence(ctx, c); err != nil {
+			return err
+		}
+	}
+	if !r.partial() {
+		for _, s := range r.shards {
+			r.judgeSeqs(s)
+		}
+	}
+	return nil
+}
+
+// seqOn is the seq up to which the audit judges grants of a campaign on a shard.
+func (r *run) seqOn(c *campaign, shard int32) int64 {
+	if snap := c.on[int(shard)]; snap != nil {
+		return snap.seq
+	}
+	return r.shards[shard].seq
+}
+
+func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
+	newer := f.from&told != 0 && f.seq > r.seqOn(c, f.shard)
+	beyond := f.seq > r.shards[f.shard].end
+	switch {
+	case f.from&told == 0: // in the stock only
+	case newer && !beyond:
+		c.counts.Newer++
+	case f.has(inReceipts):
+		r.judgeReceipt(c, packet, f, beyond)
+	case c.inRedis() || !f.has(inLedger) && r.Ledger != nil:
+		if c.inRedis() && !f.has(inStock) {
+			c.strays++
+		}
+		r.foundOf(c, packet, f, Difference{Kind: Unfounded, Where: f.where(), Detail: "no receipt has it"})
+	case f.has(inLedger):
+		r.judgeSinks(c, packet, f)
+	}
+}
+
+// where lists the places that tell of a grant.
+func (f *fact) where() string {
+	var names []string
+	for _, s := range []source{inStream, inLedger, inTopic} {
+		if f.has(s) {
+			names = append(names, sourceNames[s])
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
+	if f.has(inStock) {
+		c.strays++
+		r.foundOf(c, packet, f, Difference{Kind: PacketTwice, Where: "stock", Detail: "it is in the stock and was granted"})
+	}
+	s := r.shards[f.shard]
+	if beyond {
+		c.strays++
+		r.foundOf(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Meta(), Detail: fmt.Sprintf("the shard's last seq is %d", s.end)})
+	}
+	if closed, ok := s.closes[c.id]; ok && f.seq > closed.Seq {
+		r.foundOf(c, packet, f, Difference{Kind: AfterClose, Where: "receipts",
+			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", event(s.Index(), closed.Seq))})
+	}
+	r.judgeSinks(c, packet, f)
+}
+
+// judgeSinks tells for a grant that exists what became of it in every sink.
+func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
+	flying := false
+	for _, k := range r.sinks {
+		if f.has(k.from) || k.from == inLedger && f.has(inQuarantine) {
+			continue
+		}
+		if l := k.deadLetter(f); l != nil {
+			r.foundOf(c, packet, f, Difference{Kind: DeadLetter, Where: k.group, Detail: l.detail})
+			continue
+		}
+		if k.at[f.shard].done(f.seq) {
+			r.foundOf(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
+				Detail: fmt.Sprintf("group %s has finished it, but it is not there", k.group)})
+			continue
+		}
+		flying = true
+		if k.from == inLedger {
+			c.counts.Unsettled++
+		} else {
+			c.counts.Unpublished++
+		}
+	}
+	if flying {
+		c.counts.InFlight++
+	}
+}
+
+// judgeMissing names the packets that are nowhere.
+func (r *run) judgeMissing(c *campaign) {
+	var packets int64
+	for _, snap := range c.on {
+		if snap.loading() {
+			return
+		}
+		packets = max(packets, snap.packets)
+	}
+	for p := int64(1); p <= packets; p++ {
+		if f := c.facts.find(p); f == nil || f.from == 0 {
+			c.strays++
+			r.found(Difference{Kind: PacketMissing, Where: "stock", Campaign: c.id, Packet: p,
+				Detail: "neither the stock nor any receipt, stream, ledger or topic has it"})
+		}
+	}
+}
+
+// judgeCounts compares a campaign's counts with its stock and receipts. Packets that were named already explain as
+// much as they are.
+func (r *run) judgeCounts(c *campaign) {
+	if !c.inRedis() {
+		return
+	}
+	drift := func(format string, args ...any) {
+		r.found(Difference{Kind: CounterDrift, Where: "campaign", Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
+	}
+	var receipts, stocked int64
+	var receiptSum, stockSum hongbao.Amount
+	n := &c.counts
+	loading := false
+	for shard, s := range c.on {
+		n.Packets, n.Funded = max(n.Packets, s.packets), max(n.Funded, s.total)
+		n.Granted, n.GrantedAmount = n.Granted+s.granted, n.GrantedAmount+s.grantedAmount
+		n.Left, n.LeftAmount = n.Left+s.left, n.LeftAmount+s.leftAmount
+		receipts, receiptSum = receipts+s.receipts, receiptSum+s.receiptSum
+		stocked, stockSum = stocked+s.stocked, stockSum+s.stockSum
+		if s.loading() {
+			loading = true
+			if s.left != s.loaded || s.left != s.stocked {
+				drift("while loading: %d packets loaded, %d left, %d in the stock", s.loaded, s.left, s.stocked)
+			}
+		}
+		if e, ok := r.shards[shard].closes[c.id]; ok && (e.Close.Granted != s.granted || e.Close.GrantedAmount != s.grantedAmount) {
+			drift("the close says %d granted with amount %d, the campaign says %d with %d",
+				e.Close.Granted, e.Close.GrantedAmount, s.granted, s.grantedAmount)
+		}
+	}
+	if loading {
+		return
+	}
+	if n.Granted+n.Left != n.Packets || n.GrantedAmount+n.LeftAmount != n.Funded {
+		drift("%d packets, but granted %d + left %d = %d; amount %d, but granted %d + left %d = %d", n.Packets, n.Granted, n.Left,
+			n.Granted+n.Left, n.Funded, n.GrantedAmount, n.LeftAmount, n.GrantedAmount+n.LeftAmount)
+		return
+	}
+	if abs(n.Granted-receipts)+abs(n.Left-stocked) > c.strays {
+		drift("granted %d, but %d receipts; left %d, but %d in the stock", n.Granted, receipts, n.Left, stocked)
+	}
+	if c.strays == 0 && c.altered == 0 && (n.GrantedAmount != receiptSum || n.LeftAmount != stockSum) {
+		drift("granted amount %d, but the receipts come to %d; left amount %d, but the stock comes to %d",
+			n.GrantedAmount, receiptSum, n.LeftAmount, stockSum)
+	}
+}
+
+func abs(n int64) int64 { return max(n, -n) }
+
+// judgePresence names campaigns that only one of Redis and ledger has.
+func (r *run) judgePresence(ctx context.Context, c *campaign) error {
+	l := c.ledger
+	switch {
+	case l == nil && !c.inRedis() && r.partial():
+		r.found(Difference{Kind: CampaignMissing, Where: "Redis, ledger", Campaign: c.id, Detail: "neither has such a campaign: is the name right?"})
+	case r.Ledger == nil:
+	case l == nil && c.inRedis():
+		r.found(Difference{Kind: CampaignMissing, Where: "ledger", Campaign: c.id, Detail: "it is in Redis, but the ledger does not have it"})
+	case l == nil:
+	case c.inRedis():
+		if l.Funded != c.counts.Funded {
+			r.found(Difference{Kind: FundingDiffers, Where: "ledger", Campaign: c.id,
+				Detail: fmt.Sprintf("Redis has a total of %d, the ledger has funded %d", c.counts.Funded, l.Funded)})
+		}
+	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
+		for _, s := range r.shards {
+			n, err := r.Redis.Exists(ctx, s.Campaign(c.id)).Result()
+			if err != nil {
+				return lua.Classify(err)
+			}
+			if n > 0 {
+				return nil // it was loaded while the audit was reading
+			}
+		}
+		r.found(Difference{Kind: CampaignMissing, Where: "Redis", Campaign: c.id,
+			Detail: fmt.Sprintf("the ledger has settled %d of its grants and not refunded it, but it is not in Redis", l.Grants)})
+	}
+	return nil
+}
+
+// judgeSeqs names the seqs of a shard that stand for nothing, and events that the stream has lost.
+func (r *run) judgeSeqs(s *shard) {
+	for _, gap := range s.gaps {
+		if s.seen.has(gap.First) || s.seen.has(gap.Last) {
+			r.found(Difference{Kind: StreamGap, Where: s.Events(), Event: event(s.Index(), gap.First),
+				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, what is before and after them is", gap.First, gap.Last)})
+		}
+	}
+	holes := s.seen.holes(s.seq)
+	var old int64 // events in holes before the kept stream
+	for _, h := range holes {
+		if s.report.FirstKept == 0 || h.Last < s.report.FirstKept {
+			old += h.Len()
+		}
+	}
+	if old <= r.trimmedCloses(s) {
+		s.report.TrimmedCloses = old
+	} else {
+		old = 0
+	}
+	for _, h := range holes {
+		if old > 0 && (s.report.FirstKept == 0 || h.Last < s.report.FirstKept) {
+			continue
+		}
+		r.found(Difference{Kind: SeqGap, Where: s.Events(), Event: event(s.Index(), h.First),
+			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last, s.seq)})
+	}
+}
+
+// trimmedCloses is how many closes there were on a shard whose entries may be trimmed: each has a seq and no grant.
+func (r *run) trimmedCloses(s *shard) int64 {
+	var n int64
+	for _, c := range r.campaigns {
+		if _, kept := s.closes[c.id]; kept {
+			continue
+		}
+		snap := c.on[s.Index()]
+		gone := !c.inRedis() && c.ledger != nil && c.ledger.Closed && r.Space.Home(c.id).Index() == s.Index()
+		if snap != nil && snap.over() || gone {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,296 @@
+package audit_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// planted is one thing done to a world in which all agrees, and what the audit must name then: nothing less, nothing more.
+var planted = map[string]struct {
+	plant func(*testing.T, *world)
+	want  map[audit.Kind]int64
+	says  string // in the one line of the first difference
+}{
+	"a grant removed from the ledger": {
+		func(_ *testing.T, w *world) { drop(w.ledger.grants, "a", "u0003") },
+		kinds(audit.Lost), `user "u0003"`,
+	},
+	"an amount altered in the ledger": {
+		func(_ *testing.T, w *world) { w.settled("a", "u0003").Amount++ },
+		kinds(audit.Different), `(ledger): the ledger has user "u0003"`,
+	},
+	"a user altered in the ledger": {
+		func(_ *testing.T, w *world) { w.settled("a", "u0003").User = "mallory" },
+		kinds(audit.Different), `the receipts have user "u0003"`,
+	},
+	"a grant credited twice": {
+		func(_ *testing.T, w *world) { again(w.ledger.grants, "b", "u0003") },
+		kinds(audit.DoubleCredit), "campaign b packet",
+	},
+	"a credit without a grant": {
+		func(_ *testing.T, w *world) {
+			g := *w.settled("a", "u0003")
+			g.Packet, g.Seq, g.User = packets, 1_000, "mallory"
+			w.ledger.grants["a"] = append(w.ledger.grants["a"], g)
+		},
+		kinds(audit.Unfounded), "(ledger)",
+	},
+	"a credit of an unknown campaign's packet on a shard that is not there": {
+		func(_ *testing.T, w *world) {
+			w.ledger.grants["b"] = append(w.ledger.grants["b"], hongbao.Grant{Shard: 9, Seq: 1, Campaign: "b", Packet: 99, User: "mallory"})
+		},
+		kinds(audit.Unfounded), "mallory",
+	},
+	"a duplicate in the topic": {
+		func(_ *testing.T, w *world) { w.topic.grants = append(w.topic.grants, *w.published("a", "u0003")) },
+		kinds(audit.DuplicateInTopic), "(topic)",
+	},
+	"a grant missing in the topic": {
+		func(_ *testing.T, w *world) {
+			w.topic.grants = slices.DeleteFunc(w.topic.grants, func(g hongbao.Grant) bool { return g.Campaign == "b" && g.User == "u0003" })
+		},
+		kinds(audit.MissingInTopic), `user "u0003"`,
+	},
+	"an amount altered in the topic": {
+		func(_ *testing.T, w *world) { w.published("a", "u0003").Amount++ },
+		kinds(audit.Different), "(topic)",
+	},
+	"malformed records": {
+		func(_ *testing.T, w *world) {
+			w.topic.scan = audit.TopicScan{Malformed: 2, FirstMalformed: errors.New("offset 7\nforged line")}
+		},
+		kinds(audit.MalformedRecord), `offset 7\nforged line`,
+	},
+	"a granted packet put back into the stock": {
+		func(t *testing.T, w *world) {
+			g := w.settled("a", "u0003")
+			do(t, w.rdb.RPush(t.Context(), w.keys("a").Stock("a"), fmt.Sprintf("%d:%d", g.Packet, g.Amount)))
+		},
+		kinds(audit.PacketTwice), "in the stock and was granted",
+	},
+	"a packet twice in the stock": {
+		func(t *testing.T, w *world) {
+			last, err := w.rdb.LIndex(t.Context(), w.keys("a").Stock("a"), -1).Result()
+			require.NoError(t, err)
+			do(t, w.rdb.RPush(t.Context(), w.keys("a").Stock("a"), last))
+		},
+		kinds(audit.PacketTwice), "the stock has it twice",
+	},
+	"a packet vanished from the stock": {
+		func(t *testing.T, w *world) { do(t, w.rdb.RPop(t.Context(), w.keys("a").Stock("a"))) },
+		kinds(audit.PacketMissing), "packet 100",
+	},
+	"a packet that the campaign does not have": {
+		func(t *testing.T, w *world) { do(t, w.rdb.LSet(t.Context(), w.keys("a").Stock("a"), -1, "101:5")) },
+		kinds(audit.PacketUnknown, audit.PacketMissing), "101:5",
+	},
+	"one packet in two receipts": {
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u9999", w.receipt(t, "a", "u0003")))
+		},
+		kinds(audit.PacketTwice), "granted twice",
+	},
+	"seqs that nobody has": {
+		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Meta(), "seq", 3)) },
+		kinds(audit.SeqGap), "no receipt, entry, ledger or topic has seqs",
+	},
+	"a shard's seq set back": {
+		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Meta(), "seq", -1)) },
+		kinds(audit.SeqBeyond), "the shard's last seq is",
+	},
+	"a receipt deleted": {
+		func(t *testing.T, w *world) { do(t, w.rdb.HDel(t.Context(), w.keys("a").Receipts("a"), "u0003")) },
+		kinds(audit.Unfounded), "(stream, ledger, topic): no receipt has it",
+	},
+	"a receipt altered": {
+		func(t *testing.T, w *world) {
+			text := w.receipt(t, "a", "u0003")
+			f := strings.SplitN(text, ":", 3)
+			do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u0003", f[0]+":1000000:"+f[2]))
+		},
+		map[audit.Kind]int64{audit.Different: 3}, `user "u0003", amount 1000000`,
+	},
+	"a receipt that can't be read": {
+		func(t *testing.T, w *world) { do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u9999", "one two")) },
+		kinds(audit.CampaignBroken), "u9999",
+	},
+	"more packets than a user may hold": {
+		func(t *testing.T, w *world) {
+			k := w.keys("a").Receipts("a")
+			do(t, w.rdb.HSet(t.Context(), k, "u0003", w.receipt(t, "a", "u0003")+" "+w.receipt(t, "a", "u0004")))
+			do(t, w.rdb.HDel(t.Context(), k, "u0004"))
+		},
+		map[audit.Kind]int64{audit.OverHold: 1, audit.Different: 3}, "",
+	},
+	"a count of granted too high": {
+		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Campaign("a"), "granted", 1)) },
+		kinds(audit.CounterDrift), "41 + left 60",
+	},
+	"counts that drifted together": {
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Campaign("a"), "granted", 1))
+			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Campaign("a"), "left", -1))
+		},
+		kinds(audit.CounterDrift), "granted 41, but 40 receipts",
+	},
+	"amounts that drifted together": {
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Campaign("a"), "granted_amount", 1))
+			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Campaign("a"), "left_amount", -1))
+		},
+		kinds(audit.CounterDrift), "the receipts come to",
+	},
+	"a stock amount that was not planned": {
+		func(t *testing.T, w *world) {
+			w.cfg.Plan = w.plans
+			do(t, w.rdb.LSet(t.Context(), w.keys("a").Stock("a"), -1, "100:4999"))
+		},
+		kinds(audit.NotPlanned), "amount 4999, planned is",
+	},
+	"a dead letter": {
+		func(t *testing.T, w *world) { w.bury(t, "the account is closed\nforged") },
+		kinds(audit.DeadLetter), "permanent after",
+	},
+	"a grant in quarantine": {
+		func(_ *testing.T, w *world) {
+			g := *w.settled("a", "u0003")
+			drop(w.ledger.grants, "a", "u0003")
+			w.ledger.quarantined = []audit.Quarantined{{ID: 7, Reason: "amount_not_planned", Grant: g}}
+		},
+		kinds(audit.InQuarantine), "quarantine 7, amount_not_planned",
+	},
+	"an entry that can't be read": {
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"amount", "1e9"}}))
+		},
+		kinds(audit.UnreadableEntry), "can't be read",
+	},
+	"an entry deleted from the stream": {
+		func(t *testing.T, w *world) {
+			list, err := lua.Range(t.Context(), w.rdb, w.keys("a"), "-", "+", 10)
+			require.NoError(t, err)
+			do(t, w.rdb.XDel(t.Context(), w.keys("a").Events(), list[1].ID))
+		},
+		kinds(audit.StreamGap), "are not in the stream",
+	},
+	"a claim that nobody will finish": {
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.HSet(t.Context(), w.keys("a").Claims(topicGroup), "c1", "1 1000 w1\n1-5\npayload", "#fence", "1"))
+		},
+		kinds(audit.OpenClaim), `"c1"`,
+	},
+	"a group that vanished": {
+		func(t *testing.T, w *world) { do(t, w.rdb.XGroupDestroy(t.Context(), w.keys("a").Events(), topicGroup)) },
+		kinds(audit.GroupMissing), "no consumer group kafka",
+	},
+	"a campaign's hash that vanished": {
+		func(t *testing.T, w *world) { do(t, w.rdb.Del(t.Context(), w.keys("b").Campaign("b"))) },
+		kinds(audit.CampaignBroken), "the campaign's hash is gone",
+	},
+	"a campaign that vanished": {
+		func(t *testing.T, w *world) {
+			k := w.keys("b")
+			do(t, w.rdb.Del(t.Context(), k.Campaign("b"), k.Stock("b"), k.Receipts("b"), k.Counters("b")))
+		},
+		kinds(audit.CampaignMissing), "has settled 20 of its grants",
+	},
+	"a campaign that the ledger does not have": {
+		func(t *testing.T, w *world) {
+			w.load(t, "c")
+			delete(w.ledger.grants, "c")
+		},
+		kinds(audit.CampaignMissing), "campaign c (ledger)",
+	},
+	"a campaign funded with another amount": {
+		func(_ *testing.T, w *world) {
+			w.ledger.spoil = func(c *audit.LedgerCampaign) {
+				if c.ID == "a" {
+					c.Funded, c.Open = c.Funded+1, c.Open+1
+				}
+			}
+		},
+		kinds(audit.FundingDiffers), "campaign a",
+	},
+	"a pool that does not fit": {
+		func(_ *testing.T, w *world) {
+			w.ledger.spoil = func(c *audit.LedgerCampaign) {
+				if c.ID == "a" {
+					c.Open--
+				}
+			}
+		},
+		kinds(audit.LedgerUnbalanced), "funded 5000",
+	},
+	"what the ledger finds by itself": {
+		func(_ *testing.T, w *world) { w.ledger.problems = []string{"sum of all accounts = 0: want 0, got 1"} },
+		kinds(audit.LedgerUnbalanced), "got 1",
+	},
+}
+
+func TestPlanted(t *testing.T) {
+	t.Parallel()
+	for name, p := range planted {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := busy(t)
+			p.plant(t, w)
+			r := w.audit(t, audit.Options{})
+			require.Equal(t, p.want, r.Found, "%+v", r.Differences)
+			require.Equal(t, audit.Differs, r.Verdict)
+			said := false
+			for i := range r.Differences {
+				line := r.Differences[i].String()
+				require.NotContains(t, line, "\n")
+				said = said || strings.Contains(line, p.says)
+			}
+			require.True(t, said, "%q is not said by %+v", p.says, r.Differences)
+		})
+	}
+}
+
+// kinds wants one difference of each kind.
+func kinds(list ...audit.Kind) map[audit.Kind]int64 {
+	m := map[audit.Kind]int64{}
+	for _, k := range list {
+		m[k]++
+	}
+	return m
+}
+
+func do(t *testing.T, cmd redis.Cmder) {
+	t.Helper()
+	require.NoError(t, cmd.Err())
+}
+
+func drop(grants map[string][]hongbao.Grant, id, user string) {
+	grants[id] = slices.DeleteFunc(grants[id], func(g hongbao.Grant) bool { return g.User == user })
+}
+
+func again(grants map[string][]hongbao.Grant, id, user string) {
+	i := slices.IndexFunc(grants[id], func(g hongbao.Grant) bool { return g.User == user })
+	grants[id] = append(grants[id], grants[id][i])
+}
+
+// bury grants one more packet and makes it a dead letter of the ledger's group.
+func (w *world) bury(t *testing.T, reason string) {
+	t.Helper()
+	w.grab(t, "a", 500, 1)
+	w.publish(t)
+	k := w.keys("a")
+	e := w.read(t, k.Index(), ledgerGroup)[0]
+	written, err := lua.Dead(t.Context(), w.rdb, k, lua.Letter{
+		Group: ledgerGroup, Consumer: "w1", EntryID: e.ID, Grant: &e.Grants[0], Last: true, Class: hongbao.Permanent, Reason: reason, Attempts: 1,
+	})
+	require.NoError(t, err)
+	require.True(t, written)
+}

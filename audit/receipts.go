@@ -1,0 +1,111 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// eachReceipts gives the receipts of every user to fn. A user may come more than once.
+func (r *run) eachReceipts(ctx context.Context, s *shard, campaign string, fn func(user, text string) error) error {
+	for cursor := uint64(0); ; {
+		pairs, next, err := r.Redis.HScan(ctx, s.Receipts(campaign), cursor, "", receiptFields).Result()
+		if err != nil {
+			return fmt.Errorf("receipts: %w", lua.Classify(err))
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if err := fn(pairs[i], pairs[i+1]); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
+	broken := map[string]bool{} // users who were named: they may come again
+	return r.eachReceipts(ctx, s, c.id, func(user, text string) error {
+		list, err := lua.ParseReceipts(s.Index(), snap.from, text)
+		if err != nil {
+			if !broken[user] {
+				broken[user] = true
+				c.strays++
+				r.found(Difference{Kind: CampaignBroken, Where: "receipts", Campaign: c.id,
+					Detail: fmt.Sprintf("the receipts of user %.80q can't be read: %v", user, err)})
+			}
+			return nil
+		}
+		if int64(len(list)) > snap.hold && !broken[user] {
+			broken[user] = true
+			r.found(Difference{Kind: OverHold, Where: "receipts", Campaign: c.id,
+				Detail: fmt.Sprintf("user %.80q holds %d packets, at most %d are allowed", user, len(list), snap.hold)})
+		}
+		for i := range list {
+			if err := r.receipt(ctx, s, c, snap, user, &list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot, user string, rc *hongbao.Receipt) error {
+	if rc.Packet < 1 || rc.Packet > snap.packets || rc.Seq < 1 {
+		c.strays++
+		r.found(Difference{Kind: PacketUnknown, Where: "receipts", Campaign: c.id, Packet: rc.Packet, Event: event(s.Index(), max(rc.Seq, 0)),
+			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d, seqs from 1", user, rc.Packet, rc.Seq, snap.packets)})
+		return nil
+	}
+	f, digest := c.facts.at(rc.Packet), r.digest(user, rc.Amount, s.Index(), rc.Seq)
+	if f.has(inReceipts) {
+		if f.digest != digest { // else HSCAN brought the user again
+			c.strays++
+			r.foundOf(c, rc.Packet, f, Difference{Kind: PacketTwice, Where: "receipts",
+				Detail: fmt.Sprintf("granted twice; user %q has it with amount %d, seq %d", user, rc.Amount, rc.Seq)})
+		}
+		return nil
+	}
+	switch {
+	case rc.Seq <= snap.seq:
+		snap.receipts++
+		snap.receiptSum += rc.Amount
+	case !f.has(inStock): // it left the stock after the snapshot, before the stock was read
+		snap.stockSum += rc.Amount
+	}
+	if !s.seen.add(rc.Seq) {
+		r.found(Difference{Kind: DuplicateSeq, Where: "receipts", Campaign: c.id, Packet: rc.Packet, Event: event(s.Index(), rc.Seq),
+			Detail: fmt.Sprintf("another grant has this seq too; here it is user %q, amount %d", user, rc.Amount)})
+	}
+	f.digest, f.seq, f.shard = digest, rc.Seq, int32(s.Index())
+	f.from |= inReceipts
+	return r.planned(ctx, c, rc.Packet, rc.Amount, "receipts")
+}
+
+// describe adds to the differences of single grants what the receipts say of them.
+func (r *run) describe(ctx context.Context) error {
+	for id, packets := range r.wanted {
+		for shard, snap := range r.campaigns[id].on {
+			err := r.eachReceipts(ctx, r.shards[shard], id, func(user, text string) error {
+				list, err := lua.ParseReceipts(shard, snap.from, text)
+				if err != nil {
+					return nil //nolint:nilerr // it was named when it was read first
+				}
+				for _, rc := range list {
+					for _, d := range packets[rc.Packet] {
+						d.Detail += fmt.Sprintf("; the receipts have user %q, amount %d, event %s", user, rc.Amount, event(shard, rc.Seq))
+					}
+					delete(packets, rc.Packet)
+				}
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("campaign %s: %w", id, err)
+			}
+		}
+	}
+	return nil
+}

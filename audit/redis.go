@@ -1,0 +1,288 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// How much one call to Redis reads.
+const (
+	scanKeys      = 1_000
+	stockPackets  = 10_000
+	receiptFields = 2_000
+)
+
+// campaign is what the audit knows of one campaign.
+type campaign struct {
+	id     string
+	on     map[int]*snapshot // by shard, where Redis has it
+	ledger *LedgerCampaign
+	facts  table[fact] // by packet
+	counts Counts
+	// What was named already, so that it explains sums that do not fit: packets too many or too few, and facts that
+	// were altered.
+	strays, altered int64
+}
+
+func (c *campaign) inRedis() bool { return len(c.on) > 0 }
+
+// snapshot is a campaign on one shard at one instant, and what was read after it.
+type snapshot struct {
+	state                     string
+	packets, loaded           int64
+	total                     hongbao.Amount
+	granted, left             int64
+	grantedAmount, leftAmount hongbao.Amount
+	hold, from                int64
+	seq                       int64 // the shard's, at the same instant
+	stocked                   int64 // length of the stock, at the same instant
+
+	receipts             int64          // up to seq
+	receiptSum, stockSum hongbao.Amount // as of seq
+}
+
+// loading tells that the stock is still being filled; nothing is granted yet.
+func (s *snapshot) loading() bool { return s.state == "loading" }
+
+// over tells that the campaign was closed on the shard: it is in none of the states before that.
+func (s *snapshot) over() bool {
+	return s.state != "loading" && s.state != "open" && s.state != "paused"
+}
+
+func (s *snapshot) parse(m map[string]string) error {
+	s.state = m["state"]
+	var errs []error
+	for _, f := range []struct {
+		name string
+		to   *int64
+	}{
+		{"packets", &s.packets}, {"total", (*int64)(&s.total)}, {"loaded", &s.loaded}, {"granted", &s.granted},
+		{"granted_amount", (*int64)(&s.grantedAmount)}, {"left", &s.left}, {"left_amount", (*int64)(&s.leftAmount)},
+		{"user_campaign", &s.hold}, {"from", &s.from},
+	} {
+		n, err := strconv.ParseInt(m[f.name], 10, 64)
+		if err != nil || n < 0 || n > int64(hongbao.MaxAmount) {
+			errs = append(errs, fmt.Errorf("field %s is %.40q", f.name, m[f.name]))
+		}
+		*f.to = n
+	}
+	if s.packets > hongbao.MaxPackets {
+		errs = append(errs, fmt.Errorf("%d packets are more than any campaign has", s.packets))
+	}
+	return errors.Join(errs...)
+}
+
+// readSeqs notes each shard's seq. Grants after it may be missing from what is read before they are written.
+func (r *run) readSeqs(ctx context.Context) error {
+	for _, s := range r.shards {
+		seq, err := r.seqOf(ctx, s)
+		if err != nil {
+			return err
+		}
+		s.seq, s.report.Seq = seq, seq
+	}
+	return nil
+}
+
+func (r *run) readEnds(ctx context.Context) error {
+	for _, s := range r.shards {
+		seq, err := r.seqOf(ctx, s)
+		if err != nil {
+			return err
+		}
+		s.end = seq
+	}
+	return nil
+}
+
+func (r *run) seqOf(ctx context.Context, s *shard) (int64, error) {
+	text, err := r.Redis.HGet(ctx, s.Meta(), "seq").Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, hongbao.Errorf(hongbao.Broken, "shard %d was never initialised or has lost its key %s: check the address and the "+
+			"key prefix; if they are right, freeze it and put back what ledger and topic know", s.Index(), s.Meta())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("seq of shard %d: %w", s.Index(), lua.Classify(err))
+	}
+	seq, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || seq < 0 {
+		return 0, hongbao.Errorf(hongbao.Broken, "seq of shard %d is %.40q: want a number; look at %s", s.Index(), text, s.Meta())
+	}
+	return seq, nil
+}
+
+// readCampaigns finds the campaigns in Redis and reads each of them.
+func (r *run) readCampaigns(ctx context.Context) error {
+	places, err := r.findCampaigns(ctx)
+	if err != nil {
+		return err
+	}
+	for p := range places {
+		if err := r.readCampaign(ctx, p); err != nil {
+			return fmt.Errorf("campaign %.80q on shard %d: %w", p.campaign, p.shard, err)
+		}
+	}
+	return nil
+}
+
+// place is a campaign on a shard.
+type place struct {
+	shard    int
+	campaign string
+}
+
+// findCampaigns goes over all keys once, on every primary of a cluster.
+func (r *run) findCampaigns(ctx context.Context) (map[place]bool, error) {
+	heads := map[string]int{}
+	for i, s := range r.shards {
+		heads[s.Campaign("")] = i
+	}
+	var mu sync.Mutex
+	places := map[place]bool{}
+	node := func(ctx context.Context, rdb redis.Cmdable) error {
+		for cursor := uint64(0); ; {
+			keys, next, err := rdb.Scan(ctx, cursor, "*}:c:*", scanKeys).Result()
+			if err != nil {
+				return fmt.Errorf("look for campaigns: %w", lua.Classify(err))
+			}
+			mu.Lock()
+			for _, key := range keys {
+				head, id, _ := strings.Cut(key, "}:c:")
+				if shard, ok := heads[head+"}:c:"]; ok {
+					id, _, _ = strings.Cut(id, ":") // the stock and receipts of a campaign whose hash is gone count as well
+					places[place{shard, id}] = true
+				}
+			}
+			mu.Unlock()
+			if cursor = next; cursor == 0 {
+				return nil
+			}
+		}
+	}
+	if cluster, ok := r.Redis.(*redis.ClusterClient); ok {
+		err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return node(ctx, c) })
+		return places, err
+	}
+	return places, node(ctx, r.Redis)
+}
+
+func (r *run) readCampaign(ctx context.Context, p place) error {
+	s, c := r.shards[p.shard], r.campaign(p.campaign)
+	if c == nil {
+		return nil
+	}
+	snap, why, err := r.snapshot(ctx, s, c.id)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		r.found(Difference{Kind: CampaignBroken, Where: s.Campaign(c.id), Campaign: c.id, Detail: why})
+	}
+	if snap == nil {
+		return nil
+	}
+	c.on[p.shard] = snap
+	if snap.loading() {
+		return nil
+	}
+	// Stock before receipts: a packet that is granted meanwhile is seen twice rather than not at all.
+	if err := r.readStock(ctx, s, c, snap); err != nil {
+		return err
+	}
+	return r.readReceipts(ctx, s, c, snap)
+}
+
+// snapshot reads the campaign's hash, the length of the stock and the shard's seq in one step. why tells what is wrong
+// with the keys; a nil snapshot means that there is no campaign to go on with.
+func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot, why string, err error) {
+	var fields *redis.MapStringStringCmd
+	var seq *redis.StringCmd
+	var stocked, receipts *redis.IntCmd
+	_, err = r.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		fields, stocked = p.HGetAll(ctx, s.Campaign(id)), p.LLen(ctx, s.Stock(id))
+		receipts, seq = p.HLen(ctx, s.Receipts(id)), p.HGet(ctx, s.Meta(), "seq")
+		return nil
+	})
+	if err != nil {
+		return nil, "", lua.Classify(err)
+	}
+	if len(fields.Val()) == 0 {
+		if stocked.Val()+receipts.Val() == 0 {
+			return nil, "", nil // it left Redis just now, or only its counters are there
+		}
+		return nil, fmt.Sprintf("the campaign's hash is gone, but %d packets of its stock and %d users' receipts are there",
+			stocked.Val(), receipts.Val()), nil
+	}
+	snap = &snapshot{stocked: stocked.Val()}
+	if err := snap.parse(fields.Val()); err != nil {
+		return nil, "its fields can't be read: " + strings.ReplaceAll(err.Error(), "\n", "; "), nil
+	}
+	if snap.seq, err = seq.Int64(); err != nil {
+		return nil, "", hongbao.Errorf(hongbao.Broken, "seq of shard %d: %w", s.Index(), err)
+	}
+	return snap, "", nil
+}
+
+// readStock reads the stock from its end: grabs take from its head, so what is not read yet keeps its place.
+func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
+	for last := int64(-1); ; last -= stockPackets {
+		page, err := r.Redis.LRange(ctx, s.Stock(c.id), last-stockPackets+1, last).Result()
+		if err != nil {
+			return fmt.Errorf("stock: %w", lua.Classify(err))
+		}
+		for _, text := range page {
+			if err := r.stocked(ctx, c, snap, text); err != nil {
+				return err
+			}
+		}
+		if len(page) < stockPackets {
+			return nil
+		}
+	}
+}
+
+func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text string) error {
+	number, value, _ := strings.Cut(text, ":")
+	packet, err1 := strconv.ParseInt(number, 10, 64)
+	amount, err2 := strconv.ParseInt(value, 10, 64)
+	if err1 != nil || err2 != nil || packet < 1 || packet > snap.packets {
+		c.strays++
+		r.found(Difference{Kind: PacketUnknown, Where: "stock", Campaign: c.id,
+			Detail: fmt.Sprintf("the stock has %.60q; want number:amount with numbers 1 to %d", text, snap.packets)})
+		return nil
+	}
+	snap.stockSum += hongbao.Amount(amount)
+	f := c.facts.at(packet)
+	if f.has(inStock) {
+		c.strays++
+		r.found(Difference{Kind: PacketTwice, Where: "stock", Campaign: c.id, Packet: packet, Detail: "the stock has it twice"})
+	}
+	f.from |= inStock
+	return r.planned(ctx, c, packet, hongbao.Amount(amount), "stock")
+}
+
+// planned compares an amount with the plan, if there is one.
+func (r *run) planned(ctx context.Context, c *campaign, packet int64, amount hongbao.Amount, where string) error {
+	if r.Plan == nil {
+		return nil
+	}
+	want, ok, err := r.Plan.Amount(ctx, c.id, packet)
+	if err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	if !ok || want != amount {
+		c.altered++
+		r.found(Difference{Kind: NotPlanned, Where: where, Campaign: c.id, Packet: packet,
+			Detail: fmt.Sprintf("the %s has amount %d, planned is %d", where, amount, want)})
+	}
+	return nil
+}

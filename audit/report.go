@@ -1,0 +1,185 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Verdict is what an audit comes to.
+type Verdict string
+
+// The verdicts. Agrees: no difference among what was judged.
+const (
+	Agrees  Verdict = "agrees"
+	Differs Verdict = "differs"
+)
+
+// Report is what an audit found.
+type Report struct {
+	Verdict Verdict   `json:"verdict"`
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+	// Quiet: every consumer group had finished everything when the reading began.
+	Quiet bool `json:"quiet"`
+	// LeftOut says what was not compared, and why.
+	LeftOut   []string         `json:"left_out"`
+	Total     Counts           `json:"total"`
+	Campaigns []CampaignReport `json:"campaigns"`
+	Shards    []ShardReport    `json:"shards"`
+	// Found counts all differences of each kind; Differences names them, as many of a kind as Config.MaxListed.
+	Found       map[Kind]int64 `json:"found"`
+	Differences []Difference   `json:"differences"`
+}
+
+// CampaignReport is one campaign's counts.
+type CampaignReport struct {
+	Campaign string `json:"campaign"`
+	// InRedis is false for a campaign that the ledger has and that has left Redis, or never came.
+	InRedis bool `json:"in_redis"`
+	Counts
+}
+
+// Counts are packets, or money where the name says amount. Funded to LeftAmount are what Redis says of the campaigns
+// that it has.
+type Counts struct {
+	Packets       int64          `json:"packets"`
+	Funded        hongbao.Amount `json:"funded_amount"`
+	Granted       int64          `json:"granted"`
+	GrantedAmount hongbao.Amount `json:"granted_amount"`
+	Left          int64          `json:"left"`
+	LeftAmount    hongbao.Amount `json:"left_amount"`
+	// Settled is what the ledger's grants come to; Refunded and Open its own counts.
+	Settled       int64          `json:"settled"`
+	SettledAmount hongbao.Amount `json:"settled_amount"`
+	Refunded      hongbao.Amount `json:"refunded_amount"`
+	Open          hongbao.Amount `json:"open_amount"`
+	// Published counts the records of the topic, duplicates included.
+	Published int64 `json:"published"`
+	// Unsettled and Unpublished are in flight to the ledger and to the topic, InFlight to either. They are not judged,
+	// nor are the Newer ones, which were granted while the audit was reading.
+	Unsettled   int64 `json:"unsettled"`
+	Unpublished int64 `json:"unpublished"`
+	InFlight    int64 `json:"in_flight"`
+	Newer       int64 `json:"newer"`
+	// The differences that are about single grants.
+	Lost           int64 `json:"lost"`
+	DoubleCredits  int64 `json:"double_credits"`
+	Unfounded      int64 `json:"unfounded"`
+	Different      int64 `json:"different"`
+	MissingInTopic int64 `json:"missing_in_topic"`
+	Duplicates     int64 `json:"duplicates"`
+	DeadLetters    int64 `json:"dead_letters"`
+	Quarantined    int64 `json:"quarantined"`
+	// Foreign records of the topic and open claims belong to no campaign: they are in the total only.
+	Foreign    int64 `json:"foreign"`
+	OpenClaims int64 `json:"open_claims"`
+}
+
+func (c *Counts) add(o *Counts) {
+	c.Packets += o.Packets
+	c.Funded += o.Funded
+	c.Granted += o.Granted
+	c.GrantedAmount += o.GrantedAmount
+	c.Left += o.Left
+	c.LeftAmount += o.LeftAmount
+	c.Settled += o.Settled
+	c.SettledAmount += o.SettledAmount
+	c.Refunded += o.Refunded
+	c.Open += o.Open
+	c.Published += o.Published
+	c.Unsettled += o.Unsettled
+	c.Unpublished += o.Unpublished
+	c.InFlight += o.InFlight
+	c.Newer += o.Newer
+}
+
+// perGrant is the count of a kind that is about single grants, nil for the others.
+func (c *Counts) perGrant(k Kind) *int64 {
+	switch k {
+	case Lost:
+		return &c.Lost
+	case DoubleCredit:
+		return &c.DoubleCredits
+	case Unfounded:
+		return &c.Unfounded
+	case Different:
+		return &c.Different
+	case MissingInTopic:
+		return &c.MissingInTopic
+	case DuplicateInTopic:
+		return &c.Duplicates
+	case DeadLetter:
+		return &c.DeadLetters
+	case InQuarantine:
+		return &c.Quarantined
+	}
+	return nil
+}
+
+// ShardReport is how far one shard was when the audit began.
+type ShardReport struct {
+	Shard int   `json:"shard"`
+	Seq   int64 `json:"seq"`
+	// FirstKept is the first event that the stream still had; 0 if it had none.
+	FirstKept int64 `json:"first_kept"`
+	// TrimmedCloses counts seqs without a grant that are taken to be closes of campaigns, whose entries were trimmed.
+	TrimmedCloses int64 `json:"trimmed_closes"`
+	// Finished has, for each consumer group, the seq up to which it had finished everything.
+	Finished map[string]int64 `json:"finished"`
+}
+
+// Difference is one place where things do not agree.
+type Difference struct {
+	Kind Kind `json:"kind"`
+	// Where names the place: stock, receipts, stream, ledger, topic, or a key.
+	Where    string `json:"where"`
+	Campaign string `json:"campaign,omitempty"`
+	Packet   int64  `json:"packet,omitempty"`
+	// Event is "<shard>-<seq>", where there is one.
+	Event  string `json:"event,omitempty"`
+	Detail string `json:"detail"`
+}
+
+func (d *Difference) compare(o *Difference) int {
+	return cmp.Or(cmp.Compare(kindIndex(d.Kind), kindIndex(o.Kind)), cmp.Compare(d.Campaign, o.Campaign),
+		cmp.Compare(d.Packet, o.Packet), cmp.Compare(d.Where, o.Where), cmp.Compare(d.Event, o.Event))
+}
+
+func kindIndex(k Kind) int {
+	for i := range kindOrder {
+		if kindOrder[i].kind == k {
+			return i
+		}
+	}
+	return len(kindOrder)
+}
+
+// finish turns what was found into the report.
+func (r *run) finish() *Report {
+	rep := &r.report
+	rep.Verdict = Agrees
+	if len(rep.Found) > 0 {
+		rep.Verdict = Differs
+	}
+	for _, d := range r.listed {
+		rep.Differences = append(rep.Differences, *d)
+	}
+	slices.SortStableFunc(rep.Differences, func(a, b Difference) int { return a.compare(&b) })
+	for _, c := range r.sorted() {
+		rep.Campaigns = append(rep.Campaigns, CampaignReport{Campaign: c.id, InRedis: c.inRedis(), Counts: c.counts})
+		rep.Total.add(&c.counts)
+	}
+	for _, s := range r.shards {
+		rep.Shards = append(rep.Shards, s.report)
+	}
+	for k, n := range rep.Found {
+		if count := rep.Total.perGrant(k); count != nil {
+			*count = n
+		}
+	}
+	rep.Seconds = time.Since(rep.Started).Seconds()
+	return rep
+}

@@ -1,0 +1,254 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const (
+	ledgerGroup = "balance"
+	topicGroup  = "kafka"
+	packets     = 100
+	total       = 5_000
+)
+
+// world is a deployment of two shards with campaigns a and b, of which some packets are granted and brought to a ledger
+// and a topic in memory.
+type world struct {
+	rdb    *redis.Client
+	space  *lua.Space
+	ledger *memLedger
+	topic  *memTopic
+	plans  plans
+	cfg    audit.Config
+}
+
+// memLedger is a ledger that keeps what it is given, twice if told twice.
+type memLedger struct {
+	grants      map[string][]hongbao.Grant
+	closed      map[string]bool
+	quarantined []audit.Quarantined
+	problems    []string
+	spoil       func(*audit.LedgerCampaign)
+}
+
+func (l *memLedger) EachGrant(_ context.Context, id string, fn func(hongbao.Grant) error) error {
+	for _, g := range l.grants[id] {
+		if err := fn(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *memLedger) Summary(context.Context) (audit.Summary, error) {
+	sum := audit.Summary{Problems: l.problems}
+	for id, grants := range l.grants {
+		c := audit.LedgerCampaign{ID: id, Funded: total, Grants: int64(len(grants)), Closed: l.closed[id]}
+		for _, g := range grants {
+			c.Granted += g.Amount
+		}
+		c.GrantsAmount, c.Open = c.Granted, c.Funded-c.Granted
+		if c.Closed {
+			c.Refunded, c.Open = c.Open, 0
+		}
+		if l.spoil != nil {
+			l.spoil(&c)
+		}
+		sum.Campaigns = append(sum.Campaigns, c)
+	}
+	return sum, nil
+}
+
+func (l *memLedger) EachQuarantined(_ context.Context, fn func(audit.Quarantined) error) error {
+	for _, q := range l.quarantined {
+		if err := fn(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type memTopic struct {
+	grants []hongbao.Grant
+	scan   audit.TopicScan
+}
+
+func (t *memTopic) Each(_ context.Context, fn func(int, int64, hongbao.Grant) error) (audit.TopicScan, error) {
+	for i, g := range t.grants {
+		if err := fn(g.Shard, int64(i), g); err != nil {
+			return t.scan, err
+		}
+	}
+	return t.scan, nil
+}
+
+type plans map[string]*campaign.Plan
+
+func (p plans) Amount(_ context.Context, id string, packet int64) (hongbao.Amount, bool, error) {
+	if p[id] == nil {
+		return 0, false, fmt.Errorf("no plan of %s", id)
+	}
+	a, ok := p[id].Amount(packet)
+	return a, ok, nil
+}
+
+// newWorld loads the campaigns; nothing is granted yet.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	space, err := lua.NewSpace(testkit.Prefix(t), 2)
+	require.NoError(t, err)
+	w := &world{
+		rdb: testkit.Redis(t).Client(t), space: space, topic: &memTopic{}, plans: plans{},
+		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]bool{}},
+	}
+	require.NoError(t, lua.Init(t.Context(), w.rdb, space, "test"))
+	for i := range space.Len() {
+		for _, group := range []string{ledgerGroup, topicGroup} {
+			_, err := lua.CreateGroup(t.Context(), w.rdb, space.Shard(i), group)
+			require.NoError(t, err)
+		}
+	}
+	w.load(t, "a")
+	w.load(t, "b")
+	w.cfg = audit.Config{
+		Redis: w.rdb, Space: space, Ledger: w.ledger, LedgerGroup: ledgerGroup, Topic: w.topic, TopicGroup: topicGroup, MaxListed: 50,
+	}
+	return w
+}
+
+func (w *world) load(t *testing.T, id string) {
+	t.Helper()
+	now := time.Now().Truncate(time.Millisecond)
+	c := campaign.Complete(hongbao.Campaign{
+		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: total, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
+	})
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 1000})
+	require.NoError(t, err)
+	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	w.plans[id] = plan
+	w.ledger.grants[id] = nil
+}
+
+// keys are those of the shard on which a campaign lives.
+func (w *world) keys(id string) lua.Keys { return w.space.Home(id) }
+
+// grab grants packets to users first..first+n-1, ten users a call.
+func (w *world) grab(t *testing.T, id string, first, n int) {
+	t.Helper()
+	for at := 0; at < n; at += 10 {
+		call := &lua.GrabCall{Campaign: id, MaxBacklog: 1e6}
+		for i := at; i < min(at+10, n); i++ {
+			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: id, User: user(first + i), RequestID: fmt.Sprint("r", first+i)})
+		}
+		answers, err := lua.Grab(t.Context(), w.rdb, w.keys(id), call, nil)
+		require.NoError(t, err)
+		for _, a := range answers {
+			require.Equal(t, hongbao.Granted, a.Outcome)
+		}
+	}
+}
+
+func user(i int) string { return fmt.Sprintf("u%04d", i) }
+
+// read hands all new entries to a group.
+func (w *world) read(t *testing.T, shard int, group string) []hongbao.Entry {
+	t.Helper()
+	raw, err := lua.ReadNew(t.Context(), w.rdb, w.space.Shard(shard), group, "w1", 10_000, 0)
+	require.NoError(t, err)
+	var out []hongbao.Entry
+	for _, r := range raw {
+		e, err := hongbao.ParseEntry(shard, r.ID, r.Values)
+		require.NoError(t, err)
+		out = append(out, e)
+	}
+	return out
+}
+
+// settle brings everything new to the ledger, publish to the topic.
+func (w *world) settle(t *testing.T) {
+	w.bring(t, ledgerGroup, func(g hongbao.Grant) { w.ledger.grants[g.Campaign] = append(w.ledger.grants[g.Campaign], g) })
+}
+
+func (w *world) publish(t *testing.T) {
+	w.bring(t, topicGroup, func(g hongbao.Grant) { w.topic.grants = append(w.topic.grants, g) })
+}
+
+func (w *world) bring(t *testing.T, group string, put func(hongbao.Grant)) {
+	t.Helper()
+	for i := range w.space.Len() {
+		for _, e := range w.read(t, i, group) {
+			for _, g := range e.Grants {
+				put(g)
+			}
+			w.ack(t, i, group, &e)
+		}
+	}
+}
+
+func (w *world) ack(t *testing.T, shard int, group string, e *hongbao.Entry) {
+	t.Helper()
+	_, err := lua.Ack(t.Context(), w.rdb, w.space.Shard(shard), group,
+		[]hongbao.SeqRange{{First: e.Seq, Last: e.Seq + e.Events() - 1}}, []string{e.ID})
+	require.NoError(t, err)
+}
+
+// busy is a world in which 40 packets of a and 20 of b are granted, settled and published.
+func busy(t *testing.T) *world {
+	w := newWorld(t)
+	w.grab(t, "a", 0, 30)
+	w.grab(t, "b", 0, 20)
+	w.grab(t, "a", 100, 10)
+	w.settle(t)
+	w.publish(t)
+	return w
+}
+
+func (w *world) audit(t *testing.T, opts audit.Options) *audit.Report {
+	t.Helper()
+	a, err := audit.New(w.cfg)
+	require.NoError(t, err)
+	r, err := a.Run(t.Context(), opts)
+	require.NoError(t, err)
+	return r
+}
+
+// receipt is what Redis keeps of a user.
+func (w *world) receipt(t *testing.T, id, user string) string {
+	t.Helper()
+	text, err := w.rdb.HGet(t.Context(), w.keys(id).Receipts(id), user).Result()
+	require.NoError(t, err)
+	return text
+}
+
+// settled gives the place of a user's grant in the ledger.
+func (w *world) settled(id, user string) *hongbao.Grant {
+	return &w.ledger.grants[id][slices.IndexFunc(w.ledger.grants[id], func(g hongbao.Grant) bool { return g.User == user })]
+}
+
+// published gives the place of a user's grant in the topic.
+func (w *world) published(id, user string) *hongbao.Grant {
+	return &w.topic.grants[slices.IndexFunc(w.topic.grants, func(g hongbao.Grant) bool { return g.Campaign == id && g.User == user })]
+}

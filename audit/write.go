@@ -1,0 +1,94 @@
+package audit
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Write prints the report for a person: the counts as a table, then every difference that is named in one line, and
+// for each kind what to do. What came from outside is escaped.
+func (r *Report) Write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Redis, ledger and topic: %s. Audit of %s, %.1f s.\n", r.Verdict, r.Started.UTC().Format(time.RFC3339), r.Seconds)
+	for _, what := range r.LeftOut {
+		fmt.Fprintf(&b, "Not compared: %s.\n", oneLine(what))
+	}
+	if n := r.Total.InFlight; n > 0 || !r.Quiet {
+		fmt.Fprintf(&b, "%d grants in flight, not judged (%d to the ledger, %d to the topic).\n", n, r.Total.Unsettled, r.Total.Unpublished)
+	}
+	if r.Total.Newer > 0 {
+		fmt.Fprintf(&b, "%d grants made while the audit was reading, not judged.\n", r.Total.Newer)
+	}
+	if r.Total.Foreign+r.Total.OpenClaims > 0 {
+		fmt.Fprintf(&b, "%d foreign records in the topic, %d pushes in progress.\n", r.Total.Foreign, r.Total.OpenClaims)
+	}
+	b.WriteByte('\n')
+	r.table(&b)
+	r.differences(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) table(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "campaign\tfunded\tgranted\tleft\t|\tsettled\trefunded\topen\t|\tpackets\tgranted\tleft\tsettled\tpublished\t")
+	row := func(name string, c *Counts) {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t|\t%d\t%d\t%d\t|\t%d\t%d\t%d\t%d\t%d\t\n", oneLine(name), c.Funded, c.GrantedAmount, c.LeftAmount,
+			c.SettledAmount, c.Refunded, c.Open, c.Packets, c.Granted, c.Left, c.Settled, c.Published)
+	}
+	for i := range r.Campaigns {
+		name := r.Campaigns[i].Campaign
+		if !r.Campaigns[i].InRedis {
+			name += " (not in Redis)"
+		}
+		row(name, &r.Campaigns[i].Counts)
+	}
+	row("total", &r.Total)
+	_ = t.Flush() // a strings.Builder takes everything
+}
+
+func (r *Report) differences(b *strings.Builder) {
+	at := 0
+	for _, k := range kindOrder {
+		n := r.Found[k.kind]
+		if n == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "\n%s: %d. What to do: %s.\n", k.kind, n, k.next)
+		named := int64(0)
+		for ; at < len(r.Differences) && r.Differences[at].Kind == k.kind; at++ {
+			fmt.Fprintf(b, "  %s\n", r.Differences[at].String())
+			named++
+		}
+		if named < n {
+			fmt.Fprintf(b, "  and %d more\n", n-named)
+		}
+	}
+}
+
+// String is the difference in one line, whatever its parts hold.
+func (d *Difference) String() string {
+	var b strings.Builder
+	b.WriteString(string(d.Kind))
+	if d.Campaign != "" {
+		b.WriteString(" campaign " + d.Campaign)
+	}
+	if d.Packet != 0 {
+		b.WriteString(" packet " + strconv.FormatInt(d.Packet, 10))
+	}
+	if d.Event != "" {
+		b.WriteString(" event " + d.Event)
+	}
+	b.WriteString(" (" + d.Where + "): " + d.Detail)
+	return oneLine(b.String())
+}
+
+// oneLine escapes what is no printable ASCII.
+func oneLine(s string) string {
+	quoted := strconv.QuoteToASCII(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
