@@ -1,0 +1,223 @@
+package lua_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// claimModel is what claim.lua and its companions must agree with. Leases are either over at once or never.
+type claimModel struct {
+	fence int64
+	done  map[int64]bool
+	open  map[string]*modelClaim
+}
+
+type modelClaim struct {
+	hongbao.Claim
+	owner string
+	over  bool
+}
+
+func overlap(a, b []hongbao.SeqRange) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x.First <= y.Last && y.First <= x.Last {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (m *claimModel) claim(c *lua.ClaimCall) hongbao.ClaimAnswer {
+	var a hongbao.ClaimAnswer
+	for _, r := range c.Events {
+		for seq := r.First; seq <= r.Last; seq++ {
+			if m.done[seq] {
+				a.Done = lua.AppendSeq(a.Done, seq)
+			}
+		}
+	}
+	over := c.Lease < time.Minute
+	for _, o := range m.open {
+		switch {
+		case !overlap(o.Events, c.Events):
+		case c.TakeLive || o.owner == c.Owner || o.over:
+			a.Open = append(a.Open, o.Claim)
+			o.owner, o.over = c.Owner, over
+		default:
+			a.Held++
+		}
+	}
+	if !a.Granted() {
+		m.fence += int64(len(a.Open))
+		return a
+	}
+	m.fence++
+	a.Fence = m.fence
+	m.open[c.ID] = &modelClaim{
+		Claim: hongbao.Claim{ID: c.ID, Fence: a.Fence, Events: c.Events, Payload: c.Payload}, owner: c.Owner, over: over,
+	}
+	return a
+}
+
+func (m *claimModel) valid(c *hongbao.Claim) bool {
+	o := m.open[c.ID]
+	return o != nil && o.Fence == c.Fence
+}
+
+// drawEvents are rising runs that do not touch, near the edges of chunks.
+func drawEvents(t *rapid.T) []hongbao.SeqRange {
+	first := rapid.SampledFrom([]int64{1, lua.ChunkEvents - 30, 2*lua.ChunkEvents - 30}).Draw(t, "base")
+	var out []hongbao.SeqRange
+	for range rapid.IntRange(1, 3).Draw(t, "runs") {
+		first += rapid.Int64Range(2, 20).Draw(t, "gap")
+		last := first + rapid.Int64Range(0, 20).Draw(t, "more")
+		out = append(out, hongbao.SeqRange{First: first, Last: last})
+		first = last
+	}
+	return out
+}
+
+// Random lives of claims: every answer is the model's, fences only rise, what is done stays done.
+func TestClaimsAgainstModel(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	rapid.Check(t, func(rt *rapid.T) {
+		space, err := lua.NewSpace(testkit.Prefix(t), 1)
+		require.NoError(rt, err)
+		k := space.Shard(0)
+		m := &claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}
+		var known []hongbao.Claim // every claim that anybody ever held: most are fenced
+		made := 0
+		pick := func(t *rapid.T) hongbao.Claim {
+			if len(known) == 0 {
+				t.Skip("no claim yet")
+			}
+			return known[rapid.IntRange(max(0, len(known)-8), len(known)-1).Draw(t, "claim")]
+		}
+		end := func(t *rapid.T, c hongbao.Claim, err error) bool {
+			if m.valid(&c) {
+				require.NoError(t, err)
+				return true
+			}
+			require.ErrorIs(t, err, hongbao.ErrFenced)
+			return false
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"claim": func(t *rapid.T) {
+				made++
+				c := &lua.ClaimCall{
+					Sink: "kafka", ID: fmt.Sprintf("c%d", made), Owner: rapid.SampledFrom([]string{"w1", "w2"}).Draw(t, "owner"),
+					Lease: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "lease"), TakeLive: rapid.Bool().Draw(t, "any"),
+					Events: drawEvents(t), Payload: rapid.SampledFrom([]string{"", "a\nb 1-2\n", "\x00\xff"}).Draw(t, "payload"),
+				}
+				last := m.fence
+				got, err := lua.Claim(ctx, b.rdb, k, c)
+				require.NoError(t, err)
+				want := m.claim(c)
+				byID := func(a, b hongbao.Claim) int { return strings.Compare(a.ID, b.ID) }
+				slices.SortFunc(got.Open, byID)
+				slices.SortFunc(want.Open, byID)
+				fences := map[int64]bool{}
+				for i := range got.Open { // takeovers raise the fences, in any order
+					require.Greater(t, got.Open[i].Fence, last)
+					require.LessOrEqual(t, got.Open[i].Fence, m.fence)
+					fences[got.Open[i].Fence] = true
+					want.Open[i].Fence = got.Open[i].Fence
+					m.open[got.Open[i].ID].Fence = got.Open[i].Fence
+				}
+				require.Len(t, fences, len(got.Open))
+				require.Equal(t, want, got)
+				known = append(known, got.Open...)
+				if got.Granted() {
+					known = append(known, m.open[c.ID].Claim)
+				}
+			},
+			"complete": func(t *rapid.T) {
+				c := pick(t)
+				if !end(t, c, lua.Complete(ctx, b.rdb, k, "kafka", &c)) {
+					return
+				}
+				delete(m.open, c.ID)
+				for _, r := range c.Events {
+					for seq := r.First; seq <= r.Last; seq++ {
+						m.done[seq] = true
+					}
+				}
+			},
+			"release": func(t *rapid.T) {
+				c := pick(t)
+				if end(t, c, lua.Release(ctx, b.rdb, k, "kafka", &c)) {
+					delete(m.open, c.ID)
+				}
+			},
+			"replace": func(t *rapid.T) {
+				c := pick(t)
+				got, err := lua.Replace(ctx, b.rdb, k, "kafka", "w2", time.Hour, &c, "new\npayload")
+				if !end(t, c, err) {
+					return
+				}
+				m.fence++
+				o := m.open[c.ID]
+				o.Fence, o.Payload, o.owner, o.over = m.fence, "new\npayload", "w2", false
+				require.Equal(t, o.Claim, got)
+				known = append(known, got)
+			},
+			"": func(t *rapid.T) {
+				n, err := b.rdb.HLen(ctx, k.Claims("kafka")).Result()
+				require.NoError(t, err)
+				require.EqualValues(t, len(m.open), max(0, n-1), "the claims and #fence")
+			},
+		})
+		for chunk := range int64(4) {
+			r := hongbao.SeqRange{First: chunk * lua.ChunkEvents, Last: (chunk+1)*lua.ChunkEvents - 1}
+			got, err := lua.Done(ctx, b.rdb, k, "kafka", r)
+			require.NoError(rt, err)
+			for seq := r.First; seq <= r.Last; seq++ {
+				if got.Has(seq) != m.done[seq] {
+					rt.Fatalf("seq %d: done is %v, want %v", seq, got.Has(seq), m.done[seq])
+				}
+			}
+		}
+	})
+}
+
+// A claim whose answer was lost is handed over at the repeat, with its payload, and the first fence is worth nothing.
+func TestClaimRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := lua.Claim(t.Context(), b.rdb, b.k, claimCall("c1", "w1"))
+	require.NoError(t, err)
+	require.True(t, first.Granted())
+	again, err := lua.Claim(t.Context(), b.rdb, b.k, claimCall("c1", "w1"))
+	require.NoError(t, err)
+	require.Equal(t, []hongbao.Claim{{ID: "c1", Fence: first.Fence + 1, Events: ranges, Payload: "p"}}, again.Open)
+	require.ErrorIs(t, lua.Complete(t.Context(), b.rdb, b.k, "kafka", &hongbao.Claim{ID: "c1", Fence: first.Fence, Events: ranges}), hongbao.ErrFenced)
+	require.NoError(t, lua.Complete(t.Context(), b.rdb, b.k, "kafka", &again.Open[0]))
+	done, err := lua.Claim(t.Context(), b.rdb, b.k, claimCall("c2", "w1"))
+	require.NoError(t, err)
+	require.Equal(t, ranges, done.Done)
+}
+
+// A claim that nobody can read stops everybody who would overlap it, and is not overwritten.
+func TestClaimGarbled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Claims("kafka"), "c0", "garbage").Err())
+	before := b.dump(t)
+	_, err := lua.Claim(t.Context(), b.rdb, b.k, claimCall("c1", "w1"))
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Empty(t, differ(before, b.dump(t)))
+}
