@@ -36,6 +36,9 @@ Each knob has one name and can be set in three places. Later ones win:
 
 Durations need a unit (500ms, 30s, 10m, 24h). Lists are written as YAML lists, or with commas; a flag for a list may be repeated.
 
+A key of the file that does not exist is refused, and so is a variable HONGBAO_..., but for HONGBAO_CONFIG and those that Kubernetes makes of
+services (HONGBAO_SERVICE_HOST and the like).
+
 Secrets are refused in the file and on the command line, where others can read them. Set the variable, or set the variable with
 ` + "`_FILE`" + ` at its end (` + "`HONGBAO_REDIS_PASSWORD_FILE=/run/secrets/redis`" + `) to the path of a file that holds nothing else. A file that its group or
 others can read is refused: ` + "`chmod 600`" + ` it. A process that finds anything wrong names all of it and ends with exit code 2.

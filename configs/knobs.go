@@ -142,7 +142,7 @@ var redisKnobs = []knob{
 	{name: "redis.max_idle_age", field: func(c *Config) any { return &c.Redis.MaxIdleAge }, def: "5m", low: second, high: day,
 		doc: "Unused connections are closed after this."},
 	{name: "redis.retries", field: func(c *Config) any { return &c.Redis.Retries }, def: "2", high: 10,
-		doc: "Repeats of a command whose answer was lost. Every script gives the same answer when it runs twice. Blocking reads are never repeated."},
+		doc: "Repeats of a command whose answer was lost. Every script gives the same answer when it runs twice."},
 }
 
 var ledgerKnobs = []knob{

@@ -16,7 +16,10 @@ func (c *Config) RedisClient() redis.UniversalClient {
 }
 
 // ReadsClient makes the client for blocking reads only. Its read timeout is above consumer.block by redis.read_timeout,
-// and it has a connection for each shard and sink, with two to spare. It repeats nothing. The caller closes it.
+// and it has a connection for each shard and sink, with two to spare. The caller closes it.
+//
+// It repeats nothing by itself; on a cluster, go-redis goes on as for a redirect when a connection breaks. What a lost
+// answer held is pending, and is taken over when its lease ends.
 func (c *Config) ReadsClient() redis.UniversalClient {
 	o := c.redisOptions()
 	o.MaxRetries = -1 // the consumer reads again by itself

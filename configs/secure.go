@@ -3,12 +3,11 @@ package configs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"slices"
 
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
-
-	"slices"
 )
 
 // The ways to log in to Kafka.

@@ -1,0 +1,44 @@
+package configs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// A read that waits longer than an answer may take ends without entries, not with a timeout.
+func TestBlockingReadOnRedis(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	c := (&input{args: []string{
+		"--redis.addrs=" + testkit.Redis(t).Addr, "--deployment.key_prefix=" + testkit.Prefix(t), "--redis.read_timeout=100ms", "--consumer.block=300ms",
+	}}).must(t)
+	rdb, reads := c.RedisClient(), c.ReadsClient()
+	t.Cleanup(func() {
+		require.NoError(t, rdb.Close())
+		require.NoError(t, reads.Close())
+	})
+	name, err := rdb.ClientGetName(t.Context()).Result()
+	require.NoError(t, err)
+	require.Equal(t, "hongbao", name)
+	space, err := c.Space()
+	require.NoError(t, err)
+	_, err = lua.CreateGroup(t.Context(), rdb, space.Shard(0), SinkBalance)
+	require.NoError(t, err)
+
+	start := time.Now()
+	entries, err := lua.ReadNew(t.Context(), reads, space.Shard(0), SinkBalance, "w1", 1, c.Consumer.Block)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	require.GreaterOrEqual(t, time.Since(start), c.Consumer.Block)
+	_, err = lua.ReadNew(t.Context(), rdb, space.Shard(0), SinkBalance, "w1", 1, c.Consumer.Block)
+	require.Error(t, err, "the client for short commands gives up before")
+}
