@@ -27,6 +27,9 @@ type Config struct {
 	TakeLive bool
 }
 
+// MaxClaimEvents is how many events one claim covers at most.
+const MaxClaimEvents = 1 << 16
+
 // Claims are the pushes in progress of one sink. Its methods may be called at once.
 type Claims struct{ cfg Config }
 
@@ -55,6 +58,10 @@ func NewClaims(cfg Config) (*Claims, error) {
 // else nothing is claimed and the answer says what stands in the way. Claims that the answer lists as open have been
 // taken over: the caller has to finish them. A second call for a granted claim hands that claim over as open.
 func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error) {
+	if err := checkClaim(id, events); err != nil {
+		return hongbao.ClaimAnswer{}, hongbao.Errorf(hongbao.Permanent, "claim %.80q of shard %d was refused before anything was touched: %w",
+			id, shard, err)
+	}
 	return lua.Claim(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), &lua.ClaimCall{
 		Sink: c.cfg.Sink, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
 		Events: events, Payload: payload,
@@ -76,4 +83,25 @@ func (c *Claims) Release(ctx context.Context, shard int, claim hongbao.Claim) er
 // the claim returned. hongbao.ErrFenced if it was taken over.
 func (c *Claims) Replace(ctx context.Context, shard int, claim hongbao.Claim, payload string) (hongbao.Claim, error) {
 	return lua.Replace(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, c.cfg.Owner, c.cfg.Lease, &claim, payload)
+}
+
+// checkClaim refuses what could not be found, or read back, once it is stored.
+func checkClaim(id string, events []hongbao.SeqRange) error {
+	err := hongbao.CheckID(id)
+	if err == nil && id[0] == '#' {
+		err = errors.New("a claim's id can't begin with #")
+	}
+	var total int64
+	for _, r := range events {
+		if r.First < 1 || r.Last < r.First || r.Last > int64(hongbao.MaxAmount) {
+			return errors.Join(err, fmt.Errorf("events %d to %d: want 1 <= first <= last < 2^53", r.First, r.Last))
+		}
+		if total += r.Len(); total > MaxClaimEvents {
+			break
+		}
+	}
+	if total < 1 || total > MaxClaimEvents {
+		err = errors.Join(err, fmt.Errorf("it covers %d events or more: want 1 to %d", total, MaxClaimEvents))
+	}
+	return err
 }

@@ -32,9 +32,10 @@ type Once struct{ cfg OnceConfig }
 // State is what is known of a message id.
 type State string
 
-// The states. Mine: the caller got the claim and has to push. Done: it was pushed. Held: somebody is pushing it now.
+// The states. Free: nobody is at it. Mine: the caller got the claim and has to push. Done: it was pushed. Held: somebody is pushing it now.
 // InDoubt: somebody was about to push it and never said how it ended; it may have been pushed.
 const (
+	Free    State = "new"
 	Mine    State = "granted"
 	Done    State = "done"
 	Held    State = "held"
@@ -80,8 +81,8 @@ func (o *Once) Release(ctx context.Context, id, token string) error {
 }
 
 // Push calls push if message id was not pushed before and nobody else is at it, and returns what is known of it
-// afterwards: Done, Held or InDoubt. When push fails with a Transient error nothing was sent and the id is free again; with
-// any other error, or when the process dies in it, the id is in doubt and is not pushed again by itself.
+// afterwards: Done, Held, InDoubt or Free. When push fails with a Transient error nothing was sent and the id is Free
+// again; with any other error, or when the process dies in it, the id is in doubt and is not pushed again by itself.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
 	state, err := o.Claim(ctx, id, token)
 	if err != nil || state != Mine {
@@ -89,7 +90,11 @@ func (o *Once) Push(ctx context.Context, id, token string, push func(context.Con
 	}
 	if err := push(ctx); err != nil {
 		if hongbao.ClassOf(err) == hongbao.Transient {
-			err = errors.Join(err, o.Release(context.WithoutCancel(ctx), id, token))
+			released := o.Release(context.WithoutCancel(ctx), id, token)
+			if released == nil {
+				return Free, fmt.Errorf("push message %.80q: %w", id, err)
+			}
+			err = errors.Join(err, released)
 		}
 		return InDoubt, fmt.Errorf("push message %.80q: %w", id, err)
 	}

@@ -16,6 +16,9 @@ local has = redis.call('GET', KEYS[1])
 local state, token, til = 'new', nil, nil
 if has then
 	state, token, til = string.match(has, '^(%a+) (%S+) ?(%d*)$')
+	if not (state == 'done' or state == 'claimed' and til ~= '') then
+		return redis.error_reply('HBFOREIGN the key holds something else, nothing was changed')
+	end
 end
 local mine = token == ARGV[2]
 if ARGV[1] == 'complete' then

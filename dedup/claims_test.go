@@ -1,0 +1,128 @@
+package dedup_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestNewClaimsNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := dedup.NewClaims(dedup.Config{Sink: "K", Owner: "a b", Lease: 25 * time.Hour})
+	for _, part := range []string{"redis and key space", "sink", "owner", "lease"} {
+		require.ErrorContains(t, err, part)
+	}
+	_, err = dedup.NewOnce(dedup.OnceConfig{Name: "*", Lease: time.Hour, Keep: time.Minute})
+	for _, part := range []string{"redis and key space", "name", "retention"} {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+// A claim that could never be found again, or read back, is refused before anything is touched.
+func TestClaimRefusesBadCalls(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1}) // never reached
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	space, err := lua.NewSpace("hb", 1)
+	require.NoError(t, err)
+	b := &bundle{rdb: rdb, space: space}
+	c := b.claims(t, "w1")
+	good := []hongbao.SeqRange{{First: 1, Last: 2}}
+	for name, bad := range map[string]struct {
+		id     string
+		events []hongbao.SeqRange
+	}{
+		"no id": {"", good}, "id of the fence": {"#fence", good}, "id of two lines": {"a\nb", good}, "no events": {"c1", nil},
+		"seq 0": {"c1", []hongbao.SeqRange{{First: 0, Last: 1}}}, "backwards": {"c1", []hongbao.SeqRange{{First: 2, Last: 1}}},
+		"overlap":  {"c1", []hongbao.SeqRange{{First: 1, Last: 3}, {First: 3, Last: 4}}},
+		"falling":  {"c1", []hongbao.SeqRange{{First: 5, Last: 6}, {First: 1, Last: 2}}},
+		"too many": {"c1", []hongbao.SeqRange{{First: 1, Last: dedup.MaxClaimEvents + 1}}},
+		"long id":  {strings.Repeat("c", 200), good},
+	} {
+		_, err := c.Claim(t.Context(), 0, bad.id, bad.events, "")
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%s: %v", name, err)
+	}
+}
+
+func TestClaimLife(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	w1, w2 := b.claims(t, "w1"), b.claims(t, "w2")
+	events := []hongbao.SeqRange{{First: 1, Last: 10}}
+	got, err := w1.Claim(ctx, 2, "c1", events, "batch")
+	require.NoError(t, err)
+	require.True(t, got.Granted())
+	mine := hongbao.Claim{ID: "c1", Fence: got.Fence, Events: events, Payload: "batch"}
+
+	other, err := w2.Claim(ctx, 3, "c2", events, "")
+	require.NoError(t, err)
+	require.True(t, other.Granted(), "another shard's events are other events")
+	held, err := w2.Claim(ctx, 2, "c3", []hongbao.SeqRange{{First: 10, Last: 11}}, "")
+	require.NoError(t, err)
+	require.Equal(t, hongbao.ClaimAnswer{Held: 1}, held)
+
+	moved, err := w1.Replace(ctx, 2, mine, "new batch")
+	require.NoError(t, err)
+	require.ErrorIs(t, w1.Complete(ctx, 2, mine), hongbao.ErrFenced)
+	require.ErrorIs(t, w1.Release(ctx, 2, mine), hongbao.ErrFenced)
+	require.NoError(t, w1.Complete(ctx, 2, moved))
+	done, err := w2.Claim(ctx, 2, "c4", []hongbao.SeqRange{{First: 5, Last: 12}}, "")
+	require.NoError(t, err)
+	require.Equal(t, hongbao.ClaimAnswer{Done: []hongbao.SeqRange{{First: 5, Last: 10}}}, done)
+
+	again, err := w2.Claim(ctx, 2, "c5", []hongbao.SeqRange{{First: 11, Last: 12}}, "")
+	require.NoError(t, err)
+	require.True(t, again.Granted())
+	require.NoError(t, w2.Release(ctx, 2, hongbao.Claim{ID: "c5", Fence: again.Fence}))
+	again, err = w1.Claim(ctx, 2, "c6", []hongbao.SeqRange{{First: 11, Last: 12}}, "")
+	require.NoError(t, err)
+	require.True(t, again.Granted(), "it was released, so it is new")
+}
+
+// Many workers want the same events at once: each event is pushed under exactly one valid fence.
+func TestClaimsByMany(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var pushed [200]atomic.Int64
+	var fenced atomic.Int64
+	var wg sync.WaitGroup
+	for w := range 16 {
+		c := b.claims(t, fmt.Sprintf("w%d", w))
+		wg.Go(func() {
+			for first := int64(1); first < 200; first += 4 {
+				r := []hongbao.SeqRange{{First: first, Last: first + 3}}
+				a, err := c.Claim(t.Context(), 1, fmt.Sprintf("c%d-%d", w, first), r, "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !a.Granted() {
+					fenced.Add(1)
+					continue
+				}
+				for seq := first; seq < first+4 && seq < 200; seq++ {
+					pushed[seq].Add(1)
+				}
+				if err := c.Complete(t.Context(), 1, hongbao.Claim{ID: fmt.Sprintf("c%d-%d", w, first), Fence: a.Fence, Events: r}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for seq := 1; seq < 200; seq++ {
+		require.EqualValues(t, 1, pushed[seq].Load(), "seq %d", seq)
+	}
+	require.EqualValues(t, 15*50, fenced.Load())
+}

@@ -1,0 +1,247 @@
+package dedup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func (b *bundle) key(t *testing.T, id string) string {
+	t.Helper()
+	for i := range b.space.Len() {
+		key := b.space.Shard(i).Once("sms", id)
+		if n, err := b.rdb.Exists(t.Context(), key).Result(); err == nil && n == 1 {
+			return key
+		}
+	}
+	t.Fatalf("nothing is known of %s", id)
+	return ""
+}
+
+// leaseOver waits until the lease of a claim has ended, in Redis time.
+func leaseOver(t *testing.T, o *dedup.Once, id string) {
+	t.Helper()
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		s, err := o.Claim(t.Context(), id, "looker")
+		require.NoError(t, err)
+		return s == dedup.InDoubt
+	}, "the lease ends")
+}
+
+func TestOnceLife(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	o := b.once(t, time.Minute, time.Hour)
+	state := func(want dedup.State, got dedup.State, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	claim := func(token string, want dedup.State) {
+		t.Helper()
+		s, err := o.Claim(ctx, "m1", token)
+		state(want, s, err)
+	}
+	retake := func(token string, want dedup.State) {
+		t.Helper()
+		s, err := o.Retake(ctx, "m1", token)
+		state(want, s, err)
+	}
+	claim("a", dedup.Mine)
+	claim("a", dedup.Mine) // a repeat
+	claim("b", dedup.Held)
+	retake("b", dedup.Held)
+	require.ErrorIs(t, o.Complete(ctx, "m1", "b"), hongbao.ErrFenced)
+	require.ErrorIs(t, o.Release(ctx, "m1", "b"), hongbao.ErrFenced)
+	require.NoError(t, o.Release(ctx, "m1", "a"))
+	require.ErrorIs(t, o.Release(ctx, "m1", "a"), hongbao.ErrFenced)
+	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), hongbao.ErrFenced)
+	claim("b", dedup.Mine)
+	require.NoError(t, o.Complete(ctx, "m1", "b"))
+	require.NoError(t, o.Complete(ctx, "m1", "b")) // a repeat
+	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), hongbao.ErrFenced)
+	require.ErrorIs(t, o.Release(ctx, "m1", "b"), hongbao.ErrFenced)
+	for _, token := range []string{"a", "b"} {
+		claim(token, dedup.Done)
+		retake(token, dedup.Done)
+	}
+	ttl, err := b.rdb.PTTL(ctx, b.key(t, "m1")).Result()
+	require.NoError(t, err)
+	require.InDelta(t, time.Hour, ttl, float64(time.Minute), "kept for the retention")
+}
+
+// An ended lease never looks new: somebody has to find out, and one of those who did goes on.
+func TestOnceInDoubt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	short, o := b.once(t, time.Millisecond, time.Hour), b.once(t, time.Minute, time.Hour)
+	s, err := short.Claim(ctx, "m1", "a")
+	require.NoError(t, err)
+	require.Equal(t, dedup.Mine, s)
+	leaseOver(t, o, "m1")
+	s, err = o.Claim(ctx, "m1", "a")
+	require.NoError(t, err)
+	require.Equal(t, dedup.InDoubt, s, "its first owner, too, has to find out")
+	var mine atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			if s, err := o.Retake(ctx, "m1", fmt.Sprintf("r%d", i)); err == nil && s == dedup.Mine {
+				mine.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, mine.Load())
+	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), hongbao.ErrFenced, "it was overtaken")
+
+	s, err = short.Claim(ctx, "m2", "a")
+	require.NoError(t, err)
+	require.Equal(t, dedup.Mine, s)
+	leaseOver(t, o, "m2")
+	require.NoError(t, o.Complete(ctx, "m2", "a"), "late, but nobody overtook it")
+}
+
+func TestOnceRetentionEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := b.once(t, time.Millisecond, 40*time.Millisecond)
+	for range 2 {
+		s, err := o.Push(t.Context(), "m1", "a", func(context.Context) error { return nil })
+		require.NoError(t, err)
+		require.Equal(t, dedup.Done, s)
+		testkit.Eventually(t, 5*time.Second, func() bool {
+			var left int64
+			for i := range b.space.Len() {
+				left += b.rdb.Exists(t.Context(), b.space.Shard(i).Once("sms", "m1")).Val()
+			}
+			return left == 0
+		}, "it is forgotten after the retention")
+	}
+}
+
+func TestPush(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	o := b.once(t, time.Minute, time.Hour)
+	calls := 0
+	push := func(id, token string, fail error) (dedup.State, error) {
+		return o.Push(ctx, id, token, func(context.Context) error { calls++; return fail })
+	}
+	s, err := push("m1", "a", hongbao.Errorf(hongbao.Transient, "not sent"))
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, dedup.Free, s, "nothing was sent, so anybody may try")
+	s, err = push("m1", "b", nil)
+	require.NoError(t, err)
+	require.Equal(t, dedup.Done, s)
+	s, err = push("m1", "c", nil)
+	require.NoError(t, err)
+	require.Equal(t, dedup.Done, s)
+	require.Equal(t, 2, calls)
+
+	s, err = push("m2", "a", errors.New("timeout"))
+	require.ErrorContains(t, err, "timeout")
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err))
+	require.Equal(t, dedup.InDoubt, s)
+	s, err = push("m2", "b", nil)
+	require.NoError(t, err)
+	require.Equal(t, dedup.Held, s, "it is not pushed again by itself")
+	require.Equal(t, 3, calls)
+
+	_, err = push("m 3", "a", nil)
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, 3, calls)
+
+	// the caller goes away during the push: how it ended is noted all the same
+	gone, cancel := context.WithCancel(ctx)
+	s, err = o.Push(gone, "m4", "a", func(context.Context) error { cancel(); return nil })
+	require.NoError(t, err)
+	require.Equal(t, dedup.Done, s)
+}
+
+// 64 pushers at once, each message once.
+func TestPushByMany(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := b.once(t, time.Minute, time.Hour)
+	const messages = 40
+	var pushed [messages]atomic.Int64
+	var wg sync.WaitGroup
+	for w := range 64 {
+		wg.Go(func() {
+			for i := range messages {
+				s, err := o.Push(t.Context(), fmt.Sprintf("m%d", i), fmt.Sprintf("w%d", w), func(context.Context) error {
+					pushed[i].Add(1)
+					return nil
+				})
+				if err != nil || s != dedup.Done && s != dedup.Held {
+					t.Errorf("message %d: %s, %v", i, s, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range pushed {
+		require.EqualValues(t, 1, pushed[i].Load(), i)
+	}
+}
+
+// Answers that get lost: whoever claims again with the same token goes on, and the push happens once.
+func TestPushWithLostAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	server := testkit.Redis(t)
+	proxy := testkit.NewProxy(t, server.Addr)
+	options := server.Options()
+	options.Addr, options.MaxRetries = proxy.Addr, 3
+	rdb := redis.NewClient(options)
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	o := (&bundle{rdb: rdb, space: b.space}).once(t, time.Minute, time.Hour)
+	calls := 0
+	for i := range 20 {
+		proxy.SwallowAnswers(1, nil)
+		s, err := o.Push(t.Context(), fmt.Sprintf("m%d", i), "a", func(context.Context) error {
+			proxy.SwallowAnswers(1, nil)
+			calls++
+			return nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, dedup.Done, s)
+	}
+	require.Equal(t, 20, calls)
+	require.Equal(t, 40, proxy.Fired().Swallowed)
+}
+
+// A key that holds something else is left alone.
+func TestOnceForeignKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := b.once(t, time.Minute, time.Hour)
+	_, err := o.Claim(t.Context(), "m1", "a")
+	require.NoError(t, err)
+	key := b.key(t, "m1")
+	require.NoError(t, b.rdb.Set(t.Context(), key, "something else entirely", 0).Err())
+	for name, call := range map[string]func() error{
+		"claim":    func() error { _, err := o.Claim(t.Context(), "m1", "b"); return err },
+		"retake":   func() error { _, err := o.Retake(t.Context(), "m1", "b"); return err },
+		"complete": func() error { return o.Complete(t.Context(), "m1", "a") },
+		"release":  func() error { return o.Release(t.Context(), "m1", "a") },
+	} {
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(call()), name)
+	}
+	require.Equal(t, "something else entirely", b.rdb.Get(t.Context(), key).Val())
+}

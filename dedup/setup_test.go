@@ -1,0 +1,44 @@
+package dedup_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+type bundle struct {
+	rdb   *redis.Client
+	space *lua.Space
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	space, err := lua.NewSpace(testkit.Prefix(t), 4)
+	require.NoError(t, err)
+	return &bundle{rdb: testkit.Redis(t).Client(t), space: space}
+}
+
+func (b *bundle) claims(t *testing.T, owner string) *dedup.Claims {
+	t.Helper()
+	c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "kafka", Owner: owner, Lease: time.Minute})
+	require.NoError(t, err)
+	return c
+}
+
+func (b *bundle) once(t *testing.T, lease, keep time.Duration) *dedup.Once {
+	t.Helper()
+	o, err := dedup.NewOnce(dedup.OnceConfig{Redis: b.rdb, Space: b.space, Name: "sms", Lease: lease, Keep: keep})
+	require.NoError(t, err)
+	return o
+}
