@@ -3,7 +3,8 @@
 --
 -- KEYS  1 events
 -- ARGV  1 group  2 the worker's consumer  3... for each entry: id, level, attempts to leave on it
--- Reply for each entry in order: "parked" or "lost"
+-- Reply for each entry in order: "parked", "lost", or "gone" (its entry was deleted from the stream while it was pending;
+--       it stays pending, for XCLAIM would drop it without a word)
 -- Cost  O(entries)
 -- First write XCLAIM with JUSTID; it grows nothing but the first time a level is used.
 -- Repeat answers "lost": it is no longer the worker's own.
@@ -13,6 +14,8 @@ for i = 3, #ARGV, 3 do
 	local row = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1)[1]
 	if not row or row[2] ~= ARGV[2] then
 		reply[#reply + 1] = 'lost'
+	elseif #redis.call('XRANGE', KEYS[1], ARGV[i], ARGV[i]) == 0 then
+		reply[#reply + 1] = 'gone'
 	else
 		redis.call('XCLAIM', KEYS[1], ARGV[1], '_retry/' .. ARGV[i + 1], 0, ARGV[i], 'IDLE', 0,
 			'RETRYCOUNT', ARGV[i + 2], 'JUSTID')
