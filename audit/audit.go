@@ -91,7 +91,9 @@ type shard struct {
 	seen   seqs
 	closes map[string]hongbao.Entry // of campaigns whose close the stream still has
 	gaps   []hongbao.SeqRange
-	report ShardReport
+	// expired is the seq below which the topic has kept nothing; firstInTopic the lowest seq seen there, 0 for none.
+	expired, firstInTopic int64
+	report                ShardReport
 }
 
 func newRun(cfg *Config, opts Options) *run {
@@ -234,6 +236,9 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 		c.counts.SettledAmount += g.Amount
 	case inTopic:
 		c.counts.Published++
+		if s := r.shards[g.Shard]; s.firstInTopic == 0 || g.Seq < s.firstInTopic {
+			s.firstInTopic = g.Seq
+		}
 	}
 }
 

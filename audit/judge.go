@@ -97,6 +97,10 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 			r.foundOf(c, packet, f, Difference{Kind: DeadLetter, Where: k.group, Detail: l.detail})
 			continue
 		}
+		if k.from == inTopic && f.seq < r.shards[f.shard].expired {
+			c.counts.Expired++
+			continue
+		}
 		if k.at[f.shard].done(f.seq) {
 			r.foundOf(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
 				Detail: fmt.Sprintf("group %s has finished it, but it is not there", k.group)})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -108,6 +109,48 @@ var planted = map[string]struct {
 		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Meta(), "seq", -1)) },
 		kinds(audit.SeqBeyond), "the shard's last seq is",
 	},
+	"one seq for two grants": {
+		func(t *testing.T, w *world) { w.forge(t, 1) },
+		kinds(audit.DuplicateSeq, audit.Lost, audit.MissingInTopic), "another grant has this seq too",
+	},
+	"an entry written by hand": {
+		func(t *testing.T, w *world) {
+			w.addEntry(t, "100 7 mallory - -", 1_000)
+		},
+		kinds(audit.Unfounded), "(stream): no receipt has it",
+	},
+	"an entry written again": {
+		func(t *testing.T, w *world) {
+			g := w.settled("a", "u0003")
+			w.addEntry(t, lua.GrantLine(g), g.Seq)
+		},
+		kinds(audit.StreamGap), "once more",
+	},
+	"an entry altered": {
+		func(t *testing.T, w *world) {
+			list, err := lua.Range(t.Context(), w.rdb, w.keys("a"), "-", "+", 10)
+			require.NoError(t, err)
+			k, last := w.keys("a").Events(), list[len(list)-1]
+			do(t, w.rdb.XDel(t.Context(), k, last.ID))
+			last.Values[13] = strings.Replace(last.Values[13], "u0109", "mallory", 1)
+			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k, Values: last.Values}))
+		},
+		kinds(audit.Different), `the stream has user "mallory"`,
+	},
+	"a dead letter of a whole entry": {
+		func(t *testing.T, w *world) {
+			id, err := w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"x", "1"}}).Result()
+			require.NoError(t, err)
+			_, err = lua.ReadNew(t.Context(), w.rdb, w.keys("a"), topicGroup, "w1", 10, 0)
+			require.NoError(t, err)
+			_, err = lua.Dead(t.Context(), w.rdb, w.keys("a"), lua.Letter{
+				Group: topicGroup, Consumer: "w1", EntryID: id, Last: true, Class: hongbao.Permanent, Reason: "no field v", Attempts: 1,
+			})
+			require.NoError(t, err)
+			do(t, w.rdb.XDel(t.Context(), w.keys("a").Events(), id))
+		},
+		kinds(audit.DeadLetter), "the whole entry",
+	},
 	"a receipt deleted": {
 		func(t *testing.T, w *world) { do(t, w.rdb.HDel(t.Context(), w.keys("a").Receipts("a"), "u0003")) },
 		kinds(audit.Unfounded), "(stream, ledger, topic): no receipt has it",
@@ -121,7 +164,9 @@ var planted = map[string]struct {
 		map[audit.Kind]int64{audit.Different: 3}, `user "u0003", amount 1000000`,
 	},
 	"a receipt that can't be read": {
-		func(t *testing.T, w *world) { do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u9999", "one two")) },
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u9999", "one two"))
+		},
 		kinds(audit.CampaignBroken), "u9999",
 	},
 	"more packets than a user may hold": {
@@ -133,7 +178,9 @@ var planted = map[string]struct {
 		map[audit.Kind]int64{audit.OverHold: 1, audit.Different: 3}, "",
 	},
 	"a count of granted too high": {
-		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Campaign("a"), "granted", 1)) },
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Campaign("a"), "granted", 1))
+		},
 		kinds(audit.CounterDrift), "41 + left 60",
 	},
 	"counts that drifted together": {
@@ -190,7 +237,9 @@ var planted = map[string]struct {
 		kinds(audit.OpenClaim), `"c1"`,
 	},
 	"a group that vanished": {
-		func(t *testing.T, w *world) { do(t, w.rdb.XGroupDestroy(t.Context(), w.keys("a").Events(), topicGroup)) },
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.XGroupDestroy(t.Context(), w.keys("a").Events(), topicGroup))
+		},
 		kinds(audit.GroupMissing), "no consumer group kafka",
 	},
 	"a campaign's hash that vanished": {
@@ -279,6 +328,28 @@ func drop(grants map[string][]hongbao.Grant, id, user string) {
 func again(grants map[string][]hongbao.Grant, id, user string) {
 	i := slices.IndexFunc(grants[id], func(g hongbao.Grant) bool { return g.User == user })
 	grants[id] = append(grants[id], grants[id][i])
+}
+
+// addEntry puts an entry of one grant of a into the stream, past the scripts.
+func (w *world) addEntry(t *testing.T, line string, seq int64) {
+	t.Helper()
+	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{
+		"v", "1", "k", "grant", "c", "a", "q", fmt.Sprint(seq), "e", "1", "t", "1700000000000", "g", line,
+	}}))
+}
+
+// forge gives the last packet of a to a user with the seq, with all counts right.
+func (w *world) forge(t *testing.T, seq int64) {
+	t.Helper()
+	k := w.keys("a")
+	packet, err := w.rdb.RPop(t.Context(), k.Stock("a")).Result()
+	require.NoError(t, err)
+	amount, err := strconv.ParseInt(strings.Split(packet, ":")[1], 10, 64)
+	require.NoError(t, err)
+	do(t, w.rdb.HSet(t.Context(), k.Receipts("a"), "mallory", fmt.Sprintf("%s:%d:0:", packet, seq)))
+	for field, by := range map[string]int64{"granted": 1, "left": -1, "granted_amount": amount, "left_amount": -amount} {
+		do(t, w.rdb.HIncrBy(t.Context(), k.Campaign("a"), field, by))
+	}
 }
 
 // bury grants one more packet and makes it a dead letter of the ledger's group.

@@ -64,6 +64,8 @@ type Counts struct {
 	Unpublished int64 `json:"unpublished"`
 	InFlight    int64 `json:"in_flight"`
 	Newer       int64 `json:"newer"`
+	// Expired are grants that the topic no longer keeps; they are not judged there.
+	Expired int64 `json:"expired"`
 	// The differences that are about single grants.
 	Lost           int64 `json:"lost"`
 	DoubleCredits  int64 `json:"double_credits"`
@@ -94,6 +96,7 @@ func (c *Counts) add(o *Counts) {
 	c.Unpublished += o.Unpublished
 	c.InFlight += o.InFlight
 	c.Newer += o.Newer
+	c.Expired += o.Expired
 }
 
 // perGrant is the count of a kind that is about single grants, nil for the others.

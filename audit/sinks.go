@@ -86,6 +86,13 @@ func (r *run) readTopic(ctx context.Context) error {
 		return err
 	}
 	r.report.Total.Foreign = scan.Foreign
+	for i, s := range r.shards {
+		if n := len(scan.Starts); n > 0 && scan.Starts[i%n] > 0 { // a shard's partition is its number modulo the partitions
+			if s.expired = s.firstInTopic; s.expired == 0 {
+				s.expired = s.seq + 1
+			}
+		}
+	}
 	if scan.Malformed > 0 {
 		r.found(Difference{Kind: MalformedRecord, Where: "topic", Detail: fmt.Sprintf("%d records; the first one: %v", scan.Malformed, scan.FirstMalformed)})
 	}

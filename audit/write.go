@@ -23,6 +23,9 @@ func (r *Report) Write(w io.Writer) error {
 	if r.Total.Newer > 0 {
 		fmt.Fprintf(&b, "%d grants made while the audit was reading, not judged.\n", r.Total.Newer)
 	}
+	if r.Total.Expired > 0 {
+		fmt.Fprintf(&b, "%d grants have expired from the topic, not judged there.\n", r.Total.Expired)
+	}
 	if r.Total.Foreign+r.Total.OpenClaims > 0 {
 		fmt.Fprintf(&b, "%d foreign records in the topic, %d pushes in progress.\n", r.Total.Foreign, r.Total.OpenClaims)
 	}
