@@ -206,7 +206,7 @@ var planted = map[string]struct {
 	},
 	"a dead letter": {
 		func(t *testing.T, w *world) { w.bury(t, "the account is closed\nforged") },
-		kinds(audit.DeadLetter), "permanent after",
+		kinds(audit.DeadLetter), `permanent after "1" attempts: "the account is closed\nforged"`,
 	},
 	"a grant in quarantine": {
 		func(_ *testing.T, w *world) {

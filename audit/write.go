@@ -90,8 +90,16 @@ func (d *Difference) String() string {
 	return oneLine(b.String())
 }
 
-// oneLine escapes what is no printable ASCII.
+// oneLine escapes what is no printable ASCII. What was quoted before keeps its look.
 func oneLine(s string) string {
-	quoted := strconv.QuoteToASCII(s)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+	var b strings.Builder
+	for _, r := range s {
+		if r >= ' ' && r <= '~' {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRuneToASCII(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
