@@ -88,8 +88,31 @@ func (c *Config) check() error {
 	span("DrainTimeout", c.DrainTimeout, 0, time.Hour)
 	span("Backoff", c.Backoff, time.Millisecond, 24*time.Hour)
 	span("MaxBackoff", c.MaxBackoff, c.Backoff, 24*time.Hour)
+	errs = append(errs, c.checkReads()...)
 	if len(errs) > 0 {
 		return fmt.Errorf("consumer: %w", errors.Join(errs...))
 	}
 	return nil
+}
+
+// checkReads looks into the client for blocking reads: a read that times out on the client's side loses what Redis handed
+// out until the lease is over, and a pool that is too small makes shards wait for each other.
+func (c *Config) checkReads() (errs []error) {
+	var timeout time.Duration
+	var pool int
+	switch r := c.Reads.(type) {
+	case *redis.Client:
+		timeout, pool = r.Options().ReadTimeout, r.Options().PoolSize
+	case *redis.ClusterClient:
+		timeout, pool = r.Options().ReadTimeout, r.Options().PoolSize
+	default:
+		return nil
+	}
+	if timeout > 0 && timeout <= c.Block {
+		errs = append(errs, fmt.Errorf("the read timeout of Reads is %s: want more than Block, %s", timeout, c.Block))
+	}
+	if c.Space != nil && pool < c.Space.Len() {
+		errs = append(errs, fmt.Errorf("the pool of Reads has %d connections: want one for each of the %d shards", pool, c.Space.Len()))
+	}
+	return errs
 }

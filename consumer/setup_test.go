@@ -25,8 +25,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		childMain() // does not return
 	}
+	redis.SetLogger(quiet{})
 	testkit.Main(m)
 }
+
+// quiet drops what go-redis logs of servers that tests have killed.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 const (
 	group = "balance"
@@ -168,7 +174,14 @@ func start(t testing.TB, cfg Config) *worker {
 		defer close(w.done)
 		w.err = c.Run(ctx)
 	}()
-	t.Cleanup(func() { cancel(); <-w.done })
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-w.done:
+		case <-time.After(soon):
+			t.Errorf("worker %s does not end", cfg.Consumer)
+		}
+	})
 	return w
 }
 

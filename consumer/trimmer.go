@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -60,6 +61,11 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	}
 	if len(cfg.Groups) == 0 {
 		errs = append(errs, errors.New("no groups: what nobody reads can't be trimmed safely"))
+	}
+	for _, g := range cfg.Groups {
+		if err := hongbao.CheckCampaignID(g); err != nil {
+			errs = append(errs, fmt.Errorf("group %q: %w", g, err))
+		}
 	}
 	span := func(name string, v, low, high time.Duration) {
 		if v < low || v > high {

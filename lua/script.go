@@ -90,10 +90,12 @@ func Classify(err error) error {
 }
 
 // classifyCall is Classify for a call that the client may have repeated by itself: then its last error, a connection
-// that could not even be made, does not say that nothing happened at the first try.
+// that could not even be made, does not say that nothing happened at the first try. A group that is missing stays
+// ErrNoGroup: who meets it has to make it.
 func classifyCall(rdb redis.Scripter, err error) error {
 	c, ok := rdb.(interface{ Options() *redis.Options })
-	if classed := Classify(err); !ok || c.Options().MaxRetries < 1 || hongbao.ClassOf(classed) != hongbao.Transient {
+	classed := Classify(err)
+	if !ok || c.Options().MaxRetries < 1 || hongbao.ClassOf(classed) != hongbao.Transient || errors.Is(classed, ErrNoGroup) {
 		return classed
 	}
 	return hongbao.Outagef(hongbao.Unknown, "redis failed, and the client may have called it before: %w", err)

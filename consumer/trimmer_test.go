@@ -1,0 +1,333 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// trimmer trims everything that is finished, at once.
+func (b *bundle) trimmer(t *testing.T, groups ...string) (*Trimmer, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	cfg := DefaultTrimmerConfig()
+	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = b.rdb, b.space, groups, zap.New(core)
+	cfg.Retention, cfg.Every = 0, 10*time.Millisecond
+	tr, err := NewTrimmer(cfg)
+	require.NoError(t, err)
+	return tr, logs
+}
+
+func (b *bundle) length(t *testing.T) int64 {
+	t.Helper()
+	n, err := b.rdb.XLen(t.Context(), b.keys().Events()).Result()
+	require.NoError(t, err)
+	return n
+}
+
+func (b *bundle) meta(t *testing.T, field string) string {
+	t.Helper()
+	v, err := b.rdb.HGet(t.Context(), b.keys().Meta(), field).Result()
+	require.NoError(t, err)
+	return v
+}
+
+// read hands n entries to a consumer of a group, and acks them.
+func (b *bundle) finish(t *testing.T, name string, n int) {
+	t.Helper()
+	_, err := lua.CreateGroup(t.Context(), b.rdb, b.keys(), name)
+	require.NoError(t, err)
+	raw, err := lua.ReadNew(t.Context(), b.rdb, b.keys(), name, "c", n, 0)
+	require.NoError(t, err)
+	for i := range raw {
+		require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), name, raw[i].ID).Err())
+	}
+}
+
+func TestTrimNeverTouchesWhatIsNotFinished(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, repeat(2, 1000)...)
+	tr, _ := b.trimmer(t, group, "kafka")
+	b.finish(t, "kafka", 1000)
+	b.vanish(t, "slow", 700)
+	for _, id := range append(ids[:350:350], ids[360:700]...) { // ten in the middle stay pending
+		require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, id).Err())
+	}
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Less(t, b.length(t), int64(1000), "what both have finished is gone, in whole nodes")
+	kept, err := b.rdb.XRange(t.Context(), b.keys().Events(), ids[350], "+").Result()
+	require.NoError(t, err)
+	require.Len(t, kept, 650, "the oldest pending entry and all after it are kept")
+	require.Equal(t, "700", b.meta(t, "finished"))
+	for _, id := range ids[350:360] {
+		require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, id).Err())
+	}
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, "1400", b.meta(t, "finished"), "what is not read yet is not finished")
+	kept, err = b.rdb.XRange(t.Context(), b.keys().Events(), ids[700], "+").Result()
+	require.NoError(t, err)
+	require.Len(t, kept, 300)
+	lag := tr.Lag()[0]
+	require.EqualValues(t, 2000, lag.Seq)
+	require.EqualValues(t, 1400, lag.Finished)
+	require.Len(t, lag.Groups, 2)
+	b.finish(t, group, 300)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, "2000", b.meta(t, "finished"))
+	require.LessOrEqual(t, b.length(t), int64(101))
+}
+
+func TestTrimKeepsWhatTheRetentionKeeps(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	begin := time.Now().Add(-time.Minute).UnixMilli()
+	pipe := b.rdb.Pipeline()
+	for i := range int64(1000) { // one a millisecond: the trimmer looks no finer
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Events(), ID: fmt.Sprintf("%d-0", begin+i), Values: fields(1+i, 1)})
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	b.jump(t, 1000)
+	b.finish(t, group, 1000)
+	tr, _ := b.trimmer(t, group)
+	tr.cfg.Retention = time.Hour
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.EqualValues(t, 1000, b.length(t))
+	require.Equal(t, "1000", b.meta(t, "finished"))
+	tr.cfg.MaxEvents = 300
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.GreaterOrEqual(t, b.length(t), int64(300))
+	require.LessOrEqual(t, b.length(t), int64(400), "whole nodes of 100 entries are deleted")
+}
+
+func TestMissingGroupBlocksTrimmingAndIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, repeat(1, 500)...)
+	b.finish(t, group, 500)
+	tr, logs := b.trimmer(t, group, "kafka")
+	for range 3 {
+		require.NoError(t, tr.Trim(t.Context(), 0))
+	}
+	require.EqualValues(t, 500, b.length(t))
+	require.Equal(t, "0", b.meta(t, "finished"))
+	require.Equal(t, 1, logs.FilterMessageSnippet("declared groups do not exist").Len())
+	require.Equal(t, []string{"kafka"}, tr.Lag()[0].Missing)
+	b.finish(t, "kafka", 500)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Less(t, b.length(t), int64(500))
+	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.keys().Events(), "kafka").Err())
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, 2, logs.FilterMessageSnippet("declared groups do not exist").Len(), "it is missing anew")
+}
+
+func TestUnknownGroupIsRespectedAndReported(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, repeat(1, 1000)...)
+	b.finish(t, group, 1000)
+	b.finish(t, "stranger", 200)
+	tr, logs := b.trimmer(t, group)
+	for range 3 {
+		require.NoError(t, tr.Trim(t.Context(), 0))
+	}
+	kept, err := b.rdb.XRange(t.Context(), b.keys().Events(), ids[200], "+").Result()
+	require.NoError(t, err)
+	require.Len(t, kept, 800)
+	require.Equal(t, "1000", b.meta(t, "finished"), "it is no declared group: the grab's bound does not wait for it")
+	require.Equal(t, 1, logs.FilterMessageSnippet("nobody declared").Len())
+}
+
+// jump moves the shard's seq, as if many events had been before.
+func (b *bundle) jump(t *testing.T, seq int64) {
+	t.Helper()
+	b.seqs[0] = seq
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Meta(), "seq", seq).Err())
+}
+
+func (b *bundle) chunks(t *testing.T) string {
+	t.Helper()
+	var out []string
+	for chunk := range int64(8) {
+		n, err := b.rdb.Exists(t.Context(), b.keys().Done(group, chunk)).Result()
+		require.NoError(t, err)
+		if n == 1 {
+			out = append(out, strconv.FormatInt(chunk, 10))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	s := newSink(nil)
+	w := start(t, b.config(t, "w", s))
+	for chunk := range int64(4) {
+		b.jump(t, chunk*lua.ChunkEvents)
+		b.add(t, 0, repeat(1, 300)...)
+		b.idle(t, 0)
+	}
+	require.NoError(t, w.stop())
+	require.Equal(t, "0 1 2 3", b.chunks(t))
+	tr, _ := b.trimmer(t, group)
+	tr.cfg.Retention = time.Hour
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, "0 1 2 3", b.chunks(t), "their events are in the stream")
+	tr.cfg.Retention = 0
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, "3", b.chunks(t))
+}
+
+// Entries that somebody else wrote must not make the trimmer believe that the stream is further than it is.
+func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
+	t.Parallel()
+	for name, forge := range map[string]func(b *bundle){
+		"huge seq":         func(b *bundle) { b.raw(t, "v", "1", "q", "9007199254740991") },
+		"many without seq": func(b *bundle) { forgeMany(t, b) },
+		"seq 0":            func(b *bundle) { b.raw(t, "q", "0") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, 1)
+			forge(b)
+			s := newSink(nil)
+			w := start(t, b.config(t, "w", s))
+			b.add(t, 0, 100)
+			b.idle(t, 0)
+			b.jump(t, 2*lua.ChunkEvents)
+			b.add(t, 0, 10)
+			b.idle(t, 0)
+			require.NoError(t, w.stop())
+			tr, _ := b.trimmer(t, group)
+			tr.cfg.Retention = time.Hour
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			defer cancel()
+			require.NoError(t, tr.Trim(ctx, 0))
+			require.Equal(t, "0 2", b.chunks(t), "all events are still in the stream")
+			require.Equal(t, strconv.Itoa(2*lua.ChunkEvents+10), b.meta(t, "finished"))
+		})
+	}
+}
+
+func forgeMany(t *testing.T, b *bundle) {
+	t.Helper()
+	for range 200 {
+		b.raw(t, "no", "seq")
+	}
+}
+
+func TestUnfinishedEntriesBehindForgedOnesCount(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	forgeMany(t, b)
+	b.add(t, 0, repeat(1, 10)...)
+	_, err := lua.CreateGroup(t.Context(), b.rdb, b.keys(), group)
+	require.NoError(t, err)
+	tr, _ := b.trimmer(t, group)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, "0", b.meta(t, "finished"))
+	require.EqualValues(t, 210, b.length(t))
+}
+
+func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 1, 1, 1)
+	b.vanish(t, "idle", 1)
+	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, ids[0]).Err())
+	b.vanish(t, "holds", 1)
+	b.vanish(t, "parks", 1)
+	n, err := lua.Park(t.Context(), b.rdb, b.keys(), group, "parks", []lua.Parking{{ID: ids[2], Level: 1, Attempts: 1}})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, ids[2]).Err())
+	tr, logs := b.trimmer(t, group)
+	tr.cfg.ForgetAfter = time.Hour
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Zero(t, logs.FilterMessageSnippet("removed").Len(), "not idle for long enough")
+	tr.cfg.ForgetAfter = time.Millisecond
+	names := func() string {
+		list, err := b.rdb.XInfoConsumers(t.Context(), b.keys().Events(), group).Result()
+		require.NoError(t, err)
+		var out []string
+		for _, c := range list {
+			out = append(out, c.Name)
+		}
+		return fmt.Sprint(out)
+	}
+	testkit.Eventually(t, soon, func() bool {
+		require.NoError(t, tr.Trim(t.Context(), 0))
+		return names() == "[_retry/1 holds]"
+	}, "the idle ones go, the one that holds an entry and the parking place stay")
+	b.pending(t, 1)
+}
+
+// The producer's bound on the backlog follows what the groups have finished.
+func TestBusyBoundEndToEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	k := b.keys()
+	const packets = 40
+	_, err := lua.Begin(t.Context(), b.rdb, k, &lua.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
+		"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1",
+		"fact_names", "", "fact_limits", "", "zone", "0:0", "packets", strconv.Itoa(packets), "total", strconv.Itoa(packets),
+	}})
+	require.NoError(t, err)
+	amounts := make([]hongbao.Amount, packets)
+	for i := range amounts {
+		amounts[i] = 1
+	}
+	_, err = lua.LoadChunk(t.Context(), b.rdb, k, &lua.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: amounts})
+	require.NoError(t, err)
+	require.NoError(t, lua.SetState(t.Context(), b.rdb, k, "rain", "open", "loading"))
+	users := 0
+	grab := func() hongbao.Outcome {
+		users++
+		a, err := lua.Grab(t.Context(), b.rdb, k, &lua.GrabCall{
+			Campaign: "rain", MaxBacklog: 10, Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u" + strconv.Itoa(users)}},
+		}, nil)
+		require.NoError(t, err)
+		return a[0].Outcome
+	}
+	_, err = lua.CreateGroup(t.Context(), b.rdb, k, group)
+	require.NoError(t, err)
+	tr, _ := b.trimmer(t, group)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- tr.Run(ctx) }()
+	for range 10 {
+		require.Equal(t, hongbao.Granted, grab())
+	}
+	require.Equal(t, hongbao.Busy, grab())
+	s := newSink(nil)
+	w := start(t, b.config(t, "w", s))
+	granted := 10
+	testkit.Eventually(t, soon, func() bool {
+		if grab() == hongbao.Granted {
+			granted++
+		}
+		return granted == packets
+	}, "grabs go on as the sink finishes")
+	require.Equal(t, hongbao.SoldOut, grab())
+	b.idle(t, 0)
+	testkit.Eventually(t, soon, func() bool { return b.meta(t, "finished") == strconv.Itoa(packets) }, "all finished")
+	require.NoError(t, w.stop())
+	cancel()
+	require.NoError(t, <-ended)
+	s.onceEach(t, packets)
+}
