@@ -19,23 +19,33 @@ func (f *flight) decide(ctx context.Context) error {
 		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(250*time.Millisecond),
 		backoff.WithMaxElapsedTime(0), // the call's context bounds it
 	)
-	return backoff.Retry(func() error {
-		err := f.once(ctx)
+	var last, doubt error // doubt: a try of which nobody knows whether it was carried out
+	err := backoff.Retry(func() error {
+		last = f.once(ctx)
 		var facts *lua.FactsError
-		if errors.As(err, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
-			_, err = f.lane.look(ctx)
-			err = errors.Join(err, hongbao.Errorf(hongbao.Transient, "the campaign was replaced, nothing happened: %w", facts))
+		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
+			_, err := f.lane.look(ctx)
+			last = errors.Join(hongbao.Errorf(hongbao.Transient, "the campaign was replaced, nothing happened: %w", facts), err)
 		}
-		if err != nil && !hongbao.IsOutage(err) {
-			return backoff.Permanent(err)
+		if last != nil && doubt == nil && hongbao.ClassOf(last) == hongbao.Unknown {
+			doubt = last
 		}
-		return err
+		if last != nil && !hongbao.IsOutage(last) {
+			return backoff.Permanent(last)
+		}
+		return last
 	}, backoff.WithContext(policy, ctx))
+	switch {
+	case err == nil:
+		return nil
+	case doubt != nil && hongbao.ClassOf(last) != hongbao.Unknown:
+		return hongbao.Outagef(hongbao.Unknown, "an earlier try may have been carried out (%w); the last one: %w", doubt, last)
+	}
+	return last // not the context's end, which has no class
 }
 
 func (f *flight) once(ctx context.Context) error {
-	i := f.lane.info()
-	f.req.FactNames = i.factNames
+	i := f.info
 	answers, err := lua.Grab(ctx, f.lane.rdb, f.lane.keys, &f.req, f.answers)
 	if err != nil {
 		return err

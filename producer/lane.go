@@ -117,27 +117,48 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 
 // send queues the grab and waits for its answer.
 func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
-	for _, name := range l.info().facts {
-		if g.Facts[name] == "" {
-			return hongbao.Answer{}, hongbao.Errorf(hongbao.Permanent, "grab in campaign %s without the fact %q: its limits count by %s",
-				l.id, name, l.info().factNames)
-		}
+	if err := l.info().check(g); err != nil {
+		return hongbao.Answer{}, err
 	}
 	c := calls.Get().(*call) //nolint:forcetypeassert // the pool holds nothing else
 	c.grab, c.err = g, nil
 	if err := l.queue(c); err != nil {
 		return hongbao.Answer{}, err
 	}
+	ended := ctx.Err
 	select {
 	case <-c.done:
-		answer, err := c.answer, c.err
-		c.grab, c.answer = nil, hongbao.Answer{}
-		calls.Put(c)
-		return answer, err
+		return c.end()
 	case <-ctx.Done(): // the call is under way and keeps c
-		return hongbao.Answer{}, hongbao.Errorf(hongbao.Unknown, "grab in campaign %s, request id %s: no answer yet (it may be granted; "+
-			"repeat it with the same request id): %w", l.id, g.RequestID, ctx.Err())
+	case <-l.p.ctx.Done(): // Close gave up waiting, or had nothing to wait for
+		select {
+		case <-c.done:
+			return c.end()
+		default:
+			ended = l.p.ctx.Err
+		}
 	}
+	return hongbao.Answer{}, hongbao.Errorf(hongbao.Unknown, "grab in campaign %s, request id %s: no answer yet (it may be granted; "+
+		"repeat it with the same request id): %w", l.id, g.RequestID, ended())
+}
+
+// end takes the answer and gives c back.
+func (c *call) end() (hongbao.Answer, error) {
+	answer, err := c.answer, c.err
+	c.grab, c.answer = nil, hongbao.Answer{}
+	calls.Put(c)
+	return answer, err
+}
+
+// check refuses a grab that lacks a fact that the campaign's limits count by.
+func (i *info) check(g *hongbao.Grab) error {
+	for _, name := range i.facts {
+		if g.Facts[name] == "" {
+			return hongbao.Errorf(hongbao.Permanent, "grab in campaign %s without the fact %q: its limits count by %s",
+				g.Campaign, name, i.factNames)
+		}
+	}
+	return nil
 }
 
 func (l *lane) queue(c *call) error {
@@ -187,6 +208,7 @@ func (l *lane) fly() {
 // flight is one of the lane's calls in flight; its room is reused from call to call.
 type flight struct {
 	lane    *lane
+	info    *info // what the present call goes by
 	batch   []*call
 	req     lua.GrabCall
 	answers []hongbao.Answer
@@ -195,9 +217,9 @@ type flight struct {
 func (f *flight) run() {
 	ctx, cancel := context.WithTimeout(f.lane.p.ctx, f.lane.p.cfg.CallTimeout)
 	defer cancel()
-	f.req.Grabs = f.req.Grabs[:0]
-	for _, c := range f.batch {
-		f.req.Grabs = append(f.req.Grabs, c.grab)
+	f.gather()
+	if len(f.batch) == 0 {
+		return
 	}
 	err := f.decide(ctx)
 	if err != nil {
@@ -209,6 +231,24 @@ func (f *flight) run() {
 		}
 		c.done <- struct{}{}
 	}
+}
+
+// gather makes the call out of the batch. The campaign may have been replaced since a grab was queued, so each is checked
+// again by what the call goes by.
+func (f *flight) gather() {
+	f.info = f.lane.info()
+	f.req.FactNames = f.info.factNames
+	f.req.Grabs = f.req.Grabs[:0]
+	fit := f.batch[:0]
+	for _, c := range f.batch {
+		if c.err = f.info.check(c.grab); c.err != nil {
+			c.done <- struct{}{}
+			continue
+		}
+		f.req.Grabs = append(f.req.Grabs, c.grab)
+		fit = append(fit, c)
+	}
+	f.batch = fit
 }
 
 // timeoutOf is what is left of ctx, for a command that is told its timeout in ms; at least one.

@@ -90,7 +90,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 // Close takes no more grabs, and waits for those that were taken until ctx ends; what is still under way then gets an
-// Unknown error. A second call waits too.
+// Unknown error at once, and Close itself returns when Redis' client has given up as well, within its read timeout. A
+// second call waits too.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true

@@ -1,0 +1,119 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+func (b *bundle) loadClass(t *testing.T, class hongbao.Durability) {
+	t.Helper()
+	c := spec("rain", 10)
+	c.Durability = class
+	b.load(t, c)
+}
+
+// "You won" of class replica waits for a replica: while it is frozen the answer is unknown, and afterwards the same
+// request id has its receipt.
+func TestReplicaClass(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b.loadClass(t, hongbao.Replica)
+	p := b.producer(t, func(c *producer.Config) {
+		c.CallTimeout, c.DurabilityTimeout = 600*time.Millisecond, 150*time.Millisecond
+	})
+	_, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+	require.ErrorContains(t, err, "no replica is connected")
+
+	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
+	testkit.EventuallyOK(t, 20*time.Second, func() error {
+		_, err := p.Grab(t.Context(), grab("u0", "r0"))
+		return err
+	}, "the replica is there")
+	require.NoError(t, replica.Stop())
+	_, err = p.Grab(t.Context(), grab("u1", "r1"))
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.ErrorContains(t, err, "WAIT")
+	require.Len(t, b.grants(t)["u1"], 1, "granted, but not safe yet")
+	_, err = p.Grab(t.Context(), grab("u1", "r1"))
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "a repeat waits for the first one's write as well")
+	require.NoError(t, replica.Cont())
+	var a hongbao.Answer
+	testkit.EventuallyOK(t, 20*time.Second, func() error {
+		a, err = p.Grab(t.Context(), grab("u1", "r1"))
+		return err
+	}, "the replica goes on")
+	require.Equal(t, hongbao.Granted, a.Outcome)
+	grants := b.grants(t)
+	require.Len(t, grants["u1"], 1)
+	require.Equal(t, grants["u1"][0].Packet, a.Receipts[0].Packet)
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		n, err := replica.Client(t).XLen(t.Context(), b.k.Events()).Result()
+		return err == nil && int(n) == len(b.entries(t))
+	}, "the replica has it")
+}
+
+func TestFsyncClass(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.loadClass(t, hongbao.Fsync)
+	_, err := b.producer(t, nil).Grab(t.Context(), grab("u0", "r0"))
+	servers, inspectErr := lua.Inspect(t.Context(), b.admin)
+	require.NoError(t, inspectErr)
+	require.Len(t, servers, 1)
+	require.Equal(t, "everysec", servers[0].AppendFsync)
+	require.True(t, servers[0].NeedsWaitAOF())
+	if servers[0].Version < "7.2" { // no WAITAOF there
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, `appendfsync is "everysec"`)
+		require.ErrorContains(t, err, "set appendfsync always")
+		require.Empty(t, b.entries(t))
+	} else {
+		require.NoError(t, err)
+	}
+
+	always := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}))
+	always.loadClass(t, hongbao.Fsync)
+	p := always.producer(t, nil)
+	a, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.NoError(t, always.server.Kill())
+	require.NoError(t, always.server.Restart())
+	require.Len(t, always.grants(t), 1, "it was on disk before the answer")
+}
+
+func TestServerCheck(t *testing.T) {
+	t.Parallel()
+	good := lua.Server{Version: "7.0.15", Role: "master", MaxMemoryPolicy: "noeviction", AppendOnly: true, AppendFsync: "always", Replicas: 1}
+	for _, class := range []hongbao.Durability{hongbao.Fast, hongbao.Replica, hongbao.Fsync} {
+		require.NoError(t, good.Check(class))
+	}
+	bad := lua.Server{Version: "6.2.1", Role: "slave", MaxMemoryPolicy: "allkeys-lru"}
+	err := bad.Check(hongbao.Replica)
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	for _, part := range []string{"6.2.1 is too old", `role is "slave"`, "allkeys-lru", "no replica"} {
+		require.ErrorContains(t, err, part)
+	}
+	require.ErrorContains(t, bad.Check(hongbao.Fsync), "appendonly is no")
+	modern := good
+	modern.Version, modern.AppendFsync = "7.2.0", "everysec"
+	require.NoError(t, modern.Check(hongbao.Fsync))
+	require.True(t, modern.NeedsWaitAOF())
+	for version, ok := range map[string]bool{"7.0.0": true, "8.2.1": true, "10.0": true, "6.9.9": false, "": false, "x.y": false} {
+		s := good
+		s.Version = version
+		require.Equal(t, ok, s.Check(hongbao.Fast) == nil, version)
+	}
+}

@@ -1,0 +1,224 @@
+package producer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+func isScript(request []byte) bool { return bytes.Contains(bytes.ToLower(request), []byte("evalsha")) }
+
+// Answers are lost under load: every request id has one grant all the same, and its receipt. By the producer's own
+// repeats, and by those of a client that repeats by itself.
+func TestSwallowedAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, retries := range []int{-1, 3} {
+		t.Run(fmt.Sprintf("retries%d", retries), func(t *testing.T) {
+			t.Parallel()
+			b := setupOn(t, b.server)
+			c := spec("rain", 3000)
+			c.Limits = []hongbao.Limit{{By: "user", Per: hongbao.PerCampaign, Max: 5}}
+			b.load(t, c)
+			proxy, rdb := b.through(t, retries)
+			p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+			var mu sync.Mutex
+			receipts := map[string]hongbao.Receipt{}
+			var wg sync.WaitGroup
+			for w := range 32 {
+				wg.Go(func() {
+					for i := range 40 {
+						if w == 0 {
+							proxy.SwallowAnswers(1, isScript)
+						}
+						user, request := fmt.Sprintf("u%d-%d", w, i/5), fmt.Sprintf("r%d", i)
+						a, err := p.Grab(t.Context(), grab(user, request))
+						if err != nil || a.Outcome != hongbao.Granted {
+							t.Errorf("%s: %s %v", user, a.Outcome, err)
+							return
+						}
+						mu.Lock()
+						receipts[user+"/"+request] = a.Receipts[0]
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			proxy.SwallowAnswers(0, nil)
+			fired := proxy.Fired().Swallowed
+			require.GreaterOrEqual(t, fired, 30)
+			t.Logf("answers swallowed: %d", fired)
+			grants := 0
+			for _, list := range b.grants(t) {
+				for _, g := range list {
+					grants++
+					r := receipts[g.User+"/"+g.RequestID]
+					require.Equal(t, []int64{g.Packet, g.Seq, int64(g.Amount)}, []int64{r.Packet, r.Seq, int64(r.Amount)}, g.RequestID)
+				}
+			}
+			require.Equal(t, 32*40, grants)
+			require.Len(t, receipts, grants)
+		})
+	}
+}
+
+// Nobody listens: nothing happened, and the error says so. It works again by itself afterwards.
+func TestConnectionRefused(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}))
+	b.load(t, spec("rain", 10))
+	p := b.producer(t, func(c *producer.Config) { c.CallTimeout = 400 * time.Millisecond })
+	_, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.NoError(t, err)
+	require.NoError(t, b.server.Kill())
+	_, err = p.Grab(t.Context(), grab("u1", "r1"))
+	require.Error(t, err)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	// the connection that the kill broke makes the first try unknown; a second grab has none
+	_, err = p.Grab(t.Context(), grab("u2", "r2"))
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.NoError(t, b.server.Restart())
+	testkit.EventuallyOK(t, 10*time.Second, func() error { // go-redis looks again once a second
+		_, err := p.Grab(t.Context(), grab("u1", "r1"))
+		return err
+	}, "it works again by itself")
+	require.Len(t, b.grants(t), 2)
+}
+
+// The first try was carried out and its answer lost, and then Redis is out of reach: that is unknown, not "nothing
+// happened". Both where the producer repeats and where the client does.
+func TestUnknownStaysUnknown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, retries := range []int{-1, 2} {
+		t.Run(fmt.Sprintf("retries%d", retries), func(t *testing.T) {
+			t.Parallel()
+			b := setupOn(t, b.server)
+			b.load(t, spec("rain", 10))
+			proxy := testkit.NewProxy(t, b.server.Addr)
+			var down atomic.Bool
+			var refused atomic.Int64
+			o := b.server.Options()
+			o.MaxRetries = retries
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if down.Load() {
+					refused.Add(1)
+					return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+				}
+				return proxy.Dial(ctx, network, addr)
+			}
+			rdb := redis.NewClient(o)
+			t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+			p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, 300*time.Millisecond })
+			_, err := p.Grab(t.Context(), grab("u0", "r0"))
+			require.NoError(t, err)
+			proxy.SwallowAnswers(1, func(request []byte) bool {
+				if isScript(request) {
+					down.Store(true)
+					return true
+				}
+				return false
+			})
+			_, err = p.Grab(t.Context(), grab("u1", "r1"))
+			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+			require.Equal(t, 1, proxy.Fired().Swallowed)
+			require.Positive(t, refused.Load())
+			require.Len(t, b.grants(t), 2, "it was granted indeed")
+			down.Store(false)
+			a, err := p.Grab(t.Context(), grab("u1", "r1"))
+			require.NoError(t, err)
+			require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
+			require.Len(t, b.grants(t), 2)
+		})
+	}
+}
+
+// An unknown try and then a definite refusal of the repeat: the first one may have been carried out.
+func TestUnknownThenBroken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	_, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.NoError(t, err)
+	proxy.SwallowAnswers(1, isScript)
+	done := make(chan error, 1)
+	var once sync.Once
+	proxyThen := func() { // right after the grant, before the repeat: another type where the counters are
+		once.Do(func() { done <- b.admin.Set(t.Context(), b.k.Counters("rain"), "planted", 0).Err() })
+	}
+	go func() {
+		for range 10_000 {
+			if n, err := b.admin.HLen(t.Context(), b.k.Receipts("rain")).Result(); err == nil && n == 2 {
+				break
+			}
+		}
+		proxyThen()
+	}()
+	_, err = p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, <-done)
+	if err == nil {
+		return // the repeat was quicker than the fault
+	}
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+}
+
+func TestContextEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	_, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.NoError(t, err)
+	proxy.Delay(300 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err = p.Grab(ctx, grab("u1", "r1"))
+	require.Less(t, time.Since(start), 250*time.Millisecond)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err))
+	require.ErrorContains(t, err, "r1")
+	proxy.Delay(0)
+	a, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Len(t, b.grants(t)["u1"], 1)
+}
+
+// A wrong type is Broken and is not repeated.
+func TestBrokenIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	p := b.producer(t, nil)
+	require.NoError(t, b.admin.Set(t.Context(), b.k.Counters("rain"), "planted", 0).Err())
+	start := time.Now()
+	_, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Less(t, time.Since(start), time.Second)
+	var reply redis.Error
+	require.True(t, errors.As(err, &reply))
+	require.Empty(t, b.entries(t))
+}

@@ -1,0 +1,298 @@
+package producer_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+func TestNewNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := producer.New(producer.Config{UndecidedTimeout: time.Hour})
+	for _, part := range []string{"Redis and Space", "MaxBacklog", "InFlight", "MaxWaiting", "CallTimeout", "UndecidedTimeout", "DurabilityTimeout"} {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+// 512 callers, more than there are packets for: exact counts, one packet a user, and calls are shared.
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const packets, users = 6000, 8192
+	b.load(t, spec("rain", packets))
+	p := b.producer(t, nil)
+	var granted, soldOut atomic.Int64
+	var wg sync.WaitGroup
+	for w := range 512 {
+		wg.Go(func() {
+			for u := w; u < users; u += 512 {
+				a, err := p.Grab(t.Context(), grab(fmt.Sprintf("u%d", u), ""))
+				switch {
+				case err != nil:
+					t.Error(err)
+				case a.Outcome == hongbao.Granted:
+					granted.Add(1)
+				case a.Outcome == hongbao.SoldOut:
+					soldOut.Add(1)
+				default:
+					t.Errorf("user %d: %s", u, a.Outcome)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, packets, granted.Load())
+	require.EqualValues(t, users-packets, soldOut.Load())
+	grants := b.grants(t)
+	require.Len(t, grants, packets)
+	for user, g := range grants {
+		require.Len(t, g, 1, user)
+	}
+	require.Less(t, len(b.entries(t)), packets/8, "grabs go together while calls are in flight")
+}
+
+func TestLonelyGrab(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 3))
+	p := b.producer(t, nil)
+	for i := range 3 {
+		g := grab(fmt.Sprintf("u%d", i), "")
+		a, err := p.Grab(t.Context(), g)
+		require.NoError(t, err)
+		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, g.RequestID, a.Receipts[0].RequestID, "an id was made up, and can be repeated")
+		require.NoError(t, hongbao.CheckID(g.RequestID))
+		require.Len(t, b.entries(t), i+1, "it has an entry of its own")
+		again, err := p.Grab(t.Context(), g)
+		require.NoError(t, err)
+		require.Equal(t, a.Receipts, again.Receipts)
+		other, err := p.Grab(t.Context(), grab(g.User, "another"))
+		require.NoError(t, err)
+		require.Equal(t, hongbao.AlreadyGranted, other.Outcome)
+		require.Equal(t, a.Receipts, other.Receipts)
+	}
+}
+
+func TestBadGrabs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := spec("rain", 10)
+	c.Limits = []hongbao.Limit{{By: "user", Per: hongbao.PerCampaign, Max: 2}, {By: "device", Per: hongbao.PerDay, Max: 1}}
+	b.load(t, c)
+	p := b.producer(t, nil)
+	with := func(g *hongbao.Grab, device string) *hongbao.Grab {
+		g.Facts = map[string]string{"device": device}
+		return g
+	}
+	for text, g := range map[string]*hongbao.Grab{
+		"without a request id": with(grab("u1", ""), "d1"), `without the fact "device"`: grab("u1", "r1"),
+		"only printable ASCII": grab("u 1", "r1"),
+	} {
+		_, err := p.Grab(t.Context(), g)
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), text)
+		require.ErrorContains(t, err, text)
+	}
+	require.Empty(t, b.entries(t))
+	a, err := p.Grab(t.Context(), with(grab("u1", "r1"), "d1"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, a.Outcome)
+	a, err = p.Grab(t.Context(), with(grab("u2", "r1"), "d1"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.LimitReached, a.Outcome)
+	require.Equal(t, "device", a.Limit.Limit.By)
+	a, err = p.Grab(t.Context(), &hongbao.Grab{Campaign: "drought", User: "u1"})
+	require.NoError(t, err)
+	require.Equal(t, hongbao.UnknownCampaign, a.Outcome)
+}
+
+// What stays undecided is returned as such, never as a refusal, and what becomes decided in time is not returned before.
+func TestUndecided(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	p := b.producer(t, func(c *producer.Config) { c.MaxBacklog, c.UndecidedTimeout = 1, 300*time.Millisecond })
+	patient := b.producer(t, func(c *producer.Config) { c.MaxBacklog, c.UndecidedTimeout = 1, 20*time.Second })
+	a, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, a.Outcome)
+	start := time.Now()
+	a, err = p.Grab(t.Context(), grab("u2", "r2"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Busy, a.Outcome)
+	require.Greater(t, time.Since(start), 150*time.Millisecond, "it was repeated")
+	require.Less(t, time.Since(start), 5*time.Second)
+
+	got := make(chan hongbao.Answer, 1)
+	go func() {
+		a, _ := patient.Grab(t.Context(), grab("u2", "r2"))
+		got <- a
+	}()
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "finished", 1).Err())
+	require.Equal(t, hongbao.Granted, (<-got).Outcome)
+
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "frozen", "1").Err())
+	a, err = p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Frozen, a.Outcome)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	a, err = patient.Grab(ctx, grab("u1", "r1"))
+	if err == nil {
+		require.Equal(t, hongbao.Frozen, a.Outcome)
+	} else {
+		require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err))
+	}
+	require.Less(t, time.Since(start), 5*time.Second)
+}
+
+// A campaign of the same id with other limits is noticed; no grab is decided without the facts that it counts by.
+func TestCampaignReplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 1000))
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
+	a, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, a.Outcome)
+
+	for _, key := range append([]string{b.k.Campaign("rain")}, b.k.Stock("rain"), b.k.Receipts("rain")) {
+		require.NoError(t, b.admin.Del(t.Context(), key).Err())
+	}
+	c := spec("rain", 1000)
+	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
+	b.load(t, c)
+	proxy.Delay(100 * time.Millisecond)
+	var wg sync.WaitGroup
+	for i := range 200 { // more than one call: those who wait meanwhile were checked against the old campaign
+		wg.Go(func() {
+			a, err := p.Grab(t.Context(), grab(fmt.Sprintf("u%d", i), "r"))
+			if err == nil || hongbao.ClassOf(err) == hongbao.Unknown {
+				t.Errorf("a grab without the fact was answered %s, %v", a.Outcome, err)
+			}
+		})
+	}
+	wg.Wait()
+	proxy.Delay(0)
+	require.Positive(t, proxy.Fired().Delayed)
+	require.Len(t, b.entries(t), 1, "only the first campaign's grant")
+	_, err = p.Grab(t.Context(), grab("u1", "r1"))
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	g := grab("u1", "r1")
+	g.Facts = map[string]string{"device": "d1"}
+	a, err = p.Grab(t.Context(), g)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, a.Outcome)
+}
+
+func TestMaxWaiting(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 100))
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight, c.MaxWaiting = rdb, 1, 2 })
+	_, err := p.Grab(t.Context(), grab("u0", ""))
+	require.NoError(t, err)
+	proxy.Delay(time.Second)
+	var granted, refused atomic.Int64
+	var wg sync.WaitGroup
+	one := func(user string) {
+		_, err := p.Grab(t.Context(), grab(user, ""))
+		switch {
+		case err == nil:
+			granted.Add(1)
+		case hongbao.ClassOf(err) == hongbao.Transient:
+			refused.Add(1)
+		default:
+			t.Error(err)
+		}
+	}
+	wg.Go(func() { one("first") })
+	testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == 2 }, "the first call is in flight")
+	for i := range 20 {
+		wg.Go(func() { one(fmt.Sprintf("u%d", i+1)) })
+	}
+	wg.Wait()
+	require.EqualValues(t, 3, granted.Load(), "one in flight and two that waited")
+	require.EqualValues(t, 18, refused.Load())
+	require.Len(t, b.grants(t), 4, "a refused grab did nothing")
+}
+
+// Close takes no more, waits for what is under way, and leaves nothing behind. Not parallel: it counts goroutines.
+func TestClose(t *testing.T) { //nolint:paralleltest // see above
+	b := setup(t)
+	b.load(t, spec("rain", 1000))
+	proxy, rdb := b.through(t, -1)
+	require.NoError(t, rdb.Ping(t.Context()).Err())
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space = rdb, b.space
+	p, err := producer.New(cfg)
+	require.NoError(t, err)
+	_, err = p.Grab(t.Context(), grab("u0", ""))
+	require.NoError(t, err)
+	before := goleak.IgnoreCurrent()
+	proxy.Delay(200 * time.Millisecond)
+	granted := make(chan error, 1)
+	go func() {
+		a, err := p.Grab(t.Context(), grab("u1", ""))
+		if err == nil && a.Outcome != hongbao.Granted {
+			err = fmt.Errorf("outcome %s", a.Outcome)
+		}
+		granted <- err
+	}()
+	testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == 2 }, "the call is in flight")
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { require.NoError(t, p.Close(context.Background())) })
+	}
+	wg.Wait()
+	require.NoError(t, <-granted, "what was under way is finished")
+	_, err = p.Grab(t.Context(), grab("u2", ""))
+	require.ErrorIs(t, err, producer.ErrClosed)
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	_, err = p.Grab(t.Context(), &hongbao.Grab{Campaign: "other", User: "u2"})
+	require.ErrorIs(t, err, producer.ErrClosed)
+	goleak.VerifyNone(t, before)
+}
+
+// Close that may not wait any longer cuts what is under way, which then may have been granted.
+func TestCloseCutsShort(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	proxy, rdb := b.through(t, -1)
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space = rdb, b.space
+	p, err := producer.New(cfg)
+	require.NoError(t, err)
+	_, err = p.Grab(t.Context(), grab("u0", ""))
+	require.NoError(t, err)
+	proxy.Delay(3 * time.Second)
+	got := make(chan error, 1)
+	go func() {
+		_, err := p.Grab(t.Context(), grab("u1", "r1"))
+		got <- err
+	}()
+	testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == 2 }, "the call is in flight")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	closed := make(chan error, 1)
+	go func() { closed <- p.Close(ctx) }()
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(<-got))
+	require.Less(t, time.Since(start), 2*time.Second, "the caller does not wait for Redis")
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(<-closed))
+	require.Less(t, time.Since(start), 8*time.Second)
+}

@@ -1,0 +1,118 @@
+package producer_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// bundle is one deployment with one shard. admin looks at Redis directly, whatever the producer's way there is.
+type bundle struct {
+	server *testkit.RedisServer
+	admin  *redis.Client
+	space  *lua.Space
+	k      lua.Keys
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	return setupOn(t, testkit.Redis(t))
+}
+
+func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
+	t.Helper()
+	space, err := lua.NewSpace(testkit.Prefix(t), 1)
+	require.NoError(t, err)
+	b := &bundle{server: server, admin: server.Client(t), space: space, k: space.Shard(0)}
+	require.NoError(t, lua.Init(t.Context(), b.admin, space, "test"))
+	return b
+}
+
+func spec(id string, packets int64) hongbao.Campaign {
+	now := time.Now().Truncate(time.Millisecond)
+	return campaign.Complete(hongbao.Campaign{
+		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10), Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
+	})
+}
+
+func (b *bundle) load(t *testing.T, c hongbao.Campaign) {
+	t.Helper()
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: b.admin, Space: b.space, Chunk: 1000})
+	require.NoError(t, err)
+	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+}
+
+// producer is one with the given changes; it is closed at the test's end.
+func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer.Producer {
+	t.Helper()
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space = b.admin, b.space
+	if change != nil {
+		change(&cfg)
+	}
+	p, err := producer.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	return p
+}
+
+// through is a client that goes through a proxy and tries each command so many times more.
+func (b *bundle) through(t *testing.T, retries int) (*testkit.Proxy, *redis.Client) {
+	t.Helper()
+	proxy := testkit.NewProxy(t, b.server.Addr)
+	o := b.server.Options()
+	o.Addr, o.MaxRetries = proxy.Addr, retries
+	c := redis.NewClient(o)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return proxy, c
+}
+
+func (b *bundle) entries(t *testing.T) []hongbao.Entry {
+	t.Helper()
+	out, err := lua.Entries(t.Context(), b.admin, b.k, "-", "+")
+	require.NoError(t, err)
+	return out
+}
+
+// grants are all that the stream tells, by user; the seqs must be dense and no packet may be there twice.
+func (b *bundle) grants(t *testing.T) map[string][]hongbao.Grant {
+	t.Helper()
+	out := map[string][]hongbao.Grant{}
+	packets := map[string]bool{}
+	next := int64(1)
+	for _, e := range b.entries(t) {
+		for _, g := range e.Grants {
+			require.Equal(t, next, g.Seq)
+			next++
+			packet := fmt.Sprint(g.Campaign, g.Packet)
+			require.False(t, packets[packet], "packet %s twice", packet)
+			packets[packet] = true
+			out[g.User] = append(out[g.User], g)
+		}
+	}
+	return out
+}
+
+func grab(user, request string) *hongbao.Grab {
+	return &hongbao.Grab{Campaign: "rain", User: user, RequestID: request}
+}
