@@ -8,7 +8,12 @@ import (
 )
 
 // unsafeNames lists what unsafe.allow may name.
-func unsafeNames() []string { return append(settlement.UnsafeSettings(), unsafeSASL) }
+func unsafeNames() []string {
+	return append(settlement.UnsafeSettings(), UnsafeRedis, unsafeSASL)
+}
+
+// UnsafeRedis allows a Redis whose settings may lose receipts, or that does not tell its settings.
+const UnsafeRedis = "redis_settings"
 
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"

@@ -62,7 +62,7 @@ func TestContradictions(t *testing.T) {
 		"no brokers":      {[]string{"--kafka.brokers="}, "kafka.brokers: it is empty", []string{"--deployment.sinks=balance"}},
 		"TLS off":         {[]string{"--kafka.tls_server_name=x"}, "kafka.tls: it is false, but another kafka.tls_... is set", []string{"--kafka.tls"}},
 		"SASL off":        {[]string{"--kafka.sasl_username=x"}, "kafka.sasl_mechanism: it is none, but user or password are set", []string{"--kafka.sasl_username="}},
-		"unsafe":          {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, sasl_plain_without_tls, did you mean fsync?`, nil},
+		"unsafe":          {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, redis_settings, sasl_plain_without_tls, did you mean fsync?`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -34,6 +34,8 @@ type ScanReport struct {
 	// error, with its place.
 	Malformed      int64
 	FirstMalformed error
+	// Starts has the first offset of each partition's log when the scan began; what was before has expired.
+	Starts []int64
 	// Next has the offset after the last one read, per partition: where a following scan begins.
 	Next []int64
 }
@@ -47,7 +49,7 @@ func (p *Publisher) Scan(ctx context.Context, from []int64, fn func(partition in
 		return ScanReport{}, fmt.Errorf("scanning topic %s: %d offsets were given for %d partitions", p.cfg.Topic, len(from), p.cfg.Partitions)
 	}
 	parts := make([]partitionScan, p.cfg.Partitions)
-	report := ScanReport{Next: make([]int64, p.cfg.Partitions)}
+	report := ScanReport{Starts: make([]int64, p.cfg.Partitions), Next: make([]int64, p.cfg.Partitions)}
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range parts {
 		parts[i] = partitionScan{p: p, partition: i, from: -1, fn: fn}
@@ -65,7 +67,7 @@ func (p *Publisher) Scan(ctx context.Context, from []int64, fn func(partition in
 		if report.FirstMalformed == nil {
 			report.FirstMalformed = one.FirstMalformed
 		}
-		report.Next[i] = parts[i].next
+		report.Starts[i], report.Next[i] = parts[i].start, parts[i].next
 	}
 	return report, err
 }
@@ -77,6 +79,7 @@ type partitionScan struct {
 	from      int64
 	fn        func(partition int, offset int64, e Event) error
 	report    ScanReport
+	start     int64 // of the log
 	next      int64
 }
 
@@ -85,6 +88,7 @@ func (s *partitionScan) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.start = b.start
 	if s.from >= 0 {
 		if s.from < b.start || s.from > b.end {
 			return hongbao.Errorf(hongbao.Broken, "%s holds offsets %d to %d, but the scan is to begin at %d: halted; "+

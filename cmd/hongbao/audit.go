@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+func auditCmd() *cobra.Command {
+	var opts audit.Options
+	asJSON := false
+	cmd := &cobra.Command{
+		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
+		Long: "Compares: funded = granted + left + in transfer + refunded, in Redis and in the ledger; the same set of grants in Redis, the\n" +
+			"ledger and the topic, each once; seqs without a gap. It only reads. Exit code 0 if all agrees, 1 if anything differs.",
+		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			report, err := d.audit(cmd.Context(), opts)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(report)
+			} else {
+				err = report.Write(cmd.OutOrStdout())
+			}
+			if err == nil && report.Verdict != audit.Agrees {
+				err = errors.New("the audit found differences")
+			}
+			return err
+		},
+	}
+	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "wait this long at most until nothing is in flight any more")
+	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit these campaigns only")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	return cmd
+}
+
+// audit opens what the deployment has and audits it.
+func (d *deps) audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
+	if err := d.openRedis(ctx); err != nil {
+		return nil, err
+	}
+	cfg := audit.Config{Redis: d.redis, Space: d.space, MaxListed: 100}
+	if slices.Contains(d.cfg.Deployment.Sinks, configs.SinkBalance) {
+		if err := d.openLedger(ctx); err != nil {
+			return nil, err
+		}
+		plans, err := d.plans()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Ledger, cfg.LedgerGroup, cfg.Plan = auditedLedger{d.ledger}, configs.SinkBalance, plans
+	}
+	if slices.Contains(d.cfg.Deployment.Sinks, configs.SinkKafka) {
+		p, err := d.publisher(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Topic, cfg.TopicGroup = auditedTopic{p}, configs.SinkKafka
+	}
+	a, err := audit.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return a.Run(ctx, opts)
+}
+
+// auditedLedger shows the ledger to the audit.
+type auditedLedger struct{ *settlement.Ledger }
+
+func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
+	var out audit.Summary
+	const page = 500
+	for after := ""; ; {
+		list, err := l.Campaigns(ctx, after, page)
+		if err != nil {
+			return out, err
+		}
+		for _, c := range list {
+			t, _, err := l.Totals(ctx, c.Spec.ID)
+			if err != nil {
+				return out, err
+			}
+			out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
+				ID: c.Spec.ID, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
+				Grants: t.Grants, GrantsAmount: t.GrantsAmount, Closed: c.State == settlement.StateRefunded,
+			})
+			after = c.Spec.ID
+		}
+		if len(list) < page {
+			break
+		}
+	}
+	problems, err := l.CheckConservation(ctx)
+	for _, p := range problems {
+		out.Problems = append(out.Problems, p.String())
+	}
+	return out, err
+}
+
+func (l auditedLedger) EachQuarantined(ctx context.Context, fn func(audit.Quarantined) error) error {
+	const page = 500
+	for after := int64(0); ; {
+		list, err := l.Quarantine(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		for _, q := range list {
+			if err := fn(audit.Quarantined{ID: q.ID, Reason: string(q.Reason), Grant: q.Grant, Resolution: q.Resolution}); err != nil {
+				return err
+			}
+			after = q.ID
+		}
+		if len(list) < page {
+			return nil
+		}
+	}
+}
+
+// auditedTopic shows the topic to the audit.
+type auditedTopic struct{ *publisher.Publisher }
+
+func (t auditedTopic) Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (audit.TopicScan, error) {
+	r, err := t.Scan(ctx, nil, func(partition int, offset int64, e publisher.Event) error { return fn(partition, offset, e.Grant) })
+	return audit.TopicScan{Starts: r.Starts, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed}, err
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+func campaignCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "campaign", Short: "Plan, create, load, pause, resume and look at campaigns", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(planCmd(), createCmd(), loadCmd(), pauseCmd(), resumeCmd(), showCmd(), listCmd())
+	return cmd
+}
+
+// readSpec reads and checks a specification from a file, or from standard input for "-".
+func readSpec(cmd *cobra.Command, path string) (c hongbao.Campaign, err error) {
+	var r io.Reader = cmd.InOrStdin()
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return c, usage("read the specification: %w", err)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		r = f
+	}
+	if c, err = campaign.Read(r); err != nil {
+		return c, fmt.Errorf("specification %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func planCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "plan FILE", Short: "Check a specification and show how its packets could be spread; nothing is stored",
+		Long: "Checks a specification (YAML or JSON, - for standard input), names everything that is wrong at once, and shows the spread\n" +
+			"of amounts of one draw with a seed of its own. `hongbao campaign create` takes another seed, and publishes its hash.",
+		Example: "  hongbao campaign plan configs/campaign.yaml", Args: exactly(1, "one FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := readSpec(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if err := campaign.Validate(c, time.Now()); err != nil {
+				return fmt.Errorf("specification %s: %w", args[0], err)
+			}
+			plan, err := campaign.NewPlan(c, campaign.NewSeed())
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			fmt.Fprintf(w, "campaign %s (%s), %s: %d packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, c.Packets, money(c.Total, c.Currency),
+				c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), c.TimeZone)
+			return histogram(w, plan.Amounts, c.Currency)
+		},
+	}
+}
+
+func createCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "create FILE", Short: "Create a campaign in the ledger: fund it, draw its seed, publish its hash",
+		Long: "Creates the campaign of a specification in the ledger: its pool is funded from the sponsor's account, a secret seed is drawn,\n" +
+			"and the hash that commits to both is printed. The same specification again changes nothing and prints the same hash.",
+		Example: "  hongbao campaign create configs/campaign.yaml", Args: exactly(1, "one FILE"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			c, err := readSpec(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			if err := d.openLedger(cmd.Context()); err != nil {
+				return err
+			}
+			stored, isNew, err := d.create(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			how := "created and funded"
+			if !isNew {
+				how = "was there already"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s %s\nplan hash %s (publish it before the start)\nnext: hongbao campaign load %s\n",
+				c.ID, how, stored.Hash, c.ID)
+			return err
+		},
+	}
+}
+
+// create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
+func (d *deps) create(ctx context.Context, c hongbao.Campaign) (stored settlement.StoredCampaign, isNew bool, err error) {
+	for range 2 {
+		has, found, err := d.ledger.Campaign(ctx, c.ID)
+		if err != nil {
+			return has, false, err
+		}
+		if found {
+			if string(has.Canonical) != string(campaign.Canonical(c)) {
+				return has, false, hongbao.Errorf(hongbao.Conflict, "campaign %s is in the ledger with another specification; nothing was changed. "+
+					"`hongbao campaign show %s` prints it; take another id for this one", c.ID, c.ID)
+			}
+			return has, false, nil
+		}
+		if err := campaign.Validate(c, time.Now()); err != nil {
+			return has, false, err
+		}
+		seed := campaign.NewSeed()
+		stored, err = d.ledger.CreateCampaign(ctx, settlement.Campaign{
+			Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed),
+		})
+		if !errors.Is(err, settlement.ErrCampaignExists) { // else somebody created it under our hands: look again
+			return stored, err == nil, err
+		}
+	}
+	return stored, false, hongbao.Errorf(hongbao.Transient, "create campaign %s: another process is creating it; run it again", c.ID)
+}
+
+func loadCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "load ID", Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
+		Example: "  hongbao campaign load spring-rain", Args: exactly(1, "one campaign ID"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			if err := errors.Join(d.openRedis(cmd.Context()), d.openLedger(cmd.Context())); err != nil {
+				return err
+			}
+			return d.load(cmd.Context(), cmd.ErrOrStderr(), args[0])
+		},
+	}
+}
+
+// load plans a campaign of the ledger again, checks the hash, and loads it with a progress bar.
+func (d *deps) load(ctx context.Context, bar io.Writer, id string) error {
+	c, found, err := d.ledger.Campaign(ctx, id)
+	if err == nil && !found {
+		err = errNoCampaign(id)
+	}
+	if err != nil {
+		return err
+	}
+	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
+		return err
+	}
+	plan, err := campaign.NewPlan(c.Spec, c.Seed)
+	if err != nil {
+		return err
+	}
+	store, err := d.store()
+	if err != nil {
+		return err
+	}
+	p := progress(bar, c.Spec.Packets, "loading "+id)
+	err = store.Load(ctx, c.Spec, plan, c.Hash, func(n int64) { _ = p.Set64(n) }) // a bar that can't be drawn is no reason to stop
+	fmt.Fprintln(bar)
+	return err
+}
+
+// progress is a progress bar.
+func progress(w io.Writer, total int64, what string) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetWidth(30),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(false))
+}
+
+func pauseCmd() *cobra.Command {
+	return stateCmd("pause ID", "Make a campaign answer paused until it is resumed", "paused",
+		func(ctx context.Context, s *campaign.Store, id string) error { return s.Pause(ctx, id) })
+}
+
+func resumeCmd() *cobra.Command {
+	return stateCmd("resume ID", "Open a paused campaign again", "open",
+		func(ctx context.Context, s *campaign.Store, id string) error { return s.Resume(ctx, id) })
+}
+
+func stateCmd(use, short, state string, do func(context.Context, *campaign.Store, string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: exactly(1, "one campaign ID"),
+		Example: "  hongbao campaign " + use[:len(use)-2] + "spring-rain",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := hongbao.CheckCampaignID(args[0]); err != nil {
+				return usage("campaign %.80q: %w", args[0], err)
+			}
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			if err := d.openRedis(cmd.Context()); err != nil {
+				return err
+			}
+			store, err := d.store()
+			if err != nil {
+				return err
+			}
+			if err := do(cmd.Context(), store, args[0]); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s is %s\n", args[0], state)
+			return err
+		},
+	}
+}
+
+// shown is what `campaign show` tells. The seed is not in it: it is secret until the close.
+type shown struct {
+	Spec   hongbao.Campaign `json:"spec"`
+	Hash   string           `json:"plan_hash"`
+	Ledger struct {
+		State    settlement.CampaignState `json:"state"`
+		Funded   hongbao.Amount           `json:"funded"`
+		Granted  hongbao.Amount           `json:"granted"`
+		Refunded hongbao.Amount           `json:"refunded"`
+	} `json:"ledger"`
+	Redis *campaign.Status `json:"redis"`
+}
+
+func showCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Print a campaign as JSON: its specification, its hash, how it stands in the ledger and in Redis",
+		Example: "  hongbao campaign show spring-rain", Args: exactly(1, "one campaign ID"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			if err := errors.Join(d.openRedis(cmd.Context()), d.openLedger(cmd.Context())); err != nil {
+				return err
+			}
+			c, found, err := d.ledger.Campaign(cmd.Context(), args[0])
+			if err == nil && !found {
+				err = errNoCampaign(args[0])
+			}
+			if err != nil {
+				return err
+			}
+			out := shown{Spec: c.Spec, Hash: c.Hash}
+			out.Ledger.State, out.Ledger.Funded, out.Ledger.Granted, out.Ledger.Refunded = c.State, c.Funded, c.Granted, c.Refunded
+			store, err := d.store()
+			if err != nil {
+				return err
+			}
+			if status, ok, err := store.Status(cmd.Context(), args[0]); err != nil {
+				return err
+			} else if ok {
+				out.Redis = &status
+			}
+			e := json.NewEncoder(cmd.OutOrStdout())
+			e.SetIndent("", "  ")
+			return e.Encode(out)
+		},
+	}
+}
+
+func listCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the campaigns of the ledger", Example: "  hongbao campaign list", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			if err := d.openLedger(cmd.Context()); err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "ID\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATE\tFROM\tTO")
+			const page = 500
+			for after := ""; ; {
+				list, err := d.ledger.Campaigns(cmd.Context(), after, page)
+				if err != nil {
+					return err
+				}
+				for _, c := range list {
+					s := &c.Spec
+					fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Kind, s.Packets, money(c.Funded, s.Currency), money(c.Granted, s.Currency),
+						money(c.Refunded, s.Currency), c.State, s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339))
+					after = s.ID
+				}
+				if len(list) < page {
+					return w.Flush()
+				}
+			}
+		},
+	}
+}

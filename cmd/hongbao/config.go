@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hongbao-project/hongbao/configs"
+)
+
+func configCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(configCheckCmd())
+	return cmd
+}
+
+func configCheckCmd() *cobra.Command {
+	connect := false
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check the configuration, and print each knob with its value and where it came from",
+		Long: "Checks the file, the environment and the flags, and names everything that is wrong at once (exit code 2).\n" +
+			"docs/configuration.md describes every knob; each is a flag of every command.",
+		Example: "  hongbao config check --config configs/production.yaml\n  hongbao config check --connect --redis.addrs=10.0.0.7:6379",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, s := range d.cfg.Settings() {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Source)
+			}
+			if err := w.Flush(); err != nil {
+				return fmt.Errorf("print the configuration: %w", err)
+			}
+			if connect {
+				return d.checkAll(cmd)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to Redis, the ledger and Kafka and make every check of a worker's start")
+	knobs := pflag.NewFlagSet("knobs", pflag.ContinueOnError)
+	configs.AddFlags(knobs)
+	help := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
+		help(c, args)
+		fmt.Fprintf(c.OutOrStdout(), "\nKnobs, flags of every command:\n%s", knobs.FlagUsagesWrapped(120))
+	})
+	return cmd
+}
+
+// checkAll makes every check of a worker's start.
+func (d *deps) checkAll(cmd *cobra.Command) error {
+	ctx := cmd.Context()
+	if err := d.openRedis(ctx); err != nil {
+		return err
+	}
+	for _, sink := range d.cfg.Deployment.Sinks {
+		var err error
+		switch sink {
+		case configs.SinkBalance:
+			err = d.openLedger(ctx)
+		case configs.SinkKafka:
+			_, err = d.publisher(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), "\nredis, ledger and topic: as they must be")
+	return err
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// demo is one run of `hongbao demo`.
+type demo struct {
+	*deps
+	packets int64
+	users   int
+	total   int64
+	out     io.Writer
+
+	dir     string
+	env     []string // the configuration of the demo and of its worker
+	started time.Time
+	worker  *exec.Cmd
+	crowd   *crowd
+	kills   int
+	shown   int64 // tenths
+}
+
+func demoCmd() *cobra.Command {
+	d := &demo{}
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Show all of it in half a minute, with no server at all",
+		Long: "Plans, funds and loads a campaign; simulated users grab, some twice, and some replies are lost on purpose; a worker brings the\n" +
+			"grants to an SQLite ledger and to an in-process Kafka broker, and is killed with SIGKILL in the middle; then everything is\n" +
+			"audited. Redis is a redis-server if one is on the PATH, else miniredis. All of it is gone afterwards.\n" +
+			"Exit code 0 only if the audit agrees.",
+		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if d.packets < 10 || d.packets > 1_000_000 || d.total < d.packets || d.users < 1 || d.users > 10_000_000 {
+				return usage("want 10 to 1,000,000 packets, a total of at least as many minor units, and 1 to 10,000,000 users")
+			}
+			d.out = cmd.OutOrStdout()
+			return d.run(cmd.Context())
+		},
+	}
+	cmd.Flags().Int64Var(&d.packets, "packets", 10_000, "packets of the campaign")
+	cmd.Flags().Int64Var(&d.total, "total", 100_000, "sum of the packets, in minor units")
+	cmd.Flags().IntVar(&d.users, "users", 30_000, "users who grab")
+	return cmd
+}
+
+const demoCampaign = "demo"
+
+func (d *demo) run(ctx context.Context) (err error) {
+	d.started = time.Now()
+	if d.dir, err = os.MkdirTemp("", "hongbao-demo-"); err != nil {
+		return fmt.Errorf("make a temporary folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
+	servers, err := d.startServers()
+	defer func() { err = errors.Join(err, servers.close()) }()
+	if err != nil {
+		return err
+	}
+	if err := d.configure(servers); err != nil {
+		return err
+	}
+	defer d.deps.close(&err)
+	if err := errors.Join(d.openRedis(ctx), d.openLedger(ctx)); err != nil {
+		return err
+	}
+	spec := d.spec()
+	stored, _, err := d.create(ctx, spec)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "campaign  %d packets, %s, plan hash %.16s...\n", d.packets, money(spec.Total, spec.Currency), stored.Hash)
+	if err := d.load(ctx, io.Discard, spec.ID); err != nil {
+		return err
+	}
+	if err := d.startWorker(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.stopWorker()) }()
+	if err := d.rain(ctx); err != nil {
+		return err
+	}
+	if err := d.stopWorker(); err != nil {
+		return err
+	}
+	report, err := d.audit(ctx, audit.Options{})
+	if err != nil {
+		return err
+	}
+	if err := d.report(report); err != nil {
+		return err
+	}
+	if report.Verdict != audit.Agrees {
+		return errors.New("the audit found differences")
+	}
+	return nil
+}
+
+// spec is a campaign that opened a moment ago.
+func (d *demo) spec() hongbao.Campaign {
+	now := time.Now().Truncate(time.Second)
+	return campaign.Complete(hongbao.Campaign{
+		ID: demoCampaign, Name: "Spring rain", Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(d.total), Packets: d.packets,
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: hongbao.Amount(d.total)},
+		From:  now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
+	})
+}
+
+// configure makes the configuration of the demo, which its worker gets through the environment. Times are short, so
+// that a killed worker's grants are taken over within seconds.
+func (d *demo) configure(s *servers) error {
+	set := map[string]string{
+		"REDIS_ADDRS": s.redisAddr, "REDIS_READ_TIMEOUT": "900ms", "REDIS_POOL_TIMEOUT": "900ms",
+		"LEDGER_DRIVER": "sqlite", "LEDGER_DSN": filepath.Join(d.dir, "ledger.db"),
+		"KAFKA_BROKERS": s.kafkaAddr, "KAFKA_PARTITIONS": fmt.Sprint(demoPartitions),
+		"CONSUMER_LEASE": "3s", "CONSUMER_POLL": "200ms", "CONSUMER_BLOCK": "200ms",
+		"PUBLISHER_REQUEST_TIMEOUT": "1s", "PUBLISHER_ATTEMPT_TIME": "2s", "PUBLISHER_MAX_CLAIM_AGE": "2s",
+		"CONSUMER_BATCH_GRANTS": "500", "LOG_LEVEL": "error",
+	}
+	if s.mini != nil {
+		set["UNSAFE_ALLOW"] = configs.UnsafeRedis
+	}
+	for name, value := range set {
+		d.env = append(d.env, "HONGBAO_"+name+"="+value)
+	}
+	slices.Sort(d.env)
+	cfg, err := configs.Load("", d.env, nil)
+	if err != nil {
+		return fmt.Errorf("the demo's own configuration: %w", err)
+	}
+	d.deps, err = newDeps(cfg)
+	return err
+}
+
+// startWorker starts `hongbao work` as a process of its own.
+func (d *demo) startWorker() error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	d.worker = exec.Command(self, "work")
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "HONGBAO_") {
+			d.worker.Env = append(d.worker.Env, v)
+		}
+	}
+	d.worker.Env = append(d.worker.Env, d.env...)
+	d.worker.Stderr = os.Stderr
+	dieWithParent(d.worker)
+	if err := d.worker.Start(); err != nil {
+		return fmt.Errorf("start a worker: %w", err)
+	}
+	return nil
+}
+
+// killWorker ends the worker as a crash does.
+func (d *demo) killWorker() error {
+	if err := d.worker.Process.Kill(); err != nil {
+		return fmt.Errorf("kill the worker: %w", err)
+	}
+	_ = d.worker.Wait() // says that it was killed
+	d.worker = nil
+	d.kills++
+	return nil
+}
+
+// stopWorker asks the worker to drain and waits for it. A second call does nothing.
+func (d *demo) stopWorker() error {
+	if d.worker == nil {
+		return nil
+	}
+	w := d.worker
+	d.worker = nil
+	if err := w.Process.Signal(os.Interrupt); err != nil {
+		return fmt.Errorf("stop the worker: %w", err)
+	}
+	if err := w.Wait(); err != nil {
+		return fmt.Errorf("the worker: %w", err)
+	}
+	return nil
+}
+
+// rain lets the crowd grab while the worker works, kills and restarts it once, and waits until all is delivered.
+func (d *demo) rain(ctx context.Context) error {
+	var err error
+	if d.crowd, err = newCrowd(d); err != nil {
+		return err
+	}
+	grabbed := make(chan error, 1)
+	go func() { grabbed <- d.crowd.run(ctx) }()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.Now().Add(time.Minute + time.Duration(d.packets)*time.Millisecond)
+	for over := false; ; {
+		at, err := d.progress(ctx)
+		if err != nil {
+			return err
+		}
+		if err := d.show(at); err != nil {
+			return err
+		}
+		switch {
+		case d.kills == 0 && at.settled > 0 && at.granted >= d.packets/3:
+			if err := errors.Join(d.killWorker(), d.startWorker()); err != nil {
+				return err
+			}
+		case over && at.settled == at.granted && at.published == at.granted:
+			fmt.Fprintln(d.out)
+			return nil
+		case time.Now().After(limit):
+			return fmt.Errorf("not all is delivered in time: %d granted, %d settled, %d published", at.granted, at.settled, at.published)
+		}
+		select {
+		case err := <-grabbed:
+			if err != nil {
+				return err
+			}
+			over = true
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// standing is how far the demo is, in grants.
+type standing struct{ granted, settled, published int64 }
+
+// progress asks Redis how far each consumer group is.
+func (d *demo) progress(ctx context.Context) (standing, error) {
+	cfg := d.cfg.TrimmerConfig()
+	t, err := lua.TrimEvents(ctx, d.redis, d.space.Shard(0), lua.Trim{Retention: cfg.Retention, MaxEvents: cfg.MaxEvents, Limit: 1, Groups: cfg.Groups})
+	at := standing{granted: t.Seq}
+	for _, g := range t.Groups {
+		switch g.Name {
+		case configs.SinkBalance:
+			at.settled = g.Finished
+		case configs.SinkKafka:
+			at.published = g.Finished
+		}
+	}
+	return at, err
+}

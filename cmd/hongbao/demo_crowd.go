@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+const (
+	demoCallers   = 256
+	demoTwice     = 5  // every so-many-th user grabs a second time
+	demoLoseEvery = 40 // every so-many-th answer of Redis is lost
+)
+
+// crowd are the demo's users. What it counts may be read when run has returned.
+type crowd struct {
+	d        *demo
+	rdb      *redis.Client
+	producer *producer.Producer
+	lost     atomic.Int64
+
+	mu       sync.Mutex
+	outcomes map[hongbao.Outcome]int64
+	amounts  []hongbao.Amount
+	latency  *hdrhistogram.Histogram // microseconds
+	grabs    int64
+	again    int64 // second grabs, and of these how many got the first one's packet
+	same     int64
+	took     time.Duration
+}
+
+func newCrowd(d *demo) (*crowd, error) {
+	c := &crowd{d: d, outcomes: map[hongbao.Outcome]int64{}, latency: hdrhistogram.New(1, 60_000_000, 3)}
+	var err error
+	if c.rdb, err = lossyRedis(d.cfg, demoLoseEvery, func() { c.lost.Add(1) }); err != nil {
+		return nil, err
+	}
+	cfg := d.cfg.ProducerConfig()
+	cfg.Redis, cfg.Space = c.rdb, d.space
+	c.producer, err = producer.New(cfg)
+	return c, err
+}
+
+// run lets every user grab, and returns when all have their answers.
+func (c *crowd) run(ctx context.Context) error {
+	start := time.Now()
+	errs := make([]error, demoCallers)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			for u := i; u < c.d.users && errs[i] == nil; u += demoCallers {
+				errs[i] = c.user(ctx, u)
+			}
+		})
+	}
+	wg.Wait()
+	c.took = time.Since(start)
+	return errors.Join(errors.Join(errs...), c.producer.Close(context.WithoutCancel(ctx)), c.rdb.Close())
+}
+
+// user grabs, and some users grab once more: under another request id, so it is no repeat.
+func (c *crowd) user(ctx context.Context, u int) error {
+	first, err := c.grab(ctx, u)
+	if err != nil || u%demoTwice != 0 {
+		return err
+	}
+	second, err := c.grab(ctx, u)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.again++
+	if second.Outcome == hongbao.AlreadyGranted && len(first.Receipts) == 1 && second.Receipts[0] == first.Receipts[0] {
+		c.same++
+	} else if len(first.Receipts) > 0 {
+		return fmt.Errorf("user %d got packet %d, and then %s instead of the same receipt", u, first.Receipts[0].Packet, second.Outcome)
+	}
+	return nil
+}
+
+func (c *crowd) grab(ctx context.Context, u int) (hongbao.Answer, error) {
+	g := hongbao.Grab{Campaign: demoCampaign, User: fmt.Sprintf("user-%06d", u)}
+	start := time.Now()
+	a, err := c.producer.Grab(ctx, &g)
+	spent := time.Since(start)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		return a, err
+	}
+	c.grabs++
+	c.outcomes[a.Outcome]++
+	if a.Outcome == hongbao.Granted {
+		c.amounts = append(c.amounts, a.Receipts[0].Amount)
+	}
+	if err := c.latency.RecordValue(spent.Microseconds()); err != nil {
+		return a, fmt.Errorf("note a latency: %w", err)
+	}
+	return a, nil
+}
+
+// every counts, and says yes each so-many-th time.
+type every struct {
+	n atomic.Int64
+	k int64
+}
+
+func newEvery(k int64) *every { return &every{k: k} }
+
+func (e *every) next() bool { return e.n.Add(1)%e.k == 0 }
+
+// lossyConn is a connection that loses an answer now and then: it waits for it, so the server has acted, and then
+// closes. The first answers, of the handshake, are spared.
+type lossyConn struct {
+	net.Conn
+	loses *every
+	lost  func()
+	reads int
+}
+
+func (c *lossyConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.reads++; err != nil || c.reads <= 3 || !c.loses.next() {
+		return n, err
+	}
+	c.lost()
+	return 0, errors.Join(io.ErrUnexpectedEOF, c.Conn.Close())
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// deps are what a command talks to. What a command does not ask for is not opened.
+type deps struct {
+	cfg    *configs.Config
+	log    *zap.Logger
+	space  *lua.Space
+	worker string // names this process, never twice
+
+	redis  redis.UniversalClient
+	ledger *settlement.Ledger
+	closes []func() error
+}
+
+// open reads the configuration and makes the log.
+func open(cmd *cobra.Command) (*deps, error) {
+	cfg, err := load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return newDeps(cfg)
+}
+
+func newDeps(cfg *configs.Config) (*deps, error) {
+	log, err := cfg.Logger(os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	space, err := cfg.Space()
+	if err != nil {
+		return nil, err
+	}
+	return &deps{cfg: cfg, log: log, space: space, worker: workerName()}, nil
+}
+
+// workerName is the host's name and something that no other process has.
+func workerName() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	host = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
+			return r
+		}
+		return '-'
+	}, host)
+	return fmt.Sprintf("%.40s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
+}
+
+// close closes everything in the reverse order, into err.
+func (d *deps) close(err *error) {
+	for i := len(d.closes) - 1; i >= 0; i-- {
+		*err = errors.Join(*err, d.closes[i]())
+	}
+	_ = d.log.Sync() // a terminal can't be synced
+}
+
+// openRedis connects, and refuses a Redis that is not this deployment's or that would lose receipts.
+func (d *deps) openRedis(ctx context.Context) error {
+	d.redis = d.cfg.RedisClient()
+	d.closes = append(d.closes, d.redis.Close)
+	if err := d.checkRedis(ctx); err != nil {
+		return err
+	}
+	return lua.Init(ctx, d.redis, d.space, d.cfg.Deployment.ID)
+}
+
+// checkRedis looks at each server's settings. What unsafe.allow names is warned of only.
+func (d *deps) checkRedis(ctx context.Context) error {
+	servers, err := lua.Inspect(ctx, d.redis)
+	if err != nil {
+		return fmt.Errorf("redis at %s: %w", strings.Join(d.cfg.Redis.Addrs, ","), err)
+	}
+	for i := range servers {
+		err := servers[i].Check(hongbao.Fast)
+		if err != nil && d.allows(configs.UnsafeRedis) {
+			d.log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("redis at %s: %w", strings.Join(d.cfg.Redis.Addrs, ","), err)
+		}
+	}
+	return nil
+}
+
+func (d *deps) allows(name string) bool {
+	return slices.Contains(d.cfg.Unsafe.Allow, name)
+}
+
+func (d *deps) openLedger(ctx context.Context) error {
+	l, err := settlement.Open(ctx, d.cfg.LedgerConfig())
+	if err != nil {
+		return err
+	}
+	d.ledger = l
+	d.closes = append(d.closes, l.Close)
+	return nil
+}
+
+// plans keeps the plans of the ledger's campaigns.
+func (d *deps) plans() (*campaign.Plans, error) {
+	cfg := d.cfg.PlansConfig()
+	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+		c, found, err := d.ledger.Campaign(ctx, id)
+		if err == nil && !found {
+			err = errNoCampaign(id)
+		}
+		return c.Spec, c.Seed, err
+	}
+	return campaign.NewPlans(cfg)
+}
+
+func errNoCampaign(id string) error {
+	return hongbao.Errorf(hongbao.Permanent, "campaign %.80q is not in the ledger: `hongbao campaign create` makes it, "+
+		"`hongbao campaign list` shows those that are there", id)
+}
+
+func (d *deps) store() (*campaign.Store, error) {
+	cfg := d.cfg.StoreConfig()
+	cfg.Redis, cfg.Space = d.redis, d.space
+	return campaign.NewStore(cfg)
+}
+
+// publisher makes the publisher; needs Redis. The caller's context bounds the check of the topic.
+func (d *deps) publisher(ctx context.Context) (*publisher.Publisher, error) {
+	cc := d.cfg.ClaimsConfig()
+	cc.Redis, cc.Space, cc.Owner = d.redis, d.space, d.worker
+	claims, err := dedup.NewClaims(cc)
+	if err != nil {
+		return nil, err
+	}
+	pc := d.cfg.PublisherConfig()
+	pc.Worker = d.worker
+	p, err := publisher.New(pc, claims, &lua.Reader{Redis: d.redis, Space: d.space})
+	if err != nil {
+		return nil, err
+	}
+	d.closes = append(d.closes, func() error { p.Close(); return nil })
+	report, err := p.Check(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("kafka at %s: %w", strings.Join(d.cfg.Kafka.Brokers, ","), err)
+	}
+	for _, w := range append(report.Warnings, report.Skipped...) {
+		d.log.Warn("topic", zap.String("topic", d.cfg.Kafka.Topic), zap.String("about", w))
+	}
+	return p, nil
+}

@@ -1,0 +1,48 @@
+// Command hongbao plans and loads campaigns, grabs, brings grants to the ledger and to Kafka, and audits all of it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/configs"
+)
+
+// Exit codes. Differs is that of an audit that found differences.
+const (
+	exitFailed  = 1
+	exitRefused = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hongbao:", err)
+		os.Exit(exitCode(err))
+	}
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exitCode is 2 for what was refused before anything was done: the command line, the configuration, a specification.
+func exitCode(err error) int {
+	var u usageError
+	var c *configs.Error
+	var s *campaign.SpecError
+	if errors.As(err, &u) || errors.As(err, &c) || errors.As(err, &s) {
+		return exitRefused
+	}
+	return exitFailed
+}

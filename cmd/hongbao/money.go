@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// money writes an amount for a person: "1000.00 CNY". Currencies without minor units, or with three digits of them, are
+// written in minor units, so that no table of currencies can be wrong by a factor.
+func money(a hongbao.Amount, currency string) string {
+	switch currency {
+	case "":
+		return strconv.FormatInt(int64(a), 10)
+	case "CNY", "EUR", "USD", "GBP", "HKD", "SGD", "TWD", "MYR", "AUD", "CAD", "CHF", "INR", "BRL":
+		sign := ""
+		if a < 0 {
+			sign, a = "-", -a
+		}
+		return fmt.Sprintf("%s%d.%02d %s", sign, a/100, a%100, currency)
+	}
+	return fmt.Sprintf("%d minor units of %s", a, currency)
+}
+
+// histogram draws the spread of amounts in at most ten rows of equal width.
+func histogram(w io.Writer, amounts []hongbao.Amount, currency string) error {
+	if len(amounts) == 0 {
+		return nil
+	}
+	low, high := slices.Min(amounts), slices.Max(amounts)
+	width := max((high-low)/10+1, 1)
+	counts := make([]int, (high-low)/width+1)
+	for _, a := range amounts {
+		counts[(a-low)/width]++
+	}
+	most := slices.Max(counts)
+	for i, n := range counts {
+		from := low + hongbao.Amount(i)*width
+		to := min(from+width-1, high)
+		bar := strings.Repeat("#", (n*40+most-1)/most)
+		if _, err := fmt.Fprintf(w, "  %12s to %-12s %8d %s\n", money(from, currency), money(to, currency), n, bar); err != nil {
+			return fmt.Errorf("draw the histogram: %w", err)
+		}
+	}
+	return nil
+}

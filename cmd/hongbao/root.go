@@ -1,0 +1,60 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hongbao-project/hongbao/configs"
+)
+
+// root is the command line. Every knob of the configuration is a flag of every command; the help names them only in
+// `hongbao config check --help`, they would hide the others.
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hongbao",
+		Short: "Red-packet rains, coupon rushes and flash giveaways: paid once, announced once",
+		Long: "Hongbao decides each grab in Redis in one atomic step, then makes sure that what was decided is paid exactly once\n" +
+			"and announced exactly once. `hongbao demo` shows all of it in half a minute, with no server at all.",
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w (see `%s --help`)", err, cmd.CommandPath())
+	})
+	flags := cmd.PersistentFlags()
+	flags.String("config", "", "YAML file with the configuration; else "+configs.PathEnv+", else the defaults")
+	configs.AddFlags(flags)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if strings.Contains(f.Name, ".") {
+			f.Hidden = true
+		}
+	})
+	cmd.AddCommand(demoCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
+	return cmd
+}
+
+// load reads the configuration that the command line, the environment and the file make up.
+func load(cmd *cobra.Command) (*configs.Config, error) {
+	path, err := cmd.Flags().GetString("config")
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if path == "" {
+		path = os.Getenv(configs.PathEnv)
+	}
+	return configs.Load(path, os.Environ(), cmd.Flags())
+}
+
+// exactly is cobra.ExactArgs with a hint.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usage("want %s, got %d arguments (see `%s --help`)", what, len(args), cmd.CommandPath())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,49 @@
+// Package group runs the parts of a process and stops them in order.
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Part is a long-lived part of a process. Run blocks until its context ends or the part fails, and returns after all that
+// it started has ended.
+type Part struct {
+	Name string
+	Run  func(ctx context.Context) error
+}
+
+// Run starts the parts in order. When ctx ends, or one part returns, all are stopped in the reverse order: each is told to stop
+// and waited for before the next one is. The error joins those of all parts, by name.
+func Run(ctx context.Context, parts ...Part) error {
+	type running struct {
+		stop  context.CancelFunc
+		ended chan error
+	}
+	down := make(chan struct{}, len(parts))
+	var all []running
+	for _, p := range parts {
+		own, stop := context.WithCancel(context.WithoutCancel(ctx))
+		r := running{stop: stop, ended: make(chan error, 1)}
+		go func() {
+			r.ended <- p.Run(own)
+			down <- struct{}{}
+		}()
+		all = append(all, r)
+	}
+	if len(parts) > 0 {
+		select {
+		case <-ctx.Done():
+		case <-down:
+		}
+	}
+	var errs []error
+	for i := len(all) - 1; i >= 0; i-- {
+		all[i].stop()
+		if err := <-all[i].ended; err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", parts[i].Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
