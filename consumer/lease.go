@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,6 +23,7 @@ type lease struct {
 	ids     []string
 	calling time.Time // since when the handler is being called; zero if it is not
 	renewed time.Time
+	told    atomic.Bool     // that it is lost
 	gone    map[string]bool // ids of entries that were deleted from the stream meanwhile, and reported
 	wg      sync.WaitGroup
 }
@@ -55,10 +57,14 @@ func (l *lease) drop(items []*item) {
 	l.ids = l.ids[len(items):]
 }
 
-// keep renews every third of the lease, until the batch ends. Without a renewal for a whole lease it counts as lost.
+// keep renews every third of the lease, until the batch ends. Without a renewal for a whole lease it counts as lost: it
+// does not wait for a renewal that hangs to find that out.
 func (l *lease) keep() {
-	tick := time.NewTicker(l.s.cfg.Lease / 3)
+	tick, look := time.NewTicker(l.s.cfg.Lease/3), time.NewTicker(l.s.cfg.Lease/12)
 	defer tick.Stop()
+	defer look.Stop()
+	idle := make(chan struct{}, 1) // one renewal at a time
+	idle <- struct{}{}
 	drained := l.drain.Done()
 	var deadline <-chan time.Time
 	for {
@@ -73,8 +79,17 @@ func (l *lease) keep() {
 		case <-deadline:
 			l.cancel(errDrainOver)
 			return
+		case <-look.C:
+			l.expire(time.Now())
 		case <-tick.C:
-			l.renew()
+			select {
+			case <-idle:
+				l.wg.Go(func() {
+					l.renew()
+					idle <- struct{}{}
+				})
+			default:
+			}
 		}
 	}
 }
@@ -93,11 +108,11 @@ func (l *lease) lost() bool {
 // expire gives the lease up if it was not renewed for its whole length; false if it was not.
 func (l *lease) expire(now time.Time) bool {
 	l.mu.Lock()
-	renewed := l.renewed
+	renewed, held := l.renewed, len(l.ids)
 	l.mu.Unlock()
 	// Wall-clock arithmetic (Round strips the monotonic part): a machine that slept has lost its lease too.
 	age := now.Round(0).Sub(renewed.Round(0))
-	if age < l.s.cfg.Lease {
+	if held == 0 || age < l.s.cfg.Lease { // what is being finished is not renewed any more
 		return false
 	}
 	l.lose(errLeaseLost, zap.Duration("without renewal for", age))
@@ -155,8 +170,12 @@ func (l *lease) renew() {
 	l.s.vanished(gone)
 }
 
+// lose gives the lease up, once.
 func (l *lease) lose(cause error, why zap.Field) {
+	l.cancel(cause)
+	if !errors.Is(context.Cause(l.ctx), cause) || l.told.Swap(true) {
+		return
+	}
 	l.s.c.count.leasesLost.Add(1)
 	l.s.log.Warn("lease lost, the batch is cancelled; who has it now finishes it", why)
-	l.cancel(cause)
 }

@@ -309,3 +309,35 @@ func TestDeadLetterIsWrittenOnceWhenItsReplyIsLost(t *testing.T) {
 		})
 	}
 }
+
+// The worker is cut off from Redis, and its calls hang for longer than the lease: it must not wait for them to notice.
+func TestWorkerCutOffFromRedisGivesUpItsLeaseInTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 5)
+	proxy := testkit.NewProxy(t, b.addr)
+	in, cancelled := make(chan struct{}), make(chan error, 1)
+	s := newSink(func(ctx context.Context, _ []hongbao.Grant) []error {
+		close(in)
+		<-ctx.Done()
+		cancelled <- context.Cause(ctx)
+		return nil
+	})
+	cfg := b.config(t, "w", s)
+	cfg.Redis, cfg.Lease = b.client(t, proxy.Addr), time.Second
+	w := start(t, cfg)
+	<-in
+	proxy.Delay(time.Minute)
+	begin := time.Now()
+	select {
+	case err := <-cancelled:
+		require.ErrorIs(t, err, errLeaseLost)
+	case <-time.After(soon):
+		t.Fatal("the handler was never cancelled")
+	}
+	require.Less(t, time.Since(begin), 2500*time.Millisecond, "its calls to Redis take 3 s and more")
+	proxy.Delay(0)
+	proxy.CutAll()
+	require.NoError(t, w.stop())
+	require.Empty(t, b.doneBits(t, 5))
+}
