@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,8 +32,10 @@ func newScript(name, src string) *script {
 // newDrainScript is for scripts that bring work to its end: Redis runs them when it is out of memory too, or the events
 // that fill it could never be finished and trimmed. They grow it by little, and give it back.
 func newDrainScript(name, src string) *script {
-	return newScript(name, "#!lua flags=allow-oom\n"+src)
+	return newScript(name, allowOOM+src)
 }
+
+const allowOOM = "#!lua flags=allow-oom\n"
 
 // Load puts every script into the server's cache, so that the first grabs need not. It is optional.
 func Load(ctx context.Context, rdb redis.UniversalClient) error {
@@ -49,6 +52,9 @@ func (s *script) run(ctx context.Context, rdb redis.Scripter, keys []string, arg
 	cmd := rdb.EvalSha(ctx, s.sha, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = rdb.Eval(ctx, s.src, keys, args...)
+	}
+	if plain, ok := strings.CutPrefix(s.src, allowOOM); ok && redis.HasErrorPrefix(cmd.Err(), "Error compiling script") {
+		cmd = rdb.Eval(ctx, plain, keys, args...) // miniredis does not know flags; nothing was run yet
 	}
 	v, err := cmd.Result()
 	if err != nil {

@@ -49,12 +49,19 @@ func newDeps(cfg *configs.Config) (*deps, error) {
 	if err != nil {
 		return nil, err
 	}
+	redis.SetLogger(redisLog{log.Sugar()}) // else the library writes to standard error by itself
 	space, err := cfg.Space()
 	if err != nil {
 		return nil, err
 	}
 	return &deps{cfg: cfg, log: log, space: space, worker: workerName()}, nil
 }
+
+// redisLog takes what go-redis has to say: connections that come and go.
+type redisLog struct{ *zap.SugaredLogger }
+
+// Printf implements the library's logger.
+func (l redisLog) Printf(_ context.Context, format string, v ...any) { l.Infof("redis client: "+format, v...) }
 
 // workerName is the host's name and something that no other process has.
 func workerName() string {

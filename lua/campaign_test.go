@@ -1,0 +1,118 @@
+package lua_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// A load that is killed and repeated at any chunk, in any order, ends with each packet once.
+func TestLoadChunks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	load := func(first int64, hash string, amounts ...hongbao.Amount) lua.LoadState {
+		t.Helper()
+		at, err := lua.LoadChunk(ctx, b.rdb, b.k, &lua.Chunk{Campaign: "rain", Hash: hash, First: first, Amounts: amounts})
+		require.NoError(t, err)
+		return at
+	}
+	require.Equal(t, lua.LoadState{}, load(1, "h", 2, 4), "it was not begun")
+	fields := []string{"packets", "4", "total", "10", "from", "1", "to", "2", "user_campaign", "1", "fact_names", ""}
+	call := &lua.BeginCall{Campaign: "rain", Hash: "h", Fields: fields}
+	at, err := lua.Begin(ctx, b.rdb, b.k, call)
+	require.NoError(t, err)
+	require.Equal(t, lua.LoadState{State: "loading", Hash: "h"}, at)
+	require.EqualValues(t, 0, load(3, "h", 3, 1).Loaded, "a chunk too early")
+	require.Equal(t, lua.LoadState{State: "loading", Hash: "h"}, load(1, "other", 9, 9), "another plan")
+	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded)
+	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded, "a repeat")
+	err = lua.SetState(ctx, b.rdb, b.k, "rain", campaign.Open, campaign.Loading)
+	require.ErrorContains(t, err, "not all its packets")
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+
+	call.Hash = "other"
+	at, err = lua.Begin(ctx, b.rdb, b.k, call)
+	require.NoError(t, err)
+	require.Equal(t, lua.LoadState{State: "loading", Loaded: 2, Hash: "h"}, at, "it tells whose plan is there")
+	require.EqualValues(t, 4, load(3, "h", 3, 1).Loaded)
+	stock, err := b.rdb.LRange(ctx, b.k.Stock("rain"), 0, -1).Result()
+	require.NoError(t, err)
+	require.Equal(t, "1:2 2:4 3:3 4:1", strings.Join(stock, " "))
+	f, err := lua.CampaignFields(ctx, b.rdb, b.k, "rain")
+	require.NoError(t, err)
+	require.Equal(t, []string{"4", "10", "0", "0"}, []string{f["left"], f["left_amount"], f["granted"], f["granted_amount"]})
+}
+
+func TestLoadNoticesForeignStock(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	require.NoError(t, b.rdb.RPush(ctx, b.k.Stock("rain"), "1:1").Err())
+	before := b.dump(t)
+	require.ErrorContains(t, begin(ctx, b), "HBLEFTOVER")
+	require.Empty(t, differ(before, b.dump(t)))
+	require.NoError(t, b.rdb.Del(ctx, b.k.Stock("rain")).Err())
+	require.NoError(t, begin(ctx, b))
+	require.NoError(t, b.rdb.RPush(ctx, b.k.Stock("rain"), "1:1").Err())
+	before = b.dump(t)
+	err := chunk(ctx, b)
+	require.ErrorContains(t, err, "HBSTOCK")
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Empty(t, differ(before, b.dump(t)))
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	set := func(to, from string) error { return lua.SetState(ctx, b.rdb, b.k, "rain", to, from) }
+	require.ErrorContains(t, set(campaign.Paused, campaign.Open), "not in Redis")
+	require.NoError(t, begin(ctx, b))
+	require.ErrorContains(t, set(campaign.Paused, campaign.Open), "is loading")
+	require.NoError(t, chunk(ctx, b))
+	for range 2 { // a repeat is no error
+		require.NoError(t, set(campaign.Open, campaign.Loading))
+	}
+	require.NoError(t, set(campaign.Paused, campaign.Open))
+	require.NoError(t, set(campaign.Paused, campaign.Open))
+	require.ErrorContains(t, set(campaign.Open, campaign.Loading), "is paused")
+	require.NoError(t, set(campaign.Open, campaign.Paused))
+}
+
+// A shard that was never initialised takes nothing.
+func TestUninitialisedShard(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	require.NoError(t, b.rdb.Del(ctx, b.k.Meta()).Err())
+	_, grabErr := lua.Grab(ctx, b.rdb, b.k, call("rain", "u1"), nil)
+	_, trimErr := lua.TrimEvents(ctx, b.rdb, b.k, lua.Trim{Limit: 1, MaxEvents: 1})
+	for name, err := range map[string]error{"grab": grabErr, "trim": trimErr, "begin": begin(ctx, b)} {
+		require.ErrorContains(t, err, "HBNOTREADY", name)
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), name)
+	}
+	require.Empty(t, b.dump(t))
+}
+
+// A broken reply is an error that names the script, never a made-up answer.
+func TestParseGrabReply(t *testing.T) {
+	t.Parallel()
+	c := call("rain", "u1", "u2")
+	for name, reply := range map[string][]string{
+		"empty": {}, "short": {"1", "1", "s"}, "long": {"1", "1", "s", "s", "s"}, "no time": {"x", "1", "s", "s"},
+		"no outcome": {"1", "1", "s", ""}, "unknown outcome": {"1", "1", "s", "z"}, "bad receipt": {"1", "1", "s", "g1:2:x:4:r"},
+		"short receipt": {"1", "1", "s", "g1:2:3:4"}, "bad limit": {"1", "1", "s", "luser:day:1"}, "limit of text": {"1", "1", "s", "luser:day:x:1"},
+		"granted nothing": {"1", "1", "s", "g"},
+	} {
+		answers, err := lua.ParseGrabReply(0, c, reply, nil)
+		require.ErrorContains(t, err, "grab", name)
+		require.Nil(t, answers, name)
+		require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), name)
+	}
+}
