@@ -106,9 +106,9 @@ func TestParseGrabReply(t *testing.T) {
 	c := call("rain", "u1", "u2")
 	for name, reply := range map[string][]string{
 		"empty": {}, "short": {"1", "1", "s"}, "long": {"1", "1", "s", "s", "s"}, "no time": {"x", "1", "s", "s"},
-		"no outcome": {"1", "1", "s", ""}, "unknown outcome": {"1", "1", "s", "z"}, "bad receipt": {"1", "1", "s", "g1:2:x:4:r"},
-		"short receipt": {"1", "1", "s", "g1:2:3:4"}, "bad limit": {"1", "1", "s", "luser:day:1"}, "limit of text": {"1", "1", "s", "luser:day:x:1"},
-		"granted nothing": {"1", "1", "s", "g"},
+		"no outcome": {"1", "1", "s", ""}, "unknown outcome": {"1", "1", "s", "z"}, "bad receipt": {"1", "1", "s", "1:2:x:4:r"},
+		"short receipt": {"1", "1", "s", "a1:2:3:4"}, "bad limit": {"1", "1", "s", "luser:day:1"}, "limit of text": {"1", "1", "s", "luser:day:x:1"},
+		"granted nothing": {"1", "1", "s", "a"}, "two spaces": {"1", "1", "s", "a1:2:3:4:r  1:2:3:4:q"},
 	} {
 		answers, err := lua.ParseGrabReply(0, c, reply, nil)
 		require.ErrorContains(t, err, "grab", name)

@@ -131,6 +131,9 @@ func (p *grabParser) answer(text string) (hongbao.Answer, error) {
 	case "":
 		return a, errors.New("no such outcome")
 	case hongbao.AlreadyGranted:
+		if text == "a" {
+			return a, errors.New("already granted, and no receipt")
+		}
 		a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:])
 	case hongbao.LimitReached:
 		a.Limit, err = parseLimitHit(text[1:])
