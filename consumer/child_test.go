@@ -78,20 +78,29 @@ func childMain() {
 	os.Exit(0)
 }
 
-// child starts a worker in a process of its own.
-func (b *bundle) child(t *testing.T, mode, name string) *exec.Cmd {
+// process is a worker in a process of its own.
+type process struct {
+	*exec.Cmd
+	ended chan struct{}
+	err   error // how it ended; read it after ended
+}
+
+func (b *bundle) child(t *testing.T, mode, name string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{mode, b.name, b.addr, name}, " "))
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
+	p := &process{Cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		p.err = cmd.Wait()
+	}()
 	t.Cleanup(func() {
-		if cmd.ProcessState == nil {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
+		_ = cmd.Process.Kill() // it has ended, unless the test failed
+		<-p.ended
 	})
-	return cmd
+	return p
 }
 
 // notes are what the children noted and contain text.
@@ -115,7 +124,8 @@ func TestPeerTakesOverFromAKilledProcess(t *testing.T) {
 	cmd := b.child(t, childHold, "victim")
 	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "victim holds")) == 1 }, "it has them")
 	require.NoError(t, cmd.Process.Kill())
-	require.Error(t, cmd.Wait())
+	<-cmd.ended
+	require.ErrorContains(t, cmd.err, "killed")
 	s := newSink(nil)
 	cfg := b.config(t, "peer", s)
 	cfg.Lease = shortLease
@@ -146,7 +156,8 @@ func TestPausedProcessNoticesThatItsLeaseIsLost(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "did 5")) == 1 }, "its handler returned")
 	require.Len(t, b.notes(t, "cancelled: "+errLeaseLost.Error()), 1)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, cmd.Wait())
+	<-cmd.ended
+	require.NoError(t, cmd.err)
 	require.Len(t, b.notes(t, "drained, 0 done, 1 leases lost"), 1)
 	holder, _ := b.holder(t, ids[0])
 	require.Equal(t, "peer", holder)
@@ -166,13 +177,12 @@ func TestPoisonThatKillsItsWorkersTakesNoNeighbourAlong(t *testing.T) {
 	for begin := time.Now(); len(b.dead(t)) == 0; lives++ {
 		require.Less(t, time.Since(begin), 2*soon)
 		cmd := b.child(t, childPoison, fmt.Sprintf("w%d", lives))
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		testkit.Eventually(t, soon, func() bool { return len(ended) == 1 || len(b.dead(t)) == 1 }, "killed, or done with it")
-		if len(ended) == 0 {
+		testkit.Eventually(t, soon, func() bool { return closed(cmd.ended) || len(b.dead(t)) == 1 }, "killed, or done with it")
+		if !closed(cmd.ended) {
 			b.pending(t, 0)
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-			require.NoError(t, <-ended)
+			<-cmd.ended
+			require.NoError(t, cmd.err)
 		}
 	}
 	require.Equal(t, 5, lives, "MaxAttempts is 4; the fifth buries it")
