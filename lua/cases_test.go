@@ -1,0 +1,222 @@
+package lua_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// scriptCase is one script in a state in which it would write.
+type scriptCase struct {
+	keys func(b *bundle) []string
+	prep func(t *testing.T, b *bundle)
+	call func(ctx context.Context, b *bundle) error
+	// grows: refused when Redis is out of memory. The others end work or free memory and go on.
+	grows bool
+}
+
+var ranges = []hongbao.SeqRange{{First: 1, Last: 2}, {First: lua.ChunkEvents - 1, Last: lua.ChunkEvents}}
+
+func claimCall(id, owner string) *lua.ClaimCall {
+	return &lua.ClaimCall{Sink: "kafka", ID: id, Owner: owner, Lease: time.Minute, Events: ranges, Payload: "p"}
+}
+
+func (b *bundle) doneKeys(first ...string) []string {
+	return append(first, b.k.Done("kafka", 0), b.k.Done("kafka", 1))
+}
+
+// pending leaves two entries with worker w1 of group kafka.
+func pending(t *testing.T, b *bundle) {
+	b.events(t, "rain", 2, 1)
+	b.group(t, "kafka")
+	require.Len(t, b.read(t, "kafka", "w1", 10), 2)
+}
+
+func claimed(t *testing.T, b *bundle) {
+	_, err := lua.Claim(t.Context(), b.rdb, b.k, claimCall("c1", "w1"))
+	require.NoError(t, err)
+}
+
+func events(b *bundle) []string { return []string{b.k.Events()} }
+func claims(b *bundle) []string { return []string{b.k.Claims("kafka")} }
+
+func begin(ctx context.Context, b *bundle) error {
+	_, err := lua.Begin(ctx, b.rdb, b.k, &lua.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{"packets", "2", "total", "6"}})
+	return err
+}
+
+func chunk(ctx context.Context, b *bundle) error {
+	_, err := lua.LoadChunk(ctx, b.rdb, b.k, &lua.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: []hongbao.Amount{2, 4}})
+	return err
+}
+
+func (b *bundle) id(ctx context.Context, at int) string {
+	rows, err := b.rdb.XRange(ctx, b.k.Events(), "-", "+").Result()
+	if err != nil || at >= len(rows) {
+		return "1-1" // the stream holds another type
+	}
+	return rows[at].ID
+}
+
+func scriptCases() map[string]scriptCase {
+	grab := call("rain", "u1", "u2/r2")
+	grab.FactNames = "device"
+	for _, g := range grab.Grabs {
+		g.Facts = map[string]string{"device": "d"}
+	}
+	once := func(step string) func(context.Context, *bundle) error {
+		return func(ctx context.Context, b *bundle) error {
+			_, err := lua.Once(ctx, b.rdb, b.k, &lua.OnceCall{
+				Name: "sms", ID: "m1", Do: step, Token: "t1", Lease: time.Minute, Keep: time.Hour,
+			})
+			return err
+		}
+	}
+	return map[string]scriptCase{
+		"grab": {
+			grows: true,
+			keys:  func(b *bundle) []string { return lua.GrabKeys(b.k, "rain") },
+			prep: func(t *testing.T, b *bundle) {
+				c := spec("rain", 5)
+				c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 9})
+				b.load(t, c)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Grab(ctx, b.rdb, b.k, grab, nil)
+				return err
+			},
+		},
+		"init": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Meta()} },
+			prep:  func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
+			call:  func(ctx context.Context, b *bundle) error { return lua.Init(ctx, b.rdb, b.space, "test") },
+		},
+		"begin": {
+			grows: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain")}
+			},
+			call: begin,
+		},
+		"load": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain")} },
+			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
+			call:  chunk,
+		},
+		"state": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain")} },
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, begin(t.Context(), b))
+				require.NoError(t, chunk(t.Context(), b))
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return lua.SetState(ctx, b.rdb, b.k, "rain", campaign.Open, campaign.Loading)
+			},
+		},
+		"take": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := lua.TakeIdle(ctx, b.rdb, b.k, lua.Take{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+				return err
+			},
+		},
+		"renew": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Renew(ctx, b.rdb, b.k, "kafka", "w1", []string{b.id(ctx, 0)})
+				return err
+			},
+		},
+		"park": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Park(ctx, b.rdb, b.k, "kafka", "w1", []lua.Parking{{ID: b.id(ctx, 0), Level: 1, Attempts: 1}})
+				return err
+			},
+		},
+		"forget": {
+			keys: events,
+			prep: func(t *testing.T, b *bundle) {
+				pending(t, b)
+				require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Events(), "kafka", "dead").Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Forget(ctx, b.rdb, b.k, "kafka", "w1", 0)
+				return err
+			},
+		},
+		"ack": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Events()) },
+			prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Ack(ctx, b.rdb, b.k, "kafka", ranges, []string{b.id(ctx, 0)})
+				return err
+			},
+		},
+		"dead": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
+			prep:  pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Dead(ctx, b.rdb, b.k, lua.Letter{
+					Group: "kafka", Consumer: "w1", EntryID: b.id(ctx, 1), Last: true,
+					Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
+				})
+				return err
+			},
+		},
+		"trim": {
+			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Meta()} },
+			prep: func(t *testing.T, b *bundle) {
+				pending(t, b)
+				_, err := lua.Ack(t.Context(), b.rdb, b.k, "kafka", nil, []string{b.id(t.Context(), 0)})
+				require.NoError(t, err)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.TrimEvents(ctx, b.rdb, b.k, lua.Trim{Retention: 0, MaxEvents: 1, Limit: 9, Groups: []string{"kafka"}})
+				return err
+			},
+		},
+		"claim": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Claim(ctx, b.rdb, b.k, claimCall("c1", "w1"))
+				return err
+			},
+		},
+		"complete": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
+			prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				return lua.Complete(ctx, b.rdb, b.k, "kafka", &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges})
+			},
+		},
+		"release": {
+			keys: claims, prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				return lua.Release(ctx, b.rdb, b.k, "kafka", &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges})
+			},
+		},
+		"replace": {
+			keys: claims, prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Replace(ctx, b.rdb, b.k, "kafka", "w1", time.Minute, &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges}, "p2")
+				return err
+			},
+		},
+		"once": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Once("sms", "m1")} },
+			call:  once("claim"),
+		},
+	}
+}
