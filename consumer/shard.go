@@ -108,6 +108,9 @@ func (s *shard) take(ctx context.Context) ([]lua.RawEntry, error) {
 	})
 	s.vanished(gone)
 	s.c.count.taken.Add(int64(len(entries)))
+	if len(entries) > 0 {
+		s.log.Info("took entries whose time had come: parked ones, or a dead worker's", zap.Int("entries", len(entries)))
+	}
 	return entries, err
 }
 

@@ -79,12 +79,6 @@ func (c *Claims) Release(ctx context.Context, shard int, claim hongbao.Claim) er
 	return lua.Release(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim)
 }
 
-// Replace gives a claim another payload before it is pushed in another way. The old fence is lost, the new one is in
-// the claim returned. hongbao.ErrFenced if it was taken over.
-func (c *Claims) Replace(ctx context.Context, shard int, claim hongbao.Claim, payload string) (hongbao.Claim, error) {
-	return lua.Replace(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, c.cfg.Owner, c.cfg.Lease, &claim, payload)
-}
-
 // checkClaim refuses what could not be found, or read back, once it is stored.
 func checkClaim(id string, events []hongbao.SeqRange) error {
 	err := hongbao.CheckID(id)

@@ -70,11 +70,12 @@ func TestClaimLife(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.ClaimAnswer{Held: 1}, held)
 
-	moved, err := w1.Replace(ctx, 2, mine, "new batch")
+	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // one's own claim is handed over, with a higher fence
 	require.NoError(t, err)
+	require.Len(t, taken.Open, 1)
 	require.ErrorIs(t, w1.Complete(ctx, 2, mine), hongbao.ErrFenced)
 	require.ErrorIs(t, w1.Release(ctx, 2, mine), hongbao.ErrFenced)
-	require.NoError(t, w1.Complete(ctx, 2, moved))
+	require.NoError(t, w1.Complete(ctx, 2, taken.Open[0]))
 	done, err := w2.Claim(ctx, 2, "c4", []hongbao.SeqRange{{First: 5, Last: 12}}, "")
 	require.NoError(t, err)
 	require.Equal(t, hongbao.ClaimAnswer{Done: []hongbao.SeqRange{{First: 5, Last: 10}}}, done)

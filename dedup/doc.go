@@ -8,8 +8,8 @@
 //	                  '--its owner dies, or can't tell--> open: whoever claims one of its events next takes it over
 //
 // An open claim never becomes new by a timer. Whoever takes it over gets its payload and finishes it in the sink's own
-// way: the publisher sends the same batch again and the broker drops the copy. Complete, Release and Replace compare
-// the claim's fence, as a lock's release compares its token: who was overtaken learns it by hongbao.ErrFenced.
+// way: the publisher sends the same batch again and the broker drops the copy. Complete and Release compare the
+// claim's fence, as a lock's release compares its token: who was overtaken learns it by hongbao.ErrFenced.
 //
 // For messages without a sequence there is Once: a claim by message id, kept for a retention.
 //

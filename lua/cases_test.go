@@ -206,13 +206,6 @@ func scriptCases() map[string]scriptCase {
 				return lua.Release(ctx, b.rdb, b.k, "kafka", &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges})
 			},
 		},
-		"replace": {
-			keys: claims, prep: claimed,
-			call: func(ctx context.Context, b *bundle) error {
-				_, err := lua.Replace(ctx, b.rdb, b.k, "kafka", "w1", time.Minute, &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges}, "p2")
-				return err
-			},
-		},
 		"once": {
 			grows: true,
 			keys:  func(b *bundle) []string { return []string{b.k.Once("sms", "m1")} },

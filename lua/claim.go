@@ -23,14 +23,10 @@ var completeSource string
 //go:embed release.lua
 var releaseSource string
 
-//go:embed replace.lua
-var replaceSource string
-
 var (
 	claimScript    = newDrainScript("claim", bitsSource+claimSource)
 	completeScript = newDrainScript("complete", bitsSource+completeSource)
 	releaseScript  = newScript("release", releaseSource)
-	replaceScript  = newDrainScript("replace", replaceSource)
 )
 
 // ClaimCall asks for the right to push events.
@@ -93,23 +89,6 @@ func Complete(ctx context.Context, rdb redis.Scripter, k Keys, sink string, c *h
 func Release(ctx context.Context, rdb redis.Scripter, k Keys, sink string, c *hongbao.Claim) error {
 	reply, err := releaseScript.run(ctx, rdb, []string{k.Claims(sink)}, []any{c.ID, c.Fence})
 	return fenced(releaseScript, c, reply, err)
-}
-
-// Replace gives a claim another payload, and a higher fence. hongbao.ErrFenced if it was taken over.
-func Replace(ctx context.Context, rdb redis.Scripter, k Keys, sink, owner string, lease time.Duration, c *hongbao.Claim, payload string) (hongbao.Claim, error) {
-	reply, err := replaceScript.run(ctx, rdb, []string{k.Claims(sink)},
-		[]any{c.ID, c.Fence, owner, lease.Milliseconds(), payload})
-	if err := fenced(replaceScript, c, reply, err); err != nil {
-		return hongbao.Claim{}, err
-	}
-	if len(reply) != 2 {
-		return hongbao.Claim{}, fmt.Errorf("script replace answered %d strings, want 2", len(reply))
-	}
-	fence, err := strconv.ParseInt(reply[1], 10, 64)
-	if err != nil {
-		return hongbao.Claim{}, fmt.Errorf("script replace: %w", err)
-	}
-	return hongbao.Claim{ID: c.ID, Fence: fence, Events: c.Events, Payload: payload}, nil
 }
 
 func fenced(s *script, c *hongbao.Claim, reply []string, err error) error {

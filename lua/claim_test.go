@@ -163,18 +163,6 @@ func TestClaimsAgainstModel(t *testing.T) {
 					delete(m.open, c.ID)
 				}
 			},
-			"replace": func(t *rapid.T) {
-				c := pick(t)
-				got, err := lua.Replace(ctx, b.rdb, k, "kafka", "w2", time.Hour, &c, "new\npayload")
-				if !end(t, c, err) {
-					return
-				}
-				m.fence++
-				o := m.open[c.ID]
-				o.Fence, o.Payload, o.owner, o.over = m.fence, "new\npayload", "w2", false
-				require.Equal(t, o.Claim, got)
-				known = append(known, got)
-			},
 			"": func(t *rapid.T) {
 				n, err := b.rdb.HLen(ctx, k.Claims("kafka")).Result()
 				require.NoError(t, err)

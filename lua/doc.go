@@ -9,7 +9,7 @@
 //	take, renew, park, forget     the consumer's leases, parking and dead workers, on the pending list
 //	ack, dead                     the ends of a delivery
 //	trim                          the stream's other end, and how far everybody is
-//	claim, complete, release, replace   a push in progress, with a fence
+//	claim, complete, release      a push in progress, with a fence
 //	once                          "push once" by message id
 //
 // Scripts are called by their SHA-1 and, if the server does not know them (NOSCRIPT, so nothing happened), by text.

@@ -92,7 +92,7 @@ func TestScriptsOutOfMemory(t *testing.T) {
 func TestScriptsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	fenced := map[string]bool{"complete": true, "release": true, "replace": true}
+	fenced := map[string]bool{"complete": true, "release": true}
 	changes := map[string]bool{"claim": true, "once": true, "take": true, "trim": true, "forget": true, "renew": true} // see their own tests
 	for name, c := range scriptCases() {
 		t.Run(name, func(t *testing.T) {

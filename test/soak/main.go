@@ -1,0 +1,134 @@
+// Command soak runs Hongbao on real servers under load while it kills and stops its workers, and then compares the
+// callers' own history with the ledger, the topic and the audit. `make soak SECONDS=n` runs it.
+//
+// Its last line is JSON: grabs, granted, settled, published, lost, double_credits, duplicates, kills, stops, audit.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// Outcome is the last line.
+type Outcome struct {
+	Grabs         int64  `json:"grabs"`
+	Granted       int64  `json:"granted"`
+	Settled       int64  `json:"settled"`
+	Published     int64  `json:"published"`
+	Lost          int64  `json:"lost"`
+	DoubleCredits int64  `json:"double_credits"`
+	Duplicates    int64  `json:"duplicates"`
+	Kills         int64  `json:"kills"`
+	Stops         int64  `json:"stops"`
+	Audit         string `json:"audit"`
+}
+
+// What a run must show.
+const (
+	minKills = 10
+	minStops = 3
+)
+
+func main() {
+	s := &soak{start: time.Now()}
+	flag.IntVar(&s.seconds, "seconds", 300, "how long the callers grab; at least 40")
+	flag.IntVar(&s.rate, "rate", 5_000, "grabs a second")
+	flag.StringVar(&s.program, "hongbao", "bin/hongbao", "the program whose workers are killed")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := s.run(ctx)
+	stop()
+	if err = errors.Join(err, testkit.CloseAll()); err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		fmt.Fprintln(os.Stderr, "soak: the workers' logs are in", s.dir)
+	} else {
+		err = os.RemoveAll(s.dir)
+	}
+	line, _ := json.Marshal(s.outcome) // numbers and a word always can be
+	fmt.Println(string(line))
+	if err != nil {
+		os.Exit(1)
+	}
+}
+
+// soak is one run.
+type soak struct {
+	seconds, rate int
+	program       string
+	start         time.Time
+	dir           string
+	servers       servers
+	env           []string
+	campaigns     []*raining
+	outcome       Outcome
+}
+
+func (s *soak) say(format string, args ...any) {
+	fmt.Printf("%6.1fs  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (s *soak) run(ctx context.Context) (err error) {
+	if s.seconds < 40 {
+		return fmt.Errorf("%d seconds are too few for %d kills and %d stops: want at least 40", s.seconds, minKills, minStops)
+	}
+	if s.dir, err = os.MkdirTemp("", "hongbao-soak-"); err != nil {
+		return fmt.Errorf("make a folder for logs: %w", err)
+	}
+	if err := s.startServers(ctx); err != nil {
+		return err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	w := &workers{s: s}
+	if err := w.start(ctx); err != nil {
+		return errors.Join(err, w.stop())
+	}
+	crowdCtx, over := context.WithCancel(ctx)
+	faults := make(chan error, 1)
+	go func() { faults <- w.harass(crowdCtx) }()
+	err = s.grab(ctx)
+	over()
+	if err = errors.Join(err, <-faults); err != nil {
+		return errors.Join(err, w.stop())
+	}
+	s.say("%d grabs, %d granted; quiet now, the workers finish", s.outcome.Grabs, s.outcome.Granted)
+	err = s.audit(ctx)
+	s.outcome.Kills, s.outcome.Stops = w.kills, w.stops
+	if err = errors.Join(err, w.stop()); err != nil {
+		return err
+	}
+	took, err := w.took()
+	s.say("workers took %d entries over from those that were killed or stopped", took)
+	if took == 0 {
+		err = errors.Join(err, errors.New("no fault hit a worker that had entries: nothing was put to the test"))
+	}
+	return errors.Join(err, s.compare(ctx), s.judge())
+}
+
+// judge tells what is not as it must be.
+func (s *soak) judge() error {
+	o := &s.outcome
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	need(o.Lost == 0, "%d grants are lost", o.Lost)
+	need(o.DoubleCredits == 0, "%d users have another balance than their grants add up to", o.DoubleCredits)
+	need(o.Duplicates == 0, "%d grants are in the topic more than once", o.Duplicates)
+	need(o.Granted > 0 && o.Settled == o.Granted && o.Published == o.Granted, "granted, settled and published are not the same")
+	need(o.Audit == "agrees", "the audit differs")
+	need(o.Kills >= minKills && o.Stops >= minStops, "only %d kills and %d stops: want %d and %d", o.Kills, o.Stops, minKills, minStops)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+const (
+	shards     = 4
+	partitions = 4
+	topic      = "hongbao.grants"
+	lease      = 4 * time.Second
+)
+
+// servers are real ones.
+type servers struct {
+	redis *testkit.RedisServer
+	rdb   *redis.Client
+	space *lua.Space
+	dsn   string
+	kafka *testkit.KafkaBroker
+	cfg   *configs.Config
+}
+
+func (s *soak) startServers(ctx context.Context) error {
+	v := &s.servers
+	var err error
+	if v.redis, err = testkit.StartRedis(ctx, testkit.RedisOptions{}); err != nil {
+		return fmt.Errorf("start redis: %w", err)
+	}
+	pg, err := testkit.StartPostgres(ctx, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	if err != nil {
+		return fmt.Errorf("start postgres: %w", err)
+	}
+	name, err := pg.CreateDatabase(ctx)
+	if err != nil {
+		return fmt.Errorf("make a database: %w", err)
+	}
+	v.dsn = pg.DSN(name)
+	if v.kafka, err = testkit.StartKafka(ctx, testkit.KafkaOptions{}); err != nil {
+		return fmt.Errorf("start kafka: %w", err)
+	}
+	if err := v.kafka.CreateTopic(ctx, topic, partitions, nil); err != nil {
+		return fmt.Errorf("make the topic: %w", err)
+	}
+	for name, value := range map[string]string{
+		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shards), "REDIS_ADDRS": v.redis.Addr, "REDIS_READ_TIMEOUT": "1s",
+		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr, "KAFKA_TOPIC": topic,
+		"KAFKA_PARTITIONS": fmt.Sprint(partitions), "CONSUMER_LEASE": lease.String(), "CONSUMER_POLL": "200ms", "CONSUMER_BLOCK": "500ms",
+		"PUBLISHER_REQUEST_TIMEOUT": "1500ms", "PUBLISHER_ATTEMPT_TIME": "3s", "PUBLISHER_MAX_CLAIM_AGE": "3s",
+		"TRIMMER_RETENTION": "30s", "LOG_FORMAT": "json",
+	} {
+		s.env = append(s.env, "HONGBAO_"+name+"="+value)
+	}
+	if v.cfg, err = configs.Load("", s.env, nil); err != nil {
+		return fmt.Errorf("the soak's own configuration: %w", err)
+	}
+	if v.space, err = v.cfg.Space(); err != nil {
+		return err
+	}
+	opts := v.redis.Options()
+	opts.PoolSize, opts.MaxRetries = 64, 3
+	v.rdb = redis.NewClient(opts)
+	s.say("redis %s, postgres %s, kafka %s %s", v.redis.Addr, pg.Addr, v.kafka.Version, v.kafka.Addr)
+	return nil
+}
+
+// hongbao runs the program once, as an operator does.
+func (s *soak) hongbao(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, s.program, args...)
+	cmd.Env = append(os.Environ(), s.env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("hongbao %v: %w: %s", args, err, stderr.Bytes())
+	}
+	return out, nil
+}
+
+// prepare creates and loads the campaigns: several on each shard, of different kinds of limits, five grabs for each packet.
+func (s *soak) prepare(ctx context.Context) error {
+	const perShard = 2
+	grabs := s.seconds * s.rate
+	packets := grabs / (grabsPerPacket * shards * perShard)
+	now := time.Now().Truncate(time.Second)
+	for shard := range shards {
+		for n, id := 0, 0; n < perShard; id++ {
+			c := hongbao.Campaign{
+				ID: fmt.Sprintf("rain-%d-%d", shard, id), Name: "Soak", Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(packets) * 500,
+				Packets: int64(packets), Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 5_000},
+				From: now.Add(-time.Minute), To: now.Add(24 * time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme",
+			}
+			if s.servers.space.Home(c.ID).Index() != shard {
+				continue
+			}
+			if n == 1 { // users may hold three, devices five a day
+				c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}, {By: "device", Per: hongbao.PerDay, Max: 5}}
+			}
+			n++
+			c = campaign.Complete(c)
+			s.campaigns = append(s.campaigns, newRaining(&c))
+			path := filepath.Join(s.dir, c.ID+".json")
+			data, err := json.Marshal(c)
+			if err = errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil {
+				return fmt.Errorf("write a specification: %w", err)
+			}
+			if _, err := s.hongbao(ctx, "campaign", "create", path); err != nil {
+				return err
+			}
+			if _, err := s.hongbao(ctx, "campaign", "load", c.ID); err != nil {
+				return err
+			}
+		}
+	}
+	s.say("%d campaigns of %d packets on %d shards", len(s.campaigns), packets, shards)
+	return nil
+}
+
+// audit waits for quiet and audits, by the program.
+func (s *soak) audit(ctx context.Context) error {
+	out, err := s.hongbao(ctx, "audit", "--wait", "90s", "--json")
+	var report struct {
+		Verdict string `json:"verdict"`
+		Quiet   bool   `json:"quiet"`
+		Total   struct {
+			InFlight int64 `json:"in_flight"`
+		} `json:"total"`
+		Differences []json.RawMessage `json:"differences"`
+	}
+	if err2 := json.Unmarshal(out, &report); err2 != nil {
+		return errors.Join(err, fmt.Errorf("read the audit's report: %w", err2))
+	}
+	s.outcome.Audit = report.Verdict
+	s.say("audit: %s, quiet: %v, in flight: %d", report.Verdict, report.Quiet, report.Total.InFlight)
+	for _, d := range report.Differences {
+		s.say("  %s", d)
+	}
+	if !report.Quiet {
+		err = errors.Join(err, errors.New("the workers did not finish everything in time"))
+	}
+	return err
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hongbao-project/hongbao/configs"
+)
+
+// worker is a process of its own that works for one sink. Its lock is held while it is stopped or replaced.
+type worker struct {
+	sync.Mutex
+	sink string
+	name string
+	cmd  *exec.Cmd
+	runs int
+}
+
+// workers are two for each sink.
+type workers struct {
+	s            *soak
+	list         []*worker
+	kills, stops int64
+}
+
+func (w *workers) start(ctx context.Context) error {
+	for i, sink := range []string{configs.SinkBalance, configs.SinkKafka, configs.SinkBalance, configs.SinkKafka} {
+		one := &worker{sink: sink, name: fmt.Sprintf("%s-%d", sink, i/2)}
+		w.list = append(w.list, one)
+		if err := w.launch(ctx, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// launch starts a worker's process, with its log in a file.
+func (w *workers) launch(ctx context.Context, one *worker) error {
+	one.runs++
+	log, err := os.Create(filepath.Join(w.s.dir, fmt.Sprintf("%s.%03d.log", one.name, one.runs)))
+	if err != nil {
+		return fmt.Errorf("make a worker's log: %w", err)
+	}
+	one.cmd = exec.CommandContext(context.WithoutCancel(ctx), w.s.program, "work", "--sink", one.sink)
+	one.cmd.Env = append(os.Environ(), w.s.env...)
+	one.cmd.Stdout, one.cmd.Stderr = log, log
+	one.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err = one.cmd.Start()
+	if err = errors.Join(err, log.Close()); err != nil {
+		return fmt.Errorf("start a worker: %w", err)
+	}
+	return nil
+}
+
+// harass kills or stops one worker every second and a half until ctx ends, three kills for each stop.
+func (w *workers) harass(ctx context.Context) error {
+	tick := time.NewTicker(1500 * time.Millisecond)
+	defer tick.Stop()
+	stopped := make(chan error, 1)
+	running := 0
+	var err error
+	for turn := 0; err == nil; turn++ {
+		select {
+		case <-ctx.Done():
+			for ; running > 0; running-- {
+				err = errors.Join(err, <-stopped)
+			}
+			return err
+		case err = <-stopped:
+			running--
+			continue
+		case <-tick.C:
+		}
+		one := w.list[rand.N(len(w.list))]
+		for !one.TryLock() { // that one is stopped
+			one = w.list[rand.N(len(w.list))]
+		}
+		if turn%4 != 1 || running > 0 {
+			err = w.kill(ctx, one)
+			one.Unlock()
+			continue
+		}
+		running++
+		go func() {
+			stopped <- w.pause(one)
+			one.Unlock()
+		}()
+	}
+	for ; running > 0; running-- {
+		err = errors.Join(err, <-stopped)
+	}
+	return err
+}
+
+// kill ends a worker as a crash does, and starts another in its place.
+func (w *workers) kill(ctx context.Context, one *worker) error {
+	if err := one.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		return fmt.Errorf("worker %s ended before it was killed: %w; see its log", one.name, err)
+	}
+	var exit *exec.ExitError
+	if err := one.cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:forcetypeassert // on Linux
+		return fmt.Errorf("worker %s ended by itself before it was killed: %w; see its log", one.name, err)
+	}
+	w.kills++
+	w.s.say("killed %s", one.name)
+	return w.launch(ctx, one)
+}
+
+// pause stops a worker for longer than its lease, and wakes it.
+func (w *workers) pause(one *worker) error {
+	if err := one.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stop worker %s: %w", one.name, err)
+	}
+	time.Sleep(lease + 2*time.Second)
+	if err := one.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		return fmt.Errorf("wake worker %s: %w", one.name, err)
+	}
+	w.stops++
+	w.s.say("stopped %s past its lease and woke it", one.name)
+	return nil
+}
+
+// stop drains the workers; each must end well.
+func (w *workers) stop() error {
+	var errs []error
+	for _, one := range w.list {
+		if one.cmd == nil || one.cmd.Process == nil {
+			continue
+		}
+		errs = append(errs, one.cmd.Process.Signal(syscall.SIGTERM))
+	}
+	for _, one := range w.list {
+		if one.cmd == nil || one.cmd.Process == nil {
+			continue
+		}
+		if err := one.cmd.Wait(); err != nil {
+			errs = append(errs, fmt.Errorf("worker %s did not drain well: %w; see its log", one.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// took sums up, from the workers' logs, how many entries they took over.
+func (w *workers) took() (int64, error) {
+	logs, err := filepath.Glob(filepath.Join(w.s.dir, "*.log"))
+	if err != nil {
+		return 0, fmt.Errorf("find the workers' logs: %w", err)
+	}
+	var sum int64
+	for _, path := range logs {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return 0, fmt.Errorf("read a worker's log: %w", err)
+		}
+		for line := range bytes.Lines(data) {
+			var l struct {
+				Message string `json:"message"`
+				Entries int64  `json:"entries"`
+			}
+			// A killed worker's last line may be torn.
+			if json.Unmarshal(line, &l) == nil && strings.HasPrefix(l.Message, "took entries") {
+				sum += l.Entries
+			}
+		}
+	}
+	return sum, nil
+}
