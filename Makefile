@@ -1,0 +1,63 @@
+# One command each; `make` lists them. They work on Debian 12 as root or with sudo, on two cores, and need Go 1.26 only:
+# everything else is fetched by scripts/setup.sh.
+
+SECONDS ?= 300
+FUZZTIME ?= 10s
+ROW ?=
+TIMEOUT ?= 10m
+GOLANGCI_VERSION := v2.15.0
+
+GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+# What runs goroutines of its own; the race detector makes the rest slower and finds nothing there.
+RACE := . ./audit ./campaign ./configs ./consumer ./dedup ./internal/... ./lua ./producer ./publisher ./settlement ./test
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test race lint bench soak fuzz
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what the tests need: Redis, PostgreSQL, MariaDB, Java, Maven (apt-get) and Kafka (Maven); says what it does
+	scripts/setup.sh
+
+build: ## build bin/hongbao
+	go build -trimpath -o bin/hongbao ./cmd/hongbao
+
+demo: build ## see all of it in half a minute, with no server at all
+	bin/hongbao demo
+
+# The soak comes first so that the last lines are go test's.
+test: setup ## install what is missing, vet, soak for a minute, run every test: the whole proof, under 15 minutes
+	go vet ./...
+	$(MAKE) --no-print-directory soak SECONDS=60
+	go test -count=1 -timeout $(TIMEOUT) -p 2 ./...
+
+race: setup ## the tests of what runs concurrently, under the race detector
+	go test -race -count=1 -timeout 20m -p 1 $(RACE)
+
+lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, and shellcheck where it is installed
+	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt -w these:" $$files; exit 1; fi
+	go vet ./...
+	$(GOLANGCI) run
+	@if command -v shellcheck >/dev/null; then echo shellcheck; shellcheck scripts/*.sh .ci/run; else echo "no shellcheck here: the scripts were not looked at"; fi
+
+$(GOLANGCI):
+	@echo "building golangci-lint $(GOLANGCI_VERSION) into bin; this takes some minutes once"
+	mkdir -p bin
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv bin/golangci-lint $@
+
+bench: setup ## measure every row against a plain loop, or ROW=grab_512 only; writes bench/results.json
+	go run ./bench -row '$(ROW)' -out bench/results.json
+
+soak: build ## run everything under load for SECONDS=300 with workers killed and stopped, then compare; the last line is JSON
+	go build -trimpath -o bin/soak ./test/soak
+	bin/soak -seconds $(SECONDS) -hongbao bin/hongbao
+
+fuzz: ## fuzz every decoder of outside bytes for FUZZTIME=10s each
+	@grep -rlE --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' "$$file"); do \
+			echo "fuzz $$(dirname "$$file") $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
+		done; \
+	done
