@@ -1,0 +1,254 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// program builds the real binary once.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs("../.cache/test/hongbao") // git does not see it
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-o", path, "../cmd/hongbao").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build hongbao: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// oneCopy is a deployment of its own with one shard and a topic of two partitions, reached through a fault proxy.
+type oneCopy struct {
+	t      *testing.T
+	broker *testkit.KafkaBroker
+	rdb    *redis.Client
+	space  *lua.Space
+	keys   lua.Keys
+	topic  string
+	env    []string
+	age    time.Duration
+	seq    int64
+}
+
+func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *oneCopy {
+	t.Helper()
+	c := &oneCopy{t: t, broker: broker, rdb: testkit.Redis(t).Client(t), topic: broker.Topic(t, 2, nil), age: age}
+	prefix := testkit.Prefix(t)
+	var err error
+	c.space, err = lua.NewSpace(prefix, 1)
+	require.NoError(t, err)
+	c.keys = c.space.Shard(0)
+	require.NoError(t, lua.Init(t.Context(), c.rdb, c.space, "onecopy"))
+	_, err = lua.CreateGroup(t.Context(), c.rdb, c.keys, "kafka")
+	require.NoError(t, err)
+	for name, value := range map[string]string{
+		"DEPLOYMENT_ID": "onecopy", "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SINKS": "kafka", "REDIS_ADDRS": testkit.Redis(t).Addr,
+		"REDIS_READ_TIMEOUT": "900ms", "KAFKA_BROKERS": broker.Proxy.Addr, "KAFKA_TOPIC": c.topic, "KAFKA_PARTITIONS": "2",
+		"CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "PUBLISHER_REQUEST_TIMEOUT": "1500ms",
+		"PUBLISHER_ATTEMPT_TIME": "2500ms", "PUBLISHER_MAX_CLAIM_AGE": "2500ms", "LOG_FORMAT": "json",
+	} {
+		c.env = append(c.env, "HONGBAO_"+name+"="+value)
+	}
+	return c
+}
+
+// grants writes n grants, ten an entry, all in one step, decided so long ago.
+func (c *oneCopy) grants(n int) {
+	c.t.Helper()
+	at := time.Now().Add(-c.age).UnixMilli()
+	_, err := c.rdb.TxPipelined(c.t.Context(), func(p redis.Pipeliner) error {
+		for ; n > 0; n -= 10 {
+			var lines []string
+			for i := range int64(10) {
+				lines = append(lines, fmt.Sprintf("%d 100 %s r%d -", c.seq+i+1, user(int(c.seq+i)), c.seq+i))
+			}
+			p.XAdd(c.t.Context(), &redis.XAddArgs{Stream: c.keys.Events(), Values: []any{
+				"v", 1, "k", "grant", "c", "rain", "q", c.seq + 1, "e", 1, "t", at, "g", strings.Join(lines, "\n"),
+			}})
+			c.seq += 10
+		}
+		p.HSet(c.t.Context(), c.keys.Meta(), "seq", c.seq)
+		return nil
+	})
+	require.NoError(c.t, err)
+}
+
+// worker starts `hongbao work` as a process of its own.
+func (c *oneCopy) worker() *exec.Cmd {
+	c.t.Helper()
+	path, err := program()
+	require.NoError(c.t, err)
+	cmd := exec.Command(path, "work")
+	cmd.Env = append(os.Environ(), c.env...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(c.t, cmd.Start())
+	c.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+		if c.t.Failed() {
+			c.t.Logf("worker %d:\n%s", cmd.Process.Pid, log.String())
+		}
+	})
+	return cmd
+}
+
+// finished waits until the group has finished everything.
+func (c *oneCopy) finished() {
+	c.t.Helper()
+	testkit.EventuallyOK(c.t, 60*time.Second, func() error {
+		t, err := lua.TrimEvents(c.t.Context(), c.rdb, c.keys, lua.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1, Groups: []string{"kafka"}})
+		if err == nil && t.Finished < c.seq {
+			err = fmt.Errorf("%d of %d finished", t.Finished, c.seq)
+		}
+		return err
+	}, "everything published")
+}
+
+// records is how many records the topic's first partition has, asked past the proxy.
+func (c *oneCopy) records() int64 {
+	client := &kafka.Client{Addr: kafka.TCP(c.broker.Addr), Timeout: 5 * time.Second}
+	res, err := client.ListOffsets(c.t.Context(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{c.topic: {kafka.LastOffsetOf(0)}}})
+	if err != nil || len(res.Topics[c.topic]) != 1 {
+		return -1
+	}
+	return res.Topics[c.topic][0].LastOffset
+}
+
+// inFlight has a worker send grants of which the broker has the records and the worker does not have the answer.
+func (c *oneCopy) inFlight() *exec.Cmd {
+	c.t.Helper()
+	w := c.worker()
+	c.grants(10)
+	c.finished() // now it has its producer id
+	c.broker.Proxy.Delay(time.Minute)
+	c.t.Cleanup(func() { c.broker.Proxy.Delay(0) })
+	c.grants(200)
+	before := c.broker.Proxy.Fired().Delayed
+	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.records() > 10 }, "the batch is in the log")
+	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.broker.Proxy.Fired().Delayed > before }, "its answer is held back")
+	return w
+}
+
+// once checks that the topic has each event exactly once, as another program sees it.
+func (c *oneCopy) once() {
+	c.t.Helper()
+	path, err := program()
+	require.NoError(c.t, err)
+	cmd := exec.Command(path, "tail", "--kafka.brokers", c.broker.Addr)
+	cmd.Env = append(os.Environ(), c.env...)
+	out, err := cmd.Output()
+	require.NoError(c.t, err)
+	copies := map[string]int{}
+	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
+		var line struct{ Event string }
+		require.NoError(c.t, json.Unmarshal(s.Bytes(), &line))
+		copies[line.Event]++
+	}
+	require.Len(c.t, copies, int(c.seq))
+	for event, n := range copies {
+		require.Equal(c.t, 1, n, event)
+	}
+}
+
+func (c *oneCopy) drain(workers ...*exec.Cmd) {
+	c.t.Helper()
+	for _, w := range workers {
+		require.NoError(c.t, w.Process.Signal(syscall.SIGTERM))
+		require.NoError(c.t, w.Wait(), "a worker that is asked to stop ends well")
+	}
+}
+
+func kill(t *testing.T, w *exec.Cmd) {
+	t.Helper()
+	require.NoError(t, w.Process.Kill())
+	var exit *exec.ExitError
+	require.True(t, errors.As(w.Wait(), &exit))
+}
+
+// There is one copy of each grant in the topic, whatever happens between the send and its answer, and however old the grants are:
+// brokers forget producers by the records' time when they start again.
+func TestOneCopyInKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	faults := map[string]func(c *oneCopy){
+		"answer swallowed": func(c *oneCopy) {
+			before := c.broker.Proxy.Fired().Swallowed
+			c.broker.Proxy.SwallowAnswers(3, testkit.KafkaRequest(testkit.KafkaProduce))
+			c.grants(200)
+			w := c.worker()
+			c.finished()
+			require.Equal(c.t, before+3, c.broker.Proxy.Fired().Swallowed, "the fault fired")
+			c.drain(w)
+		},
+		"worker killed between send and ack": func(c *oneCopy) {
+			kill(c.t, c.inFlight())
+			c.broker.Proxy.Delay(0)
+			w := c.worker()
+			c.finished()
+			c.drain(w)
+		},
+		"worker stopped past its lease and woken": func(c *oneCopy) {
+			asleep := c.inFlight()
+			require.NoError(c.t, asleep.Process.Signal(syscall.SIGSTOP))
+			c.broker.Proxy.Delay(0)
+			w := c.worker()
+			c.finished() // so it was taken over
+			require.NoError(c.t, asleep.Process.Signal(syscall.SIGCONT))
+			for range 5 { // both work on
+				c.grants(50)
+				c.finished()
+			}
+			c.drain(asleep, w)
+		},
+		"broker killed and restarted": func(c *oneCopy) {
+			w := c.inFlight()
+			require.NoError(c.t, c.broker.Kill())
+			c.broker.Proxy.Delay(0)
+			require.NoError(c.t, c.broker.Restart())
+			c.finished()
+			c.drain(w)
+		},
+		"broker and worker killed": func(c *oneCopy) {
+			w := c.inFlight()
+			require.NoError(c.t, c.broker.Kill())
+			kill(c.t, w)
+			c.broker.Proxy.Delay(0)
+			require.NoError(c.t, c.broker.Restart())
+			w = c.worker()
+			c.finished()
+			c.drain(w)
+		},
+	}
+	for name, fault := range faults {
+		for _, age := range []time.Duration{0, 49 * time.Hour} {
+			t.Run(fmt.Sprintf("%s/grants %s old", name, age), func(t *testing.T) {
+				c := newOneCopy(t, broker, age)
+				fault(c)
+				c.once()
+			})
+		}
+	}
+}
