@@ -1,0 +1,200 @@
+package test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The import law: cmd -> configs -> stages -> root, and lua between the stages and Redis. See CONTRIBUTING.md.
+
+const module = "github.com/hongbao-project/hongbao"
+
+// stages are the packages that do one thing each and do not know each other; true for those that may import lua.
+var stages = map[string]bool{
+	"audit": true, "campaign": true, "consumer": true, "dedup": true, "producer": true,
+	"publisher": false, "settlement": false,
+}
+
+// clients are the libraries that speak to a server, with the packages that may import them. cmd, configs, bench and
+// test may import them all.
+var clients = map[string][]string{
+	"github.com/redis/go-redis":     {"lua", "audit", "campaign", "consumer", "dedup", "producer", "internal/testkit"},
+	"github.com/segmentio/kafka-go": {"publisher", "internal/testkit"},
+	"database/sql":                  {"settlement", "internal/testkit"},
+	"github.com/jackc/pgx":          {"settlement", "internal/testkit"},
+	"modernc.org/sqlite":            {"settlement"},
+}
+
+// broken tells which law an import breaks, "" if none. from is a folder of the repository, "." for the root package; to
+// is an import path; test is true for a file that ends with _test.go.
+func broken(from, to string, test bool) string {
+	if to == module || strings.HasPrefix(to, module+"/") {
+		return brokenInside(from, strings.TrimPrefix(strings.TrimPrefix(to, module), "/"), test)
+	}
+	first, _, _ := strings.Cut(to, "/")
+	if from == "." && !test && strings.Contains(first, ".") {
+		return "the root package imports the standard library only"
+	}
+	if test || anything(from) {
+		return ""
+	}
+	for lib, users := range clients {
+		if (to == lib || strings.HasPrefix(to, lib+"/")) && !slices.Contains(users, from) {
+			return fmt.Sprintf("only %s may import %s", strings.Join(users, ", "), lib)
+		}
+	}
+	return ""
+}
+
+// anything tells whether a folder is where all comes together.
+func anything(from string) bool {
+	top, _, _ := strings.Cut(from, "/")
+	return top == "cmd" || top == "configs" || top == "bench" || top == "test"
+}
+
+func brokenInside(from, to string, test bool) string {
+	top, _, _ := strings.Cut(to, "/")
+	_, fromStage := stages[from]
+	_, toStage := stages[to]
+	switch {
+	case test && from == to:
+		return "" // a package's own external test
+	case top == "cmd" || top == "bench" || top == "test":
+		return "nobody imports " + top
+	case to == "internal/testkit":
+		if test || strings.HasPrefix(from, "test/") || from == "test" || from == "bench" {
+			return ""
+		}
+		return "internal/testkit is for tests, bench and test only"
+	case to == "internal/group":
+		if strings.HasPrefix(from, "cmd/") {
+			return ""
+		}
+		return "cmd runs and stops the parts"
+	case test && (to == "lua" || to == "campaign"):
+		return "" // a test of Redis needs keys and something to load into them
+	case anything(from):
+		if to == "configs" && strings.HasPrefix(from, "configs") {
+			return "configs is one package"
+		}
+		return ""
+	case to == "" && !strings.HasPrefix(from, "internal/"):
+		return ""
+	case from == "." || strings.HasPrefix(from, "internal/"):
+		return from + " imports nothing of this repository"
+	case fromStage && toStage:
+		return "stages do not import each other"
+	case fromStage && to == "lua":
+		if stages[from] {
+			return ""
+		}
+		return from + " does not know Redis' scripts"
+	case toStage || to == "configs":
+		return "the arrow points the other way: cmd -> configs -> stages -> lua -> root"
+	}
+	return "no law knows this import: say in test/law_test.go where it belongs"
+}
+
+// known tells whether the law has a place for a folder with Go files.
+func known(from string) bool {
+	_, stage := stages[from]
+	return stage || anything(from) || from == "." || from == "lua" || from == "internal/group" || from == "internal/testkit"
+}
+
+// sources calls fn with every file of the repository whose name ends with one of the suffixes; path uses slashes.
+func sources(t *testing.T, suffixes []string, fn func(path string)) {
+	t.Helper()
+	found := 0
+	require.NoError(t, filepath.WalkDir("..", func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && p != ".." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case !d.IsDir() && slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(p, s) }):
+			found++
+			fn(strings.TrimPrefix(filepath.ToSlash(p), "../"))
+		}
+		return nil
+	}))
+	require.Positive(t, found, "no file ends with %v: the law looks at nothing", suffixes)
+}
+
+func TestImportLaw(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	sources(t, []string{".go"}, func(file string) {
+		from := path.Dir(file)
+		seen[from] = true
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range f.Imports {
+			to, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			if why := broken(from, to, strings.HasSuffix(file, "_test.go")); why != "" {
+				t.Errorf("broken arrow: %s -> %s: %s", file, strings.TrimPrefix(to, module+"/"), why)
+			}
+		}
+	})
+	for _, from := range slices.Sorted(maps.Keys(seen)) {
+		if !known(from) {
+			t.Errorf("folder %s has no place in the import law: say in test/law_test.go what it may import", from)
+		}
+	}
+	for name := range stages {
+		require.True(t, seen[name], "stage %s of the law is not there", name)
+	}
+}
+
+// The law can fail: each of these arrows is forbidden.
+func TestImportLawForbids(t *testing.T) {
+	t.Parallel()
+	for _, a := range []struct {
+		from, to string
+		test     bool
+		why      string
+	}{
+		{".", "go.uber.org/zap", false, "standard library only"},
+		{".", module + "/lua", false, "imports nothing"},
+		{"lua", module + "/consumer", false, "other way"},
+		{"lua", module + "/configs", false, "other way"},
+		{"lua", module + "/campaign", false, "other way"},
+		{"consumer", module + "/settlement", false, "each other"},
+		{"settlement", module + "/campaign", false, "each other"},
+		{"audit", module + "/settlement", true, "each other"},
+		{"settlement", module + "/lua", false, "does not know Redis"},
+		{"publisher", module + "/lua", false, "does not know Redis"},
+		{"producer", module + "/configs", false, "other way"},
+		{"producer", module + "/internal/testkit", false, "for tests"},
+		{"cmd/hongbao", module + "/internal/testkit", false, "for tests"},
+		{"consumer", module + "/internal/group", false, "cmd runs"},
+		{"internal/group", module, false, "imports nothing"},
+		{"internal/testkit", module + "/lua", false, "imports nothing"},
+		{"audit", module + "/cmd/hongbao", false, "nobody imports cmd"},
+		{"configs", module + "/test/soak", true, "nobody imports test"},
+		{"settlement", "github.com/redis/go-redis/v9", false, "only lua"},
+		{"consumer", "database/sql", false, "only settlement"},
+		{"consumer", "github.com/segmentio/kafka-go/protocol", false, "only publisher"},
+		{"dedup", module + "/newthing", false, "no law knows"},
+	} {
+		require.Contains(t, broken(a.from, a.to, a.test), a.why, "%s -> %s", a.from, a.to)
+	}
+	for _, a := range [][2]string{
+		{".", "time"}, {"lua", module}, {"consumer", module + "/lua"}, {"cmd/hongbao", module + "/consumer"}, {"cmd/hongbao", module + "/configs"},
+		{"configs", module + "/publisher"}, {"bench", module + "/internal/testkit"}, {"settlement", "database/sql"}, {"producer", "go.uber.org/zap"},
+	} {
+		require.Empty(t, broken(a[0], a[1], false), "%s -> %s", a[0], a[1])
+	}
+	require.False(t, known("util"))
+}
