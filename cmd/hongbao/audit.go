@@ -24,6 +24,12 @@ func auditCmd() *cobra.Command {
 			"ledger and the topic, each once; seqs without a gap. It only reads. Exit code 0 if all agrees, 1 if anything differs.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err := checkCampaigns(opts.Campaigns...); err != nil {
+				return err
+			}
+			if opts.Wait < 0 {
+				return usage("--wait %s: give 0s or more", opts.Wait)
+			}
 			d, err := open(cmd)
 			if err != nil {
 				return err

@@ -19,7 +19,7 @@ import (
 )
 
 func campaignCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "campaign", Short: "Plan, create, load, pause, resume and look at campaigns", Args: exactly(0, "no arguments"),
+	cmd := &cobra.Command{Use: "campaign", Short: "Plan, create, load, pause, resume and look at campaigns", Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(planCmd(), createCmd(), loadCmd(), pauseCmd(), resumeCmd(), showCmd(), listCmd())
 	return cmd
@@ -33,11 +33,11 @@ func readSpec(cmd *cobra.Command, path string) (c hongbao.Campaign, err error) {
 		if err != nil {
 			return c, usage("read the specification: %w", err)
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
+		defer f.Close() // it was only read
 		r = f
 	}
 	if c, err = campaign.Read(r); err != nil {
-		return c, fmt.Errorf("specification %s: %w", path, err)
+		return c, usage("specification %s: %w", path, err)
 	}
 	return c, nil
 }
@@ -135,6 +135,9 @@ func loadCmd() *cobra.Command {
 		Use: "load ID", Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
 		Example: "  hongbao campaign load spring-rain", Args: exactly(1, "one campaign ID"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := checkCampaigns(args[0]); err != nil {
+				return err
+			}
 			d, err := open(cmd)
 			if err != nil {
 				return err
@@ -196,8 +199,8 @@ func stateCmd(use, short, state string, do func(context.Context, *campaign.Store
 		Use: use, Short: short, Args: exactly(1, "one campaign ID"),
 		Example: "  hongbao campaign " + use[:len(use)-2] + "spring-rain",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := hongbao.CheckCampaignID(args[0]); err != nil {
-				return usage("campaign %.80q: %w", args[0], err)
+			if err := checkCampaigns(args[0]); err != nil {
+				return err
 			}
 			d, err := open(cmd)
 			if err != nil {
@@ -238,6 +241,9 @@ func showCmd() *cobra.Command {
 		Use: "show ID", Short: "Print a campaign as JSON: its specification, its hash, how it stands in the ledger and in Redis",
 		Example: "  hongbao campaign show spring-rain", Args: exactly(1, "one campaign ID"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := checkCampaigns(args[0]); err != nil {
+				return err
+			}
 			d, err := open(cmd)
 			if err != nil {
 				return err

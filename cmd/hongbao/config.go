@@ -11,7 +11,7 @@ import (
 )
 
 func configCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: exactly(0, "no arguments"),
+	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(configCheckCmd())
 	return cmd

@@ -48,8 +48,9 @@ func demoCmd() *cobra.Command {
 			"Exit code 0 only if the audit agrees.",
 		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if d.packets < 10 || d.packets > 1_000_000 || d.total < d.packets || d.users < 1 || d.users > 10_000_000 {
-				return usage("want 10 to 1,000,000 packets, a total of at least as many minor units, and 1 to 10,000,000 users")
+			if d.packets < 10 || d.packets > 1_000_000 || d.total < d.packets || d.total > int64(hongbao.MaxAmount) || d.users < 1 || d.users > 10_000_000 {
+				return usage("want 10 to 1,000,000 packets, a total of at least as many minor units and at most %d, and 1 to 10,000,000 users",
+					hongbao.MaxAmount)
 			}
 			d.out = cmd.OutOrStdout()
 			return d.run(cmd.Context())

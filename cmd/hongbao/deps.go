@@ -61,7 +61,9 @@ func newDeps(cfg *configs.Config) (*deps, error) {
 type redisLog struct{ *zap.SugaredLogger }
 
 // Printf implements the library's logger.
-func (l redisLog) Printf(_ context.Context, format string, v ...any) { l.Infof("redis client: "+format, v...) }
+func (l redisLog) Printf(_ context.Context, format string, v ...any) {
+	l.Infof("redis client: "+format, v...)
+}
 
 // workerName is the host's name and something that no other process has.
 func workerName() string {

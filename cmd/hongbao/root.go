@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
 )
 
@@ -19,7 +20,7 @@ func root() *cobra.Command {
 		Long: "Hongbao decides each grab in Redis in one atomic step, then makes sure that what was decided is paid exactly once\n" +
 			"and announced exactly once. `hongbao demo` shows all of it in half a minute, with no server at all.",
 		SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
+		Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -47,6 +48,28 @@ func load(cmd *cobra.Command) (*configs.Config, error) {
 		path = os.Getenv(configs.PathEnv)
 	}
 	return configs.Load(path, os.Environ(), cmd.Flags())
+}
+
+// subcommand is the check of the arguments of a command that has only subcommands.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	for _, s := range cmd.SuggestionsFor(args[0]) {
+		hint += ", did you mean " + s + "?"
+	}
+	return usage("%s has no command %.80q%s (see `%s --help`)", cmd.CommandPath(), args[0], hint, cmd.CommandPath())
+}
+
+// checkCampaigns refuses what can't be the id of a campaign, before anything is asked for it.
+func checkCampaigns(ids ...string) error {
+	for _, id := range ids {
+		if err := hongbao.CheckCampaignID(id); err != nil {
+			return usage("campaign %.80q: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // exactly is cobra.ExactArgs with a hint.

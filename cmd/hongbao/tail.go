@@ -21,6 +21,9 @@ func tailCmd() *cobra.Command {
 		Use: "tail", Short: "Print the topic's grants as JSON, one a line",
 		Example: "  hongbao tail --campaign spring-rain\n  hongbao tail --follow", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err := checkCampaigns(campaigns...); err != nil {
+				return err
+			}
 			d, err := open(cmd)
 			if err != nil {
 				return err

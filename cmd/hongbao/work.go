@@ -42,7 +42,10 @@ func workCmd() *cobra.Command {
 
 // work runs a worker of each sink, and the trimmer, until ctx ends.
 func (d *deps) work(ctx context.Context, sinks []string) error {
-	for _, s := range sinks {
+	for i, s := range sinks {
+		if slices.Contains(sinks[:i], s) {
+			return usage("--sink %.40q is given twice", s)
+		}
 		if !slices.Contains(d.cfg.Deployment.Sinks, s) {
 			return usage("--sink %.40q is not among deployment.sinks (%s)", s, strings.Join(d.cfg.Deployment.Sinks, ", "))
 		}

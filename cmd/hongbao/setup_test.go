@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// asProgram makes the test binary be the program: the tests run it as a process of its own, which they can kill.
+const asProgram = "HBTEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		os.Exit(0)
+	}
+	testkit.Main(m)
+}
+
+// password stands in every DSN of PostgreSQL and must never be printed.
+const password = "s3cret-pa55"
+
+// result is how a run of the program ended.
+type result struct {
+	code     int
+	out, err string
+}
+
+// program is a run of the program that goes on.
+type program struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	out  buffer
+	err  buffer
+	done chan struct{}
+}
+
+// buffer is a bytes.Buffer that may be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// environment is that of this process without what configures Hongbao, and with what is given; later ones win.
+func environment(more ...string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "HONGBAO_") {
+			env = append(env, v)
+		}
+	}
+	return append(append(env, asProgram+"=1"), more...)
+}
+
+// start starts the program. It is killed at the test's end if it still runs.
+func start(t *testing.T, env []string, args ...string) *program {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &program{t: t, cmd: exec.Command(self, args...), done: make(chan struct{})}
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environment(env...), &p.out, &p.err
+	p.cmd.Dir = t.TempDir()
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in ProcessState
+		close(p.done)
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// signal sends a signal; the program may have ended before.
+func (p *program) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) {
+		require.NoError(p.t, err)
+	}
+}
+
+// kill ends it with SIGKILL and waits for it.
+func (p *program) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// wait waits until it ends.
+func (p *program) wait(most time.Duration) result {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.kill()
+		p.t.Fatalf("%v did not end within %v; it said:\n%s\n%s", p.cmd.Args[1:], most, p.out.String(), p.err.String())
+	}
+	r := result{p.cmd.ProcessState.ExitCode(), p.out.String(), p.err.String()}
+	require.NotContains(p.t, r.out+r.err, password, "the password was printed")
+	return r
+}
+
+// says waits until the log has the text.
+func (p *program) says(text string) {
+	p.t.Helper()
+	testkit.Eventually(p.t, 30*time.Second, func() bool { return strings.Contains(p.err.String(), text) }, "%v says %q", p.cmd.Args[1:], text)
+}
+
+// run runs the program to its end.
+func run(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	return start(t, env, args...).wait(time.Minute)
+}
+
+// deployment is a deployment of the test's own.
+type deployment struct {
+	t     *testing.T
+	env   []string
+	rdb   *redis.Client
+	space *lua.Space
+	dsn   string
+	topic string
+	addr  string // of Kafka
+}
+
+// options say what a deployment has besides one shard and an SQLite ledger.
+type options struct {
+	shards   int
+	postgres bool
+	kafka    bool
+	redis    *testkit.RedisServer    // own; else the shared one
+	server   *testkit.PostgresServer // own; else the shared one
+	broker   *testkit.KafkaBroker    // own; else the shared one
+	lease    time.Duration           // 0: 3 s
+}
+
+// setup makes a deployment on real servers. Its times are short, so that what a killed worker held is soon taken over.
+func setup(t *testing.T, o options) *deployment {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	if o.redis == nil {
+		o.redis = testkit.Redis(t)
+	}
+	o.shards = max(o.shards, 1)
+	prefix := testkit.Prefix(t)
+	d := &deployment{t: t, rdb: o.redis.Client(t)}
+	var err error
+	d.space, err = lua.NewSpace(prefix, o.shards)
+	require.NoError(t, err)
+	lease := o.lease
+	if lease == 0 {
+		lease = 3 * time.Second
+	}
+	part := func(x int) string { return (lease * time.Duration(x) / 100).String() }
+	d.set(
+		"REDIS_ADDRS", o.redis.Addr, "REDIS_READ_TIMEOUT", part(30), "REDIS_POOL_TIMEOUT", part(30),
+		"DEPLOYMENT_ID", prefix, "DEPLOYMENT_KEY_PREFIX", prefix, "DEPLOYMENT_SHARDS", fmt.Sprint(o.shards), "DEPLOYMENT_SINKS", "balance",
+		"CONSUMER_LEASE", lease.String(), "CONSUMER_POLL", "100ms", "CONSUMER_BLOCK", "100ms", "CONSUMER_MAX_ATTEMPTS", "3",
+		"CONSUMER_BACKOFF", "100ms", "CONSUMER_MAX_BACKOFF", "400ms", "TRIMMER_EVERY", "100ms", "LOG_FORMAT", "json",
+		"PUBLISHER_REQUEST_TIMEOUT", part(40), "PUBLISHER_ATTEMPT_TIME", part(60), "PUBLISHER_MAX_CLAIM_AGE", part(80),
+	)
+	d.ledger(o)
+	if o.kafka {
+		if o.broker == nil {
+			o.broker = testkit.Kafka(t)
+		}
+		d.topic, d.addr = o.broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"}), o.broker.Addr
+		d.set("DEPLOYMENT_SINKS", "balance,kafka", "KAFKA_BROKERS", d.addr, "KAFKA_TOPIC", d.topic, "KAFKA_PARTITIONS", "2")
+	}
+	return d
+}
+
+func (d *deployment) ledger(o options) {
+	switch {
+	case o.server != nil:
+		name, err := o.server.CreateDatabase(d.t.Context())
+		require.NoError(d.t, err)
+		d.dsn = o.server.DSN(name)
+	case o.postgres:
+		d.dsn = testkit.Postgres(d.t)
+	default:
+		d.dsn = filepath.Join(d.t.TempDir(), "ledger.db")
+		d.set("LEDGER_DRIVER", "sqlite", "LEDGER_DSN", d.dsn)
+		return
+	}
+	d.dsn = strings.Replace(d.dsn, "postgres@", "postgres:"+password+"@", 1)
+	d.set("LEDGER_DRIVER", "postgres", "LEDGER_DSN", d.dsn)
+}
+
+// set sets knobs, by the names of their variables without HONGBAO_.
+func (d *deployment) set(pairs ...string) {
+	for i := 0; i < len(pairs); i += 2 {
+		d.env = append(d.env, "HONGBAO_"+pairs[i]+"="+pairs[i+1])
+	}
+}
+
+func (d *deployment) start(args ...string) *program {
+	d.t.Helper()
+	return start(d.t, d.env, args...)
+}
+
+func (d *deployment) run(args ...string) result {
+	d.t.Helper()
+	return run(d.t, d.env, args...)
+}
+
+// ok runs a command that must end with exit code 0, and gives what it printed.
+func (d *deployment) ok(args ...string) string {
+	d.t.Helper()
+	r := d.run(args...)
+	require.Zero(d.t, r.code, "%v: %s%s", args, r.out, r.err)
+	return r.out
+}
+
+// refused runs a command that must end with the exit code and name every part.
+func (d *deployment) refused(code int, args []string, parts ...string) result {
+	d.t.Helper()
+	r := d.run(args...)
+	require.Equal(d.t, code, r.code, "%v: %s%s", args, r.out, r.err)
+	for _, part := range parts {
+		require.Contains(d.t, r.err, part)
+	}
+	return r
+}
+
+// spec writes a specification of a campaign that is open now; changes are pairs of old and new text.
+func spec(t *testing.T, id string, packets, total int64, changes ...string) string {
+	t.Helper()
+	now := time.Now().UTC().Truncate(time.Second)
+	text := fmt.Sprintf(`id: %s
+name: Spring rain
+kind: red_packet
+currency: CNY
+total: %d
+packets: %d
+split: {mode: random, min: 1, max: %d}
+window: {from: %s, to: %s}
+time_zone: Asia/Shanghai
+sponsor: acme
+durability: fast
+`, id, total, packets, total, now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339))
+	for i := 0; i < len(changes); i += 2 {
+		require.Contains(t, text, changes[i])
+		text = strings.Replace(text, changes[i], changes[i+1], 1)
+	}
+	path := filepath.Join(t.TempDir(), "campaign.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// campaign creates and loads a campaign that is open now.
+func (d *deployment) campaign(id string, packets, total int64, changes ...string) {
+	d.t.Helper()
+	d.ok("campaign", "create", spec(d.t, id, packets, total, changes...))
+	d.ok("campaign", "load", id)
+}
+
+// show is what `campaign show` prints.
+func (d *deployment) show(id string) shown {
+	d.t.Helper()
+	var s shown
+	require.NoError(d.t, json.Unmarshal([]byte(d.ok("campaign", "show", id)), &s))
+	return s
+}
