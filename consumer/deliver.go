@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
@@ -207,21 +208,36 @@ func (d *delivery) ack(items []*item) error {
 	if len(runs)+len(ids) == 0 {
 		return nil
 	}
-	for try, end := int64(1), time.Now().Add(d.s.cfg.Lease*2/3); ; try++ {
-		_, err := lua.Ack(context.WithoutCancel(d.l.ctx), d.s.cfg.Redis, d.s.keys, d.s.cfg.Group, runs, ids)
-		if err == nil {
-			d.s.c.count.done.Add(int64(grants))
-			for _, it := range acked {
-				it.finished = true
-			}
-			return nil
-		}
-		pause := min(d.s.c.backoffOf(try, 50*time.Millisecond), d.s.cfg.Lease/4)
-		if hongbao.ClassOf(err) == hongbao.Broken || time.Now().Add(pause).After(end) || !sleep(d.l.ctx, pause) {
-			return err
-		}
-		d.s.log.Warn("ack failed, it is tried again", zap.Error(err))
+	if err := d.ackPatiently(runs, ids); err != nil {
+		return err
 	}
+	d.s.c.count.done.Add(int64(grants))
+	for _, it := range acked {
+		it.finished = true
+	}
+	return nil
+}
+
+// ackPatiently repeats the script, which may run twice, while Redis is out of reach.
+func (d *delivery) ackPatiently(runs []hongbao.SeqRange, ids []string) error {
+	lease := d.s.cfg.Lease
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(min(50*time.Millisecond, lease/4)),
+		backoff.WithMaxInterval(lease/4), backoff.WithMaxElapsedTime(lease*2/3))
+	var last error
+	err := backoff.Retry(func() error {
+		if last != nil {
+			d.s.log.Warn("ack failed, it is tried again", zap.Error(last))
+		}
+		_, last = lua.Ack(context.WithoutCancel(d.l.ctx), d.s.cfg.Redis, d.s.keys, d.s.cfg.Group, runs, ids)
+		if hongbao.ClassOf(last) == hongbao.Broken {
+			return backoff.Permanent(last)
+		}
+		return last
+	}, backoff.WithContext(policy, d.l.ctx))
+	if err != nil {
+		return last // the library would give the context's error instead, without a class
+	}
+	return nil
 }
 
 // setAside parks an item that failed, after it dead-lettered the grants that failed for good or too often.
