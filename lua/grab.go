@@ -139,6 +139,7 @@ func (p *grabParser) answer(text string) (hongbao.Answer, error) {
 		a.Limit, err = parseLimitHit(text[1:])
 	case hongbao.NotStarted:
 		a.Starts = time.UnixMilli(p.from)
+	default: // the outcome is all there is to say
 	}
 	return a, err
 }
