@@ -146,6 +146,7 @@ func TestDurabilityClassIsRefusedByRedisWithoutIt(t *testing.T) {
 		require.Nil(t, d.show(class).Redis, "nothing was loaded")
 	}
 	require.NoError(t, d.rdb.ConfigSet(t.Context(), "appendonly", "yes").Err())
+	require.NoError(t, d.rdb.ConfigSet(t.Context(), "appendfsync", "always").Err()) // Redis below 7.2 has no WAITAOF
 	d.ok("campaign", "load", "fsync")
 	require.Contains(t, d.ok("grab", "fsync", "u"), "granted\n")
 }
