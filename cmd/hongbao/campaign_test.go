@@ -231,8 +231,8 @@ func TestGrabOutcomes(t *testing.T) {
 		d.ok("grab", "limits", "u1", "--request-id", "b", "--fact", "device=d1"))
 	require.Equal(t, hongbao.Granted, d.answer("limits", "u1", "--request-id", "c", "--fact", "device=d2").Outcome)
 	full := d.answer("limits", "u1", "--request-id", "d", "--fact", "device=d3")
-	require.Equal(t, hongbao.AlreadyGranted, full.Outcome)
-	require.Len(t, full.Receipts, 2)
+	require.Equal(t, hongbao.LimitReached, full.Outcome)
+	require.Equal(t, hongbao.ByUser, full.Limit.Limit.By)
 	d.refused(1, []string{"grab", "limits", "u5", "--request-id", "e"}, "device")
 }
 
