@@ -36,7 +36,7 @@ race: setup ## the tests of what runs concurrently, under the race detector
 	go test -race -count=1 -timeout 20m -p 1 $(RACE)
 
 lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, and shellcheck where it is installed
-	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt -w these:" $$files; exit 1; fi
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt -w these:" $$files; exit 1; fi
 	go vet ./...
 	$(GOLANGCI) run
 	@if command -v shellcheck >/dev/null; then echo shellcheck; shellcheck scripts/*.sh .ci/run; else echo "no shellcheck here: the scripts were not looked at"; fi
