@@ -20,8 +20,17 @@ import (
 // once. A kill counts if the worker held entries.
 func TestKilledWorkersLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
+	for _, postgres := range []bool{true, false} {
+		t.Run(fmt.Sprint("postgres ", postgres), func(t *testing.T) {
+			t.Parallel()
+			killWorkers(t, setup(t, options{postgres: postgres, kafka: true, shards: 2, lease: 1500 * time.Millisecond}))
+		})
+	}
+}
+
+func killWorkers(t *testing.T, d *deployment) {
+	t.Helper()
 	const packets, waves, kills = 8000, 40, 20
-	d := setup(t, options{postgres: true, kafka: true, shards: 2, lease: 1500 * time.Millisecond})
 	d.set("CONSUMER_BATCH_GRANTS", "200")
 	ids := []string{"rain", "drizzle", "storm", "mist"}
 	shards := map[int]bool{}

@@ -171,6 +171,76 @@ func TestWorkDrains(t *testing.T) {
 	}
 }
 
+// A worker that is told to stop while grants pour in leaves nothing half done: what it did not begin, the next one does.
+func TestWorkDrainsUnderLoad(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 2, kafka: true, lease: 10 * time.Second})
+	d.campaign("rain", 30_000, 100_000)
+	granted, failed := 0, error(nil)
+	var crowd sync.WaitGroup
+	stops, busy := 0, true
+	for ; busy && stops < 12; stops++ {
+		if stops == 0 {
+			crowd.Go(func() { granted, failed = d.grabs("rain", 0, 30_000) })
+		}
+		w := d.start("work")
+		w.says(`"working"`)
+		before, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Meta(), "seq").Int64()
+		require.NoError(t, err)
+		testkit.Eventually(t, 20*time.Second, func() bool {
+			seq, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Meta(), "seq").Int64()
+			busy = seq < 30_000
+			return err == nil && (seq > before+500 || !busy)
+		}, "grants pour in")
+		w.stop(syscall.SIGTERM)
+		pending, _, _ := d.pending()
+		parked := int64(0)
+		for _, group := range []string{"balance", "kafka"} {
+			list, err := d.rdb.XInfoConsumers(t.Context(), d.space.Home("rain").Events(), group).Result()
+			require.NoError(t, err)
+			for _, c := range list {
+				if strings.HasPrefix(c.Name, "_retry/0") {
+					parked += c.Pending
+				}
+			}
+		}
+		require.Equal(t, parked, pending, "what is left is handed back, so that another worker takes it at once and not after the lease")
+	}
+	crowd.Wait()
+	require.NoError(t, failed)
+	require.Equal(t, 30_000, granted)
+	require.Greater(t, stops, 1, "stops under load")
+	w := d.start("work")
+	w.says(`"working"`)
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.agrees(30_000)
+	t.Logf("%d stops under load", stops)
+}
+
+// Redis is killed while grants are on their way, and comes back with its file: everything goes on by itself.
+func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
+	d := setup(t, options{redis: server, kafka: true})
+	d.campaign("rain", 3000, 100_000)
+	w := d.start("work")
+	w.says(`"working"`)
+	for round := range 3 {
+		require.Equal(t, 1000, d.crowdOf("rain", 1000*round, 1000))
+		require.NoError(t, server.Kill())
+		d.refused(1, []string{"grab", "rain", "late"}, "can't be reached")
+		d.refused(1, []string{"audit"}, "can't be reached")
+		require.NoError(t, server.Restart())
+	}
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.agrees(3000)
+}
+
 // A worker that is told to stop while it starts stops, and that is no failure.
 func TestWorkStopsWhileItStarts(t *testing.T) {
 	t.Parallel()
