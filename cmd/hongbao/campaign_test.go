@@ -114,7 +114,7 @@ func (d *deployment) checkStock(id string, packets int64, total int64) {
 	d.t.Helper()
 	list, err := d.rdb.LRange(d.t.Context(), d.space.Home(id).Stock(id), 0, -1).Result()
 	require.NoError(d.t, err)
-	require.EqualValues(d.t, packets, len(list))
+	require.Len(d.t, list, int(packets))
 	seen, sum := make([]bool, packets+1), int64(0)
 	for _, item := range list {
 		number, amount, ok := strings.Cut(item, ":")
