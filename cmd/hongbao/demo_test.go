@@ -142,8 +142,8 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			tmp, env := demoEnv(t, "PATH="+c.path)
-			p := start(t, env, "demo", "--packets", "100000", "--users", "3000000")
-			testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(p.out.String(), "worker kills 0") }, "the demo is in the middle")
+			p := start(t, env, "demo", "--packets", "20000", "--users", "3000000")
+			testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.out.String(), "worker kills 0") }, "the demo is in the middle")
 			require.NotEmpty(t, descendants(t, tmp, p.cmd.Process.Pid), "the test sees the demo's processes")
 			pid := p.cmd.Process.Pid
 			if c.group {

@@ -115,14 +115,21 @@ func (d *deps) handler(ctx context.Context, sink string) (hongbao.Handler, error
 
 // freeze pauses a campaign of which a grant went to quarantine: something else than Hongbao decides grabs, or Redis went
 // back in time, and a person has to look.
-func (d *deps) freeze(ctx context.Context) func(settlement.Quarantined) {
-	return func(q settlement.Quarantined) {
+//
+// Redis being out of reach is an error: the grant comes again, and the campaign is paused then. A campaign that is not in
+// Redis has nothing to pause.
+func (d *deps) freeze(ctx context.Context) func(settlement.Quarantined) error {
+	return func(q settlement.Quarantined) error {
 		store, err := d.store()
 		if err == nil {
 			err = store.Pause(context.WithoutCancel(ctx), q.Grant.Campaign)
 		}
 		d.log.Error("ALARM: a grant is in quarantine, its campaign was paused; look at it, then resume it",
 			zap.String("campaign", q.Grant.Campaign), zap.Int64("packet", q.Grant.Packet), zap.String("reason", string(q.Reason)), zap.Error(err))
+		if hongbao.IsOutage(err) {
+			return err
+		}
+		return nil
 	}
 }
 
