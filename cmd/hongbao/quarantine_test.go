@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// B40, B39, B42: what contradicts the ledger is not paid, its campaign is paused, and the audit names it.
+func TestAlteredGrantsGoToQuarantine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, says string
+		fields     func(r hongbao.Receipt) []string
+		paused     bool
+	}{
+		{"same packet, other user", "same", func(r hongbao.Receipt) []string {
+			return grantEntry("rain", r.Packet, fmt.Sprint(int64(r.Amount)), "thief")
+		}, true},
+		{"other amount", "amount", func(r hongbao.Receipt) []string { return grantEntry("rain", r.Packet+1, "999999", "thief") }, true},
+		{"unknown packet", "packet", func(hongbao.Receipt) []string { return grantEntry("rain", 999, "1", "thief") }, true},
+		{"unknown campaign", "campaign", func(hongbao.Receipt) []string { return grantEntry("nowhere", 1, "1", "thief") }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{postgres: true})
+			d.campaign("rain", 10, 1000)
+			a := d.answer("rain", "u1")
+			require.Equal(t, hongbao.Granted, a.Outcome)
+			w := d.start("work")
+			d.quiet()
+			d.plant("rain", c.fields(a.Receipts[0])...)
+			w.says("grant went to quarantine")
+			w.says("ALARM")
+			d.quiet()
+			want := "granted\n"
+			if c.paused {
+				require.Equal(t, campaign.Paused, d.show("rain").Redis.State)
+				require.Equal(t, "paused\n", d.ok("grab", "rain", "u2"))
+				d.ok("campaign", "resume", "rain")
+			}
+			require.Contains(t, d.ok("grab", "rain", "u2"), want)
+			d.quiet()
+			w.stop(syscall.SIGTERM)
+			r := d.audit(1)
+			require.EqualValues(t, 1, r.Found[audit.InQuarantine], "%v", r.Differences)
+			require.EqualValues(t, 2, r.Total.Settled, "nothing of it was paid")
+			named := false
+			for _, f := range r.Differences {
+				named = named || f.Kind == audit.InQuarantine && f.Event != "" && f.Detail != ""
+			}
+			require.True(t, named, "%v", r.Differences)
+		})
+	}
+}
+
+// B38, F26: entries that can't be read end as dead letters of both sinks, the others flow, and the audit names them.
+func TestPoisonEntriesEndAsDeadLetters(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 100, 1000)
+	w := d.start("work")
+	require.Equal(t, 50, d.crowdOf("rain", 0, 50))
+	d.plant("rain", grantEntry("rain", 1, "1", "u")[:12]...) // g is missing
+	d.plant("rain", append(grantEntry("rain", 1, "1", "u"), "x", "y")...)
+	d.plant("rain", grantEntry("rain", 1, "1e9", "u")...)
+	d.plant("rain", grantEntry("rain", 1, "-5", "u")...)
+	d.plant("rain", grantEntry("rain", 1, "1", "a\x00b")...)
+	d.plant("rain", "v", "no number")
+	require.Equal(t, 50, d.crowdOf("rain", 50, 60))
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	for _, sink := range []string{"balance", "kafka"} {
+		n, err := d.rdb.XLen(t.Context(), d.space.Home("rain").Dead(sink)).Result()
+		require.NoError(t, err)
+		require.EqualValues(t, 6, n, sink)
+	}
+	r := d.audit(1)
+	require.EqualValues(t, 100, r.Total.Settled)
+	require.EqualValues(t, 100, r.Total.Published)
+	require.EqualValues(t, 6, r.Found[audit.UnreadableEntry], "%v", r.Found)
+	require.EqualValues(t, 12, r.Found[audit.DeadLetter], "%v", r.Found)
+}
+
+// An entry of a newer build stops its shard, and says so; the other shards go on; nothing is skipped.
+func TestNewerEntryStopsItsShardOnly(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 2})
+	ids := [2]string{}
+	for i := 0; ids[0] == "" || ids[1] == ""; i++ {
+		id := fmt.Sprintf("rain-%d", i)
+		ids[d.space.Home(id).Index()] = id
+	}
+	for _, id := range ids {
+		d.campaign(id, 100, 1000)
+	}
+	w := d.start("work")
+	w.says(`"working"`)
+	newer := grantEntry(ids[0], 1, "1", "u")
+	newer[1] = "2"
+	d.plant(ids[0], newer...)
+	w.says("shard stopped")
+	require.Equal(t, 100, d.crowdOf(ids[0], 0, 100))
+	require.Equal(t, 100, d.crowdOf(ids[1], 0, 100))
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		g, err := d.rdb.XInfoGroups(t.Context(), d.space.Shard(1).Events()).Result()
+		return err == nil && len(g) == 1 && g[0].Pending+g[0].Lag == 0
+	}, "the other shard goes on")
+	require.EqualValues(t, 1000, d.show(ids[1]).Ledger.Granted)
+	require.Zero(t, d.show(ids[0]).Ledger.Granted)
+	w.signal(syscall.SIGTERM)
+	r := w.wait(20 * time.Second)
+	require.Equal(t, 1, r.code, "a shard was broken")
+	require.Contains(t, r.err, "newer build")
+	n, err := d.rdb.XLen(t.Context(), d.space.Shard(0).Dead("balance")).Result()
+	require.NoError(t, err)
+	require.Zero(t, n, "it is no dead letter")
+}
