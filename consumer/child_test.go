@@ -50,6 +50,13 @@ func childMain() {
 	cfg.Lease = shortLease
 	cfg.Handler = newSink(func(ctx context.Context, grants []hongbao.Grant) []error {
 		switch {
+		case mode == "down":
+			note("down %d", len(grants))
+			errs := make([]error, len(grants))
+			for i := range errs {
+				errs[i] = hongbao.Outagef(hongbao.Transient, "down")
+			}
+			return errs
 		case mode == childHold:
 			note("holds %d", len(grants))
 			<-ctx.Done()

@@ -89,6 +89,7 @@ func (d *delivery) handle(grants []owned) error {
 func (d *delivery) waitOut(outages int64, held int, err error) {
 	if outages == 1 {
 		d.s.c.count.outages.Add(1)
+		d.l.giveBack()
 	}
 	pause := min(d.s.c.backoffOf(outages, 100*time.Millisecond), 10*time.Second)
 	d.s.log.Warn("sink is down, the shard waits with what it holds", zap.Int("grants", held), zap.Duration("pause", pause), zap.Error(err))

@@ -19,6 +19,9 @@ type lease struct {
 	cancel context.CancelCauseFunc
 	drain  context.Context // ends when Run's context does: take nothing more
 
+	attempts map[string]int64 // by id
+	gaveBack bool
+
 	mu      sync.Mutex
 	ids     []string
 	calling time.Time // since when the handler is being called; zero if it is not
@@ -35,10 +38,11 @@ var (
 )
 
 func (s *shard) lease(drain context.Context, items []*item) *lease {
-	l := &lease{s: s, drain: drain, renewed: time.Now(), gone: map[string]bool{}}
+	l := &lease{s: s, drain: drain, renewed: time.Now(), gone: map[string]bool{}, attempts: map[string]int64{}}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(drain))
 	for _, it := range items {
 		l.ids = append(l.ids, it.id)
+		l.attempts[it.id] = it.attempt
 	}
 	l.wg.Go(l.keep)
 	return l
@@ -48,6 +52,26 @@ func (s *shard) lease(drain context.Context, items []*item) *lease {
 func (l *lease) end() {
 	l.cancel(nil)
 	l.wg.Wait()
+}
+
+// giveBack takes this delivery's attempt off the entries, once: the sink is down, so they are not tried. Else workers that are
+// killed while they wait, again and again, would make dead letters of what nobody ever tried.
+func (l *lease) giveBack() {
+	if l.gaveBack {
+		return
+	}
+	l.mu.Lock()
+	var list []lua.Parking
+	for i := range l.ids {
+		list = append(list, lua.Parking{ID: l.ids[i], Level: lua.Stay, Attempts: l.attempts[l.ids[i]] - 1})
+	}
+	l.mu.Unlock()
+	cfg := l.s.cfg
+	if _, err := lua.Park(l.ctx, cfg.Redis, l.s.keys, cfg.Group, cfg.Consumer, list); err != nil {
+		l.s.log.Warn("attempts could not be given back, it is tried at the next outage", zap.Error(err))
+		return
+	}
+	l.gaveBack = true
 }
 
 // drop ends the renewal of items that are finished.

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestOutageTakesNoAttemptAndReadsNothingMore(t *testing.T) {
 	for _, id := range ids {
 		holder, count := b.holder(t, id)
 		require.Equal(t, "w", holder)
-		require.EqualValues(t, 1, count)
+		require.EqualValues(t, 0, count, "the attempt was given back")
 	}
 	close(up)
 	b.idle(t, 0)
@@ -258,4 +259,21 @@ func TestRunLeavesNoGoroutine(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ended)
 	require.NoError(t, goleak.Find(before))
+}
+
+// The sink is down, and workers that wait for it are killed again and again. Nothing was tried, so nothing becomes a dead
+// letter.
+func TestKillsDuringAnOutageTakeNoAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 1)
+	for lives := range 7 { // more than MaxAttempts of the child
+		cmd := b.child(t, "down", fmt.Sprintf("w%d", lives))
+		testkit.Eventually(t, soon, func() bool {
+			return len(b.notes(t, fmt.Sprintf("w%d down", lives))) > 1 || len(b.dead(t)) > 0
+		}, "met the outage")
+		require.NoError(t, cmd.Process.Kill())
+		<-cmd.ended
+		require.Empty(t, b.dead(t), "after %d kills", lives)
+	}
 }

@@ -46,9 +46,12 @@ func (s *shard) run(ctx context.Context) error {
 
 func (s *shard) step(ctx context.Context) error {
 	if !s.hasGroup {
-		if err := s.createGroup(ctx, false); err != nil {
+		err := s.createGroup(ctx, false)
+		if err != nil && !lua.IsOutOfMemory(err) {
 			return err
 		}
+		// A Redis that is out of memory makes no group. If it is there all the same, its entries must be brought to their
+		// end, or memory would never be freed; if it is not, the next read tells.
 		s.hasGroup = true
 	}
 	entries, err := s.next(ctx)

@@ -36,17 +36,28 @@ const SchemaVersion = 1
 // Init marks every shard as the deployment's. Broken if a shard holds data of another deployment, schema version or
 // number of shards.
 func Init(ctx context.Context, rdb redis.Scripter, space *Space, deployment string) error {
+	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
+	if err := mark(ctx, rdb, space, deployment, space.Deployment(), "all"); err != nil {
+		return err
+	}
 	for i := range space.Len() {
-		k := space.Shard(i)
-		reply, err := initScript.run(ctx, rdb, []string{k.Meta()}, []any{SchemaVersion, deployment, space.Len(), i})
-		if err != nil {
+		if err := mark(ctx, rdb, space, deployment, space.Shard(i).Meta(), strconv.Itoa(i)); err != nil {
 			return err
 		}
-		if len(reply) == 3 && reply[0] == "differs" {
-			return hongbao.Errorf(hongbao.Broken, "redis key %s belongs to something else: its %s is %q, this deployment is %q "+
-				"with schema version %d and %d shards; point the configuration to the right Redis or use another key prefix",
-				k.Meta(), reply[1], reply[2], deployment, SchemaVersion, space.Len())
-		}
+	}
+	return nil
+}
+
+// mark marks one key as the deployment's.
+func mark(ctx context.Context, rdb redis.Scripter, space *Space, deployment, key, shard string) error {
+	reply, err := initScript.run(ctx, rdb, []string{key}, []any{SchemaVersion, deployment, space.Len(), shard})
+	if err != nil {
+		return err
+	}
+	if len(reply) == 3 && reply[0] == "differs" {
+		return hongbao.Errorf(hongbao.Broken, "redis key %s belongs to something else: its %s is %q, this deployment is %q "+
+			"with schema version %d and %d shards; point the configuration to the right Redis or use another key prefix",
+			key, reply[1], reply[2], deployment, SchemaVersion, space.Len())
 	}
 	return nil
 }

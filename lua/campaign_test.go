@@ -90,7 +90,7 @@ func TestUninitialisedShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	require.NoError(t, b.rdb.Del(ctx, b.k.Meta()).Err())
+	require.NoError(t, b.rdb.Del(ctx, b.k.Meta(), b.space.Deployment()).Err())
 	_, grabErr := lua.Grab(ctx, b.rdb, b.k, call("rain", "u1"), nil)
 	_, trimErr := lua.TrimEvents(ctx, b.rdb, b.k, lua.Trim{Limit: 1, MaxEvents: 1})
 	for name, err := range map[string]error{"grab": grabErr, "trim": trimErr, "begin": begin(ctx, b)} {

@@ -163,7 +163,6 @@ func scriptCases() map[string]scriptCase {
 			},
 		},
 		"dead": {
-			grows: true,
 			keys:  func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
 			prep:  pending,
 			call: func(ctx context.Context, b *bundle) error {

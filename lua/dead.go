@@ -13,7 +13,7 @@ import (
 //go:embed dead.lua
 var deadSource string
 
-var deadScript = newScript("dead", deadSource)
+var deadScript = newDrainScript("dead", deadSource)
 
 // Letter is a dead letter to be: a grant, or a whole entry that can't be read.
 type Letter struct {

@@ -1,7 +1,7 @@
--- init: marks a shard as this deployment's, or tells whose it is.
+-- init: marks a shard, or the whole prefix, as this deployment's, or tells whose it is.
 --
--- KEYS  1 meta
--- ARGV  1 schema version  2 deployment id  3 number of shards  4 this shard's number
+-- KEYS  1 meta, or the key of the prefix
+-- ARGV  1 schema version  2 deployment id  3 number of shards  4 this shard's number, or "all" for the prefix
 -- Reply "ok", or "differs", the field, what Redis holds
 -- Cost  O(1)
 -- First write HSET: it grows memory.

@@ -18,6 +18,7 @@ const ChunkEvents = 1 << 16
 
 // Space is the key space of one deployment: a prefix and a fixed number of shards.
 type Space struct {
+	prefix string
 	shards []Keys
 }
 
@@ -29,12 +30,15 @@ func NewSpace(prefix string, shards int) (*Space, error) {
 	if shards < 1 || shards > MaxShards {
 		return nil, fmt.Errorf("%d shards: want 1 to %d", shards, MaxShards)
 	}
-	s := &Space{shards: make([]Keys, shards)}
+	s := &Space{prefix: prefix, shards: make([]Keys, shards)}
 	for i := range s.shards {
 		s.shards[i] = Keys{shard: i, tag: prefix + ":{" + tag(i, shards) + "}:"}
 	}
 	return s, nil
 }
+
+// Deployment is a hash that marks the prefix as a deployment's, with its number of shards. Its name depends on neither.
+func (s *Space) Deployment() string { return s.prefix + ":{deployment}" }
 
 // Len is the number of shards.
 func (s *Space) Len() int { return len(s.shards) }

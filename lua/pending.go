@@ -101,9 +101,13 @@ func Renew(ctx context.Context, rdb redis.Scripter, k Keys, group, consumer stri
 	return out, nil
 }
 
+// Stay is the level that leaves an entry with the worker; only its count of attempts changes.
+const Stay = -1
+
 // Parking is one entry to hand to the parking consumer of a level.
 type Parking struct {
-	ID    string
+	ID string
+	// Level is that of the parking consumer, or Stay.
 	Level int64
 	// Attempts to leave on the entry. The next delivery adds one.
 	Attempts int64
@@ -113,7 +117,11 @@ type Parking struct {
 func Park(ctx context.Context, rdb redis.Scripter, k Keys, group, consumer string, entries []Parking) (int, error) {
 	args := []any{group, consumer}
 	for _, p := range entries {
-		args = append(args, p.ID, p.Level, p.Attempts)
+		level := strconv.FormatInt(p.Level, 10)
+		if p.Level == Stay {
+			level = "stay"
+		}
+		args = append(args, p.ID, level, p.Attempts)
 	}
 	reply, err := parkScript.run(ctx, rdb, []string{k.Events()}, args)
 	if err != nil {

@@ -114,7 +114,7 @@ func isDialError(err error) bool {
 
 // transientReplies are error replies that say that nothing was done and that it may work later.
 var transientReplies = []string{
-	"OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MISCONF",
+	"OOM", "MOVED", "ASK", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MISCONF",
 	"UNBLOCKED",                     // the stream, or the primary, went away under a read that waited
 	"max number of clients reached", // this one has no code; the connection was refused
 }
@@ -134,6 +134,9 @@ func classifyReply(err error) error {
 	}
 	return hongbao.Errorf(hongbao.Broken, "redis refused: %w", err)
 }
+
+// IsOutOfMemory tells whether Redis refused a write because it has reached maxmemory.
+func IsOutOfMemory(err error) bool { return redis.HasErrorPrefix(err, "OOM") }
 
 // ErrNoGroup says that the consumer group, or the whole stream, is not there.
 var ErrNoGroup = errors.New("the consumer group does not exist")

@@ -93,8 +93,9 @@ func (s *Server) Check(class hongbao.Durability) error {
 	return hongbao.Errorf(hongbao.Broken, "this Redis can't keep what durability class %q promises: %w", class, errors.Join(errs...))
 }
 
-// NeedsWaitAOF tells whether the fsync class has to ask for WAITAOF: appendfsync always has done it before the answer.
-func (s *Server) NeedsWaitAOF() bool { return s.AppendFsync != "always" }
+// NeedsWaitAOF tells whether the fsync class asks for WAITAOF. It does wherever Redis knows it (7.2), since appendfsync may be
+// changed under way; older ones must have appendfsync always, which is done before the answer.
+func (s *Server) NeedsWaitAOF() bool { return s.atLeast(7, 2) }
 
 func (s *Server) atLeast(major, minor int) bool {
 	a, rest, _ := strings.Cut(s.Version, ".")

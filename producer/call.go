@@ -74,7 +74,11 @@ func (l *lane) durable(ctx context.Context, i *info) error {
 		}
 		wait = []any{"WAITAOF", 1, 0, timeout.Milliseconds()}
 	}
-	pipe := l.rdb.Pipeline()
+	node, err := l.node(ctx)
+	if err != nil {
+		return err
+	}
+	pipe := node.Pipeline()
 	pipe.Ping(ctx)
 	cmd := pipe.Do(ctx, wait...)
 	if _, err := pipe.Exec(ctx); err != nil {

@@ -73,7 +73,6 @@ func TestFsyncClass(t *testing.T) {
 	require.NoError(t, inspectErr)
 	require.Len(t, servers, 1)
 	require.Equal(t, "everysec", servers[0].AppendFsync)
-	require.True(t, servers[0].NeedsWaitAOF())
 	if servers[0].Version < "7.2" { // no WAITAOF there
 		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
 		require.ErrorContains(t, err, `appendfsync is "everysec"`)

@@ -21,7 +21,7 @@ type lane struct {
 	p    *Producer
 	id   string
 	keys lua.Keys
-	rdb  redis.UniversalClient // the node of the campaign's slot
+	rdb  redis.UniversalClient
 	seen atomic.Pointer[info]
 
 	mu      sync.Mutex
@@ -60,13 +60,6 @@ func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
 		return l, nil
 	}
 	l = &lane{p: p, id: campaign, keys: p.cfg.Space.Home(campaign), rdb: p.cfg.Redis}
-	if cluster, ok := p.cfg.Redis.(*redis.ClusterClient); ok {
-		node, err := cluster.MasterForKey(ctx, l.keys.Meta())
-		if err != nil {
-			return nil, fmt.Errorf("find the node of campaign %s: %w", campaign, lua.Classify(err))
-		}
-		l.rdb = node
-	}
 	if found, err := l.look(ctx); err != nil || !found {
 		return nil, err
 	}
@@ -102,7 +95,11 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	class, _ := v[2].(string)
 	i.durability = hongbao.Durability(class)
 	if i.durability != hongbao.Fast {
-		servers, err := lua.Inspect(ctx, l.rdb)
+		node, err := l.node(ctx)
+		if err != nil {
+			return false, err
+		}
+		servers, err := lua.Inspect(ctx, node)
 		if err != nil {
 			return false, err
 		}
@@ -113,6 +110,19 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	}
 	l.seen.Store(i)
 	return true, nil
+}
+
+// node is the server that has the campaign now. It is asked anew each time: a cluster moves slots, and fails over.
+func (l *lane) node(ctx context.Context) (redis.UniversalClient, error) {
+	cluster, ok := l.rdb.(*redis.ClusterClient)
+	if !ok {
+		return l.rdb, nil
+	}
+	node, err := cluster.MasterForKey(ctx, l.keys.Meta())
+	if err != nil {
+		return nil, fmt.Errorf("find the node of campaign %s: %w", l.id, lua.Classify(err))
+	}
+	return node, nil
 }
 
 // send queues the grab and waits for its answer.

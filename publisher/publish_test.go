@@ -42,7 +42,7 @@ func TestHandlePublishesEachGrantOnce(t *testing.T) {
 	all := b.store.shard(0).entries
 	requireOneCopy(t, &b.cfg, all[0].Grants, all[1].Grants, second, third)
 	s := p.Stats()
-	require.EqualValues(t, 2, s.Sessions, "one producer id a partition")
+	require.EqualValues(t, 6, s.Sessions, "one producer id a partition, and a fresh one after each claim that was not granted")
 	require.EqualValues(t, 266, s.Grants)
 	require.Zero(t, s.TakenOver)
 }
@@ -210,6 +210,37 @@ func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g, next)
 }
 
+// twice runs the claim script twice and gives the second answer, as go-redis does when the first answer is lost.
+type twice struct {
+	*store
+	n int
+}
+
+func (s *twice) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error) {
+	a, err := s.store.Claim(ctx, shard, id, events, payload)
+	if s.n--; s.n < 0 {
+		return a, err
+	}
+	return s.store.Claim(ctx, shard, id, events, payload)
+}
+
+// The claim that the first run stored is finished under the session's sequence, which must not be used again then: the
+// broker would drop the next batch of the same size as a copy.
+func TestClaimRunTwiceUsesUpTheSequence(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := &twice{store: b.store}
+	p, err := New(b.cfg, c, b.store)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	g0, g1, g2 := b.store.grants(0, 1, decided), b.store.grants(0, 1, decided), b.store.grants(0, 1, decided)
+	require.Nil(t, p.Handle(t.Context(), g0))
+	c.n = 1
+	require.Nil(t, p.Handle(t.Context(), g1))
+	require.Nil(t, p.Handle(t.Context(), g2))
+	requireOneCopy(t, &b.cfg, g0, g1, g2)
+}
+
 func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -220,7 +251,7 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	w.fate = nil
 	b.store.held = 1
 	requireClass(t, p.Handle(t.Context(), g), 3, hongbao.Transient, false)
-	require.NotNil(t, p.slots[0].session, "nothing was claimed: the session goes on")
+	require.Nil(t, p.slots[0].session, "an answer to a repeated call can't tell that nothing was claimed")
 }
 
 func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {

@@ -26,7 +26,8 @@ func (p *Publisher) push(ctx context.Context, s *slot, c *call) error {
 		return fmt.Errorf("claiming %d grants for %s: %w", st.count(), p.where(s.partition), err)
 	}
 	if !answer.Granted() {
-		s.keep(open)
+		// The session ends here. If the answer to a first run of the script was lost and the client ran it again, that first
+		// run has stored the claim, and whoever finishes it uses the sequence up.
 		return p.clear(ctx, s, c, &answer)
 	}
 	claim.Fence = answer.Fence

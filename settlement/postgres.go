@@ -225,7 +225,7 @@ func postgresError(err error, sent bool) error {
 	}
 	switch pg.Code {
 	case "40001", "40P01", "55P03", "23505": // serialization, deadlock, lock timeout; a batch id that was drawn twice
-		return hongbao.Errorf(class, "PostgreSQL: %w: %w", errAgain, err)
+		return hongbao.Outagef(class, "PostgreSQL: %w: %w", errAgain, err)
 	case "23514":
 		return hongbao.Errorf(hongbao.Permanent, "PostgreSQL: %w: %w", errOverdraw, err)
 	case "23503":

@@ -54,7 +54,8 @@ type Quarantined struct {
 }
 
 // setAside writes the items to quarantine in one transaction, next to what the ledger has of their packets. It gives
-// those that were not there before. An item that agrees with the ledger by now is done, and not written.
+// those that wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by now
+// is done, and not written.
 func (l *Ledger) setAside(ctx context.Context, items []item) ([]Quarantined, error) {
 	var added []Quarantined
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -76,7 +77,13 @@ func (l *Ledger) setAside(ctx context.Context, items []item) ([]Quarantined, err
 			if err != nil {
 				return nil, err
 			}
-			if isNew {
+			waits := isNew
+			if !isNew {
+				if waits, err = q.undecided(ctx, t); err != nil {
+					return nil, err
+				}
+			}
+			if waits {
 				added = append(added, q)
 			}
 		}
@@ -108,6 +115,20 @@ func (q *Quarantined) insert(ctx context.Context, t txn) (isNew bool, err error)
 		return s(&q.ID)
 	})
 	return isNew, err
+}
+
+// undecided tells whether a grant that is in quarantine already waits for a decision.
+func (q *Quarantined) undecided(ctx context.Context, t txn) (waits bool, err error) {
+	g := &q.Grant
+	err = t.query(ctx, `SELECT resolved_at FROM quarantine
+		WHERE campaign = $1 AND packet = $2 AND shard = $3 AND seq = $4 AND user_id = $5 AND amount = $6`,
+		[]any{g.Campaign, g.Packet, int64(g.Shard), g.Seq, g.User, int64(g.Amount)}, func(s scan) error {
+			var at int64
+			err := s(&at)
+			waits = at == 0
+			return err
+		})
+	return waits, err
 }
 
 func scanQuarantined(s scan) (Quarantined, error) {

@@ -25,9 +25,10 @@ type SettlerConfig struct {
 	Ledger *Ledger
 	Plan   PlanSource
 	Log    *zap.Logger
-	// OnQuarantine, if not nil, is called for each grant that newly went to quarantine, after it was committed: to count
-	// it, to freeze its campaign. It must be quick and safe for use at once.
-	OnQuarantine func(Quarantined)
+	// OnQuarantine, if not nil, is called for each grant that waits in quarantine for a decision, after it was committed, and
+	// again whenever the same grant comes again: to count it, to freeze its campaign. Its ID is 0 when the grant was
+	// there before. An error is an outage: the grant comes again. It must be quick and safe for use at once.
+	OnQuarantine func(Quarantined) error
 }
 
 // Settler is the hongbao.Handler that settles grants. Its method may be called at once, also with the same grants.
@@ -191,11 +192,18 @@ func (s *Settler) setAside(ctx context.Context, items []item, errs []error) {
 		return
 	}
 	for _, q := range added {
-		s.report(q)
+		if err := s.report(q); err != nil {
+			// The row is there; the grant comes again until the hook has done its part.
+			for _, it := range items {
+				errs[it.index] = hongbao.Outagef(hongbao.Transient, "quarantine of packet %d of campaign %s: %w", q.Grant.Packet, q.Grant.Campaign, err)
+			}
+			return
+		}
 	}
 }
 
-func (s *Settler) report(q Quarantined) {
+// report tells of a grant in quarantine: the log when it is new there, the hook each time that it comes.
+func (s *Settler) report(q Quarantined) error {
 	g := &q.Grant
 	fields := []zap.Field{
 		zap.String("reason", string(q.Reason)), zap.Int64("quarantine", q.ID), zap.String("event", g.EventID()),
@@ -206,8 +214,11 @@ func (s *Settler) report(q Quarantined) {
 		fields = append(fields, zap.String("ledger_event", q.Has.EventID()), zap.String("ledger_user", q.Has.User),
 			zap.Int64("ledger_amount", int64(q.Has.Amount)))
 	}
-	s.config.Log.Error("grant went to quarantine", fields...)
-	if s.config.OnQuarantine != nil {
-		s.config.OnQuarantine(q)
+	if q.ID != 0 {
+		s.config.Log.Error("grant went to quarantine", fields...)
 	}
+	if s.config.OnQuarantine != nil {
+		return s.config.OnQuarantine(q)
+	}
+	return nil
 }

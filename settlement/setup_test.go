@@ -65,8 +65,9 @@ type fixture struct {
 	ledger *Ledger
 	*Settler
 
-	mu       sync.Mutex
-	reported []Quarantined
+	mu        sync.Mutex
+	reported  []Quarantined
+	hookFails error
 	// forged are packets for which the plan lies, so that the guards behind it are met.
 	forged map[packetKey]hongbao.Amount
 }
@@ -96,10 +97,13 @@ func newFixture(t testing.TB, config Config) *fixture {
 			}
 			return planned(packet), true, nil
 		}),
-		OnQuarantine: func(q Quarantined) {
+		OnQuarantine: func(q Quarantined) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.reported = append(f.reported, q)
+			if q.ID != 0 {
+				f.reported = append(f.reported, q)
+			}
+			return f.hookFails
 		},
 	})
 	require.NoError(t, err)

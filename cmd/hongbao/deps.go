@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -32,6 +33,7 @@ type deps struct {
 
 	redis  redis.UniversalClient
 	ledger *settlement.Ledger
+	mu     sync.Mutex // sinks are opened side by side
 	closes []func() error
 }
 
@@ -82,6 +84,13 @@ func workerName() string {
 	return fmt.Sprintf("%.40s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
 }
 
+// atEnd notes what close has to do.
+func (d *deps) atEnd(f func() error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closes = append(d.closes, f)
+}
+
 // close closes everything in the reverse order, into err.
 func (d *deps) close(err *error) {
 	for i := len(d.closes) - 1; i >= 0; i-- {
@@ -93,7 +102,7 @@ func (d *deps) close(err *error) {
 // openRedis connects, and refuses a Redis that is not this deployment's or that would lose receipts.
 func (d *deps) openRedis(ctx context.Context) error {
 	d.redis = d.cfg.RedisClient()
-	d.closes = append(d.closes, d.redis.Close)
+	d.atEnd(d.redis.Close)
 	if err := d.checkRedis(ctx, hongbao.Fast); err != nil {
 		return err
 	}
@@ -129,7 +138,7 @@ func (d *deps) openLedger(ctx context.Context) error {
 		return err
 	}
 	d.ledger = l
-	d.closes = append(d.closes, l.Close)
+	d.atEnd(l.Close)
 	return nil
 }
 
@@ -171,11 +180,12 @@ func (d *deps) publisher(ctx context.Context) (*publisher.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.closes = append(d.closes, func() error { p.Close(); return nil })
 	report, err := p.Check(ctx)
 	if err != nil {
+		p.Close()
 		return nil, fmt.Errorf("kafka at %s: %w", strings.Join(d.cfg.Kafka.Brokers, ","), err)
 	}
+	d.atEnd(func() error { p.Close(); return nil })
 	for _, w := range append(report.Warnings, report.Skipped...) {
 		d.log.Warn("topic", zap.String("topic", d.cfg.Kafka.Topic), zap.String("about", w))
 	}

@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
@@ -61,14 +65,14 @@ func (d *deps) work(ctx context.Context, sinks []string) error {
 	return group.Run(ctx, parts...)
 }
 
-// parts opens what the sinks need, and refuses to begin when one of them is out of reach: whoever started the worker
-// sees it at once, and starts it again.
+// parts opens what the sinks need, and refuses to begin when none of them can be reached: whoever started the worker sees
+// it at once, and starts it again.
 func (d *deps) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
 	if err := d.openRedis(ctx); err != nil {
 		return nil, err
 	}
 	reads := d.cfg.ReadsClient()
-	d.closes = append(d.closes, reads.Close)
+	d.atEnd(reads.Close)
 	tc := d.cfg.TrimmerConfig()
 	tc.Redis, tc.Space, tc.Log = d.redis, d.space, d.log
 	trimmer, err := consumer.NewTrimmer(tc)
@@ -79,20 +83,87 @@ func (d *deps) parts(ctx context.Context, sinks []string) ([]group.Part, error) 
 	if len(d.cfg.Unsafe.Allow) > 0 {
 		parts = append(parts, group.Part{Name: "unsafe.allow", Run: d.warnOfUnsafe})
 	}
-	for _, sink := range sinks {
-		h, err := d.handler(ctx, sink)
-		if err != nil {
-			return nil, err
-		}
-		cc := d.cfg.ConsumerConfig(sink)
-		cc.Redis, cc.Reads, cc.Space, cc.Consumer, cc.Handler, cc.Log = d.redis, reads, d.space, d.worker, h, d.log
-		c, err := consumer.New(cc)
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, group.Part{Name: sink, Run: c.Run})
+	workers, err := d.sinkWorkers(ctx, reads, sinks)
+	if err != nil {
+		return nil, err
 	}
-	return parts, nil
+	return append(parts, group.Part{Name: "sinks", Run: func(ctx context.Context) error { return workAll(ctx, workers) }}), nil
+}
+
+// sinkWorker works for one sink. Its handler is nil as long as the sink was not reached.
+type sinkWorker struct {
+	d       *deps
+	config  consumer.Config
+	handler hongbao.Handler
+}
+
+// sinkWorkers opens the sinks. One that refuses what it is to do (a Broken error) is an error; so is it when none can be
+// reached. Else those that can't be reached are left for later: a broker that is down must not delay a credit.
+func (d *deps) sinkWorkers(ctx context.Context, reads redis.UniversalClient, sinks []string) ([]*sinkWorker, error) {
+	var workers []*sinkWorker
+	var away []error
+	for _, sink := range sinks {
+		w := &sinkWorker{d: d, config: d.cfg.ConsumerConfig(sink)}
+		w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = d.redis, reads, d.space, d.worker, d.log
+		var err error
+		if w.handler, err = d.handler(ctx, sink); err != nil {
+			if !hongbao.IsOutage(err) {
+				return nil, err
+			}
+			w.handler = nil
+			away = append(away, err)
+		}
+		workers = append(workers, w)
+	}
+	if len(away) == len(sinks) {
+		return nil, errors.Join(away...)
+	}
+	for _, err := range away {
+		d.log.Error("a sink can't be reached; the others work, and it is tried again and again", zap.Error(err))
+	}
+	return workers, nil
+}
+
+// workAll lets the sinks work side by side. One that breaks ends alone, and its error is told in the end.
+func workAll(ctx context.Context, workers []*sinkWorker) error {
+	errs := make([]error, len(workers))
+	var wg sync.WaitGroup
+	for i, w := range workers {
+		wg.Go(func() {
+			if err := w.run(ctx); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", w.config.Group, err)
+				w.d.log.Error("a sink stopped working, the others go on", zap.Error(errs[i]))
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// run reaches the sink, if it was not reached yet, and works for it until ctx ends.
+func (w *sinkWorker) run(ctx context.Context) error {
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(30*time.Second),
+		backoff.WithMaxElapsedTime(0))
+	for w.handler == nil {
+		if !pause(ctx, policy.NextBackOff()) {
+			return nil
+		}
+		h, err := w.d.handler(ctx, w.config.Group)
+		switch {
+		case err == nil:
+			w.handler = h
+		case !hongbao.IsOutage(err):
+			return err
+		default:
+			w.d.log.Warn("the sink can't be reached yet", zap.String("sink", w.config.Group), zap.Error(err))
+		}
+	}
+	w.config.Handler = w.handler
+	c, err := consumer.New(w.config)
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
 }
 
 // handler is what a sink's grants are brought to.
