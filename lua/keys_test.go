@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,13 @@ func TestSlotAsRedisComputesIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	rdb := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"cluster-enabled": "yes"}}).Client(t)
+	// The port of the cluster's bus would be the server's plus 10,000, which need not be free, nor a port at all.
+	bus, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(bus.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, bus.Close())
+	rdb := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"cluster-enabled": "yes", "cluster-port": port}}).Client(t)
 	keys := []string{
 		"", "a", "123456789", "{}", "{}a", "a{}", "a{b}c", "a{b}{c}", "a{b", "a}b{c}", "{{a}}", "a{{b}c}", "}{", "{a}{b}", "{user1000}.following",
 		"hb:{0.0}:meta", "x{\x00}y", "\xff\xfe", "foo{}{bar}", "foo{{bar}}zap", "foo{bar}{zap}", strings.Repeat("k", 5000),
