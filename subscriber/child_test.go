@@ -1,0 +1,110 @@
+package subscriber
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits". It kills
+// itself between the commit in the database and the commit in Kafka that follows so many that went well.
+const childEnv = "HONGBAO_SUBSCRIBER_CHILD"
+
+func childMain() {
+	var d deck
+	var path string
+	var commits int64
+	if _, err := fmt.Sscan(os.Getenv(childEnv), &d.addr, &d.topic, &d.burial, &path, &commits); err != nil {
+		panic(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	if err != nil {
+		panic(err)
+	}
+	db.SetMaxOpenConns(1)
+	sink, err := NewSQL(context.Background(), SQLConfig{DB: db, Dialect: SQLite, Name: "g", Timeout: 20 * time.Second, Effect: rows(nil)})
+	if err != nil {
+		panic(err)
+	}
+	cfg := d.config(sink)
+	cfg.Log, cfg.BatchEvents = zap.NewNop(), 40
+	s, err := New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	open := s.newReader
+	s.newReader = func(c *Config) recordReader { return &mortal{recordReader: open(c), left: commits} }
+	panic(s.Run(context.Background()))
+}
+
+// mortal is killed instead of a commit.
+type mortal struct {
+	recordReader
+	left int64
+}
+
+func (m *mortal) CommitMessages(ctx context.Context, msgs ...kafka.Message) error {
+	if atomic.AddInt64(&m.left, -1) < 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	return m.recordReader.CommitMessages(ctx, msgs...)
+}
+
+// F56: each process dies between the commit in its database and the commit of its offsets, the sixth one lives. What the dead ones did comes again and
+// is dropped.
+func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	d, path := real(t, testkit.Kafka(t), 2), tempFile(t)
+	db := sqliteDB(t, path)
+	sink := db.sink(t, nil)
+	const n = 400
+	d.write(t, 2, records(0, 1, n)...)
+	d.write(t, 2, records(1, 1, n)...)
+	const kills = 4
+	for life := range kills {
+		before, _ := db.count(t)
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{d.addr, d.topic, d.burial, path, fmt.Sprint(life)}, " "))
+		cmd.Stderr = os.Stderr
+		require.NoError(t, cmd.Start())
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		select {
+		case err := <-done:
+			require.ErrorContains(t, err, "killed", "life %d", life)
+		case <-time.After(soon):
+			require.NoError(t, cmd.Process.Kill())
+			<-done
+			require.Fail(t, "it does not get to its commit")
+		}
+		after, distinct := db.count(t)
+		require.Greater(t, after, before, "it had effects")
+		require.Equal(t, after, distinct, "and none twice")
+	}
+	w := start(t, d.config(sink))
+	testkit.Eventually(t, soon, func() bool { s := w.Stats(); effects, _ := db.count(t); return effects == 2*n && s.Repeated > 0 }, "the rest")
+	require.NoError(t, w.stop())
+	effects, distinct := db.count(t)
+	require.Equal(t, 2*n, effects)
+	require.Equal(t, 2*n, distinct)
+	s := w.Stats()
+	require.Positive(t, s.Repeated, "what the last dead one did and did not commit was read again")
+	t.Logf("%d kills between effect and commit: %d effects of %d events, %d repeats dropped by the last life", kills, effects, 2*n, s.Repeated)
+}
