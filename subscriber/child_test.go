@@ -14,7 +14,6 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -40,7 +39,7 @@ func childMain() {
 		panic(err)
 	}
 	cfg := d.config(sink)
-	cfg.Log, cfg.BatchEvents = zap.NewNop(), 40
+	cfg.BatchEvents, cfg.SessionTimeout = 40, time.Second
 	s, err := New(cfg)
 	if err != nil {
 		panic(err)
@@ -64,14 +63,15 @@ func (m *mortal) CommitMessages(ctx context.Context, msgs ...kafka.Message) erro
 	return m.recordReader.CommitMessages(ctx, msgs...)
 }
 
-// F56: each process dies between the commit in its database and the commit of its offsets, the sixth one lives. What the dead ones did comes again and
+// F56: four processes die between the commit in the database and the commit of the offsets, the fifth one lives. What the dead ones did comes again and
 // is dropped.
 func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
-	d, path := real(t, testkit.Kafka(t), 2), tempFile(t)
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Properties: map[string]string{"group.min.session.timeout.ms": "1000"}})
+	d, path := real(t, broker, 2), tempFile(t)
 	db := sqliteDB(t, path)
 	sink := db.sink(t, nil)
 	const n = 400

@@ -157,6 +157,17 @@ func (d *deck) write(t testing.TB, partitions int, list ...kafka.Message) {
 	require.NoError(t, w.Close())
 }
 
+// committed is the group's offset of partition 0.
+func (d *deck) committed(t testing.TB, group string) int64 {
+	t.Helper()
+	tr := &kafka.Transport{}
+	defer tr.CloseIdleConnections()
+	client := &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: tr}
+	res, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{d.topic: {0}}})
+	require.NoError(t, err)
+	return res.Topics[d.topic][0].CommittedOffset
+}
+
 // letters reads the n dead letters with another client.
 func (d *deck) letters(t testing.TB, n int) []*kgo.Record {
 	t.Helper()
