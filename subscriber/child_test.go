@@ -91,8 +91,7 @@ func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 			require.ErrorContains(t, err, "killed", "life %d", life)
 		case <-time.After(soon):
 			require.NoError(t, cmd.Process.Kill())
-			<-done
-			require.Fail(t, "it does not get to its commit")
+			require.FailNow(t, "it does not get to its commit", "%v", <-done)
 		}
 		after, distinct := db.count(t)
 		require.Greater(t, after, before, "it had effects")

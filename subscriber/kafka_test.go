@@ -101,6 +101,14 @@ func TestKafkaBrokerKilled(t *testing.T) {
 	require.Equal(t, [2]int{199, 199}, [2]int{effects, distinct})
 }
 
+func TestKafkaExpiredUnreadEndsRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	requireExpiredIsSeen(t, real(t, testkit.Kafka(t), 1), newBook())
+}
+
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Brokers: []string{""}, Topic: "a b", DeadLetters: "a b", MaxBackoff: -1})

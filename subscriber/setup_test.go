@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	_ "modernc.org/sqlite"
 
@@ -117,6 +118,7 @@ func malformed(seq int64) kafka.Message {
 type deck struct {
 	addr          string
 	topic, burial string
+	broker        *kfake.Cluster // nil on a real Kafka
 }
 
 // inProcess is a deck on franz-go's in-process broker.
@@ -125,7 +127,7 @@ func inProcess(t testing.TB, partitions int32) *deck {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "grants"), kfake.SeedTopics(1, "graves"))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	return &deck{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves"}
+	return &deck{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}
 }
 
 // real is a deck on an Apache Kafka.
@@ -166,6 +168,23 @@ func (d *deck) committed(t testing.TB, group string) int64 {
 	res, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{d.topic: {0}}})
 	require.NoError(t, err)
 	return res.Topics[d.topic][0].CommittedOffset
+}
+
+// deleteBefore has the log of partition 0 begin at an offset, as retention does.
+func (d *deck) deleteBefore(t testing.TB, offset int64) {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(d.addr))
+	require.NoError(t, err)
+	defer c.Close()
+	part := kmsg.NewDeleteRecordsRequestTopicPartition()
+	part.Offset = offset
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis = 5000
+	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: d.topic, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{part}}}
+	res, err := req.RequestWith(t.Context(), c)
+	require.NoError(t, err)
+	require.Zero(t, res.Topics[0].Partitions[0].ErrorCode)
+	require.Equal(t, offset, res.Topics[0].Partitions[0].LowWatermark)
 }
 
 // letters reads the n dead letters with another client.

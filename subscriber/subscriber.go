@@ -51,6 +51,7 @@ type session struct {
 	*Subscriber
 	reader  recordReader
 	letters letterWriter
+	gaps    *gaps
 }
 
 // Run reads until ctx ends or something is Broken. When ctx ends it takes no more, finishes and commits the batch in hand within
@@ -59,7 +60,8 @@ type session struct {
 func (s *Subscriber) Run(ctx context.Context) error {
 	work, cancel := drain(ctx, s.cfg.DrainTimeout)
 	defer cancel()
-	run := &session{Subscriber: s, reader: s.newReader(&s.cfg), letters: s.newLetters(&s.cfg)}
+	run := &session{Subscriber: s, reader: s.newReader(&s.cfg), letters: s.newLetters(&s.cfg), gaps: newGaps(&s.cfg)}
+	defer run.gaps.close()
 	err := run.loop(ctx, work)
 	if closed := errors.Join(run.reader.Close(), run.letters.Close()); closed != nil {
 		err = errors.Join(err, fmt.Errorf("leave group %s: %w", s.cfg.Group, closed))
@@ -139,6 +141,9 @@ func (s *session) wentBack(err error) error {
 
 // handle has the effect of a batch and commits it.
 func (s *session) handle(ctx context.Context, batch []kafka.Message) error {
+	if err := s.noGap(ctx, batch); err != nil {
+		return err
+	}
 	events, from, err := s.decode(ctx, batch)
 	if err != nil {
 		return err

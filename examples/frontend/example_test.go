@@ -101,7 +101,7 @@ func listen(url string) (<-chan string, func()) {
 	ctx, hangUp := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	check(err)
-	res, err := http.DefaultClient.Do(req)
+	res, err := http.DefaultClient.Do(req) //nolint:bodyclose // the goroutine below closes it
 	check(err)
 	out := make(chan string, 100)
 	go func() {
