@@ -72,7 +72,7 @@ func (g *gaps) committed(ctx context.Context, partition int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if errors.Is(res.Error, kafka.GroupIDNotFound) {
+	if errors.Is(res.Error, kafka.GroupIdNotFound) {
 		return -1, nil
 	}
 	for _, p := range res.Topics[g.topic] {
