@@ -57,6 +57,17 @@ func TestPoison(t *testing.T) {
 			testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
 			require.NoError(t, again.stop())
 			require.EqualValues(t, 1, again.Stats().Repeated, "the dead letter is remembered")
+
+			// The cause is mended: the topic of dead letters is read under another name.
+			mended := db.sink(t, nil)
+			mended.cfg.Name = "mended"
+			cfg := d.config(mended)
+			cfg.Topic, cfg.DeadLetters, cfg.Group = d.burial, "graves-of-graves", "mended"
+			last := start(t, cfg)
+			testkit.Eventually(t, soon, func() bool { return last.Stats().Done == 1 }, "the dead letter")
+			require.NoError(t, last.stop())
+			effects, distinct = db.count(t)
+			require.Equal(t, [2]int{51, 51}, [2]int{effects, distinct})
 		})
 	}
 }
