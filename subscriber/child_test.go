@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -18,15 +17,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits". It kills
-// itself between the commit in the database and the commit in Kafka that follows so many that went well.
+// childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits mid". It kills
+// itself between the commit in the database and the commit in Kafka that follows so many that went well; or, if mid is
+// true, in the middle of the effect that follows these.
 const childEnv = "HONGBAO_SUBSCRIBER_CHILD"
 
 func childMain() {
 	var d deck
 	var path string
-	var commits int64
-	if _, err := fmt.Sscan(os.Getenv(childEnv), &d.addr, &d.topic, &d.burial, &path, &commits); err != nil {
+	m := &mortal{}
+	if _, err := fmt.Sscan(os.Getenv(childEnv), &d.addr, &d.topic, &d.burial, &path, &m.left, &m.mid); err != nil {
 		panic(err)
 	}
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
@@ -34,7 +34,7 @@ func childMain() {
 		panic(err)
 	}
 	db.SetMaxOpenConns(1)
-	sink, err := NewSQL(context.Background(), SQLConfig{DB: db, Dialect: SQLite, Name: "g", Timeout: 20 * time.Second, Effect: rows(nil)})
+	sink, err := NewSQL(context.Background(), SQLConfig{DB: db, Dialect: SQLite, Name: "g", Timeout: 20 * time.Second, Effect: rows(m.effect)})
 	if err != nil {
 		panic(err)
 	}
@@ -45,26 +45,42 @@ func childMain() {
 		panic(err)
 	}
 	open := s.newReader
-	s.newReader = func(c *Config) recordReader { return &mortal{recordReader: open(c), left: commits} }
+	s.newReader = func(c *Config) recordReader { m.recordReader = open(c); return m }
 	panic(s.Run(context.Background()))
 }
 
-// mortal is killed instead of a commit.
+// mortal is killed instead of a commit in Kafka, or before the one in the database.
 type mortal struct {
 	recordReader
-	left int64
+	left int // commits that go well
+	mid  bool
+	seen int // events of the effect that is to be the last
 }
 
 func (m *mortal) CommitMessages(ctx context.Context, msgs ...kafka.Message) error {
-	if atomic.AddInt64(&m.left, -1) < 0 {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
+	if m.left == 0 {
+		die()
 	}
+	m.left--
 	return m.recordReader.CommitMessages(ctx, msgs...)
 }
 
-// F56: four processes die between the commit in the database and the commit of the offsets, the fifth one lives. What the dead ones did comes again and
-// is dropped.
+func (m *mortal) effect(*Event) error {
+	if m.mid && m.left == 0 {
+		if m.seen++; m.seen == 3 {
+			die()
+		}
+	}
+	return nil
+}
+
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// F56: four processes die between the commit in the database and the commit of the offsets, two more in the middle of an effect, the last one
+// lives. What the dead ones did comes again and is dropped; what they did not finish is done.
 func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -77,11 +93,12 @@ func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 	const n = 400
 	d.write(t, 2, records(0, 1, n)...)
 	d.write(t, 2, records(1, 1, n)...)
-	const kills = 4
+	const kills = 6
 	for life := range kills {
+		mid := life%3 == 1
 		before, _ := db.count(t)
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{d.addr, d.topic, d.burial, path, fmt.Sprint(life)}, " "))
+		cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{d.addr, d.topic, d.burial, path, fmt.Sprint(life), fmt.Sprint(mid)}, " "))
 		cmd.Stderr = os.Stderr
 		require.NoError(t, cmd.Start())
 		done := make(chan error, 1)
@@ -94,7 +111,7 @@ func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 			require.FailNow(t, "it does not get to its commit", "%v", <-done)
 		}
 		after, distinct := db.count(t)
-		require.Greater(t, after, before, "it had effects")
+		require.Greater(t, after, before, "life %d had effects", life)
 		require.Equal(t, after, distinct, "and none twice")
 	}
 	w := start(t, d.config(sink))
@@ -105,5 +122,5 @@ func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 	require.Equal(t, 2*n, distinct)
 	s := w.Stats()
 	require.Positive(t, s.Repeated, "what the last dead one did and did not commit was read again")
-	t.Logf("%d kills between effect and commit: %d effects of %d events, %d repeats dropped by the last life", kills, effects, 2*n, s.Repeated)
+	t.Logf("%d kills: %d effects of %d events, %d repeats dropped by the last life", kills, effects, 2*n, s.Repeated)
 }
