@@ -1,177 +1,18 @@
 package publisher
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
-	"time"
-
 	"github.com/segmentio/kafka-go"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // Event is a grant as the topic tells it.
-type Event struct {
-	// Grant has no EntryID: the topic does not know the stream.
-	Grant hongbao.Grant
-	// Source is /hongbao/<deployment>.
-	Source string
-}
+type Event = topic.Event
 
 // ErrForeign says that a record is not a grant of Hongbao: another producer's, or a fence record. Pass over it.
-var ErrForeign = errors.New("the record is not a grant of Hongbao")
+var ErrForeign = topic.ErrForeign
 
-// DecodeMessage reads a record of the topic. It gives ErrForeign for a record whose headers do not claim to be a
-// hongbao.grant.v1, and a Permanent error for one that claims it and contradicts itself. Fields and headers that it does
-// not know are passed over, so that they can be added.
+// DecodeMessage reads a record of the topic; it is topic.DecodeMessage.
 func DecodeMessage(headers []kafka.Header, key, value []byte) (Event, error) {
-	var h messageHeaders
-	if err := h.read(headers); err != nil {
-		return Event{}, err
-	}
-	e, err := h.event(key, value)
-	if err != nil {
-		return Event{}, hongbao.Errorf(hongbao.Permanent, "event %.60q of %.80q can't be read: %w", h.id, h.source, err)
-	}
-	return e, nil
-}
-
-type messageHeaders struct {
-	version, id, source, kind, when, trace, content, shard, seq, epoch []byte
-}
-
-func (h *messageHeaders) field(name string) *[]byte {
-	switch name {
-	case headerSpecVersion:
-		return &h.version
-	case headerID:
-		return &h.id
-	case headerSource:
-		return &h.source
-	case headerType:
-		return &h.kind
-	case headerTime:
-		return &h.when
-	case headerTrace:
-		return &h.trace
-	case headerContentType:
-		return &h.content
-	case headerShard:
-		return &h.shard
-	case headerSeq:
-		return &h.seq
-	case headerEpoch:
-		return &h.epoch
-	}
-	return nil
-}
-
-func (h *messageHeaders) read(headers []kafka.Header) error {
-	var twice string
-	for i := range headers {
-		f := h.field(headers[i].Key)
-		if f == nil {
-			continue
-		}
-		if *f != nil {
-			twice = headers[i].Key
-		}
-		*f = headers[i].Value
-	}
-	if string(h.version) != specVersion || string(h.kind) != TypeGrant || !strings.HasPrefix(string(h.source), sourcePrefix) {
-		return ErrForeign
-	}
-	if twice != "" {
-		return hongbao.Errorf(hongbao.Permanent, "event %.60q of %.80q can't be read: header %s is there twice", h.id, h.source, twice)
-	}
-	return nil
-}
-
-// body is the value of a message. The pointers tell a missing field from a zero.
-type body struct {
-	Campaign  string          `json:"campaign"`
-	Packet    int64           `json:"packet"`
-	User      string          `json:"user"`
-	Amount    *hongbao.Amount `json:"amount"`
-	Shard     *int            `json:"shard"`
-	Seq       int64           `json:"seq"`
-	Epoch     int64           `json:"epoch"`
-	Time      string          `json:"time"`
-	RequestID string          `json:"request_id"`
-}
-
-func (h *messageHeaders) event(key, value []byte) (Event, error) {
-	var b body
-	if err := json.Unmarshal(value, &b); err != nil {
-		return Event{}, fmt.Errorf("value: %w", err)
-	}
-	if err := b.check(); err != nil {
-		return Event{}, err
-	}
-	if err := h.agree(&b, key); err != nil {
-		return Event{}, err
-	}
-	when, err := time.Parse(timeLayout, b.Time)
-	if err != nil {
-		return Event{}, fmt.Errorf("time: %w", err)
-	}
-	if len(h.trace) > 0 {
-		if err := hongbao.CheckID(string(h.trace)); err != nil {
-			return Event{}, fmt.Errorf("header %s: %w", headerTrace, err)
-		}
-	}
-	return Event{Source: string(h.source), Grant: hongbao.Grant{
-		Shard: *b.Shard, Seq: b.Seq, Epoch: b.Epoch, Campaign: b.Campaign, Packet: b.Packet, Amount: *b.Amount,
-		User: b.User, RequestID: b.RequestID, Trace: string(h.trace), Time: when.UTC(),
-	}}, nil
-}
-
-func (b *body) check() error {
-	if err := hongbao.CheckCampaignID(b.Campaign); err != nil {
-		return fmt.Errorf("campaign: %w", err)
-	}
-	if err := hongbao.CheckID(b.User); err != nil {
-		return fmt.Errorf("user: %w", err)
-	}
-	if b.RequestID != "" {
-		if err := hongbao.CheckID(b.RequestID); err != nil {
-			return fmt.Errorf("request_id: %w", err)
-		}
-	}
-	if b.Amount == nil || *b.Amount < 0 || *b.Amount > hongbao.MaxAmount {
-		return errors.New("amount: want 0 to 2^53-1")
-	}
-	if b.Shard == nil || *b.Shard < 0 {
-		return errors.New("shard: want 0 or more")
-	}
-	if most := int64(hongbao.MaxAmount); b.Packet < 1 || b.Packet > most || b.Seq < 1 || b.Seq > most || b.Epoch < 1 || b.Epoch > most {
-		return errors.New("packet, seq, epoch: want 1 to 2^53-1")
-	}
-	return nil
-}
-
-// agree tells whether headers and key say the same as the value, and whether no header is missing.
-func (h *messageHeaders) agree(b *body, key []byte) error {
-	shard, seq := strconv.Itoa(*b.Shard), strconv.FormatInt(b.Seq, 10)
-	for _, c := range [...]struct {
-		name string
-		got  []byte
-		want string
-	}{
-		{"the key", key, b.User},
-		{headerID, h.id, shard + "-" + seq},
-		{headerTime, h.when, b.Time},
-		{headerContentType, h.content, contentType},
-		{headerShard, h.shard, shard},
-		{headerSeq, h.seq, seq},
-		{headerEpoch, h.epoch, strconv.FormatInt(b.Epoch, 10)},
-	} {
-		if string(c.got) != c.want {
-			return fmt.Errorf("%s is %.140q, but by the value it is %.140q", c.name, c.got, c.want)
-		}
-	}
-	return nil
+	return topic.DecodeMessage(headers, key, value)
 }

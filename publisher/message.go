@@ -6,31 +6,18 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // What the headers of a message hold; docs/topic.md describes them.
 const (
 	// TypeGrant is the ce_type of a grant.
-	TypeGrant = "hongbao.grant.v1"
+	TypeGrant = topic.TypeGrant
 	// TypeFence is the ce_type of a fence record: it carries nothing for subscribers.
-	TypeFence = "hongbao.fence.v1"
+	TypeFence = topic.TypeFence
 
-	sourcePrefix = "/hongbao/"
-	specVersion  = "1.0"
-	contentType  = "application/json"
-
-	headerSpecVersion = "ce_specversion"
-	headerID          = "ce_id"
-	headerSource      = "ce_source"
-	headerType        = "ce_type"
-	headerTime        = "ce_time"
-	headerTrace       = "ce_traceparent"
-	headerContentType = "content-type"
-	headerShard       = "shard"
-	headerSeq         = "seq"
-	headerEpoch       = "epoch"
-
-	timeLayout = "2006-01-02T15:04:05.000Z"
+	sourcePrefix = topic.SourcePrefix
+	timeLayout   = topic.TimeLayout
 )
 
 // message encodes one message at a time: value, and the headers that differ; fixed are those that don't.
@@ -57,10 +44,10 @@ func newMessage(source string) message {
 const fixedCount = 4
 
 func fixedHeaders(source, kind string) []byte {
-	b := appendHeader(nil, headerSpecVersion, specVersion)
-	b = appendHeader(b, headerSource, source)
-	b = appendHeader(b, headerType, kind)
-	return appendHeader(b, headerContentType, contentType)
+	b := appendHeader(nil, topic.HeaderSpecVersion, topic.SpecVersion)
+	b = appendHeader(b, topic.HeaderSource, source)
+	b = appendHeader(b, topic.HeaderType, kind)
+	return appendHeader(b, topic.HeaderContentType, topic.ContentType)
 }
 
 func appendHeader[V string | []byte](b []byte, name string, value V) []byte {
@@ -90,14 +77,14 @@ func (m *message) encode(g *hongbao.Grant) {
 	m.number = strconv.AppendInt(m.number[:0], int64(g.Shard), 10)
 	m.number = append(m.number, '-')
 	m.number = strconv.AppendInt(m.number, g.Seq, 10)
-	m.headers = appendHeader(m.headers[:0], headerID, m.number)
-	m.headers = appendHeader(m.headers, headerTime, m.when)
-	m.numberHeader(headerShard, int64(g.Shard))
-	m.numberHeader(headerSeq, g.Seq)
-	m.numberHeader(headerEpoch, g.Epoch)
+	m.headers = appendHeader(m.headers[:0], topic.HeaderID, m.number)
+	m.headers = appendHeader(m.headers, topic.HeaderTime, m.when)
+	m.numberHeader(topic.HeaderShard, int64(g.Shard))
+	m.numberHeader(topic.HeaderSeq, g.Seq)
+	m.numberHeader(topic.HeaderEpoch, g.Epoch)
 	m.headerCount = fixedCount + 5
 	if g.Trace != "" {
-		m.headers = appendHeader(m.headers, headerTrace, g.Trace)
+		m.headers = appendHeader(m.headers, topic.HeaderTrace, g.Trace)
 		m.headerCount++
 	}
 
@@ -131,8 +118,8 @@ func (m *message) encodeFence(n numbers, ms int64) {
 	m.fixed = m.fixedFence
 	m.number = strconv.AppendInt(append(m.number[:0], "fence-"...), n.producer, 10)
 	m.number = strconv.AppendInt(append(m.number, '-'), int64(n.epoch), 10)
-	m.headers = appendHeader(m.headers[:0], headerID, m.number)
-	m.headers = appendHeader(m.headers, headerTime, m.when)
+	m.headers = appendHeader(m.headers[:0], topic.HeaderID, m.number)
+	m.headers = appendHeader(m.headers, topic.HeaderTime, m.when)
 	m.headerCount = fixedCount + 2
 	m.value = append(m.value[:0], "{}"...)
 }

@@ -23,15 +23,15 @@ const module = "github.com/hongbao-project/hongbao"
 // stages are the packages that do one thing each and do not know each other; true for those that may import lua.
 var stages = map[string]bool{
 	"audit": true, "campaign": true, "consumer": true, "dedup": true, "producer": true,
-	"publisher": false, "settlement": false,
+	"publisher": false, "settlement": false, "subscriber": false,
 }
 
 // clients are the libraries that speak to a server, with the packages that may import them. cmd, configs, bench and
 // test may import them all.
 var clients = map[string][]string{
 	"github.com/redis/go-redis":     {"lua", "audit", "campaign", "consumer", "dedup", "producer", "internal/testkit"},
-	"github.com/segmentio/kafka-go": {"publisher", "internal/testkit"},
-	"database/sql":                  {"settlement", "internal/testkit"},
+	"github.com/segmentio/kafka-go": {"publisher", "subscriber", "topic", "internal/testkit"},
+	"database/sql":                  {"settlement", "subscriber", "internal/testkit"},
 	"github.com/jackc/pgx":          {"settlement", "internal/testkit"},
 	"modernc.org/sqlite":            {"settlement"},
 }
@@ -60,7 +60,7 @@ func broken(from, to string, test bool) string {
 // anything tells whether a folder is where all comes together.
 func anything(from string) bool {
 	top, _, _ := strings.Cut(from, "/")
-	return top == "cmd" || top == "configs" || top == "bench" || top == "test"
+	return top == "cmd" || top == "configs" || top == "bench" || top == "test" || top == "examples"
 }
 
 func brokenInside(from, to string, test bool) string {
@@ -70,7 +70,7 @@ func brokenInside(from, to string, test bool) string {
 	switch {
 	case test && from == to:
 		return "" // a package's own external test
-	case top == "cmd" || top == "bench" || top == "test":
+	case top == "cmd" || top == "bench" || top == "test" || top == "examples":
 		return "nobody imports " + top
 	case to == "internal/testkit":
 		if test || strings.HasPrefix(from, "test/") || from == "test" || from == "bench" {
@@ -89,6 +89,11 @@ func brokenInside(from, to string, test bool) string {
 			return "configs is one package"
 		}
 		return ""
+	case to == "topic":
+		if from == "publisher" || from == "subscriber" {
+			return ""
+		}
+		return "topic is for the two sides of the topic, publisher and subscriber"
 	case to == "" && !strings.HasPrefix(from, "internal/"):
 		return ""
 	case from == "." || strings.HasPrefix(from, "internal/"):
@@ -109,7 +114,7 @@ func brokenInside(from, to string, test bool) string {
 // known tells whether the law has a place for a folder with Go files.
 func known(from string) bool {
 	_, stage := stages[from]
-	return stage || anything(from) || from == "." || from == "lua" || from == "internal/group" || from == "internal/testkit"
+	return stage || anything(from) || from == "." || from == "lua" || from == "topic" || from == "internal/group" || from == "internal/testkit"
 }
 
 // sources calls fn with every file of the repository whose name ends with one of the suffixes; path uses slashes.
@@ -187,11 +192,17 @@ func TestImportLawForbids(t *testing.T) {
 		{"consumer", "database/sql", false, "only settlement"},
 		{"consumer", "github.com/segmentio/kafka-go/protocol", false, "only publisher"},
 		{"dedup", module + "/newthing", false, "no law knows"},
+		{"subscriber", module + "/publisher", false, "each other"},
+		{"subscriber", module + "/lua", false, "does not know Redis"},
+		{"consumer", module + "/topic", false, "two sides"},
+		{"topic", module + "/publisher", false, "other way"},
+		{"publisher", module + "/examples/frontend", true, "nobody imports examples"},
 	} {
 		require.Contains(t, broken(a.from, a.to, a.test), a.why, "%s -> %s", a.from, a.to)
 	}
 	for _, a := range [][2]string{
 		{".", "time"}, {"lua", module}, {"consumer", module + "/lua"}, {"cmd/hongbao", module + "/consumer"}, {"cmd/hongbao", module + "/configs"},
+		{"publisher", module + "/topic"}, {"topic", module}, {"subscriber", "database/sql"}, {"examples/frontend", module + "/dedup"},
 		{"configs", module + "/publisher"}, {"bench", module + "/internal/testkit"}, {"settlement", "database/sql"}, {"producer", "go.uber.org/zap"},
 	} {
 		require.Empty(t, broken(a[0], a[1], false), "%s -> %s", a[0], a[1])

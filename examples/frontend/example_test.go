@@ -1,0 +1,139 @@
+package frontend_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/examples/frontend"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/subscriber"
+)
+
+// Three subscribers, each in a group of its own, read the same topic, in which one grant even stands twice. The browser
+// sees each grant once.
+func Example() {
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "hongbao.grants", "frontend.dead"))
+	check(err)
+	defer kafka.Close()
+	mini, err := miniredis.Run()
+	check(err)
+	defer mini.Close()
+	hub := &frontend.Hub{}
+	page := httptest.NewServer(hub)
+	defer page.Close()
+
+	browser, hangUp := listen(page.URL)
+	defer hangUp()
+	for _, g := range []struct {
+		seq  int64
+		user string
+	}{{1, "ann"}, {2, "bob"}, {3, "cleo"}, {2, "bob"}} {
+		publish(kafka.ListenAddrs()[0], g.seq, g.user)
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	var subscribers []*subscriber.Subscriber
+	var wg sync.WaitGroup
+	for _, region := range []string{"north", "south", "west"} {
+		s := newSubscriber(region, kafka.ListenAddrs()[0], mini.Addr(), page.URL)
+		subscribers = append(subscribers, s)
+		wg.Go(func() { check(s.Run(ctx)) })
+	}
+	for range 3 {
+		fmt.Println(<-browser)
+	}
+	for handled := int64(0); handled < 12; { // each of them comes to the end of the topic
+		handled = 0
+		for _, s := range subscribers {
+			n := s.Stats()
+			handled += n.Done + n.Repeated
+		}
+		<-time.After(time.Millisecond)
+	}
+	stop()
+	wg.Wait()
+	fmt.Println("three subscribers read 12 records and told the front end", hub.Told(), "times")
+	// Output:
+	// {"amount":888,"campaign":"spring","user":"ann"}
+	// {"amount":888,"campaign":"spring","user":"bob"}
+	// {"amount":888,"campaign":"spring","user":"cleo"}
+	// three subscribers read 12 records and told the front end 3 times
+}
+
+// newSubscriber is one of those who tell the front end.
+func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
+	space, err := lua.NewSpace("frontend", 1)
+	check(err)
+	once, err := dedup.NewOnce(dedup.OnceConfig{
+		Redis: redis.NewClient(&redis.Options{Addr: rediss}), Space: space, Name: "frontend", Lease: time.Minute, Keep: 30 * 24 * time.Hour,
+	})
+	check(err)
+	client := &http.Client{Timeout: 5 * time.Second}
+	sink, err := subscriber.NewApart(frontend.Tell(once, func(ctx context.Context, id string, message []byte) error {
+		return frontend.Post(ctx, client, page, id, message)
+	}))
+	check(err)
+	cfg := subscriber.DefaultConfig()
+	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{kafka}, "frontend-"+region, "hongbao.grants", "frontend.dead"
+	cfg.Group, cfg.Deployment, cfg.Sink, cfg.Log = "frontend-"+region, "shop", sink, zap.NewNop()
+	s, err := subscriber.New(cfg)
+	check(err)
+	return s
+}
+
+// listen gives the data of each server-sent event.
+func listen(url string) (<-chan string, func()) {
+	ctx, hangUp := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	check(err)
+	res, err := http.DefaultClient.Do(req) //nolint:bodyclose // the goroutine below closes it
+	check(err)
+	out := make(chan string, 100)
+	go func() {
+		defer res.Body.Close()
+		for s := bufio.NewScanner(res.Body); s.Scan(); {
+			if data, ok := strings.CutPrefix(s.Text(), "data: "); ok {
+				out <- data
+			}
+		}
+	}()
+	return out, hangUp
+}
+
+// publish writes a grant to the topic as package publisher does, and with none of its care.
+func publish(addr string, seq int64, user string) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic("hongbao.grants"))
+	check(err)
+	defer client.Close()
+	n, at := strconv.FormatInt(seq, 10), "2026-11-21T08:00:00.123Z"
+	r := &kgo.Record{Key: []byte(user), Value: []byte(`{"campaign":"spring","packet":` + n + `,"user":"` + user + `","amount":888,"shard":0,"seq":` + n +
+		`,"epoch":1,"time":"` + at + `"}`)}
+	for _, h := range [][2]string{
+		{"ce_specversion", "1.0"}, {"ce_source", "/hongbao/shop"}, {"ce_type", "hongbao.grant.v1"}, {"content-type", "application/json"},
+		{"ce_id", "0-" + n}, {"ce_time", at}, {"shard", "0"}, {"seq", n}, {"epoch", "1"},
+	} {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h[0], Value: []byte(h[1])})
+	}
+	check(client.ProduceSync(context.Background(), r).FirstErr())
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,71 @@
+package frontend
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/subscriber"
+)
+
+// Post sends a message to a front end at url. Its error's class says what is known: Transient if nothing was sent, Permanent if
+// it was refused, else Unknown. client must have a timeout.
+func Post(ctx context.Context, client *http.Client, url, id string, message []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(message)))
+	if err != nil {
+		return hongbao.Errorf(hongbao.Permanent, "tell the front end at %s: %w", url, err)
+	}
+	req.GetBody = nil // so that net/http does not send it again by itself
+	req.Header.Set("Event-Id", id)
+	res, err := client.Do(req)
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Op == "dial":
+		return hongbao.Outagef(hongbao.Transient, "reach the front end: %w", err)
+	case err != nil:
+		return fmt.Errorf("tell the front end: %w", err)
+	}
+	defer res.Body.Close()
+	switch {
+	case res.StatusCode < 300:
+		return nil
+	case res.StatusCode < 500:
+		return hongbao.Errorf(hongbao.Permanent, "the front end at %s refuses message %s: %s", url, id, res.Status)
+	}
+	return fmt.Errorf("the front end at %s answers %s to message %s", url, res.Status, id)
+}
+
+// Tell makes the effect of a subscriber: it tells the front end of a grant unless somebody did.
+//
+//   - Done: it was told, now or before, by whomever.
+//   - Held: another subscriber is at it. Wait and ask again: if that one dies, the message is in doubt.
+//   - InDoubt: somebody was about to tell it and never said how that ended. To show it twice is worse here than to leave it
+//     out, so it becomes a dead letter, and a person decides.
+//   - Free: certainly not told; try again.
+func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []byte) error) func(context.Context, subscriber.Event) error {
+	return func(ctx context.Context, e subscriber.Event) error {
+		g := &e.Grant
+		message, err := json.Marshal(map[string]any{"user": g.User, "amount": g.Amount, "campaign": g.Campaign})
+		if err != nil {
+			return hongbao.Errorf(hongbao.Permanent, "encode event %s: %w", g.EventID(), err)
+		}
+		id := e.Source + "/" + g.EventID()
+		state, err := once.Push(ctx, id, rand.Text(), func(ctx context.Context) error { return post(ctx, id, message) })
+		switch {
+		case err != nil:
+			return err
+		case state == dedup.Held:
+			return hongbao.Outagef(hongbao.Transient, "another subscriber is telling %s", id)
+		case state == dedup.InDoubt:
+			return hongbao.Errorf(hongbao.Permanent, "%s may have been told or not: whoever was about to tell it never said how it ended", id)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,158 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/subscriber"
+)
+
+func newOnce(t *testing.T) (*dedup.Once, *miniredis.Miniredis) {
+	t.Helper()
+	mini := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	space, err := lua.NewSpace("frontend", 1)
+	require.NoError(t, err)
+	once, err := dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "frontend", Lease: time.Minute, Keep: time.Hour})
+	require.NoError(t, err)
+	return once, mini
+}
+
+func event(seq int64) subscriber.Event {
+	return subscriber.Event{Source: "/hongbao/shop", Grant: hongbao.Grant{Shard: 0, Seq: seq, User: "ann", Amount: 888, Campaign: "spring"}}
+}
+
+// Eight subscribers tell the front end of twenty grants at once: each is shown once.
+func TestManyTellOnce(t *testing.T) {
+	t.Parallel()
+	once, _ := newOnce(t)
+	hub := &Hub{}
+	page := httptest.NewServer(hub)
+	defer page.Close()
+	tell := Tell(once, func(ctx context.Context, id string, m []byte) error { return Post(ctx, page.Client(), page.URL, id, m) })
+	var wg sync.WaitGroup
+	var held atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			for seq := int64(1); seq <= 20; seq++ {
+				err := tell(t.Context(), event(seq))
+				for ; hongbao.IsOutage(err); err = tell(t.Context(), event(seq)) {
+					held.Add(1)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 20, hub.Told())
+	t.Logf("%d times somebody else was at it", held.Load())
+}
+
+// Whoever was about to tell died, or lost the answer: nobody tells again, and the error makes a dead letter of it.
+func TestInDoubtIsNotToldAgain(t *testing.T) {
+	t.Parallel()
+	once, mini := newOnce(t)
+	now := time.Now()
+	mini.SetTime(now)
+	calls := 0
+	tell := Tell(once, func(context.Context, string, []byte) error { calls++; return errors.New("the answer was lost") })
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(tell(t.Context(), event(1))))
+	err := tell(t.Context(), event(1))
+	require.True(t, hongbao.IsOutage(err), "while the lease lasts, somebody may be at it: %v", err)
+	mini.SetTime(now.Add(2 * time.Minute))
+	err = tell(t.Context(), event(1))
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.ErrorContains(t, err, "may have been told or not")
+	require.Equal(t, 1, calls)
+}
+
+func TestCertainlyNotSentIsToldAgain(t *testing.T) {
+	t.Parallel()
+	once, _ := newOnce(t)
+	hub := &Hub{}
+	page := httptest.NewServer(hub)
+	url := page.URL
+	page.Close()
+	client := &http.Client{Timeout: time.Second}
+	post := func(ctx context.Context, id string, m []byte) error { return Post(ctx, client, url, id, m) }
+	err := Tell(once, post)(t.Context(), event(1))
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	page = httptest.NewServer(hub)
+	defer page.Close()
+	url = page.URL
+	require.NoError(t, Tell(once, post)(t.Context(), event(1)))
+	require.EqualValues(t, 1, hub.Told())
+}
+
+func TestPostTellsClasses(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int64
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
+	defer page.Close()
+	for code, want := range map[int]hongbao.Class{400: hongbao.Permanent, 404: hongbao.Permanent, 500: hongbao.Unknown, 503: hongbao.Unknown} {
+		status.Store(int64(code))
+		err := Post(t.Context(), page.Client(), page.URL, "x", []byte("{}"))
+		require.Error(t, err)
+		require.Equal(t, want, hongbao.ClassOf(err), code)
+		require.False(t, hongbao.IsOutage(err))
+	}
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(Post(t.Context(), page.Client(), "://", "x", nil)))
+}
+
+func TestHubRefuses(t *testing.T) {
+	t.Parallel()
+	hub := &Hub{}
+	ask := func(method, id, body string) int {
+		r := httptest.NewRequestWithContext(t.Context(), method, "/", strings.NewReader(body))
+		r.Header.Set("Event-Id", id)
+		w := httptest.NewRecorder()
+		hub.ServeHTTP(w, r)
+		return w.Code
+	}
+	require.Equal(t, http.StatusNoContent, ask(http.MethodPost, "1", "{}"))
+	require.Equal(t, http.StatusBadRequest, ask(http.MethodPost, "", "{}"))
+	require.Equal(t, http.StatusBadRequest, ask(http.MethodPost, "1", "a\ndata: b"), "one message can't become two")
+	require.Equal(t, http.StatusBadRequest, ask(http.MethodPost, "1", strings.Repeat("x", maxMessage+1)))
+	require.Equal(t, http.StatusMethodNotAllowed, ask(http.MethodPut, "1", "{}"))
+	require.EqualValues(t, 1, hub.Told())
+}
+
+// A browser that is too far behind is cut, and the others go on.
+func TestHubCutsWhoIsBehind(t *testing.T) {
+	t.Parallel()
+	hub := &Hub{}
+	slow, ok := hub.enter()
+	require.True(t, ok)
+	for range maxBehind {
+		hub.tell("1", "x")
+	}
+	quick, ok := hub.enter()
+	require.True(t, ok)
+	hub.tell("2", "y")
+	require.Equal(t, "id: 2\ndata: y\n\n", <-quick)
+	n := 0
+	for range slow {
+		n++
+	}
+	require.Equal(t, maxBehind, n, "what it had is sent, then it is closed")
+	hub.leave(slow)
+	require.Len(t, hub.browsers, 1)
+}

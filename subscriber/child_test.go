@@ -1,0 +1,126 @@
+package subscriber
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits mid". It kills
+// itself between the commit in the database and the commit in Kafka that follows so many that went well; or, if mid is
+// true, in the middle of the effect that follows these.
+const childEnv = "HONGBAO_SUBSCRIBER_CHILD"
+
+func childMain() {
+	var d deck
+	var path string
+	m := &mortal{}
+	if _, err := fmt.Sscan(os.Getenv(childEnv), &d.addr, &d.topic, &d.burial, &path, &m.left, &m.mid); err != nil {
+		panic(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	if err != nil {
+		panic(err)
+	}
+	db.SetMaxOpenConns(1)
+	sink, err := NewSQL(context.Background(), SQLConfig{DB: db, Dialect: SQLite, Name: "g", Timeout: 20 * time.Second, Effect: rows(m.effect)})
+	if err != nil {
+		panic(err)
+	}
+	cfg := d.config(sink)
+	cfg.BatchEvents, cfg.SessionTimeout = 40, time.Second
+	s, err := New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	open := s.newReader
+	s.newReader = func(c *Config) recordReader { m.recordReader = open(c); return m }
+	panic(s.Run(context.Background()))
+}
+
+// mortal is killed instead of a commit in Kafka, or before the one in the database.
+type mortal struct {
+	recordReader
+	left int // commits that go well
+	mid  bool
+	seen int // events of the effect that is to be the last
+}
+
+func (m *mortal) CommitMessages(ctx context.Context, msgs ...kafka.Message) error {
+	if m.left == 0 {
+		die()
+	}
+	m.left--
+	return m.recordReader.CommitMessages(ctx, msgs...)
+}
+
+func (m *mortal) effect(*Event) error {
+	if m.mid && m.left == 0 {
+		if m.seen++; m.seen == 3 {
+			die()
+		}
+	}
+	return nil
+}
+
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// F56: four processes die between the commit in the database and the commit of the offsets, two more in the middle of an effect, the last one
+// lives. What the dead ones did comes again and is dropped; what they did not finish is done.
+func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Properties: map[string]string{"group.min.session.timeout.ms": "1000"}})
+	d, path := real(t, broker, 2), tempFile(t)
+	db := sqliteDB(t, path)
+	sink := db.sink(t, nil)
+	const n = 400
+	d.write(t, 2, records(0, 1, n)...)
+	d.write(t, 2, records(1, 1, n)...)
+	const kills = 6
+	for life := range kills {
+		mid := life%3 == 1
+		before, _ := db.count(t)
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{d.addr, d.topic, d.burial, path, fmt.Sprint(life), fmt.Sprint(mid)}, " "))
+		cmd.Stderr = os.Stderr
+		require.NoError(t, cmd.Start())
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		select {
+		case err := <-done:
+			require.ErrorContains(t, err, "killed", "life %d", life)
+		case <-time.After(soon):
+			require.NoError(t, cmd.Process.Kill())
+			require.FailNow(t, "it does not get to its commit", "%v", <-done)
+		}
+		after, distinct := db.count(t)
+		require.Greater(t, after, before, "life %d had effects", life)
+		require.Equal(t, after, distinct, "and none twice")
+	}
+	w := start(t, d.config(sink))
+	testkit.Eventually(t, soon, func() bool { s := w.Stats(); effects, _ := db.count(t); return effects == 2*n && s.Repeated > 0 }, "the rest")
+	require.NoError(t, w.stop())
+	effects, distinct := db.count(t)
+	require.Equal(t, 2*n, effects)
+	require.Equal(t, 2*n, distinct)
+	s := w.Stats()
+	require.Positive(t, s.Repeated, "what the last dead one did and did not commit was read again")
+	t.Logf("%d kills: %d effects of %d events, %d repeats dropped by the last life", kills, effects, 2*n, s.Repeated)
+}

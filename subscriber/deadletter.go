@@ -1,0 +1,103 @@
+package subscriber
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// The headers that a dead letter has besides those of its record. Group, topic, partition and offset together name the dead letter: one
+// that is there twice (its writer may repeat, or die before it notes it) has the same four.
+const (
+	HeaderReason    = "hongbao-reason"   // one of the reasons
+	HeaderError     = "hongbao-error"    // what went wrong, at most 1,000 bytes
+	HeaderClass     = "hongbao-class"    // the error's class
+	HeaderAttempts  = "hongbao-attempts" // how often it was tried
+	HeaderGroup     = "hongbao-group"
+	HeaderTopic     = "hongbao-topic"
+	HeaderPartition = "hongbao-partition"
+	HeaderOffset    = "hongbao-offset"
+	HeaderFailed    = "hongbao-failed" // when it became a dead letter, RFC 3339
+	HeaderCut       = "hongbao-cut"    // "value" if the record was too large for the topic and its value was left out
+)
+
+// The reasons of dead letters.
+const (
+	ReasonMalformed = "malformed" // it claims to be a grant of this deployment and can't be read
+	ReasonRefused   = "refused"   // the effect failed with Permanent or Conflict
+	ReasonAttempts  = "attempts"  // the effect failed MaxAttempts times
+	ReasonTooOld    = "too_old"   // whether it had its effect is forgotten, see MaxRuns
+)
+
+const (
+	maxDeadLetter = 64 << 20
+	maxErrorText  = 1_000
+)
+
+// letterWriter is what dead letters are written with: *kafka.Writer.
+type letterWriter interface {
+	WriteMessages(ctx context.Context, msgs ...kafka.Message) error
+	Close() error
+}
+
+// letter is a record that becomes a dead letter.
+type letter struct {
+	record   *kafka.Message
+	reason   string
+	err      error
+	attempts int
+}
+
+func (l *letter) message(group string) kafka.Message {
+	text := l.err.Error()
+	headers := slices.Clone(l.record.Headers)
+	for _, h := range [...][2]string{
+		{HeaderReason, l.reason}, {HeaderError, text[:min(len(text), maxErrorText)]}, {HeaderClass, hongbao.ClassOf(l.err).String()},
+		{HeaderAttempts, strconv.Itoa(l.attempts)}, {HeaderGroup, group}, {HeaderTopic, l.record.Topic},
+		{HeaderPartition, strconv.Itoa(l.record.Partition)}, {HeaderOffset, strconv.FormatInt(l.record.Offset, 10)},
+		{HeaderFailed, time.Now().UTC().Format(time.RFC3339)},
+	} {
+		headers = append(headers, kafka.Header{Key: h[0], Value: []byte(h[1])})
+	}
+	return kafka.Message{Key: l.record.Key, Value: l.record.Value, Headers: headers}
+}
+
+// bury writes the dead letter and repeats that until the topic has it or ctx ends: nothing moves on before.
+func (s *session) bury(ctx context.Context, l *letter) error {
+	s.cfg.Log.Error("dead letter", zap.String("reason", l.reason), zap.Error(l.err), zap.String("topic", l.record.Topic),
+		zap.Int("partition", l.record.Partition), zap.Int64("offset", l.record.Offset), zap.String("dead_letters", s.cfg.DeadLetters))
+	m := l.message(s.cfg.Group)
+	for wait := newBackoff(s.cfg); ; {
+		err := s.letters.WriteMessages(ctx, m)
+		if err == nil {
+			return nil
+		}
+		if tooLarge(err) && m.Value != nil {
+			m.Value, m.Headers = nil, append(m.Headers, kafka.Header{Key: HeaderCut, Value: []byte("value")})
+			continue
+		}
+		s.count.retries.Add(1)
+		s.cfg.Log.Warn("a dead letter can't be written; Run waits, since to go on would lose it. Does the topic exist, and may this user write to it?",
+			zap.String("dead_letters", s.cfg.DeadLetters), zap.Error(err))
+		if !pause(ctx, wait.NextBackOff()) {
+			return hongbao.Errorf(hongbao.Transient, "dead letter for offset %d of partition %d of %s was not written to %s: %w",
+				l.record.Offset, l.record.Partition, l.record.Topic, s.cfg.DeadLetters, err)
+		}
+	}
+}
+
+func tooLarge(err error) bool {
+	var many kafka.WriteErrors
+	if errors.As(err, &many) {
+		return slices.ContainsFunc(many, tooLarge)
+	}
+	var large kafka.MessageTooLargeError
+	return errors.As(err, &large) || errors.Is(err, kafka.MessageSizeTooLarge)
+}

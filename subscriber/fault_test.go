@@ -1,0 +1,408 @@
+package subscriber
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// One event is poison: it becomes a dead letter with its reason, its neighbours have their effect, and the position moves on.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err      error
+		reason   string
+		attempts string
+		class    string
+	}{
+		"permanent": {hongbao.Errorf(hongbao.Permanent, "no such user"), ReasonRefused, "1", "permanent"},
+		"conflict":  {hongbao.Errorf(hongbao.Conflict, "paid to another"), ReasonRefused, "1", "conflict"},
+		"transient": {hongbao.Errorf(hongbao.Transient, "again"), ReasonAttempts, "3", "transient"},
+		"unknown":   {errors.New(strings.Repeat("x", 5000)), ReasonAttempts, "3", "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, db := inProcess(t, 1), sqliteDB(t, tempFile(t))
+			d.write(t, 1, records(0, 1, 50)...)
+			poison := func(e *Event) error {
+				if e.Grant.Seq == 31 {
+					return c.err
+				}
+				return nil
+			}
+			w := start(t, d.config(db.sink(t, poison)))
+			testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 49 && s.Refused == 1 }, "all but one")
+			require.NoError(t, w.stop())
+			dead := d.letters(t, 1)[0]
+			require.Equal(t, c.reason, letterHeader(dead, HeaderReason))
+			require.Equal(t, c.attempts, letterHeader(dead, HeaderAttempts))
+			require.Equal(t, c.class, letterHeader(dead, HeaderClass))
+			require.LessOrEqual(t, len(letterHeader(dead, HeaderError)), 1000)
+			require.Equal(t, "30", letterHeader(dead, HeaderOffset))
+			require.Equal(t, "u31", string(dead.Key))
+			effects, distinct := db.count(t)
+			require.Equal(t, [2]int{49, 49}, [2]int{effects, distinct})
+			again := start(t, d.config(db.sink(t, poison)))
+			d.write(t, 1, record(grant(0, 31)), record(grant(0, 51))) // as a replay of all would write it
+			testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
+			require.NoError(t, again.stop())
+			require.EqualValues(t, 1, again.Stats().Repeated, "the dead letter is remembered")
+
+			// The cause is mended: the topic of dead letters is read under another name.
+			mended := db.sink(t, nil)
+			mended.cfg.Name = "mended"
+			cfg := d.config(mended)
+			cfg.Topic, cfg.DeadLetters, cfg.Group = d.burial, "graves-of-graves", "mended"
+			last := start(t, cfg)
+			testkit.Eventually(t, soon, func() bool { return last.Stats().Done == 1 }, "the dead letter")
+			require.NoError(t, last.stop())
+			effects, distinct = db.count(t)
+			require.Equal(t, [2]int{51, 51}, [2]int{effects, distinct})
+		})
+	}
+}
+
+// A sink that is down for much longer than MaxAttempts dead-letters nothing.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	var calls atomic.Int64
+	b.fault = func(*Event) error {
+		if calls.Add(1) <= 15 {
+			return hongbao.Outagef(hongbao.Unknown, "connection refused")
+		}
+		return nil
+	}
+	d.write(t, 1, records(0, 1, 20)...)
+	w := start(t, d.config(b.apart(t)))
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 20 }, "all")
+	require.NoError(t, w.stop())
+	s := w.Stats()
+	require.GreaterOrEqual(t, s.Retries, int64(15))
+	require.Zero(t, s.Refused)
+}
+
+func TestBrokenSinkEndsRun(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	b.fault = func(*Event) error { return hongbao.Errorf(hongbao.Broken, "the table is another build's") }
+	d.write(t, 1, record(grant(0, 1)))
+	w := start(t, d.config(b.apart(t)))
+	<-w.ended
+	require.ErrorContains(t, w.err, "another build")
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(w.err))
+	require.Zero(t, w.Stats().Commits)
+
+	w = start(t, d.config(lazySink{}))
+	<-w.ended
+	require.ErrorIs(t, w.err, errIdle, "a sink that does nothing must not spin")
+}
+
+type lazySink struct{}
+
+func (lazySink) Push(context.Context, []Event) (Report, error) { return Report{}, nil }
+func (lazySink) Skip(context.Context, Event) error             { return nil }
+
+// What the position can't judge is neither had twice nor lost.
+func TestTooOldBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	a := b.apart(t)
+	for i := range int64(MaxRuns + 1) {
+		require.NoError(t, a.Skip(t.Context(), event(0, 2+2*i)))
+	}
+	d.write(t, 1, record(grant(0, 1)), record(grant(0, 5)))
+	w := start(t, d.config(a))
+	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 1 && s.TooOld == 1 }, "both")
+	require.NoError(t, w.stop())
+	dead := d.letters(t, 1)[0]
+	require.Equal(t, ReasonTooOld, letterHeader(dead, HeaderReason))
+	require.Equal(t, "0-1", letterHeader(dead, "ce_id"))
+	require.Equal(t, map[string]int{"0-5": 1}, b.copies())
+}
+
+// stubborn fails its first writes, and refuses what is larger than most.
+type stubborn struct {
+	letterWriter
+	fails atomic.Int64
+	most  int
+}
+
+func (s *stubborn) WriteMessages(ctx context.Context, msgs ...kafka.Message) error {
+	if s.fails.Add(-1) >= 0 {
+		return kafka.WriteErrors{kafka.LeaderNotAvailable}
+	}
+	if len(msgs[0].Value) > s.most {
+		return kafka.WriteErrors{kafka.MessageSizeTooLarge}
+	}
+	return s.letterWriter.WriteMessages(ctx, msgs...)
+}
+
+// Nothing moves on before a dead letter is written; one that is too large goes without its value.
+func TestDeadLettersAreInsistedOn(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	bad := malformed(1)
+	d.write(t, 1, bad, record(grant(0, 2)))
+	w := start(t, d.config(b.apart(t)), func(s *Subscriber) {
+		open := s.newLetters
+		s.newLetters = func(c *Config) letterWriter {
+			x := &stubborn{letterWriter: open(c), most: len(bad.Value) - 1}
+			x.fails.Store(5)
+			return x
+		}
+	})
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "the event behind it")
+	require.NoError(t, w.stop())
+	require.EqualValues(t, 5, w.Stats().Retries)
+	dead := d.letters(t, 1)[0]
+	require.Equal(t, "value", letterHeader(dead, HeaderCut))
+	require.Equal(t, "0", letterHeader(dead, HeaderOffset))
+	require.Empty(t, dead.Value)
+}
+
+// While the topic of dead letters can't be written to Run waits; asked to stop, it stops, and the record comes again.
+func TestStopWhileADeadLetterCanNotBeWritten(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	d.write(t, 1, malformed(1))
+	cfg := d.config(b.apart(t))
+	cfg.DeadLetters, cfg.DrainTimeout = "not-there", 0
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Retries > 0 }, "it waits")
+	require.ErrorContains(t, w.stop(), "not-there")
+	require.Zero(t, w.Stats().Malformed+w.Stats().Commits)
+	cfg.DeadLetters = d.burial
+	again := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return again.Stats().Malformed == 1 }, "it comes again")
+	require.NoError(t, again.stop())
+}
+
+// A stop finishes the batch in hand and commits it.
+func TestStopDrains(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	begun, goOn := make(chan struct{}, 10), make(chan struct{})
+	b.fault = func(e *Event) error {
+		if e.Grant.Seq == 1 {
+			begun <- struct{}{}
+			<-goOn
+		}
+		return nil
+	}
+	d.write(t, 1, records(0, 1, 10)...)
+	cfg := d.config(b.apart(t))
+	cfg.BatchEvents = 5
+	w := start(t, cfg)
+	<-begun
+	w.cancel()
+	close(goOn)
+	<-w.ended
+	require.NoError(t, w.err)
+	s := w.Stats()
+	require.EqualValues(t, 1, s.Commits)
+	require.Equal(t, s.Done, int64(len(b.copies())))
+	require.LessOrEqual(t, s.Done, int64(5), "no more than the batch in hand")
+	again := start(t, d.config(b.apart(t)))
+	testkit.Eventually(t, soon, func() bool { return len(b.copies()) == 10 }, "the rest")
+	require.NoError(t, again.stop())
+	for event, n := range b.copies() {
+		require.Equal(t, 1, n, event)
+	}
+}
+
+// An effect that does not end is cancelled when the time to drain is over, and Run says what is left.
+func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	d := inProcess(t, 1)
+	begun := make(chan struct{}, 10)
+	a, err := NewApart(func(ctx context.Context, _ Event) error {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return hongbao.Errorf(hongbao.Permanent, "given up: %w", ctx.Err()) // a class of no meaning now
+	})
+	require.NoError(t, err)
+	d.write(t, 1, records(0, 1, 3)...)
+	cfg := d.config(a)
+	cfg.DrainTimeout = 20 * time.Millisecond
+	w := start(t, cfg)
+	<-begun
+	require.ErrorContains(t, w.stop(), "come again")
+	require.Equal(t, Stats{}, w.Stats(), "nothing done, nothing buried, nothing committed")
+}
+
+// deaf does not take commits for a while.
+type deaf struct {
+	recordReader
+	fails *atomic.Int64
+}
+
+func (d deaf) CommitMessages(ctx context.Context, msgs ...kafka.Message) error {
+	if d.fails.Add(-1) >= 0 {
+		return kafka.NotCoordinatorForGroup
+	}
+	return d.recordReader.CommitMessages(ctx, msgs...)
+}
+
+// A commit is repeated, and after its time given up: the next one covers it.
+func TestCommitErrors(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	d.write(t, 1, records(0, 1, 2)...)
+	cfg := d.config(b.apart(t))
+	cfg.CommitTimeout = 100 * time.Millisecond
+	fails := &atomic.Int64{}
+	fails.Store(1 << 40)
+	w := start(t, cfg, func(s *Subscriber) {
+		open := s.newReader
+		s.newReader = func(c *Config) recordReader { return deaf{recordReader: open(c), fails: fails} }
+	})
+	testkit.Eventually(t, soon, func() bool { return w.Stats().CommitErrors == 1 }, "given up")
+	fails.Store(2)
+	d.write(t, 1, record(grant(0, 3)))
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Commits == 1 }, "at the third try")
+	require.NoError(t, w.stop())
+	again := start(t, d.config(b.apart(t)))
+	d.write(t, 1, record(grant(0, 4)))
+	testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
+	require.NoError(t, again.stop())
+	require.Zero(t, again.Stats().Repeated)
+}
+
+// The offset where the group stopped is not in the log: nothing is skipped in silence.
+func TestOffsetOutOfRangeEndsRun(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	d.write(t, 1, records(0, 1, 3)...)
+	cfg := d.config(b.apart(t))
+	client := &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: &kafka.Transport{}}
+	res, err := client.OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
+		GroupID: cfg.Group, GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{d.topic: {{Partition: 0, Offset: 1000}}},
+	})
+	require.NoError(t, err)
+	require.NoError(t, res.Topics[d.topic][0].Error)
+	w := start(t, cfg)
+	<-w.ended
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(w.err))
+	require.ErrorIs(t, w.err, kafka.OffsetOutOfRange)
+	require.ErrorContains(t, w.err, "--reset-offsets")
+	require.Empty(t, b.copies())
+}
+
+// Records expired while nobody read: kafka-go would go on behind them without a word.
+func TestExpiredUnreadEndsRun(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	requireExpiredIsSeen(t, d, b)
+}
+
+func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
+	t.Helper()
+	d.write(t, 1, records(0, 1, 10)...)
+	d.deleteBefore(t, 4) // before the group was there: not its loss
+	cfg := d.config(b.apart(t))
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 6 }, "what is there")
+	require.NoError(t, w.stop())
+	d.write(t, 1, records(0, 11, 20)...)
+	d.deleteBefore(t, 10) // all of it was read
+	w = start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 10 }, "the next ten")
+	require.NoError(t, w.stop())
+	d.write(t, 1, records(0, 21, 30)...)
+	d.deleteBefore(t, 23)
+	w = start(t, cfg)
+	<-w.ended
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(w.err))
+	require.ErrorContains(t, w.err, "has come to offset 20, and the log begins at 23")
+	require.ErrorContains(t, w.err, "--reset-offsets")
+	require.Len(t, b.copies(), 16, "nothing behind the hole was done")
+	require.EqualValues(t, 20, d.committed(t, cfg.Group), "nor committed")
+}
+
+// In the middle of reading, too: a jump is looked at, and a jump over what is still there (a transaction's marker) is none.
+func TestJumps(t *testing.T) {
+	t.Parallel()
+	d := inProcess(t, 1)
+	d.write(t, 1, records(0, 1, 10)...)
+	d.deleteBefore(t, 5)
+	cfg := d.config(lazySink{})
+	for _, c := range []struct {
+		next, first int64
+		broken      bool
+	}{{2, 5, true}, {4, 6, true}, {5, 5, false}, {5, 7, false}, {9, 6, false}} {
+		g := newGaps(&cfg)
+		defer g.close()
+		g.next[0] = c.next
+		err := g.check(t.Context(), []kafka.Message{{Offset: c.first}, {Offset: c.first + 1}})
+		if !c.broken {
+			require.NoError(t, err, c)
+			require.Equal(t, c.first+2, g.next[0])
+			continue
+		}
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v: %v", c, err)
+	}
+}
+
+// The broker does not say where the log begins: nothing is done until it does.
+func TestGapsAreAskedForUntilKnown(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	d.write(t, 1, record(grant(0, 1)))
+	var asked atomic.Int64
+	d.broker.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		d.broker.KeepControl()
+		if r, ok := req.(*kmsg.ListOffsetsRequest); !ok || r.Topics[0].Partitions[0].Timestamp != -2 || len(r.Topics[0].Partitions) != 1 || asked.Add(1) > 3 {
+			return nil, nil, false
+		}
+		res := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		part := kmsg.NewListOffsetsResponseTopicPartition()
+		part.ErrorCode = 6 // not the leader
+		res.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: d.topic, Partitions: []kmsg.ListOffsetsResponseTopicPartition{part}}}
+		return res, nil, true
+	})
+	w := start(t, d.config(b.apart(t)))
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "after all")
+	require.NoError(t, w.stop())
+	require.Greater(t, asked.Load(), int64(3))
+}
+
+// errorReader gives errors first, then nothing until ctx ends.
+type errorReader struct {
+	recordReader
+	errs []error
+}
+
+func (r *errorReader) FetchMessage(ctx context.Context) (kafka.Message, error) {
+	if len(r.errs) > 0 {
+		err := r.errs[0]
+		r.errs = r.errs[1:]
+		return kafka.Message{}, err
+	}
+	return r.recordReader.FetchMessage(ctx)
+}
+
+func TestReadErrorsAreWaitedOut(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	d.write(t, 1, record(grant(0, 1)))
+	w := start(t, d.config(b.apart(t)), func(s *Subscriber) {
+		open := s.newReader
+		s.newReader = func(c *Config) recordReader {
+			return &errorReader{recordReader: open(c), errs: []error{kafka.LeaderNotAvailable, errors.New("dial: refused")}}
+		}
+	})
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "read after all")
+	require.NoError(t, w.stop())
+	require.EqualValues(t, 2, w.Stats().ReadErrors)
+}

@@ -1,0 +1,150 @@
+package subscriber
+
+import (
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// Members come and go while the topic grows: partitions move, batches are handled by two at once, and each event has one effect.
+func TestKafkaRebalance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	const partitions, rounds, n = 4, 6, 200
+	d, db := real(t, testkit.Kafka(t), partitions), postgresDB(t)
+	sink := db.sink(t, nil)
+	cfg := d.config(sink)
+	cfg.BatchEvents = 20
+	members := []*running{start(t, cfg)}
+	var last int64
+	for round := range rounds {
+		for shard := range partitions {
+			d.write(t, partitions, records(shard, last+1, last+n)...)
+		}
+		last += n
+		testkit.Eventually(t, soon, func() bool { effects, _ := db.count(t); return effects > round*n*partitions }, "round %d is under way", round)
+		if round%2 == 0 {
+			members = append(members, start(t, cfg))
+		} else {
+			require.NoError(t, members[0].stop())
+			members = members[1:]
+		}
+	}
+	testkit.Eventually(t, soon, func() bool { _, distinct := db.count(t); return distinct == rounds*n*partitions }, "all")
+	var refused int64
+	for _, m := range members {
+		require.NoError(t, m.stop())
+		refused += m.Stats().Refused + m.Stats().Malformed + m.Stats().TooOld
+	}
+	require.Zero(t, refused)
+	effects, distinct := db.count(t)
+	require.Equal(t, rounds*n*partitions, distinct)
+	require.Equal(t, distinct, effects)
+}
+
+// A member that is stopped leaves nothing to read again; late events of before its stop are no repeats.
+func TestKafkaRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	d, db := real(t, testkit.Kafka(t), 2), postgresDB(t)
+	sink := db.sink(t, nil)
+	d.write(t, 2, record(grant(0, 1)), record(grant(0, 2)), record(grant(0, 9)))
+	w := start(t, d.config(sink))
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 3 }, "the first three")
+	require.NoError(t, w.stop())
+	d.write(t, 2, record(grant(0, 4)), record(grant(0, 9)), record(grant(1, 1)))
+	again := start(t, d.config(sink))
+	testkit.Eventually(t, soon, func() bool { s := again.Stats(); return s.Done == 2 && s.Repeated == 1 }, "a late one, a copy, another shard")
+	require.NoError(t, again.stop())
+	effects, distinct := db.count(t)
+	require.Equal(t, [2]int{5, 5}, [2]int{effects, distinct})
+}
+
+// The broker is killed while a member reads, and comes back.
+func TestKafkaBrokerKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
+	d, db := real(t, broker, 1), postgresDB(t)
+	d.write(t, 1, append(records(0, 1, 100), malformed(200))...)
+	poison := func(e *Event) error {
+		if e.Grant.Seq == 42 {
+			return hongbao.Errorf(hongbao.Permanent, "no such user")
+		}
+		return nil
+	}
+	w := start(t, d.config(db.sink(t, poison)))
+	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 99 && s.Refused == 1 && s.Malformed == 1 }, "the first hundred")
+	testkit.Eventually(t, soon, func() bool { return d.committed(t, "g-"+d.topic) == 101 }, "committed")
+	require.NoError(t, broker.Kill())
+	require.NoError(t, broker.Restart())
+	d.write(t, 1, records(0, 101, 200)...)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 199 }, "the second hundred")
+	require.NoError(t, w.stop())
+	reasons := map[string]int{}
+	for _, dead := range d.letters(t, 2) {
+		reasons[letterHeader(dead, HeaderReason)]++
+	}
+	require.Equal(t, map[string]int{ReasonMalformed: 1, ReasonRefused: 1}, reasons)
+	effects, distinct := db.count(t)
+	require.Equal(t, [2]int{199, 199}, [2]int{effects, distinct})
+}
+
+func TestKafkaExpiredUnreadEndsRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	requireExpiredIsSeen(t, real(t, testkit.Kafka(t), 1), newBook())
+}
+
+func TestConfigNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{Brokers: []string{""}, Topic: "a b", DeadLetters: "a b", MaxBackoff: -1})
+	for _, part := range []string{
+		"Brokers[0]", "Sink and Log", "ClientID", "Topic", "Group", "Deployment", "DeadLetters is the topic itself", "BatchEvents", "FetchBytes", "MaxAttempts",
+		"Linger", "MaxWait", "SessionTimeout", "RequestTimeout", "CommitTimeout", "Backoff", "MaxBackoff",
+	} {
+		require.ErrorContains(t, err, part)
+	}
+	_, err = New(Config{})
+	require.ErrorContains(t, err, "Brokers is empty")
+	d := &deck{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}
+	_, err = New(d.config(lazySink{}))
+	require.NoError(t, err)
+}
+
+// The options of kafka-go whose defaults could lose grants or hang, read back from what it was given.
+func TestClientOptions(t *testing.T) {
+	t.Parallel()
+	d := &deck{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}
+	cfg := d.config(lazySink{})
+	r := readerConfig(&cfg)
+	require.NoError(t, r.Validate())
+	require.Equal(t, time.Duration(0), r.CommitInterval, "commits are synchronous")
+	require.Equal(t, kafka.FirstOffset, r.StartOffset)
+	require.Equal(t, kafka.ReadCommitted, r.IsolationLevel)
+	require.True(t, r.OffsetOutOfRangeError)
+	require.Equal(t, cfg.MaxWait, r.MaxWait)
+	require.Equal(t, cfg.SessionTimeout, r.SessionTimeout)
+	require.Less(t, r.HeartbeatInterval, r.SessionTimeout/2)
+	require.Equal(t, cfg.RequestTimeout, r.Dialer.Timeout)
+	w := newWriter(&cfg)
+	require.Equal(t, kafka.RequireAll, w.RequiredAcks)
+	require.False(t, w.Async)
+	require.False(t, w.AllowAutoTopicCreation)
+	require.Equal(t, "graves", w.Topic)
+	require.Equal(t, 1, w.MaxAttempts)
+	require.Equal(t, cfg.RequestTimeout, w.WriteTimeout)
+}

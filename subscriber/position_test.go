@@ -1,0 +1,129 @@
+package subscriber
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Random events in random order, against a plain set; the position goes through its bytes on the way.
+func TestPositionIsASet(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p, model := Position{}, map[int64]bool{}
+		for range rapid.IntRange(1, 200).Draw(t, "events") {
+			seq := rapid.Int64Range(1, 120).Draw(t, "seq")
+			want := Fresh
+			if model[seq] {
+				want = Seen
+			}
+			require.Equal(t, want, p.Look(seq))
+			p.Add(seq)
+			model[seq] = true
+			b, err := p.MarshalBinary()
+			require.NoError(t, err)
+			p = Position{}
+			require.NoError(t, p.UnmarshalBinary(b))
+		}
+		for seq := range int64(121) {
+			require.Equal(t, model[seq], p.Look(seq) == Seen && seq > 0)
+		}
+		var last int64
+		for i, r := range p.Runs() {
+			require.True(t, r.First <= r.Last && (i == 0 || r.First > last+1), "runs ascend with holes between them: %v", p.Runs())
+			last = r.Last
+		}
+	})
+}
+
+// An event that was parked comes late, a long time after younger ones: a plain high-water mark would drop it.
+func TestPositionKnowsHoles(t *testing.T) {
+	t.Parallel()
+	var p Position
+	for seq := int64(1); seq <= 1_000_000; seq++ {
+		if seq != 17 {
+			p.Add(seq)
+		}
+	}
+	require.Equal(t, Fresh, p.Look(17))
+	require.Equal(t, Seen, p.Look(16))
+	b, err := p.MarshalBinary()
+	require.NoError(t, err)
+	require.Less(t, len(b), 16)
+	p.Add(17)
+	require.Equal(t, []hongbao.SeqRange{{First: 1, Last: 1_000_000}}, p.Runs())
+}
+
+// Beyond its bound it forgets from below, and says so: neither "new" nor "seen".
+func TestPositionBound(t *testing.T) {
+	t.Parallel()
+	var p Position
+	for i := range int64(MaxRuns) {
+		p.Add(10 + 3*i)
+	}
+	require.Zero(t, p.Floor())
+	require.Equal(t, Fresh, p.Look(5))
+	p.Add(10 + 3*MaxRuns)
+	require.EqualValues(t, 12, p.Floor())
+	require.Len(t, p.Runs(), MaxRuns)
+	for _, seq := range []int64{5, 10, 11, 12} {
+		require.Equal(t, TooOld, p.Look(seq), seq)
+		p.Add(seq)
+	}
+	require.Equal(t, Seen, p.Look(13))
+	require.Equal(t, Fresh, p.Look(14))
+	require.Len(t, p.Runs(), MaxRuns, "what is too old is not added")
+	b, err := p.MarshalBinary()
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(b), 16<<10)
+	var q Position
+	require.NoError(t, q.UnmarshalBinary(b))
+	require.Equal(t, p, q)
+}
+
+func TestPositionRefusesOtherBytes(t *testing.T) {
+	t.Parallel()
+	var good Position
+	good.Add(3)
+	good.Add(7)
+	whole, err := good.MarshalBinary()
+	require.NoError(t, err)
+	for name, b := range map[string][]byte{
+		"cut": whole[:len(whole)-1], "longer": append(append([]byte{}, whole...), 0), "version": {2, 0, 0}, "runs that touch": {1, 0, 2, 0, 0, 0, 0},
+		"too many runs": {1, 0, 0x81, 0x20}, "beyond 2^53": {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0}, "no varint": {0x80}, "text": []byte("hello"),
+	} {
+		p := good
+		require.Error(t, p.UnmarshalBinary(b), name)
+		require.Equal(t, good, p, name)
+	}
+	require.NoError(t, good.UnmarshalBinary(nil))
+	require.Empty(t, good.Runs())
+}
+
+func FuzzPosition(f *testing.F) {
+	var p Position
+	for _, seq := range []int64{1, 2, 9, 300, int64(hongbao.MaxAmount)} {
+		p.Add(seq)
+		b, err := p.MarshalBinary()
+		require.NoError(f, err)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p Position
+		if p.UnmarshalBinary(b) != nil {
+			return
+		}
+		out, err := p.MarshalBinary()
+		require.NoError(t, err)
+		var q Position
+		require.NoError(t, q.UnmarshalBinary(out))
+		require.Equal(t, p, q)
+		for _, r := range p.Runs() {
+			require.Equal(t, Seen, p.Look(r.Last))
+			require.Equal(t, Fresh, p.Look(r.Last+1))
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package subscriber
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// Everything that can stand in a topic, through kafka-go's Reader and Writer.
+func TestRunMixedTopic(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 2), newBook()
+	d.write(t, 2, record(grant(0, 1)), fence(), foreign(), stranger(1, false), stranger(2, true), malformed(2), record(grant(0, 1)), record(grant(0, 5)), record(grant(0, 3)))
+	d.write(t, 2, records(1, 1, 20)...)
+	w := start(t, d.config(b.apart(t)))
+	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 23 && s.Repeated == 1 }, "all read")
+	require.NoError(t, w.stop())
+	s := w.Stats()
+	require.EqualValues(t, 1, s.Fences)
+	require.EqualValues(t, 3, s.Foreign)
+	require.EqualValues(t, 1, s.Malformed)
+	require.Positive(t, s.Commits)
+	require.Zero(t, s.Refused+s.TooOld+s.CommitErrors)
+	copies := b.copies()
+	require.Len(t, copies, 23)
+	for _, want := range []string{id(0, 1), id(0, 3), id(0, 5), id(1, 20)} {
+		require.Equal(t, 1, copies[want], want)
+	}
+	dead := d.letters(t, 1)[0]
+	require.Equal(t, ReasonMalformed, letterHeader(dead, HeaderReason))
+	require.Equal(t, malformed(2).Value, dead.Value)
+	require.Equal(t, "0-2", letterHeader(dead, "ce_id"))
+	require.Equal(t, "5", letterHeader(dead, HeaderOffset))
+	require.Equal(t, "0", letterHeader(dead, HeaderPartition))
+	require.Equal(t, "grants", letterHeader(dead, HeaderTopic))
+	require.Equal(t, "g-grants", letterHeader(dead, HeaderGroup))
+	require.Equal(t, "permanent", letterHeader(dead, HeaderClass))
+	require.Contains(t, letterHeader(dead, HeaderError), "can't be read")
+
+	again := start(t, d.config(b.apart(t)))
+	d.write(t, 2, record(grant(0, 6)))
+	testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
+	require.NoError(t, again.stop())
+	require.Zero(t, again.Stats().Repeated, "everything was committed")
+}

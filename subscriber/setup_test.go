@@ -1,0 +1,348 @@
+package subscriber
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	_ "modernc.org/sqlite"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		childMain()
+	}
+	testkit.Main(m)
+}
+
+const soon = 60 * time.Second
+
+var decided = time.Date(2026, 11, 21, 8, 0, 0, 123e6, time.UTC)
+
+// grant is event seq of a shard.
+func grant(shard int, seq int64) hongbao.Grant {
+	return hongbao.Grant{
+		Shard: shard, Seq: seq, Epoch: 1, Campaign: "spring", Packet: seq*100 + int64(shard) + 1, Amount: hongbao.Amount(100 + seq),
+		User: "u" + strconv.FormatInt(seq, 10), Time: decided,
+	}
+}
+
+// event is a grant as the sinks get it.
+func event(shard int, seq int64) Event { return Event{Grant: grant(shard, seq), Source: "/hongbao/d1"} }
+
+func events(shard int, seqs ...int64) (out []Event) {
+	for _, seq := range seqs {
+		out = append(out, event(shard, seq))
+	}
+	return out
+}
+
+// record is a grant as the publisher writes it; package test compares with the real one.
+func record(g hongbao.Grant) kafka.Message {
+	value, err := json.Marshal(map[string]any{
+		"campaign": g.Campaign, "packet": g.Packet, "user": g.User, "amount": g.Amount, "shard": g.Shard, "seq": g.Seq,
+		"epoch": g.Epoch, "time": g.Time.Format(topic.TimeLayout),
+	})
+	if err != nil {
+		panic(err)
+	}
+	m := kafka.Message{Key: []byte(g.User), Value: value}
+	for _, h := range [][2]string{
+		{topic.HeaderSpecVersion, topic.SpecVersion}, {topic.HeaderSource, "/hongbao/d1"}, {topic.HeaderType, topic.TypeGrant},
+		{topic.HeaderContentType, topic.ContentType}, {topic.HeaderID, g.EventID()}, {topic.HeaderTime, g.Time.Format(topic.TimeLayout)},
+		{topic.HeaderShard, strconv.Itoa(g.Shard)}, {topic.HeaderSeq, strconv.FormatInt(g.Seq, 10)}, {topic.HeaderEpoch, "1"},
+	} {
+		m.Headers = append(m.Headers, kafka.Header{Key: h[0], Value: []byte(h[1])})
+	}
+	return m
+}
+
+func records(shard int, first, last int64) (out []kafka.Message) {
+	for seq := first; seq <= last; seq++ {
+		out = append(out, record(grant(shard, seq)))
+	}
+	return out
+}
+
+// fence is a fence record, foreign one of another producer, stranger an event of another deployment.
+func fence() kafka.Message {
+	return kafka.Message{Value: []byte("{}"), Headers: []kafka.Header{
+		{Key: topic.HeaderSpecVersion, Value: []byte("1.0")}, {Key: topic.HeaderSource, Value: []byte("/hongbao/d1")},
+		{Key: topic.HeaderType, Value: []byte(topic.TypeFence)},
+	}}
+}
+
+func foreign() kafka.Message {
+	return kafka.Message{Key: []byte("k"), Value: []byte("not JSON at all")}
+}
+
+func stranger(seq int64, malformed bool) kafka.Message {
+	m := record(grant(0, seq))
+	for i := range m.Headers {
+		if m.Headers[i].Key == topic.HeaderSource {
+			m.Headers[i].Value = []byte("/hongbao/d2")
+		}
+	}
+	if malformed {
+		m.Value = []byte("{")
+	}
+	return m
+}
+
+// malformed claims to be event seq and its value is cut.
+func malformed(seq int64) kafka.Message {
+	m := record(grant(0, seq))
+	m.Value = m.Value[:len(m.Value)-5]
+	return m
+}
+
+// deck is a broker with a topic, and its topic of dead letters.
+type deck struct {
+	addr          string
+	topic, burial string
+	broker        *kfake.Cluster // nil on a real Kafka
+}
+
+// inProcess is a deck on franz-go's in-process broker.
+func inProcess(t testing.TB, partitions int32) *deck {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "grants"), kfake.SeedTopics(1, "graves"))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return &deck{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}
+}
+
+// real is a deck on an Apache Kafka.
+func real(t testing.TB, b *testkit.KafkaBroker, partitions int) *deck {
+	t.Helper()
+	return &deck{addr: b.Addr, topic: b.Topic(t, partitions, nil), burial: b.Topic(t, 1, nil)}
+}
+
+func (d *deck) config(sink Sink) Config {
+	cfg := DefaultConfig()
+	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.Group, cfg.Deployment, cfg.DeadLetters = []string{d.addr}, "test", d.topic, "g-"+d.topic, "d1", d.burial
+	cfg.Sink, cfg.Log = sink, zap.NewNop()
+	cfg.MaxWait, cfg.Backoff, cfg.MaxBackoff, cfg.MaxAttempts = 50*time.Millisecond, 2*time.Millisecond, 20*time.Millisecond, 3
+	cfg.SessionTimeout, cfg.CommitTimeout = 6*time.Second, 5*time.Second
+	return cfg
+}
+
+// write appends records, each to the partition of its shard header, else to partition 0.
+func (d *deck) write(t testing.TB, partitions int, list ...kafka.Message) {
+	t.Helper()
+	w := &kafka.Writer{
+		Addr: kafka.TCP(d.addr), Topic: d.topic, RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond, BatchSize: 1000,
+		Transport: &kafka.Transport{}, Balancer: kafka.BalancerFunc(func(m kafka.Message, _ ...int) int {
+			shard, _ := strconv.Atoi(header(&m, topic.HeaderShard)) // none: 0
+			return shard % partitions
+		}),
+	}
+	require.NoError(t, w.WriteMessages(t.Context(), list...))
+	require.NoError(t, w.Close())
+}
+
+// committed is the group's offset of partition 0.
+func (d *deck) committed(t testing.TB, group string) int64 {
+	t.Helper()
+	tr := &kafka.Transport{}
+	defer tr.CloseIdleConnections()
+	client := &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: tr}
+	res, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{d.topic: {0}}})
+	require.NoError(t, err)
+	return res.Topics[d.topic][0].CommittedOffset
+}
+
+// deleteBefore has the log of partition 0 begin at an offset, as retention does.
+func (d *deck) deleteBefore(t testing.TB, offset int64) {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(d.addr))
+	require.NoError(t, err)
+	defer c.Close()
+	part := kmsg.NewDeleteRecordsRequestTopicPartition()
+	part.Offset = offset
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis = 5000
+	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: d.topic, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{part}}}
+	res, err := req.RequestWith(t.Context(), c)
+	require.NoError(t, err)
+	require.Zero(t, res.Topics[0].Partitions[0].ErrorCode)
+	require.Equal(t, offset, res.Topics[0].Partitions[0].LowWatermark)
+}
+
+// letters reads the n dead letters with another client.
+func (d *deck) letters(t testing.TB, n int) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	c, err := kgo.NewClient(kgo.SeedBrokers(d.addr), kgo.ConsumeTopics(d.burial))
+	require.NoError(t, err)
+	defer c.Close()
+	var out []*kgo.Record
+	for len(out) < n {
+		f := c.PollFetches(ctx)
+		require.NoError(t, ctx.Err(), "%d of %d dead letters", len(out), n)
+		out = append(out, f.Records()...)
+	}
+	require.Len(t, out, n)
+	return out
+}
+
+func letterHeader(r *kgo.Record, name string) string {
+	for _, h := range r.Headers {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// running is a Subscriber at work.
+type running struct {
+	*Subscriber
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error
+}
+
+func start(t testing.TB, cfg Config, change ...func(*Subscriber)) *running {
+	t.Helper()
+	s, err := New(cfg)
+	require.NoError(t, err)
+	for _, fn := range change {
+		fn(s)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Subscriber: s, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.err = s.Run(ctx)
+	}()
+	t.Cleanup(func() { _ = r.stop() }) // a test that cares has stopped it
+	return r
+}
+
+func (r *running) stop() error {
+	r.cancel()
+	<-r.ended
+	return r.err
+}
+
+// book is an effect that counts, in memory or in SQL.
+type book struct {
+	mu    sync.Mutex
+	had   map[string]int
+	fault func(e *Event) error
+}
+
+func newBook() *book { return &book{had: map[string]int{}} }
+
+func (b *book) note(_ context.Context, e Event) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fault != nil {
+		if err := b.fault(&e); err != nil {
+			return err
+		}
+	}
+	b.had[e.Grant.EventID()]++
+	return nil
+}
+
+func (b *book) apart(t testing.TB) *Apart {
+	t.Helper()
+	a, err := NewApart(b.note)
+	require.NoError(t, err)
+	return a
+}
+
+func (b *book) copies() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[string]int{}
+	for k, v := range b.had {
+		out[k] = v
+	}
+	return out
+}
+
+// database is a database of the test's own with a table of effects that has no unique key: a second effect would show.
+type database struct {
+	*sql.DB
+	dialect Dialect
+}
+
+func sqliteDB(t testing.TB, path string) *database {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return &database{DB: db, dialect: SQLite}
+}
+
+func postgresDB(t testing.TB) *database {
+	t.Helper()
+	db, err := sql.Open("pgx", testkit.Postgres(t))
+	require.NoError(t, err)
+	db.SetMaxOpenConns(8)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return &database{DB: db, dialect: PostgreSQL}
+}
+
+const effectTable = `CREATE TABLE IF NOT EXISTS effect (event TEXT NOT NULL, amount BIGINT NOT NULL)`
+
+// sink is a SQL whose effect is a row an event; fault may fail it.
+func (d *database) sink(t testing.TB, fault func(e *Event) error) *SQL {
+	t.Helper()
+	_, err := d.ExecContext(t.Context(), effectTable)
+	require.NoError(t, err)
+	s, err := NewSQL(t.Context(), SQLConfig{DB: d.DB, Dialect: d.dialect, Name: "g", Timeout: 20 * time.Second, Effect: rows(fault)})
+	require.NoError(t, err)
+	return s
+}
+
+func rows(fault func(e *Event) error) func(context.Context, *sql.Tx, []Event) error {
+	return func(ctx context.Context, tx *sql.Tx, list []Event) error {
+		for i := range list {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO effect (event, amount) VALUES ($1, $2)`,
+				list[i].Grant.EventID(), int64(list[i].Grant.Amount)); err != nil {
+				return err
+			}
+			if fault != nil {
+				if err := fault(&list[i]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// count gives how many effects there are, and of how many events.
+func (d *database) count(t testing.TB) (effects, distinct int) {
+	t.Helper()
+	require.NoError(t, d.QueryRowContext(context.Background(), `SELECT count(*), count(DISTINCT event) FROM effect`).Scan(&effects, &distinct))
+	return effects, distinct
+}
+
+func tempFile(t testing.TB) string { return filepath.Join(t.TempDir(), "effects.db") }
+
+func id(shard int, seq int64) string { return fmt.Sprintf("%d-%d", shard, seq) }

@@ -1,0 +1,265 @@
+package subscriber
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Dialect names a kind of database.
+type Dialect string
+
+// The databases: by pgx's stdlib driver and by modernc.org/sqlite, or any other driver with placeholders like $1.
+const (
+	PostgreSQL Dialect = "postgres"
+	SQLite     Dialect = "sqlite"
+)
+
+//go:embed schema/postgres.sql
+var postgresSchema string
+
+//go:embed schema/sqlite.sql
+var sqliteSchema string
+
+// SQLConfig of a SQL. A zero is refused.
+type SQLConfig struct {
+	// DB is the pool in whose database the effect and the position are. The caller bounds and closes it.
+	DB      *sql.DB
+	Dialect Dialect
+	// Name of the position: the consumer group, as a rule. Two subscribers with one name share a position, so each event has
+	// its effect in one of them only.
+	Name string
+	// Timeout bounds one transaction with all its waits. 10 ms to 10 min.
+	Timeout time.Duration
+	// Effect of events that were not seen, in their order, at most the subscriber's BatchEvents. All that it does in tx is stored with the position
+	// or not at all; what it does outside is not protected. It must not end tx. Its error's class says what is to be done, see Sink.
+	Effect func(ctx context.Context, tx *sql.Tx, events []Event) error
+}
+
+// SQL is a Sink that runs the effect in the transaction that stores the position, so each event has its effect exactly
+// once, in whatever process dies at whatever moment. Its methods may be called at once, by several processes: a row lock a shard keeps
+// them apart, on SQLite its one write lock.
+type SQL struct{ cfg SQLConfig }
+
+// NewSQL checks the configuration and the database's promise to keep what it has confirmed, and makes the table
+// hongbao_position if it is missing.
+func NewSQL(ctx context.Context, cfg SQLConfig) (*SQL, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	s := &SQL{cfg: cfg}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	if err := s.checkServer(ctx); err != nil {
+		return nil, fmt.Errorf("subscriber: %w", err)
+	}
+	if err := s.migrate(ctx); err != nil {
+		return nil, fmt.Errorf("subscriber: making the table hongbao_position: %w; let this user CREATE TABLE, or run subscriber/schema/%s.sql by hand",
+			err, cfg.Dialect)
+	}
+	return s, nil
+}
+
+func (c *SQLConfig) check() error {
+	var errs []error
+	if c.DB == nil || c.Effect == nil {
+		errs = append(errs, errors.New("DB and Effect are required"))
+	}
+	if c.Dialect != PostgreSQL && c.Dialect != SQLite {
+		errs = append(errs, fmt.Errorf("dialect %.40q does not exist: want %q or %q", c.Dialect, PostgreSQL, SQLite))
+	}
+	if err := hongbao.CheckID(c.Name); err != nil {
+		errs = append(errs, fmt.Errorf("name %.140q: %w", c.Name, err))
+	}
+	if c.Timeout < 10*time.Millisecond || c.Timeout > 10*time.Minute {
+		errs = append(errs, fmt.Errorf("timeout is %s: want 10ms to 10m", c.Timeout))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("subscriber: position in SQL: %w", errors.Join(errs...))
+}
+
+// checkServer refuses a database that may forget a commit: the offset in Kafka would have moved on, and the effect be lost.
+func (s *SQL) checkServer(ctx context.Context) error {
+	var level string
+	if s.cfg.Dialect == PostgreSQL {
+		if err := s.cfg.DB.QueryRowContext(ctx, `SHOW synchronous_commit`).Scan(&level); err != nil {
+			return fmt.Errorf("asking PostgreSQL for synchronous_commit: %w", err)
+		}
+		if level == "off" {
+			return errors.New("synchronous_commit is off: a crash would forget effects whose offsets are committed; set it on for this user")
+		}
+		return nil
+	}
+	if err := s.cfg.DB.QueryRowContext(ctx, `PRAGMA synchronous`).Scan(&level); err != nil {
+		return fmt.Errorf("asking SQLite for PRAGMA synchronous: %w", err)
+	}
+	if level == "0" || level == "1" {
+		return errors.New("PRAGMA synchronous is OFF or NORMAL: a crash would forget effects whose offsets are committed; open it with _pragma=synchronous(FULL)")
+	}
+	return nil
+}
+
+func (s *SQL) migrate(ctx context.Context) error {
+	return s.transact(ctx, func(tx *sql.Tx) error {
+		statements := []string{sqliteSchema}
+		if s.cfg.Dialect == PostgreSQL { // where CREATE TABLE IF NOT EXISTS fails if two run it at once
+			statements = []string{`SELECT pg_advisory_xact_lock(7166473318641)`, postgresSchema}
+		}
+		for _, statement := range statements {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// transact commits what fn did, or nothing.
+func (s *SQL) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	tx, err := s.cfg.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return down("begin a transaction", err)
+	}
+	if err := fn(tx); err != nil {
+		_ = tx.Rollback() // the connection may be gone, and the transaction with it
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit the effect and its position: %w", err)
+	}
+	return nil
+}
+
+// down is an error that is met before the effect: no event is to blame.
+func down(what string, err error) error {
+	return hongbao.Outagef(hongbao.Transient, "%s: %w", what, err)
+}
+
+// Push is Sink's: all or nothing, so Report.Next is 0 with an error.
+func (s *SQL) Push(ctx context.Context, events []Event) (Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	var r Report
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		held, err := s.hold(ctx, tx, events)
+		if err != nil {
+			return err
+		}
+		var fresh []Event
+		r, fresh = sift(held, events)
+		if len(fresh) == 0 {
+			return nil
+		}
+		if err := s.cfg.Effect(ctx, tx, fresh); err != nil {
+			return fmt.Errorf("the effect of %d events from %s on: %w", len(fresh), fresh[0].Grant.EventID(), err)
+		}
+		return s.write(ctx, tx, held)
+	})
+	if err != nil {
+		return Report{}, s.judge(err)
+	}
+	return r, nil
+}
+
+// sift notes the events in the positions and gives those that are new.
+func sift(held map[shardOf]*Position, events []Event) (r Report, fresh []Event) {
+	for i := range events {
+		p := held[shardFor(&events[i])]
+		switch p.Look(events[i].Grant.Seq) {
+		case Seen:
+			r.Repeated++
+		case TooOld:
+			r.TooOld = append(r.TooOld, i)
+		case Fresh:
+			p.Add(events[i].Grant.Seq)
+			fresh = append(fresh, events[i])
+			r.Done++
+		}
+	}
+	r.Next = len(events)
+	return r, fresh
+}
+
+// hold locks the rows of the events' shards, always in the same order, and reads them. It is a write from the first
+// statement on: on SQLite a transaction that reads first may fail when it comes to write.
+func (s *SQL) hold(ctx context.Context, tx *sql.Tx, events []Event) (map[shardOf]*Position, error) {
+	held := map[shardOf]*Position{}
+	var order []shardOf
+	for i := range events {
+		k := shardFor(&events[i])
+		if held[k] == nil {
+			held[k] = &Position{}
+			order = append(order, k)
+		}
+	}
+	slices.SortFunc(order, func(a, b shardOf) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.shard, b.shard)) })
+	for _, k := range order {
+		var seen []byte
+		row := tx.QueryRowContext(ctx, `INSERT INTO hongbao_position (name, source, shard, turns, seen) VALUES ($1, $2, $3, 1, $4)
+			ON CONFLICT (name, source, shard) DO UPDATE SET turns = hongbao_position.turns + 1 RETURNING seen`,
+			s.cfg.Name, k.source, k.shard, []byte{})
+		if err := row.Scan(&seen); err != nil {
+			return nil, down(fmt.Sprintf("lock the position of shard %d", k.shard), err)
+		}
+		if err := held[k].UnmarshalBinary(seen); err != nil {
+			return nil, hongbao.Errorf(hongbao.Broken, "hongbao_position of %q, %q, shard %d: %w; restore the row from a backup, or use the build that wrote it",
+				s.cfg.Name, k.source, k.shard, err)
+		}
+	}
+	return held, nil
+}
+
+func (s *SQL) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*Position) error {
+	for k, p := range held {
+		seen, err := p.MarshalBinary()
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE hongbao_position SET seen = $1 WHERE name = $2 AND source = $3 AND shard = $4`,
+			seen, s.cfg.Name, k.source, k.shard); err != nil {
+			return fmt.Errorf("store the position of shard %d: %w", k.shard, err)
+		}
+	}
+	return nil
+}
+
+// judge makes an outage of an error without a class if the database does not answer: then no event is to blame.
+func (s *SQL) judge(err error) error {
+	var classed *hongbao.Error
+	if errors.As(err, &classed) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
+	defer cancel()
+	if _, probe := s.cfg.DB.ExecContext(ctx, `DELETE FROM hongbao_position WHERE name = $1 AND turns < 0`, s.cfg.Name); probe != nil {
+		return hongbao.Outagef(hongbao.Unknown, "%w; and the database does not take writes: %w", err, probe)
+	}
+	return err
+}
+
+// Skip is Sink's.
+func (s *SQL) Skip(ctx context.Context, event Event) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		held, err := s.hold(ctx, tx, []Event{event})
+		if err != nil {
+			return err
+		}
+		held[shardFor(&event)].Add(event.Grant.Seq)
+		return s.write(ctx, tx, held)
+	})
+	if err == nil {
+		return nil
+	}
+	return s.judge(err)
+}

@@ -1,0 +1,218 @@
+package test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+	_ "modernc.org/sqlite"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/subscriber"
+)
+
+// fact is what a reader of the topic learns of a grant.
+type fact struct {
+	Campaign string         `json:"campaign"`
+	Packet   int64          `json:"packet"`
+	User     string         `json:"user"`
+	Amount   hongbao.Amount `json:"amount"`
+	Shard    int            `json:"shard"`
+	Seq      int64          `json:"seq"`
+}
+
+func order(facts []fact) []fact {
+	slices.SortFunc(facts, func(a, b fact) int { return int(a.Packet - b.Packet) })
+	return facts
+}
+
+// published has a crowd of n users grab a campaign and the publisher put it into a topic; it gives what they got.
+func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) []fact {
+	t.Helper()
+	b := setup(t, 2)
+	b.load(t, spec("readers", int64(n), 100*hongbao.Amount(n)))
+	p := b.producer(t)
+	var facts []fact
+	for i := range n {
+		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "readers", User: user(i)})
+		require.NoError(t, err)
+		require.Equal(t, hongbao.Granted, a.Outcome)
+		r := a.Receipts[0]
+		facts = append(facts, fact{Campaign: "readers", Packet: r.Packet, User: user(i), Amount: r.Amount, Shard: r.Shard, Seq: r.Seq})
+	}
+	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "kafka", Owner: "w1", Lease: 30 * time.Second, TakeLive: true})
+	require.NoError(t, err)
+	pub, err := publisher.New(publisher.Config{
+		Brokers: []string{broker.Addr}, ClientID: "test", Topic: topic, Partitions: 2, Deployment: "test", Worker: "w1",
+		BatchGrants: 100, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+		MetadataTTL: time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second, ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
+	}, claims, &lua.Reader{Redis: b.rdb, Space: b.space})
+	require.NoError(t, err)
+	t.Cleanup(pub.Close)
+	cfg := consumer.DefaultConfig()
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.space, "kafka", "w1", b.log, pub
+	w, err := consumer.New(cfg)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
+	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(n) }, "all published")
+	stop()
+	wg.Wait()
+	return order(facts)
+}
+
+// block is the first code block of docs/subscribers.md that holds a text.
+func block(t *testing.T, holds string) string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/subscribers.md")
+	require.NoError(t, err)
+	for _, found := range regexp.MustCompile("(?s)```[a-z]*\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		if strings.Contains(found[1], holds) {
+			return found[1]
+		}
+	}
+	require.Fail(t, "docs/subscribers.md has no code block with "+holds)
+	return ""
+}
+
+// What docs/subscribers.md tells works: package subscriber, Kafka's own console consumer by the very command of the page, and another client
+// by the very code of the page all learn what the users were told.
+func TestReadersOfTheTopic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	broker := testkit.Kafka(t)
+	topic, dead := broker.Topic(t, 2, nil), broker.Topic(t, 1, nil)
+	facts := published(t, broker, topic, 200)
+	t.Run("subscriber", func(t *testing.T) { require.Equal(t, facts, bySubscriber(t, broker.Addr, topic, dead, len(facts))) })
+	t.Run("console", func(t *testing.T) { require.Equal(t, facts, byConsole(t, broker, topic, len(facts))) })
+	t.Run("franz-go", func(t *testing.T) {
+		source, err := os.ReadFile("readers_test.go")
+		require.NoError(t, err)
+		require.Contains(t, string(source), block(t, "kgo.NewClient"), "the page shows the code that runs here")
+		var got []fact
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		require.NoError(t, readGrants(ctx, broker.Addr, topic, func(r *kgo.Record, e publisher.Event) bool {
+			if len(got) < 2 {
+				t.Logf("partition %d offset %d: %s got %d in %s (event %s)", r.Partition, r.Offset, e.Grant.User, e.Grant.Amount, e.Grant.Campaign, e.Grant.EventID())
+			}
+			got = append(got, factOf(&e.Grant))
+			return len(got) < len(facts)
+		}))
+		require.Equal(t, facts, order(got))
+	})
+}
+
+func factOf(g *hongbao.Grant) fact {
+	return fact{Campaign: g.Campaign, Packet: g.Packet, User: g.User, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq}
+}
+
+func bySubscriber(t *testing.T, addr, topic, dead string, n int) (got []fact) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "reader.db")+"?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)")
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1)
+	defer db.Close()
+	sink, err := subscriber.NewSQL(t.Context(), subscriber.SQLConfig{
+		DB: db, Dialect: subscriber.SQLite, Name: "readers", Timeout: 10 * time.Second,
+		Effect: func(_ context.Context, _ *sql.Tx, events []subscriber.Event) error {
+			for i := range events {
+				got = append(got, factOf(&events[i].Grant))
+			}
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	cfg := subscriber.DefaultConfig()
+	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.Group, cfg.Deployment = []string{addr}, "test", topic, "readers", "test"
+	cfg.DeadLetters, cfg.Sink, cfg.Log = dead, sink, zap.NewNop()
+	s, err := subscriber.New(cfg)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	testkit.Eventually(t, 60*time.Second, func() bool { return s.Stats().Done == int64(n) }, "all read")
+	stop()
+	require.NoError(t, <-ended)
+	require.Equal(t, int64(n), s.Stats().Done)
+	return order(got)
+}
+
+// byConsole runs the command of docs/subscribers.md.
+func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) (got []fact) {
+	command := strings.ReplaceAll(strings.ReplaceAll(block(t, "ConsoleConsumer"), "\\\n", " "), "'", "")
+	command = strings.NewReplacer("localhost:9092", broker.Addr, "hongbao.grants", topic, "kafka-"+testkit.KafkaVersion, "kafka-"+broker.Version).Replace(command)
+	args := strings.Fields(command)
+	require.Equal(t, "java", args[0])
+	cmd := exec.CommandContext(t.Context(), args[0], append(args[1:], "--max-messages", fmt.Sprint(n))...)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	for i, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		if i < 2 {
+			t.Log(line)
+		}
+		cells := strings.Split(line, "\t")
+		require.Len(t, cells, 3, line)
+		require.Contains(t, cells[0], "ce_type:hongbao.grant.v1")
+		var f fact
+		require.NoError(t, json.Unmarshal([]byte(cells[2]), &f))
+		require.Equal(t, f.User, cells[1])
+		got = append(got, f)
+	}
+	return order(got)
+}
+
+// readGrants reads a topic from its beginning with franz-go until fn gives false or ctx ends.
+func readGrants(ctx context.Context, addr, topic string, fn func(r *kgo.Record, e publisher.Event) bool) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for {
+		fetches := client.PollFetches(ctx)
+		if err := errors.Join(ctx.Err(), fetches.Err()); err != nil {
+			return err
+		}
+		for _, r := range fetches.Records() {
+			var headers []kafka.Header
+			for _, h := range r.Headers {
+				headers = append(headers, kafka.Header{Key: h.Key, Value: h.Value})
+			}
+			e, err := publisher.DecodeMessage(headers, r.Key, r.Value)
+			if errors.Is(err, publisher.ErrForeign) {
+				continue // another producer's record, or a fence
+			}
+			if err != nil {
+				return err
+			}
+			if !fn(r, e) {
+				return nil
+			}
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package topic
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Event is a grant as the topic tells it.
+type Event struct {
+	// Grant has no EntryID: the topic does not know the stream.
+	Grant hongbao.Grant
+	// Source is /hongbao/<deployment>.
+	Source string
+}
+
+// ErrForeign says that a record is not a grant of Hongbao: another producer's, or a fence record. Pass over it.
+var ErrForeign = errors.New("the record is not a grant of Hongbao")
+
+// DecodeMessage reads a record of the topic. It gives ErrForeign for a record whose headers do not claim to be a
+// hongbao.grant.v1, and a Permanent error for one that claims it and contradicts itself. Fields and headers that it does
+// not know are passed over, so that they can be added.
+func DecodeMessage(headers []kafka.Header, key, value []byte) (Event, error) {
+	var h messageHeaders
+	if err := h.read(headers); err != nil {
+		return Event{}, err
+	}
+	e, err := h.event(key, value)
+	if err != nil {
+		return Event{}, hongbao.Errorf(hongbao.Permanent, "event %.60q of %.80q can't be read: %w", h.id, h.source, err)
+	}
+	return e, nil
+}
+
+type messageHeaders struct {
+	version, id, source, kind, when, trace, content, shard, seq, epoch []byte
+}
+
+func (h *messageHeaders) field(name string) *[]byte {
+	switch name {
+	case HeaderSpecVersion:
+		return &h.version
+	case HeaderID:
+		return &h.id
+	case HeaderSource:
+		return &h.source
+	case HeaderType:
+		return &h.kind
+	case HeaderTime:
+		return &h.when
+	case HeaderTrace:
+		return &h.trace
+	case HeaderContentType:
+		return &h.content
+	case HeaderShard:
+		return &h.shard
+	case HeaderSeq:
+		return &h.seq
+	case HeaderEpoch:
+		return &h.epoch
+	}
+	return nil
+}
+
+func (h *messageHeaders) read(headers []kafka.Header) error {
+	var twice string
+	for i := range headers {
+		f := h.field(headers[i].Key)
+		if f == nil {
+			continue
+		}
+		if *f != nil {
+			twice = headers[i].Key
+		}
+		*f = headers[i].Value
+	}
+	if string(h.version) != SpecVersion || string(h.kind) != TypeGrant || !strings.HasPrefix(string(h.source), SourcePrefix) {
+		return ErrForeign
+	}
+	if twice != "" {
+		return hongbao.Errorf(hongbao.Permanent, "event %.60q of %.80q can't be read: header %s is there twice", h.id, h.source, twice)
+	}
+	return nil
+}
+
+// body is the value of a message. The pointers tell a missing field from a zero.
+type body struct {
+	Campaign  string          `json:"campaign"`
+	Packet    int64           `json:"packet"`
+	User      string          `json:"user"`
+	Amount    *hongbao.Amount `json:"amount"`
+	Shard     *int            `json:"shard"`
+	Seq       int64           `json:"seq"`
+	Epoch     int64           `json:"epoch"`
+	Time      string          `json:"time"`
+	RequestID string          `json:"request_id"`
+}
+
+func (h *messageHeaders) event(key, value []byte) (Event, error) {
+	var b body
+	if err := json.Unmarshal(value, &b); err != nil {
+		return Event{}, fmt.Errorf("value: %w", err)
+	}
+	if err := b.check(); err != nil {
+		return Event{}, err
+	}
+	if err := h.agree(&b, key); err != nil {
+		return Event{}, err
+	}
+	when, err := time.Parse(TimeLayout, b.Time)
+	if err != nil {
+		return Event{}, fmt.Errorf("time: %w", err)
+	}
+	if len(h.trace) > 0 {
+		if err := hongbao.CheckID(string(h.trace)); err != nil {
+			return Event{}, fmt.Errorf("header %s: %w", HeaderTrace, err)
+		}
+	}
+	return Event{Source: string(h.source), Grant: hongbao.Grant{
+		Shard: *b.Shard, Seq: b.Seq, Epoch: b.Epoch, Campaign: b.Campaign, Packet: b.Packet, Amount: *b.Amount,
+		User: b.User, RequestID: b.RequestID, Trace: string(h.trace), Time: when.UTC(),
+	}}, nil
+}
+
+func (b *body) check() error {
+	if err := hongbao.CheckCampaignID(b.Campaign); err != nil {
+		return fmt.Errorf("campaign: %w", err)
+	}
+	if err := hongbao.CheckID(b.User); err != nil {
+		return fmt.Errorf("user: %w", err)
+	}
+	if b.RequestID != "" {
+		if err := hongbao.CheckID(b.RequestID); err != nil {
+			return fmt.Errorf("request_id: %w", err)
+		}
+	}
+	if b.Amount == nil || *b.Amount < 0 || *b.Amount > hongbao.MaxAmount {
+		return errors.New("amount: want 0 to 2^53-1")
+	}
+	if b.Shard == nil || *b.Shard < 0 {
+		return errors.New("shard: want 0 or more")
+	}
+	if most := int64(hongbao.MaxAmount); b.Packet < 1 || b.Packet > most || b.Seq < 1 || b.Seq > most || b.Epoch < 1 || b.Epoch > most {
+		return errors.New("packet, seq, epoch: want 1 to 2^53-1")
+	}
+	return nil
+}
+
+// agree tells whether headers and key say the same as the value, and whether no header is missing.
+func (h *messageHeaders) agree(b *body, key []byte) error {
+	shard, seq := strconv.Itoa(*b.Shard), strconv.FormatInt(b.Seq, 10)
+	for _, c := range [...]struct {
+		name string
+		got  []byte
+		want string
+	}{
+		{"the key", key, b.User},
+		{HeaderID, h.id, shard + "-" + seq},
+		{HeaderTime, h.when, b.Time},
+		{HeaderContentType, h.content, ContentType},
+		{HeaderShard, h.shard, shard},
+		{HeaderSeq, h.seq, seq},
+		{HeaderEpoch, h.epoch, strconv.FormatInt(b.Epoch, 10)},
+	} {
+		if string(c.got) != c.want {
+			return fmt.Errorf("%s is %.140q, but by the value it is %.140q", c.name, c.got, c.want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package topic_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+const value = `{"campaign":"spring","packet":4711,"user":"u1","amount":888,"shard":3,"seq":52,"epoch":1,"time":"2026-11-21T08:00:00.123Z","request_id":"r1"}`
+
+func headers(change func(h map[string]string)) (list []kafka.Header) {
+	h := map[string]string{
+		topic.HeaderSpecVersion: "1.0", topic.HeaderSource: "/hongbao/shop", topic.HeaderType: "hongbao.grant.v1", topic.HeaderContentType: "application/json",
+		topic.HeaderID: "3-52", topic.HeaderTime: "2026-11-21T08:00:00.123Z", topic.HeaderShard: "3", topic.HeaderSeq: "52", topic.HeaderEpoch: "1",
+	}
+	if change != nil {
+		change(h)
+	}
+	for name, v := range h {
+		list = append(list, kafka.Header{Key: name, Value: []byte(v)})
+	}
+	return list
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	e, err := topic.DecodeMessage(headers(func(h map[string]string) { h["x-new"], h[topic.HeaderTrace] = "?", "00-ab-cd-01" }), []byte("u1"), []byte(value))
+	require.NoError(t, err)
+	require.Equal(t, "/hongbao/shop", e.Source)
+	require.Equal(t, "3-52", e.Grant.EventID())
+	require.Equal(t, "00-ab-cd-01", e.Grant.Trace)
+	require.EqualValues(t, 888, e.Grant.Amount)
+	require.Equal(t, "2026-11-21T08:00:00.123Z", e.Grant.Time.Format(topic.TimeLayout))
+}
+
+// What does not claim to be a grant is foreign, and passed over; what claims it and contradicts itself is Permanent, and is not.
+func TestDecodeTellsForeignFromMalformed(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{topic.HeaderSpecVersion: "0.3", topic.HeaderSource: "/shop", topic.HeaderType: topic.TypeFence} {
+		_, err := topic.DecodeMessage(headers(func(h map[string]string) { h[name] = want }), []byte("u1"), []byte(value))
+		require.ErrorIs(t, err, topic.ErrForeign, name)
+		_, err = topic.DecodeMessage(headers(func(h map[string]string) { delete(h, name) }), []byte("u1"), []byte(value))
+		require.ErrorIs(t, err, topic.ErrForeign, name)
+	}
+	malformed := func(list []kafka.Header, key, body string) {
+		t.Helper()
+		_, err := topic.DecodeMessage(list, []byte(key), []byte(body))
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%v", err)
+		require.NotErrorIs(t, err, topic.ErrForeign)
+	}
+	for name, wrong := range map[string]string{
+		topic.HeaderID: "3-53", topic.HeaderTime: "2026-11-21T08:00:00.124Z", topic.HeaderShard: "4", topic.HeaderSeq: "052", topic.HeaderEpoch: "2",
+		topic.HeaderContentType: "text/plain",
+	} {
+		malformed(headers(func(h map[string]string) { h[name] = wrong }), "u1", value)
+		malformed(headers(func(h map[string]string) { delete(h, name) }), "u1", value)
+		malformed(append(headers(nil), kafka.Header{Key: name, Value: []byte("twice")}), "u1", value)
+	}
+	malformed(headers(nil), "u2", value)
+	malformed(headers(nil), "u1", "")
+	for from, to := range map[string]string{
+		`"amount":888`: `"amount":-1`, `"amount":888,`: "", `"shard":3,`: "", `"packet":4711`: `"packet":0`, `"campaign":"spring"`: `"campaign":"Spring"`,
+		`"amount":88`: `"amount":"88"`, `"seq":52`: `"seq":9007199254740993`, `"r1"`: `"a b"`,
+	} {
+		require.Contains(t, value, from)
+		malformed(headers(nil), "u1", string(bytes.Replace([]byte(value), []byte(from), []byte(to), 1)))
+	}
+}
