@@ -60,3 +60,11 @@ func TestPostgres(t *testing.T) {
 	t.Parallel()
 	conformance(t, postgresConfig)
 }
+
+func TestMariaDB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	conformance(t, mariadbConfig)
+}
