@@ -206,3 +206,29 @@ func (m *MariaDBServer) answers(ctx context.Context) error {
 		return nil
 	})
 }
+
+// MySQLAnswered tells, for SwallowWholeAnswers, whether the server has answered each of the statements that were sent
+// together, or refused one. They may not return rows.
+func MySQLAnswered(answer []byte) bool {
+	const moreResults = 0x08
+	for len(answer) > 4 {
+		// length int24, sequence int8; OK: 0, changed rows and insert id (both of variable length), status int16
+		size := int(answer[0]) | int(answer[1])<<8 | int(answer[2])<<16
+		if len(answer) < 4+size || size < 5 {
+			return false
+		}
+		payload := answer[4 : 4+size]
+		answer = answer[4+size:]
+		if payload[0] == 0xff {
+			return true
+		}
+		at := 1
+		for range 2 {
+			at += 1 + map[byte]int{0xfc: 2, 0xfd: 3, 0xfe: 8}[payload[min(at, size-1)]]
+		}
+		if payload[min(at, size-1)]&moreResults == 0 {
+			return true
+		}
+	}
+	return false
+}
