@@ -61,7 +61,7 @@ func (c *Config) Check() error {
 		bad("the DSN of SQLite is not a plain path: a ledger in memory forgets, and its options are not to be chosen")
 	}
 	if c.Driver == MySQL && c.DSN != "" {
-		if err := checkMySQLDSN(c.DSN); err != nil {
+		if err := CheckMySQLDSN(c.DSN); err != nil {
 			bad("%w", err)
 		}
 	}

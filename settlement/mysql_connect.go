@@ -21,8 +21,8 @@ var mysqlParams = []string{"tls", "serverPubKey", "allowNativePasswords", "allow
 
 var errMySQLDSN = errors.New("the DSN is not a connection string of go-sql-driver/mysql: want user@tcp(host:3306)/database?tls=true")
 
-// checkMySQLDSN tells what is wrong with a DSN. The text of the driver's own error could hold the password.
-func checkMySQLDSN(dsn string) error {
+// CheckMySQLDSN tells what is wrong with a DSN for MySQL, and never its password. Config.Check calls it.
+func CheckMySQLDSN(dsn string) error {
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return errMySQLDSN
