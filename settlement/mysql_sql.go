@@ -55,9 +55,9 @@ func (s *mysqlStatement) args(args []any) []any {
 
 var (
 	mysqlPlaceholder = regexp.MustCompile(`\$(\d+)`)
-	mysqlTable       = regexp.MustCompile(`^\s*INSERT INTO (\w+)`)
-	mysqlNothing     = regexp.MustCompile(`ON CONFLICT \((\w+)[^)]*\) DO NOTHING`)
-	mysqlUpdate      = regexp.MustCompile(`ON CONFLICT \([^)]*\) DO UPDATE SET`)
+	mysqlInsert      = regexp.MustCompile(`^\s*INSERT INTO (\w+)\s*\((\w+)`)
+	mysqlNothing     = regexp.MustCompile(`ON CONFLICT\s+(\([^)]*\)\s+)?DO NOTHING`)
+	mysqlUpdate      = regexp.MustCompile(`ON CONFLICT\s+\([^)]*\)\s+DO UPDATE SET`)
 	mysqlExcluded    = regexp.MustCompile(`excluded\.(\w+)`)
 	mysqlStatements  sync.Map // of *mysqlStatement by the text it was made of; as many as this package has
 )
@@ -75,8 +75,8 @@ func mysqlTranslate(sql string) *mysqlStatement {
 		s.order = append(s.order, n-1)
 		return "?"
 	})
-	if table := mysqlTable.FindStringSubmatch(s.text); table != nil {
-		s.text = mysqlNothing.ReplaceAllString(s.text, "ON DUPLICATE KEY UPDATE ${1} = "+table[1]+".${1}")
+	if into := mysqlInsert.FindStringSubmatch(s.text); into != nil {
+		s.text = mysqlNothing.ReplaceAllLiteralString(s.text, "ON DUPLICATE KEY UPDATE "+into[2]+" = "+into[1]+"."+into[2])
 		s.text = mysqlUpdate.ReplaceAllString(s.text, "ON DUPLICATE KEY UPDATE")
 		s.text = mysqlExcluded.ReplaceAllString(s.text, "VALUES(${1})")
 	}
