@@ -146,10 +146,14 @@ func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (ro
 		}
 		values[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
 	}
-	err = conn.Raw(func(c any) error {
-		result, err := c.(driver.ExecerContext).ExecContext(ctx, text, values)
-		if err == nil {
-			rows = result.(mysql.Result).AllRowsAffected()
+	err = conn.Raw(func(raw any) error {
+		c, err := mysqlConnOf(raw)
+		if err != nil {
+			return err
+		}
+		result, err := c.ExecContext(ctx, text, values)
+		if all, ok := result.(mysql.Result); ok && err == nil {
+			rows = all.AllRowsAffected()
 		}
 		return err
 	})
@@ -158,7 +162,7 @@ func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (ro
 
 func (t *mysqlTxn) query(ctx context.Context, query string, args []any, row func(scan) error) error {
 	m := mysqlTranslate(query)
-	text := t.begin + m.text
+	text := strings.Join([]string{t.begin, m.text}, "")
 	t.begin = ""
 	rows, err := t.conn.QueryContext(ctx, text, m.args(args)...)
 	if err != nil {

@@ -107,13 +107,31 @@ func (m *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.gate(ctx, conn); err != nil {
+	c, err := mysqlConnOf(conn)
+	if err == nil {
+		err = m.gate(ctx, c)
+	}
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-func (m *mysqlConnector) gate(ctx context.Context, conn driver.Conn) error {
+// mysqlConn is what we need of the driver's connection beyond database/sql.
+type mysqlConn interface {
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+func mysqlConnOf(conn any) (mysqlConn, error) {
+	c, ok := conn.(mysqlConn)
+	if !ok {
+		return nil, fmt.Errorf("%T is no connection of go-sql-driver/mysql", conn)
+	}
+	return c, nil
+}
+
+func (m *mysqlConnector) gate(ctx context.Context, conn mysqlConn) error {
 	settings, err := readMySQLSettings(ctx, conn)
 	if err != nil {
 		return fmt.Errorf("ask for the server's settings: %w", err)
@@ -125,7 +143,7 @@ func (m *mysqlConnector) gate(ctx context.Context, conn driver.Conn) error {
 	if settings.mariaDB() {
 		set = fmt.Sprintf("SET SESSION check_constraint_checks = ON, max_statement_time = %.3f", m.config.Timeout.Seconds())
 	}
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
+	if _, err := conn.ExecContext(ctx, set, nil); err != nil {
 		return fmt.Errorf("%s: %w", set, err)
 	}
 	return nil
@@ -135,8 +153,8 @@ const mysqlAsk = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'rea
 	'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'sync_binlog', 'binlog_format',
 	'sql_mode', 'max_allowed_packet')`
 
-func readMySQLSettings(ctx context.Context, conn driver.Conn) (mysqlSettings, error) {
-	rows, err := conn.(driver.QueryerContext).QueryContext(ctx, mysqlAsk, nil)
+func readMySQLSettings(ctx context.Context, conn mysqlConn) (mysqlSettings, error) {
+	rows, err := conn.QueryContext(ctx, mysqlAsk, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -144,9 +162,11 @@ func readMySQLSettings(ctx context.Context, conn driver.Conn) (mysqlSettings, er
 	settings := mysqlSettings{}
 	row := make([]driver.Value, 2)
 	for {
-		if err := rows.Next(row); err == io.EOF {
+		err := rows.Next(row)
+		if errors.Is(err, io.EOF) {
 			return settings, nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, err
 		}
 		name, value := fmt.Sprintf("%s", row[0]), fmt.Sprintf("%s", row[1])

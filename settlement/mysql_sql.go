@@ -59,15 +59,33 @@ var (
 	mysqlNothing     = regexp.MustCompile(`ON CONFLICT\s+(\([^)]*\)\s+)?DO NOTHING`)
 	mysqlUpdate      = regexp.MustCompile(`ON CONFLICT\s+\([^)]*\)\s+DO UPDATE SET`)
 	mysqlExcluded    = regexp.MustCompile(`excluded\.(\w+)`)
-	mysqlStatements  sync.Map // of *mysqlStatement by the text it was made of; as many as this package has
+	mysqlStatements  = mysqlCache{statements: make(map[string]*mysqlStatement)}
 )
+
+// mysqlCache has the statements by the texts they were made of: as many as this package has.
+type mysqlCache struct {
+	mu         sync.RWMutex
+	statements map[string]*mysqlStatement
+}
+
+func (c *mysqlCache) get(sql string) *mysqlStatement {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.statements[sql]
+}
+
+func (c *mysqlCache) put(sql string, s *mysqlStatement) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.statements[sql] = s
+}
 
 // mysqlTranslate puts a statement of this package into MySQL's words. Four things differ: placeholders, the type of a cast,
 // what to do on a conflict, and the row that was not inserted. "Do nothing" is an update of a column to what it is, which
 // counts as no change; INSERT IGNORE would also turn errors into wrong rows. || joins texts by the session's sql_mode.
 func mysqlTranslate(sql string) *mysqlStatement {
-	if s, ok := mysqlStatements.Load(sql); ok {
-		return s.(*mysqlStatement)
+	if s := mysqlStatements.get(sql); s != nil {
+		return s
 	}
 	s := &mysqlStatement{}
 	s.text = mysqlPlaceholder.ReplaceAllStringFunc(sql, func(p string) string {
@@ -81,6 +99,6 @@ func mysqlTranslate(sql string) *mysqlStatement {
 		s.text = mysqlExcluded.ReplaceAllString(s.text, "VALUES(${1})")
 	}
 	s.text = strings.ReplaceAll(s.text, " AS bigint)", " AS SIGNED)")
-	mysqlStatements.Store(sql, s)
+	mysqlStatements.put(sql, s)
 	return s
 }
