@@ -23,7 +23,7 @@ func mysqlError(err error, sent bool) error {
 	switch e.Number {
 	// Record changed, lock timeout, deadlock (on Galera also the answer to a COMMIT); a batch id that was drawn twice.
 	case 1020, 1205, 1213, 1062:
-		return hongbao.Errorf(hongbao.Transient, "MySQL: %w: %w", errAgain, err)
+		return hongbao.Outagef(hongbao.Transient, "MySQL: %w: %w", errAgain, err)
 	case 3819, 4025: // CHECK, on MySQL and on MariaDB
 		return hongbao.Errorf(hongbao.Permanent, "MySQL: %w: %w", errOverdraw, err)
 	case 1216, 1217, 1451, 1452: // foreign keys

@@ -227,6 +227,7 @@ func TestMariaDBLockTimeout(t *testing.T) {
 	require.Len(t, errs, 5)
 	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.ErrorIs(t, errs[0], errAgain)
+	require.True(t, hongbao.IsOutage(errs[0]), "it takes no attempt from any grant")
 	execute(t, holder, "ROLLBACK")
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
