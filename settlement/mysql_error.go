@@ -16,6 +16,9 @@ func mysqlError(err error, sent bool) error {
 	if sent && !errors.Is(err, driver.ErrBadConn) { // the driver gives that one only if nothing was sent
 		class = hongbao.Unknown
 	}
+	if errors.Is(err, driver.ErrSkip) || errors.Is(err, mysql.ErrPktTooLarge) { // the driver's words for it
+		return hongbao.Errorf(hongbao.Permanent, "MySQL, the statement is longer than max_allowed_packet: %w", err)
+	}
 	var e *mysql.MySQLError
 	if !errors.As(err, &e) {
 		return hongbao.Outagef(class, "MySQL: %w", err)

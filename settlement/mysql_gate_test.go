@@ -55,6 +55,7 @@ func TestMySQLErrorClasses(t *testing.T) {
 		"out of range":               {answer(1264), true, hongbao.Permanent, false, nil},
 		"overflow":                   {answer(1690), true, hongbao.Permanent, false, nil},
 		"too long":                   {answer(1406), false, hongbao.Permanent, false, nil},
+		"too long to be sent":        {driver.ErrSkip, true, hongbao.Permanent, false, nil},
 		"row deleted by hand":        {answer(1452), true, hongbao.Broken, false, nil},
 		"something nobody has named": {answer(65000), false, hongbao.Transient, true, nil},
 	} {
