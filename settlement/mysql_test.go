@@ -293,3 +293,42 @@ func TestMySQLLongTransaction(t *testing.T) {
 	require.NoError(t, mariadb(t, f.config.DSN).QueryRowContext(t.Context(), `SELECT COUNT(*) FROM campaign`).Scan(&n))
 	require.Equal(t, 5, n)
 }
+
+// TestMariaDBServerKilled kills the server while batches are settled: none that was confirmed is lost, none is paid twice.
+func TestMariaDBServerKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	const packets, kills = 2_000, 3
+	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{})
+	f := newFixture(t, testMariaDB(server.DSN(server.Database(t))))
+	f.create(t, "rain", packets)
+	var confirmed, failed atomic.Int64
+	var group errgroup.Group
+	group.Go(func() error {
+		for first := int64(1); first < packets; first += 10 {
+			for {
+				errs := f.Handle(context.Background(), grantsOf("rain", first, first+9))
+				if errs == nil {
+					break
+				}
+				failed.Add(1)
+				if !hongbao.IsOutage(errs[0]) {
+					return errs[0]
+				}
+			}
+			confirmed.Add(10)
+		}
+		return nil
+	})
+	for range kills {
+		more := confirmed.Load() + 100
+		testkit.Eventually(t, 20*time.Second, func() bool { return confirmed.Load() >= min(more, packets) }, "it goes on")
+		require.NoError(t, server.Restart())
+	}
+	require.NoError(t, group.Wait())
+	require.Positive(t, failed.Load(), "no batch met a dead server")
+	f.holds(t, "rain", grantsOf("rain", 1, packets))
+	require.Empty(t, f.open(t))
+}
