@@ -21,7 +21,7 @@ setup: ## install what the tests need: Redis, PostgreSQL, MariaDB, Java, Maven (
 	scripts/setup.sh
 
 build: ## build bin/hongbao
-	go build -trimpath -o bin/hongbao ./cmd/hongbao
+	go build -o bin/hongbao ./cmd/hongbao
 
 demo: build ## see all of it in half a minute, with no server at all
 	bin/hongbao demo
@@ -36,7 +36,7 @@ race: setup ## the tests of what runs concurrently, under the race detector
 	go test -race -count=1 -timeout 20m -p 1 $(RACE)
 
 lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, and shellcheck where it is installed
-	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt -w these:" $$files; exit 1; fi
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt -w these:" $$files; exit 1; fi
 	go vet ./...
 	$(GOLANGCI) run
 	@if command -v shellcheck >/dev/null; then echo shellcheck; shellcheck scripts/*.sh .ci/run; else echo "no shellcheck here: the scripts were not looked at"; fi
@@ -51,7 +51,7 @@ bench: setup ## measure every row against a plain loop, or ROW=grab_512 only; wr
 	go run ./bench -row '$(ROW)' -out bench/results.json
 
 soak: build ## run everything under load for SECONDS=300 with workers killed and stopped, then compare; the last line is JSON
-	go build -trimpath -o bin/soak ./test/soak
+	go build -o bin/soak ./test/soak
 	bin/soak -seconds $(SECONDS) -hongbao bin/hongbao
 
 fuzz: ## fuzz every decoder of outside bytes for FUZZTIME=10s each

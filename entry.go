@@ -75,7 +75,7 @@ func ParseEntry(shard int, id string, values []string) (Entry, error) {
 
 func parseEntry(shard int, id string, values []string) (Entry, error) {
 	if len(values) >= 2 && values[0] == "v" {
-		v, err := parseNumber(values[1], int64(MaxAmount))
+		v, err := parseNumber(values[1])
 		if err != nil {
 			return Entry{}, fmt.Errorf("field v: %w", err)
 		}
@@ -156,7 +156,7 @@ func (g *Grant) parseLine(line string) error {
 	if g.Packet, err = parsePositive(f[0]); err != nil {
 		return fmt.Errorf("packet: %w", err)
 	}
-	amount, err := parseNumber(f[1], int64(MaxAmount))
+	amount, err := parseNumber(f[1])
 	if err != nil {
 		return fmt.Errorf("amount: %w", err)
 	}
@@ -182,7 +182,7 @@ func (e *Entry) parseClose(line string) error {
 	var n [4]int64
 	for i := range f {
 		var err error
-		if n[i], err = parseNumber(f[i], int64(MaxAmount)); err != nil {
+		if n[i], err = parseNumber(f[i]); err != nil {
 			return fmt.Errorf("field g of a close, number %d: %w", i+1, err)
 		}
 	}
@@ -197,8 +197,8 @@ func optionalID(s string) (string, error) {
 	return s, CheckID(s)
 }
 
-// parseNumber reads digits only: no sign, no space, no exponent, no leading zero.
-func parseNumber(s string, most int64) (int64, error) {
+// parseNumber reads digits only, up to MaxAmount: no sign, no space, no exponent, no leading zero.
+func parseNumber(s string) (int64, error) {
 	if s == "" || len(s) > 1 && s[0] == '0' || s[0] < '0' || s[0] > '9' {
 		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)
 	}
@@ -206,14 +206,14 @@ func parseNumber(s string, most int64) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)
 	}
-	if n > most {
-		return 0, fmt.Errorf("%d is above %d", n, most)
+	if n > int64(MaxAmount) {
+		return 0, fmt.Errorf("%d is above %d", n, MaxAmount)
 	}
 	return n, nil
 }
 
 func parsePositive(s string) (int64, error) {
-	n, err := parseNumber(s, int64(MaxAmount))
+	n, err := parseNumber(s)
 	if err == nil && n == 0 {
 		err = errors.New("it is 0, numbers begin at 1")
 	}

@@ -53,8 +53,9 @@ func (o Outcome) Final() bool {
 	switch o {
 	case Refilling, Busy, Frozen:
 		return false
+	default:
+		return true
 	}
-	return true
 }
 
 // Receipt is the stored grant that a repeated grab gets again.

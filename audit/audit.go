@@ -239,6 +239,7 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 		if s := r.shards[g.Shard]; s.firstInTopic == 0 || g.Seq < s.firstInTopic {
 			s.firstInTopic = g.Seq
 		}
+	default: // the others are not counted
 	}
 }
 

@@ -118,8 +118,9 @@ func (c *Counts) perGrant(k Kind) *int64 {
 		return &c.DeadLetters
 	case InQuarantine:
 		return &c.Quarantined
+	default:
+		return nil
 	}
-	return nil
 }
 
 // ShardReport is how far one shard was when the audit began.

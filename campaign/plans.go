@@ -103,7 +103,7 @@ func (p *Plans) find(campaign string) (plan *Plan, f *flight, mine bool) {
 	defer p.mu.Unlock()
 	if e := p.held[campaign]; e != nil {
 		p.recent.MoveToFront(e)
-		return e.Value.(*heldPlan).plan, nil, false
+		return e.Value.(*heldPlan).plan, nil, false //nolint:forcetypeassert // the list holds nothing else
 	}
 	if f = p.flights[campaign]; f != nil {
 		return nil, f, false
@@ -154,7 +154,7 @@ func (p *Plans) hold(campaign string, plan *Plan) {
 	p.held[campaign] = p.recent.PushFront(&heldPlan{campaign, plan})
 	p.packets += int64(len(plan.Amounts))
 	for p.packets > p.most {
-		last := p.recent.Remove(p.recent.Back()).(*heldPlan)
+		last := p.recent.Remove(p.recent.Back()).(*heldPlan) //nolint:forcetypeassert // the list holds nothing else
 		delete(p.held, last.campaign)
 		p.packets -= int64(len(last.plan.Amounts))
 	}

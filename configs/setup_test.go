@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,7 +46,7 @@ func (in *input) problems(t testing.TB) []string {
 	require.Nil(t, c)
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
 	var e *Error
-	require.True(t, errors.As(err, &e), "%v", err)
+	require.ErrorAs(t, err, &e)
 	require.Contains(t, err.Error(), fmt.Sprintf("problems: %d", len(e.Problems)))
 	var out []string
 	for _, p := range e.Problems {

@@ -32,6 +32,8 @@ func stages(t *testing.T, c *Config) error {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
+	reads := c.ReadsClient()
+	defer reads.Close()
 	space, err := c.Space()
 	if err != nil {
 		return err
@@ -42,7 +44,7 @@ func stages(t *testing.T, c *Config) error {
 		return err
 	}
 	w := c.ConsumerConfig(SinkBalance)
-	w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, rdb, space, "w1", nothing{}, zap.NewNop()
+	w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, space, "w1", nothing{}, zap.NewNop()
 	if _, err := consumer.New(w); err != nil {
 		return err
 	}

@@ -187,7 +187,10 @@ func TestRollingRestarts(t *testing.T) {
 	go func() {
 		n := 0
 		for tick := time.NewTicker(time.Millisecond); ctx.Err() == nil; <-tick.C {
-			b.add(t, n%2, 3)
+			if _, err := b.push(t.Context(), n%2, 3); err != nil {
+				t.Error(err)
+				break
+			}
 			n++
 		}
 		loaded <- 3 * n

@@ -91,21 +91,29 @@ func fields(first int64, n int) []any {
 // add writes one entry of n grants for each n to a shard, as the grab does, and returns their ids.
 func (b *bundle) add(t *testing.T, shard int, grants ...int) []string {
 	t.Helper()
+	ids, err := b.push(t.Context(), shard, grants...)
+	require.NoError(t, err)
+	return ids
+}
+
+// push is add for goroutines, which must not end the test.
+func (b *bundle) push(ctx context.Context, shard int, grants ...int) ([]string, error) {
 	k := b.space.Shard(shard)
 	pipe := b.rdb.TxPipeline()
 	var cmds []*redis.StringCmd
 	for _, n := range grants {
-		cmds = append(cmds, pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: fields(b.seqs[shard]+1, n)}))
+		cmds = append(cmds, pipe.XAdd(ctx, &redis.XAddArgs{Stream: k.Events(), Values: fields(b.seqs[shard]+1, n)}))
 		b.seqs[shard] += int64(n)
 	}
-	pipe.HSet(t.Context(), k.Meta(), "seq", b.seqs[shard])
-	_, err := pipe.Exec(t.Context())
-	require.NoError(t, err)
+	pipe.HSet(ctx, k.Meta(), "seq", b.seqs[shard])
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
 	ids := make([]string, len(cmds))
 	for i := range cmds {
 		ids[i] = cmds[i].Val()
 	}
-	return ids
+	return ids, nil
 }
 
 // raw writes an entry as it is.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -68,16 +69,40 @@ func GrabArgs(call *GrabCall) []any {
 	if call.FactNames != "" {
 		names = strings.Split(call.FactNames, ",")
 	}
-	args := make([]any, 2, 2+len(call.Grabs)*(3+len(names)))
-	args[0], args[1] = call.MaxBacklog, call.FactNames
+	flags, traces := grabFlags(call.Grabs)
+	args := make([]any, 3, 3+len(call.Grabs)*(3+len(names)))
+	args[0], args[1], args[2] = call.MaxBacklog, call.FactNames, flags
 	for _, g := range call.Grabs {
-		args = append(args, g.User, g.RequestID, g.Trace)
+		args = append(args, g.User, g.RequestID)
+		if traces {
+			args = append(args, g.Trace)
+		}
 		for _, name := range names {
 			args = append(args, g.Facts[name])
 		}
 	}
 	return args
 }
+
+// grabFlags tells the script what it need not look for: users who come twice, and traces.
+func grabFlags(grabs []*hongbao.Grab) (flags string, traces bool) {
+	users := usersSeen.Get().(map[string]struct{}) //nolint:forcetypeassert // the pool holds nothing else
+	for _, g := range grabs {
+		users[g.User] = struct{}{}
+		traces = traces || g.Trace != ""
+	}
+	if len(users) == len(grabs) {
+		flags = "d"
+	}
+	clear(users)
+	usersSeen.Put(users)
+	if traces {
+		flags += "t"
+	}
+	return flags, traces
+}
+
+var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, MaxGrabs) }}
 
 // ParseGrabReply reads the reply of grab.lua.
 func ParseGrabReply(shard int, call *GrabCall, reply []string, answers []hongbao.Answer) ([]hongbao.Answer, error) {
@@ -139,6 +164,7 @@ func (p *grabParser) answer(text string) (hongbao.Answer, error) {
 		a.Limit, err = parseLimitHit(text[1:])
 	case hongbao.NotStarted:
 		a.Starts = time.UnixMilli(p.from)
+	default: // the outcome is all there is to say
 	}
 	return a, err
 }

@@ -57,7 +57,7 @@ func TestTakeOfDeadWorkers(t *testing.T) {
 		require.EqualValues(t, 2, r.Attempt, "the broker counts")
 		e, err := hongbao.ParseEntry(0, r.ID, r.Values)
 		require.NoError(t, err)
-		require.EqualValues(t, []int64{1, 4}[i], e.Seq)
+		require.Equal(t, []int64{1, 4}[i], e.Seq)
 	}
 	require.Equal(t, map[string]string{ids[0]: "w2 2", ids[1]: "w1 1", ids[2]: "w2 2"}, b.owners(t, "kafka"))
 	none, _ = b.take(t, "w3", 9)

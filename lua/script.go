@@ -3,7 +3,7 @@ package lua
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by SHA-1
-	_ "embed"
+	_ "embed"     // the scripts' text
 	"encoding/hex"
 	"errors"
 	"fmt"

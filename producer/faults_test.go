@@ -3,7 +3,6 @@ package producer_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -215,6 +214,6 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
 	require.Less(t, time.Since(start), time.Second)
 	var reply redis.Error
-	require.True(t, errors.As(err, &reply))
+	require.ErrorAs(t, err, &reply)
 	require.Empty(t, b.entries(t))
 }

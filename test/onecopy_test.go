@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -183,7 +182,7 @@ func kill(t *testing.T, w *exec.Cmd) {
 	t.Helper()
 	require.NoError(t, w.Process.Kill())
 	var exit *exec.ExitError
-	require.True(t, errors.As(w.Wait(), &exit))
+	require.ErrorAs(t, w.Wait(), &exit)
 }
 
 // There is one copy of each grant in the topic, whatever happens between the send and its answer, and however old the grants are:

@@ -89,7 +89,7 @@ func createCmd() *cobra.Command {
 			}
 			stored, isNew, err := d.create(cmd.Context(), c)
 			if err != nil {
-				return err
+				return fmt.Errorf("specification %s: %w", args[0], err)
 			}
 			how := "created and funded"
 			if !isNew {
@@ -165,6 +165,9 @@ func (d *deps) load(ctx context.Context, bar io.Writer, id string) error {
 	}
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	if err != nil {
+		return err
+	}
+	if err := d.checkRedis(ctx, c.Spec.Durability); err != nil {
 		return err
 	}
 	store, err := d.store()

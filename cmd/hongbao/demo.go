@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +52,11 @@ func demoCmd() *cobra.Command {
 					hongbao.MaxAmount)
 			}
 			d.out = cmd.OutOrStdout()
-			return d.run(cmd.Context())
+			err := d.run(cmd.Context())
+			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+				return errors.New("the demo was stopped")
+			}
+			return err
 		},
 	}
 	cmd.Flags().Int64Var(&d.packets, "packets", 10_000, "packets of the campaign")
@@ -66,10 +69,12 @@ const demoCampaign = "demo"
 
 func (d *demo) run(ctx context.Context) (err error) {
 	d.started = time.Now()
-	if d.dir, err = os.MkdirTemp("", "hongbao-demo-"); err != nil {
-		return fmt.Errorf("make a temporary folder: %w", err)
+	dir, sweeper, err := makeFolder()
+	if err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
+	defer func() { err = errors.Join(err, sweeper.sweep()) }()
+	d.dir = dir
 	servers, err := d.startServers()
 	defer func() { err = errors.Join(err, servers.close()) }()
 	if err != nil {
@@ -157,12 +162,7 @@ func (d *demo) startWorker() error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	d.worker = exec.Command(self, "work")
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "HONGBAO_") {
-			d.worker.Env = append(d.worker.Env, v)
-		}
-	}
-	d.worker.Env = append(d.worker.Env, d.env...)
+	d.worker.Env = append(foreignEnv(), d.env...)
 	d.worker.Stderr = os.Stderr
 	dieWithParent(d.worker)
 	if err := d.worker.Start(); err != nil {
@@ -204,8 +204,13 @@ func (d *demo) rain(ctx context.Context) error {
 	if d.crowd, err = newCrowd(d); err != nil {
 		return err
 	}
-	grabbed := make(chan error, 1)
-	go func() { grabbed <- d.crowd.run(ctx) }()
+	ctx, stop := context.WithCancel(ctx)
+	grabbed, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		grabbed <- d.crowd.run(ctx)
+	}()
+	defer func() { stop(); <-ended }()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.Now().Add(time.Minute + time.Duration(d.packets)*time.Millisecond)
@@ -218,7 +223,7 @@ func (d *demo) rain(ctx context.Context) error {
 			return err
 		}
 		switch {
-		case d.kills == 0 && at.settled > 0 && at.granted >= d.packets/3:
+		case d.kills == 0 && at.settled > 0 && at.granted >= min(d.packets, int64(d.users))/3:
 			if err := errors.Join(d.killWorker(), d.startWorker()); err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ func (d *demo) show(at standing) error {
 		_, err := fmt.Fprintf(d.out, "\r%-100s", line)
 		return wrap("show the progress", err)
 	}
-	tenth := (at.granted + at.settled + at.published) * 10 / (3 * d.packets)
+	tenth := (at.granted + at.settled + at.published) * 10 / (3 * min(d.packets, int64(d.users)))
 	if tenth == d.shown {
 		return nil
 	}

@@ -94,20 +94,20 @@ func (d *deps) close(err *error) {
 func (d *deps) openRedis(ctx context.Context) error {
 	d.redis = d.cfg.RedisClient()
 	d.closes = append(d.closes, d.redis.Close)
-	if err := d.checkRedis(ctx); err != nil {
+	if err := d.checkRedis(ctx, hongbao.Fast); err != nil {
 		return err
 	}
 	return lua.Init(ctx, d.redis, d.space, d.cfg.Deployment.ID)
 }
 
-// checkRedis looks at each server's settings. What unsafe.allow names is warned of only.
-func (d *deps) checkRedis(ctx context.Context) error {
+// checkRedis looks at each server's settings, for a campaign of the durability class. What unsafe.allow names is warned of only.
+func (d *deps) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	servers, err := lua.Inspect(ctx, d.redis)
 	if err != nil {
 		return fmt.Errorf("redis at %s: %w", strings.Join(d.cfg.Redis.Addrs, ","), err)
 	}
 	for i := range servers {
-		err := servers[i].Check(hongbao.Fast)
+		err := servers[i].Check(class)
 		if err != nil && d.allows(configs.UnsafeRedis) {
 			d.log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
 			continue

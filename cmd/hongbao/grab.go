@@ -72,6 +72,8 @@ func printAnswer(cmd *cobra.Command, g *hongbao.Grab, a *hongbao.Answer, asJSON 
 		fmt.Fprintf(w, "limit of %d by %s per %s; it counts anew at %s\n", a.Limit.Limit.Max, a.Limit.Limit.By, a.Limit.Limit.Per, a.Limit.Resets.UTC().Format(time.RFC3339))
 	case a.Limit != nil:
 		fmt.Fprintf(w, "limit of %d by %s per %s\n", a.Limit.Limit.Max, a.Limit.Limit.By, a.Limit.Limit.Per)
+	case !a.Starts.IsZero() && !a.Starts.After(a.Time):
+		fmt.Fprintln(w, "its window has begun, but it is still being loaded")
 	case !a.Starts.IsZero():
 		fmt.Fprintf(w, "it starts at %s\n", a.Starts.UTC().Format(time.RFC3339))
 	case !a.Outcome.Final():

@@ -5,5 +5,11 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the kernel end the child when this process is killed.
-func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// dieWithParent makes the kernel end the child when this process is killed. A terminal's SIGINT is for the parent only,
+// which ends the child when it is time.
+func dieWithParent(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}
+
+// ownSession lets the child outlive this process and its terminal.
+func ownSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

@@ -208,6 +208,7 @@ func (d *deployment) ledger(o options) {
 		d.dsn = o.server.DSN(name)
 	case o.postgres:
 		d.dsn = testkit.Postgres(d.t)
+		d.set("UNSAFE_ALLOW", "fsync,full_page_writes") // testkit's is quick
 	default:
 		d.dsn = filepath.Join(d.t.TempDir(), "ledger.db")
 		d.set("LEDGER_DRIVER", "sqlite", "LEDGER_DSN", d.dsn)

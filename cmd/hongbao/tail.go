@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/publisher"
@@ -36,7 +37,8 @@ func tailCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return tail(cmd, p, campaigns, follow)
+			t := tailing{deps: d, topic: p, campaigns: campaigns, follow: follow, printed: make([]int64, d.cfg.Kafka.Partitions)}
+			return t.run(cmd)
 		},
 	}
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until SIGINT")
@@ -57,8 +59,16 @@ type tailed struct {
 	RequestID string         `json:"request_id,omitempty"`
 }
 
-func tail(cmd *cobra.Command, p *publisher.Publisher, campaigns []string, follow bool) error {
-	ctx := cmd.Context()
+// tailing is one run of `hongbao tail`.
+type tailing struct {
+	*deps
+	topic     *publisher.Publisher
+	campaigns []string
+	follow    bool
+	printed   []int64 // offset after the last one printed, per partition
+}
+
+func (t *tailing) run(cmd *cobra.Command) error {
 	lines := make(chan tailed)
 	printed := make(chan error, 1)
 	go func() {
@@ -71,26 +81,42 @@ func tail(cmd *cobra.Command, p *publisher.Publisher, campaigns []string, follow
 		}
 		printed <- err
 	}()
+	err := t.scan(cmd.Context(), lines)
+	close(lines)
+	return errors.Join(err, wrap("print the topic", <-printed))
+}
+
+// scan gives the topic's grants to lines; with follow until ctx ends, also while the brokers are out of reach.
+func (t *tailing) scan(ctx context.Context, lines chan<- tailed) error {
 	var from []int64
-	var err error
-	for err == nil {
-		var r publisher.ScanReport
-		r, err = p.Scan(ctx, from, func(partition int, offset int64, e publisher.Event) error {
+	for {
+		r, err := t.topic.Scan(ctx, from, func(partition int, offset int64, e publisher.Event) error {
 			g := &e.Grant
-			if len(campaigns) == 0 || slices.Contains(campaigns, g.Campaign) {
+			if offset < t.printed[partition] {
+				return nil // before the error that ended the last scan
+			}
+			t.printed[partition] = offset + 1
+			if len(t.campaigns) == 0 || slices.Contains(t.campaigns, g.Campaign) {
 				lines <- tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Time.UTC(), g.RequestID}
 			}
 			return nil
 		})
-		if from = r.Next; !follow || !pause(ctx, 200*time.Millisecond) {
-			break
+		switch {
+		case !t.follow:
+			return err
+		case ctx.Err() != nil:
+			return nil // stopped, as it was asked to
+		case err == nil:
+			from = r.Next
+		case hongbao.IsOutage(err):
+			t.log.Warn("the topic is out of reach, tail waits", zap.Error(err))
+		default:
+			return err
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return nil
 		}
 	}
-	close(lines)
-	if follow && ctx.Err() != nil {
-		err = nil // stopped, as it was asked to
-	}
-	return errors.Join(err, wrap("print the topic", <-printed))
 }
 
 func wrap(what string, err error) error {

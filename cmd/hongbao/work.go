@@ -50,8 +50,22 @@ func (d *deps) work(ctx context.Context, sinks []string) error {
 			return usage("--sink %.40q is not among deployment.sinks (%s)", s, strings.Join(d.cfg.Deployment.Sinks, ", "))
 		}
 	}
-	if err := d.openRedis(ctx); err != nil {
+	parts, err := d.parts(ctx, sinks)
+	if err != nil && ctx.Err() != nil {
+		return nil // told to stop before it had begun
+	}
+	if err != nil {
 		return err
+	}
+	d.log.Info("working", zap.Strings("sinks", sinks), zap.String("worker", d.worker), zap.Int("shards", d.space.Len()))
+	return group.Run(ctx, parts...)
+}
+
+// parts opens what the sinks need, and refuses to begin when one of them is out of reach: whoever started the worker
+// sees it at once, and starts it again.
+func (d *deps) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
+	if err := d.openRedis(ctx); err != nil {
+		return nil, err
 	}
 	reads := d.cfg.ReadsClient()
 	d.closes = append(d.closes, reads.Close)
@@ -59,7 +73,7 @@ func (d *deps) work(ctx context.Context, sinks []string) error {
 	tc.Redis, tc.Space, tc.Log = d.redis, d.space, d.log
 	trimmer, err := consumer.NewTrimmer(tc)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	parts := []group.Part{{Name: "trimmer", Run: trimmer.Run}}
 	if len(d.cfg.Unsafe.Allow) > 0 {
@@ -68,18 +82,17 @@ func (d *deps) work(ctx context.Context, sinks []string) error {
 	for _, sink := range sinks {
 		h, err := d.handler(ctx, sink)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		cc := d.cfg.ConsumerConfig(sink)
 		cc.Redis, cc.Reads, cc.Space, cc.Consumer, cc.Handler, cc.Log = d.redis, reads, d.space, d.worker, h, d.log
 		c, err := consumer.New(cc)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		parts = append(parts, group.Part{Name: sink, Run: c.Run})
 	}
-	d.log.Info("working", zap.Strings("sinks", sinks), zap.String("worker", d.worker), zap.Int("shards", d.space.Len()))
-	return group.Run(ctx, parts...)
+	return parts, nil
 }
 
 // handler is what a sink's grants are brought to.

@@ -70,11 +70,12 @@ func (s *soak) grab(ctx context.Context) error {
 	}
 	wg.Wait()
 	s.outcome.Grabs = grabs.Load()
+	var trouble []error
 	for _, c := range s.campaigns {
 		s.outcome.Granted += int64(len(c.told))
-		errs = append(errs, c.trouble...)
+		trouble = append(trouble, c.trouble...)
 	}
-	return errors.Join(errors.Join(errs...), p.Close(context.WithoutCancel(ctx)))
+	return errors.Join(errors.Join(errs...), errors.Join(trouble...), p.Close(context.WithoutCancel(ctx)))
 }
 
 func until(ctx context.Context, at time.Time) bool {

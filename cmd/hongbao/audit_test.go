@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// exec runs SQL on the ledger as an administrator does by hand.
+func (d *deployment) exec(sql string, args ...any) int64 {
+	d.t.Helper()
+	c, err := pgx.Connect(d.t.Context(), d.dsn)
+	require.NoError(d.t, err)
+	tag, err := c.Exec(d.t.Context(), sql, args...)
+	require.NoError(d.t, err)
+	require.NoError(d.t, c.Close(d.t.Context()))
+	return tag.RowsAffected()
+}
+
+// settled is a deployment with a campaign of which so many grants are in every sink.
+func settled(t *testing.T, grants int) *deployment {
+	t.Helper()
+	d := setup(t, options{postgres: true, kafka: true, shards: 2})
+	d.campaign("rain", int64(grants), 1000)
+	w := d.start("work")
+	require.Equal(t, grants, d.crowdOf("rain", 0, grants))
+	w.says(`"working"`)
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	return d
+}
+
+// lines are the records of the topic as kafka-go reads them.
+func (d *deployment) records() []kafka.Message {
+	d.t.Helper()
+	var all []kafka.Message
+	for partition := range 2 {
+		conn, err := kafka.DialLeader(d.t.Context(), "tcp", d.addr, d.topic, partition)
+		require.NoError(d.t, err)
+		last, err := conn.ReadLastOffset()
+		require.NoError(d.t, err)
+		require.NoError(d.t, conn.Close())
+		r := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{d.addr}, Topic: d.topic, Partition: partition, MaxWait: 100 * time.Millisecond})
+		for at := int64(0); at < last; {
+			m, err := r.ReadMessage(d.t.Context())
+			require.NoError(d.t, err)
+			all, at = append(all, m), m.Offset+1
+		}
+		require.NoError(d.t, r.Close())
+	}
+	return all
+}
+
+// write puts messages into a partition by hand.
+func (d *deployment) write(partition int, messages ...kafka.Message) {
+	d.t.Helper()
+	conn, err := kafka.DialLeader(d.t.Context(), "tcp", d.addr, d.topic, partition)
+	require.NoError(d.t, err)
+	_, err = conn.WriteMessages(messages...)
+	require.NoError(d.t, err)
+	require.NoError(d.t, conn.Close())
+}
+
+func TestAuditAgreesAndDiffers(t *testing.T) {
+	t.Parallel()
+	d := settled(t, 20)
+	r := d.agrees(20)
+	require.True(t, r.Quiet)
+	require.Len(t, r.Campaigns, 1)
+	require.Len(t, r.Shards, 2)
+	require.Empty(t, r.Found)
+	require.EqualValues(t, 1000, r.Total.Funded)
+	require.Contains(t, d.ok("audit"), "agrees")
+	require.Contains(t, d.ok("audit", "--campaign", "rain"), "agrees")
+	require.EqualValues(t, 1, d.exec("DELETE FROM grants WHERE campaign = 'rain' AND packet = 7"))
+	lost := d.audit(1)
+	require.EqualValues(t, 1, lost.Found[audit.Lost], "%v", lost.Found)
+	require.EqualValues(t, 7, lost.Differences[0].Packet)
+	require.Equal(t, audit.Lost, lost.Differences[0].Kind)
+	require.Positive(t, lost.Found[audit.LedgerUnbalanced], "%v", lost.Found)
+	text := d.refused(1, []string{"audit"}, "the audit found differences")
+	require.Contains(t, text.out, "lost")
+	require.Contains(t, text.out, "packet 7")
+}
+
+// What somebody else writes to the topic is named: a copy of a grant as a duplicate, a foreign record counted (B45).
+func TestAuditNamesACopyInTheTopic(t *testing.T) {
+	t.Parallel()
+	d := settled(t, 10)
+	all := d.records()
+	require.Len(t, all, 10)
+	m := all[3]
+	d.write(m.Partition, kafka.Message{Value: []byte("foreign")})
+	require.Empty(t, d.audit(0).Found, "a foreign record is no difference")
+	d.write(m.Partition, kafka.Message{Key: m.Key, Value: m.Value, Headers: m.Headers, Time: time.Now()})
+	r := d.audit(1)
+	require.Equal(t, map[audit.Kind]int64{audit.DuplicateInTopic: 1}, r.Found)
+	require.EqualValues(t, 1, r.Total.Duplicates)
+	require.EqualValues(t, 1, r.Total.Foreign)
+	var body struct {
+		Packet int64 `json:"packet"`
+	}
+	require.NoError(t, json.Unmarshal(m.Value, &body))
+	require.Equal(t, body.Packet, r.Differences[0].Packet)
+	broken := append([]kafka.Header(nil), m.Headers...)
+	d.write(m.Partition, kafka.Message{Key: m.Key, Value: m.Value[:5], Headers: broken, Time: time.Now()})
+	require.EqualValues(t, 1, d.audit(1).Found[audit.MalformedRecord])
+}
+
+// parse reads the lines of `hongbao tail` and wants each event once.
+func parse(t *testing.T, out string) map[string]tailed {
+	t.Helper()
+	all := map[string]tailed{}
+	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
+		var l tailed
+		require.NoError(t, json.Unmarshal(s.Bytes(), &l), s.Text())
+		require.NotContains(t, all, l.Event)
+		all[l.Event] = l
+	}
+	return all
+}
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true, shards: 2})
+	require.Empty(t, d.ok("tail"))
+	follow := d.start("tail", "--follow")
+	d.campaign("rain", 30, 3000)
+	d.campaign("drizzle", 20, 2000)
+	w := d.start("work")
+	require.Equal(t, 30, d.crowdOf("rain", 0, 30))
+	require.Equal(t, 20, d.crowdOf("drizzle", 0, 20))
+	w.says(`"working"`)
+	d.quiet()
+	all := parse(t, d.ok("tail"))
+	require.Len(t, all, 50)
+	sum, users := int64(0), map[string]bool{}
+	for _, l := range all {
+		sum += int64(l.Amount)
+		users[l.Campaign+" "+l.User] = true
+		require.WithinDuration(t, time.Now(), l.Time, time.Minute)
+		require.Positive(t, l.Packet)
+	}
+	require.EqualValues(t, 5000, sum)
+	require.Len(t, users, 50)
+	require.Len(t, parse(t, d.ok("tail", "--campaign", "rain")), 30)
+	require.Len(t, parse(t, d.ok("tail", "--campaign", "rain,drizzle")), 50)
+	require.Empty(t, d.ok("tail", "--campaign", "nowhere"))
+
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 50 }, "follow prints what comes")
+	d.campaign("late", 10, 100)
+	require.Equal(t, 10, d.crowdOf("late", 0, 10))
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 60 }, "follow goes on")
+	w.stop(syscall.SIGTERM)
+	follow.signal(syscall.SIGINT)
+	r := follow.wait(20 * time.Second)
+	require.Zero(t, r.code, r.err)
+	followed := parse(t, r.out)
+	require.Len(t, followed, 60)
+	for event, l := range all {
+		require.Equal(t, l, followed[event])
+	}
+	require.NotContains(t, r.err, `"error"`, fmt.Sprint("no error is logged: ", r.err))
+}
+
+// A follower lives through an outage of the broker.
+func TestTailFollowsOverARestartOfTheBroker(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
+	d := setup(t, options{kafka: true, broker: broker})
+	d.campaign("rain", 40, 4000)
+	w := d.start("work")
+	follow := d.start("tail", "--follow")
+	w.says(`"working"`)
+	require.Equal(t, 20, d.crowdOf("rain", 0, 20))
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 20 }, "follow prints what comes")
+	require.NoError(t, broker.Kill())
+	require.Equal(t, 20, d.crowdOf("rain", 20, 20))
+	w.says("sink is down")
+	require.NoError(t, broker.Restart())
+	testkit.Eventually(t, 40*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 40 }, "follow goes on")
+	follow.signal(syscall.SIGTERM)
+	r := follow.wait(20 * time.Second)
+	require.Zero(t, r.code, r.err)
+	require.Len(t, parse(t, r.out), 40)
+}

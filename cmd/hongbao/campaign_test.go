@@ -1,0 +1,248 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+var hashLine = regexp.MustCompile(`plan hash ([0-9a-f]{64}) `)
+
+func planHash(t *testing.T, out string) string {
+	t.Helper()
+	m := hashLine.FindStringSubmatch(out)
+	require.Len(t, m, 2, out)
+	return m[1]
+}
+
+// B18, B19: the same specification again changes nothing; another one under the same id is a conflict.
+func TestCreateTwice(t *testing.T) {
+	t.Parallel()
+	for _, postgres := range []bool{false, true} {
+		t.Run(fmt.Sprint("postgres ", postgres), func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{postgres: postgres})
+			path := spec(t, "rain", 10, 1000)
+			first := d.ok("campaign", "create", path)
+			require.Contains(t, first, "campaign rain created and funded\n")
+			second := d.ok("campaign", "create", path)
+			require.Contains(t, second, "campaign rain was there already\n")
+			require.Equal(t, planHash(t, first), planHash(t, second))
+			before := d.show("rain")
+			d.refused(1, []string{"campaign", "create", spec(t, "rain", 10, 1001)}, "another specification", "nothing was changed", "take another id")
+			require.Equal(t, before, d.show("rain"))
+			require.EqualValues(t, 1000, before.Ledger.Funded)
+			require.Regexp(t, `(?m)^rain +red_packet +10 +10.00 CNY +0.00 CNY +0.00 CNY +`, d.ok("campaign", "list"))
+		})
+	}
+}
+
+// Processes that create one campaign at once draw one seed.
+func TestCreateAtOnceDrawsOneSeed(t *testing.T) {
+	t.Parallel()
+	for _, postgres := range []bool{false, true} {
+		t.Run(fmt.Sprint("postgres ", postgres), func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{postgres: postgres})
+			path := spec(t, "rain", 10, 1000)
+			var all []*program
+			for range 6 {
+				all = append(all, d.start("campaign", "create", path))
+			}
+			created, hashes := 0, map[string]bool{}
+			for _, p := range all {
+				r := p.wait(time.Minute)
+				require.Zero(t, r.code, r.err)
+				created += strings.Count(r.out, "created and funded")
+				hashes[planHash(t, r.out)] = true
+			}
+			require.Equal(t, 1, created)
+			require.Len(t, hashes, 1)
+		})
+	}
+}
+
+// A load that is killed again and again ends with every packet there once, and opens once.
+func TestLoadSurvivesKills(t *testing.T) {
+	t.Parallel()
+	const packets, total = 1_000_000, 50_000_000
+	d := setup(t, options{})
+	d.set("CAMPAIGN_LOAD_CHUNK", "500")
+	d.ok("campaign", "create", spec(t, "rain", packets, total))
+	k := d.space.Home("rain")
+	loaded := func() int64 {
+		n, err := d.rdb.LLen(t.Context(), k.Stock("rain")).Result()
+		require.NoError(t, err)
+		return n
+	}
+	kills := 0
+	for kills < 12 {
+		from := loaded()
+		p := d.start("campaign", "load", "rain")
+		testkit.Eventually(t, 30*time.Second, func() bool { return loaded() > from+40_000 }, "the load is in the middle")
+		p.kill()
+		if loaded() < packets {
+			kills++
+			require.Contains(t, d.ok("grab", "rain", "early"), "not_started\nits window has begun, but it is still being loaded\n")
+		} else {
+			break
+		}
+	}
+	require.GreaterOrEqual(t, kills, 8, "kills in the middle of the load")
+	d.ok("campaign", "load", "rain")
+	d.checkStock("rain", packets, total)
+	require.Equal(t, campaign.Open, d.show("rain").Redis.State)
+	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
+
+	before := d.content()
+	d.ok("campaign", "load", "rain")
+	require.Equal(t, before, d.content(), "a load of what is open changes nothing")
+}
+
+// checkStock counts the stock: each packet once, and the sum.
+func (d *deployment) checkStock(id string, packets int64, total int64) {
+	d.t.Helper()
+	list, err := d.rdb.LRange(d.t.Context(), d.space.Home(id).Stock(id), 0, -1).Result()
+	require.NoError(d.t, err)
+	require.Len(d.t, list, int(packets))
+	seen, sum := make([]bool, packets+1), int64(0)
+	for _, item := range list {
+		number, amount, ok := strings.Cut(item, ":")
+		n, err1 := strconv.ParseInt(number, 10, 64)
+		a, err2 := strconv.ParseInt(amount, 10, 64)
+		if !ok || err1 != nil || err2 != nil || n < 1 || n > packets || seen[n] {
+			d.t.Fatalf("stock has %q: broken, or there twice", item)
+		}
+		seen[n] = true
+		sum += a
+	}
+	require.Equal(d.t, total, sum)
+}
+
+// Loading a campaign of which half is granted, by several processes at once, duplicates nothing.
+func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.ok("campaign", "create", spec(t, "rain", 6, 600))
+	loads := func() {
+		var all []*program
+		for range 3 {
+			all = append(all, d.start("campaign", "load", "rain"))
+		}
+		for _, p := range all {
+			r := p.wait(time.Minute)
+			require.Zero(t, r.code, r.err)
+		}
+	}
+	loads()
+	d.checkStock("rain", 6, 600)
+	for i := range 3 {
+		require.Contains(t, d.ok("grab", "rain", fmt.Sprint("u", i)), "granted\n")
+	}
+	before := d.content()
+	loads()
+	require.Equal(t, before, d.content())
+	d.ok("campaign", "pause", "rain")
+	loads()
+	require.Equal(t, campaign.Paused, d.show("rain").Redis.State, "a load does not open what was paused")
+	s := d.show("rain")
+	require.EqualValues(t, 3, s.Redis.Granted)
+	require.EqualValues(t, 3, s.Redis.Left)
+}
+
+func TestPauseResumeShowList(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	for range 2 {
+		require.Equal(t, "campaign rain is paused\n", d.ok("campaign", "pause", "rain"))
+		require.Equal(t, "paused\n", d.ok("grab", "rain", "u"))
+	}
+	for range 2 {
+		require.Equal(t, "campaign rain is open\n", d.ok("campaign", "resume", "rain"))
+	}
+	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
+	s := d.show("rain")
+	require.Equal(t, hongbao.Amount(1000), s.Ledger.Funded)
+	require.EqualValues(t, 9, s.Redis.Left)
+	require.NotContains(t, d.ok("campaign", "show", "rain"), `"seed"`)
+	for _, command := range []string{"pause", "resume", "show", "load"} {
+		d.refused(1, []string{"campaign", command, "drizzle"}, "drizzle")
+	}
+	d.ok("campaign", "create", spec(t, "unloaded", 10, 1000))
+	d.refused(1, []string{"campaign", "pause", "unloaded"}, "unloaded")
+	require.Nil(t, d.show("unloaded").Redis)
+	list := d.ok("campaign", "list")
+	require.Regexp(t, `(?m)^ID .*\nrain .*\nunloaded .*\n$`, list)
+}
+
+// answer is the JSON of `hongbao grab --json`.
+func (d *deployment) answer(args ...string) hongbao.Answer {
+	d.t.Helper()
+	var a hongbao.Answer
+	require.NoError(d.t, json.Unmarshal([]byte(d.ok(append([]string{"grab", "--json"}, args...)...)), &a))
+	return a
+}
+
+// Every outcome of a grab is an answer with exit code 0.
+func TestGrabOutcomes(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 2, 100)
+	first := d.answer("rain", "u1", "--request-id", "r1")
+	require.Equal(t, hongbao.Granted, first.Outcome)
+	require.Len(t, first.Receipts, 1)
+	same := d.answer("rain", "u1", "--request-id", "r1")
+	require.Equal(t, hongbao.Granted, same.Outcome, "B25: the same request id, the same answer")
+	require.Equal(t, first.Receipts, same.Receipts)
+	again := d.answer("rain", "u1", "--request-id", "r2")
+	require.Equal(t, hongbao.AlreadyGranted, again.Outcome, "B24")
+	require.Equal(t, first.Receipts, again.Receipts)
+	require.Contains(t, d.ok("grab", "rain", "u2"), "granted\npacket ")
+	require.Equal(t, "sold_out\n", d.ok("grab", "rain", "u3"), "B26")
+	require.Equal(t, "unknown_campaign\n", d.ok("grab", "drizzle", "u3"))
+
+	later := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	d.campaign("later", 2, 100, "from: 20", "from: "+later+", to: "+time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339)+"} #")
+	require.Equal(t, "not_started\nit starts at "+later+"\n", d.ok("grab", "later", "u1"), "B22")
+	soon := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
+	d.campaign("short", 2, 100, "to: 20", "to: "+soon+"} #")
+	testkit.Eventually(t, 10*time.Second, func() bool { return d.answer("short", "u9").Outcome == hongbao.Ended }, "B23: it ends")
+
+	d.campaign("limits", 10, 1000, "sponsor:", "limits: [{by: user, per: campaign, max: 2}, {by: device, per: day, max: 1}]\nsponsor:")
+	d.refused(1, []string{"grab", "limits", "u1", "--fact", "device=d1"}, "request id")
+	require.Equal(t, hongbao.Granted, d.answer("limits", "u1", "--request-id", "a", "--fact", "device=d1").Outcome)
+	limited := d.answer("limits", "u1", "--request-id", "b", "--fact", "device=d1")
+	require.Equal(t, hongbao.LimitReached, limited.Outcome)
+	require.NotNil(t, limited.Limit)
+	require.Equal(t, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1}, limited.Limit.Limit)
+	require.True(t, limited.Limit.Resets.After(time.Now()))
+	require.Regexp(t, `^limit_reached\nlimit of 1 by device per day; it counts anew at \S+\n$`,
+		d.ok("grab", "limits", "u1", "--request-id", "b", "--fact", "device=d1"))
+	require.Equal(t, hongbao.Granted, d.answer("limits", "u1", "--request-id", "c", "--fact", "device=d2").Outcome)
+	full := d.answer("limits", "u1", "--request-id", "d", "--fact", "device=d3")
+	require.Equal(t, hongbao.LimitReached, full.Outcome)
+	require.Equal(t, hongbao.ByUser, full.Limit.Limit.By)
+	d.refused(1, []string{"grab", "limits", "u5", "--request-id", "e"}, "device")
+}
+
+// An undecided grab is no failure, and says how to go on.
+func TestUndecidedGrabSaysHowToGoOn(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 100)
+	d.set("PRODUCER_MAX_BACKLOG", "1", "PRODUCER_UNDECIDED_TIMEOUT", "0s")
+	require.Contains(t, d.ok("grab", "rain", "u1"), "granted\n")
+	require.Equal(t, "busy\nnothing is decided yet: grab again, with --request-id r2\n", d.ok("grab", "rain", "u2", "--request-id", "r2"))
+	require.Regexp(t, `^busy\nnothing is decided yet: grab again, with --request-id \S+\n$`, d.ok("grab", "rain", "u2"))
+}

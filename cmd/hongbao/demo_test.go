@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// demoEnv gives a demo a temporary folder of its own; what is left in it is the test's to see.
+func demoEnv(t *testing.T, more ...string) (tmp string, env []string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	tmp = t.TempDir()
+	return tmp, append([]string{"TMPDIR=" + tmp, "HONGBAO_REDIS_ADDRS=127.0.0.1:1"}, more...)
+}
+
+// descendants are the processes that know the folder: by their command line, their environment or their group.
+func descendants(t *testing.T, tmp string, group int) []string {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	var found []string
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		require.NoError(t, err)
+		line, _ := os.ReadFile(dir + "/cmdline") // it may have ended since
+		env, _ := os.ReadFile(dir + "/environ")
+		stat, _ := os.ReadFile(dir + "/stat")
+		if strings.Contains(string(stat), ") Z ") || pid == os.Getpid() || len(line) == 0 {
+			continue
+		}
+		of, err := syscall.Getpgid(pid)
+		if strings.Contains(string(line)+string(env), tmp) || err == nil && of == group {
+			found = append(found, fmt.Sprintf("%d %s", pid, strings.ReplaceAll(string(line), "\x00", " ")))
+		}
+	}
+	return found
+}
+
+// nothingLeft waits until neither a file nor a process of the demo is there.
+func nothingLeft(t *testing.T, tmp string, group int) {
+	t.Helper()
+	testkit.EventuallyOK(t, 10*time.Second, func() error {
+		left, err := os.ReadDir(tmp)
+		if found := descendants(t, tmp, group); err != nil || len(left)+len(found) > 0 {
+			return fmt.Errorf("left: files %v, processes %q, %v", left, found, err)
+		}
+		return nil
+	}, "nothing is left of the demo")
+}
+
+// number gives the n-th number of the line of the report that begins with the word.
+func number(t *testing.T, out, line string, n int) int64 {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^ *`+line+` .*$`).FindAllString(out, -1)
+	require.NotEmpty(t, found, "no line %q in\n%s", line, out)
+	numbers := regexp.MustCompile(`[0-9]+`).FindAllString(found[len(found)-1], -1)
+	require.Greater(t, len(numbers), n, found)
+	v, err := strconv.ParseInt(numbers[n], 10, 64)
+	require.NoError(t, err)
+	return v
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		require.True(t, testing.Short(), "redis-server must be on the PATH: run scripts/setup.sh")
+	}
+	for _, c := range []struct {
+		name    string
+		path    string
+		args    []string
+		packets int64
+		granted int64
+	}{
+		{"redis", os.Getenv("PATH"), nil, 10_000, 10_000},
+		{"miniredis", "", nil, 10_000, 10_000},
+		{"small", os.Getenv("PATH"), []string{"--packets", "100", "--total", "8888", "--users", "1000"}, 100, 100},
+		{"smallest", os.Getenv("PATH"), []string{"--packets", "10", "--total", "10", "--users", "100"}, 10, 10},
+		{"large", os.Getenv("PATH"), []string{"--packets", "50000", "--users", "60000"}, 50_000, 50_000},
+		{"more packets than users", os.Getenv("PATH"), []string{"--packets", "1000", "--users", "300"}, 1000, 300},
+		{"small on miniredis", "", []string{"--packets", "100", "--users", "90"}, 100, 90},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			tmp, env := demoEnv(t, "PATH="+c.path)
+			p := start(t, env, append([]string{"demo"}, c.args...)...)
+			r := p.wait(90 * time.Second)
+			require.Zero(t, r.code, "%s%s", r.out, r.err)
+			require.Empty(t, r.err)
+			require.Equal(t, c.path == "", strings.Contains(r.out, "miniredis, in this process"))
+			for line, want := range map[string]int64{"granted": c.granted, "settled": c.granted, "published": c.granted, "left": c.packets - c.granted} {
+				require.Equal(t, want, number(t, r.out, line, 0), r.out)
+			}
+			require.Contains(t, r.out, "double credits 0, lost 0")
+			require.Contains(t, r.out, "duplicates 0, missing 0")
+			require.Contains(t, r.out, "audit        AGREES")
+			require.EqualValues(t, 1, number(t, r.out, "faults", 1), "the worker was killed: %s", r.out)
+			if c.packets >= 10_000 {
+				require.Positive(t, number(t, r.out, "faults", 0), "replies were lost: %s", r.out)
+				require.Positive(t, number(t, r.out, "faults", 3), "users grabbed twice: %s", r.out)
+			}
+			took := regexp.MustCompile(`(?m)^all of it +([0-9.]+) s$`).FindStringSubmatch(r.out)
+			require.Len(t, took, 2, r.out)
+			seconds, err := strconv.ParseFloat(took[1], 64)
+			require.NoError(t, err)
+			require.Less(t, seconds, 30.0)
+			nothingLeft(t, tmp, p.cmd.Process.Pid)
+		})
+	}
+}
+
+// However the demo is stopped in the middle, nothing is left of it.
+func TestStoppedDemoLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		signal syscall.Signal
+		group  bool // as a terminal sends it: to the whole group
+		path   string
+		code   int
+	}{
+		{"SIGINT", syscall.SIGINT, false, os.Getenv("PATH"), 1},
+		{"SIGINT by a terminal", syscall.SIGINT, true, os.Getenv("PATH"), 1},
+		{"SIGTERM", syscall.SIGTERM, false, "", 1},
+		{"SIGKILL", syscall.SIGKILL, false, os.Getenv("PATH"), -1},
+		{"SIGKILL on miniredis", syscall.SIGKILL, false, "", -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			tmp, env := demoEnv(t, "PATH="+c.path)
+			p := start(t, env, "demo", "--packets", "100000", "--users", "3000000")
+			testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(p.out.String(), "worker kills 0") }, "the demo is in the middle")
+			require.NotEmpty(t, descendants(t, tmp, p.cmd.Process.Pid), "the test sees the demo's processes")
+			pid := p.cmd.Process.Pid
+			if c.group {
+				pid = -pid
+			}
+			require.NoError(t, syscall.Kill(pid, c.signal))
+			r := p.wait(20 * time.Second)
+			require.Equal(t, c.code, r.code, "%s%s", r.out, r.err)
+			require.NotContains(t, r.out, "audit  ")
+			if c.code == 1 {
+				require.Equal(t, "hongbao: the demo was stopped\n", r.err)
+			}
+			nothingLeft(t, tmp, p.cmd.Process.Pid)
+		})
+	}
+}

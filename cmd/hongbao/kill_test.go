@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// Workers of both sinks are killed with SIGKILL again and again while a crowd grabs, and the grants are in both sinks
+// once. A kill counts if the worker held entries.
+func TestKilledWorkersLoseAndRepeatNothing(t *testing.T) {
+	t.Parallel()
+	for _, postgres := range []bool{true, false} {
+		t.Run(fmt.Sprint("postgres ", postgres), func(t *testing.T) {
+			t.Parallel()
+			killWorkers(t, setup(t, options{postgres: postgres, kafka: true, shards: 2, lease: 1500 * time.Millisecond}))
+		})
+	}
+}
+
+func killWorkers(t *testing.T, d *deployment) {
+	t.Helper()
+	const packets, waves, kills = 8000, 40, 20
+	d.set("CONSUMER_BATCH_GRANTS", "200")
+	ids := []string{"rain", "drizzle", "storm", "mist"}
+	shards := map[int]bool{}
+	for _, id := range ids {
+		d.campaign(id, packets/int64(len(ids)), 1_000_000)
+		shards[d.space.Home(id).Index()] = true
+	}
+	require.Len(t, shards, 2, "both shards have campaigns")
+
+	var wave atomic.Int64
+	var granted int
+	var errs []error
+	var crowd sync.WaitGroup
+	next := make(chan struct{})
+	crowd.Go(func() {
+		for range next {
+			n := int(wave.Add(1)) - 1
+			for _, id := range ids {
+				got, err := d.grabs(id, n*packets/waves/len(ids), packets/waves/len(ids))
+				granted, errs = granted+got, append(errs, err)
+			}
+		}
+	})
+	peer := d.start("work", "--sink", "balance")
+	fired := 0
+	for run := 0; fired < kills && run < 2*kills; run++ {
+		w := d.start("work")
+		w.says(`"working"`)
+		if wave.Load() < waves {
+			next <- struct{}{}
+		}
+		most := rand.Int64N(4)
+		testkit.Eventually(t, 20*time.Second, func() bool { held := d.held(w); return held > most || wave.Load() >= waves && d.idle() }, "the worker is in the middle")
+		w.kill()
+		if held := d.held(w); held > 0 {
+			fired++
+		}
+		if run%5 == 4 {
+			peer.kill()
+			peer = d.start("work", "--sink", "balance")
+		}
+	}
+	for wave.Load() < waves {
+		next <- struct{}{}
+	}
+	close(next)
+	crowd.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.Equal(t, packets, granted)
+	require.GreaterOrEqual(t, fired, kills/2, "kills of workers that held entries")
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	peer.stop(syscall.SIGTERM)
+	r := d.agrees(packets)
+	require.Zero(t, r.Total.DoubleCredits+r.Total.Lost+r.Total.Duplicates+r.Total.MissingInTopic+r.Total.OpenClaims)
+	t.Logf("%d kills of workers that held entries", fired)
+}
+
+// held counts the entries that a worker, by its process, has of all groups and shards.
+func (d *deployment) held(w *program) int64 {
+	d.t.Helper()
+	sum := int64(0)
+	for i := range d.space.Len() {
+		for _, group := range []string{"balance", "kafka"} {
+			list, err := d.rdb.XInfoConsumers(d.t.Context(), d.space.Shard(i).Events(), group).Result()
+			require.NoError(d.t, err)
+			for _, c := range list {
+				if strings.Contains(c.Name, fmt.Sprintf("-%d-", w.cmd.Process.Pid)) {
+					sum += c.Pending
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// idle tells whether everything is delivered and acked.
+func (d *deployment) idle() bool {
+	pending, lag, _ := d.pending()
+	return pending+lag == 0
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// content is everything in a Redis under the deployment's prefix, dumped; equal means that nothing was changed.
+func (d *deployment) content() map[string]string {
+	d.t.Helper()
+	all := map[string]string{}
+	for i := range d.space.Len() {
+		prefix, _, _ := strings.Cut(d.space.Shard(i).Meta(), ":")
+		keys, err := d.rdb.Keys(d.t.Context(), prefix+":*").Result()
+		require.NoError(d.t, err)
+		for _, k := range keys {
+			v, err := d.rdb.Dump(d.t.Context(), k).Result()
+			require.NoError(d.t, err)
+			all[k] = v
+		}
+	}
+	return all
+}
+
+// every case is a specification with several mistakes and the codes that must all be told (B5 to B16).
+var badSpecs = []struct {
+	name    string
+	changes []string
+	codes   []string
+}{
+	{"amounts", []string{"total: 1000", "total: 1.5", "packets: 10", `packets: "10"`}, []string{"amount_not_integer_minor_units", "not_integer"}},
+	{"exponent", []string{"total: 1000", "total: 1e3", "sponsor: acme", "sponsor: acme corp"}, []string{"amount_not_integer_minor_units", "sponsor_invalid"}},
+	{"too large", []string{"total: 1000", "total: 9007199254740993", "packets: 10", "packets: 10000001"}, []string{"amount_out_of_range", "packets_out_of_range"}},
+	{"10^30", []string{"total: 1000", "total: 1000000000000000000000000000000"}, []string{"amount_out_of_range"}},
+	{"nothing", []string{"total: 1000", "total: 0", "packets: 10", "packets: 0"}, []string{"amount_not_positive", "packets_out_of_range"}},
+	{"negative", []string{"total: 1000", "total: -1", "CNY", "cny"}, []string{"amount_not_positive", "currency_unknown"}},
+	{"budget too small", []string{"min: 1", "min: 101"}, []string{"budget_too_small"}},
+	{"budget too large", []string{"max: 1000", "max: 99"}, []string{"budget_too_large"}},
+	{"min above max", []string{"min: 1,", "min: 1001,", "fast", "forever"}, []string{"min_above_max", "durability_unknown"}},
+	{"ids", []string{"id: rain", `id: "1 or 1=1"`, "CNY", "CNY USD", "red_packet", "lottery"}, []string{"id_invalid", "currency_unknown", "kind_unknown"}},
+	{"path", []string{"id: rain", "id: ../x", "name: Spring rain", `name: "a\n{\"level\":\"error\"}"`}, []string{"id_invalid", "name_invalid"}},
+	{"hash tag", []string{"id: rain", `id: "{1}"`, "Asia/Shanghai", "../../etc/passwd"}, []string{"id_invalid", "time_zone_unknown"}},
+	{"unknown fields", []string{"sponsor:", "Sponsor:", "kind:", "Kind:"}, []string{"unknown_field", "required"}},
+	{"two documents", []string{"durability: fast", "durability: fast\n---\nid: b"}, []string{"more_than_one_document"}},
+	{"nested", []string{"id: rain", "id: [[[[[[[[[a]]]]]]]]]"}, []string{"too_deep"}},
+	{"syntax", []string{"id: rain", "id: ["}, []string{"syntax"}},
+	{"no zone", []string{"Z, to:", ", to:"}, []string{"time_malformed"}},
+	{"year 9999", []string{"to: 20", "to: 9999-01-01T00:00:00Z} #"}, []string{"time_out_of_range"}},
+	{"leap second", []string{"to: 20", "to: 2027-06-30T23:59:60Z} #"}, []string{"time_leap_second"}},
+	{"reversed", []string{"window: {from", "window: {to", ", to: 20", ", from: 20"}, []string{"window_reversed"}},
+}
+
+func TestBadSpecificationNamesEverything(t *testing.T) {
+	t.Parallel()
+	for _, c := range badSpecs {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			path := spec(t, "rain", 10, 1000, c.changes...)
+			ledger := filepath.Join(t.TempDir(), "ledger.db")
+			for _, command := range []string{"plan", "create"} {
+				r := run(t, []string{"HONGBAO_LEDGER_DSN=" + ledger}, "campaign", command, path)
+				require.Equal(t, 2, r.code, r.err)
+				for _, code := range c.codes {
+					require.Contains(t, r.err, code)
+				}
+				require.Contains(t, r.err, path)
+				require.Empty(t, r.out)
+				require.NotContains(t, r.err, "\n{\"level\"")
+			}
+			_, err := os.Stat(ledger)
+			require.ErrorIs(t, err, os.ErrNotExist, "not even a ledger is made")
+		})
+	}
+}
+
+// A campaign that is over is refused, unless it was created in time: then create is a repeat, and changes nothing.
+func TestCampaignThatIsOverIsNotCreated(t *testing.T) {
+	t.Parallel()
+	ledger := []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "ledger.db")}
+	path := spec(t, "rain", 10, 1000, "from: 20", "from: 2019-01-01T00:00:00Z, to: 2019-01-02T00:00:00Z} #")
+	for _, command := range []string{"plan", "create"} {
+		r := run(t, ledger, "campaign", command, path)
+		require.Equal(t, 2, r.code, r.err)
+		require.Contains(t, r.err, "window_past")
+		require.Contains(t, r.err, path)
+	}
+	require.NotContains(t, run(t, ledger, "campaign", "list").out, "rain")
+}
+
+func TestPlanShowsTheSpreadAndStoresNothing(t *testing.T) {
+	t.Parallel()
+	ledger := filepath.Join(t.TempDir(), "ledger.db")
+	r := run(t, []string{"HONGBAO_LEDGER_DSN=" + ledger}, "campaign", "plan", spec(t, "rain", 10, 1000))
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "campaign rain (Spring rain), red_packet: 10 packets, 10.00 CNY\n")
+	require.Contains(t, r.out, "#")
+	_, err := os.Stat(ledger)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// B48: a Redis that would lose receipts is refused, and nothing is written to it.
+func TestUnfitRedisIsRefused(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	evicting := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}})
+	d := setup(t, options{redis: evicting})
+	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: testkit.Redis(t)})
+	e := setup(t, options{redis: replica})
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
+	e.ok("campaign", "create", spec(t, "rain", 10, 1000))
+	for _, command := range [][]string{
+		{"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"}, {"grab", "rain", "u"}, {"work"}, {"audit"},
+	} {
+		d.refused(1, command, "maxmemory-policy", "allkeys-lru", "set it to noeviction", evicting.Addr)
+		e.refused(1, command, "role", "slave", "point the configuration to the primary", replica.Addr)
+	}
+	require.Empty(t, d.content())
+	require.Empty(t, e.content())
+
+	d.set("UNSAFE_ALLOW", "redis_settings")
+	r := d.run("campaign", "load", "rain")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "unsafe.allow")
+	require.Contains(t, r.err, "noeviction")
+}
+
+// B48: a campaign's durability class is refused by a Redis that can't keep it, before anything is loaded.
+func TestDurabilityClassIsRefusedByRedisWithoutIt(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendonly": "no"}})})
+	for class, says := range map[string]string{"fsync": "set appendonly yes", "replica": "no replica is connected"} {
+		d.ok("campaign", "create", spec(t, class, 10, 1000, "durability: fast", "durability: "+class))
+		d.refused(1, []string{"campaign", "load", class}, says, class)
+		require.Nil(t, d.show(class).Redis, "nothing was loaded")
+	}
+	require.NoError(t, d.rdb.ConfigSet(t.Context(), "appendonly", "yes").Err())
+	require.NoError(t, d.rdb.ConfigSet(t.Context(), "appendfsync", "always").Err()) // Redis below 7.2 has no WAITAOF
+	d.ok("campaign", "load", "fsync")
+	require.Contains(t, d.ok("grab", "fsync", "u"), "granted\n")
+}
+
+// B50: what belongs to another deployment is left alone.
+func TestOtherDeploymentsRedisIsRefused(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	before := d.content()
+	for _, c := range []struct{ name, value, says string }{
+		{"DEPLOYMENT_ID", "another", `deployment is`}, {"DEPLOYMENT_SHARDS", "2", "shards"},
+	} {
+		e := *d
+		e.env = append([]string(nil), d.env...)
+		e.set(c.name, c.value)
+		for _, command := range [][]string{{"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}, {"audit"}} {
+			e.refused(1, command, c.says, "belongs to something else", "another key prefix")
+		}
+	}
+	require.Equal(t, before, d.content())
+	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Meta(), "schema", "999").Err())
+	d.refused(1, []string{"grab", "rain", "u"}, "schema", "999")
+}
+
+// B48: a PostgreSQL that would lose what it has confirmed is refused, and no table is made in it.
+func TestUnfitPostgresIsRefused(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"synchronous_commit": "off"}})
+	d := setup(t, options{server: server})
+	for _, command := range [][]string{
+		{"config", "check", "--connect"}, {"campaign", "create", spec(t, "rain", 10, 1000)}, {"campaign", "list"}, {"work"}, {"audit"},
+	} {
+		r := d.refused(1, command, "synchronous_commit is off", "ALTER SYSTEM SET synchronous_commit = on", "fsync is off")
+		require.Contains(t, r.err, "full_page_writes", "every reason at once")
+	}
+	c, err := pgx.Connect(t.Context(), d.dsn)
+	require.NoError(t, err)
+	var tables int
+	require.NoError(t, c.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").Scan(&tables))
+	require.Zero(t, tables)
+	require.NoError(t, c.Close(t.Context()))
+
+	d.set("UNSAFE_ALLOW", "synchronous_commit,fsync,full_page_writes")
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
+}
+
+// A ledger of a newer build is left alone, and one that is out of reach says where it was looked for.
+func TestLedgersOfOthersAreRefused(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
+	c, err := pgx.Connect(t.Context(), d.dsn)
+	require.NoError(t, err)
+	_, err = c.Exec(t.Context(), "INSERT INTO hongbao_schema (version, name, sum, applied_at) VALUES (999, '0999_x.sql', 'x', 1)")
+	require.NoError(t, err)
+	d.refused(1, []string{"campaign", "list"}, "999", "upgrade")
+	_, err = c.Exec(t.Context(), "DELETE FROM hongbao_schema WHERE version = 999; UPDATE hongbao_schema SET sum = 'x' WHERE version = 1")
+	require.NoError(t, err)
+	d.refused(1, []string{"campaign", "list"}, "another build")
+	require.NoError(t, c.Close(t.Context()))
+
+	d.set("LEDGER_DSN", "postgres://u:"+password+"@127.0.0.1:1/d")
+	for _, command := range [][]string{{"campaign", "list"}, {"work"}, {"config", "check", "--connect"}} {
+		d.refused(1, command, "127.0.0.1:1")
+	}
+}
+
+// A topic that could lose or mix up events is refused with every reason; a missing one is made only if it is wanted.
+func TestUnfitTopicIsRefused(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	bad := testkit.Kafka(t).Topic(t, 3, map[string]string{
+		"unclean.leader.election.enable": "true", "cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "max.message.bytes": "1000",
+	})
+	with := func(pairs ...string) *deployment {
+		e := *d
+		e.env = append([]string(nil), d.env...)
+		e.set(pairs...)
+		return &e
+	}
+	for _, command := range [][]string{{"config", "check", "--connect"}, {"work"}, {"audit"}, {"tail"}} {
+		with("KAFKA_TOPIC", bad).refused(1, command, "3 partitions, configured are 2", "unclean", "compact", "CreateTime", "max.message.bytes", bad)
+		with("KAFKA_TOPIC", d.topic+"-none").refused(1, command, "does not exist", "create it with 2 partitions")
+		with("KAFKA_BROKERS", "127.0.0.1:1", "PUBLISHER_ATTEMPT_TIME", "1s", "PUBLISHER_REQUEST_TIMEOUT", "500ms").refused(1, command, "127.0.0.1:1")
+	}
+	made := with("KAFKA_TOPIC", d.topic+"-made", "KAFKA_CREATE_TOPIC", "true", "KAFKA_REPLICATION_FACTOR", "1")
+	require.Contains(t, made.ok("config", "check", "--connect"), "redis, ledger and topic: as they must be\n")
+	require.Contains(t, d.ok("config", "check", "--connect"), "as they must be")
+}
+
+// A worker that finds a server out of reach when it starts ends with exit code 1: what started it starts it again.
+func TestUnreachableRedisIsAnError(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.set("REDIS_ADDRS", "127.0.0.1:1")
+	for _, command := range [][]string{{"work"}, {"audit"}, {"grab", "rain", "u"}, {"config", "check", "--connect"}} {
+		d.refused(1, command, "redis at 127.0.0.1:1", "can't be reached")
+	}
+}

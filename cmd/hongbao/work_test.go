@@ -1,0 +1,448 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// crowdOf lets so many users grab once each and gives how many got a packet.
+func (d *deployment) crowdOf(id string, from, users int) int {
+	d.t.Helper()
+	got, err := d.grabs(id, from, users)
+	require.NoError(d.t, err)
+	return got
+}
+
+// grabs is crowdOf for any goroutine: 16 callers grab for the users.
+func (d *deployment) grabs(id string, from, users int) (int, error) {
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space = d.rdb, d.space
+	p, err := producer.New(cfg)
+	if err != nil {
+		return 0, err
+	}
+	var wg sync.WaitGroup
+	got, errs := make([]int, 16), make([]error, 16)
+	for i := range got {
+		wg.Go(func() {
+			for u := from + i; u < from+users && errs[i] == nil; u += len(got) {
+				var a hongbao.Answer
+				a, errs[i] = p.Grab(d.t.Context(), &hongbao.Grab{Campaign: id, User: fmt.Sprintf("u%06d", u)})
+				if a.Outcome == hongbao.Granted {
+					got[i]++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for _, n := range got {
+		sum += n
+	}
+	return sum, errors.Join(errors.Join(errs...), p.Close(context.Background()))
+}
+
+// pending counts the entries that are delivered and not acked, of all groups and shards, those not delivered yet, and
+// the groups.
+func (d *deployment) pending() (pending, lag int64, groups int) {
+	d.t.Helper()
+	for i := range d.space.Len() {
+		list, err := d.rdb.XInfoGroups(d.t.Context(), d.space.Shard(i).Events()).Result()
+		if err != nil && strings.Contains(err.Error(), "no such key") {
+			continue
+		}
+		require.NoError(d.t, err)
+		for _, g := range list {
+			pending, lag, groups = pending+g.Pending, lag+g.Lag, groups+1
+		}
+	}
+	return pending, lag, groups
+}
+
+// quiet waits until every group is there and nothing is in flight.
+func (d *deployment) quiet() {
+	d.t.Helper()
+	testkit.EventuallyOK(d.t, time.Minute, func() error {
+		want := d.space.Len()
+		if d.topic != "" {
+			want *= 2
+		}
+		if pending, lag, groups := d.pending(); pending+lag > 0 || groups != want {
+			return fmt.Errorf("%d pending, lag %d, %d of %d groups", pending, lag, groups, want)
+		}
+		return nil
+	}, "nothing is in flight")
+}
+
+// audit runs `hongbao audit --json` and compares its exit code with its verdict.
+func (d *deployment) audit(code int) audit.Report {
+	d.t.Helper()
+	r := d.run("audit", "--json", "--wait", "20s")
+	require.Equal(d.t, code, r.code, "%s%s", r.out, r.err)
+	var report audit.Report
+	require.NoError(d.t, json.Unmarshal([]byte(r.out), &report))
+	require.Equal(d.t, code == 0, report.Verdict == audit.Agrees)
+	return report
+}
+
+// agrees audits, and wants so many grants to be in every sink once.
+func (d *deployment) agrees(grants int) audit.Report {
+	d.t.Helper()
+	r := d.audit(0)
+	require.EqualValues(d.t, grants, r.Total.Granted)
+	require.EqualValues(d.t, grants, r.Total.Settled)
+	if d.topic != "" {
+		require.EqualValues(d.t, grants, r.Total.Published)
+		require.Zero(d.t, r.Total.Duplicates)
+	}
+	require.Zero(d.t, r.Total.DeadLetters+r.Total.Quarantined+r.Total.InFlight)
+	return r
+}
+
+// stop drains a worker, which must say that it left nothing.
+func (p *program) stop(s syscall.Signal) result {
+	p.t.Helper()
+	p.signal(s)
+	r := p.wait(30 * time.Second)
+	require.Zero(p.t, r.code, r.err)
+	require.Contains(p.t, r.err, `"drained"`)
+	return r
+}
+
+// plant writes an entry as somebody does who can write to Redis; the q in fields is replaced by a fresh seq.
+func (d *deployment) plant(id string, fields ...string) int64 {
+	d.t.Helper()
+	k := d.space.Home(id)
+	seq, err := d.rdb.HIncrBy(d.t.Context(), k.Meta(), "seq", 1).Result()
+	require.NoError(d.t, err)
+	values := make([]any, len(fields))
+	for i, f := range fields {
+		if values[i] = f; f == "SEQ" {
+			values[i] = strconv.FormatInt(seq, 10)
+		}
+	}
+	require.NoError(d.t, d.rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: values}).Err())
+	return seq
+}
+
+// grantEntry are the fields of an entry with one grant.
+func grantEntry(id string, packet int64, amount, user string) []string {
+	return []string{"v", "1", "k", "grant", "c", id, "q", "SEQ", "e", "1", "t", strconv.FormatInt(time.Now().UnixMilli(), 10),
+		"g", fmt.Sprintf("%d %s %s - -", packet, amount, user)}
+}
+
+// A worker that is told to stop drains: what it has begun is finished, nothing is pending.
+func TestWorkDrains(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{shards: 2, postgres: s == syscall.SIGTERM, kafka: true})
+			d.campaign("rain", 3000, 100_000)
+			w := d.start("work")
+			w.says(`"working"`)
+			require.Equal(t, 3000, d.crowdOf("rain", 0, 3500))
+			w.stop(s)
+			pending, _, _ := d.pending()
+			require.Zero(t, pending, "drained")
+			w = d.start("work")
+			w.says(`"working"`)
+			d.quiet()
+			w.stop(s)
+			d.agrees(3000)
+		})
+	}
+}
+
+// A worker that is told to stop while grants pour in leaves nothing half done: what it did not begin, the next one does.
+func TestWorkDrainsUnderLoad(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 2, kafka: true, lease: 10 * time.Second})
+	d.campaign("rain", 30_000, 100_000)
+	granted, failed := 0, error(nil)
+	var crowd sync.WaitGroup
+	stops, busy := 0, true
+	for ; busy && stops < 12; stops++ {
+		if stops == 0 {
+			crowd.Go(func() { granted, failed = d.grabs("rain", 0, 30_000) })
+		}
+		w := d.start("work")
+		w.says(`"working"`)
+		before, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Meta(), "seq").Int64()
+		require.NoError(t, err)
+		testkit.Eventually(t, 20*time.Second, func() bool {
+			seq, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Meta(), "seq").Int64()
+			busy = seq < 30_000
+			return err == nil && (seq > before+500 || !busy)
+		}, "grants pour in")
+		w.stop(syscall.SIGTERM)
+		pending, _, _ := d.pending()
+		parked := int64(0)
+		for _, group := range []string{"balance", "kafka"} {
+			list, err := d.rdb.XInfoConsumers(t.Context(), d.space.Home("rain").Events(), group).Result()
+			require.NoError(t, err)
+			for _, c := range list {
+				if strings.HasPrefix(c.Name, "_retry/0") {
+					parked += c.Pending
+				}
+			}
+		}
+		require.Equal(t, parked, pending, "what is left is handed back, so that another worker takes it at once and not after the lease")
+	}
+	crowd.Wait()
+	require.NoError(t, failed)
+	require.Equal(t, 30_000, granted)
+	require.Greater(t, stops, 1, "stops under load")
+	w := d.start("work")
+	w.says(`"working"`)
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.agrees(30_000)
+	t.Logf("%d stops under load", stops)
+}
+
+// Redis is killed while grants are on their way, and comes back with its file: everything goes on by itself.
+func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
+	d := setup(t, options{redis: server, kafka: true})
+	d.campaign("rain", 3000, 100_000)
+	w := d.start("work")
+	w.says(`"working"`)
+	for round := range 3 {
+		require.Equal(t, 1000, d.crowdOf("rain", 1000*round, 1000))
+		require.NoError(t, server.Kill())
+		d.refused(1, []string{"grab", "rain", "late"}, "can't be reached")
+		d.refused(1, []string{"audit"}, "can't be reached")
+		require.NoError(t, server.Restart())
+	}
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.agrees(3000)
+}
+
+// A worker that is told to stop while it starts stops, and that is no failure.
+func TestWorkStopsWhileItStarts(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	slow := testkit.NewProxy(t, testkit.Redis(t).Addr)
+	d := setup(t, options{})
+	slow.Delay(400 * time.Millisecond)
+	d.set("REDIS_ADDRS", slow.Addr)
+	w := d.start("work")
+	testkit.Eventually(t, 10*time.Second, func() bool { return slow.Fired().Delayed > 0 }, "it asks Redis")
+	w.signal(syscall.SIGTERM)
+	r := w.wait(20 * time.Second)
+	require.Zero(t, r.code, r.err)
+	require.NotContains(t, r.err, "working")
+}
+
+// Two workers, one killed with SIGKILL while it holds entries: the other takes them over.
+func TestWorkTakesOverFromTheDead(t *testing.T) {
+	t.Parallel()
+	server := needsPostgres(t)
+	d := setup(t, options{server: server, lease: time.Second})
+	d.campaign("rain", 2000, 100_000)
+	dead := d.start("work")
+	dead.says(`"working"`)
+	require.NoError(t, server.Stop())
+	require.Equal(t, 2000, d.crowdOf("rain", 0, 2000))
+	testkit.Eventually(t, 20*time.Second, func() bool { p, _, _ := d.pending(); return p > 0 }, "it holds entries")
+	dead.kill()
+	require.NoError(t, server.Cont())
+	p, _, _ := d.pending()
+	require.Positive(t, p, "the fault fired")
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	require.Contains(t, w.err.String(), "took entries whose time had come")
+	d.agrees(2000)
+}
+
+func needsPostgres(t *testing.T) *testkit.PostgresServer {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	return testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+}
+
+// The ledger's server is killed while the worker works, and comes back: nobody's grant becomes a dead letter.
+func TestWorkSurvivesTheLedgersDeath(t *testing.T) {
+	t.Parallel()
+	server := needsPostgres(t)
+	d := setup(t, options{server: server})
+	d.campaign("rain", 6000, 100_000)
+	w := d.start("work")
+	w.says(`"working"`)
+	for round := range 3 {
+		require.Equal(t, 1000, d.crowdOf("rain", 2000*round, 1000))
+		require.NoError(t, server.Kill())
+		require.Equal(t, 1000, d.crowdOf("rain", 2000*round+1000, 1000), "grabs go on while the ledger is down")
+		testkit.Eventually(t, 20*time.Second, func() bool { p, _, _ := d.pending(); return p > 0 }, "the worker holds what it can't settle")
+		if round == 0 {
+			w.says("sink is down")
+		}
+		require.NoError(t, server.Restart())
+		d.quiet()
+	}
+	w.stop(syscall.SIGTERM)
+	d.agrees(6000)
+}
+
+// The broker is killed while the worker works, and comes back: each grant is in the topic once.
+func TestWorkSurvivesTheBrokersDeath(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
+	d := setup(t, options{kafka: true, broker: broker, shards: 2})
+	d.campaign("rain", 4000, 100_000)
+	w := d.start("work")
+	w.says(`"working"`)
+	require.Equal(t, 2000, d.crowdOf("rain", 0, 2000))
+	require.NoError(t, broker.Kill())
+	require.Equal(t, 2000, d.crowdOf("rain", 2000, 2000))
+	w.says("sink is down")
+	require.NoError(t, broker.Restart())
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.agrees(4000)
+}
+
+// kinds counts the differences of a report by kind.
+func kinds(r audit.Report) map[audit.Kind]int64 { return r.Found }
+
+// B40, B39, B42: what contradicts the ledger is not paid, its campaign is paused, and the audit names it.
+func TestAlteredGrantsGoToQuarantine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, says string
+		fields     func(r hongbao.Receipt) []string
+		paused     bool
+	}{
+		{"same packet, other user", "same", func(r hongbao.Receipt) []string {
+			return grantEntry("rain", r.Packet, fmt.Sprint(int64(r.Amount)), "thief")
+		}, true},
+		{"other amount", "amount", func(r hongbao.Receipt) []string { return grantEntry("rain", r.Packet+1, "999999", "thief") }, true},
+		{"unknown packet", "packet", func(hongbao.Receipt) []string { return grantEntry("rain", 999, "1", "thief") }, true},
+		{"unknown campaign", "campaign", func(hongbao.Receipt) []string { return grantEntry("nowhere", 1, "1", "thief") }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{postgres: true})
+			d.campaign("rain", 10, 1000)
+			a := d.answer("rain", "u1")
+			require.Equal(t, hongbao.Granted, a.Outcome)
+			w := d.start("work")
+			d.quiet()
+			d.plant("rain", c.fields(a.Receipts[0])...)
+			w.says("grant went to quarantine")
+			w.says("ALARM")
+			d.quiet()
+			want := "granted\n"
+			if c.paused {
+				require.Equal(t, campaign.Paused, d.show("rain").Redis.State)
+				require.Equal(t, "paused\n", d.ok("grab", "rain", "u2"))
+				d.ok("campaign", "resume", "rain")
+			}
+			require.Contains(t, d.ok("grab", "rain", "u2"), want)
+			d.quiet()
+			w.stop(syscall.SIGTERM)
+			r := d.audit(1)
+			require.EqualValues(t, 1, kinds(r)[audit.InQuarantine], "%v", r.Differences)
+			require.EqualValues(t, 2, r.Total.Settled, "nothing of it was paid")
+			named := false
+			for _, f := range r.Differences {
+				named = named || f.Kind == audit.InQuarantine && f.Event != "" && f.Detail != ""
+			}
+			require.True(t, named, "%v", r.Differences)
+		})
+	}
+}
+
+// B38, F26: entries that can't be read end as dead letters of both sinks, the others flow, and the audit names them.
+func TestPoisonEntriesEndAsDeadLetters(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 100, 1000)
+	w := d.start("work")
+	require.Equal(t, 50, d.crowdOf("rain", 0, 50))
+	d.plant("rain", grantEntry("rain", 1, "1", "u")[:12]...) // g is missing
+	d.plant("rain", append(grantEntry("rain", 1, "1", "u"), "x", "y")...)
+	d.plant("rain", grantEntry("rain", 1, "1e9", "u")...)
+	d.plant("rain", grantEntry("rain", 1, "-5", "u")...)
+	d.plant("rain", grantEntry("rain", 1, "1", "a\x00b")...)
+	d.plant("rain", "v", "no number")
+	require.Equal(t, 50, d.crowdOf("rain", 50, 60))
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	for _, sink := range []string{"balance", "kafka"} {
+		n, err := d.rdb.XLen(t.Context(), d.space.Home("rain").Dead(sink)).Result()
+		require.NoError(t, err)
+		require.EqualValues(t, 6, n, sink)
+	}
+	r := d.audit(1)
+	require.EqualValues(t, 100, r.Total.Settled)
+	require.EqualValues(t, 100, r.Total.Published)
+	require.EqualValues(t, 6, r.Found[audit.UnreadableEntry], "%v", r.Found)
+	require.EqualValues(t, 12, r.Found[audit.DeadLetter], "%v", r.Found)
+}
+
+// An entry of a newer build stops its shard, and says so; the other shards go on; nothing is skipped.
+func TestNewerEntryStopsItsShardOnly(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 2})
+	ids := [2]string{}
+	for i := 0; ids[0] == "" || ids[1] == ""; i++ {
+		id := fmt.Sprintf("rain-%d", i)
+		ids[d.space.Home(id).Index()] = id
+	}
+	for _, id := range ids {
+		d.campaign(id, 100, 1000)
+	}
+	w := d.start("work")
+	w.says(`"working"`)
+	newer := grantEntry(ids[0], 1, "1", "u")
+	newer[1] = "2"
+	d.plant(ids[0], newer...)
+	w.says("shard stopped")
+	require.Equal(t, 100, d.crowdOf(ids[0], 0, 100))
+	require.Equal(t, 100, d.crowdOf(ids[1], 0, 100))
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		g, err := d.rdb.XInfoGroups(t.Context(), d.space.Shard(1).Events()).Result()
+		return err == nil && len(g) == 1 && g[0].Pending+g[0].Lag == 0
+	}, "the other shard goes on")
+	require.EqualValues(t, 1000, d.show(ids[1]).Ledger.Granted)
+	require.Zero(t, d.show(ids[0]).Ledger.Granted)
+	w.signal(syscall.SIGTERM)
+	r := w.wait(20 * time.Second)
+	require.Equal(t, 1, r.code, "a shard was broken")
+	require.Contains(t, r.err, "newer build")
+	n, err := d.rdb.XLen(t.Context(), d.space.Shard(0).Dead("balance")).Result()
+	require.NoError(t, err)
+	require.Zero(t, n, "it is no dead letter")
+}

@@ -1,0 +1,210 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// What the README shows is run: a line "$ command" of a console block, and below it what the command prints.
+
+// step is one command of a console block, with what it prints.
+type step struct {
+	command string
+	prints  []string
+}
+
+// section gives the text of README.md from a heading to the next one of the same level.
+func section(t *testing.T, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	require.True(t, found, "README.md has no section %q", heading)
+	before, _, _ := strings.Cut(after, "\n## ")
+	return before
+}
+
+var fence = regexp.MustCompile("(?s)```(\\w+)\n(.*?)```")
+
+// steps reads the console blocks of a text.
+func steps(text string) []step {
+	var out []step
+	for _, block := range fence.FindAllStringSubmatch(text, -1) {
+		if block[1] != "console" {
+			continue
+		}
+		for line := range strings.Lines(block[2]) {
+			line = strings.TrimRight(line, "\n")
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				out = append(out, step{command: command})
+			} else if n := len(out); n > 0 && strings.HasSuffix(out[n-1].command, "\\") {
+				out[n-1].command += "\n" + line
+			} else if n > 0 {
+				out[n-1].prints = append(out[n-1].prints, line)
+			}
+		}
+	}
+	return out
+}
+
+// What differs from run to run, and what stands for it.
+var shapes = []struct {
+	is   *regexp.Regexp
+	mark string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`), "<time>"},
+	{regexp.MustCompile(`\b[0-9a-f]{16,64}\b`), "<hex>"},
+	{regexp.MustCompile(`request id \S+|"request_id":"[^"]+"`), "<request id>"},
+	{regexp.MustCompile(`\d+(\.\d+)?(ms|µs|s)\b`), "<duration>"},
+	{regexp.MustCompile(`\d+(\.\d+)?`), "<n>"},
+	{regexp.MustCompile(`#+`), "<bar>"},
+	{regexp.MustCompile(` {2,}`), " "},
+}
+
+// shape is a line without what differs from run to run.
+func shape(line string) string {
+	for _, s := range shapes {
+		line = s.is.ReplaceAllString(line, s.mark)
+	}
+	return strings.TrimSpace(line)
+}
+
+func shapesOf(lines []string) []string {
+	out := []string{}
+	for _, l := range lines {
+		if s := shape(l); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// build puts the program into a folder's bin, and the examples into its configs, as they are in the repository.
+func build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "hongbao"), "../cmd/hongbao").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "configs"), os.DirFS("../configs")))
+	return dir
+}
+
+// environ is ours without variables of Hongbao, plus some.
+func environ(more ...string) []string {
+	return append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HONGBAO_") }), more...)
+}
+
+// The quick start, word by word, on real servers. Only the variables that name the servers have other values.
+func TestReadmeQuickStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	text := section(t, "Quick start on your servers")
+	rdb, kafka := testkit.NewRedis(t, testkit.RedisOptions{}), testkit.Kafka(t)
+	pg := testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	database, err := pg.CreateDatabase(t.Context())
+	require.NoError(t, err)
+	topic := fmt.Sprintf("readme-%d", time.Now().UnixNano())
+	env := environ("HONGBAO_REDIS_ADDRS="+rdb.Addr, "HONGBAO_KAFKA_BROKERS="+kafka.Addr, "HONGBAO_LEDGER_DRIVER=postgres",
+		"HONGBAO_LEDGER_DSN="+pg.DSN(database), "HONGBAO_KAFKA_CREATE_TOPIC=true", "HONGBAO_KAFKA_REPLICATION_FACTOR=1")
+	named := regexp.MustCompile(`export (HONGBAO_\w+)=`).FindAllStringSubmatch(text, -1)
+	require.Len(t, named, 6)
+	for _, v := range named {
+		require.True(t, slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, v[1]+"=") }), "the test does not set %s", v[1])
+	}
+	todo := steps(text)
+	require.Greater(t, len(todo), 8)
+	const mark = "@@@ next"
+	script := strings.Builder{}
+	for _, s := range todo {
+		fmt.Fprintf(&script, "%s\necho '%s'\n", s.command, mark)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-c", script.String())
+	cmd.Dir, cmd.Env = build(t), append(env, "HONGBAO_KAFKA_TOPIC="+topic)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s\n%s", out, complaints.String())
+	parts := strings.Split(string(out), mark+"\n")
+	require.Len(t, parts, len(todo)+1)
+	for i, s := range todo {
+		require.Equal(t, shapesOf(s.prints), shapesOf(strings.Split(parts[i], "\n")), "README.md shows another output of\n$ %s\nnow it prints\n%s",
+			s.command, parts[i])
+	}
+}
+
+// The demo prints what the README shows, line for line but for the progress and the histogram.
+func TestReadmeDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the demo")
+	}
+	t.Parallel()
+	todo := steps(section(t, "See it"))
+	require.Len(t, todo, 1)
+	require.Equal(t, "make demo", todo[0].command)
+	cmd := exec.CommandContext(t.Context(), "go", "run", "../cmd/hongbao", "demo")
+	cmd.Env = environ()
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", out)
+	varies := regexp.MustCompile(`^<duration> granted|<bar>|^redis|^ledger`)
+	fixed := func(lines []string) []string {
+		return slices.DeleteFunc(shapesOf(lines), func(s string) bool { return varies.MatchString(s) })
+	}
+	require.Equal(t, fixed(todo[0].prints), fixed(strings.Split(string(out), "\n")), "README.md shows another output of the demo, now it prints\n%s", out)
+	require.Contains(t, string(out), "AGREES")
+}
+
+// Every file and every make target that the documents name is there.
+func TestDocsNameWhatIsThere(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	target := regexp.MustCompile("(?m)(?:`|^\\$ |^    )make ([a-z]+)")
+	sources(t, []string{".md"}, func(file string) {
+		text, err := os.ReadFile(filepath.Join("..", file))
+		require.NoError(t, err)
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			require.FileExists(t, filepath.Join("..", filepath.Dir(file), m[1]), "%s links to %s", file, m[1])
+		}
+		for _, m := range target.FindAllStringSubmatch(string(text), -1) {
+			require.Contains(t, string(makefile), "\n"+m[1]+":", "%s names make %s", file, m[1])
+		}
+	})
+}
+
+func TestExampleCampaign(t *testing.T) {
+	t.Parallel()
+	f, err := os.Open("../configs/campaign.yaml")
+	require.NoError(t, err)
+	defer f.Close()
+	c, err := campaign.Read(f)
+	require.NoError(t, err)
+	require.NoError(t, campaign.Validate(c, c.From.Add(-time.Hour)))
+	require.Equal(t, hongbao.Amount(100_000), c.Total)
+	require.EqualValues(t, 1, c.UserHold())
+}
+
+// The comparison of shapes tells outputs apart.
+func TestShape(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, shape("packet 7, amount 12, request id ab-1"), shape("packet 912, amount 1, request id zz"))
+	require.NotEqual(t, shape("granted"), shape("sold_out"))
+	require.NotEqual(t, shape("lost 0"), shape("lost none"))
+	s := steps("```console\n$ a \\\n  b\nout\n$ c\n```\n```sh\n$ d\n```\n")
+	require.Equal(t, []step{{command: "a \\\n  b", prints: []string{"out"}}, {command: "c"}}, s)
+}
