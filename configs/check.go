@@ -83,14 +83,18 @@ func (l *loader) checkLedger(c *Config) {
 	if !l.p.fine("ledger.driver", "ledger.dsn") {
 		return
 	}
-	dsn, file := c.Ledger.DSN.Reveal(), c.Ledger.Driver == string(settlement.SQLite)
+	dsn, driver := c.Ledger.DSN.Reveal(), settlement.Driver(c.Ledger.Driver)
 	switch {
 	case dsn == "":
-		l.bad("ledger.dsn", "it is empty: give the path of an SQLite file, or a connection string of PostgreSQL")
-	case file && (isURL(dsn) || hasPrefix(dsn, ":", "file:")):
-		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for PostgreSQL set ledger.driver to postgres")
-	case !file && !hasPrefix(dsn, "postgres://", "postgresql://") && !pairs(dsn):
+		l.bad("ledger.dsn", "it is empty: give the path of an SQLite file, or a connection string of PostgreSQL or MySQL")
+	case driver == settlement.SQLite && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
+		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for another database set ledger.driver to postgres or mysql")
+	case driver == settlement.PostgreSQL && !hasPrefix(dsn, "postgres://", "postgresql://") && !pairs(dsn):
 		l.bad("ledger.dsn", "ledger.driver is postgres, which wants postgres://user@host:5432/database, or host=... dbname=...")
+	case driver == settlement.MySQL:
+		if err := settlement.CheckMySQLDSN(dsn); err != nil {
+			l.bad("ledger.dsn", "ledger.driver is mysql: %v", err)
+		}
 	}
 }
 

@@ -147,16 +147,16 @@ var redisKnobs = []knob{
 
 var ledgerKnobs = []knob{
 	{name: "ledger.driver", field: func(c *Config) any { return &c.Ledger.Driver }, def: string(settlement.SQLite),
-		choices: []string{string(settlement.PostgreSQL), string(settlement.SQLite)},
-		doc:     "Kind of database. SQLite serves one machine; several machines need PostgreSQL."},
+		choices: []string{string(settlement.PostgreSQL), string(settlement.MySQL), string(settlement.SQLite)},
+		doc:     "Kind of database; mysql is MariaDB too. SQLite serves one machine; several machines need one of the others."},
 	{name: "ledger.dsn", field: func(c *Config) any { return &c.Ledger.DSN }, def: "hongbao.db", secret: maybeSecret,
-		doc: "Path of the SQLite file, or connection string of PostgreSQL, postgres://user@host:5432/database. With a password it is a secret."},
+		doc: "Path of the SQLite file, or connection string: postgres://user@host:5432/database for PostgreSQL, user@tcp(host:3306)/database?tls=true for MySQL. With a password it is a secret."},
 	{name: "ledger.conns", field: func(c *Config) any { return &c.Ledger.Conns }, def: "10", unit: "connections", low: 1, high: 1_000,
 		doc: "Connections of one process. On SQLite they are readers, the one writer comes on top."},
 	{name: "ledger.connect_timeout", field: func(c *Config) any { return &c.Ledger.ConnectTimeout }, def: "5s", low: 10 * ms, high: minute,
 		doc: "One attempt to connect."},
 	{name: "ledger.lock_timeout", field: func(c *Config) any { return &c.Ledger.LockTimeout }, def: "3s", low: ms, high: 10 * minute,
-		doc: "Wait for a lock of another transaction."},
+		doc: "Wait for a lock of another transaction. MySQL rounds it up to whole seconds."},
 	{name: "ledger.timeout", field: func(c *Config) any { return &c.Ledger.Timeout }, def: "10s", low: 10 * ms, high: hour,
 		doc: "One transaction with all its waits."},
 	{name: "ledger.retries", field: func(c *Config) any { return &c.Ledger.Retries }, def: "5", low: 1, high: 100,
@@ -274,5 +274,5 @@ var otherKnobs = []knob{
 	{name: "log.format", field: func(c *Config) any { return &c.Log.Format }, def: logAuto, choices: []string{logAuto, logJSON, logConsole},
 		doc: "auto: console in a terminal, else json. json has one object a line."},
 	{name: "unsafe.allow", field: func(c *Config) any { return &c.Unsafe.Allow }, choices: unsafeNames(),
-		doc: "Checks that shall warn instead of refusing. The first three are settings of the ledger's database."},
+		doc: "Checks that shall warn instead of refusing. The first six are settings of the ledger's database."},
 }

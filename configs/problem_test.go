@@ -119,11 +119,22 @@ func TestPasswordInDSN(t *testing.T) {
 		"host=a password = hunter2":                     true,
 		"password='hunter2' host=a":                     true,
 		"postgres://hongbao:hunter2@host:not-a-port/db": true,
+		"hongbao@tcp(host:3306)/db?tls=true":            false,
+		"hongbao@unix(/run/mysqld.sock)/db":             false,
+		"hongbao:hunter2@tcp(host:3306)/db":             true,
+		"hongbao:hun:@(/ter2@tcp(host:3306)/db":         true,
+		"hongbao:hunter2@unix(/run/mysqld.sock)/db":     true,
+		"hongbao:hunter2@/db":                           true,
+		":hunter2@tcp/db":                               true,
 	} {
-		in := input{args: []string{"--ledger.driver=postgres", "--ledger.dsn=" + dsn}}
-		if dsn == "hongbao.db" {
-			in.args[0] = "--ledger.driver=sqlite"
+		driver := "postgres"
+		switch {
+		case dsn == "hongbao.db":
+			driver = "sqlite"
+		case strings.Contains(dsn, "@") && !strings.Contains(dsn, "://"):
+			driver = "mysql"
 		}
+		in := input{args: []string{"--ledger.driver=" + driver, "--ledger.dsn=" + dsn}}
 		if !want {
 			require.Equal(t, dsn, in.must(t).LedgerConfig().DSN)
 			continue
@@ -132,7 +143,7 @@ func TestPasswordInDSN(t *testing.T) {
 		require.Contains(t, got, "flag --ledger.dsn: ledger.dsn: it holds a password", dsn)
 		require.Contains(t, got, "HONGBAO_LEDGER_DSN_FILE")
 		require.NotContains(t, got, "ter2")
-		in = input{env: []string{"HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=" + dsn}}
+		in = input{env: []string{"HONGBAO_LEDGER_DRIVER=" + driver, "HONGBAO_LEDGER_DSN=" + dsn}}
 		require.Equal(t, dsn, in.must(t).LedgerConfig().DSN)
 	}
 }

@@ -32,7 +32,7 @@ var passwordPair = regexp.MustCompile(`(?i)(^|[\s?&;])(ssl)?password\s*=`)
 
 // holdsPassword tells whether a connection string may hold a password. In doubt it may.
 func holdsPassword(dsn string) bool {
-	if passwordPair.MatchString(dsn) {
+	if passwordPair.MatchString(dsn) || mysqlPassword.MatchString(dsn) && !isURL(dsn) {
 		return true
 	}
 	if !isURL(dsn) {
@@ -52,6 +52,15 @@ func holdsPassword(dsn string) bool {
 }
 
 func isURL(dsn string) bool { return strings.Contains(dsn, "://") }
+
+var (
+	// mysqlPassword tells user:password@tcp(host:3306)/database, whatever the password is made of.
+	mysqlPassword = regexp.MustCompile(`^[^:@]*:.*@[a-z0-9]*[(/]`)
+	mysqlPattern  = regexp.MustCompile(`^[^/]*@[a-z0-9]+\(.*\)/`)
+)
+
+// isMySQL tells whether a text that is to be a path is of the form user@tcp(host:3306)/database.
+func isMySQL(dsn string) bool { return mysqlPattern.MatchString(dsn) }
 
 var pairPattern = regexp.MustCompile(`^\s*[a-z_]+\s*=`)
 

@@ -50,6 +50,7 @@ func benchmarkSettle(b *testing.B, config Config) {
 }
 
 func BenchmarkSettlePostgres(b *testing.B) { benchmarkSettle(b, postgresConfig(b)) }
+func BenchmarkSettleMariaDB(b *testing.B)  { benchmarkSettle(b, mariadbConfig(b)) }
 func BenchmarkSettleSQLite(b *testing.B)   { benchmarkSettle(b, sqliteConfig(b)) }
 
 // BenchmarkSettleTogetherPostgres has two workers settle different batches of one campaign, which share its pool.

@@ -146,10 +146,10 @@ func testFailedMigration(t *testing.T, f *fixture) {
 	applied := int64(len(steps))
 	steps = append(steps, migration{version: applied + 1, name: "bad", sum: "x",
 		script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
-	err = f.ledger.write(t.Context(), func(ctx context.Context, x txn) ([]stmt, error) {
-		return f.ledger.missing(ctx, x, steps)
-	})
-	require.Error(t, err)
+	require.Error(t, f.ledger.apply(t.Context(), steps))
+	if f.config.Driver == MySQL { // it is resumed instead, see TestMigrationKilledAnywhere
+		f.tamper(t, stmt{sql: `DROP TABLE half`}, stmt{sql: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
+	}
 	f.tamper(t, stmt{sql: `CREATE TABLE half (id bigint)`}) // it is not there
 	_, err = Open(t.Context(), f.config)
 	require.NoError(t, err)

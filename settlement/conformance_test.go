@@ -11,6 +11,7 @@ func conformance(t *testing.T, newConfig backend) {
 		"more than one page and one insert":         testLongBatch,
 		"altered replays (F37)":                     testAltered,
 		"twice in one batch":                        testTwiceInBatch,
+		"ids are compared byte by byte":             testIDs,
 		"not planned":                               testNotPlanned,
 		"the plan can't be asked":                   testPlanFails,
 		"malformed grants":                          testMalformed,
@@ -59,4 +60,12 @@ func TestPostgres(t *testing.T) {
 	}
 	t.Parallel()
 	conformance(t, postgresConfig)
+}
+
+func TestMariaDB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	conformance(t, mariadbConfig)
 }

@@ -2,7 +2,7 @@
 // altered.
 //
 // A Ledger is an SQL database with the tables campaign, account, grants, transfer, refund and quarantine (docs/ledger.md);
-// PostgreSQL 13 or newer, or SQLite as the embedded default. Open migrates the schema and refuses a server that may
+// PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or SQLite as the embedded default. Open migrates the schema and refuses a server that may
 // forget what it has confirmed. A Settler is the hongbao.Handler in front of it.
 //
 // What it promises:
@@ -22,6 +22,7 @@
 // Errors carry a class. Until COMMIT is sent nothing has happened (Transient); after that, with no answer, it is
 // Unknown, and running the same batch again gives the right result. A database that is out of reach is an outage.
 //
-// It refuses what could lose money: PostgreSQL that is a standby, or with fsync or synchronous_commit off; SQLite in
-// memory, or without WAL and synchronous=FULL; a schema that is newer than the build.
+// It refuses what could lose money: PostgreSQL that is a standby, or with fsync or synchronous_commit off; MySQL that is
+// read-only, or does not flush its log and its binary log at each commit, asked on every new connection; SQLite in memory,
+// or without WAL and synchronous=FULL; a schema that is newer than the build.
 package settlement

@@ -33,6 +33,9 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	case PostgreSQL:
 		l.dialect = &postgresDialect
 		l.store, err = openPostgres(ctx, &config)
+	case MySQL:
+		l.dialect = &mysqlDialect
+		l.store, err = openMySQL(ctx, &l.config)
 	case SQLite:
 		l.dialect = &sqliteDialect
 		l.store, err = openSQLite(ctx, &config)

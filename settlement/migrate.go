@@ -48,13 +48,31 @@ func loadMigrations(files fs.FS, folder string) ([]migration, error) {
 	return steps, nil
 }
 
-// migrate brings the schema up to date in one transaction, which only one process at a time can hold.
+// migrator is a store that can't change the schema in a transaction, and has its own way to do it only once.
+type migrator interface {
+	migrate(ctx context.Context, steps []migration) error
+}
+
+// migrate brings the schema up to date.
 func (l *Ledger) migrate(ctx context.Context) error {
 	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
 	if err != nil {
 		return err
 	}
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) { return l.missing(ctx, t, steps) })
+	return l.apply(ctx, steps)
+}
+
+// apply runs the steps that the database does not have: in one transaction, which only one process at a time can hold,
+// where the database can.
+func (l *Ledger) apply(ctx context.Context, steps []migration) error {
+	var err error
+	if m, ok := l.store.(migrator); ok {
+		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+		defer cancel()
+		err = m.migrate(tctx, steps)
+	} else {
+		err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) { return l.missing(ctx, t, steps) })
+	}
 	if err != nil {
 		return fmt.Errorf("migrate the schema: %w", err)
 	}

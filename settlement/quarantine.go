@@ -104,17 +104,21 @@ func (q *Quarantined) insert(ctx context.Context, t txn) (isNew bool, err error)
 	if q.Has != nil {
 		has, flag = q.Has, 1
 	}
-	err = t.query(ctx, `INSERT INTO quarantine (`+quarantineColumns+`)
+	var changed int64
+	err = t.run(ctx, stmt{sql: `INSERT INTO quarantine (` + quarantineColumns + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
-		ON CONFLICT (campaign, packet, shard, seq, user_id, amount) DO NOTHING RETURNING id`, []any{
+		ON CONFLICT (campaign, packet, shard, seq, user_id, amount) DO NOTHING`, args: []any{
 		string(q.Reason), g.Campaign, g.Packet, g.User, int64(g.Amount), int64(g.Shard), g.Seq, g.Epoch, g.RequestID,
 		g.Time.UnixMilli(), g.EntryID, flag, has.User, int64(has.Amount), int64(has.Shard), has.Seq, has.Epoch,
 		has.RequestID, has.Time.UnixMilli(), q.Created.UnixMilli(),
-	}, func(s scan) error {
-		isNew = true
-		return s(&q.ID)
-	})
-	return isNew, err
+	}, changed: &changed})
+	if err != nil || changed == 0 {
+		return false, err
+	}
+	// Not every database gives the id back with the insert.
+	return true, t.query(ctx, `SELECT id FROM quarantine WHERE campaign = $1 AND packet = $2 AND shard = $3 AND seq = $4
+		AND user_id = $5 AND amount = $6`, []any{g.Campaign, g.Packet, int64(g.Shard), g.Seq, g.User, int64(g.Amount)},
+		func(s scan) error { return s(&q.ID) })
 }
 
 // undecided tells whether a grant that is in quarantine already waits for a decision.

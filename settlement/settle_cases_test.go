@@ -134,6 +134,35 @@ func testTwiceInBatch(t *testing.T, f *fixture) {
 	require.Equal(t, grant("rain", 2).User, list[0].Has.User)
 }
 
+func testIDs(t *testing.T, f *fixture) {
+	long, marks := "", ""
+	for c := byte('!'); c <= '~'; c++ {
+		marks += string(c)
+	}
+	for len(long) < hongbao.MaxIDLength {
+		long += `\`
+	}
+	users := []string{"ann", "Ann", "ANN", marks, long, `"`, `'`, `\'`, `$1`, `?`, `%`, `;--`, "<&>"}
+	f.create(t, "rain", int64(len(users)))
+	grants := grantsOf("rain", 1, int64(len(users)))
+	for i := range grants {
+		grants[i].User, grants[i].RequestID, grants[i].Seq = users[i], users[i], 1<<62+int64(i)
+	}
+	f.settles(t, grants...)
+	f.settles(t, grants...)
+	f.holds(t, "rain", grants)
+	for i, user := range users {
+		require.Equal(t, grants[i].Amount, f.balance(t, UserAccount(user, testCurrency)), user)
+	}
+	other := grants[0]
+	other.User = users[1]
+	f.settles(t, other)
+	list := f.open(t)
+	require.Len(t, list, 1)
+	require.Equal(t, DifferentUser, list[0].Reason)
+	require.Equal(t, users[0], list[0].Has.User)
+}
+
 func testNotPlanned(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	more := grant("rain", 1)

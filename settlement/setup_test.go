@@ -37,6 +37,17 @@ func testPostgres(dsn string) Config {
 	return c
 }
 
+func mariadbConfig(t testing.TB) Config {
+	return testMariaDB(testkit.MariaDB(t))
+}
+
+// testMariaDB accepts the setting that testkit's servers trade for speed.
+func testMariaDB(dsn string) Config {
+	c := testConfig(MySQL, dsn)
+	c.UnsafeAllow = []string{"innodb_doublewrite"}
+	return c
+}
+
 func testConfig(driver Driver, dsn string) Config {
 	return Config{
 		Driver: driver, DSN: dsn, Conns: 8, ConnectTimeout: 5 * time.Second,

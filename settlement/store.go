@@ -2,11 +2,13 @@ package settlement
 
 import "context"
 
-// stmt is one statement that returns no rows. Placeholders are $1, $2, ... on every database.
+// stmt is one statement that returns no rows. Placeholders are $1, $2, ... on every database, and ON CONFLICT is written as
+// for PostgreSQL and SQLite: see mysqlTranslate. RETURNING is not to be used, MySQL has none.
 type stmt struct {
 	sql  string
 	args []any
-	// changed, if not nil, gets the number of rows that the statement changed.
+	// changed, if not nil, gets the number of rows that the statement changed. On MySQL a row that is set to what it is
+	// does not count.
 	changed *int64
 }
 

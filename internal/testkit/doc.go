@@ -1,10 +1,10 @@
-// Package testkit runs real servers for tests, the soak and the benchmarks: Redis, PostgreSQL and Apache Kafka, each on
-// a free port of the loopback and in a temporary folder, and puts a fault proxy in front of them when asked.
+// Package testkit runs real servers for tests, the soak and the benchmarks: Redis, PostgreSQL, MariaDB and Apache
+// Kafka, each on a free port of the loopback and in a temporary folder, and puts a fault proxy in front of them when asked.
 //
-// A test asks for what it needs and gets it, or fails: Redis(t), Postgres(t) and Kafka(t) give the process's shared
-// server, which starts at first use; Prefix, the fresh database and Topic keep tests that share it apart. NewRedis,
-// NewPostgres and NewKafka give a server of the test's own that it may kill, freeze and restart. StartRedis,
-// StartPostgres and StartKafka are the same without a testing.TB.
+// A test asks for what it needs and gets it, or fails: Redis(t), Postgres(t), MariaDB(t) and Kafka(t) give the process's
+// shared server, which starts at first use; Prefix, the fresh database and Topic keep tests that share it apart. NewRedis,
+// NewPostgres, NewMariaDB and NewKafka give a server of the test's own that it may kill, freeze and restart. StartRedis,
+// StartPostgres, StartMariaDB and StartKafka are the same without a testing.TB.
 //
 // A package whose tests use it has
 //
@@ -15,5 +15,5 @@
 // removes the folder.
 //
 // Missing programs fail the test with the way to get them: scripts/setup.sh. The package needs a Unix; it works as an
-// ordinary user and as root (PostgreSQL then runs as user postgres, or nobody).
+// ordinary user and as root (PostgreSQL and MariaDB then run as user postgres, or nobody).
 package testkit

@@ -52,6 +52,13 @@ func childWork(work string) error {
 		if err := p.exec(ctx, "SELECT 1"); err != nil {
 			return err
 		}
+		m, err := sharedMariaDB.get()
+		if err != nil {
+			return err
+		}
+		if err := m.exec(ctx, "SELECT 1"); err != nil {
+			return err
+		}
 		if _, err := sharedKafka.get(); err != nil {
 			return err
 		}

@@ -158,7 +158,7 @@ func unprivileged() (*syscall.Credential, error) {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	return nil, fmt.Errorf("root may not run PostgreSQL and there is no user postgres or nobody: run scripts/setup.sh")
+	return nil, fmt.Errorf("root may not run PostgreSQL or MariaDB and there is no user postgres or nobody: run scripts/setup.sh")
 }
 
 // repoRoot is the folder of go.mod: known from where this file was compiled.

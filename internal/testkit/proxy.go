@@ -36,6 +36,7 @@ type Proxy struct {
 	delay   time.Duration
 	swallow int
 	match   func(request []byte) bool
+	whole   func(answer []byte) bool // nil: the first piece is all of it
 	faults  Faults
 }
 
@@ -43,6 +44,7 @@ type Proxy struct {
 type link struct {
 	client, server net.Conn
 	swallow        bool // guarded by Proxy.mu: the server's next bytes are an answer to drop
+	dropped        []byte
 }
 
 func (l *link) close() {
@@ -120,7 +122,15 @@ func (p *Proxy) Refuse(on bool) {
 func (p *Proxy) SwallowAnswers(n int, match func(request []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.swallow, p.match = n, match
+	p.swallow, p.match, p.whole = n, match, nil
+}
+
+// SwallowWholeAnswers is SwallowAnswers for answers that come in several pieces, while the server still works: it drops
+// pieces until whole, which sees all of them, says that nothing is missing.
+func (p *Proxy) SwallowWholeAnswers(n int, match, whole func([]byte) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swallow, p.match, p.whole = n, match, whole
 }
 
 // Delay holds every piece of an answer back for d; 0 ends it.
@@ -244,7 +254,11 @@ func (p *Proxy) answers(l *link) {
 	for {
 		n, err := l.server.Read(buf)
 		if n > 0 {
-			if p.drop(l) || !p.wait() {
+			swallowed, more := p.drop(l, buf[:n])
+			if more {
+				continue
+			}
+			if swallowed || !p.wait() {
 				return
 			}
 			if _, err := l.client.Write(buf[:n]); err != nil {
@@ -257,13 +271,18 @@ func (p *Proxy) answers(l *link) {
 	}
 }
 
-func (p *Proxy) drop(l *link) bool {
+// drop tells whether the piece is of an answer to drop, and whether more of it will come.
+func (p *Proxy) drop(l *link, piece []byte) (swallowed, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.swallow {
-		p.faults.Swallowed++
+	if !l.swallow {
+		return false, false
 	}
-	return l.swallow
+	if l.dropped = append(l.dropped, piece...); p.whole != nil && !p.whole(l.dropped) {
+		return true, true
+	}
+	p.faults.Swallowed++
+	return true, false
 }
 
 // wait holds an answer back as Delay says; false: the proxy was closed meanwhile.

@@ -37,6 +37,37 @@ func TestProxySwallowsTheAnswerOfWorkThatWasDone(t *testing.T) {
 	require.EqualValues(t, 2, c.Incr(t.Context(), key).Val(), "one answer only")
 }
 
+func TestProxySwallowsEveryPieceOfAnAnswer(t *testing.T) {
+	needsServer(t)
+	m := NewMariaDB(t, MariaDBOptions{})
+	name := m.Database(t)
+	p := NewProxy(t, m.Addr)
+	direct := openMariaDB(t, m.DSN(name))
+	db := openMariaDB(t, mariadbUser+"@tcp("+p.Addr+")/"+name+"?multiStatements=true")
+	_, err := db.ExecContext(t.Context(), "CREATE TABLE x (n int)")
+	require.NoError(t, err)
+	p.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("COMMIT")) }, MySQLAnswered)
+	_, err = db.ExecContext(t.Context(), "BEGIN; INSERT INTO x VALUES (1); DO SLEEP(0.2); INSERT INTO x VALUES (2); COMMIT")
+	require.Error(t, err)
+	require.Equal(t, Faults{Swallowed: 1}, p.Fired())
+	var n int
+	require.NoError(t, direct.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM x").Scan(&n))
+	require.Equal(t, 2, n, "the server has done all of it")
+}
+
+func TestMySQLAnsweredReadsStatusAndErrors(t *testing.T) {
+	last := []byte{7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0}
+	more := []byte{7, 0, 0, 1, 0, 1, 0, 0x0a, 0, 0, 0}
+	many := []byte{9, 0, 0, 1, 0, 0xfc, 0xff, 0xff, 0, 2, 0, 0, 0} // 65535 rows were changed
+	refused := []byte{9, 0, 0, 2, 0xff, 0x48, 0x04, '#', '4', '2', '0', '0', '0'}
+	for _, answer := range [][]byte{last, many, refused, append(bytes.Clone(more), last...), append(bytes.Clone(more), refused...)} {
+		require.True(t, MySQLAnswered(answer), "%v", answer)
+		require.False(t, MySQLAnswered(answer[:len(answer)-1]), "%v", answer)
+	}
+	require.False(t, MySQLAnswered(nil))
+	require.False(t, MySQLAnswered(more))
+}
+
 func TestProxyCutsAndRefuses(t *testing.T) {
 	needsServer(t)
 	r := Redis(t)

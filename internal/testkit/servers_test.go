@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -141,6 +142,49 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 	return c
 }
 
+func TestMariaDBGivesEachTestAnEmptyDatabase(t *testing.T) {
+	needsServer(t)
+	for range 2 {
+		t.Run("same table", func(t *testing.T) {
+			db := openMariaDB(t, MariaDB(t))
+			_, err := db.ExecContext(t.Context(), "CREATE TABLE x (n int)")
+			require.NoError(t, err)
+			var flush, binlog int
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT @@innodb_flush_log_at_trx_commit, @@sync_binlog").
+				Scan(&flush, &binlog))
+			require.Equal(t, 1, flush)
+			require.Equal(t, 1, binlog)
+			_, err = db.ExecContext(t.Context(), "SET GLOBAL read_only = on")
+			require.Error(t, err, "the user has no rights on the server")
+		})
+	}
+}
+
+func TestMariaDBKeepsItsDataOverAKill(t *testing.T) {
+	needsServer(t)
+	m := NewMariaDB(t, MariaDBOptions{Settings: map[string]string{"max_connections": "33"}})
+	dsn := m.DSN(m.Database(t))
+	_, err := openMariaDB(t, dsn).ExecContext(t.Context(), "CREATE TABLE x AS SELECT 7 AS n")
+	require.NoError(t, err)
+	pid, addr := m.Pid(), m.Addr
+	require.NoError(t, m.Kill())
+	require.False(t, alive(pid))
+	require.NoError(t, m.Restart())
+	require.Equal(t, addr, m.Addr)
+	var n, most int
+	require.NoError(t, openMariaDB(t, dsn).QueryRowContext(t.Context(), "SELECT n, @@max_connections FROM x").Scan(&n, &most))
+	require.Equal(t, 7, n)
+	require.Equal(t, 33, most)
+}
+
+func openMariaDB(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
 func TestKafkaKeepsItsDataOverAKill(t *testing.T) {
 	needsServer(t)
 	b := NewKafka(t, KafkaOptions{})
@@ -195,6 +239,8 @@ func TestFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 	require.ErrorContains(t, err, "FATAL CONFIG FILE ERROR")
 	_, err = StartPostgres(t.Context(), PostgresOptions{Settings: map[string]string{"fsync": "perhaps"}})
 	require.ErrorContains(t, err, `parameter "fsync" requires a Boolean value`)
+	_, err = StartMariaDB(t.Context(), MariaDBOptions{Settings: map[string]string{"innodb_flush_method": "perhaps"}})
+	require.ErrorContains(t, err, "Error while setting value 'perhaps' to 'innodb-flush-method'")
 	_, err = StartKafka(t.Context(), KafkaOptions{Properties: map[string]string{"num.io.threads": "perhaps"}})
 	require.ErrorContains(t, err, "num.io.threads")
 	k, err := openKit()
@@ -206,7 +252,8 @@ func TestFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 func foldersWith(t *testing.T, dir, word string) []string {
 	t.Helper()
 	var found []string
-	for _, pattern := range []string{"redis-*/redis.conf", "postgres-*/data/postgresql.auto.conf", "kafka-*/server.properties"} {
+	for _, pattern := range []string{"redis-*/redis.conf", "postgres-*/data/postgresql.auto.conf", "mariadb-*/my.cnf",
+		"kafka-*/server.properties"} {
 		names, err := filepath.Glob(filepath.Join(dir, pattern))
 		require.NoError(t, err)
 		for _, name := range names {

@@ -42,6 +42,9 @@ var (
 	sharedPostgres = lazy[*PostgresServer]{start: func() (*PostgresServer, error) {
 		return StartPostgres(context.Background(), PostgresOptions{})
 	}}
+	sharedMariaDB = lazy[*MariaDBServer]{start: func() (*MariaDBServer, error) {
+		return StartMariaDB(context.Background(), MariaDBOptions{})
+	}}
 	sharedKafka = lazy[*KafkaBroker]{start: func() (*KafkaBroker, error) {
 		return StartKafka(context.Background(), KafkaOptions{})
 	}}
@@ -52,6 +55,7 @@ var (
 func forgetShared() {
 	sharedRedis.forget()
 	sharedPostgres.forget()
+	sharedMariaDB.forget()
 	sharedKafka.forget()
 }
 
@@ -104,6 +108,35 @@ func Postgres(t testing.TB) string {
 func NewPostgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 	t.Helper()
 	return closing(t, must(t, func() (*PostgresServer, error) { return StartPostgres(t.Context(), opts) }))
+}
+
+// MariaDB is the address, for go-sql-driver/mysql, of an empty database in the MariaDB that the process's tests share. It
+// is dropped at the test's end.
+func MariaDB(t testing.TB) string {
+	t.Helper()
+	m := must(t, sharedMariaDB.get)
+	return m.DSN(m.Database(t))
+}
+
+// Database makes an empty database for the test and gives its name. It is dropped at the test's end.
+func (m *MariaDBServer) Database(t testing.TB) string {
+	t.Helper()
+	name, err := m.CreateDatabase(t.Context())
+	if err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := m.DropDatabase(context.Background(), name); err != nil {
+			t.Errorf("testkit: %v", err)
+		}
+	})
+	return name
+}
+
+// NewMariaDB is a MariaDB of the test's own, closed at its end.
+func NewMariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
+	t.Helper()
+	return closing(t, must(t, func() (*MariaDBServer, error) { return StartMariaDB(t.Context(), opts) }))
 }
 
 // Kafka is the broker that the process's tests share. Keep to topics from Topic, and do not hurt it.

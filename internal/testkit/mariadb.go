@@ -1,0 +1,234 @@
+package testkit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MariaDBOptions says how a MariaDB of one's own differs from the shared one.
+type MariaDBOptions struct {
+	// Settings are lines of my.cnf by their names; they replace the defaults below.
+	Settings map[string]string
+}
+
+// mariadbDefaults are quick: nothing guards against torn pages, which only a power loss makes. A commit is answered
+// after it is in the log and flushed.
+func mariadbDefaults() map[string]string {
+	return map[string]string{
+		"bind_address":                   "127.0.0.1",
+		"skip_name_resolve":              "on",
+		"max_connections":                "300",
+		"innodb_buffer_pool_size":        "64M",
+		"innodb_log_file_size":           "64M",
+		"innodb_flush_log_at_trx_commit": "1",
+		"sync_binlog":                    "1",
+		"innodb_doublewrite":             "off",
+		"innodb_fast_shutdown":           "2",
+		"performance_schema":             "off",
+		"max_allowed_packet":             "16M",
+	}
+}
+
+// MariaDBServer is a running MariaDB with databases of its own.
+type MariaDBServer struct {
+	// Addr is host:port; it stays the same over restarts.
+	Addr string
+	server
+	databases atomic.Int64
+}
+
+// mariadbUser has all rights on the databases of CreateDatabase and none on the server.
+const mariadbUser = "hongbao"
+
+// StartMariaDB makes an empty MariaDB and returns when it answers. The caller closes it.
+func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, error) {
+	daemon, err := program("mariadbd", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/sbin")
+	if err != nil {
+		return nil, err
+	}
+	install, err := program("mariadb-install-db", "/usr/local/mysql/scripts", "/usr/bin")
+	if err != nil {
+		return nil, err
+	}
+	cred, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	k, err := openKit()
+	if err != nil {
+		return nil, err
+	}
+	m := &MariaDBServer{}
+	m.server = server{name: "mariadb", cred: cred, ready: m.answers, ports: 1}
+	if m.dir, err = k.folder("mariadb", cred); err != nil {
+		return nil, err
+	}
+	if err := m.install(ctx, k, install); err != nil {
+		return nil, errors.Join(err, m.remove())
+	}
+	m.prepare = func(ports []int) (command, error) {
+		m.Addr = loopback(ports[0])
+		c := m.command(daemon, "--defaults-file="+m.conf())
+		return c, m.writeConf(ports[0], opts.Settings)
+	}
+	if err := m.launch(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.exec(ctx, "CREATE USER IF NOT EXISTS "+mariadbUser+"@'%'",
+		"GRANT ALL PRIVILEGES ON `t%`.* TO "+mariadbUser+"@'%'"); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+func (m *MariaDBServer) data() string { return filepath.Join(m.dir, "data") }
+func (m *MariaDBServer) conf() string { return filepath.Join(m.dir, "my.cnf") }
+
+func (m *MariaDBServer) command(path string, args ...string) command {
+	return command{
+		path: path, args: args, dir: m.dir, cred: m.cred,
+		env: []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin", "HOME=" + m.dir, "LC_ALL=C", "TZ=UTC"},
+	}
+}
+
+// install makes the folder of data. Its temporary tables stay in the server's folder: in /tmp, installations that run at
+// once take each other's away.
+func (m *MariaDBServer) install(ctx context.Context, k *kit, program string) error {
+	run, err := k.start(m.command(program, "--no-defaults", "--datadir="+m.data(), "--tmpdir="+m.dir,
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-run.done:
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("make a MariaDB in %s: %w", m.dir, ctx.Err()), run.kill())
+	}
+	if run.err != nil {
+		return fmt.Errorf("make a MariaDB in %s: %w; the end of the log:\n%s", m.dir, run.err, logTail(m.dir))
+	}
+	return nil
+}
+
+func (m *MariaDBServer) writeConf(port int, settings map[string]string) error {
+	all := mariadbDefaults()
+	maps.Copy(all, settings)
+	all["port"], all["datadir"] = fmt.Sprint(port), m.data()
+	all["tmpdir"] = m.dir
+	all["socket"], all["pid_file"] = filepath.Join(m.dir, "mariadb.sock"), filepath.Join(m.dir, "mariadb.pid")
+	var b strings.Builder
+	b.WriteString("[mysqld]\n")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "%s = %s\n", name, all[name])
+	}
+	if err := os.WriteFile(m.conf(), []byte(b.String()), 0o600); err != nil {
+		return err
+	}
+	if m.cred == nil {
+		return nil
+	}
+	return os.Chown(m.conf(), int(m.cred.Uid), int(m.cred.Gid))
+}
+
+// DSN is the address of a database of the server, for go-sql-driver/mysql and a user without rights on the server.
+func (m *MariaDBServer) DSN(database string) string {
+	return mariadbUser + "@tcp(" + m.Addr + ")/" + database
+}
+
+// AdminDSN is the same for the user who may do everything.
+func (m *MariaDBServer) AdminDSN(database string) string {
+	return "root@tcp(" + m.Addr + ")/" + database
+}
+
+// CreateDatabase makes an empty database and gives its name.
+func (m *MariaDBServer) CreateDatabase(ctx context.Context) (string, error) {
+	name := fmt.Sprintf("t%d", m.databases.Add(1))
+	return name, m.exec(ctx, "CREATE DATABASE "+name)
+}
+
+// DropDatabase removes a database that nobody uses.
+func (m *MariaDBServer) DropDatabase(ctx context.Context, name string) error {
+	return m.exec(ctx, "DROP DATABASE `"+strings.ReplaceAll(name, "`", "``")+"`")
+}
+
+// with runs fn on a connection of the user who may do everything.
+func (m *MariaDBServer) with(ctx context.Context, fn func(*sql.Conn) error) error {
+	config, err := mysql.ParseDSN(m.AdminDSN(""))
+	if err != nil {
+		return err
+	}
+	config.Logger = &mysql.NopLogger{} // a server that starts refuses, and that is told by the error
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to mariadb at %s: %w", m.Addr, err)
+	}
+	defer conn.Close()
+	return fn(conn)
+}
+
+func (m *MariaDBServer) exec(ctx context.Context, statements ...string) error {
+	return m.with(ctx, func(c *sql.Conn) error {
+		for _, statement := range statements {
+			if _, err := c.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("%s on mariadb at %s: %w", statement, m.Addr, err)
+			}
+		}
+		return nil
+	})
+}
+
+// answers tells whether the process, and not another one on the same port, answers.
+func (m *MariaDBServer) answers(ctx context.Context) error {
+	return m.with(ctx, func(c *sql.Conn) error {
+		var dir string
+		if err := c.QueryRowContext(ctx, "SELECT @@datadir").Scan(&dir); err != nil {
+			return fmt.Errorf("ask mariadb at %s who it is: %w", m.Addr, err)
+		}
+		if filepath.Clean(dir) != m.data() {
+			return fmt.Errorf("mariadb at %s has its data in %s, want %s: %w", m.Addr, dir, m.data(), errStranger)
+		}
+		return nil
+	})
+}
+
+// MySQLAnswered tells, for SwallowWholeAnswers, whether the server has answered each of the statements that were sent
+// together, or refused one. They may not return rows.
+func MySQLAnswered(answer []byte) bool {
+	const moreResults = 0x08
+	for len(answer) > 4 {
+		// length int24, sequence int8; OK: 0, changed rows and insert id (both of variable length), status int16
+		size := int(answer[0]) | int(answer[1])<<8 | int(answer[2])<<16
+		if len(answer) < 4+size || size < 5 {
+			return false
+		}
+		payload := answer[4 : 4+size]
+		answer = answer[4+size:]
+		if payload[0] == 0xff {
+			return true
+		}
+		at := 1
+		for range 2 {
+			at += 1 + map[byte]int{0xfc: 2, 0xfd: 3, 0xfe: 8}[payload[min(at, size-1)]]
+		}
+		if payload[min(at, size-1)]&moreResults == 0 {
+			return true
+		}
+	}
+	return false
+}

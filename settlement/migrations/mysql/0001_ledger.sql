@@ -1,0 +1,101 @@
+-- The ledger. Money is integers in minor units, times are unix milliseconds. Rows of grants and transfer never change.
+-- The same tables as on PostgreSQL. Ids are compared byte by byte (utf8mb4_bin): "a" is not "A".
+-- Each statement must fail when it runs a second time, or change nothing: DDL commits by itself on MySQL, and a worker
+-- that was killed in the middle leaves the rest to the next (see mysql_migrate.go).
+
+CREATE TABLE campaign (
+    id         varchar(255)   NOT NULL PRIMARY KEY,
+    spec       longtext       NOT NULL, -- the canonical JSON that plan_hash covers
+    plan_hash  varchar(255)   NOT NULL,
+    seed       varbinary(255) NOT NULL CHECK (length(seed) = 32), -- secret until it is revealed after the close
+    kind       varchar(255)   NOT NULL,
+    currency   varchar(255)   NOT NULL,
+    packets    bigint         NOT NULL CHECK (packets >= 1),
+    funded     bigint         NOT NULL CHECK (funded >= 0),
+    granted    bigint         NOT NULL DEFAULT 0 CHECK (granted >= 0),
+    refunded   bigint         NOT NULL DEFAULT 0 CHECK (refunded >= 0),
+    state      varchar(255)   NOT NULL CHECK (state IN ('funded', 'refunded')),
+    created_at bigint         NOT NULL,
+    -- The last guard against over-issue: it holds whatever Redis or a worker believes.
+    CONSTRAINT campaign_not_over_funded CHECK (granted + refunded <= funded)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- A sponsor's account is where money comes in from outside: minus what it has funded so far, so it may be negative.
+CREATE TABLE account (
+    id       varchar(255) NOT NULL PRIMARY KEY,
+    kind     varchar(255) NOT NULL CHECK (kind IN ('sponsor', 'pool', 'user')),
+    currency varchar(255) NOT NULL,
+    balance  bigint       NOT NULL,
+    CONSTRAINT account_not_overdrawn CHECK (kind = 'sponsor' OR balance >= 0)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- No foreign key to campaign: it would cost one look-up a row, and the settler has looked the campaign up already.
+-- The index on seq is not unique: after Redis went back in time a seq can come twice, for different packets.
+CREATE TABLE grants (
+    campaign   varchar(255) NOT NULL,
+    packet     bigint       NOT NULL CHECK (packet >= 1),
+    user_id    varchar(255) NOT NULL,
+    amount     bigint       NOT NULL CHECK (amount >= 0),
+    shard      integer      NOT NULL,
+    seq        bigint       NOT NULL,
+    epoch      bigint       NOT NULL,
+    request_id varchar(255) NOT NULL,
+    granted_at bigint       NOT NULL,
+    batch      bigint       NOT NULL, -- the transfer that debited the pool for it
+    PRIMARY KEY (campaign, packet),
+    KEY grants_by_seq (shard, seq)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE TABLE transfer (
+    id         varchar(255) NOT NULL PRIMARY KEY,
+    kind       varchar(255) NOT NULL CHECK (kind IN ('funding', 'grants', 'refund')),
+    campaign   varchar(255) NOT NULL,
+    debit      varchar(255) NOT NULL,
+    credit     varchar(255), -- null for kind grants: the grants of the batch are the credits
+    amount     bigint       NOT NULL CHECK (amount >= 0),
+    grants     bigint       NOT NULL CHECK (grants >= 0),
+    batch      bigint       NOT NULL, -- 0 if kind is not grants
+    created_at bigint       NOT NULL,
+    CONSTRAINT transfer_campaign FOREIGN KEY (campaign) REFERENCES campaign (id),
+    CONSTRAINT transfer_debit FOREIGN KEY (debit) REFERENCES account (id),
+    CONSTRAINT transfer_credit FOREIGN KEY (credit) REFERENCES account (id)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE TABLE refund (
+    campaign   varchar(255) NOT NULL PRIMARY KEY,
+    transfer   varchar(255) NOT NULL,
+    amount     bigint       NOT NULL CHECK (amount >= 0),
+    packets    bigint       NOT NULL CHECK (packets >= 0),
+    created_at bigint       NOT NULL,
+    CONSTRAINT refund_campaign FOREIGN KEY (campaign) REFERENCES campaign (id),
+    CONSTRAINT refund_transfer FOREIGN KEY (transfer) REFERENCES transfer (id)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- What came, and in the has_ columns what the ledger had at that time (has is 0 if it had nothing).
+CREATE TABLE quarantine (
+    id             bigint       NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    reason         varchar(255) NOT NULL,
+    campaign       varchar(255) NOT NULL,
+    packet         bigint       NOT NULL,
+    user_id        varchar(255) NOT NULL,
+    amount         bigint       NOT NULL,
+    shard          integer      NOT NULL,
+    seq            bigint       NOT NULL,
+    epoch          bigint       NOT NULL,
+    request_id     varchar(255) NOT NULL,
+    granted_at     bigint       NOT NULL,
+    entry_id       varchar(255) NOT NULL,
+    has            integer      NOT NULL CHECK (has IN (0, 1)),
+    has_user_id    varchar(255) NOT NULL,
+    has_amount     bigint       NOT NULL,
+    has_shard      integer      NOT NULL,
+    has_seq        bigint       NOT NULL,
+    has_epoch      bigint       NOT NULL,
+    has_request_id varchar(255) NOT NULL,
+    has_granted_at bigint       NOT NULL,
+    created_at     bigint       NOT NULL,
+    resolved_at    bigint       NOT NULL DEFAULT 0, -- 0: open
+    resolved_by    varchar(255) NOT NULL DEFAULT '',
+    resolution     varchar(4000) NOT NULL DEFAULT '',
+    CONSTRAINT quarantine_once UNIQUE (campaign, packet, shard, seq, user_id, amount)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

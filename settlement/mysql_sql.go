@@ -1,0 +1,104 @@
+package settlement
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// mysqlDialect sends a table as one JSON array of rows, as SQLite's does. The columns' types are those of the tables, so
+// that keys are found by their index; a value that does not fit is an error. STRAIGHT_JOIN: one look-up by the primary
+// key a row, whatever the optimizer thinks of the size of a JSON text.
+var mysqlDialect = dialect{
+	migrations: "migrations/mysql",
+	pack:       packJSON,
+	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
+		SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2
+		FROM ` + mysqlRows("campaign text", "packet", "user_id text", "amount", "shard", "seq", "epoch", "request_id text",
+		"granted_at") + ` ON CONFLICT (campaign, packet) DO NOTHING`,
+	readGrants: `SELECT g.campaign, g.packet, g.user_id, g.amount, g.shard, g.seq, g.epoch, g.request_id, g.granted_at, g.batch
+		FROM ` + mysqlRows("campaign text", "packet") + `
+		STRAIGHT_JOIN grants AS g ON g.campaign = k.campaign AND g.packet = k.packet`,
+	credit: `INSERT INTO account (id, kind, currency, balance) SELECT k.id, 'user', k.currency, k.amount
+		FROM ` + mysqlRows("id text", "currency text", "amount") + `
+		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,
+}
+
+// mysqlRows makes table k of the packed columns in $1; they are numbers but where it says text.
+func mysqlRows(columns ...string) string {
+	for i, c := range columns {
+		name, text := strings.CutSuffix(c, " text")
+		kind := "bigint"
+		if text {
+			kind = "varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+		}
+		columns[i] = fmt.Sprintf("%s %s PATH '$[%d]' ERROR ON EMPTY ERROR ON ERROR", name, kind, i)
+	}
+	return "JSON_TABLE($1, '$[*]' COLUMNS (" + strings.Join(columns, ", ") + ")) AS k"
+}
+
+// mysqlStatement is a statement in MySQL's words: its n-th ? takes the argument with the index order[n].
+type mysqlStatement struct {
+	text  string
+	order []int
+}
+
+func (s *mysqlStatement) args(args []any) []any {
+	list := make([]any, len(s.order))
+	for i, n := range s.order {
+		list[i] = args[n]
+	}
+	return list
+}
+
+var (
+	mysqlPlaceholder = regexp.MustCompile(`\$(\d+)`)
+	mysqlInsert      = regexp.MustCompile(`^\s*INSERT INTO (\w+)\s*\((\w+)`)
+	mysqlNothing     = regexp.MustCompile(`ON CONFLICT\s+(\([^)]*\)\s+)?DO NOTHING`)
+	mysqlUpdate      = regexp.MustCompile(`ON CONFLICT\s+\([^)]*\)\s+DO UPDATE SET`)
+	mysqlExcluded    = regexp.MustCompile(`excluded\.(\w+)`)
+	mysqlStatements  = mysqlCache{statements: make(map[string]*mysqlStatement)}
+)
+
+// mysqlCache has the statements by the texts they were made of: as many as this package has.
+type mysqlCache struct {
+	mu         sync.RWMutex
+	statements map[string]*mysqlStatement
+}
+
+func (c *mysqlCache) get(sql string) *mysqlStatement {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.statements[sql]
+}
+
+func (c *mysqlCache) put(sql string, s *mysqlStatement) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.statements[sql] = s
+}
+
+// mysqlTranslate puts a statement of this package into MySQL's words. Four things differ: placeholders, the type of a cast,
+// what to do on a conflict, and the row that was not inserted. "Do nothing" is an update of a column to what it is, which
+// counts as no change; INSERT IGNORE would also turn errors into wrong rows. || joins texts by the session's sql_mode.
+func mysqlTranslate(sql string) *mysqlStatement {
+	if s := mysqlStatements.get(sql); s != nil {
+		return s
+	}
+	s := &mysqlStatement{}
+	s.text = mysqlPlaceholder.ReplaceAllStringFunc(sql, func(p string) string {
+		n, _ := strconv.Atoi(p[1:]) // digits only
+		s.order = append(s.order, n-1)
+		return "?"
+	})
+	if into := mysqlInsert.FindStringSubmatch(s.text); into != nil {
+		s.text = mysqlNothing.ReplaceAllLiteralString(s.text, "ON DUPLICATE KEY UPDATE "+into[2]+" = "+into[1]+"."+into[2])
+		s.text = mysqlUpdate.ReplaceAllString(s.text, "ON DUPLICATE KEY UPDATE")
+		s.text = mysqlExcluded.ReplaceAllString(s.text, "VALUES(${1})")
+	}
+	s.text = strings.ReplaceAll(s.text, " AS bigint)", " AS SIGNED)")
+	mysqlStatements.put(sql, s)
+	return s
+}
