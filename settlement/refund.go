@@ -9,33 +9,18 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ErrSettling says that the ledger does not hold every grant up to the campaign's close yet. Its error is Transient:
-// nothing was moved, try again when the settlers have gone on.
-var ErrSettling = errors.New("settling")
-
 // ErrNoCampaign says that the ledger does not have a campaign.
 var ErrNoCampaign = errors.New("the campaign is not in the ledger")
 
 // ErrNotRefunded says that a campaign's money did not go back yet.
 var ErrNotRefunded = errors.New("the campaign is not refunded")
 
-// Refund is the transfer of what nobody got, from the campaign's pool back to its sponsor. A campaign has one.
-type Refund struct {
-	Campaign, Currency, Sponsor string
-	Amount                      hongbao.Amount
-	Packets                     int64 // that nobody got
-	// Shard and Seq name the close that it is based on.
-	Shard   int
-	Seq     int64
-	Created time.Time
-}
-
 // Refund posts the campaign's refund in one transaction: what was funded and not granted goes from the pool to the
-// sponsor, and nothing can be granted after it. closed is the campaign's close entry; it is refused with ErrSettling
+// sponsor, and nothing can be granted after it. closed is the campaign's close entry; it is refused with hongbao.ErrSettling
 // while the ledger holds fewer grants than it tells, and as a Conflict if the ledger's grants can't become what it
 // tells. A repeat gives the refund that is there and moves nothing, whoever made it.
-func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry) (Refund, error) {
-	var refund Refund
+func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry) (hongbao.Refund, error) {
+	var refund hongbao.Refund
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing is
 		// granted beside us, and nobody waits in a circle.
@@ -58,50 +43,50 @@ func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry) (Refund, erro
 		if refund, err = c.refund(ctx, t, &closed); err != nil {
 			return nil, err
 		}
-		return refund.post(pool), nil
+		return postRefund(&refund, pool), nil
 	})
 	if err != nil {
-		return Refund{}, fmt.Errorf("refund campaign %s: %w", closed.Campaign, err)
+		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: %w", closed.Campaign, err)
 	}
 	return refund, nil
 }
 
 // refund compares the close with what the ledger holds, and tells what is to be moved.
-func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry) (Refund, error) {
+func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry) (hongbao.Refund, error) {
 	var grants int64
 	var sum, pool hongbao.Amount
 	err := t.query(ctx, `SELECT (SELECT COUNT(*) FROM grants WHERE campaign = $1),
 		(SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) FROM grants WHERE campaign = $2), balance FROM account WHERE id = $3`,
 		[]any{c.Spec.ID, c.Spec.ID, PoolAccount(c.Spec.ID)}, func(s scan) error { return s(&grants, &sum, &pool) })
 	if err != nil {
-		return Refund{}, err
+		return hongbao.Refund{}, err
 	}
 	left := hongbao.Closing{Granted: grants, GrantedAmount: sum, Left: c.Spec.Packets - grants, LeftAmount: c.Funded - sum}
 	want := closed.Close
 	switch {
 	case closed.Kind != hongbao.EntryClose || closed.Seq < 1:
-		return Refund{}, hongbao.Errorf(hongbao.Permanent, "entry %s is no close", closed.ID)
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Permanent, "entry %s is no close", closed.ID)
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
-		return Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
 			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets, c.Funded, c.Spec.ID)
 	case grants < want.Granted:
-		return Refund{}, hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", ErrSettling, grants, want.Granted)
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, grants, want.Granted)
 	case left != want:
-		return Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d grants with amount %d, the ledger has %d with %d: "+
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d grants with amount %d, the ledger has %d with %d: "+
 			"run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount, grants, sum, c.Spec.ID)
 	case c.Granted != sum || pool != left.LeftAmount:
-		return Refund{}, hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: granted %d, its grants come to %d, pool %d: "+
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: granted %d, its grants come to %d, pool %d: "+
 			"it was written by hand", c.Granted, sum, pool)
 	}
-	return Refund{
+	return hongbao.Refund{
 		Campaign: c.Spec.ID, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: left.LeftAmount, Packets: left.Left,
 		Shard: closed.Shard, Seq: closed.Seq, Created: time.Now().UTC().Truncate(time.Millisecond),
 	}, nil
 }
 
-// post is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards are the
+// postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards are the
 // keys of transfer and refund (one each) and CHECK (granted + refunded = funded).
-func (r *Refund) post(pool string) []stmt {
+func postRefund(r *hongbao.Refund, pool string) []stmt {
 	sponsor, transfer := SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
 	amount, now := int64(r.Amount), r.Created.UnixMilli()
 	const move = `UPDATE account SET balance = balance + $2 WHERE id = $1`
@@ -115,12 +100,12 @@ func (r *Refund) post(pool string) []stmt {
 	}
 }
 
-func readRefund(ctx context.Context, t txn, campaign string) (r Refund, found bool, err error) {
+func readRefund(ctx context.Context, t txn, campaign string) (r hongbao.Refund, found bool, err error) {
 	c, found, err := readCampaign(ctx, t, campaign)
 	if err != nil || !found {
 		return r, false, err
 	}
-	r = Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
+	r = hongbao.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
 	found = false
 	err = t.query(ctx, `SELECT amount, packets, shard, close_seq, created_at FROM refund WHERE campaign = $1`, []any{campaign}, func(s scan) error {
 		var shard, at int64
@@ -132,13 +117,13 @@ func readRefund(ctx context.Context, t txn, campaign string) (r Refund, found bo
 }
 
 // RefundOf gives the refund of a campaign; false if there is none.
-func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r Refund, found bool, err error) {
+func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r hongbao.Refund, found bool, err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		r, found, err = readRefund(ctx, t, campaign)
 		return err
 	})
 	if err != nil {
-		return Refund{}, false, fmt.Errorf("read the refund of campaign %s: %w", campaign, err)
+		return hongbao.Refund{}, false, fmt.Errorf("read the refund of campaign %s: %w", campaign, err)
 	}
 	return r, found, nil
 }

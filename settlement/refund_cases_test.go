@@ -24,7 +24,7 @@ func closeOf(campaign string, packets, granted int64) hongbao.Entry {
 }
 
 // refunds has the campaign refunded.
-func (f *fixture) refunds(t *testing.T, closed hongbao.Entry) Refund {
+func (f *fixture) refunds(t *testing.T, closed hongbao.Entry) hongbao.Refund {
 	t.Helper()
 	r, err := f.ledger.Refund(t.Context(), closed)
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func testRefundWaits(t *testing.T, f *fixture) {
 	closed := closeOf("rain", 10, 4)
 	for n := range int64(4) {
 		_, err := f.ledger.Refund(t.Context(), closed)
-		require.ErrorIs(t, err, ErrSettling)
+		require.ErrorIs(t, err, hongbao.ErrSettling)
 		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
 		require.False(t, hongbao.IsOutage(err))
 		f.holds(t, "rain", grantsOf("rain", 1, n))
@@ -104,7 +104,7 @@ func testRefundWaits(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.False(t, found)
 	r := f.refunds(t, closed)
-	require.Equal(t, Refund{
+	require.Equal(t, hongbao.Refund{
 		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: closed.Close.LeftAmount, Packets: 6, Shard: 3, Seq: 5, Created: r.Created,
 	}, r)
 	stored, found, err := f.ledger.RefundOf(t.Context(), "rain")
@@ -163,7 +163,7 @@ func testRefundTogether(t *testing.T, f *fixture) {
 	closed := closeOf("rain", 10, 4)
 	second := newFixture(t, f.config)
 	var group errgroup.Group
-	got := make([]Refund, 10)
+	got := make([]hongbao.Refund, 10)
 	for i := range got {
 		group.Go(func() (err error) {
 			got[i], err = []*fixture{f, second}[i%2].ledger.Refund(context.Background(), closed)
@@ -261,7 +261,7 @@ func testRefundAmongSettlers(t *testing.T, f *fixture) {
 		group.Go(func() error {
 			for {
 				_, err := f.ledger.Refund(context.Background(), closed)
-				if !errors.Is(err, ErrSettling) {
+				if !errors.Is(err, hongbao.ErrSettling) {
 					return err
 				}
 			}
