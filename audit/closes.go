@@ -27,17 +27,28 @@ func (r *run) judgeCloses(c *campaign) {
 			r.trimmedClose(c, s, snap.closeSeq)
 		}
 	}
-	l := c.ledger
-	if l == nil || !l.Closed || l.CloseShard < 0 || l.CloseShard >= len(r.shards) || l.CloseSeq < 1 {
-		return
+	if l := c.ledger; l != nil && l.Closed && l.CloseShard >= 0 && l.CloseShard < len(r.shards) && l.CloseSeq > 0 {
+		r.judgeRefunded(c, r.shards[l.CloseShard], l.CloseSeq)
 	}
-	s, snap := r.shards[l.CloseShard], c.on[l.CloseShard]
-	e, kept := s.closes[c.id]
-	if snap != nil && snap.over() && snap.closeSeq != l.CloseSeq || snap == nil && kept && e.Seq != l.CloseSeq {
-		r.found(Difference{Kind: CounterDrift, Where: "ledger", Campaign: c.id, Event: event(s.Index(), l.CloseSeq),
+}
+
+// judgeRefunded compares the close that the refund is based on with what Redis still tells of it.
+func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
+	has := int64(0)
+	if e, kept := s.closes[c.id]; kept {
+		has = e.Seq
+	}
+	if snap := c.on[s.Index()]; snap != nil {
+		has = snap.closeSeq
+		if !snap.over() {
+			return // judgeRefund looks at it
+		}
+	}
+	if has == 0 {
+		r.trimmedClose(c, s, seq)
+	} else if has != seq {
+		r.found(Difference{Kind: CounterDrift, Where: "ledger", Campaign: c.id, Event: event(s.Index(), seq),
 			Detail: "the refund is based on this event, Redis has another close"})
-	} else if snap == nil && !kept {
-		r.trimmedClose(c, s, l.CloseSeq)
 	}
 }
 

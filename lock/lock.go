@@ -88,12 +88,18 @@ func (l *Locks) take(ctx context.Context, call *lua.LockCall) (time.Time, error)
 		taken, held, err := lua.TakeLock(ctx, l.cfg.Redis, l.k, call)
 		if err != nil {
 			l.release(ctx, call) // it may be ours, and nobody would renew it
+			if ctx.Err() != nil {
+				err = fmt.Errorf("wait for lock %s: %w: %w", call.Name, context.Cause(ctx), err)
+			}
 			return sent, err
 		}
 		if taken {
 			return sent, nil
 		}
-		wait := min(held+time.Millisecond, l.cfg.Poll/2+mrand.N(l.cfg.Poll))
+		wait := l.cfg.Poll/2 + mrand.N(l.cfg.Poll) //nolint:gosec // jitter is no secret
+		if held > 0 {
+			wait = min(wait, held+time.Millisecond)
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

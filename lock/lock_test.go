@@ -81,11 +81,11 @@ func TestOneAtATime(t *testing.T) {
 func TestRenewedWhileHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	const lease = 150 * time.Millisecond
+	const lease = time.Second
 	first, second := b.locks(t, lease), b.locks(t, lease)
 	failed := errors.New("its own error")
 	err := first.Do(t.Context(), "refund", func(ctx context.Context) error {
-		soon, cancel := context.WithTimeout(t.Context(), 4*lease)
+		soon, cancel := context.WithTimeout(t.Context(), 5*lease/2)
 		defer cancel()
 		require.ErrorIs(t, second.Do(soon, "refund", func(context.Context) error { panic("two owners") }), context.DeadlineExceeded)
 		require.NoError(t, second.Do(t.Context(), "retire", func(context.Context) error { return nil }))

@@ -132,7 +132,7 @@ func (e *ending) left() int64 {
 	return int64(c.Close.LeftAmount)
 }
 
-// count asks the ledger's file.
+// balances asks the ledger's file for pool, sponsor and the number of refunds.
 func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	e.t.Helper()
 	l, err := settlement.Open(e.t.Context(), settlement.Config{Driver: settlement.SQLite, DSN: e.ledger, Conns: 1, ConnectTimeout: time.Second,
@@ -265,11 +265,11 @@ func TestRefundsAreKilled(t *testing.T) {
 	var group errgroup.Group
 	for range 10 {
 		group.Go(func() error {
-			out, err := e.command("campaign", "refund", "rain", "--amount", amount, "--wait", "20s"), error(nil)
-			if err = out.Run(); err != nil {
-				err = fmt.Errorf("%w: %v", err, out.Stderr)
+			cmd := e.command("campaign", "refund", "rain", "--amount", amount, "--wait", "20s")
+			if err := cmd.Run(); err != nil {
+				return fmt.Errorf("%w: %v", err, cmd.Stderr)
 			}
-			return err
+			return nil
 		})
 	}
 	require.NoError(t, group.Wait())
