@@ -308,7 +308,7 @@ func TestEndsThatDiffer(t *testing.T) {
 					c.Refunded, c.Open = c.Refunded-1, 1
 				}
 			}
-		}, map[audit.Kind]int64{audit.FundingDiffers: 1, audit.LedgerUnbalanced: 1}},
+		}, map[audit.Kind]int64{audit.LedgerUnbalanced: 1}},
 		"Redis went back before the close": {func(t *testing.T, w *world) {
 			w.refund(t, "b")
 			set(w, t, "state", "open")

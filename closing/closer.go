@@ -15,9 +15,11 @@ import (
 
 // Ledger is what closing asks of the ledger.
 type Ledger interface {
-	// Refund posts the refund that belongs to a close entry, once: a repeat gives what is there. ErrSettling while the
-	// ledger holds fewer grants than the entry tells.
-	Refund(ctx context.Context, closed hongbao.Entry) (hongbao.Refund, error)
+	// Refund posts the refund that belongs to a close entry, once: a repeat gives what is there. missing is how many of
+	// the entry's grants the ledger will never hold. ErrSettling while it holds fewer than the rest.
+	Refund(ctx context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error)
+	// Held tells what the ledger has granted of a campaign, and what is left.
+	Held(ctx context.Context, campaign string) (hongbao.Closing, error)
 	// RefundOf gives the refund of a campaign; false if there is none.
 	RefundOf(ctx context.Context, campaign string) (hongbao.Refund, bool, error)
 }
@@ -70,14 +72,31 @@ type Standing struct {
 	Close hongbao.Entry
 	// Finished is how far the ledger's group is on the campaign's shard, at most up to the close.
 	Finished int64
+	// Held is what the ledger holds; set once Finished has reached the close.
+	Held hongbao.Closing
 	// Refund is nil while there is none.
 	Refund *hongbao.Refund
 }
 
-// Amount is what is to be refunded, or was.
+// Settled tells that the ledger's group has finished every grant up to the close.
+func (s *Standing) Settled() bool { return s.Refund != nil || s.Finished >= s.Close.Seq }
+
+// Missing is how many grants up to the close the ledger does not hold although its group has finished them all: they are
+// dead letters, or in quarantine.
+func (s *Standing) Missing() int64 {
+	if s.Refund != nil || !s.Settled() {
+		return 0
+	}
+	return s.Close.Close.Granted - s.Held.Granted
+}
+
+// Amount is what is to be refunded, or was: what the close tells while it settles, then what the ledger holds.
 func (s *Standing) Amount() hongbao.Amount {
-	if s.Refund != nil {
+	switch {
+	case s.Refund != nil:
 		return s.Refund.Amount
+	case s.Settled():
+		return s.Held.LeftAmount
 	}
 	return s.Close.Close.LeftAmount
 }
@@ -122,27 +141,40 @@ func (c *Closer) standing(ctx context.Context, id string, e hongbao.Entry, notTh
 	if exists {
 		out.Finished = finished
 	}
-	return out, nil
+	if out.Settled() { // else nobody asks, and it reads every grant
+		out.Held, err = c.cfg.Ledger.Held(ctx, id)
+	}
+	return out, err
 }
 
-// Refund posts the refund of a closed campaign, or gives the one that is there. amount must be exactly what is refunded:
-// it shows that the caller knows which campaign he means. While the ledger does not hold every grant up to the close
-// the error is ErrSettling; wait is how long that is tried again, 0 for not at all.
-func (c *Closer) Refund(ctx context.Context, id string, amount hongbao.Amount, wait time.Duration) (hongbao.Refund, error) {
-	over := time.NewTimer(wait)
+// Order is what is asked of Refund.
+type Order struct {
+	Campaign string
+	// Amount must be exactly what is refunded: it shows that the caller knows which campaign he means.
+	Amount hongbao.Amount
+	// Missing must be exactly Standing.Missing: a person says that these grants are decided and will not be paid from the pool.
+	Missing int64
+	// Wait is how long a refund that is settling is tried again, 0 for not at all.
+	Wait time.Duration
+}
+
+// Refund posts the refund of a closed campaign, or gives the one that is there. While the ledger does not hold every grant
+// up to the close the error is ErrSettling.
+func (c *Closer) Refund(ctx context.Context, o Order) (hongbao.Refund, error) {
+	over := time.NewTimer(o.Wait)
 	defer over.Stop()
 	tick := time.NewTicker(c.cfg.Poll)
 	defer tick.Stop()
 	for {
-		r, err := c.tryRefund(ctx, id, amount)
-		if err == nil || !errors.Is(err, hongbao.ErrSettling) || wait == 0 {
+		r, err := c.tryRefund(ctx, &o)
+		if err == nil || !errors.Is(err, hongbao.ErrSettling) || o.Wait == 0 {
 			return r, err
 		}
 		select {
 		case <-tick.C:
 		case <-over.C:
 			c.cfg.Log.Warn("ALARM: a refund waits for the settlers for too long: are they running, and does the ledger answer?",
-				zap.String("campaign", id), zap.Duration("waited", wait), zap.Error(err))
+				zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait), zap.Error(err))
 			return r, err
 		case <-ctx.Done():
 			return r, fmt.Errorf("%w; it ended while waiting: %w", err, context.Cause(ctx))
@@ -152,37 +184,52 @@ func (c *Closer) Refund(ctx context.Context, id string, amount hongbao.Amount, w
 
 // tryRefund goes through all steps once. The lock is held for one try only, so that one campaign that waits for its
 // settlers does not hold up the others.
-func (c *Closer) tryRefund(ctx context.Context, id string, amount hongbao.Amount) (r hongbao.Refund, err error) {
-	s, err := c.Standing(ctx, id)
+func (c *Closer) tryRefund(ctx context.Context, o *Order) (r hongbao.Refund, err error) {
+	s, err := c.Standing(ctx, o.Campaign)
+	if err == nil {
+		err = c.agree(o, &s)
+	}
 	if err != nil {
+		return r, fmt.Errorf("refund campaign %s: %w", o.Campaign, err)
+	}
+	if s.Refund != nil {
+		r = *s.Refund
+	} else if r, err = c.post(ctx, o, &s); err != nil {
 		return r, err
 	}
-	if has := s.Amount(); has != amount {
-		return r, hongbao.Errorf(hongbao.Permanent, "refund campaign %s: the amount is %d minor units, not %d; nothing was moved. "+
-			"Is it the right campaign?", id, has, amount)
-	}
-	if s.Refund == nil {
-		if s.Finished < s.Close.Seq {
-			return r, hongbao.Errorf(hongbao.Transient, "refund campaign %s: %w: group %s has finished shard %d up to event %d, the close is event %d",
-				id, hongbao.ErrSettling, c.cfg.Group, s.Close.Shard, s.Finished, s.Close.Seq)
-		}
-		err := c.cfg.Locks.Do(ctx, lockName, func(ctx context.Context) error {
-			r, err = c.cfg.Ledger.Refund(ctx, s.Close)
-			return err
-		})
-		if errors.Is(err, hongbao.ErrSettling) { // nobody is going to bring what is missing
-			return r, hongbao.Errorf(hongbao.Conflict, "refund campaign %s: group %s has finished everything up to its close, but grants are missing in "+
-				"the ledger: decide its dead letters and its quarantine first, `hongbao audit --campaign %s` names them (%v)", id, c.cfg.Group, id, err)
-		}
-		if err != nil {
-			return r, err
-		}
-		c.cfg.Log.Info("refunded", zap.String("campaign", id), zap.Int64("amount", int64(r.Amount)), zap.Int64("packets", r.Packets))
-	} else {
-		r = *s.Refund
-	}
-	if _, err := lua.Refunded(ctx, c.cfg.Redis, c.cfg.Space.Home(id), id); err != nil && !errors.Is(err, lua.ErrNotInRedis) {
-		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w", id, err)
+	_, err = lua.Refunded(ctx, c.cfg.Redis, c.cfg.Space.Home(o.Campaign), o.Campaign)
+	if err != nil && !errors.Is(err, lua.ErrNotInRedis) {
+		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w", o.Campaign, err)
 	}
 	return r, nil
+}
+
+// agree compares what was ordered with how far the campaign is.
+func (c *Closer) agree(o *Order, s *Standing) error {
+	if s.Refund == nil && s.Settled() && s.Missing() != o.Missing {
+		return hongbao.Errorf(hongbao.Conflict, "group %s has finished everything up to the close, and %d grants are missing in the ledger, not %d; nothing was moved. "+
+			"They are dead letters or in quarantine: `hongbao audit --campaign %s` names them. Decide them first; if they are not to be paid, "+
+			"refund with --missing %d --amount %d", c.cfg.Group, s.Missing(), o.Missing, o.Campaign, s.Missing(), s.Amount())
+	}
+	if has := s.Amount(); has != o.Amount && (s.Settled() || o.Missing == 0) {
+		return hongbao.Errorf(hongbao.Permanent, "the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", has, o.Amount)
+	}
+	if !s.Settled() {
+		return hongbao.Errorf(hongbao.Transient, "%w: group %s has finished shard %d up to event %d, the close is event %d",
+			hongbao.ErrSettling, c.cfg.Group, s.Close.Shard, s.Finished, s.Close.Seq)
+	}
+	return nil
+}
+
+// post has the ledger post the refund, under the lock.
+func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r hongbao.Refund, err error) {
+	err = c.cfg.Locks.Do(ctx, lockName, func(ctx context.Context) error {
+		r, err = c.cfg.Ledger.Refund(ctx, s.Close, o.Missing)
+		return err
+	})
+	if err == nil {
+		c.cfg.Log.Info("refunded", zap.String("campaign", o.Campaign), zap.Int64("amount", int64(r.Amount)), zap.Int64("packets", r.Packets),
+			zap.Int64("missing", o.Missing))
+	}
+	return r, err
 }

@@ -31,7 +31,7 @@ type memLedger struct {
 	before, after func() error
 }
 
-func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry) (hongbao.Refund, error) {
+func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error) {
 	if l.before != nil {
 		if err := l.before(); err != nil {
 			return hongbao.Refund{}, err
@@ -41,11 +41,11 @@ func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry) (hongbao.Ref
 	defer l.mu.Unlock()
 	r, ok := l.refunds[closed.Campaign]
 	if !ok {
-		if l.grants < closed.Close.Granted {
+		if l.grants+missing < closed.Close.Granted {
 			return r, hongbao.Errorf(hongbao.Transient, "%w: %d of %d", hongbao.ErrSettling, l.grants, closed.Close.Granted)
 		}
 		l.posts++
-		r = hongbao.Refund{Campaign: closed.Campaign, Amount: closed.Close.LeftAmount, Packets: closed.Close.Left, Shard: closed.Shard, Seq: closed.Seq}
+		r = hongbao.Refund{Campaign: closed.Campaign, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants, Shard: closed.Shard, Seq: closed.Seq}
 		l.refunds[closed.Campaign] = r
 	}
 	if l.after != nil {
@@ -59,6 +59,13 @@ func (l *memLedger) RefundOf(_ context.Context, campaign string) (hongbao.Refund
 	defer l.mu.Unlock()
 	r, ok := l.refunds[campaign]
 	return r, ok, nil
+}
+
+func (l *memLedger) Held(context.Context, string) (hongbao.Closing, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sum := hongbao.Amount(10 * l.grants)
+	return hongbao.Closing{Granted: l.grants, GrantedAmount: sum, Left: 10 - l.grants, LeftAmount: total - sum}, nil
 }
 
 // mutex is a Locker within one process.
@@ -157,7 +164,7 @@ func (b *bundle) state() string {
 func TestRefundInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.Refund(t.Context(), "rain", 70, 0)
+	_, err := b.Refund(t.Context(), order(70, 0))
 	require.ErrorIs(t, err, lua.ErrNotClosed)
 	_, err = b.Standing(t.Context(), "rain")
 	require.ErrorIs(t, err, lua.ErrNotClosed)
@@ -168,28 +175,28 @@ func TestRefundInOrder(t *testing.T) {
 
 	first := b.close()
 	require.Equal(t, first, b.close())
-	_, err = b.Refund(t.Context(), "rain", 70, 0)
+	_, err = b.Refund(t.Context(), order(70, 0))
 	require.ErrorIs(t, err, hongbao.ErrSettling)
 	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
-	_, err = b.Refund(t.Context(), "rain", 70, 50*time.Millisecond)
+	_, err = b.Refund(t.Context(), order(70, 50*time.Millisecond))
 	require.ErrorIs(t, err, hongbao.ErrSettling)
 	require.Zero(t, b.ledger.posts)
 	b.settle(3)
 	for _, wrong := range []hongbao.Amount{0, 69, 71, 30} { // B51
-		_, err = b.Refund(t.Context(), "rain", wrong, 0)
+		_, err = b.Refund(t.Context(), order(wrong, 0))
 		require.ErrorContains(t, err, "the amount is 70 minor units")
 		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
 	}
 	require.Zero(t, b.ledger.posts)
 	require.Equal(t, "closed", b.state())
-	r, err := b.Refund(t.Context(), "rain", 70, 0)
+	r, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.Refund{Campaign: "rain", Amount: 70, Packets: 7, Shard: b.k.Index(), Seq: 4}, r)
 	require.Equal(t, "refunded", b.state())
-	again, err := b.Refund(t.Context(), "rain", 70, 0)
+	again, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
 	require.Equal(t, r, again)
-	_, err = b.Refund(t.Context(), "rain", 71, 0)
+	_, err = b.Refund(t.Context(), order(71, 0))
 	require.ErrorContains(t, err, "the amount is 70 minor units")
 	require.Equal(t, 1, b.ledger.posts)
 	s := b.close()
@@ -203,7 +210,7 @@ func TestRefundWaitsForSettlers(t *testing.T) {
 	b.close()
 	var group errgroup.Group
 	group.Go(func() error {
-		_, err := b.Refund(t.Context(), "rain", 70, 20*time.Second)
+		_, err := b.Refund(t.Context(), order(70, 20*time.Second))
 		return err
 	})
 	b.settle(3)
@@ -211,7 +218,7 @@ func TestRefundWaitsForSettlers(t *testing.T) {
 	require.Equal(t, 1, b.ledger.posts)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := b.Refund(ended, "rain", 70, time.Hour)
+	_, err := b.Refund(ended, order(70, time.Hour))
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -221,12 +228,26 @@ func TestRefundWithDeadLetters(t *testing.T) {
 	b := setup(t)
 	b.close()
 	b.settle(2)
-	_, err := b.Refund(t.Context(), "rain", 70, time.Minute)
+	_, err := b.Refund(t.Context(), order(70, time.Minute))
 	require.ErrorContains(t, err, "dead letters")
+	require.ErrorContains(t, err, "--missing 1 --amount 80")
 	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
 	require.NotErrorIs(t, err, hongbao.ErrSettling)
-	require.Zero(t, b.ledger.posts)
+	for _, o := range []closing.Order{{Amount: 80}, {Amount: 70, Missing: 1}, {Amount: 80, Missing: 2}, {Amount: 80, Missing: -1}} {
+		o.Campaign = "rain"
+		_, err = b.Refund(t.Context(), o)
+		require.Error(t, err)
+		require.Zero(t, b.ledger.posts)
+	}
 	require.Equal(t, "closed", b.state())
+	r, err := b.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 80, Missing: 1}) // a person has decided it
+	require.NoError(t, err)
+	require.EqualValues(t, 80, r.Amount)
+	require.Equal(t, "refunded", b.state())
+}
+
+func order(amount hongbao.Amount, wait time.Duration) closing.Order {
+	return closing.Order{Campaign: "rain", Amount: amount, Wait: wait}
 }
 
 var errDied = errors.New("died")
@@ -257,14 +278,14 @@ func TestRefundDiesAtEachStep(t *testing.T) {
 			defer cancel()
 			locks := b.locks
 			die.at(b, cancel)
-			_, err := b.closer().Refund(ctx, "rain", 70, 0)
+			_, err := b.closer().Refund(ctx, order(70, 0))
 			require.Error(t, err)
 			require.Equal(t, die.posts, b.ledger.posts)
 			require.Equal(t, "closed", b.state())
 
 			b.locks, b.ledger.before, b.ledger.after = locks, nil, nil
 			require.NoError(t, b.rdb.Del(t.Context(), b.k.Refunded()).Err())
-			r, err := b.closer().Refund(t.Context(), "rain", 70, 0)
+			r, err := b.closer().Refund(t.Context(), order(70, 0))
 			require.NoError(t, err)
 			require.EqualValues(t, 70, r.Amount)
 			require.Equal(t, 1, b.ledger.posts)
@@ -300,7 +321,7 @@ func TestConcurrentRefunds(t *testing.T) {
 				return err
 			}
 			var err error
-			got[i], err = b.closer().Refund(t.Context(), "rain", 70, 20*time.Second)
+			got[i], err = b.closer().Refund(t.Context(), order(70, 20*time.Second))
 			return err
 		})
 	}
@@ -327,7 +348,7 @@ func TestRetire(t *testing.T) {
 	gone, err := retirer(0).Retire(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, gone, "it is closed, and not refunded")
-	r, err := b.Refund(t.Context(), "rain", 70, 0)
+	r, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
 	gone, err = retirer(time.Hour).Retire(t.Context())
 	require.NoError(t, err)
@@ -346,7 +367,7 @@ func TestRetire(t *testing.T) {
 	s, err := b.Close(t.Context(), "rain", false)
 	require.NoError(t, err)
 	require.Equal(t, closing.Standing{Refund: &r}, s, "the ledger knows")
-	again, err := b.Refund(t.Context(), "rain", 70, 0)
+	again, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
 	require.Equal(t, r, again)
 }

@@ -22,6 +22,7 @@ func conformance(t *testing.T, newConfig backend) {
 		"the refund waits for every grant (F59)":    testRefundWaits,
 		"a close that can't be":                     testRefundConflicts,
 		"a refund without a campaign":               testRefundUnknown,
+		"a refund without grants that were decided": testRefundMissing,
 		"a ledger written by hand is not refunded":  testRefundTampered,
 		"one refund of many calls (F58)":            testRefundTogether,
 		"a refund that dies at each step (F57)":     testRefundDies,

@@ -16,10 +16,12 @@ var ErrNoCampaign = errors.New("the campaign is not in the ledger")
 var ErrNotRefunded = errors.New("the campaign is not refunded")
 
 // Refund posts the campaign's refund in one transaction: what was funded and not granted goes from the pool to the
-// sponsor, and nothing can be granted after it. closed is the campaign's close entry; it is refused with hongbao.ErrSettling
-// while the ledger holds fewer grants than it tells, and as a Conflict if the ledger's grants can't become what it
-// tells. A repeat gives the refund that is there and moves nothing, whoever made it.
-func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry) (hongbao.Refund, error) {
+// sponsor, and nothing can be granted after it. closed is the campaign's close entry, and missing how many of its grants
+// the ledger will never hold, by a person's word: they were decided in quarantine or as dead letters, and what they would
+// have cost goes back too. It is refused with hongbao.ErrSettling while the ledger holds fewer grants than that, and as a
+// Conflict if the ledger's grants can't become what the close tells, or if some are missing and others still wait in
+// quarantine. A repeat gives the refund that is there and moves nothing, whoever made it.
+func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error) {
 	var refund hongbao.Refund
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing is
@@ -40,7 +42,7 @@ func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry) (hongbao.Refu
 			refund, found, err = readRefund(ctx, t, closed.Campaign)
 			return nil, errors.Join(err, mustExist(found, closed.Campaign))
 		}
-		if refund, err = c.refund(ctx, t, &closed); err != nil {
+		if refund, err = c.refund(ctx, t, &closed, missing); err != nil {
 			return nil, err
 		}
 		return postRefund(&refund, pool), nil
@@ -51,37 +53,63 @@ func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry) (hongbao.Refu
 	return refund, nil
 }
 
+// held is what the ledger has granted of a campaign and what is left, with its pool and the grants that wait in quarantine.
+func (c *StoredCampaign) held(ctx context.Context, t txn) (held hongbao.Closing, pool hongbao.Amount, waiting int64, err error) {
+	id := c.Spec.ID
+	err = t.query(ctx, `SELECT (SELECT COUNT(*) FROM grants WHERE campaign = $1),
+		(SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) FROM grants WHERE campaign = $2),
+		(SELECT COUNT(*) FROM quarantine WHERE campaign = $3 AND resolved_at = 0), balance FROM account WHERE id = $4`,
+		[]any{id, id, id, PoolAccount(id)}, func(s scan) error { return s(&held.Granted, &held.GrantedAmount, &waiting, &pool) })
+	held.Left, held.LeftAmount = c.Spec.Packets-held.Granted, c.Funded-held.GrantedAmount
+	return held, pool, waiting, err
+}
+
 // refund compares the close with what the ledger holds, and tells what is to be moved.
-func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry) (hongbao.Refund, error) {
-	var grants int64
-	var sum, pool hongbao.Amount
-	err := t.query(ctx, `SELECT (SELECT COUNT(*) FROM grants WHERE campaign = $1),
-		(SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) FROM grants WHERE campaign = $2), balance FROM account WHERE id = $3`,
-		[]any{c.Spec.ID, c.Spec.ID, PoolAccount(c.Spec.ID)}, func(s scan) error { return s(&grants, &sum, &pool) })
+func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64) (hongbao.Refund, error) {
+	held, pool, waiting, err := c.held(ctx, t)
 	if err != nil {
 		return hongbao.Refund{}, err
 	}
-	left := hongbao.Closing{Granted: grants, GrantedAmount: sum, Left: c.Spec.Packets - grants, LeftAmount: c.Funded - sum}
-	want := closed.Close
+	want, id := closed.Close, c.Spec.ID
 	switch {
-	case closed.Kind != hongbao.EntryClose || closed.Seq < 1:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Permanent, "entry %s is no close", closed.ID)
+	case closed.Kind != hongbao.EntryClose || closed.Seq < 1 || missing < 0:
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Permanent, "entry %s is no close, or %d missing grants are no number", closed.ID, missing)
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
 		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
-			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets, c.Funded, c.Spec.ID)
-	case grants < want.Granted:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, grants, want.Granted)
-	case left != want:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d grants with amount %d, the ledger has %d with %d: "+
-			"run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount, grants, sum, c.Spec.ID)
-	case c.Granted != sum || pool != left.LeftAmount:
+			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets, c.Funded, id)
+	case held.Granted+missing < want.Granted:
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, held.Granted, want.Granted)
+	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d grants with amount %d, the ledger has %d with %d, and %d are said to be missing: "+
+			"run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount, held.Granted, held.GrantedAmount, missing, id)
+	case missing > 0 && waiting > 0:
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "%d grants are missing, and %d wait in quarantine: decide these first", missing, waiting)
+	case c.Granted != held.GrantedAmount || pool != held.LeftAmount:
 		return hongbao.Refund{}, hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: granted %d, its grants come to %d, pool %d: "+
-			"it was written by hand", c.Granted, sum, pool)
+			"it was written by hand", c.Granted, held.GrantedAmount, pool)
 	}
 	return hongbao.Refund{
-		Campaign: c.Spec.ID, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: left.LeftAmount, Packets: left.Left,
+		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: held.LeftAmount, Packets: held.Left,
 		Shard: closed.Shard, Seq: closed.Seq, Created: time.Now().UTC().Truncate(time.Millisecond),
 	}, nil
+}
+
+// Held tells what the ledger has granted of a campaign, and what is left. It reads every grant of the campaign.
+func (l *Ledger) Held(ctx context.Context, campaign string) (held hongbao.Closing, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		c, found, err := readCampaign(ctx, t, campaign)
+		if err == nil && !found {
+			err = hongbao.Errorf(hongbao.Permanent, "%w; look at the id", ErrNoCampaign)
+		}
+		if err == nil {
+			held, _, _, err = c.held(ctx, t)
+		}
+		return err
+	})
+	if err != nil {
+		return hongbao.Closing{}, fmt.Errorf("sum up campaign %s: %w", campaign, err)
+	}
+	return held, nil
 }
 
 // postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards are the

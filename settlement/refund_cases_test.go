@@ -26,7 +26,7 @@ func closeOf(campaign string, packets, granted int64) hongbao.Entry {
 // refunds has the campaign refunded.
 func (f *fixture) refunds(t *testing.T, closed hongbao.Entry) hongbao.Refund {
 	t.Helper()
-	r, err := f.ledger.Refund(t.Context(), closed)
+	r, err := f.ledger.Refund(t.Context(), closed, 0)
 	require.NoError(t, err)
 	require.Equal(t, closed.Close.LeftAmount, r.Amount)
 	return r
@@ -93,7 +93,7 @@ func testRefundWaits(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	closed := closeOf("rain", 10, 4)
 	for n := range int64(4) {
-		_, err := f.ledger.Refund(t.Context(), closed)
+		_, err := f.ledger.Refund(t.Context(), closed, 0)
 		require.ErrorIs(t, err, hongbao.ErrSettling)
 		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
 		require.False(t, hongbao.IsOutage(err))
@@ -131,7 +131,7 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 	} {
 		e := closeOf("rain", 10, 4)
 		c.alter(&e)
-		_, err := f.ledger.Refund(t.Context(), e)
+		_, err := f.ledger.Refund(t.Context(), e, 0)
 		require.Error(t, err, name)
 		require.Equal(t, c.class, hongbao.ClassOf(err), "%s: %v", name, err)
 	}
@@ -139,8 +139,39 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
 
+// testRefundMissing refunds what grants would have cost that a person has decided not to pay.
+func testRefundMissing(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 3)...)
+	forged := grant("rain", 4)
+	forged.Amount++
+	f.settles(t, forged)
+	closed := closeOf("rain", 10, 4)
+	for missing, says := range map[int64]string{0: "settling", 1: "1 wait in quarantine", 2: "2 are said to be missing", -1: "no number"} {
+		_, err := f.ledger.Refund(t.Context(), closed, missing)
+		require.ErrorContains(t, err, says)
+	}
+	decided, err := f.ledger.Resolve(t.Context(), f.open(t)[0].ID, "ann", "void")
+	require.NoError(t, err)
+	require.True(t, decided)
+	_, err = f.ledger.Refund(t.Context(), closed, 0)
+	require.ErrorIs(t, err, hongbao.ErrSettling)
+	held, err := f.ledger.Held(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, closeOf("rain", 10, 3).Close, held)
+	r, err := f.ledger.Refund(t.Context(), closed, 1)
+	require.NoError(t, err)
+	require.Equal(t, held.LeftAmount, r.Amount)
+	require.EqualValues(t, 7, r.Packets)
+	f.refundedOnce(t, closeOf("rain", 10, 3))
+	f.settles(t, grant("rain", 4)) // replayed too late
+	require.Equal(t, AfterRefund, f.open(t)[0].Reason)
+	_, err = f.ledger.Held(t.Context(), "typo")
+	require.ErrorIs(t, err, ErrNoCampaign)
+}
+
 func testRefundUnknown(t *testing.T, f *fixture) {
-	_, err := f.ledger.Refund(t.Context(), closeOf("typo", 10, 4))
+	_, err := f.ledger.Refund(t.Context(), closeOf("typo", 10, 4), 0)
 	require.ErrorIs(t, err, ErrNoCampaign)
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
 	_, found, err := f.ledger.RefundOf(t.Context(), "typo")
@@ -152,7 +183,7 @@ func testRefundTampered(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	f.tamper(t, stmt{sql: `UPDATE campaign SET granted = granted - 1`})
-	_, err := f.ledger.Refund(t.Context(), closeOf("rain", 10, 4))
+	_, err := f.ledger.Refund(t.Context(), closeOf("rain", 10, 4), 0)
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
@@ -166,7 +197,7 @@ func testRefundTogether(t *testing.T, f *fixture) {
 	got := make([]hongbao.Refund, 10)
 	for i := range got {
 		group.Go(func() (err error) {
-			got[i], err = []*fixture{f, second}[i%2].ledger.Refund(context.Background(), closed)
+			got[i], err = []*fixture{f, second}[i%2].ledger.Refund(context.Background(), closed, 0)
 			return err
 		})
 	}
@@ -222,7 +253,7 @@ func testRefundDies(t *testing.T, f *fixture) {
 	deaths := 0
 	for {
 		f.ledger.store = &dying{store: inner, after: deaths}
-		_, err := f.ledger.Refund(t.Context(), closed)
+		_, err := f.ledger.Refund(t.Context(), closed, 0)
 		f.ledger.store = inner
 		if err == nil {
 			break // the caller never learns of this one
@@ -260,7 +291,7 @@ func testRefundAmongSettlers(t *testing.T, f *fixture) {
 	for range 2 {
 		group.Go(func() error {
 			for {
-				_, err := f.ledger.Refund(context.Background(), closed)
+				_, err := f.ledger.Refund(context.Background(), closed, 0)
 				if !errors.Is(err, hongbao.ErrSettling) {
 					return err
 				}

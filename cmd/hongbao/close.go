@@ -100,8 +100,12 @@ func printStanding(cmd *cobra.Command, c *settlement.StoredCampaign, s *closing.
 	if s.Refund != nil {
 		return printRefund(cmd, s.Refund)
 	}
-	if s.Finished < s.Close.Seq {
+	if !s.Settled() {
 		fmt.Fprintf(w, "settling: group %s has finished shard %d up to event %d, the close is event %d\n", configs.SinkBalance, s.Close.Shard, s.Finished, s.Close.Seq)
+	}
+	if n := s.Missing(); n != 0 {
+		_, err := fmt.Fprintf(w, "%d grants are missing in the ledger: dead letters, or in quarantine\nnext: hongbao audit --campaign %s\n", n, id)
+		return err
 	}
 	_, err := fmt.Fprintf(w, "next: hongbao campaign refund %s --amount %d\n", id, s.Amount())
 	return err
@@ -115,7 +119,7 @@ func printRefund(cmd *cobra.Command, r *hongbao.Refund) error {
 
 func refundCmd() *cobra.Command {
 	var amount int64
-	var wait time.Duration
+	o := closing.Order{}
 	cmd := &cobra.Command{
 		Use: "refund ID --amount MINOR-UNITS", Short: "Give what nobody got back to the sponsor, once",
 		Long: "Posts the refund of a closed campaign: what was funded and not granted goes back to its sponsor, once, however often this is run\n" +
@@ -128,8 +132,9 @@ func refundCmd() *cobra.Command {
 			if err := checkCampaigns(id); err != nil {
 				return err
 			}
-			if wait < 0 || amount < 0 {
-				return usage("--wait %s, --amount %d: give nothing below 0", wait, amount)
+			o.Campaign, o.Amount = id, hongbao.Amount(amount)
+			if o.Wait < 0 || o.Amount < 0 || o.Missing < 0 {
+				return usage("--wait %s, --amount %d, --missing %d: give nothing below 0", o.Wait, o.Amount, o.Missing)
 			}
 			d, err := open(cmd)
 			if err != nil {
@@ -150,7 +155,7 @@ func refundCmd() *cobra.Command {
 				}
 				return usage("nothing was moved: if this is the right campaign, run it again with --amount %d", s.Amount())
 			}
-			r, err := closer.Refund(cmd.Context(), id, hongbao.Amount(amount), wait)
+			r, err := closer.Refund(cmd.Context(), o)
 			if err != nil {
 				return closeHint(err, id)
 			}
@@ -158,6 +163,7 @@ func refundCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().Int64Var(&amount, "amount", 0, "the sum to be refunded, in minor units; it must be exactly right")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "wait this long at most until the ledger holds every grant")
+	cmd.Flags().Int64Var(&o.Missing, "missing", 0, "refund although this many grants, exactly, are missing in the ledger and were decided not to be paid")
+	cmd.Flags().DurationVar(&o.Wait, "wait", 0, "wait this long at most until the ledger holds every grant")
 	return cmd
 }
