@@ -222,6 +222,19 @@ func TestRefundWaitsForSettlers(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+// That the ledger holds as many grants as the close tells is not enough: the group must have finished them, so that none of
+// another version is still on its way.
+func TestRefundWaitsForTheGroup(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.close()
+	b.ledger.grants = 3
+	_, err := b.Refund(t.Context(), order(70, 0))
+	require.ErrorIs(t, err, hongbao.ErrSettling)
+	require.ErrorContains(t, err, "has finished shard")
+	require.Zero(t, b.ledger.posts)
+}
+
 // A grant that the group has finished and the ledger does not hold is not waited for.
 func TestRefundWithDeadLetters(t *testing.T) {
 	t.Parallel()
