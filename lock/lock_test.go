@@ -102,7 +102,7 @@ func TestLossIsNoticed(t *testing.T) {
 	b := setup(t)
 	err := b.locks(t, 150*time.Millisecond).Do(t.Context(), "refund", func(ctx context.Context) error {
 		require.NoError(t, b.rdb.Set(t.Context(), b.key, "another", 0).Err())
-		<-ctx.Done()
+		waitLost(t, ctx)
 		require.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
 		return ctx.Err()
 	})
@@ -111,6 +111,18 @@ func TestLossIsNoticed(t *testing.T) {
 	owner, err := b.rdb.Get(t.Context(), b.key).Result()
 	require.NoError(t, err)
 	require.Equal(t, "another", owner)
+}
+
+// waitLost waits for the end of a holder's context.
+func waitLost(t *testing.T, ctx context.Context) {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	select {
+	case <-ctx.Done():
+	case <-deadline.C:
+		require.Fail(t, "the holder was not told that its lock is lost")
+	}
 }
 
 // When Redis does not answer the holder gives up before anybody else can have the lock.
@@ -127,7 +139,7 @@ func TestLostWithoutRedis(t *testing.T) {
 	err = b.locks(t, lease).Do(t.Context(), "refund", func(ctx context.Context) error {
 		require.NoError(t, server.Stop())
 		stopped := time.Now()
-		<-ctx.Done()
+		waitLost(t, ctx)
 		require.Less(t, time.Since(stopped), lease+200*time.Millisecond)
 		require.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
 		require.NoError(t, server.Cont())
