@@ -102,7 +102,7 @@ func TestLossIsNoticed(t *testing.T) {
 	b := setup(t)
 	err := b.locks(t, 150*time.Millisecond).Do(t.Context(), "refund", func(ctx context.Context) error {
 		require.NoError(t, b.rdb.Set(t.Context(), b.key, "another", 0).Err())
-		waitLost(t, ctx)
+		waitLost(ctx, t)
 		require.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
 		return ctx.Err()
 	})
@@ -114,7 +114,7 @@ func TestLossIsNoticed(t *testing.T) {
 }
 
 // waitLost waits for the end of a holder's context.
-func waitLost(t *testing.T, ctx context.Context) {
+func waitLost(ctx context.Context, t *testing.T) {
 	t.Helper()
 	deadline := time.NewTimer(10 * time.Second)
 	defer deadline.Stop()
@@ -139,7 +139,7 @@ func TestLostWithoutRedis(t *testing.T) {
 	err = b.locks(t, lease).Do(t.Context(), "refund", func(ctx context.Context) error {
 		require.NoError(t, server.Stop())
 		stopped := time.Now()
-		waitLost(t, ctx)
+		waitLost(ctx, t)
 		require.Less(t, time.Since(stopped), lease+200*time.Millisecond)
 		require.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
 		require.NoError(t, server.Cont())
