@@ -12,6 +12,8 @@
 //   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever;
 //   - publisher is the Handler that puts the grant into a Kafka topic, one copy each, with dedup's stored claims;
 //   - subscriber reads that topic for other teams, who have its effect once each; topic holds what both sides say of a record;
+//   - closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis; lock has the
+//     named locks under which one process at a time does so;
 //   - audit compares Redis, the ledger and the topic: funded = granted + left + in transfer + refunded, everywhere.
 //
 // Words that are values, not errors: an Outcome is the answer to a grab, and a refusal is an Outcome. Errors carry a

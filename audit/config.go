@@ -39,6 +39,9 @@ type LedgerCampaign struct {
 	GrantsAmount      hongbao.Amount // the sum over the grants
 	// Closed: what nobody got went back; nothing can be granted any more, and the campaign may have left Redis.
 	Closed bool
+	// CloseShard and CloseSeq name the close that the refund is based on; set if Closed.
+	CloseShard int
+	CloseSeq   int64
 }
 
 // Quarantined is a grant that the ledger did not pay because it contradicts something.

@@ -12,6 +12,7 @@ import (
 // judge compares everything that was read. It asks Redis again only for campaigns that seem to be missing there.
 func (r *run) judge(ctx context.Context) error {
 	for _, c := range r.sorted() {
+		r.judgeCloses(c)
 		c.facts.each(func(packet int64, f *fact) {
 			if f.from != 0 {
 				r.judgePacket(c, packet, f)
@@ -79,9 +80,9 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 		c.strays++
 		r.foundOf(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Meta(), Detail: fmt.Sprintf("the shard's last seq is %d", s.end)})
 	}
-	if closed, ok := s.closes[c.id]; ok && f.seq > closed.Seq {
+	if closed := r.closedBy(c, s.Index()); closed > 0 && f.seq > closed {
 		r.foundOf(c, packet, f, Difference{Kind: AfterClose, Where: "receipts",
-			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", event(s.Index(), closed.Seq))})
+			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", event(s.Index(), closed))})
 	}
 	r.judgeSinks(c, packet, f)
 }
@@ -161,7 +162,7 @@ func (r *run) judgeCounts(c *campaign) {
 				drift("while loading: %d packets loaded, %d left, %d in the stock", s.loaded, s.left, s.stocked)
 			}
 		}
-		if e, ok := r.shards[shard].closes[c.id]; ok && (e.Close.Granted != s.granted || e.Close.GrantedAmount != s.grantedAmount) {
+		if e, ok := r.shards[shard].closes[c.id]; ok && s.over() && (e.Close.Granted != s.granted || e.Close.GrantedAmount != s.grantedAmount) {
 			drift("the close says %d granted with amount %d, the campaign says %d with %d",
 				e.Close.Granted, e.Close.GrantedAmount, s.granted, s.grantedAmount)
 		}
@@ -200,6 +201,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 			r.found(Difference{Kind: FundingDiffers, Where: "ledger", Campaign: c.id,
 				Detail: fmt.Sprintf("Redis has a total of %d, the ledger has funded %d", c.counts.Funded, l.Funded)})
 		}
+		return r.judgeRefund(ctx, c)
 	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
 		for _, s := range r.shards {
 			n, err := r.Redis.Exists(ctx, s.Campaign(c.id)).Result()
@@ -225,38 +227,8 @@ func (r *run) judgeSeqs(s *shard) {
 		}
 	}
 	holes := s.seen.holes(s.seq)
-	var old int64 // events in holes before the kept stream
 	for _, h := range holes {
-		if s.report.FirstKept == 0 || h.Last < s.report.FirstKept {
-			old += h.Len()
-		}
-	}
-	if old <= r.trimmedCloses(s) {
-		s.report.TrimmedCloses = old
-	} else {
-		old = 0
-	}
-	for _, h := range holes {
-		if old > 0 && (s.report.FirstKept == 0 || h.Last < s.report.FirstKept) {
-			continue
-		}
 		r.found(Difference{Kind: SeqGap, Where: s.Events(), Event: event(s.Index(), h.First),
 			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last, s.seq)})
 	}
-}
-
-// trimmedCloses is how many closes there were on a shard whose entries may be trimmed: each has a seq and no grant.
-func (r *run) trimmedCloses(s *shard) int64 {
-	var n int64
-	for _, c := range r.campaigns {
-		if _, kept := s.closes[c.id]; kept {
-			continue
-		}
-		snap := c.on[s.Index()]
-		gone := !c.inRedis() && c.ledger != nil && c.ledger.Closed && r.Space.Home(c.id).Index() == s.Index()
-		if snap != nil && snap.over() || gone {
-			n++
-		}
-	}
-	return n
 }

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -93,63 +92,8 @@ func (r *run) progressOf(ctx context.Context, s *shard, group string) (p progres
 	if seq, err = r.seqOf(ctx, s); err != nil {
 		return p, 0, err
 	}
-	there, err := r.Redis.Exists(ctx, s.Events()).Result()
-	if err != nil || there == 0 {
-		return p, seq, lua.Classify(err)
-	}
-	groups, err := r.Redis.XInfoGroups(ctx, s.Events()).Result()
-	if err != nil {
-		return p, 0, fmt.Errorf("groups of %s: %w", s.Events(), lua.Classify(err))
-	}
-	for i := range groups {
-		g := &groups[i]
-		if g.Name != group {
-			continue
-		}
-		p.exists = true
-		from := "(" + g.LastDeliveredID
-		if g.Pending > 0 {
-			pending, err := r.Redis.XPending(ctx, s.Events(), group).Result()
-			if err != nil {
-				return p, 0, fmt.Errorf("pending entries of group %s: %w", group, lua.Classify(err))
-			}
-			if pending.Count > 0 { // else all of them were finished just now
-				from = pending.Lower
-			}
-		}
-		first, err := r.seqFrom(ctx, s, from)
-		if err != nil {
-			return p, 0, err
-		}
-		p.finished = seq
-		if first > 0 {
-			p.finished = min(seq, first-1)
-		}
-	}
-	return p, seq, nil
-}
-
-// seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read are passed over.
-func (r *run) seqFrom(ctx context.Context, s *shard, from string) (int64, error) {
-	for {
-		page, err := lua.Range(ctx, r.Redis, s.Keys, from, "+", 16)
-		if err != nil {
-			return 0, err
-		}
-		for i := range page {
-			e, err := hongbao.ParseEntry(s.Index(), page[i].ID, page[i].Values)
-			if errors.Is(err, hongbao.ErrNewerEntry) {
-				return 0, err
-			}
-			if err == nil {
-				return e.Seq, nil
-			}
-		}
-		if len(page) < 16 {
-			return 0, nil
-		}
-		from = "(" + page[len(page)-1].ID
-	}
+	p.finished, p.exists, err = lua.GroupFinished(ctx, r.Redis, s.Keys, group, seq)
+	return p, seq, err
 }
 
 // parseSeq reads a seq; 0 if it is none.

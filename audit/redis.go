@@ -45,6 +45,7 @@ type snapshot struct {
 	hold, from                int64
 	seq                       int64 // the shard's, at the same instant
 	stocked                   int64 // length of the stock, at the same instant
+	closeSeq                  int64 // of its close; set if it is over
 
 	receipts             int64          // up to seq
 	receiptSum, stockSum hongbao.Amount // as of seq
@@ -53,22 +54,31 @@ type snapshot struct {
 // loading tells that the stock is still being filled; nothing is granted yet.
 func (s *snapshot) loading() bool { return s.state == "loading" }
 
-// over tells that the campaign was closed on the shard: it is in none of the states before that.
-func (s *snapshot) over() bool {
-	return s.state != "loading" && s.state != "open" && s.state != "paused"
-}
+// The states of a campaign that was closed.
+const (
+	stateClosed   = "closed"
+	stateRefunded = "refunded"
+)
+
+// over tells that the campaign was closed on the shard.
+func (s *snapshot) over() bool { return s.state == stateClosed || s.state == stateRefunded }
 
 func (s *snapshot) parse(m map[string]string) error {
 	s.state = m["state"]
 	var errs []error
-	for _, f := range []struct {
+	type field struct {
 		name string
 		to   *int64
-	}{
+	}
+	fields := []field{
 		{"packets", &s.packets}, {"total", (*int64)(&s.total)}, {"loaded", &s.loaded}, {"granted", &s.granted},
 		{"granted_amount", (*int64)(&s.grantedAmount)}, {"left", &s.left}, {"left_amount", (*int64)(&s.leftAmount)},
 		{"user_campaign", &s.hold}, {"from", &s.from},
-	} {
+	}
+	if s.over() {
+		fields = append(fields, field{"close_seq", &s.closeSeq})
+	}
+	for _, f := range fields {
 		n, err := strconv.ParseInt(m[f.name], 10, 64)
 		if err != nil || n < 0 || n > int64(hongbao.MaxAmount) {
 			errs = append(errs, fmt.Errorf("field %s is %.40q", f.name, m[f.name]))

@@ -129,7 +129,7 @@ type ShardReport struct {
 	Seq   int64 `json:"seq"`
 	// FirstKept is the first event that the stream still had; 0 if it had none.
 	FirstKept int64 `json:"first_kept"`
-	// TrimmedCloses counts seqs without a grant that are taken to be closes of campaigns, whose entries were trimmed.
+	// TrimmedCloses counts the closes whose entries the stream no longer had; campaigns and ledger tell their seqs.
 	TrimmedCloses int64 `json:"trimmed_closes"`
 	// Finished has, for each consumer group, the seq up to which it had finished everything.
 	Finished map[string]int64 `json:"finished"`

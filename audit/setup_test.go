@@ -40,7 +40,7 @@ type world struct {
 // memLedger is a ledger that keeps what it is given, twice if told twice.
 type memLedger struct {
 	grants      map[string][]hongbao.Grant
-	closed      map[string]bool
+	closed      map[string]hongbao.Entry // the closes of refunded campaigns
 	quarantined []audit.Quarantined
 	problems    []string
 	spoil       func(*audit.LedgerCampaign)
@@ -58,7 +58,8 @@ func (l *memLedger) EachGrant(_ context.Context, id string, fn func(hongbao.Gran
 func (l *memLedger) Summary(context.Context) (audit.Summary, error) {
 	sum := audit.Summary{Problems: l.problems}
 	for id, grants := range l.grants {
-		c := audit.LedgerCampaign{ID: id, Funded: total, Grants: int64(len(grants)), Closed: l.closed[id]}
+		e, closed := l.closed[id]
+		c := audit.LedgerCampaign{ID: id, Funded: total, Grants: int64(len(grants)), Closed: closed, CloseShard: e.Shard, CloseSeq: e.Seq}
 		for _, g := range grants {
 			c.Granted += g.Amount
 		}
@@ -117,7 +118,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	w := &world{
 		rdb: testkit.Redis(t).Client(t), space: space, topic: &memTopic{}, plans: plans{},
-		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]bool{}},
+		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]hongbao.Entry{}},
 	}
 	require.NoError(t, lua.Init(t.Context(), w.rdb, space, "test"))
 	for i := range space.Len() {

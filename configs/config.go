@@ -105,6 +105,7 @@ type Campaign struct {
 	LoadChunk     int
 	LoadPatience  time.Duration
 	CachedPackets int64
+	Grace         time.Duration
 }
 
 // Producer holds the knobs of package producer.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/closing"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/settlement"
@@ -50,7 +51,7 @@ var sections = []struct{ name, doc string }{
 	{"ledger", "How to reach the ledger's database."},
 	{"kafka", "How to reach Kafka, and the topic. Not looked at if kafka is not among deployment.sinks."},
 	{"publisher", "How grants are put into the topic."},
-	{"campaign", "Loading campaigns, and holding their plans."},
+	{"campaign", "Loading campaigns, holding their plans, and letting them go."},
 	{"producer", "Deciding grabs."},
 	{"consumer", "Bringing events to the sinks; the same for each sink."},
 	{"trimmer", "Deleting finished events from the streams."},
@@ -218,6 +219,8 @@ var campaignKnobs = []knob{
 		doc: "How long one call is repeated while Redis is out of reach; 0s for no repeat."},
 	{name: "campaign.cached_packets", field: func(c *Config) any { return &c.Campaign.CachedPackets }, def: "20000000", unit: "packets",
 		low: hongbao.MaxPackets, high: 1e10, doc: "Packets of all plans that a settler holds in memory, 8 bytes each."},
+	{name: "campaign.grace", field: func(c *Config) any { return &c.Campaign.Grace }, def: "24h", high: int64(closing.MaxGrace),
+		doc: "How long a refunded campaign stays in Redis. Then its receipts are answered from the ledger."},
 }
 
 var producerKnobs = []knob{

@@ -2,10 +2,13 @@ package configs
 
 import (
 	"slices"
+	"time"
 
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/closing"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/lock"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/publisher"
@@ -25,6 +28,21 @@ func (c *Config) StoreConfig() campaign.StoreConfig {
 // PlansConfig is complete but for Source.
 func (c *Config) PlansConfig() campaign.PlansConfig {
 	return campaign.PlansConfig{MaxPackets: c.Campaign.CachedPackets}
+}
+
+// CloserConfig is complete but for Redis, Space, Ledger, Locks and Log.
+func (c *Config) CloserConfig() closing.Config {
+	return closing.Config{Group: SinkBalance, Poll: 200 * time.Millisecond}
+}
+
+// RetirerConfig is complete but for Redis, Space, Locks and Log. A minute more or less does not matter after a grace of hours.
+func (c *Config) RetirerConfig() closing.RetirerConfig {
+	return closing.RetirerConfig{Grace: c.Campaign.Grace, Every: time.Minute}
+}
+
+// LockConfig is complete but for Redis and Space. A lock outlives a process that died as long as its entries do.
+func (c *Config) LockConfig() lock.Config {
+	return lock.Config{Lease: c.Consumer.Lease, Poll: 100 * time.Millisecond}
 }
 
 // ProducerConfig is complete but for Redis and Space.

@@ -17,8 +17,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/closing"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/lock"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/publisher"
 )
@@ -67,6 +69,22 @@ func stages(t *testing.T, c *Config) error {
 	if err := l.Check(); err != nil {
 		return err
 	}
+	lc := c.LockConfig()
+	lc.Redis, lc.Space = rdb, space
+	locks, err := lock.New(lc)
+	if err != nil {
+		return err
+	}
+	rc := c.RetirerConfig()
+	rc.Redis, rc.Space, rc.Locks, rc.Log = rdb, space, locks, zap.NewNop()
+	if _, err := closing.NewRetirer(rc); err != nil {
+		return err
+	}
+	cc := c.CloserConfig()
+	cc.Redis, cc.Space, cc.Ledger, cc.Locks, cc.Log = rdb, space, noRefunds{}, locks, zap.NewNop()
+	if _, err := closing.New(cc); err != nil {
+		return err
+	}
 	cl := c.ClaimsConfig()
 	cl.Redis, cl.Space, cl.Owner = rdb, space, "w1"
 	claims, err := dedup.NewClaims(cl)
@@ -78,6 +96,8 @@ func stages(t *testing.T, c *Config) error {
 	_, err = publisher.New(k, claims, noEntries{})
 	return err
 }
+
+type noRefunds struct{ closing.Ledger }
 
 type noEntries struct{}
 

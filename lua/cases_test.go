@@ -122,6 +122,50 @@ func scriptCases() map[string]scriptCase {
 				return lua.SetState(ctx, b.rdb, b.k, "rain", campaign.Open, campaign.Loading)
 			},
 		},
+		"close": {
+			grows: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Meta(), b.k.Events(), b.k.Campaign("rain"), b.k.Stock("rain")}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 5))
+				b.grab(t, "rain", "u1", "u2")
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Close(ctx, b.rdb, b.k, "rain", true)
+				return err
+			},
+		},
+		"refunded": {
+			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Refunded()} },
+			prep: func(t *testing.T, b *bundle) { b.closed(t, "rain", 5, 2) },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Refunded(ctx, b.rdb, b.k, "rain")
+				return err
+			},
+		},
+		"retire": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Refunded()}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.closed(t, "rain", 5, 2)
+				_, err := lua.Refunded(t.Context(), b.rdb, b.k, "rain")
+				require.NoError(t, err)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.Retire(ctx, b.rdb, b.k, "rain", 0)
+				return err
+			},
+		},
+		"lock": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Lock("close")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := lua.TakeLock(ctx, b.rdb, b.k, lock("w1"))
+				return err
+			},
+		},
 		"take": {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {

@@ -6,11 +6,13 @@
 //
 //	grab                          one campaign's grabs: receipts, limits, stock, one entry
 //	init, begin, load, state      a deployment's shards; a campaign's way from loading to open and paused
+//	close, refunded, retire       a campaign's way from closed out of Redis
 //	take, renew, park, forget     the consumer's leases, parking and dead workers, on the pending list
 //	ack, dead                     the ends of a delivery
 //	trim                          the stream's other end, and how far everybody is
 //	claim, complete, release      a push in progress, with a fence
 //	once                          "push once" by message id
+//	lock                          a named lock with one owner
 //
 // Scripts are called by their SHA-1 and, if the server does not know them (NOSCRIPT, so nothing happened), by text.
 // Errors carry a hongbao.Class, set in Classify.

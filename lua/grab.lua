@@ -62,6 +62,8 @@ end
 local refusal
 if camp[1] == 'paused' then
 	refusal = 'p'
+elseif camp[1] == 'closed' or camp[1] == 'refunded' then -- whatever the window says
+	refusal = 'e'
 elseif camp[1] == 'loading' or now < from then
 	refusal = 'n'
 elseif camp[1] ~= 'open' or now >= tonumber(camp[3]) then

@@ -125,6 +125,12 @@ func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
 // Once is a string: the state of one message id of "push once".
 func (k Keys) Once(name, id string) string { return k.tag + "once:" + name + ":" + id }
 
+// Refunded is a sorted set: the campaigns that were refunded and wait for the end of their grace, by the time of it.
+func (k Keys) Refunded() string { return k.tag + "refunded" }
+
+// Lock is a string: the token of the lock's owner.
+func (k Keys) Lock(name string) string { return k.tag + "lock:" + name }
+
 // Home is the shard on which a campaign that lives on one shard lives: FNV-1a of its id, modulo the shards.
 func (s *Space) Home(campaign string) Keys {
 	h := fnv.New32a()

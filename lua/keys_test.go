@@ -52,7 +52,7 @@ func TestShardsAreSpreadEvenly(t *testing.T) {
 			require.True(t, slot >= i*lua.Slots/n && slot < (i+1)*lua.Slots/n, "shard %d of %d has slot %d", i, n, slot)
 			for _, key := range []string{
 				k.Events(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain"), k.Counters("rain"), k.Done("kafka", 7), k.Claims("kafka"),
-				k.Dead("kafka"), k.Once("sms", "m{1}"),
+				k.Dead("kafka"), k.Once("sms", "m{1}"), k.Refunded(), k.Lock("close"),
 			} {
 				require.Equal(t, slot, lua.Slot(key), key)
 				require.True(t, strings.HasPrefix(key, "hb:{"), key)

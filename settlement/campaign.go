@@ -46,6 +46,8 @@ type StoredCampaign struct {
 	State                     CampaignState
 	Funded, Granted, Refunded hongbao.Amount
 	Created                   time.Time
+	// Revealed is when the seed was published; zero while it is secret.
+	Revealed time.Time
 }
 
 func (c *Campaign) check() error {
@@ -156,15 +158,18 @@ func (c *Campaign) same(has *StoredCampaign) error {
 		ErrCampaignExists, has.Hash, c.Hash)
 }
 
-const campaignColumns = `spec, plan_hash, seed, state, funded, granted, refunded, created_at`
+const campaignColumns = `spec, plan_hash, seed, state, funded, granted, refunded, created_at, revealed_at`
 
 func scanCampaign(s scan) (StoredCampaign, error) {
 	var c StoredCampaign
 	var spec, state string
 	var seed []byte
-	var created int64
-	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &created); err != nil {
+	var created, revealed int64
+	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &created, &revealed); err != nil {
 		return c, err
+	}
+	if revealed != 0 {
+		c.Revealed = time.UnixMilli(revealed).UTC()
 	}
 	c.Canonical, c.State, c.Created = []byte(spec), CampaignState(state), time.UnixMilli(created).UTC()
 	copy(c.Seed[:], seed)

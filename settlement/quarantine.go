@@ -21,6 +21,7 @@ const (
 	PacketNotPlanned Reason = "packet_not_planned"
 	NoCampaign       Reason = "unknown_campaign"
 	OverFunded       Reason = "over_funded"
+	AfterRefund      Reason = "after_refund"
 )
 
 // difference says in what a grant differs from the ledger's, or "". The epoch is no fact of it: a grant that was put

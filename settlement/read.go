@@ -58,6 +58,17 @@ func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.Seq
 	}
 }
 
+// UserGrants gives a user's grants in a campaign, in the order in which they were decided; it looks them up by an index.
+// No user holds more than hongbao.MaxUserHold.
+func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
+	list, err := l.page(ctx, `SELECT `+grantColumns+`, batch FROM grants WHERE user_id = $1 AND campaign = $2
+		ORDER BY shard, seq LIMIT $3`, user, campaign, int64(pageRows))
+	if err != nil {
+		return nil, fmt.Errorf("read the grants of user %s in campaign %s: %w", user, campaign, err)
+	}
+	return list, nil
+}
+
 func (l *Ledger) page(ctx context.Context, sql string, args ...any) ([]hongbao.Grant, error) {
 	var page []hongbao.Grant
 	err := l.read(ctx, func(ctx context.Context, t txn) error {

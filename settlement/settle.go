@@ -167,7 +167,8 @@ func (l *Ledger) post(fresh []item, known map[string]knownCampaign, batch int64)
 			args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
 	}
 	for _, id := range ids {
-		stmts = append(stmts, stmt{sql: `UPDATE campaign SET granted = granted + $2 WHERE id = $1`,
+		// Below 0 is refused by its CHECK: nothing is granted after the refund, not even a packet without a value.
+		stmts = append(stmts, stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END WHERE id = $1`,
 			args: []any{id, int64(campaigns[id].amount)}})
 	}
 	return stmts, nil

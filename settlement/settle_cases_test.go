@@ -283,20 +283,6 @@ func testBalanceOverflow(t *testing.T, f *fixture) {
 	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("rain")))
 }
 
-func testRefunded(t *testing.T, f *fixture) {
-	f.create(t, "rain", 10)
-	f.settles(t, grantsOf("rain", 1, 4)...)
-	left := int64(fundedFor(10) - fundedFor(4))
-	f.tamper(t, stmt{sql: `UPDATE campaign SET refunded = $1, state = 'refunded'`, args: []any{left}},
-		stmt{sql: `UPDATE account SET balance = balance - $1 WHERE id = 'pool:rain'`, args: []any{left}},
-		stmt{sql: `UPDATE account SET balance = balance + $1 WHERE kind = 'sponsor'`, args: []any{left}})
-	f.settles(t, grantsOf("rain", 3, 5)...)
-	f.holds(t, "rain", grantsOf("rain", 1, 4))
-	list := f.open(t)
-	require.Len(t, list, 1)
-	require.Equal(t, OverFunded, list[0].Reason)
-}
-
 func testSettledAfterQuarantine(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 3)...)
 	require.Len(t, f.open(t), 3)
@@ -317,6 +303,9 @@ func testGuards(t *testing.T, f *fixture) {
 		`UPDATE account SET balance = -1 WHERE kind = 'pool'`,
 		`UPDATE account SET balance = -1 WHERE kind = 'user'`,
 		`UPDATE grants SET amount = -1`,
+		`UPDATE campaign SET state = 'refunded'`,
+		`UPDATE campaign SET state = 'refunded', refunded = funded - granted - 1`,
+		`UPDATE campaign SET revealed_at = 1`,
 	} {
 		err := f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return []stmt{{sql: sql}}, nil })
 		require.ErrorIs(t, err, errOverdraw, sql)

@@ -166,7 +166,14 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 		return nil
 	}
 	if len(items) == 1 {
-		items[0].reason = OverFunded
+		it := &items[0]
+		c, _, err := s.config.Ledger.Campaign(ctx, it.grant.Campaign)
+		if errs[it.index] = err; err != nil {
+			return nil
+		}
+		if it.reason = OverFunded; c.State == StateRefunded {
+			it.reason = AfterRefund
+		}
 		return items
 	}
 	half := len(items) / 2

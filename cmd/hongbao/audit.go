@@ -102,9 +102,13 @@ func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 			if err != nil {
 				return out, err
 			}
+			r, closed, err := l.RefundOf(ctx, c.Spec.ID)
+			if err != nil {
+				return out, err
+			}
 			out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
 				ID: c.Spec.ID, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
-				Grants: t.Grants, GrantsAmount: t.GrantsAmount, Closed: c.State == settlement.StateRefunded,
+				Grants: t.Grants, GrantsAmount: t.GrantsAmount, Closed: closed, CloseShard: r.Shard, CloseSeq: r.Seq,
 			})
 			after = c.Spec.ID
 		}

@@ -19,9 +19,10 @@ import (
 )
 
 func campaignCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "campaign", Short: "Plan, create, load, pause, resume and look at campaigns", Args: subcommand,
+	cmd := &cobra.Command{Use: "campaign", Short: "Plan, create, load, pause, close, refund and look at campaigns", Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(planCmd(), createCmd(), loadCmd(), pauseCmd(), resumeCmd(), showCmd(), listCmd())
+	cmd.AddCommand(closeCmd(), refundCmd(), revealCmd(), verifyCmd())
 	return cmd
 }
 
@@ -159,6 +160,9 @@ func (d *deps) load(ctx context.Context, bar io.Writer, id string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if c.State == settlement.StateRefunded { // else it would open again, and answer "granted" for what nobody pays
+		return hongbao.Errorf(hongbao.Permanent, "campaign %s was refunded: it can't be loaded again; create one with another id", id)
 	}
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
 		return err

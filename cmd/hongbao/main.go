@@ -9,14 +9,16 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
 )
 
-// Exit codes. Differs is that of an audit that found differences.
+// Exit codes. Settling is that of a refund that has to wait for the settlers.
 const (
-	exitFailed  = 1
-	exitRefused = 2
+	exitFailed   = 1
+	exitRefused  = 2
+	exitSettling = 3
 )
 
 func main() {
@@ -43,6 +45,9 @@ func exitCode(err error) int {
 	var s *campaign.SpecError
 	if errors.As(err, &u) || errors.As(err, &c) || errors.As(err, &s) {
 		return exitRefused
+	}
+	if errors.Is(err, hongbao.ErrSettling) {
+		return exitSettling
 	}
 	return exitFailed
 }

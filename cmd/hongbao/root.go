@@ -35,6 +35,7 @@ func root() *cobra.Command {
 		}
 	})
 	cmd.AddCommand(demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
+	cmd.AddCommand(receiptsCmd())
 	return cmd
 }
 

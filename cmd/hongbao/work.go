@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/closing"
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/group"
@@ -44,7 +45,7 @@ func workCmd() *cobra.Command {
 	return cmd
 }
 
-// work runs a worker of each sink, and the trimmer, until ctx ends.
+// work runs a worker of each sink, the trimmer and the retirer, until ctx ends.
 func (d *deps) work(ctx context.Context, sinks []string) error {
 	for i, s := range sinks {
 		if slices.Contains(sinks[:i], s) {
@@ -79,7 +80,11 @@ func (d *deps) parts(ctx context.Context, sinks []string) ([]group.Part, error) 
 	if err != nil {
 		return nil, err
 	}
-	parts := []group.Part{{Name: "trimmer", Run: trimmer.Run}}
+	retirer, err := d.retirer()
+	if err != nil {
+		return err
+	}
+	parts := []group.Part{{Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run}}
 	if len(d.cfg.Unsafe.Allow) > 0 {
 		parts = append(parts, group.Part{Name: "unsafe.allow", Run: d.warnOfUnsafe})
 	}
@@ -164,6 +169,17 @@ func (w *sinkWorker) run(ctx context.Context) error {
 		return err
 	}
 	return c.Run(ctx)
+}
+
+// retirer takes refunded campaigns out of Redis.
+func (d *deps) retirer() (*closing.Retirer, error) {
+	locks, err := d.locks()
+	if err != nil {
+		return nil, err
+	}
+	cfg := d.cfg.RetirerConfig()
+	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = d.redis, d.space, locks, d.log
+	return closing.NewRetirer(cfg)
 }
 
 // handler is what a sink's grants are brought to.

@@ -1,0 +1,103 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// judgeCloses takes in the seqs of all closes, of which each stands for an event without a grant: the stream tells them
+// while it keeps them, then the campaign, and the ledger's refund once the campaign has left Redis.
+func (r *run) judgeCloses(c *campaign) {
+	for shard, snap := range c.on {
+		s := r.shards[shard]
+		e, kept := s.closes[c.id]
+		switch {
+		case kept && !snap.over() && e.Seq <= snap.seq:
+			r.found(Difference{Kind: CampaignBroken, Where: s.Campaign(c.id), Campaign: c.id, Event: event(shard, e.Seq),
+				Detail: fmt.Sprintf("the stream has its close, but it is %.20q", snap.state)})
+		case kept && snap.over() && e.Seq != snap.closeSeq:
+			r.found(Difference{Kind: CounterDrift, Where: "campaign", Campaign: c.id, Event: event(shard, e.Seq),
+				Detail: fmt.Sprintf("the stream has its close as this event, the campaign says %s", event(shard, snap.closeSeq))})
+		case !kept && snap.over():
+			r.trimmedClose(c, s, snap.closeSeq)
+		}
+	}
+	if l := c.ledger; l != nil && l.Closed && l.CloseShard >= 0 && l.CloseShard < len(r.shards) && l.CloseSeq > 0 {
+		r.judgeRefunded(c, r.shards[l.CloseShard], l.CloseSeq)
+	}
+}
+
+// judgeRefunded compares the close that the refund is based on with what Redis still tells of it.
+func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
+	has := int64(0)
+	if e, kept := s.closes[c.id]; kept {
+		has = e.Seq
+	}
+	if snap := c.on[s.Index()]; snap != nil {
+		has = snap.closeSeq
+		if !snap.over() {
+			return // judgeRefund looks at it
+		}
+	}
+	if has == 0 {
+		r.trimmedClose(c, s, seq)
+	} else if has != seq {
+		r.found(Difference{Kind: CounterDrift, Where: "ledger", Campaign: c.id, Event: event(s.Index(), seq),
+			Detail: "the refund is based on this event, Redis has another close"})
+	}
+}
+
+// trimmedClose takes in a close that the stream no longer has.
+func (r *run) trimmedClose(c *campaign, s *shard, seq int64) {
+	if !s.seen.add(seq) && !r.partial() {
+		r.found(Difference{Kind: DuplicateSeq, Where: "campaign", Campaign: c.id, Event: event(s.Index(), seq),
+			Detail: "the campaign's close has this seq, and so has a grant or another close"})
+		return
+	}
+	s.report.TrimmedCloses++
+}
+
+// closedBy is the seq of a campaign's close on a shard; 0 if it is not known to be closed there.
+func (r *run) closedBy(c *campaign, shard int) int64 {
+	if snap := c.on[shard]; snap != nil && snap.over() {
+		return snap.closeSeq
+	}
+	if e, ok := r.shards[shard].closes[c.id]; ok {
+		return e.Seq
+	}
+	if c.ledger != nil && c.ledger.Closed && c.ledger.CloseShard == shard {
+		return c.ledger.CloseSeq
+	}
+	return 0
+}
+
+// judgeRefund compares a campaign that is in Redis and in the ledger: both must say the same of its refund. The ledger
+// was read later, so what it alone knows is looked up in Redis again.
+func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
+	l := c.ledger
+	differs := func(format string, args ...any) {
+		r.found(Difference{Kind: FundingDiffers, Where: "ledger", Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
+	}
+	for shard, snap := range c.on {
+		if snap.state == stateRefunded && !l.Closed {
+			differs("Redis says that it was refunded, the ledger has no refund")
+		}
+		if !l.Closed || snap.over() {
+			continue
+		}
+		state, err := r.Redis.HGet(ctx, r.shards[shard].Campaign(c.id), "state").Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return lua.Classify(err)
+		}
+		if err == nil && state != stateClosed && state != stateRefunded {
+			differs("the ledger has refunded it, but in Redis it is %.20q: Redis went back in time", state)
+		}
+		return nil
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package campaign
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// DisclosureFormat is Disclosure.Format.
+const DisclosureFormat = "hongbao.reveal.v1"
+
+// Disclosure is what is published after the refund. With it, and the hash that was published before the start, anyone
+// can recompute the draw.
+type Disclosure struct {
+	Format   string `json:"format"`
+	Campaign string `json:"campaign"`
+	// Canonical is the specification, byte by byte as the hash covers it.
+	Canonical string `json:"canonical"`
+	Hash      string `json:"plan_hash"`
+	// Seed is in hexadecimal.
+	Seed     string    `json:"seed"`
+	Revealed time.Time `json:"revealed_at"`
+}
+
+// maxDisclosure bounds what ReadDisclosure reads; a specification has up to 1 MiB, which JSON may make twice as long.
+const maxDisclosure = 4 << 20
+
+// ReadDisclosure reads a disclosure's JSON. What can't be one is a Permanent error; nothing is verified yet.
+func ReadDisclosure(r io.Reader) (Disclosure, error) {
+	var d Disclosure
+	dec := json.NewDecoder(io.LimitReader(r, maxDisclosure))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&d); err != nil {
+		return d, hongbao.Errorf(hongbao.Permanent, "this is not what `hongbao campaign reveal` wrote: %w", err)
+	}
+	if d.Format != DisclosureFormat {
+		return d, hongbao.Errorf(hongbao.Permanent, "the format is %.40q, this build reads %q", d.Format, DisclosureFormat)
+	}
+	return d, nil
+}
+
+// Verify recomputes the draw from the disclosure alone, and gives the specification and the plan. published is the hash
+// that was published before the start; without it ("") the disclosure is only compared with itself. What does not fit is
+// a Conflict: then the draw is not the one that was promised.
+func (d *Disclosure) Verify(published string) (hongbao.Campaign, *Plan, error) {
+	c, err := Read(strings.NewReader(d.Canonical))
+	if err != nil {
+		return c, nil, hongbao.Errorf(hongbao.Conflict, "the specification can't be read: %w", err)
+	}
+	if string(Canonical(c)) != d.Canonical || c.ID != d.Campaign {
+		return c, nil, hongbao.Errorf(hongbao.Conflict, "the specification is not in its canonical form, or not that of campaign %.80q", d.Campaign)
+	}
+	seed, err := ParseSeed(d.Seed)
+	if err != nil {
+		return c, nil, hongbao.Errorf(hongbao.Conflict, "%w", err)
+	}
+	if err := Verify(c, seed, d.Hash); err != nil {
+		return c, nil, err
+	}
+	if published != "" && published != d.Hash {
+		return c, nil, hongbao.Errorf(hongbao.Conflict, "the hash that was published is %.80q, the disclosure has %s: "+
+			"seed or specification were exchanged after the start", published, d.Hash)
+	}
+	plan, err := NewPlan(c, seed)
+	return c, plan, err
+}
+
+// GrantsChecked is what CheckGrants saw.
+type GrantsChecked struct {
+	Grants int64 // of the campaign, each packet once
+	Amount hongbao.Amount
+	// Repeated lines tell a grant once more, Others are of other campaigns.
+	Repeated, Others int64
+}
+
+// grantLine is what CheckGrants looks at in a line of `hongbao tail`.
+type grantLine struct {
+	Event    string         `json:"event"`
+	Campaign string         `json:"campaign"`
+	Packet   int64          `json:"packet"`
+	User     string         `json:"user"`
+	Amount   hongbao.Amount `json:"amount"`
+}
+
+// maxWrong is how many wrong grants CheckGrants names.
+const maxWrong = 20
+
+// CheckGrants compares the grants that `hongbao tail` printed, JSON lines, with the plan: each of them must have the
+// planned amount, and no packet may have been given to two. The error names the lines that are wrong, and is a Conflict;
+// a line that can't be read is Permanent.
+func CheckGrants(r io.Reader, id string, plan *Plan) (GrantsChecked, error) {
+	var out GrantsChecked
+	var wrong []error
+	bad := func(line int, format string, args ...any) {
+		if len(wrong) < maxWrong {
+			wrong = append(wrong, fmt.Errorf("line %d: "+format, append([]any{line}, args...)...))
+		}
+	}
+	seen := make(map[int64]grantLine)
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		var g grantLine
+		if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
+			return out, hongbao.Errorf(hongbao.Permanent, "line %d is not what `hongbao tail` prints: %w", n, err)
+		}
+		if g.Campaign != id {
+			out.Others++
+			continue
+		}
+		if has, ok := seen[g.Packet]; ok {
+			if has == g {
+				out.Repeated++
+			} else {
+				bad(n, "packet %d was given to %.80q by event %s, and before to %.80q by event %s", g.Packet, g.User, g.Event, has.User, has.Event)
+			}
+			continue
+		}
+		seen[g.Packet] = g
+		if want, ok := plan.Amount(g.Packet); !ok {
+			bad(n, "the campaign has no packet %d", g.Packet)
+		} else if want != g.Amount {
+			bad(n, "packet %d was given with amount %d, planned is %d", g.Packet, g.Amount, want)
+		}
+		out.Grants, out.Amount = out.Grants+1, out.Amount+g.Amount
+	}
+	if err := lines.Err(); err != nil {
+		return out, hongbao.Errorf(hongbao.Permanent, "read the grants: %w", err)
+	}
+	if len(wrong) > 0 {
+		return out, hongbao.Errorf(hongbao.Conflict, "the grants are not those of the plan:\n%w", errors.Join(wrong...))
+	}
+	return out, nil
+}

@@ -1,0 +1,235 @@
+package closing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Ledger is what closing asks of the ledger.
+type Ledger interface {
+	// Refund posts the refund that belongs to a close entry, once: a repeat gives what is there. missing is how many of
+	// the entry's grants the ledger will never hold. ErrSettling while it holds fewer than the rest.
+	Refund(ctx context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error)
+	// Held tells what the ledger has granted of a campaign, and what is left.
+	Held(ctx context.Context, campaign string) (hongbao.Closing, error)
+	// RefundOf gives the refund of a campaign; false if there is none.
+	RefundOf(ctx context.Context, campaign string) (hongbao.Refund, bool, error)
+}
+
+// Locker runs fn while nobody else runs one under the same name. fn's context ends when the lock is lost.
+type Locker interface {
+	Do(ctx context.Context, name string, fn func(ctx context.Context) error) error
+}
+
+// lockName is the lock under which refunds are posted.
+const lockName = "refund"
+
+// Config of a Closer. Every field must be set.
+type Config struct {
+	Redis  redis.UniversalClient
+	Space  *lua.Space
+	Ledger Ledger
+	Locks  Locker
+	// Group is the ledger's consumer group.
+	Group string
+	Log   *zap.Logger
+	// Poll is how often a refund that has to wait is tried, 10 ms to 1 min.
+	Poll time.Duration
+}
+
+// Closer closes and refunds campaigns. It may be used at once, by many processes.
+type Closer struct{ cfg Config }
+
+// New checks the configuration.
+func New(cfg Config) (*Closer, error) {
+	var errs []error
+	if cfg.Redis == nil || cfg.Space == nil || cfg.Ledger == nil || cfg.Locks == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Redis, Space, Ledger, Locks and Log are required"))
+	}
+	if err := hongbao.CheckCampaignID(cfg.Group); err != nil {
+		errs = append(errs, fmt.Errorf("Group %q: %w", cfg.Group, err))
+	}
+	if cfg.Poll < 10*time.Millisecond || cfg.Poll > time.Minute {
+		errs = append(errs, fmt.Errorf("Poll is %s: want 10ms to 1m", cfg.Poll))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("closing: %w", errors.Join(errs...))
+	}
+	return &Closer{cfg: cfg}, nil
+}
+
+// Standing is how far the end of a campaign is.
+type Standing struct {
+	// Close is the close entry; its Kind is empty once the campaign has left Redis.
+	Close hongbao.Entry
+	// Finished is how far the ledger's group is on the campaign's shard, at most up to the close.
+	Finished int64
+	// Held is what the ledger holds; set once Finished has reached the close.
+	Held hongbao.Closing
+	// Refund is nil while there is none.
+	Refund *hongbao.Refund
+}
+
+// Settled tells that the ledger's group has finished every grant up to the close.
+func (s *Standing) Settled() bool { return s.Refund != nil || s.Finished >= s.Close.Seq }
+
+// Missing is how many grants up to the close the ledger does not hold although its group has finished them all: they are
+// dead letters, or in quarantine.
+func (s *Standing) Missing() int64 {
+	if s.Refund != nil || !s.Settled() {
+		return 0
+	}
+	return s.Close.Close.Granted - s.Held.Granted
+}
+
+// Amount is what is to be refunded, or was: what the close tells while it settles, then what the ledger holds.
+func (s *Standing) Amount() hongbao.Amount {
+	switch {
+	case s.Refund != nil:
+		return s.Refund.Amount
+	case s.Settled():
+		return s.Held.LeftAmount
+	}
+	return s.Close.Close.LeftAmount
+}
+
+// Close closes the campaign, for ever. Before the end of its window it is refused unless early is set. A campaign that
+// is closed, refunded or gone from Redis is no error: the answer is the same.
+func (c *Closer) Close(ctx context.Context, id string, early bool) (Standing, error) {
+	k := c.cfg.Space.Home(id)
+	e, err := lua.Close(ctx, c.cfg.Redis, k, id, early)
+	return c.standing(ctx, id, e, err)
+}
+
+// Standing tells how far the end of a campaign is, and changes nothing. lua.ErrNotClosed if it was not closed.
+func (c *Closer) Standing(ctx context.Context, id string) (Standing, error) {
+	e, err := lua.CloseOf(ctx, c.cfg.Redis, c.cfg.Space.Home(id), id)
+	return c.standing(ctx, id, e, err)
+}
+
+// standing adds what the ledger and the group tell to a close entry, or to why there is none.
+func (c *Closer) standing(ctx context.Context, id string, e hongbao.Entry, notThere error) (Standing, error) {
+	if notThere != nil && !errors.Is(notThere, lua.ErrNotInRedis) {
+		return Standing{}, notThere
+	}
+	out := Standing{Close: e}
+	refund, found, err := c.cfg.Ledger.RefundOf(ctx, id)
+	if err != nil {
+		return out, err
+	}
+	if found {
+		out.Refund = &refund
+	}
+	if notThere != nil {
+		if !found {
+			return out, notThere
+		}
+		return out, nil
+	}
+	finished, exists, err := lua.GroupFinished(ctx, c.cfg.Redis, c.cfg.Space.Home(id), c.cfg.Group, e.Seq)
+	if err != nil {
+		return out, err
+	}
+	if exists {
+		out.Finished = finished
+	}
+	if out.Settled() { // else nobody asks, and it reads every grant
+		out.Held, err = c.cfg.Ledger.Held(ctx, id)
+	}
+	return out, err
+}
+
+// Order is what is asked of Refund.
+type Order struct {
+	Campaign string
+	// Amount must be exactly what is refunded: it shows that the caller knows which campaign he means.
+	Amount hongbao.Amount
+	// Missing must be exactly Standing.Missing: a person says that these grants are decided and will not be paid from the pool.
+	Missing int64
+	// Wait is how long a refund that is settling is tried again, 0 for not at all.
+	Wait time.Duration
+}
+
+// Refund posts the refund of a closed campaign, or gives the one that is there. While the ledger does not hold every grant
+// up to the close the error is ErrSettling.
+func (c *Closer) Refund(ctx context.Context, o Order) (hongbao.Refund, error) {
+	over := time.NewTimer(o.Wait)
+	defer over.Stop()
+	tick := time.NewTicker(c.cfg.Poll)
+	defer tick.Stop()
+	for {
+		r, err := c.tryRefund(ctx, &o)
+		if err == nil || !errors.Is(err, hongbao.ErrSettling) || o.Wait == 0 {
+			return r, err
+		}
+		select {
+		case <-tick.C:
+		case <-over.C:
+			c.cfg.Log.Warn("ALARM: a refund waits for the settlers for too long: are they running, and does the ledger answer?",
+				zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait), zap.Error(err))
+			return r, err
+		case <-ctx.Done():
+			return r, fmt.Errorf("%w; it ended while waiting: %w", err, context.Cause(ctx))
+		}
+	}
+}
+
+// tryRefund goes through all steps once. The lock is held for one try only, so that one campaign that waits for its
+// settlers does not hold up the others.
+func (c *Closer) tryRefund(ctx context.Context, o *Order) (r hongbao.Refund, err error) {
+	s, err := c.Standing(ctx, o.Campaign)
+	if err == nil {
+		err = c.agree(o, &s)
+	}
+	if err != nil {
+		return r, fmt.Errorf("refund campaign %s: %w", o.Campaign, err)
+	}
+	if s.Refund != nil {
+		r = *s.Refund
+	} else if r, err = c.post(ctx, o, &s); err != nil {
+		return r, err
+	}
+	_, err = lua.Refunded(ctx, c.cfg.Redis, c.cfg.Space.Home(o.Campaign), o.Campaign)
+	if err != nil && !errors.Is(err, lua.ErrNotInRedis) {
+		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w", o.Campaign, err)
+	}
+	return r, nil
+}
+
+// agree compares what was ordered with how far the campaign is.
+func (c *Closer) agree(o *Order, s *Standing) error {
+	if s.Refund == nil && s.Settled() && s.Missing() != o.Missing {
+		return hongbao.Errorf(hongbao.Conflict, "group %s has finished everything up to the close, and %d grants are missing in the ledger, not %d; nothing was moved. "+
+			"They are dead letters or in quarantine: `hongbao audit --campaign %s` names them. Decide them first; if they are not to be paid, "+
+			"refund with --missing %d --amount %d", c.cfg.Group, s.Missing(), o.Missing, o.Campaign, s.Missing(), s.Amount())
+	}
+	if has := s.Amount(); has != o.Amount && (s.Settled() || o.Missing == 0) {
+		return hongbao.Errorf(hongbao.Permanent, "the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", has, o.Amount)
+	}
+	if !s.Settled() {
+		return hongbao.Errorf(hongbao.Transient, "%w: group %s has finished shard %d up to event %d, the close is event %d",
+			hongbao.ErrSettling, c.cfg.Group, s.Close.Shard, s.Finished, s.Close.Seq)
+	}
+	return nil
+}
+
+// post has the ledger post the refund, under the lock.
+func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r hongbao.Refund, err error) {
+	err = c.cfg.Locks.Do(ctx, lockName, func(ctx context.Context) error {
+		r, err = c.cfg.Ledger.Refund(ctx, s.Close, o.Missing)
+		return err
+	})
+	if err == nil {
+		c.cfg.Log.Info("refunded", zap.String("campaign", o.Campaign), zap.Int64("amount", int64(r.Amount)), zap.Int64("packets", r.Packets),
+			zap.Int64("missing", o.Missing))
+	}
+	return r, err
+}

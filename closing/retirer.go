@@ -1,0 +1,106 @@
+package closing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// MaxGrace bounds RetirerConfig.Grace.
+const MaxGrace = 400 * 24 * time.Hour
+
+// RetirerConfig of a Retirer. Every field but Grace must be set.
+type RetirerConfig struct {
+	Redis redis.UniversalClient
+	Space *lua.Space
+	Locks Locker
+	Log   *zap.Logger
+	// Grace is how long a refunded campaign stays in Redis, 0 to MaxGrace.
+	Grace time.Duration
+	// Every is the pause between two rounds, 10 ms to 1 h.
+	Every time.Duration
+}
+
+// Retirer takes refunded campaigns out of Redis once their grace is over. Several may run at once: one works.
+type Retirer struct{ cfg RetirerConfig }
+
+// NewRetirer checks the configuration.
+func NewRetirer(cfg RetirerConfig) (*Retirer, error) {
+	var errs []error
+	if cfg.Redis == nil || cfg.Space == nil || cfg.Locks == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Redis, Space, Locks and Log are required"))
+	}
+	if cfg.Grace < 0 || cfg.Grace > MaxGrace {
+		errs = append(errs, fmt.Errorf("Grace is %s: want 0 to %s", cfg.Grace, MaxGrace))
+	}
+	if cfg.Every < 10*time.Millisecond || cfg.Every > time.Hour {
+		errs = append(errs, fmt.Errorf("Every is %s: want 10ms to 1h", cfg.Every))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("retirer: %w", errors.Join(errs...))
+	}
+	return &Retirer{cfg: cfg}, nil
+}
+
+// Run retires until ctx ends.
+func (r *Retirer) Run(ctx context.Context) error {
+	tick := time.NewTicker(r.cfg.Every)
+	defer tick.Stop()
+	for {
+		if _, err := r.Retire(ctx); err != nil && ctx.Err() == nil {
+			r.cfg.Log.Warn("refunded campaigns could not be taken out of Redis, it is tried again", zap.Error(err))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// retireCampaigns is how many campaigns of a shard are looked up at once.
+const retireCampaigns = 100
+
+// Retire takes out all whose grace is over, and gives their ids.
+func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
+	err = r.cfg.Locks.Do(ctx, "retire", func(ctx context.Context) error {
+		for i := range r.cfg.Space.Len() {
+			ids, err := r.shard(ctx, r.cfg.Space.Shard(i))
+			gone = append(gone, ids...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return gone, err
+}
+
+func (r *Retirer) shard(ctx context.Context, k lua.Keys) (gone []string, err error) {
+	for {
+		due, err := lua.DueToRetire(ctx, r.cfg.Redis, k, r.cfg.Grace, retireCampaigns)
+		if err != nil {
+			return gone, err
+		}
+		for _, id := range due {
+			left, err := lua.Retire(ctx, r.cfg.Redis, k, id, r.cfg.Grace)
+			if err != nil {
+				return gone, err
+			}
+			if left > 0 { // Redis' clock went back meanwhile
+				return gone, nil
+			}
+			r.cfg.Log.Info("a refunded campaign has left Redis; its receipts are in the ledger", zap.String("campaign", id))
+			gone = append(gone, id)
+		}
+		if len(due) < retireCampaigns {
+			return gone, nil
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What can't be right is refused before anything is touched: no server is there that could be.
+func TestEndsRefuseWrongArguments(t *testing.T) {
+	t.Parallel()
+	for says, args := range map[string][]string{
+		"close --help`":          {"campaign", "close"},
+		"refund --help`":         {"campaign", "refund"},
+		"unknown flag: --all":    {"campaign", "refund", "--all"}, // B51
+		"campaign \"{1}\"":       {"campaign", "close", "{1}"},
+		"campaign \"*\"":         {"campaign", "refund", "*", "--amount", "1"},
+		"campaign \"Rain\"":      {"campaign", "reveal", "Rain"},
+		"nothing below 0":        {"campaign", "refund", "rain", "--amount", "-1"},
+		"invalid argument":       {"campaign", "refund", "rain", "--amount", "12.50"},
+		"--wait -1s":             {"campaign", "refund", "rain", "--amount", "1", "--wait", "-1s"},
+		"/no/such/file":          {"campaign", "verify", "/no/such/file"},
+		"one FILE":               {"campaign", "verify"},
+		"a CAMPAIGN and a USER":  {"receipts", "rain"},
+		"user \"a b\"":           {"receipts", "rain", "a b"},
+		"campaign \"1 or 1=1\"":  {"receipts", "1 or 1=1", "u"},
+		"one campaign ID, got 2": {"campaign", "close", "rain", "snow"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			r := run(t, []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1"}, args...)
+			require.Equal(t, 2, r.code, "%s%s", r.out, r.err)
+			require.Contains(t, r.err, says)
+			require.Empty(t, r.out)
+		})
+	}
+}
+
+// A campaign in the ledger that was never loaded can't be closed, refunded or revealed, and each error says what is next.
+func TestEndsOfACampaignThatWasNeverLoaded(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
+	d.refused(1, []string{"campaign", "close", "rain", "--early"}, "hongbao campaign load rain")
+	d.refused(1, []string{"campaign", "refund", "rain", "--amount", "1000"}, "hongbao campaign load rain")
+	d.refused(1, []string{"campaign", "reveal", "rain"}, "hongbao campaign close rain")
+	d.refused(1, []string{"campaign", "reveal", "snow"}, "hongbao campaign list")
+	d.refused(1, []string{"receipts", "snow", "u1"}, "hongbao campaign list")
+	r := d.run("receipts", "rain", "u1")
+	require.Zero(t, r.code)
+	require.Contains(t, r.err, "the ledger may not have all")
+	d.ok("campaign", "load", "rain")
+	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), "left 10 packets, 10.00 CNY")
+	require.Equal(t, "closed", d.show("rain").Redis.State)
+	worker := d.start("work")
+	require.Contains(t, d.ok("campaign", "refund", "rain", "--amount", "1000", "--wait", "30s"), "10 packets, 10.00 CNY, to sponsor acme")
+	worker.kill()
+	shown := d.show("rain")
+	require.Equal(t, "refunded", shown.Redis.State)
+	require.EqualValues(t, 1000, shown.Ledger.Refunded)
+	require.NotContains(t, d.ok("campaign", "show", "rain"), "seed", "it is secret until it is revealed")
+	require.NotEmpty(t, d.ok("campaign", "reveal", "rain"))
+	require.Contains(t, d.ok("audit", "--wait", "10s"), "agrees")
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// receiptsOf is what `hongbao receipts` tells.
+type receiptsOf struct {
+	Campaign string            `json:"campaign"`
+	User     string            `json:"user"`
+	Source   string            `json:"source"` // redis, or ledger
+	Receipts []hongbao.Receipt `json:"receipts"`
+	// Incomplete: the campaign is not in Redis and was not refunded, so the ledger may not have all.
+	Incomplete bool `json:"incomplete,omitempty"`
+}
+
+func receiptsCmd() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use: "receipts CAMPAIGN USER", Short: "Print what a user holds in a campaign: from Redis, or from the ledger once it has left Redis",
+		Example: "  hongbao receipts spring-rain u1\n  hongbao receipts spring-rain u1 --json", Args: exactly(2, "a CAMPAIGN and a USER"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := checkCampaigns(args[0]); err != nil {
+				return err
+			}
+			if err := hongbao.CheckID(args[1]); err != nil {
+				return usage("user %.80q: %w", args[1], err)
+			}
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			if err := d.openRedis(cmd.Context()); err != nil {
+				return err
+			}
+			out, err := d.receipts(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(out)
+			}
+			return printReceipts(cmd, &out)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print them as JSON")
+	return cmd
+}
+
+// receipts asks Redis, and the ledger if the campaign is not there.
+func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error) {
+	out := receiptsOf{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
+	list, err := lua.UserReceipts(ctx, d.redis, d.space.Home(id), id, user)
+	if err == nil {
+		out.Receipts = append(out.Receipts, list...)
+	}
+	if !errors.Is(err, lua.ErrNotInRedis) {
+		return out, err
+	}
+	if err := d.openLedger(ctx); err != nil {
+		return out, err
+	}
+	c, found, err := d.ledger.Campaign(ctx, id)
+	if err == nil && !found {
+		err = errNoCampaign(id)
+	}
+	if err != nil {
+		return out, err
+	}
+	grants, err := d.ledger.UserGrants(ctx, id, user)
+	out.Source, out.Incomplete = "ledger", c.State != settlement.StateRefunded
+	for i := range grants {
+		g := &grants[i]
+		out.Receipts = append(out.Receipts, hongbao.Receipt{
+			Packet: g.Packet, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq, Time: g.Time, RequestID: g.RequestID,
+		})
+	}
+	return out, err
+}
+
+func printReceipts(cmd *cobra.Command, out *receiptsOf) error {
+	if out.Incomplete {
+		fmt.Fprintf(cmd.ErrOrStderr(), "campaign %s is not in Redis and not refunded: the ledger may not have all. `hongbao campaign show %s` tells more\n", out.Campaign, out.Campaign)
+	}
+	w := cmd.OutOrStdout()
+	for _, r := range out.Receipts {
+		fmt.Fprintf(w, "packet %d, amount %d minor units, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, r.Shard, r.Seq,
+			r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
+	}
+	_, err := fmt.Fprintf(w, "%d receipts of user %s in campaign %s (from %s)\n", len(out.Receipts), out.User, out.Campaign, out.Source)
+	return err
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+func revealCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "reveal ID", Short: "Print a refunded campaign's seed, so that anyone can recompute the draw",
+		Long: "Prints, as JSON, the specification, the hash that was published before the start, and the seed, and notes in the ledger that the\n" +
+			"seed is public. Before the refund it is refused: the seed tells what every packet holds. Publish what it prints; anyone can give it\n" +
+			"to `hongbao campaign verify`.",
+		Example: "  hongbao campaign reveal spring-rain > spring-rain.json", Args: exactly(1, "one campaign ID"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			id := args[0]
+			if err := checkCampaigns(id); err != nil {
+				return err
+			}
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			if err := d.openLedger(cmd.Context()); err != nil {
+				return err
+			}
+			c, err := d.ledger.Reveal(cmd.Context(), id)
+			switch {
+			case errors.Is(err, settlement.ErrNoCampaign):
+				return errNoCampaign(id)
+			case errors.Is(err, settlement.ErrNotRefunded):
+				return fmt.Errorf("%w: `hongbao campaign close %s`, then `hongbao campaign refund %s`", err, id, id)
+			case err != nil:
+				return err
+			}
+			e := json.NewEncoder(cmd.OutOrStdout())
+			e.SetIndent("", "  ")
+			return e.Encode(campaign.Disclosure{
+				Format: campaign.DisclosureFormat, Campaign: id, Canonical: string(c.Canonical), Hash: c.Hash, Seed: campaign.Seed(c.Seed).Hex(), Revealed: c.Revealed,
+			})
+		},
+	}
+}
+
+func verifyCmd() *cobra.Command {
+	published, grants := "", ""
+	cmd := &cobra.Command{
+		Use: "verify FILE", Short: "Recompute a draw from what was published alone; no server is asked",
+		Long: "Recomputes the draw from what `hongbao campaign reveal` printed (- for standard input): specification and seed must give the hash,\n" +
+			"and --hash says which one was published before the start. With --grants each grant that `hongbao tail` printed is compared with the\n" +
+			"plan. It needs no configuration and asks no server: anyone can run it. Exit code 0 if all fits, 1 if anything differs.",
+		Example: "  hongbao campaign verify spring-rain.json --hash 9f86d081...\n" +
+			"  hongbao tail --campaign spring-rain > grants.jsonl && hongbao campaign verify spring-rain.json --grants grants.jsonl",
+		Args: exactly(1, "one FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := readFile(cmd, args[0], campaign.ReadDisclosure)
+			if err != nil {
+				return usage("%s: %w", args[0], err)
+			}
+			c, plan, err := d.Verify(published)
+			if err != nil {
+				return fmt.Errorf("campaign %.80q does not verify: %w", d.Campaign, err)
+			}
+			w := cmd.OutOrStdout()
+			fmt.Fprintf(w, "campaign %s verifies: specification and seed give the hash %s\n", c.ID, d.Hash)
+			if published == "" {
+				fmt.Fprintln(w, "compare it with the hash that was published before the start, or give that as --hash")
+			}
+			if grants != "" {
+				seen, err := readFile(cmd, grants, func(r io.Reader) (campaign.GrantsChecked, error) { return campaign.CheckGrants(r, c.ID, plan) })
+				if err != nil {
+					return fmt.Errorf("%s: %w", grants, err)
+				}
+				fmt.Fprintf(w, "%d grants, %s in all, each with its planned amount (%d lines repeated one, %d are of other campaigns)\n",
+					seen.Grants, money(seen.Amount, c.Currency), seen.Repeated, seen.Others)
+			}
+			return histogram(w, plan.Amounts, c.Currency)
+		},
+	}
+	cmd.Flags().StringVar(&published, "hash", "", "the hash that was published before the start")
+	cmd.Flags().StringVar(&grants, "grants", "", "file with the grants as `hongbao tail` prints them")
+	return cmd
+}
+
+// readFile reads a file, or standard input for "-".
+func readFile[T any](cmd *cobra.Command, path string, read func(io.Reader) (T, error)) (T, error) {
+	if path == "-" {
+		return read(cmd.InOrStdin())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	defer f.Close() // it was only read
+	return read(f)
+}

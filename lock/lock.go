@@ -1,0 +1,144 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// ErrLost is the cause of the end of the context of whoever lost his lock.
+var ErrLost = errors.New("the lock was lost")
+
+// Config of Locks. Every field must be set.
+type Config struct {
+	Redis redis.UniversalClient
+	// Space is the deployment's; the locks live on its first shard.
+	Space *lua.Space
+	// Lease is for how long a lock outlives a holder that died, 30 ms to 1 h. It is renewed every third of it.
+	Lease time.Duration
+	// Poll is how often a lock that another holds is tried, 1 ms to 1 min.
+	Poll time.Duration
+}
+
+// Locks takes named locks. It may be used at once.
+type Locks struct {
+	cfg Config
+	k   lua.Keys
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Locks, error) {
+	var errs []error
+	if cfg.Redis == nil || cfg.Space == nil {
+		errs = append(errs, errors.New("Redis and Space are required"))
+	}
+	if cfg.Lease < 30*time.Millisecond || cfg.Lease > time.Hour {
+		errs = append(errs, fmt.Errorf("Lease is %s: want 30ms to 1h", cfg.Lease))
+	}
+	if cfg.Poll < time.Millisecond || cfg.Poll > time.Minute {
+		errs = append(errs, fmt.Errorf("Poll is %s: want 1ms to 1m", cfg.Poll))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("lock: %w", errors.Join(errs...))
+	}
+	return &Locks{cfg: cfg, k: cfg.Space.Shard(0)}, nil
+}
+
+// Do waits for the lock, until ctx ends, and runs fn while it holds it. fn's context ends with the cause ErrLost when the
+// lock is lost; fn must then stop at once. Do returns fn's error, after fn and all that Do started have returned. A lock
+// that can't be given back ends with its lease. name is as a campaign's id.
+func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
+	call := &lua.LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}
+	sent, err := l.take(ctx, call)
+	if err != nil {
+		return err
+	}
+	held, lose := context.WithCancelCause(ctx)
+	// Counted from before the call that took it: here the lease ends earlier than in Redis.
+	over := time.AfterFunc(time.Until(sent.Add(l.cfg.Lease)), func() { lose(ErrLost) })
+	stop := make(chan struct{})
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		l.renew(held, stop, call, over, lose)
+	}()
+	err = fn(held)
+	close(stop)
+	<-renewed
+	over.Stop()
+	if err != nil && errors.Is(context.Cause(held), ErrLost) {
+		err = fmt.Errorf("%w under lock %s: %w", ErrLost, name, err)
+	}
+	lose(nil)
+	l.release(ctx, call)
+	return err
+}
+
+// take tries until it has the lock, and tells when it sent the call that got it.
+func (l *Locks) take(ctx context.Context, call *lua.LockCall) (time.Time, error) {
+	for {
+		sent := time.Now()
+		taken, held, err := lua.TakeLock(ctx, l.cfg.Redis, l.k, call)
+		if err != nil {
+			l.release(ctx, call) // it may be ours, and nobody would renew it
+			if ctx.Err() != nil {
+				err = fmt.Errorf("wait for lock %s: %w: %w", call.Name, context.Cause(ctx), err)
+			}
+			return sent, err
+		}
+		if taken {
+			return sent, nil
+		}
+		wait := l.cfg.Poll/2 + mrand.N(l.cfg.Poll) //nolint:gosec // jitter is no secret
+		if held > 0 {
+			wait = min(wait, held+time.Millisecond)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return sent, fmt.Errorf("wait for lock %s: %w", call.Name, context.Cause(ctx))
+		}
+	}
+}
+
+// renew begins the lease anew every third of it. A renewal that fails is tried again, until over fires.
+func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lua.LockCall, over *time.Timer, lose context.CancelCauseFunc) {
+	tick := time.NewTicker(l.cfg.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		sent := time.Now()
+		try, cancel := context.WithTimeout(ctx, l.cfg.Lease/3)
+		mine, err := lua.RenewLock(try, l.cfg.Redis, l.k, call)
+		cancel()
+		switch {
+		case err == nil && !mine:
+			lose(ErrLost)
+			return
+		case err == nil && over.Stop():
+			over.Reset(time.Until(sent.Add(l.cfg.Lease)))
+		}
+	}
+}
+
+// release gives the lock back, also after ctx has ended. If that fails the lease ends by itself.
+func (l *Locks) release(ctx context.Context, call *lua.LockCall) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(l.cfg.Lease, time.Second))
+	defer cancel()
+	_, _ = lua.ReleaseLock(ctx, l.cfg.Redis, l.k, call)
+}

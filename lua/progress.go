@@ -1,0 +1,74 @@
+package lua
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// GroupFinished tells up to which event a consumer group has finished all on a shard, at most seq, which must be an
+// event that the shard already had when it is called. Whatever moves meanwhile, the answer is never too high. exists is
+// false if there is no such group, or no stream yet.
+func GroupFinished(ctx context.Context, rdb redis.UniversalClient, k Keys, group string, seq int64) (finished int64, exists bool, err error) {
+	there, err := rdb.Exists(ctx, k.Events()).Result()
+	if err != nil || there == 0 {
+		return 0, false, Classify(err)
+	}
+	groups, err := rdb.XInfoGroups(ctx, k.Events()).Result()
+	if err != nil {
+		return 0, false, fmt.Errorf("groups of %s: %w", k.Events(), Classify(err))
+	}
+	for i := range groups {
+		g := &groups[i]
+		if g.Name != group {
+			continue
+		}
+		from := "(" + g.LastDeliveredID
+		if g.Pending > 0 {
+			pending, err := rdb.XPending(ctx, k.Events(), group).Result()
+			if err != nil {
+				return 0, true, fmt.Errorf("pending entries of group %s: %w", group, Classify(err))
+			}
+			if pending.Count > 0 { // else all of them were finished just now
+				from = pending.Lower
+			}
+		}
+		first, err := seqFrom(ctx, rdb, k, from)
+		if err != nil {
+			return 0, true, err
+		}
+		if first > 0 {
+			seq = min(seq, first-1)
+		}
+		return seq, true, nil
+	}
+	return 0, false, nil
+}
+
+// seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read are passed over.
+func seqFrom(ctx context.Context, rdb redis.UniversalClient, k Keys, from string) (int64, error) {
+	const page = 16
+	for {
+		raw, err := Range(ctx, rdb, k, from, "+", page)
+		if err != nil {
+			return 0, err
+		}
+		for i := range raw {
+			e, err := hongbao.ParseEntry(k.shard, raw[i].ID, raw[i].Values)
+			if errors.Is(err, hongbao.ErrNewerEntry) {
+				return 0, err
+			}
+			if err == nil {
+				return e.Seq, nil
+			}
+		}
+		if len(raw) < page {
+			return 0, nil
+		}
+		from = "(" + raw[len(raw)-1].ID
+	}
+}

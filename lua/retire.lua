@@ -1,0 +1,27 @@
+-- retire: takes a refunded campaign out of Redis once its grace is over; its receipts are in the ledger.
+--
+-- KEYS  1 campaign  2 stock  3 receipts  4 counters  5 refunded, the campaigns that wait for the end of their grace
+-- ARGV  1 the campaign's id  2 grace, ms
+-- Reply "gone"; or "waits" and the ms that are left; or "refused" and the state
+-- Cost  O(1) here; UNLINK frees the memory in a thread of its own
+-- First write UNLINK: it frees memory. It runs when Redis is out of memory too: see newDrainScript.
+-- Repeat answers "gone".
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local c = redis.call('HMGET', KEYS[1], 'state', 'refunded_at')
+redis.call('LLEN', KEYS[2])
+redis.call('HLEN', KEYS[3])
+redis.call('HLEN', KEYS[4])
+redis.call('ZCARD', KEYS[5])
+if c[1] and c[1] ~= 'refunded' then
+	return { 'refused', c[1] }
+end
+if c[1] and c[2] + ARGV[2] > now then
+	return { 'waits', string.format('%.0f', c[2] + ARGV[2] - now) }
+end
+if c[1] then
+	redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+end
+redis.call('ZREM', KEYS[5], ARGV[1])
+return { 'gone' }

@@ -1,0 +1,21 @@
+package hongbao
+
+import (
+	"errors"
+	"time"
+)
+
+// Refund is the transfer of what nobody got, from a campaign's pool back to its sponsor. A campaign has one.
+type Refund struct {
+	Campaign, Currency, Sponsor string
+	Amount                      Amount
+	Packets                     int64 // that nobody got
+	// Shard and Seq name the close that it is based on.
+	Shard   int
+	Seq     int64
+	Created time.Time
+}
+
+// ErrSettling says that the ledger does not hold every grant up to a campaign's close yet: the refund has to wait. Its
+// error is Transient, nothing was moved.
+var ErrSettling = errors.New("settling")

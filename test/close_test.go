@@ -1,0 +1,280 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// ending is a deployment of its own, seen through the real program, with campaign "rain" of 50 packets that is open now.
+type ending struct {
+	t      *testing.T
+	rdb    *redis.Client
+	keys   lua.Keys
+	env    []string
+	ledger string
+	path   string
+}
+
+const (
+	endPackets = 50
+	endTotal   = 10_000
+)
+
+func newEnding(t *testing.T, more ...string) *ending {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	path, err := program()
+	require.NoError(t, err)
+	prefix := testkit.Prefix(t)
+	space, err := lua.NewSpace(prefix, 2)
+	require.NoError(t, err)
+	e := &ending{t: t, rdb: testkit.Redis(t).Client(t), keys: space.Home("rain"), ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
+	for name, value := range map[string]string{
+		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": "2", "DEPLOYMENT_SINKS": "balance",
+		"REDIS_ADDRS": testkit.Redis(t).Addr, "REDIS_READ_TIMEOUT": "900ms", "LEDGER_DRIVER": "sqlite", "LEDGER_DSN": e.ledger,
+		"CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "LOG_FORMAT": "json", "CAMPAIGN_GRACE": "1h",
+	} {
+		e.env = append(e.env, "HONGBAO_"+name+"="+value)
+	}
+	e.env = append(e.env, more...)
+	now := time.Now().UTC().Truncate(time.Second)
+	file := e.file("rain.yaml", fmt.Sprintf(`id: rain
+name: Spring rain
+kind: red_packet
+currency: CNY
+total: %d
+packets: %d
+split: {mode: random, min: 1, max: %d}
+window: {from: %s, to: %s}
+time_zone: Asia/Shanghai
+sponsor: acme
+durability: fast
+`, endTotal, endPackets, endTotal, now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339)))
+	e.ok("campaign", "create", file)
+	e.ok("campaign", "load", "rain")
+	return e
+}
+
+func (e *ending) file(name, text string) string {
+	e.t.Helper()
+	path := filepath.Join(e.t.TempDir(), name)
+	require.NoError(e.t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func (e *ending) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(e.path, args...)
+	cmd.Env = append(os.Environ(), e.env...)
+	cmd.Stdout, cmd.Stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// exits runs the program to its end, which must have the exit code and name every part, and gives what it printed.
+func (e *ending) exits(code int, args []string, parts ...string) string {
+	e.t.Helper()
+	cmd := e.command(args...)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	require.True(e.t, err == nil || errors.As(err, &exit), "%v: %v", args, err)
+	out, told := fmt.Sprint(cmd.Stdout), fmt.Sprint(cmd.Stderr)
+	require.Equal(e.t, code, cmd.ProcessState.ExitCode(), "%v: %s%s", args, out, told)
+	for _, part := range parts {
+		require.Contains(e.t, out+told, part, "%v", args)
+	}
+	return out
+}
+
+func (e *ending) ok(args ...string) string {
+	e.t.Helper()
+	return e.exits(0, args)
+}
+
+// work starts a worker; stop it with the function that it gives.
+func (e *ending) work() (stop func()) {
+	e.t.Helper()
+	cmd := e.command("work")
+	require.NoError(e.t, cmd.Start())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	e.t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
+	return func() {
+		e.t.Helper()
+		require.NoError(e.t, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(e.t, <-done, "%v", cmd.Stderr)
+	}
+}
+
+// left is what the campaign has left, as the close tells it.
+func (e *ending) left() int64 {
+	e.t.Helper()
+	c, err := lua.CloseOf(e.t.Context(), e.rdb, e.keys, "rain")
+	require.NoError(e.t, err)
+	return int64(c.Close.LeftAmount)
+}
+
+// balances asks the ledger's file for pool, sponsor and the number of refunds.
+func (e *ending) balances() (pool, sponsor int64, refunds int) {
+	e.t.Helper()
+	l, err := settlement.Open(e.t.Context(), settlement.Config{Driver: settlement.SQLite, DSN: e.ledger, Conns: 1, ConnectTimeout: time.Second,
+		LockTimeout: 5 * time.Second, Timeout: 10 * time.Second, Retries: 3})
+	require.NoError(e.t, err)
+	defer func() { require.NoError(e.t, l.Close()) }()
+	p, _, err := l.Balance(e.t.Context(), settlement.PoolAccount("rain"))
+	require.NoError(e.t, err)
+	s, _, err := l.Balance(e.t.Context(), settlement.SponsorAccount("acme", "CNY"))
+	require.NoError(e.t, err)
+	_, found, err := l.RefundOf(e.t.Context(), "rain")
+	require.NoError(e.t, err)
+	if found {
+		refunds = 1
+	}
+	return int64(p), int64(s), refunds
+}
+
+// From the first grab to the last receipt: grabs, close while the settler is stopped, one refund, reveal, verify, audit,
+// retirement, receipts from the ledger.
+func TestCloseToReceipts(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.Kafka(t)
+	topic := broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
+	e := newEnding(t, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_KAFKA_BROKERS="+broker.Addr, "HONGBAO_KAFKA_TOPIC="+topic,
+		"HONGBAO_KAFKA_PARTITIONS=2", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=1500ms", "HONGBAO_PUBLISHER_ATTEMPT_TIME=2s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=2500ms")
+	for i := range 7 {
+		e.exits(0, []string{"grab", "rain", user(i)}, "granted")
+	}
+	receipt := e.ok("receipts", "rain", user(3), "--json")
+	require.Contains(t, receipt, `"source":"redis"`)
+
+	e.exits(1, []string{"campaign", "refund", "rain", "--amount", "1"}, "not closed", "hongbao campaign close rain") // B36
+	e.exits(1, []string{"campaign", "close", "rain"}, "its window is open until")
+	e.exits(1, []string{"campaign", "close", "rian", "--early"}, "not in the ledger") // B35, B51
+	e.exits(1, []string{"campaign", "reveal", "rain"}, "not refunded")
+	closed := e.exits(0, []string{"campaign", "close", "rain", "--early"}, "granted 7 packets", "left 43 packets", "settling")
+	require.Equal(t, closed, e.ok("campaign", "close", "rain"), "once more, the same")
+	e.exits(0, []string{"grab", "rain", user(8)}, "ended")
+
+	left := e.left()
+	amount := fmt.Sprint(left)
+	e.exits(2, []string{"campaign", "refund", "rain"}, "--amount "+amount)
+	e.exits(3, []string{"campaign", "refund", "rain", "--amount", amount}, "settling")                             // B36
+	e.exits(3, []string{"campaign", "refund", "rain", "--amount", amount, "--wait", "300ms"}, "settling", "ALARM") // F59
+	pool, sponsor, refunds := e.balances()
+	require.Equal(t, []int64{endTotal, -endTotal, 0}, []int64{pool, sponsor, int64(refunds)})
+
+	stop := e.work()
+	e.exits(1, []string{"campaign", "refund", "rain", "--amount", fmt.Sprint(left - 1), "--wait", "30s"}, "the amount is "+amount)
+	first := e.exits(0, []string{"campaign", "refund", "rain", "--amount", amount, "--wait", "30s"}, "was refunded", "to sponsor acme")
+	require.Equal(t, first, e.ok("campaign", "refund", "rain", "--amount", amount))
+	require.Contains(t, e.ok("campaign", "refund", "rain"), first, "without an amount it tells of the refund")
+	pool, sponsor, refunds = e.balances()
+	require.Equal(t, []int64{0, left - endTotal, 1}, []int64{pool, sponsor, int64(refunds)})
+	e.exits(0, []string{"audit", "--wait", "30s"}, "agrees")
+
+	// The draw, by public data alone: no server is configured for verify.
+	revealed := e.ok("campaign", "reveal", "rain")
+	require.Equal(t, revealed, e.ok("campaign", "reveal", "rain"))
+	var d struct {
+		Hash string `json:"plan_hash"`
+		Seed string `json:"seed"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(revealed), &d))
+	file, grants := e.file("rain.json", revealed), e.file("grants.jsonl", e.ok("tail", "--campaign", "rain"))
+	public := &ending{t: t, path: e.path}
+	public.exits(0, []string{"campaign", "verify", file, "--hash", d.Hash, "--grants", grants}, "verifies", "7 grants")
+	public.exits(1, []string{"campaign", "verify", file, "--hash", strings.Repeat("0", 64)}, "does not verify")
+	forged := e.file("forged.json", strings.Replace(revealed, d.Seed, strings.Repeat("1", 64), 1))
+	public.exits(1, []string{"campaign", "verify", forged}, "does not verify")
+	public.exits(2, []string{"campaign", "verify", grants}, "not what `hongbao campaign reveal` wrote")
+	lines, err := os.ReadFile(grants)
+	require.NoError(t, err)
+	require.Equal(t, 7, bytes.Count(lines, []byte("\n")))
+	altered := e.file("altered.jsonl", strings.Replace(string(lines), `"amount":`, `"amount":1`, 1))
+	public.exits(1, []string{"campaign", "verify", file, "--grants", altered}, "line 1", "planned is")
+
+	stop()
+	e.exits(1, []string{"campaign", "load", "rain"}, "was refunded")
+	e.env = append(e.env, "HONGBAO_CAMPAIGN_GRACE=0s")
+	stop = e.work()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := e.rdb.Exists(t.Context(), e.keys.Campaign("rain"), e.keys.Receipts("rain"), e.keys.Stock("rain")).Result()
+		return err == nil && n == 0
+	}, "it has left Redis")
+	stop()
+	require.Equal(t, strings.Replace(receipt, "redis", "ledger", 1), e.ok("receipts", "rain", user(3), "--json"))
+	e.exits(0, []string{"receipts", "rain", user(9)}, "0 receipts", "from ledger")
+	e.exits(0, []string{"campaign", "close", "rain"}, "was refunded")
+	require.Equal(t, first, e.ok("campaign", "refund", "rain", "--amount", amount))
+	e.exits(1, []string{"campaign", "load", "rain"}, "was refunded")
+	do(t, e.rdb.XTrimMaxLen(t.Context(), e.keys.Events(), 0))
+	e.exits(0, []string{"audit", "--wait", "10s"}, "agrees")
+}
+
+func do(t *testing.T, cmd redis.Cmder) {
+	t.Helper()
+	require.NoError(t, cmd.Err())
+}
+
+// F57, F58: ten processes close and refund at once and are killed at any point, again and again; there is one refund.
+func TestRefundsAreKilled(t *testing.T) {
+	t.Parallel()
+	e := newEnding(t)
+	for i := range 5 {
+		e.exits(0, []string{"grab", "rain", user(i)}, "granted")
+	}
+	e.ok("campaign", "close", "rain", "--early")
+	amount := fmt.Sprint(e.left())
+	stop := e.work()
+	for round := range 4 {
+		var group errgroup.Group
+		for i := range 10 {
+			cmd := e.command("campaign", "refund", "rain", "--amount", amount, "--wait", "20s")
+			require.NoError(t, cmd.Start())
+			// From before it has connected until it has posted.
+			kill := time.AfterFunc(time.Duration(5+10*i+7*round)*time.Millisecond, func() { _ = cmd.Process.Kill() })
+			group.Go(func() error {
+				defer kill.Stop()
+				_ = cmd.Wait() // killed, or done
+				return nil
+			})
+		}
+		require.NoError(t, group.Wait())
+	}
+	var group errgroup.Group
+	for range 10 {
+		group.Go(func() error {
+			cmd := e.command("campaign", "refund", "rain", "--amount", amount, "--wait", "20s")
+			if err := cmd.Run(); err != nil {
+				return fmt.Errorf("%w: %v", err, cmd.Stderr)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	stop()
+	pool, sponsor, refunds := e.balances()
+	require.Equal(t, []int64{0, e.left() - endTotal, 1}, []int64{pool, sponsor, int64(refunds)})
+	e.exits(0, []string{"audit", "--wait", "10s"}, "agrees")
+}
