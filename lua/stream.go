@@ -37,15 +37,7 @@ func ReadNew(ctx context.Context, rdb redis.UniversalClient, k Keys, group, cons
 // Range reads the shard's entries from first to last, both included; "-" and "+" are the ends, "(" before an id
 // excludes it. At most count are read.
 func Range(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last string, count int) ([]RawEntry, error) {
-	v, err := rdb.Do(ctx, "XRANGE", k.Events(), first, last, "COUNT", count).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read %s from %s to %s: %w", k.Events(), first, last, Classify(err))
-	}
-	list, ok := v.([]any)
-	if !ok {
-		return nil, fmt.Errorf("read %s: redis answered %T, want an array", k.Events(), v)
-	}
-	return rawEntries(list, 0)
+	return rangeOf(ctx, rdb, k.Events(), first, last, count)
 }
 
 // Entries reads and decodes all entries of a shard from first to last, both included.
