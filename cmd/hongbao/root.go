@@ -34,6 +34,7 @@ func root() *cobra.Command {
 			f.Hidden = true
 		}
 	})
+	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd())
 	cmd.AddCommand(demoCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
 	return cmd
 }
