@@ -47,9 +47,6 @@ func (f *Filter) check(shards int) error {
 	return errors.Join(errs...)
 }
 
-// empty tells that it picks everything.
-func (f *Filter) empty() bool { return *f == Filter{} }
-
 func (f *Filter) onShard(shard int) bool { return f.Shard == nil || *f.Shard == shard }
 
 func (f *Filter) matches(g *hongbao.Grant) bool {

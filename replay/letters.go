@@ -64,42 +64,44 @@ func (l *Letters) each(ctx context.Context, f LetterFilter, after string, fn fun
 	if err := f.check(); err != nil {
 		return hongbao.Errorf(hongbao.Permanent, "%w", err)
 	}
-	afterSink, afterShard, afterID := "", 0, ""
-	if after != "" {
-		var err error
-		if afterSink, afterShard, afterID, err = ParseLetterID(after); err != nil {
-			return err
-		}
-		if !slices.Contains(f.Sinks, afterSink) {
-			return hongbao.Errorf(hongbao.Permanent, "after letter %s: its sink is not among those listed (%s)", after, strings.Join(f.Sinks, ", "))
-		}
+	places, err := l.places(f.Sinks, after)
+	for i := 0; i < len(places) && err == nil; i++ {
+		p := &places[i]
+		err = eachLetter(ctx, &l.source, p.shard, p.sink, p.after, func(page []Letter) error {
+			return fn(p.shard, slices.DeleteFunc(page, func(x Letter) bool { return !f.matches(&x) }))
+		})
 	}
-	for _, sink := range f.Sinks {
-		if sink == afterSink {
-			afterSink = ""
-		} else if afterSink != "" {
-			continue
-		}
+	return err
+}
+
+// place is a stream of dead letters, after an id of it.
+type place struct {
+	sink  string
+	shard int
+	after string
+}
+
+// places lists the streams of the sinks, from the one of a letter on.
+func (l *Letters) places(sinks []string, after string) ([]place, error) {
+	var all []place
+	for _, sink := range sinks {
 		for shard := range l.source.space.Len() {
-			from := ""
-			if afterID != "" {
-				if shard < afterShard {
-					continue
-				}
-				if shard == afterShard {
-					from = afterID
-				}
-				afterID = ""
-			}
-			err := eachLetter(ctx, &l.source, shard, sink, from, func(page []Letter) error {
-				return fn(shard, slices.DeleteFunc(page, func(x Letter) bool { return !f.matches(&x) }))
-			})
-			if err != nil {
-				return err
-			}
+			all = append(all, place{sink: sink, shard: shard})
 		}
 	}
-	return nil
+	if after == "" {
+		return all, nil
+	}
+	sink, shard, id, err := ParseLetterID(after)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.Index(all, place{sink: sink, shard: shard})
+	if at < 0 {
+		return nil, hongbao.Errorf(hongbao.Permanent, "after letter %s: its sink and shard are not among those listed (%s)", after, strings.Join(sinks, ", "))
+	}
+	all[at].after = id
+	return all[at:], nil
 }
 
 // Get gives a letter by its ID.

@@ -98,19 +98,25 @@ func (s *source) entries(ctx context.Context, shard int, raw []lua.RawEntry, seq
 		if seqs.First > seqs.Last {
 			break
 		}
-		end := min(e.Seq+e.Events()-1, seqs.Last)
-		for j := range e.Grants {
-			if seq := e.Grants[j].Seq; seq >= seqs.First && seq <= end {
-				p.grants = append(p.grants, e.Grants[j])
-				p.read.FromStream++
-			}
-		}
-		if end >= seqs.First {
-			p.events += end - seqs.First + 1
-			seqs.First = end + 1
-		}
+		seqs.First = p.take(&e, seqs)
 	}
 	return seqs.First, flush()
+}
+
+// take takes what an entry of the stream holds of the seqs, and gives the next seq.
+func (p *part) take(e *hongbao.Entry, seqs hongbao.SeqRange) int64 {
+	end := min(e.Seq+e.Events()-1, seqs.Last)
+	if end < seqs.First { // it comes a second time
+		return seqs.First
+	}
+	for i := range e.Grants {
+		if seq := e.Grants[i].Seq; seq >= seqs.First && seq <= end {
+			p.grants = append(p.grants, e.Grants[i])
+			p.read.FromStream++
+		}
+	}
+	p.events += end - seqs.First + 1
+	return end + 1
 }
 
 // fill hands on what the ledger has of the seqs.

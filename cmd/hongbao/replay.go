@@ -98,7 +98,11 @@ func (f *replayFlags) check(cmd *cobra.Command, name string) error {
 	if cmd.Flags().Changed("shard") {
 		f.filter.Shard = &f.shard
 	}
-	var err error
+	return f.bounds()
+}
+
+// bounds reads the bounds of time and seq.
+func (f *replayFlags) bounds() (err error) {
 	if f.filter.From, err = parseTime("--from-time", f.from); err != nil {
 		return err
 	}
