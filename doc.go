@@ -11,6 +11,7 @@
 //     that marks each grant's done bit;
 //   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever;
 //   - publisher is the Handler that puts the grant into a Kafka topic, one copy each, with dedup's stored claims;
+//   - replay delivers grants once more, from the stream or the ledger, and ends dead letters by a person's decision;
 //   - audit compares Redis, the ledger and the topic: funded = granted + left + in transfer + refunded, everywhere.
 //
 // Words that are values, not errors: an Outcome is the answer to a grab, and a refusal is an Outcome. Errors carry a

@@ -3,22 +3,27 @@ package test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/replay"
+	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // hongbao runs the program to its end.
@@ -79,8 +84,8 @@ func (c *oneCopy) exactly(topic string, but ...int64) {
 }
 
 // killed runs a command again and again, killed with SIGKILL at random points, until one run ends by itself, and lets it after twice
-// as many kills as there must be. It gives the number of kills.
-func (c *oneCopy) killed(atLeast int, about time.Duration, args ...string) int {
+// as many kills as there must be. each is called after each kill. It gives the number of kills.
+func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int), args ...string) int {
 	c.t.Helper()
 	path, err := program()
 	require.NoError(c.t, err)
@@ -104,6 +109,7 @@ func (c *oneCopy) killed(atLeast int, about time.Duration, args ...string) int {
 			_ = cmd.Process.Kill() // it may have ended
 			if err = <-ended; err != nil {
 				kills++
+				each(kills)
 				continue
 			}
 		}
@@ -137,7 +143,7 @@ func TestReplayKilledAnywhere(t *testing.T) {
 			require.Empty(t, c.copies(fresh))
 
 			c.broker.Proxy.Delay(late)
-			kills := c.killed(10, 400*time.Millisecond, args...)
+			kills := c.killed(10, 400*time.Millisecond, func(int) {}, args...)
 			c.broker.Proxy.Delay(0)
 			c.exactly(fresh)
 			out, err = c.hongbao(args...)
@@ -179,6 +185,61 @@ func openClaims(c *oneCopy, sink string) []string {
 	return open
 }
 
+// settled puts all grants into a ledger that the deployment has from now on.
+func (c *oneCopy) settled() {
+	c.t.Helper()
+	entries, err := lua.Entries(c.t.Context(), c.rdb, c.keys, "-", "+")
+	require.NoError(c.t, err)
+	var grants []hongbao.Grant
+	for _, e := range entries {
+		grants = append(grants, e.Grants...)
+	}
+	file := filepath.Join(c.t.TempDir(), "ledger.db")
+	l, err := settlement.Open(c.t.Context(), settlement.Config{
+		Driver: settlement.SQLite, DSN: file, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
+	})
+	require.NoError(c.t, err)
+	seed, of := campaign.NewSeed(), spec("rain", c.seq, hongbao.Amount(100*c.seq))
+	_, err = l.CreateCampaign(c.t.Context(), settlement.Campaign{
+		Spec: of, Canonical: campaign.Canonical(of), Seed: seed, Hash: campaign.Commit(of, seed),
+	})
+	require.NoError(c.t, err)
+	s, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: l, Plan: hundred{}, Log: zap.NewNop()})
+	require.NoError(c.t, err)
+	require.Nil(c.t, s.Handle(c.t.Context(), grants))
+	require.NoError(c.t, l.Close())
+	c.env = append(c.env, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_LEDGER_DRIVER=sqlite", "HONGBAO_LEDGER_DSN="+file)
+}
+
+// hundred plans 100 for every packet.
+type hundred struct{}
+
+func (hundred) Amount(context.Context, string, int64) (hongbao.Amount, bool, error) {
+	return 100, true, nil
+}
+
+// The stream is trimmed between the kills, under the batches that were stored from it, and the ledger goes on where it ends.
+func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	c := newOneCopy(t, broker, 0)
+	c.grants(4_000)
+	c.settled()
+	fresh := broker.Topic(t, 2, nil)
+	c.broker.Proxy.Delay(4 * time.Millisecond)
+	kills := c.killed(8, 400*time.Millisecond, func(kills int) {
+		if kills == 2 || kills == 4 {
+			require.NoError(t, c.rdb.XTrimMaxLen(t.Context(), c.keys.Events(), int64(300*(4-kills)/2)).Err())
+		}
+	}, "replay", "copy", "--to", "topic:"+fresh, "--rate", "800", "--publisher.batch_grants", "50", "--json")
+	c.broker.Proxy.Delay(0)
+	c.exactly(fresh)
+	require.Empty(t, openClaims(c, replay.DoneSink("copy")))
+	t.Logf("killed %d times", kills)
+}
+
 // A requeue of dead letters, killed between each of its steps, puts each into the topic once and ends it once. Among them are letters
 // whose first push is an open claim: one that arrived, and one that did not.
 func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
@@ -195,7 +256,7 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	c.grants(300)
 	letters := c.bury("kafka")
 
-	kills := c.killed(5, 400*time.Millisecond, "dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "mended", "--rate", "150",
+	kills := c.killed(5, 400*time.Millisecond, func(int) {}, "dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "mended", "--rate", "150",
 		"--publisher.batch_grants", "20")
 	c.exactly(c.topic)
 	require.Empty(t, openClaims(c, "kafka"))
