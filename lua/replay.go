@@ -3,12 +3,9 @@ package lua
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/hongbao-project/hongbao"
 )
 
 //go:embed replay.lua
@@ -48,16 +45,4 @@ func LookUpReplay(ctx context.Context, rdb redis.Cmdable, k Keys, name string) (
 	r := replyReader{rest: []string{text}}
 	out := Replay{Covers: covers, Last: r.int64()}
 	return out, true, r.err
-}
-
-// LastSeq is the seq of a shard's last event.
-func LastSeq(ctx context.Context, rdb redis.Cmdable, k Keys) (int64, error) {
-	n, err := rdb.HGet(ctx, k.Meta(), "seq").Int64()
-	if errors.Is(err, redis.Nil) {
-		return 0, hongbao.Errorf(hongbao.Broken, "%s has no seq: this shard was never initialised, or has lost its meta key", k.Meta())
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read the last seq of %s: %w", k.Meta(), Classify(err))
-	}
-	return n, nil
 }

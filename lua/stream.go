@@ -63,6 +63,18 @@ func Entries(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last
 	}
 }
 
+// LastSeq reads the seq of the shard's last event.
+func LastSeq(ctx context.Context, rdb redis.Cmdable, k Keys) (int64, error) {
+	seq, err := rdb.HGet(ctx, k.Meta(), "seq").Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, hongbao.Errorf(hongbao.Broken, "%s has no seq: this shard was never initialised, or its meta key was deleted", k.Meta())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the last seq of %s: %w", k.Meta(), Classify(err))
+	}
+	return seq, nil
+}
+
 // CreateGroup makes the consumer group, reading from the first entry that is kept, and the stream if need be. It tells
 // whether the group was made now.
 func CreateGroup(ctx context.Context, rdb redis.UniversalClient, k Keys, group string) (bool, error) {
