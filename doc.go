@@ -14,6 +14,7 @@
 //   - subscriber reads that topic for other teams, who have its effect once each; topic holds what both sides say of a record;
 //   - closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis; lock has the
 //     named locks under which one process at a time does so;
+//   - replay delivers grants once more, from the stream or the ledger, and ends dead letters by a person's decision;
 //   - audit compares Redis, the ledger and the topic: funded = granted + left + in transfer + refunded, everywhere.
 //
 // Words that are values, not errors: an Outcome is the answer to a grab, and a refusal is an Outcome. Errors carry a

@@ -45,6 +45,7 @@ func (a *Auditor) Run(ctx context.Context, opts Options) (*Report, error) {
 		{"read the streams", r.readStreams},
 		{"read how far the groups are", r.readProgress},
 		{"read the dead letters", r.readDead},
+		{"read the decided dead letters", r.readDecided},
 		{"read the ledger", r.readLedger},
 		{"read the topic", r.readTopic},
 		{"read the claims", r.readClaims},
@@ -81,6 +82,8 @@ type sink struct {
 	gone  Kind // what a finished grant is that the sink does not have
 	at    []progress
 	dead  []map[int64]*letter // by shard and seq
+	// dropped are letters that a person dropped, by shard and seq, with who and why.
+	dropped []map[int64]string
 }
 
 // shard is what the audit knows of one shard.
@@ -100,7 +103,7 @@ func newRun(cfg *Config, opts Options) *run {
 	r := &run{
 		Config: cfg, opts: opts, seed: maphash.MakeSeed(),
 		campaigns: map[string]*campaign{}, wanted: map[string]map[int64][]*Difference{},
-		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{}, Campaigns: []CampaignReport{}},
+		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{}, Decided: []Decided{}, Campaigns: []CampaignReport{}},
 	}
 	n := cfg.Space.Len()
 	for i := range n {
@@ -134,6 +137,7 @@ func newSink(group string, from source, gone Kind, shards int) *sink {
 	s := &sink{group: group, from: from, gone: gone, at: make([]progress, shards)}
 	for range shards {
 		s.dead = append(s.dead, map[int64]*letter{})
+		s.dropped = append(s.dropped, map[int64]string{})
 	}
 	return s
 }

@@ -63,6 +63,41 @@ func (r *run) letter(k *sink, s *shard, m *redis.XMessage) {
 	}
 }
 
+// readDecided reads what persons decided about dead letters. A grant whose letter was dropped is not to be in its sink.
+func (r *run) readDecided(ctx context.Context) error {
+	for _, k := range r.sinks {
+		for i, s := range r.shards {
+			for from := "-"; ; {
+				page, err := lua.DecidedLetters(ctx, r.Redis, s.Keys, k.group, from, "+", letters)
+				if err != nil {
+					return fmt.Errorf("decided dead letters of %s on shard %d: %w", k.group, i, err)
+				}
+				for j := range page {
+					k.decided(i, page[j].Values)
+				}
+				if len(page) < letters {
+					break
+				}
+				from = "(" + page[len(page)-1].ID
+			}
+		}
+	}
+	return nil
+}
+
+// decided takes in one decided letter. Its own fields come after those of the decision, and the first of a name counts.
+func (k *sink) decided(shard int, fields []string) {
+	f := map[string]string{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		if _, ok := f[fields[i]]; !ok {
+			f[fields[i]] = fields[i+1]
+		}
+	}
+	if seq := parseSeq(f["seq"]); seq > 0 && f["decision"] == lua.Dropped {
+		k.dropped[shard][seq] = fmt.Sprintf("dead letter %.40s was dropped by %.128s: %.200q", f["letter"], f["by"], f["why"])
+	}
+}
+
 var claimFormat = regexp.MustCompile(`^\d+ (\d+) [^\n]*\n([^\n]*)\n`)
 
 // readClaims counts the pushes in progress. One whose lease is over and whose events are all finished is a difference:

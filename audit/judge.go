@@ -98,6 +98,10 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 			r.foundOf(c, packet, f, Difference{Kind: DeadLetter, Where: k.group, Detail: l.detail})
 			continue
 		}
+		if why, ok := k.dropped[f.shard][f.seq]; ok {
+			r.decided(c, packet, f, k, why)
+			continue
+		}
 		if k.from == inTopic && f.seq < r.shards[f.shard].expired {
 			c.counts.Expired++
 			continue
@@ -116,6 +120,16 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	}
 	if flying {
 		c.counts.InFlight++
+	}
+}
+
+// decided notes a grant that a person decided not to deliver: it is named, and no difference.
+func (r *run) decided(c *campaign, packet int64, f *fact, k *sink, why string) {
+	c.counts.Dropped++
+	if len(r.report.Decided) < r.MaxListed {
+		r.report.Decided = append(r.report.Decided, Decided{
+			Where: k.group, Campaign: c.id, Packet: packet, Event: event(int(f.shard), f.seq), Detail: why,
+		})
 	}
 }
 

@@ -39,7 +39,7 @@ var kindOrder = []struct {
 	kind Kind
 	next string
 }{
-	{Lost, "replay these grants to the ledger; it settles each once (docs/audit.md, \"To replay\")"},
+	{Lost, "replay these grants to the ledger; it settles each once (hongbao replay --to balance)"},
 	{DoubleCredit, "stop settling; the unique key (campaign, packet) is broken or gone: look at the database by hand"},
 	{Unfounded, "if Redis lost writes, put them back from the ledger; otherwise find out who can write to the stream, the ledger or the topic"},
 	{Different, "the ledger's version was paid; compare both with the stream; after a loss in Redis the packet was dealt twice"},
@@ -60,10 +60,10 @@ var kindOrder = []struct {
 	{StreamGap, "somebody deleted from the stream: replay the seqs from the ledger or the receipts to every sink"},
 	{UnreadableEntry, "a foreign or damaged entry; the workers set it aside as a dead letter: find out who can write to the stream"},
 	{GroupMissing, "start a worker of the group: it makes the group and reads from the beginning"},
-	{MissingInTopic, "replay these grants to the topic (docs/audit.md, \"To replay\")"},
+	{MissingInTopic, "replay these grants to the topic (hongbao replay --to kafka --missing)"},
 	{DuplicateInTopic, "subscribers drop it by (shard, seq); find out which writer bypassed the publisher"},
 	{MalformedRecord, "find out who writes to the topic"},
-	{DeadLetter, "mend the cause and requeue it (docs/audit.md, \"To replay\")"},
-	{InQuarantine, "decide and resolve it; docs/ledger.md has each reason"},
+	{DeadLetter, "mend the cause and requeue it (hongbao dead requeue), or drop it with a reason (hongbao dead drop)"},
+	{InQuarantine, "decide and resolve it (hongbao quarantine resolve); docs/ledger.md has each reason"},
 	{OpenClaim, "its events are finished: look at the claim with HGETALL and remove it"},
 }

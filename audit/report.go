@@ -32,6 +32,18 @@ type Report struct {
 	// Found counts all differences of each kind; Differences names them, as many of a kind as Config.MaxListed.
 	Found       map[Kind]int64 `json:"found"`
 	Differences []Difference   `json:"differences"`
+	// Decided names grants that a person decided not to deliver to a sink, as many as Config.MaxListed; Total.Dropped
+	// counts all.
+	Decided []Decided `json:"decided"`
+}
+
+// Decided is a grant that is not in a sink by a person's decision.
+type Decided struct {
+	Where    string `json:"where"` // the sink's group
+	Campaign string `json:"campaign"`
+	Packet   int64  `json:"packet"`
+	Event    string `json:"event"`
+	Detail   string `json:"detail"`
 }
 
 // CampaignReport is one campaign's counts.
@@ -66,6 +78,8 @@ type Counts struct {
 	Newer       int64 `json:"newer"`
 	// Expired are grants that the topic no longer keeps; they are not judged there.
 	Expired int64 `json:"expired"`
+	// Dropped are grants that a person decided not to deliver to a sink, counted once for each such sink.
+	Dropped int64 `json:"dropped"`
 	// The differences that are about single grants.
 	Lost           int64 `json:"lost"`
 	DoubleCredits  int64 `json:"double_credits"`
@@ -97,6 +111,7 @@ func (c *Counts) add(o *Counts) {
 	c.InFlight += o.InFlight
 	c.Newer += o.Newer
 	c.Expired += o.Expired
+	c.Dropped += o.Dropped
 }
 
 // perGrant is the count of a kind that is about single grants, nil for the others.

@@ -32,6 +32,7 @@ func (r *Report) Write(w io.Writer) error {
 	b.WriteByte('\n')
 	r.table(&b)
 	r.differences(&b)
+	r.decided(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -70,6 +71,20 @@ func (r *Report) differences(b *strings.Builder) {
 		if named < n {
 			fmt.Fprintf(b, "  and %d more\n", n-named)
 		}
+	}
+}
+
+func (r *Report) decided(b *strings.Builder) {
+	if r.Total.Dropped == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. No difference.\n", r.Total.Dropped)
+	for i := range r.Decided {
+		d := &r.Decided[i]
+		fmt.Fprintf(b, "  %s\n", oneLine(fmt.Sprintf("campaign %s packet %d event %s (%s): %s", d.Campaign, d.Packet, d.Event, d.Where, d.Detail)))
+	}
+	if n := r.Total.Dropped - int64(len(r.Decided)); n > 0 {
+		fmt.Fprintf(b, "  and %d more\n", n)
 	}
 }
 

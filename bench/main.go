@@ -23,6 +23,7 @@ var rows = []row{
 	{"grab_512", func(ctx context.Context, o options) ([]Result, error) { return grabRow(ctx, o, 512, 3.5) }},
 	{"settle_postgres", settleRow},
 	{"publish_kafka", publishRow},
+	{"replay", replayRow},
 	{"memory_per_grant", memoryRow},
 }
 

@@ -15,10 +15,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
-	"github.com/hongbao-project/hongbao/publisher"
 )
 
 const partitions = 4
@@ -95,18 +93,7 @@ func (b *publishBench) ours(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	group := "kafka-" + strconv.Itoa(b.runs)
-	claims, err := dedup.NewClaims(dedup.Config{
-		Redis: b.rig.rdb, Space: space, Sink: group, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
-	})
-	if err != nil {
-		return 0, err
-	}
-	p, err := publisher.New(publisher.Config{
-		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench", Worker: "bench",
-		BatchGrants: batch, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second, IdleTimeout: time.Minute,
-		MetadataTTL: 10 * time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second, ProducerExpiration: 24 * time.Hour,
-		FetchBytes: 1 << 20,
-	}, claims, &lua.Reader{Redis: b.rig.rdb, Space: space})
+	p, err := b.publisher(space, topic, group, &lua.Reader{Redis: b.rig.rdb, Space: space})
 	if err != nil {
 		return 0, err
 	}

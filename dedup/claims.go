@@ -18,6 +18,9 @@ type Config struct {
 	Space *lua.Space
 	// Sink names the sink and its consumer group.
 	Sink string
+	// Done is the sink whose done bits say what was pushed before; empty: Sink. Who requeues dead letters, or replays what
+	// the sink has lost, has one of his own: by the sink's bits those events are done. Complete sets the bits of both.
+	Done string
 	// Owner names this worker; never twice.
 	Owner string
 	// Lease is how long a claim counts as live, in Redis time. 1 ms to 24 h.
@@ -42,6 +45,9 @@ func NewClaims(cfg Config) (*Claims, error) {
 	if err := hongbao.CheckCampaignID(cfg.Sink); err != nil {
 		errs = append(errs, fmt.Errorf("sink %q: %w", cfg.Sink, err))
 	}
+	if err := hongbao.CheckCampaignID(cfg.Done); cfg.Done != "" && err != nil {
+		errs = append(errs, fmt.Errorf("done bits of %q: %w", cfg.Done, err))
+	}
 	if err := hongbao.CheckID(cfg.Owner); err != nil {
 		errs = append(errs, fmt.Errorf("owner %q: %w", cfg.Owner, err))
 	}
@@ -63,7 +69,7 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 			id, shard, err)
 	}
 	return lua.Claim(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), &lua.ClaimCall{
-		Sink: c.cfg.Sink, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
+		Sink: c.cfg.Sink, Done: c.cfg.Done, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
 		Events: events, Payload: payload,
 	})
 }
@@ -71,7 +77,11 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 // Complete ends a claim whose push arrived: its events are done and it is gone, in one step. hongbao.ErrFenced if it was
 // taken over; then whoever holds it finishes it.
 func (c *Claims) Complete(ctx context.Context, shard int, claim hongbao.Claim) error {
-	return lua.Complete(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim)
+	var also []string
+	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
+		also = append(also, c.cfg.Done)
+	}
+	return lua.Complete(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim, also...)
 }
 
 // Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.

@@ -38,6 +38,17 @@ func pending(t *testing.T, b *bundle) {
 	require.Len(t, b.read(t, "kafka", "w1", 10), 2)
 }
 
+// deadLetter leaves one dead letter of group kafka, of seq 3.
+func deadLetter(t *testing.T, b *bundle) {
+	pending(t, b)
+	written, err := lua.Dead(t.Context(), b.rdb, b.k, lua.Letter{
+		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.Permanent, Reason: "too large", Attempts: 3,
+		Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
+	})
+	require.NoError(t, err)
+	require.True(t, written)
+}
+
 func claimed(t *testing.T, b *bundle) {
 	_, err := lua.Claim(t.Context(), b.rdb, b.k, claimCall("c1", "w1"))
 	require.NoError(t, err)
@@ -207,13 +218,34 @@ func scriptCases() map[string]scriptCase {
 			},
 		},
 		"dead": {
-			keys:  func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
-			prep:  pending,
+			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
+			prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := lua.Dead(ctx, b.rdb, b.k, lua.Letter{
 					Group: "kafka", Consumer: "w1", EntryID: b.id(ctx, 1), Last: true,
 					Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
 				})
+				return err
+			},
+		},
+		"decide": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Dead("kafka"), b.k.Decided("kafka")} },
+			prep:  deadLetter,
+			call: func(ctx context.Context, b *bundle) error {
+				id := "1-1"
+				if rows, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result(); err == nil && len(rows) > 0 {
+					id = rows[0].ID
+				}
+				_, err := lua.Decide(ctx, b.rdb, b.k, &lua.Decision{Sink: "kafka", Letter: id, What: lua.Dropped, By: "ann", Why: "a test"})
+				return err
+			},
+		},
+		"replay": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Replay("r1"), b.k.Meta()} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := lua.BeginReplay(ctx, b.rdb, b.k, "r1", "{}", 0)
 				return err
 			},
 		},

@@ -32,7 +32,9 @@ var (
 // ClaimCall asks for the right to push events.
 type ClaimCall struct {
 	Sink, ID, Owner string
-	Lease           time.Duration
+	// Done is the sink whose done bits say what was pushed before; empty: Sink.
+	Done  string
+	Lease time.Duration
 	// TakeLive: claims of live owners are taken over too. For sinks that make a second push of the same claim harmless.
 	TakeLive bool
 	Events   []hongbao.SeqRange
@@ -41,7 +43,11 @@ type ClaimCall struct {
 
 // Claim asks for a claim; see hongbao.ClaimAnswer.
 func Claim(ctx context.Context, rdb redis.Scripter, k Keys, c *ClaimCall) (hongbao.ClaimAnswer, error) {
-	m := newMarks(k, c.Sink, []string{k.Claims(c.Sink)}, c.Events)
+	done := c.Done
+	if done == "" {
+		done = c.Sink
+	}
+	m := newMarks(k, done, []string{k.Claims(c.Sink)}, c.Events)
 	take := "ended"
 	if c.TakeLive {
 		take = "any"
@@ -74,9 +80,14 @@ func Claim(ctx context.Context, rdb redis.Scripter, k Keys, c *ClaimCall) (hongb
 	return a, r.done(claimScript)
 }
 
-// Complete ends a claim whose push arrived: done bits set, claim gone. hongbao.ErrFenced if it was taken over.
-func Complete(ctx context.Context, rdb redis.Scripter, k Keys, sink string, c *hongbao.Claim) error {
+// Complete ends a claim whose push arrived: done bits set, those of the sinks also too, and claim gone. hongbao.ErrFenced
+// if it was taken over.
+func Complete(ctx context.Context, rdb redis.Scripter, k Keys, sink string, c *hongbao.Claim, also ...string) error {
 	m := newMarks(k, sink, []string{k.Claims(sink)}, c.Events)
+	for _, other := range also {
+		more := newMarks(k, other, m.keys, c.Events)
+		m.keys, m.pieces = more.keys, append(m.pieces, more.pieces...)
+	}
 	args := []any{c.ID, c.Fence}
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last)

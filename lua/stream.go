@@ -37,15 +37,7 @@ func ReadNew(ctx context.Context, rdb redis.UniversalClient, k Keys, group, cons
 // Range reads the shard's entries from first to last, both included; "-" and "+" are the ends, "(" before an id
 // excludes it. At most count are read.
 func Range(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last string, count int) ([]RawEntry, error) {
-	v, err := rdb.Do(ctx, "XRANGE", k.Events(), first, last, "COUNT", count).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read %s from %s to %s: %w", k.Events(), first, last, Classify(err))
-	}
-	list, ok := v.([]any)
-	if !ok {
-		return nil, fmt.Errorf("read %s: redis answered %T, want an array", k.Events(), v)
-	}
-	return rawEntries(list, 0)
+	return rangeOf(ctx, rdb, k.Events(), first, last, count)
 }
 
 // Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left out.
@@ -71,6 +63,18 @@ func Entries(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last
 		}
 		first = "(" + raw[len(raw)-1].ID
 	}
+}
+
+// LastSeq reads the seq of the shard's last event.
+func LastSeq(ctx context.Context, rdb redis.Cmdable, k Keys) (int64, error) {
+	seq, err := rdb.HGet(ctx, k.Meta(), "seq").Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, hongbao.Errorf(hongbao.Broken, "%s has no seq: this shard was never initialised, or its meta key was deleted", k.Meta())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the last seq of %s: %w", k.Meta(), Classify(err))
+	}
+	return seq, nil
 }
 
 // CreateGroup makes the consumer group, reading from the first entry that is kept, and the stream if need be. It tells

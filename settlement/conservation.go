@@ -37,7 +37,10 @@ func (t *Totals) differences() []Difference {
 const bookQuery = `SELECT a.currency,
 	CAST(SUM(a.balance) AS bigint),
 	CAST(SUM(CASE WHEN a.kind = 'user' THEN a.balance ELSE 0 END) AS bigint),
-	CAST(SUM(CASE WHEN a.kind = 'sponsor' THEN -a.balance ELSE 0 END) AS bigint),
+	CAST(SUM(CASE WHEN a.kind = 'sponsor' AND a.id NOT LIKE 'reserve:%' THEN -a.balance ELSE 0 END) AS bigint),
+	CAST(SUM(CASE WHEN a.id LIKE 'reserve:%' THEN -a.balance ELSE 0 END) AS bigint),
+	(SELECT CAST(COALESCE(SUM(t.amount), 0) AS bigint) FROM transfer AS t JOIN campaign AS c ON c.id = t.campaign
+		WHERE t.id LIKE 'quarantine:%' AND c.currency = a.currency),
 	(SELECT CAST(COALESCE(SUM(granted), 0) AS bigint) FROM campaign WHERE currency = a.currency),
 	(SELECT CAST(COALESCE(SUM(funded - refunded), 0) AS bigint) FROM campaign WHERE currency = a.currency)
 	FROM account AS a GROUP BY a.currency ORDER BY a.currency`
@@ -71,8 +74,8 @@ func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 
 func scanBook(s scan) ([]Difference, error) {
 	var currency string
-	var all, users, sponsors, granted, funded int64
-	if err := s(&currency, &all, &users, &sponsors, &granted, &funded); err != nil {
+	var all, users, sponsors, reserve, decided, granted, funded int64
+	if err := s(&currency, &all, &users, &sponsors, &reserve, &decided, &granted, &funded); err != nil {
 		return nil, err
 	}
 	var list []Difference
@@ -82,7 +85,8 @@ func scanBook(s scan) ([]Difference, error) {
 		}
 	}
 	equal("sum of all accounts = 0", 0, all)
-	equal("sum of the users' balances = granted", granted, users)
+	equal("sum of the users' balances = granted + paid from the reserve", granted+decided, users)
+	equal("what the reserve gave = payments of quarantined grants", decided, reserve)
 	equal("what the sponsors gave = funded - refunded", funded, sponsors)
 	return list, nil
 }

@@ -160,11 +160,15 @@ func scanQuarantined(s scan) (Quarantined, error) {
 // Quarantine lists up to limit grants that wait for a decision, in the order in which they came, with ids above after;
 // 0 begins.
 func (l *Ledger) Quarantine(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
+	return l.quarantine(ctx, `resolved_at = 0 AND id > $1`, after, limit)
+}
+
+func (l *Ledger) quarantine(ctx context.Context, where string, after int64, limit int) ([]Quarantined, error) {
 	var list []Quarantined
 	err := l.read(ctx, func(ctx context.Context, t txn) error {
 		list = list[:0]
 		return t.query(ctx, `SELECT id, `+quarantineColumns+`, resolved_at, resolved_by, resolution FROM quarantine
-			WHERE resolved_at = 0 AND id > $1 ORDER BY id LIMIT $2`, []any{after, int64(limit)}, func(s scan) error {
+			WHERE `+where+` ORDER BY id LIMIT $2`, []any{after, int64(limit)}, func(s scan) error {
 			q, err := scanQuarantined(s)
 			list = append(list, q)
 			return err

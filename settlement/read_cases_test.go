@@ -109,7 +109,7 @@ func testDifferences(t *testing.T, f *fixture) {
 		`UPDATE grants SET amount = amount + $1 WHERE packet = 2`:             "debits of the pool = sum of the grants",
 		`UPDATE transfer SET amount = amount + $1 WHERE kind = 'grants'`:      "debits of the pool = sum of the grants",
 		`UPDATE transfer SET grants = grants + $1 WHERE kind = 'grants'`:      "grants that the debits cover = grants",
-		`UPDATE account SET balance = balance + $1 WHERE id = 'user:CNY:u41'`: "sum of the users' balances = granted",
+		`UPDATE account SET balance = balance + $1 WHERE id = 'user:CNY:u41'`: "sum of the users' balances = granted + paid from the reserve",
 		`UPDATE account SET balance = balance - $1 WHERE kind = 'sponsor'`:    "sum of all accounts = 0",
 		`UPDATE campaign SET refunded = refunded + $1`:                        "what the sponsors gave = funded - refunded",
 	} {

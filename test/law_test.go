@@ -23,13 +23,13 @@ const module = "github.com/hongbao-project/hongbao"
 // stages are the packages that do one thing each and do not know each other; true for those that may import lua.
 var stages = map[string]bool{
 	"audit": true, "campaign": true, "closing": true, "consumer": true, "dedup": true, "lock": true, "producer": true,
-	"publisher": false, "settlement": false, "subscriber": false,
+	"publisher": false, "replay": true, "settlement": false, "subscriber": false,
 }
 
 // clients are the libraries that speak to a server, with the packages that may import them. cmd, configs, bench and
 // test may import them all.
 var clients = map[string][]string{
-	"github.com/redis/go-redis":     {"lua", "audit", "campaign", "closing", "consumer", "dedup", "lock", "producer", "internal/testkit"},
+	"github.com/redis/go-redis":     {"lua", "audit", "campaign", "closing", "consumer", "dedup", "lock", "producer", "replay", "internal/testkit"},
 	"github.com/segmentio/kafka-go": {"publisher", "subscriber", "topic", "internal/testkit"},
 	"database/sql":                  {"settlement", "subscriber", "internal/testkit"},
 	"github.com/jackc/pgx":          {"settlement", "internal/testkit"},

@@ -126,7 +126,7 @@ func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 func (l auditedLedger) EachQuarantined(ctx context.Context, fn func(audit.Quarantined) error) error {
 	const page = 500
 	for after := int64(0); ; {
-		list, err := l.Quarantine(ctx, after, page)
+		list, err := l.QuarantineAll(ctx, after, page)
 		if err != nil {
 			return err
 		}

@@ -166,17 +166,21 @@ func (d *deps) store() (*campaign.Store, error) {
 	return campaign.NewStore(cfg)
 }
 
-// publisher makes the publisher; needs Redis. The caller's context bounds the check of the topic.
+// publisher makes the publisher of sink kafka; needs Redis. The caller's context bounds the check of the topic.
 func (d *deps) publisher(ctx context.Context) (*publisher.Publisher, error) {
-	cc := d.cfg.ClaimsConfig()
+	return d.publisherTo(ctx, d.cfg.Kafka.Topic, d.cfg.ClaimsConfig(), &lua.Reader{Redis: d.redis, Space: d.space})
+}
+
+// publisherTo makes a publisher to a topic, with claims of its own.
+func (d *deps) publisherTo(ctx context.Context, topic string, cc dedup.Config, entries publisher.Entries) (*publisher.Publisher, error) {
 	cc.Redis, cc.Space, cc.Owner = d.redis, d.space, d.worker
 	claims, err := dedup.NewClaims(cc)
 	if err != nil {
 		return nil, err
 	}
 	pc := d.cfg.PublisherConfig()
-	pc.Worker = d.worker
-	p, err := publisher.New(pc, claims, &lua.Reader{Redis: d.redis, Space: d.space})
+	pc.Worker, pc.Topic = d.worker, topic
+	p, err := publisher.New(pc, claims, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +191,7 @@ func (d *deps) publisher(ctx context.Context) (*publisher.Publisher, error) {
 	}
 	d.atEnd(func() error { p.Close(); return nil })
 	for _, w := range append(report.Warnings, report.Skipped...) {
-		d.log.Warn("topic", zap.String("topic", d.cfg.Kafka.Topic), zap.String("about", w))
+		d.log.Warn("topic", zap.String("topic", topic), zap.String("about", w))
 	}
 	return p, nil
 }

@@ -36,6 +36,7 @@ func root() *cobra.Command {
 	})
 	cmd.AddCommand(demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
 	cmd.AddCommand(receiptsCmd())
+	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd())
 	return cmd
 }
 

@@ -82,7 +82,7 @@ func (d *deps) parts(ctx context.Context, sinks []string) ([]group.Part, error) 
 	}
 	retirer, err := d.retirer()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	parts := []group.Part{{Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run}}
 	if len(d.cfg.Unsafe.Allow) > 0 {

@@ -1,0 +1,47 @@
+package audit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// A dropped letter is named as decided and is no difference; one that was requeued stays a difference until its sink has the grant.
+func TestDecidedLetters(t *testing.T) {
+	t.Parallel()
+	for what, differs := range map[string]bool{lua.Dropped: false, lua.Requeued: true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := busy(t)
+			w.bury(t, "the account is closed")
+			k := w.keys("a")
+			letters, err := lua.Letters(t.Context(), w.rdb, k, ledgerGroup, "-", "+", 10)
+			require.NoError(t, err)
+			require.Len(t, letters, 1)
+			decided, err := lua.Decide(t.Context(), w.rdb, k, &lua.Decision{
+				Sink: ledgerGroup, Letter: letters[0].ID, What: what, By: "ann", Why: "paid\nby hand",
+			})
+			require.NoError(t, err)
+			require.True(t, decided)
+			r := w.audit(t, audit.Options{})
+			require.Zero(t, r.Found[audit.DeadLetter])
+			var text strings.Builder
+			require.NoError(t, r.Write(&text))
+			if differs {
+				require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
+				require.Empty(t, r.Decided)
+				return
+			}
+			require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
+			require.Equal(t, int64(1), r.Total.Dropped)
+			require.Len(t, r.Decided, 1)
+			require.Contains(t, r.Decided[0].Detail, "was dropped by ann")
+			require.Contains(t, text.String(), `Not delivered by a person's decision: 1`)
+			require.Contains(t, text.String(), `"paid\nby hand"`)
+		})
+	}
+}

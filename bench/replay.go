@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/replay"
+)
+
+// replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events there first.
+func replayRow(ctx context.Context, o options) ([]Result, error) {
+	r, err := newRig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	broker, err := testkit.StartKafka(ctx, testkit.KafkaOptions{Java: []string{"-XX:TieredStopAtLevel=4"}})
+	if err != nil {
+		return nil, fmt.Errorf("start kafka: %w", err)
+	}
+	b := &publishBench{rig: r, broker: broker, n: o.n(300_000)}
+	res := Result{
+		Name: "replay", Unit: "grants/s", Want: 0.8,
+		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a fresh topic: the stream read again, done bits of its own, claims, stored batches",
+			b.n, shards),
+		HowBaseline: "the same grants through package consumer and the publisher: publish_kafka's own side",
+	}
+	_, err = b.writer(ctx) // a broker is slow until its JVM has compiled what it needs; that run does not count
+	if err == nil {
+		err = res.inTurn(ctx, o.rounds, b.ours, b.replay)
+	}
+	if err = errors.Join(err, broker.Close(), r.close()); err != nil {
+		return nil, err
+	}
+	return []Result{res}, nil
+}
+
+func (b *publishBench) replay(ctx context.Context) (float64, error) {
+	space, _, err := b.rig.events(ctx, b.n)
+	if err != nil {
+		return 0, err
+	}
+	topic, err := b.topic(ctx)
+	if err != nil {
+		return 0, err
+	}
+	name := strconv.Itoa(b.runs)
+	p, err := b.publisher(space, topic, replay.DoneSink(name), &replay.Entries{Redis: b.rig.rdb, Space: space})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	r, err := replay.New(replay.Config{
+		Redis: b.rig.rdb, Space: space, Name: name, Target: "topic:" + topic, Handler: p, DoneSink: replay.DoneSink(name), Marks: true,
+		BatchGrants: batch, Parallel: shards, Patience: time.Minute,
+	})
+	if err != nil {
+		return 0, err
+	}
+	report, err := r.Run(ctx, replay.Options{})
+	if err == nil && (!report.Finished || report.Delivered != int64(b.n)) {
+		err = fmt.Errorf("the replay did not deliver each of %d grants just once: %+v", b.n, report)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return float64(b.n) / report.Seconds, nil
+}
+
+// publisher makes a publisher to a topic with claims of a sink.
+func (b *publishBench) publisher(space *lua.Space, topic, sink string, entries publisher.Entries) (*publisher.Publisher, error) {
+	claims, err := dedup.NewClaims(dedup.Config{
+		Redis: b.rig.rdb, Space: space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return publisher.New(publisher.Config{
+		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench", Worker: "bench",
+		BatchGrants: batch, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second, IdleTimeout: time.Minute,
+		MetadataTTL: 10 * time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second, ProducerExpiration: 24 * time.Hour,
+		FetchBytes: 1 << 20,
+	}, claims, entries)
+}

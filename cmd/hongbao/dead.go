@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/replay"
+)
+
+func deadCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "dead", Short: "Look at dead letters, deliver them after all, or drop them",
+		Long: "A dead letter is a grant that a sink could not take, or an entry that can't be read. Nothing removes it but a person's\n" +
+			"decision, and that is kept with the letter, with who and why.",
+		Args: subcommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(deadListCmd(), deadShowCmd(), deadRequeueCmd(), deadDropCmd())
+	return cmd
+}
+
+// letterFlags pick dead letters.
+type letterFlags struct {
+	filter      replay.LetterFilter
+	from, until string
+}
+
+func (f *letterFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.filter.Sinks, "sink", nil, "only letters of these sinks; all of deployment.sinks if not given")
+	flags.StringVar(&f.filter.Campaign, "campaign", "", "only letters of this campaign")
+	flags.StringVar(&f.filter.Class, "class", "", "only letters of this class: "+strings.Join(replay.Classes(), ", "))
+	flags.StringVar(&f.filter.User, "user", "", "only letters of this user")
+	flags.StringVar(&f.from, "from-time", "", "only letters that died at or after this time, as 2026-02-17T20:00:00Z")
+	flags.StringVar(&f.until, "to-time", "", "only letters that died before this time")
+}
+
+func (f *letterFlags) check() (err error) {
+	if f.filter.Class != "" && !slices.Contains(replay.Classes(), f.filter.Class) {
+		return usage("--class %.40q: want one of %s", f.filter.Class, strings.Join(replay.Classes(), ", "))
+	}
+	if f.filter.Campaign != "" {
+		if err := checkCampaigns(f.filter.Campaign); err != nil {
+			return err
+		}
+	}
+	if f.filter.From, err = parseTime("--from-time", f.from); err != nil {
+		return err
+	}
+	f.filter.To, err = parseTime("--to-time", f.until)
+	return err
+}
+
+// letters opens the dead letters, and completes the filter.
+func (d *deps) letters(ctx context.Context, f *replay.LetterFilter) (*replay.Letters, error) {
+	for _, s := range f.Sinks {
+		if !slices.Contains(d.cfg.Deployment.Sinks, s) {
+			return nil, usage("--sink %.40q is not among deployment.sinks (%s)", s, strings.Join(d.cfg.Deployment.Sinks, ", "))
+		}
+	}
+	if len(f.Sinks) == 0 {
+		f.Sinks = slices.Clone(d.cfg.Deployment.Sinks)
+	}
+	if err := d.openRedis(ctx); err != nil {
+		return nil, err
+	}
+	return replay.NewLetters(replay.LettersConfig{Redis: d.redis, Space: d.space})
+}
+
+func deadListCmd() *cobra.Command {
+	var f letterFlags
+	after, limit, asJSON := "", 50, false
+	cmd := &cobra.Command{
+		Use: "list", Short: "List dead letters, oldest first within a sink and shard",
+		Example: "  hongbao dead list --sink kafka --class permanent\n  hongbao dead list --campaign spring-rain --limit 500 --json",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err := f.check(); err != nil {
+				return err
+			}
+			if limit < 1 || limit > replay.MaxListed {
+				return usage("--limit %d: want 1 to %d", limit, replay.MaxListed)
+			}
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			letters, err := d.letters(cmd.Context(), &f.filter)
+			if err != nil {
+				return err
+			}
+			page, next, err := letters.List(cmd.Context(), f.filter, after, limit)
+			if err != nil {
+				return err
+			}
+			return printReport(cmd, asJSON, struct {
+				Letters []replay.Letter `json:"letters"`
+				Next    string          `json:"next"`
+			}{page, next}, func(w io.Writer) error { return writeLetters(w, page, next) })
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&after, "after", "", "go on after this letter: what the page before printed as next")
+	cmd.Flags().IntVar(&limit, "limit", limit, "letters on a page")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
+	return cmd
+}
+
+func writeLetters(w io.Writer, page []replay.Letter, next string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "LETTER\tEVENT\tCAMPAIGN\tUSER\tAMOUNT\tCLASS\tATTEMPTS\tDIED\tREASON")
+	for i := range page {
+		l := &page[i]
+		event, g := "whole entry", &hongbao.Grant{Campaign: "-", User: "-"}
+		if l.Grant != nil {
+			g = l.Grant
+			event = g.EventID()
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%.120q\n", l.ID, event, g.Campaign, g.User, g.Amount, l.Class, l.Attempts,
+			l.Last.Format(time.RFC3339), l.Reason)
+	}
+	if next != "" {
+		fmt.Fprintf(t, "next: --after %s\n", next)
+	}
+	return t.Flush()
+}
+
+func deadShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "show LETTER", Short: "Print a dead letter as JSON: the whole entry, reason, class, attempts, times",
+		Example: "  hongbao dead show kafka/0/1771358400000-0", Args: exactly(1, "one LETTER"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if _, _, _, err := replay.ParseLetterID(args[0]); err != nil {
+				return usageError{err}
+			}
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			letters, err := d.letters(cmd.Context(), &replay.LetterFilter{})
+			if err != nil {
+				return err
+			}
+			l, err := letters.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			e := json.NewEncoder(cmd.OutOrStdout())
+			e.SetIndent("", "  ")
+			return wrap("print the letter", e.Encode(l))
+		},
+	}
+}
+
+// decideFlags are those of requeue and drop.
+type decideFlags struct {
+	letterFlags
+	who          replay.Decider
+	dryRun, json bool
+}
+
+func (f *decideFlags) add(cmd *cobra.Command) {
+	f.letterFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.who.By, "by", "", "who decides; kept with the letter (required)")
+	flags.StringVar(&f.who.Why, "why", "", "why; kept with the letter (required)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "count only, write nothing")
+	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
+}
+
+// pick reads which letters are meant. To decide about all there are at once, their sink must be named at least.
+func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (replay.Pick, error) {
+	if f.who.By == "" || f.who.Why == "" {
+		return replay.Pick{}, usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+	}
+	filtered := false
+	for _, name := range []string{"sink", "campaign", "class", "user", "from-time", "to-time"} {
+		filtered = filtered || cmd.Flags().Changed(name)
+	}
+	if filtered == (len(ids) > 0) {
+		return replay.Pick{}, usage("say which letters: either their ids, or a filter such as --sink kafka --class permanent (see `%s --help`)", cmd.CommandPath())
+	}
+	for _, id := range ids {
+		if _, _, _, err := replay.ParseLetterID(id); err != nil {
+			return replay.Pick{}, usageError{err}
+		}
+	}
+	return replay.Pick{IDs: ids, Filter: f.filter}, f.check()
+}
+
+func deadRequeueCmd() *cobra.Command {
+	var f decideFlags
+	rate, patience := 0.0, time.Minute
+	cmd := &cobra.Command{
+		Use: "requeue [LETTER...]", Short: "Deliver dead letters to their sink after all, once, and end them",
+		Long: "Delivers the grants of the letters to their sink. When the sink has one, its letter is ended, with who and why. Killed anywhere, the\n" +
+			"same command goes on, and nothing is delivered twice. Letters that the sink refuses again stay as they are.",
+		Example: "  hongbao dead requeue --sink kafka --class permanent --by ann --why \"topic takes 2 MB now\" --dry-run\n" +
+			"  hongbao dead requeue kafka/0/1771358400000-0 --by ann --why \"topic takes 2 MB now\"",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			pick, err := f.pick(cmd, args)
+			if err != nil {
+				return err
+			}
+			if rate < 0 || patience < 0 {
+				return usage("--rate and --patience: give 0 or more")
+			}
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			letters, err := d.letters(cmd.Context(), &pick.Filter)
+			if err != nil {
+				return err
+			}
+			cfg := replay.RequeueConfig{BatchGrants: d.cfg.Publisher.BatchGrants, Rate: rate, Patience: patience, DryRun: f.dryRun}
+			for _, p := range bySink(pick) {
+				if err := d.requeue(cmd, letters, cfg, p, &f); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().Float64Var(&rate, "rate", 0, "grants per second at most; 0 for no bound")
+	cmd.Flags().DurationVar(&patience, "patience", patience, "how long to try again while the sink is out of reach")
+	return cmd
+}
+
+// bySink splits what was picked: each sink has a handler of its own.
+func bySink(pick replay.Pick) []replay.Pick {
+	ids := map[string][]string{}
+	for _, id := range pick.IDs {
+		sink, _, _ := strings.Cut(id, "/")
+		ids[sink] = append(ids[sink], id)
+	}
+	var out []replay.Pick
+	for _, sink := range pick.Filter.Sinks {
+		one := replay.Pick{IDs: ids[sink], Filter: pick.Filter}
+		one.Filter.Sinks = []string{sink}
+		if len(pick.IDs) == 0 || len(one.IDs) > 0 {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+func (d *deps) requeue(cmd *cobra.Command, letters *replay.Letters, cfg replay.RequeueConfig, pick replay.Pick, f *decideFlags) (err error) {
+	sink := pick.Filter.Sinks[0]
+	if sink == configs.SinkKafka {
+		claims := d.cfg.ClaimsConfig()
+		claims.Done = replay.RequeueSink(sink)
+		cfg.Handler, err = d.publisherTo(cmd.Context(), d.cfg.Kafka.Topic, claims, &lua.Reader{Redis: d.redis, Space: d.space})
+	} else {
+		cfg.Handler, err = d.handler(cmd.Context(), sink)
+	}
+	if err != nil {
+		return err
+	}
+	report, err := letters.Requeue(cmd.Context(), cfg, pick, f.who)
+	if err == nil && report.Failed > 0 {
+		err = fmt.Errorf("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them", sink, report.Failed)
+	}
+	return errors.Join(printReport(cmd, f.json, report, report.Write), err)
+}
+
+func deadDropCmd() *cobra.Command {
+	var f decideFlags
+	cmd := &cobra.Command{
+		Use: "drop [LETTER...]", Short: "Decide that dead letters are not to be delivered, and end them",
+		Long: "Ends the letters without delivering them. They are kept among the decided ones, whole, with who and why, and the audit names\n" +
+			"their grants as decided.",
+		Example: "  hongbao dead drop kafka/0/1771358400000-0 --by ann --why \"a test entry written by hand\"",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			pick, err := f.pick(cmd, args)
+			if err != nil {
+				return err
+			}
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			letters, err := d.letters(cmd.Context(), &pick.Filter)
+			if err != nil {
+				return err
+			}
+			report, err := letters.Drop(cmd.Context(), pick, f.who, f.dryRun)
+			return errors.Join(printReport(cmd, f.json, report, report.Write), err)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/replay"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// decided decodes what a command printed as JSON.
+func decided[T any](t *testing.T, out string) T {
+	t.Helper()
+	var v T
+	require.NoError(t, json.Unmarshal([]byte(out), &v), out)
+	return v
+}
+
+func (d *deployment) auditNow() audit.Report {
+	d.t.Helper()
+	return decided[audit.Report](d.t, d.run("audit", "--json").out)
+}
+
+// buried makes every grant of the only shard's stream a dead letter of a sink.
+func (d *deployment) buried(sink string) {
+	d.t.Helper()
+	k, ctx := d.space.Shard(0), d.t.Context()
+	_, err := lua.CreateGroup(ctx, d.rdb, k, sink)
+	require.NoError(d.t, err)
+	_, err = lua.ReadNew(ctx, d.rdb, k, sink, "digger", 1000, 0)
+	require.NoError(d.t, err)
+	entries, err := lua.Entries(ctx, d.rdb, k, "-", "+")
+	require.NoError(d.t, err)
+	for _, e := range entries {
+		for i := range e.Grants {
+			written, err := lua.Dead(ctx, d.rdb, k, lua.Letter{
+				Group: sink, Consumer: "digger", EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.Permanent,
+				Reason: "the account is closed", Attempts: 3,
+			})
+			require.NoError(d.t, err)
+			require.True(d.t, written)
+		}
+	}
+}
+
+type listed struct {
+	Letters []replay.Letter `json:"letters"`
+	Next    string          `json:"next"`
+}
+
+// B51's way for dead letters: listed, shown, requeued and dropped by name, with who and why; the audit names the dropped ones as decided.
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	for i := range 4 {
+		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
+	}
+	d.buried(configs.SinkBalance)
+	page := decided[listed](t, d.ok("dead", "list", "--json", "--limit", "3"))
+	require.Len(t, page.Letters, 3)
+	rest := decided[listed](t, d.ok("dead", "list", "--json", "--after", page.Next, "--class", "permanent", "--campaign", "rain"))
+	require.Len(t, rest.Letters, 1)
+	require.Empty(t, rest.Next)
+	text := d.ok("dead", "list", "--limit", "1", "--user", "u2")
+	require.Contains(t, text, "u2")
+	require.Contains(t, text, "the account is closed")
+	first := page.Letters[0]
+	shown := decided[replay.Letter](t, d.ok("dead", "show", first.ID))
+	require.Equal(t, first, shown)
+	require.Equal(t, "u0", shown.Grant.User)
+	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
+
+	who := []string{"--by", "ann", "--why", "the account is open again"}
+	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--dry-run"}, who...)...), "4 letters would be requeued")
+	require.Contains(t, d.ok(append([]string{"dead", "requeue", first.ID}, who...)...), "1 of 1 letters were requeued")
+	require.Equal(t, int64(3), d.auditNow().Found[audit.DeadLetter], "what was requeued and settled is named no more")
+	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"), "1 of 1 letters were dropped")
+	report := decided[replay.DeadReport](t, d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--rate", "100", "--json"}, who...)...))
+	require.Equal(t, int64(2), report.Decided)
+	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
+
+	r := d.auditNow()
+	require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
+	require.Equal(t, int64(3), r.Total.Settled)
+	require.Equal(t, int64(1), r.Total.Dropped)
+	require.Contains(t, r.Decided[0].Detail, `dropped by bob: "paid by hand"`)
+	d.refused(1, []string{"dead", "show", first.ID}, "no_such_dead_letter", "hongbao dead list")
+}
+
+// A whole entry that can't be read can be shown and dropped, and nothing else.
+func TestDeadEntry(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.ok("dead", "list") // it makes the deployment
+	k := d.space.Shard(0)
+	_, err := lua.CreateGroup(t.Context(), d.rdb, k, "balance")
+	require.NoError(t, err)
+	id, err := d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: []string{"poison", "1"}}).Result()
+	require.NoError(t, err)
+	_, err = lua.ReadNew(t.Context(), d.rdb, k, "balance", "digger", 10, 0)
+	require.NoError(t, err)
+	_, err = lua.Dead(t.Context(), d.rdb, k, lua.Letter{Group: "balance", Consumer: "digger", EntryID: id, Last: true, Reason: "no field v", Attempts: 1})
+	require.NoError(t, err)
+	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
+	require.Equal(t, []string{"poison", "1"}, letter.Fields)
+	out := d.ok("dead", "requeue", letter.ID, "--by", "ann", "--why", "try")
+	require.Contains(t, out, "0 of 1 letters were requeued")
+	require.Contains(t, out, "then drop them")
+	d.ok("dead", "drop", letter.ID, "--by", "ann", "--why", "poison")
+	require.Contains(t, d.ok("dead", "list"), "LETTER")
+	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
+}
+
+// A replay to the ledger settles what it has lost; after that the audit agrees.
+func TestReplayToLedger(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	for i := range 5 {
+		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
+	}
+	// As if a worker had acked what the ledger never got.
+	_, err := lua.Ack(t.Context(), d.rdb, d.space.Shard(0), "balance", []hongbao.SeqRange{{First: 1, Last: 5}}, nil)
+	require.NoError(t, err)
+	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
+	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"), "would deliver 5 of 5")
+	report := decided[replay.Report](t, d.ok("replay", "mend", "--to", "balance", "--json", "--rate", "1000"))
+	require.True(t, report.Finished)
+	require.Equal(t, int64(5), report.Delivered)
+	r := d.auditNow()
+	require.Zero(t, r.Found[audit.Lost])
+	require.Equal(t, int64(5), r.Total.Settled)
+	require.Contains(t, d.ok("replay", "mend", "--to", "balance"), "is finished: 0 grants delivered now, 5 before")
+	d.refused(1, []string{"replay", "mend", "--to", "balance", "--user", "u1"}, "replay_exists_with_other_range", "take another name")
+}
+
+// F37, B40: both versions are shown; a decision pays once from the reserve, or voids; the audit then agrees.
+func TestQuarantineIsResolved(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	d.ok("grab", "rain", "u1")
+	d.ok("grab", "rain", "u2")
+	d.ok("replay", "settle", "--to", "balance")
+	k := d.space.Shard(0)
+	entries, err := lua.Entries(t.Context(), d.rdb, k, "-", "+")
+	require.NoError(t, err)
+	for i, e := range entries { // the same packets, dealt to others
+		g := e.Grants[0]
+		g.User = fmt.Sprintf("other%d", i)
+		values := []any{"v", 1, "k", "grant", "c", "rain", "q", 3 + i, "e", 1, "t", e.Time.UnixMilli(), "g", lua.GrantLine(&g)}
+		require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: values}).Err())
+	}
+	require.NoError(t, d.rdb.HSet(t.Context(), k.Meta(), "seq", 4).Err())
+	d.ok("replay", "settle-again", "--to", "balance")
+
+	waiting := decided[[]quarantined](t, d.ok("quarantine", "list", "--json"))
+	require.Len(t, waiting, 2)
+	require.Equal(t, settlement.DifferentUser, waiting[0].Reason)
+	require.Contains(t, d.ok("quarantine", "list"), "waits")
+	one := decided[quarantined](t, d.ok("quarantine", "show", fmt.Sprint(waiting[0].ID)))
+	require.Equal(t, "other0", one.Came.User)
+	require.Equal(t, "u1", one.Ledger.User)
+
+	pay := []string{"quarantine", "resolve", fmt.Sprint(one.ID), "--pay", "--by", "ann", "--why", "Redis dealt it twice"}
+	for range 2 {
+		got := decided[quarantined](t, d.ok(pay...))
+		require.Equal(t, "paid from the reserve: Redis dealt it twice", got.Resolution)
+	}
+	d.ok("quarantine", "resolve", fmt.Sprint(waiting[1].ID), "--void", "--by", "bob", "--why", "forged")
+	d.refused(1, append(pay[:2:2], fmt.Sprint(one.ID), "--void", "--by", "bob", "--why", "no"), "decided_otherwise_before", "ann")
+	d.refused(1, []string{"quarantine", "resolve", "99", "--void", "--by", "bob", "--why", "no"}, "hongbao quarantine list")
+	d.refused(1, []string{"quarantine", "show", "99"}, "hongbao quarantine list --all")
+	require.Equal(t, "[]\n", d.ok("quarantine", "list", "--json"))
+	require.Equal(t, 2, strings.Count(d.ok("quarantine", "list", "--all"), "exists_with_different_user"))
+
+	cfg := settlement.Config{Driver: settlement.SQLite, DSN: d.dsn, Conns: 1, ConnectTimeout: 5e9, LockTimeout: 5e9, Timeout: 1e10, Retries: 3}
+	l, err := settlement.Open(t.Context(), cfg)
+	require.NoError(t, err)
+	paid, _, err := l.Balance(t.Context(), settlement.UserAccount("other0", "CNY"))
+	require.NoError(t, err)
+	require.Equal(t, one.Came.Amount, paid, "once")
+	reserve, _, err := l.Balance(t.Context(), settlement.ReserveAccount("CNY"))
+	require.NoError(t, err)
+	require.Equal(t, -paid, reserve)
+	wrong, err := l.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, wrong)
+	require.NoError(t, l.Close())
+	require.Zero(t, d.auditNow().Found[audit.InQuarantine], "decided is no difference")
+}
+
+// B51: what is not said, or contradicts itself, is refused before anything is touched; there is no --all.
+func TestDecisionsAreAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"replay"}, "one NAME"},
+		{[]string{"replay", "a b", "--to", "kafka"}, "NAME"},
+		{[]string{"replay", "x"}, "want balance, kafka or topic:NAME"},
+		{[]string{"replay", "x", "--to", "topic:"}, "want balance, kafka or topic:NAME"},
+		{[]string{"replay", "x", "--to", "balance", "--missing"}, "--missing goes with --to kafka"},
+		{[]string{"replay", "x", "--to", "kafka", "--missing", "--dead", "kafka"}, "exclude"},
+		{[]string{"replay", "x", "--to", "kafka", "--dead", "kafka"}, "hongbao dead requeue"},
+		{[]string{"replay", "x", "--to", "kafka", "--seq", "5-4"}, "--seq"},
+		{[]string{"replay", "x", "--to", "kafka", "--seq", "5"}, "--seq"},
+		{[]string{"replay", "x", "--to", "kafka", "--from-time", "yesterday"}, "--from-time"},
+		{[]string{"replay", "x", "--to", "kafka", "--rate", "-1"}, "--rate"},
+		{[]string{"replay", "x", "--to", "kafka", "--patience", "-1s"}, "--patience"},
+		{[]string{"dead", "nonsense"}, "no command"},
+		{[]string{"dead", "list", "--class", "bad"}, "--class"},
+		{[]string{"dead", "list", "--campaign", "*"}, "campaign"},
+		{[]string{"dead", "list", "--sink", "pigeon"}, "deployment.sinks"},
+		{[]string{"dead", "list", "--limit", "0"}, "--limit"},
+		{[]string{"dead", "show", "7"}, "hongbao dead list"},
+		{[]string{"dead", "requeue", "kafka/0/1-1"}, "--by and --why"},
+		{[]string{"dead", "requeue", "--by", "a", "--why", "b"}, "say which letters"},
+		{[]string{"dead", "drop", "--by", "a", "--why", "b"}, "say which letters"},
+		{[]string{"dead", "drop", "--all", "--by", "a", "--why", "b"}, "unknown flag"},
+		{[]string{"dead", "drop", "kafka/0/1-1", "--sink", "kafka", "--by", "a", "--why", "b"}, "say which letters"},
+		{[]string{"dead", "drop", "1-1", "--by", "a", "--why", "b"}, "hongbao dead list"},
+		{[]string{"quarantine", "show", "x"}, "hongbao quarantine list"},
+		{[]string{"quarantine", "list", "--limit", "0"}, "--limit"},
+		{[]string{"quarantine", "resolve", "7", "--by", "a", "--why", "b"}, "--pay or --void"},
+		{[]string{"quarantine", "resolve", "7", "--pay", "--void", "--by", "a", "--why", "b"}, "--pay or --void"},
+		{[]string{"quarantine", "resolve", "7", "--pay", "--by", "a"}, "--by and --why"},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel()
+			r := run(t, []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_KAFKA_BROKERS=127.0.0.1:1"}, c.args...)
+			require.Equal(t, 2, r.code, "%s%s", r.out, r.err)
+			require.Contains(t, r.err, c.says)
+			require.Empty(t, r.out)
+		})
+	}
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/replay"
+)
+
+// replayFlags are those of `hongbao replay`.
+type replayFlags struct {
+	to, seqs, from, until, dead string
+	shard                       int
+	filter                      replay.Filter
+	missing, dryRun, json       bool
+	rate                        float64
+	patience                    time.Duration
+}
+
+func replayCmd() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use: "replay NAME", Short: "Deliver grants once more: to the ledger, to the topic, or to another topic",
+		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger after that. A replay has a name\n" +
+			"and remembers under it what it has delivered: stopped or killed anywhere, the same command goes on, and nothing is pushed twice.\n\n" +
+			"  --to balance       the ledger settles what it does not have; it ignores the rest\n" +
+			"  --to kafka         the topic gets what its sink has not finished yet; with --missing what it has finished and the topic has not\n" +
+			"  --to topic:OTHER   another topic, with as many partitions, gets all of it\n\n" +
+			"Begin with --dry-run: it counts and writes nothing.",
+		Example: "  hongbao replay for-audit --to topic:grants-copy --campaign spring-rain --dry-run\n" +
+			"  hongbao replay for-audit --to topic:grants-copy --campaign spring-rain --rate 5000\n" +
+			"  hongbao replay mend-topic --to kafka --missing\n  hongbao replay mend-ledger --to balance --shard 0 --seq 1-100000",
+		Args: exactly(1, "one NAME"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := f.check(cmd, args[0]); err != nil {
+				return err
+			}
+			d, err := open(cmd)
+			if err != nil {
+				return err
+			}
+			defer d.close(&err)
+			return d.replay(cmd, args[0], &f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.to, "to", "", "where to: balance, kafka, or topic:OTHER")
+	flags.StringVar(&f.filter.Campaign, "campaign", "", "only grants of this campaign")
+	flags.StringVar(&f.filter.User, "user", "", "only grants of this user")
+	flags.StringVar(&f.from, "from-time", "", "only grants decided at or after this time, as 2026-02-17T20:00:00Z")
+	flags.StringVar(&f.until, "to-time", "", "only grants decided before this time")
+	flags.IntVar(&f.shard, "shard", 0, "only grants of this shard")
+	flags.StringVar(&f.seqs, "seq", "", "only these seqs of the shard, as 1-100; needs --shard where there are several")
+	flags.StringVar(&f.dead, "dead", "", "the dead letters of this sink, which stay (`hongbao dead requeue` ends them)")
+	flags.BoolVar(&f.missing, "missing", false, "with --to kafka: read the topic first, and push what the sink has finished and the topic has not")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "count only, write nothing")
+	flags.Float64Var(&f.rate, "rate", 0, "grants per second at most; 0 for no bound")
+	flags.DurationVar(&f.patience, "patience", time.Minute, "how long to try again while the target is out of reach")
+	flags.BoolVar(&f.json, "json", false, "print the report as JSON, and no progress bar")
+	return cmd
+}
+
+// check reads the flags, and refuses what makes no sense before anything is opened.
+func (f *replayFlags) check(cmd *cobra.Command, name string) error {
+	if err := hongbao.CheckCampaignID(replay.DoneSink(name)); err != nil {
+		return usage("NAME %.80q: %w", name, err)
+	}
+	topic, other := strings.CutPrefix(f.to, "topic:")
+	switch {
+	case f.to != configs.SinkBalance && f.to != configs.SinkKafka && (!other || topic == ""):
+		return usage("--to %.80q: want balance, kafka or topic:NAME (see `%s --help`)", f.to, cmd.CommandPath())
+	case f.missing && f.to != configs.SinkKafka:
+		return usage("--missing goes with --to kafka: the ledger finds by itself what it does not have")
+	case f.missing && f.dead != "":
+		return usage("--missing and --dead exclude each other")
+	case f.dead != "" && f.dead == f.to:
+		return usage("--dead %s --to %s would deliver nothing, they count as finished there: use `hongbao dead requeue --sink %s`", f.dead, f.to, f.dead)
+	case f.rate < 0:
+		return usage("--rate %v: give 0 or more grants per second", f.rate)
+	case f.patience < 0:
+		return usage("--patience %s: give 0s or more", f.patience)
+	}
+	if cmd.Flags().Changed("shard") {
+		f.filter.Shard = &f.shard
+	}
+	return f.bounds()
+}
+
+// bounds reads the bounds of time and seq.
+func (f *replayFlags) bounds() (err error) {
+	if f.filter.From, err = parseTime("--from-time", f.from); err != nil {
+		return err
+	}
+	if f.filter.To, err = parseTime("--to-time", f.until); err != nil {
+		return err
+	}
+	if f.seqs == "" {
+		return nil
+	}
+	first, last, ok := strings.Cut(f.seqs, "-")
+	a, err1 := strconv.ParseInt(first, 10, 64)
+	b, err2 := strconv.ParseInt(last, 10, 64)
+	if f.filter.Seqs = (hongbao.SeqRange{First: a, Last: b}); !ok || err1 != nil || err2 != nil || a < 1 || b < a {
+		return usage("--seq %.60q: want first-last, as 1-100", f.seqs)
+	}
+	return nil
+}
+
+func parseTime(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, usage("%s %.60q: want a time as 2026-02-17T20:00:00Z or 2026-02-17T20:00:00+08:00", flag, text)
+	}
+	return t.UTC(), nil
+}
+
+func (d *deps) replay(cmd *cobra.Command, name string, f *replayFlags) error {
+	ctx := cmd.Context()
+	if err := d.openRedis(ctx); err != nil {
+		return err
+	}
+	cfg := replay.Config{
+		Redis: d.redis, Space: d.space, Name: name, Target: f.to, DoneSink: replay.DoneSink(name), BatchGrants: d.cfg.Publisher.BatchGrants,
+		Rate: f.rate, Parallel: min(d.space.Len(), 8), Patience: f.patience,
+	}
+	if err := d.replayTo(ctx, &cfg, f); err != nil {
+		return err
+	}
+	bar := newBar(!f.json)
+	cfg.Progress = bar.show
+	r, err := replay.New(cfg)
+	if err != nil {
+		return err
+	}
+	report, err := r.Run(ctx, replay.Options{Filter: f.filter, Dead: f.dead, DryRun: f.dryRun})
+	bar.end()
+	if report == nil {
+		return err
+	}
+	if err == nil && report.Failed > 0 {
+		err = errors.New("the replay is not finished: mend what the report names, then run it again")
+	}
+	return errors.Join(printReport(cmd, f.json, report, report.Write), err)
+}
+
+// replayTo sets where a replay goes: the handler, and the done bits that say what is there.
+func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags) error {
+	if f.to == configs.SinkBalance {
+		h, err := d.handler(ctx, configs.SinkBalance)
+		if err != nil {
+			return err
+		}
+		cfg.Handler, cfg.Ledger = h, d.ledger
+		return nil
+	}
+	entries := &replay.Entries{Redis: d.redis, Space: d.space}
+	if slices.Contains(d.cfg.Deployment.Sinks, configs.SinkBalance) {
+		if err := d.openLedger(ctx); err != nil {
+			return err
+		}
+		cfg.Ledger, entries.Ledger = d.ledger, d.ledger
+	}
+	topic, claims := d.cfg.Kafka.Topic, d.cfg.ClaimsConfig()
+	if other, ok := strings.CutPrefix(f.to, "topic:"); ok {
+		if other == topic {
+			return usage("--to topic:%s is this deployment's own topic: say --to kafka, so that no event gets a second copy", topic)
+		}
+		topic, claims.Sink = other, cfg.DoneSink
+	} else if f.missing {
+		cfg.Target += ", what is missing there"
+		claims.Done = cfg.DoneSink
+	} else {
+		cfg.DoneSink = configs.SinkKafka
+	}
+	var lost *replay.Lost
+	if f.missing {
+		var err error
+		if lost, err = replay.FindLost(ctx, d.redis, d.space, configs.SinkKafka); err != nil {
+			return err
+		}
+		cfg.Only = lost.Picks
+	}
+	p, err := d.publisherTo(ctx, topic, claims, entries)
+	if err != nil {
+		return err
+	}
+	cfg.Handler, cfg.Marks = p, true
+	if f.missing {
+		return tellLost(ctx, lost, p, d.space.Len())
+	}
+	return nil
+}
+
+// tellLost reads the topic.
+func tellLost(ctx context.Context, lost *replay.Lost, p *publisher.Publisher, shards int) error {
+	scan, err := p.Scan(ctx, nil, func(_ int, _ int64, e publisher.Event) error {
+		lost.Has(&e.Grant)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("find what is missing in the topic: %w", err)
+	}
+	for shard := range shards {
+		if scan.Starts[p.Partition(shard)] > 0 {
+			lost.Expired(shard)
+		}
+	}
+	return nil
+}
+
+// printReport prints a report for a person or as JSON.
+func printReport(cmd *cobra.Command, asJSON bool, report any, write func(w io.Writer) error) error {
+	if asJSON {
+		return wrap("print the report", json.NewEncoder(cmd.OutOrStdout()).Encode(report))
+	}
+	return wrap("print the report", write(cmd.OutOrStdout()))
+}
+
+// bar shows a person at a terminal how far a replay is.
+type bar struct {
+	on   bool
+	mine *progressbar.ProgressBar
+}
+
+func newBar(on bool) *bar { return &bar{on: on && term.IsTerminal(int(os.Stderr.Fd()))} }
+
+func (b *bar) show(r *replay.Report) {
+	if !b.on {
+		return
+	}
+	if b.mine == nil {
+		b.mine = progressbar.NewOptions64(r.Events, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
+			progressbar.OptionSetDescription("replay "+r.Name), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionShowIts())
+	}
+	_ = b.mine.Set64(min(r.Looked, r.Events)) // a bar that can't be drawn is no reason to stop
+}
+
+func (b *bar) end() {
+	if b.mine != nil {
+		_ = b.mine.Exit()
+		fmt.Fprintln(os.Stderr)
+	}
+}

@@ -1,0 +1,26 @@
+-- replay: begins a named replay on a shard, or tells how it was begun: what it covers never changes afterwards.
+--
+-- KEYS  1 replay  2 meta
+-- ARGV  1 what it covers (text)  2 last seq wanted, 0 for the shard's last one now
+-- Reply what it covers, its last seq: those of the first call for this replay
+-- Cost  O(1)
+-- First write HSET: it grows memory.
+-- Repeat writes nothing and gives the same reply.
+
+local has = redis.call('HMGET', KEYS[1], 'covers', 'last')
+local seq = redis.call('HGET', KEYS[2], 'seq')
+if has[1] then
+	return { has[1], has[2] }
+end
+if not seq then
+	return redis.error_reply('HBNOTREADY this shard was never initialised, or has lost its meta key')
+end
+local last = tonumber(seq)
+if ARGV[2] ~= '0' then
+	last = math.min(last, tonumber(ARGV[2]))
+end
+local text = string.format('%.0f', last)
+local clock = redis.call('TIME')
+local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
+redis.call('HSET', KEYS[1], 'covers', ARGV[1], 'last', text, 'begun', now)
+return { ARGV[1], text }

@@ -1,0 +1,56 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Filter picks grants. A zero field picks all.
+type Filter struct {
+	// Shard is one shard; nil: all.
+	Shard *int `json:"shard,omitempty"`
+	// Seqs are those of the shard, both ends included.
+	Seqs     hongbao.SeqRange `json:"seqs,omitzero"`
+	Campaign string           `json:"campaign,omitempty"`
+	User     string           `json:"user,omitempty"`
+	// From and To are when the grant was decided: From is included, To is not.
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
+}
+
+func (f *Filter) check(shards int) error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if f.Shard != nil && (*f.Shard < 0 || *f.Shard >= shards) {
+		bad("shard %d: the deployment has shards 0 to %d", *f.Shard, shards-1)
+	}
+	if f.Seqs != (hongbao.SeqRange{}) {
+		if f.Seqs.First < 1 || f.Seqs.Last < f.Seqs.First || f.Seqs.Last > int64(hongbao.MaxAmount) {
+			bad("seqs %d to %d: want 1 <= first <= last < 2^53", f.Seqs.First, f.Seqs.Last)
+		}
+		if f.Shard == nil && shards > 1 {
+			bad("seqs %d to %d: say of which shard, each counts for itself", f.Seqs.First, f.Seqs.Last)
+		}
+	}
+	if err := hongbao.CheckCampaignID(f.Campaign); f.Campaign != "" && err != nil {
+		bad("campaign %.80q: %w", f.Campaign, err)
+	}
+	if err := hongbao.CheckID(f.User); f.User != "" && err != nil {
+		bad("user %.140q: %w", f.User, err)
+	}
+	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
+		bad("from %s to %s: that is no time", f.From.Format(time.RFC3339), f.To.Format(time.RFC3339))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *Filter) onShard(shard int) bool { return f.Shard == nil || *f.Shard == shard }
+
+func (f *Filter) matches(g *hongbao.Grant) bool {
+	return f.onShard(g.Shard) && (f.Seqs.Last == 0 || g.Seq >= f.Seqs.First && g.Seq <= f.Seqs.Last) &&
+		(f.Campaign == "" || g.Campaign == f.Campaign) && (f.User == "" || g.User == f.User) &&
+		(f.From.IsZero() || !g.Time.Before(f.From)) && (f.To.IsZero() || g.Time.Before(f.To))
+}

@@ -1,0 +1,121 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Lost finds what a sink has finished and does not have: events that were lost there. Make it with FindLost, tell it
+// all that the sink has, and then ask it, as Config.Only.
+type Lost struct {
+	shards []lostShard
+}
+
+type lostShard struct {
+	mu   sync.Mutex
+	done lua.Bitset
+	last int64
+	// aside are the events of dead letters, waiting and dropped ones: these are decided one by one.
+	aside map[int64]bool
+	seen  map[int64]uint64 // by seq / 64
+	first int64            // the lowest seq that was seen, 0 for none
+	kept  int64            // events below it have expired from the sink
+}
+
+// FindLost notes which events the sink has finished now. What it finishes later, and what is a dead letter, is not lost. It
+// must be called before the sink is read, or what is delivered meanwhile would seem to be lost.
+func FindLost(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, sink string) (*Lost, error) {
+	l := &Lost{shards: make([]lostShard, space.Len())}
+	s := source{rdb: rdb, space: space}
+	for i := range l.shards {
+		k, at := space.Shard(i), &l.shards[i]
+		at.seen, at.aside = map[int64]uint64{}, map[int64]bool{}
+		var err error
+		if at.last, err = lua.LastSeq(ctx, rdb, k); err != nil {
+			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
+		}
+		if at.last > 0 {
+			if at.done, err = lua.Done(ctx, rdb, k, sink, hongbao.SeqRange{First: 1, Last: at.last}); err != nil {
+				return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
+			}
+		}
+		if err = at.letters(ctx, &s, i, sink); err != nil {
+			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
+		}
+	}
+	return l, nil
+}
+
+func (s *lostShard) letters(ctx context.Context, from *source, shard int, sink string) error {
+	err := eachLetter(ctx, from, shard, sink, "", func(page []Letter) error {
+		for i := range page {
+			s.aside[page[i].Seq] = true
+		}
+		return nil
+	})
+	for at := "-"; err == nil; {
+		var raw []lua.RawEntry
+		raw, err = lua.DecidedLetters(ctx, from.rdb, from.space.Shard(shard), sink, at, "+", letterPage)
+		for i := range raw {
+			if f := fieldsOf(raw[i].Values); f["decision"] == lua.Dropped {
+				if seq, err := strconv.ParseInt(f["seq"], 10, 64); err == nil {
+					s.aside[seq] = true
+				}
+			}
+		}
+		if len(raw) < letterPage {
+			break
+		}
+		at = "(" + raw[len(raw)-1].ID
+	}
+	return err
+}
+
+// fieldsOf gives the first value of each name.
+func fieldsOf(values []string) map[string]string {
+	f := make(map[string]string, len(values)/2)
+	for i := 0; i+1 < len(values); i += 2 {
+		if _, ok := f[values[i]]; !ok {
+			f[values[i]] = values[i+1]
+		}
+	}
+	return f
+}
+
+// Has tells that the sink has a grant. It may be called at once.
+func (l *Lost) Has(g *hongbao.Grant) {
+	if g.Shard < 0 || g.Shard >= len(l.shards) || g.Seq < 1 {
+		return
+	}
+	s := &l.shards[g.Shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[g.Seq/64] |= 1 << (g.Seq % 64)
+	if s.first == 0 || g.Seq < s.first {
+		s.first = g.Seq
+	}
+}
+
+// Expired tells that the sink no longer keeps all events of a shard: those below the first one that it has are not judged.
+func (l *Lost) Expired(shard int) {
+	s := &l.shards[shard]
+	if s.kept = s.first; s.kept == 0 {
+		s.kept = s.last + 1
+	}
+}
+
+// Picks tells whether a grant was lost. It may be called at once, when all is told.
+func (l *Lost) Picks(g *hongbao.Grant) bool {
+	if g.Shard < 0 || g.Shard >= len(l.shards) {
+		return false
+	}
+	s := &l.shards[g.Shard]
+	return g.Seq >= max(1, s.kept) && g.Seq <= s.last && s.done.Has(g.Seq) && !s.aside[g.Seq] && s.seen[g.Seq/64]&(1<<(g.Seq%64)) == 0
+}

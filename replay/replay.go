@@ -1,0 +1,231 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Config of one replay.
+type Config struct {
+	Redis redis.UniversalClient
+	Space *lua.Space
+	// Ledger is where trimmed grants are read; nil if the deployment has none.
+	Ledger Ledger
+	// Name names the replay in its deployment, for ever: the same name goes on where the last run ended. Target says
+	// where it goes; a name keeps its target.
+	Name, Target string
+	// Handler delivers. It must make a second delivery of a grant harmless.
+	Handler hongbao.Handler
+	// DoneSink is the sink whose done bits say what was delivered: DoneSink(Name), or the sink's own where only what
+	// it does not have yet is wanted.
+	DoneSink string
+	// Marks: the Handler sets those done bits itself, as the publisher does. Else the replay does, after the Handler.
+	Marks bool
+	// Only, if not nil, picks among the grants that the filter matches. It may be called at once.
+	Only func(g *hongbao.Grant) bool
+	// BatchGrants bounds one call of the Handler, 1 to 20,000.
+	BatchGrants int
+	// Rate bounds grants per second, over all shards; 0 for no bound.
+	Rate float64
+	// Parallel is how many shards are worked on at once, 1 to 64.
+	Parallel int
+	// Patience bounds how long a batch is repeated while the target is out of reach, 0 to 24 h.
+	Patience time.Duration
+	// Progress, if not nil, is told of each step, by one goroutine at a time. It must be quick.
+	Progress func(*Report)
+}
+
+// DoneSink is the sink under which a replay keeps its done bits and claims.
+func DoneSink(name string) string { return "replay-" + name }
+
+// MaxBatch bounds Config.BatchGrants.
+const MaxBatch = 20_000
+
+func (c *Config) check() error {
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	need(c.Redis != nil && c.Space != nil, "Redis and Space are required")
+	err := hongbao.CheckCampaignID(DoneSink(c.Name))
+	need(c.Name != "" && err == nil, "Name %.80q: after \"replay-\" it must be like a campaign's id: %w", c.Name, err)
+	need(c.Target != "", "Target is empty")
+	err = hongbao.CheckCampaignID(c.DoneSink)
+	need(err == nil, "DoneSink %.80q: %w", c.DoneSink, err)
+	need(c.Parallel >= 1 && c.Parallel <= 64, "Parallel is %d: want 1 to 64", c.Parallel)
+	if errs = append(errs, checkDelivery(c.Handler, c.BatchGrants, c.Rate, c.Patience)...); len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "replay configuration: %w", errors.Join(errs...))
+}
+
+// checkDelivery checks what replays and requeues have in common.
+func checkDelivery(h hongbao.Handler, batch int, rate float64, patience time.Duration) []error {
+	var errs []error
+	if h == nil {
+		errs = append(errs, errors.New("Handler is required"))
+	}
+	if batch < 1 || batch > MaxBatch {
+		errs = append(errs, fmt.Errorf("BatchGrants is %d: want 1 to %d", batch, MaxBatch))
+	}
+	if !(rate >= 0 && rate <= 1e9) {
+		errs = append(errs, fmt.Errorf("Rate is %v: want 0 to 1e9 grants per second", rate))
+	}
+	if patience < 0 || patience > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("Patience is %s: want 0 to 24h", patience))
+	}
+	return errs
+}
+
+// Replay delivers a range of grants once more. Run may be called again, also by other processes at once.
+type Replay struct{ cfg Config }
+
+// New checks the configuration.
+func New(cfg Config) (*Replay, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	return &Replay{cfg: cfg}, nil
+}
+
+// Options of one run.
+type Options struct {
+	Filter Filter
+	// Dead is the sink whose dead letters are replayed; empty: the stream and the ledger. The letters stay.
+	Dead string
+	// DryRun counts and writes nothing.
+	DryRun bool
+}
+
+// ErrOtherReplay says that the name was begun with another range or target. Its error is a Conflict.
+var ErrOtherReplay = errors.New("replay_exists_with_other_range")
+
+// covers is what a name stands for; it is stored as JSON.
+type covers struct {
+	Target string `json:"target"`
+	Done   string `json:"done"`
+	Dead   string `json:"dead,omitempty"`
+	Filter Filter `json:"filter"`
+}
+
+// Run replays until all that the replay covers was looked at, or ctx ends, or it can't go on. The report is given in any
+// case but a refusal; what failed is in it and is no error of Run.
+func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
+	err := opts.Filter.check(r.cfg.Space.Len())
+	if e := hongbao.CheckCampaignID(opts.Dead); opts.Dead != "" && e != nil {
+		err = errors.Join(err, fmt.Errorf("dead letters of %.80q: %w", opts.Dead, e))
+	}
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.Permanent, "replay %s: %w", r.cfg.Name, err)
+	}
+	w := &run{
+		Config: &r.cfg, opts: opts, pace: newPace(r.cfg.Rate, r.cfg.BatchGrants),
+		source: source{rdb: r.cfg.Redis, space: r.cfg.Space, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000)},
+		report: Report{
+			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
+			Last: make([]int64, r.cfg.Space.Len()), Failures: []Failure{},
+		},
+	}
+	if err := w.begin(ctx); err != nil {
+		return nil, fmt.Errorf("replay %s: %w", r.cfg.Name, err)
+	}
+	err = w.shards(ctx)
+	w.report.Seconds = time.Since(w.report.Started).Seconds()
+	w.report.Finished = err == nil && w.report.Failed == 0
+	if err != nil {
+		return &w.report, fmt.Errorf("replay %s: %w; start it again under this name to go on", r.cfg.Name, err)
+	}
+	return &w.report, nil
+}
+
+// run is one run of a replay.
+type run struct {
+	*Config
+	opts   Options
+	source source
+	pace   *pace
+
+	mu     sync.Mutex
+	report Report
+}
+
+// begin notes what the replay covers, or compares it with what was noted; a dry run looks only.
+func (w *run) begin(ctx context.Context) error {
+	text, err := json.Marshal(covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
+	if err != nil {
+		return hongbao.Errorf(hongbao.Permanent, "write down what it covers: %w", err)
+	}
+	for shard := range w.Space.Len() {
+		if !w.opts.Filter.onShard(shard) {
+			continue
+		}
+		has, err := w.beginShard(ctx, w.Space.Shard(shard), string(text))
+		if err != nil {
+			return err
+		}
+		if has.Covers != string(text) {
+			return hongbao.Errorf(hongbao.Conflict, "%w: it was begun as %.1000s, now %s was asked for; repeat the first options, or take another name",
+				ErrOtherReplay, has.Covers, text)
+		}
+		w.report.Last[shard] = has.Last
+		if w.opts.Dead == "" {
+			w.report.Events += max(0, has.Last-w.first()+1)
+			continue
+		}
+		n, err := w.Redis.XLen(ctx, w.Space.Shard(shard).Dead(w.opts.Dead)).Result()
+		if err != nil {
+			return fmt.Errorf("count the dead letters of %s on shard %d: %w", w.opts.Dead, shard, lua.Classify(err))
+		}
+		w.report.Events += n
+	}
+	return nil
+}
+
+func (w *run) first() int64 { return max(1, w.opts.Filter.Seqs.First) }
+
+func (w *run) beginShard(ctx context.Context, k lua.Keys, text string) (lua.Replay, error) {
+	wanted := w.opts.Filter.Seqs.Last
+	if !w.opts.DryRun {
+		return lua.BeginReplay(ctx, w.Redis, k, w.Name, text, wanted)
+	}
+	has, found, err := lua.LookUpReplay(ctx, w.Redis, k, w.Name)
+	if err != nil || found {
+		return has, err
+	}
+	last, err := lua.LastSeq(ctx, w.Redis, k)
+	if wanted > 0 {
+		last = min(last, wanted)
+	}
+	return lua.Replay{Covers: text, Last: last}, err
+}
+
+// shards works on so many shards at once as configured, until all are done or one fails.
+func (w *run) shards(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(w.Parallel)
+	for shard := range w.Space.Len() {
+		if !w.opts.Filter.onShard(shard) {
+			continue
+		}
+		g.Go(func() error {
+			take := func(p *part) error { return w.part(ctx, shard, p) }
+			if w.opts.Dead != "" {
+				return w.source.letters(ctx, shard, w.opts.Dead, w.report.Last[shard], take)
+			}
+			return w.source.each(ctx, shard, hongbao.SeqRange{First: w.first(), Last: w.report.Last[shard]}, take)
+		})
+	}
+	return g.Wait()
+}

@@ -1,0 +1,112 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Counts is where the grants came from, and what was met on the way.
+type Counts struct {
+	FromStream int64 `json:"from_stream"`
+	FromLedger int64 `json:"from_ledger"`
+	FromDead   int64 `json:"from_dead_letters"`
+	// NotFound are seqs that neither the stream nor the ledger has as a grant: closes, and grants that are not settled
+	// (in quarantine, dead letters) and no longer in the stream.
+	NotFound int64 `json:"not_found"`
+	// Unreadable are entries and dead letters that can't be read.
+	Unreadable int64 `json:"unreadable"`
+	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
+	// replayed, the event's name is taken; the audit names them.
+	SameSeq int64 `json:"same_seq"`
+}
+
+func (c *Counts) add(o *Counts) {
+	c.FromStream += o.FromStream
+	c.FromLedger += o.FromLedger
+	c.FromDead += o.FromDead
+	c.NotFound += o.NotFound
+	c.Unreadable += o.Unreadable
+	c.SameSeq += o.SameSeq
+}
+
+// Report is how far a run of a replay came.
+type Report struct {
+	Name    string    `json:"name"`
+	Target  string    `json:"target"`
+	DryRun  bool      `json:"dry_run"`
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+	// Finished: everything that it covers was looked at, and nothing failed.
+	Finished bool `json:"finished"`
+	// Events is how many events (of dead letters: letters) the replay covers, Looked how many of them it has looked at.
+	Events int64 `json:"events"`
+	Looked int64 `json:"looked"`
+	// Last is the last seq that it covers, by shard; 0 where it covers none.
+	Last []int64 `json:"last"`
+	Counts
+	// Matched are the grants that the filter picks. Before of them were delivered before this run (by this replay, or by
+	// the sink), Delivered in it, Failed could not be. In a dry run those that would be delivered are Matched - Before.
+	Matched   int64 `json:"matched"`
+	Before    int64 `json:"before"`
+	Delivered int64 `json:"delivered"`
+	Failed    int64 `json:"failed"`
+	// Failures names the first 100 that failed.
+	Failures []Failure `json:"failures"`
+}
+
+const maxFailures = 100
+
+// Failure is a grant that could not be delivered.
+type Failure struct {
+	// Letter is the full id of the dead letter; empty if the grant did not come from one.
+	Letter string `json:"letter,omitempty"`
+	Event  string `json:"event"`
+	Class  string `json:"class"`
+	Error  string `json:"error"`
+}
+
+func failureOf(letter string, g *hongbao.Grant, err error) Failure {
+	return Failure{Letter: letter, Event: g.EventID(), Class: hongbao.ClassOf(err).String(), Error: err.Error()}
+}
+
+// Write prints the report for a person.
+func (r *Report) Write(w io.Writer) error {
+	var b strings.Builder
+	switch {
+	case r.DryRun:
+		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %d of %d grants, %d were delivered before.\n",
+			r.Name, r.Target, r.Matched-r.Before, r.Matched, r.Before)
+	case r.Finished:
+		fmt.Fprintf(&b, "Replay %s to %s is finished: %d grants delivered now, %d before, in %.1f s.\n", r.Name, r.Target, r.Delivered, r.Before, r.Seconds)
+	default:
+		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %d grants delivered now, %d before, %d failed. Run it again under the same name "+
+			"to go on.\n", r.Name, r.Target, r.Delivered, r.Before, r.Failed)
+	}
+	fmt.Fprintf(&b, "Looked at %d of %d: %d grants of the stream, %d of the ledger, %d of dead letters; %d match.\n",
+		r.Looked, r.Events, r.FromStream, r.FromLedger, r.FromDead, r.Matched)
+	if r.NotFound > 0 {
+		fmt.Fprintf(&b, "%d seqs are no grant of the stream or the ledger: closes, or grants that are not settled; `hongbao audit` tells which.\n", r.NotFound)
+	}
+	if r.Unreadable > 0 {
+		fmt.Fprintf(&b, "%d entries or letters can't be read; `hongbao dead list` shows them.\n", r.Unreadable)
+	}
+	if r.SameSeq > 0 {
+		fmt.Fprintf(&b, "%d grants share their seq with another one and were left out; `hongbao audit` names them.\n", r.SameSeq)
+	}
+	writeFailures(&b, r.Failures, r.Failed)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeFailures(b *strings.Builder, list []Failure, all int64) {
+	for _, f := range list {
+		fmt.Fprintf(b, "  failed: event %s %s (%s): %.500q\n", f.Event, f.Letter, f.Class, f.Error)
+	}
+	if n := all - int64(len(list)); n > 0 {
+		fmt.Fprintf(b, "  and %d more\n", n)
+	}
+}

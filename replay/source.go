@@ -1,0 +1,253 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Ledger is what a replay asks of the ledger.
+type Ledger interface {
+	// EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
+	// fails. A seq comes twice if Redis went back in time.
+	EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error
+}
+
+// part is a run of grants of one shard, by rising seq, and what was met besides. All grants of a part come from the
+// same place, so that a batch of them can be built again from there.
+type part struct {
+	grants []hongbao.Grant
+	events int64 // seqs that it covers, whatever they are
+	read   Counts
+}
+
+// source reads a shard's grants: from the stream what is kept, from the ledger what is not.
+type source struct {
+	rdb    redis.UniversalClient
+	space  *lua.Space
+	ledger Ledger // may be nil
+	page   int    // grants at once
+}
+
+// each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in what it gives is
+// filled from the ledger.
+func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
+	k := s.space.Shard(shard)
+	from, err := s.seek(ctx, k, seqs.First)
+	if err != nil {
+		return err
+	}
+	count := 50
+	for next := seqs.First; next <= seqs.Last; {
+		raw, err := lua.Range(ctx, s.rdb, k, from, "+", count)
+		if err != nil {
+			return err
+		}
+		if len(raw) == 0 {
+			return s.fill(ctx, shard, hongbao.SeqRange{First: next, Last: seqs.Last}, fn)
+		}
+		from = "(" + raw[len(raw)-1].ID
+		before := next
+		if next, err = s.entries(ctx, shard, raw, hongbao.SeqRange{First: next, Last: seqs.Last}, fn); err != nil {
+			return err
+		}
+		if n := next - before; n > 0 {
+			count = min(max(int(int64(len(raw)*s.page)/n), 20), 2*count)
+		}
+	}
+	return nil
+}
+
+// entries hands on what the entries hold of the seqs, and fills the gaps before and between them. It gives the next seq.
+func (s *source) entries(ctx context.Context, shard int, raw []lua.RawEntry, seqs hongbao.SeqRange, fn func(*part) error) (int64, error) {
+	p := &part{}
+	flush := func() error {
+		if p.events == 0 && p.read == (Counts{}) {
+			return nil
+		}
+		full := p
+		p = &part{}
+		return fn(full)
+	}
+	for i := range raw {
+		e, err := hongbao.ParseEntry(shard, raw[i].ID, raw[i].Values)
+		if errors.Is(err, hongbao.ErrNewerEntry) {
+			return seqs.First, err
+		}
+		if err != nil { // its seqs, if it has any, become a gap
+			p.read.Unreadable++
+			continue
+		}
+		if e.Seq > seqs.First {
+			if err := flush(); err != nil {
+				return seqs.First, err
+			}
+			gap := hongbao.SeqRange{First: seqs.First, Last: min(e.Seq-1, seqs.Last)}
+			if err := s.fill(ctx, shard, gap, fn); err != nil {
+				return seqs.First, err
+			}
+			seqs.First = gap.Last + 1
+		}
+		if seqs.First > seqs.Last {
+			break
+		}
+		seqs.First = p.take(&e, seqs)
+	}
+	return seqs.First, flush()
+}
+
+// take takes what an entry of the stream holds of the seqs, and gives the next seq.
+func (p *part) take(e *hongbao.Entry, seqs hongbao.SeqRange) int64 {
+	end := min(e.Seq+e.Events()-1, seqs.Last)
+	if end < seqs.First { // it comes a second time
+		return seqs.First
+	}
+	for i := range e.Grants {
+		if seq := e.Grants[i].Seq; seq >= seqs.First && seq <= end {
+			p.grants = append(p.grants, e.Grants[i])
+			p.read.FromStream++
+		}
+	}
+	p.events += end - seqs.First + 1
+	return end + 1
+}
+
+// fill hands on what the ledger has of the seqs.
+func (s *source) fill(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
+	if s.ledger == nil {
+		return fn(&part{events: seqs.Len(), read: Counts{NotFound: seqs.Len()}})
+	}
+	p, next := &part{}, seqs.First
+	flush := func() error {
+		full := p
+		p = &part{}
+		return fn(full)
+	}
+	err := s.ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
+		if g.Seq < next {
+			p.read.SameSeq++
+			return nil
+		}
+		p.read.NotFound += g.Seq - next
+		p.events += g.Seq - next + 1
+		next = g.Seq + 1
+		g.EntryID = ledgerID(g.Seq)
+		p.grants = append(p.grants, g)
+		p.read.FromLedger++
+		if len(p.grants) >= s.page {
+			return flush()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.read.NotFound += seqs.Last - next + 1
+	p.events += seqs.Last - next + 1
+	return flush()
+}
+
+// ledgerID stands in a grant for the entry that the stream no longer has. It is an id that Redis can read and that no entry
+// ever had: a worker that looks for it in the stream finds nothing, and the publisher then reads the topic back.
+func ledgerID(seq int64) string { return "0-" + strconv.FormatInt(seq, 10) }
+
+func seqOfLedgerID(id string) (int64, bool) {
+	text, ok := strings.CutPrefix(id, "0-")
+	seq, err := strconv.ParseInt(text, 10, 64)
+	return seq, ok && err == nil
+}
+
+// seek finds where to begin to read for a seq: an id at or before its entry, not far from it. Ids are times, and rise with
+// the seqs.
+func (s *source) seek(ctx context.Context, k lua.Keys, seq int64) (string, error) {
+	first, firstSeq, err := s.probe(ctx, k, "-")
+	if err != nil || first < 0 || firstSeq >= seq {
+		return "-", err
+	}
+	ends, err := s.rdb.XRevRangeN(ctx, k.Events(), "+", "-", 1).Result()
+	if err != nil || len(ends) == 0 {
+		return "-", lua.Classify(err)
+	}
+	low, high := first, msOf(ends[0].ID)
+	for low < high {
+		mid := low + (high-low+1)/2
+		at, atSeq, err := s.probe(ctx, k, strconv.FormatInt(mid, 10))
+		if err != nil {
+			return "-", err
+		}
+		if at >= 0 && atSeq <= seq {
+			low = mid
+		} else {
+			high = mid - 1
+		}
+	}
+	return strconv.FormatInt(low, 10), nil
+}
+
+// probe tells time and seq of the first entry at or after an id; a time of -1 if there is none, or it can't be read.
+func (s *source) probe(ctx context.Context, k lua.Keys, id string) (ms, seq int64, err error) {
+	raw, err := lua.Range(ctx, s.rdb, k, id, "+", 1)
+	if err != nil || len(raw) == 0 {
+		return -1, 0, err
+	}
+	e, err := hongbao.ParseEntry(k.Index(), raw[0].ID, raw[0].Values)
+	if err != nil {
+		return -1, 0, nil //nolint:nilerr // then the reading begins earlier, and tells of it
+	}
+	return msOf(e.ID), e.Seq, nil
+}
+
+func msOf(id string) int64 {
+	text, _, _ := strings.Cut(id, "-")
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return ms
+}
+
+// Entries gives the publisher what it needs to build a batch of a replay again. It may be used at once.
+type Entries struct {
+	Redis redis.UniversalClient
+	Space *lua.Space
+	// Ledger may be nil: then grants that came from it are not found, and the publisher reads the topic back.
+	Ledger Ledger
+}
+
+// Entries gives the entries from firstID to lastID, both included, in order; those that are gone are left out. Ids that a
+// replay made up for grants of the ledger give one entry each.
+func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error) {
+	first, made := seqOfLedgerID(firstID)
+	last, alsoMade := seqOfLedgerID(lastID)
+	if !made || !alsoMade {
+		return lua.Entries(ctx, e.Redis, e.Space.Shard(shard), firstID, lastID)
+	}
+	if e.Ledger == nil {
+		return nil, nil
+	}
+	var out []hongbao.Entry
+	next := first
+	err := e.Ledger.EachGrantBySeq(ctx, shard, hongbao.SeqRange{First: first, Last: last}, func(g hongbao.Grant) error {
+		if g.Seq < next {
+			return nil
+		}
+		next = g.Seq + 1
+		g.EntryID = ledgerID(g.Seq)
+		out = append(out, hongbao.Entry{
+			ID: g.EntryID, Shard: shard, Kind: hongbao.EntryGrant, Campaign: g.Campaign, Seq: g.Seq, Epoch: g.Epoch, Time: g.Time,
+			Grants: []hongbao.Grant{g},
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("build entries %s to %s of shard %d from the ledger: %w", firstID, lastID, shard, err)
+	}
+	return out, nil
+}

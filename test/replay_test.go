@@ -1,0 +1,335 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/replay"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// hongbao runs the program to its end.
+func (c *oneCopy) hongbao(args ...string) (string, error) {
+	c.t.Helper()
+	path, err := program()
+	require.NoError(c.t, err)
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), c.env...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, log.String())
+	}
+	return string(out), err
+}
+
+// copies counts the events of a topic, as another program sees them.
+func (c *oneCopy) copies(topic string) map[string]int {
+	c.t.Helper()
+	out, err := c.hongbao("tail", "--kafka.brokers", c.broker.Addr, "--kafka.topic", topic)
+	require.NoError(c.t, err)
+	copies := map[string]int{}
+	for s := bufio.NewScanner(bytes.NewReader([]byte(out))); s.Scan(); {
+		var line struct{ Event string }
+		require.NoError(c.t, json.Unmarshal(s.Bytes(), &line))
+		copies[line.Event]++
+	}
+	return copies
+}
+
+// exactly checks that a topic has the events of seqs 1 to the last but the left out ones, each once.
+func (c *oneCopy) exactly(topic string, but ...int64) {
+	c.t.Helper()
+	want := map[string]int{}
+	for seq := int64(1); seq <= c.seq; seq++ {
+		want[fmt.Sprintf("0-%d", seq)] = 1
+	}
+	for _, seq := range but {
+		delete(want, fmt.Sprintf("0-%d", seq))
+	}
+	got := c.copies(topic)
+	duplicates, missing := 0, 0
+	for event, n := range got {
+		duplicates += n - 1
+		if want[event] == 0 {
+			c.t.Errorf("event %s is in topic %s", event, topic)
+		}
+	}
+	for event := range want {
+		if got[event] == 0 {
+			missing++
+		}
+	}
+	require.Zero(c.t, duplicates, "duplicates in %s", topic)
+	require.Zero(c.t, missing, "missing in %s", topic)
+}
+
+// killed runs a command again and again, killed with SIGKILL at random points, until one run ends by itself, and lets it after twice
+// as many kills as there must be. each is called after each kill. It gives the number of kills.
+func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int), args ...string) int {
+	c.t.Helper()
+	path, err := program()
+	require.NoError(c.t, err)
+	for kills := 0; ; {
+		cmd := exec.Command(path, args...)
+		cmd.Env = append(os.Environ(), c.env...)
+		var log bytes.Buffer
+		cmd.Stderr = &log
+		require.NoError(c.t, cmd.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		wait := about/2 + rand.N(about)
+		if kills == 2*atLeast {
+			wait = time.Minute
+		}
+		var err error
+		select {
+		case err = <-ended:
+		case <-time.After(wait):
+			require.Less(c.t, kills, 2*atLeast, "it does not end")
+			_ = cmd.Process.Kill() // it may have ended
+			if err = <-ended; err != nil {
+				kills++
+				each(kills)
+				continue
+			}
+		}
+		require.NoError(c.t, err, log.String())
+		require.GreaterOrEqual(c.t, kills, atLeast)
+		return kills
+	}
+}
+
+// A replay to a fresh topic, killed at random points many times, ends with each event there once; so does one that gets its answers
+// late, so that it is killed between a send and its answer.
+func TestReplayKilledAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	for name, late := range map[string]time.Duration{"answers at once": 0, "late answers": 8 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			c := newOneCopy(t, broker, 0)
+			c.grants(6_000)
+			fresh := broker.Topic(t, 2, nil)
+			args := []string{"replay", "copy", "--to", "topic:" + fresh, "--rate", "1000", "--publisher.batch_grants", "50", "--json"}
+
+			before := dumpOf(c)
+			out, err := c.hongbao(append(args, "--dry-run")...)
+			require.NoError(t, err)
+			var dry replay.Report
+			require.NoError(t, json.Unmarshal([]byte(out), &dry))
+			require.Equal(t, int64(6_000), dry.Matched)
+			require.Equal(t, before, dumpOf(c), "a dry run changes nothing")
+			require.Empty(t, c.copies(fresh))
+
+			c.broker.Proxy.Delay(late)
+			kills := c.killed(10, 400*time.Millisecond, func(int) {}, args...)
+			c.broker.Proxy.Delay(0)
+			c.exactly(fresh)
+			out, err = c.hongbao(args...)
+			require.NoError(t, err)
+			var again replay.Report
+			require.NoError(t, json.Unmarshal([]byte(out), &again))
+			require.Zero(t, again.Delivered, "a repeat pushes nothing")
+			require.True(t, again.Finished)
+			c.exactly(fresh)
+			require.Empty(t, openClaims(c, replay.DoneSink("copy")))
+			t.Logf("killed %d times", kills)
+		})
+	}
+}
+
+func dumpOf(c *oneCopy) map[string]string {
+	c.t.Helper()
+	keys, err := c.rdb.Keys(c.t.Context(), strings.TrimSuffix(c.keys.Meta(), "meta")+"*").Result()
+	require.NoError(c.t, err)
+	require.NotEmpty(c.t, keys)
+	out := map[string]string{}
+	for _, key := range keys {
+		out[key], err = c.rdb.Dump(c.t.Context(), key).Result()
+		require.NoError(c.t, err)
+	}
+	return out
+}
+
+func openClaims(c *oneCopy, sink string) []string {
+	c.t.Helper()
+	keys, err := c.rdb.HKeys(c.t.Context(), c.keys.Claims(sink)).Result()
+	require.NoError(c.t, err)
+	var open []string
+	for _, k := range keys {
+		if k != "#fence" {
+			open = append(open, k)
+		}
+	}
+	return open
+}
+
+// settled puts all grants into a ledger that the deployment has from now on.
+func (c *oneCopy) settled() {
+	c.t.Helper()
+	entries, err := lua.Entries(c.t.Context(), c.rdb, c.keys, "-", "+")
+	require.NoError(c.t, err)
+	var grants []hongbao.Grant
+	for _, e := range entries {
+		grants = append(grants, e.Grants...)
+	}
+	file := filepath.Join(c.t.TempDir(), "ledger.db")
+	l, err := settlement.Open(c.t.Context(), settlement.Config{
+		Driver: settlement.SQLite, DSN: file, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
+	})
+	require.NoError(c.t, err)
+	seed, of := campaign.NewSeed(), spec("rain", c.seq, hongbao.Amount(100*c.seq))
+	_, err = l.CreateCampaign(c.t.Context(), settlement.Campaign{
+		Spec: of, Canonical: campaign.Canonical(of), Seed: seed, Hash: campaign.Commit(of, seed),
+	})
+	require.NoError(c.t, err)
+	s, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: l, Plan: hundred{}, Log: zap.NewNop()})
+	require.NoError(c.t, err)
+	require.Nil(c.t, s.Handle(c.t.Context(), grants))
+	require.NoError(c.t, l.Close())
+	c.env = append(c.env, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_LEDGER_DRIVER=sqlite", "HONGBAO_LEDGER_DSN="+file)
+}
+
+// hundred plans 100 for every packet.
+type hundred struct{}
+
+func (hundred) Amount(context.Context, string, int64) (hongbao.Amount, bool, error) {
+	return 100, true, nil
+}
+
+// The stream is trimmed between the kills, under the batches that were stored from it, and the ledger goes on where it ends.
+func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	c := newOneCopy(t, broker, 0)
+	c.grants(4_000)
+	c.settled()
+	fresh := broker.Topic(t, 2, nil)
+	c.broker.Proxy.Delay(4 * time.Millisecond)
+	kills := c.killed(8, 400*time.Millisecond, func(kills int) {
+		if kills == 2 || kills == 4 {
+			require.NoError(t, c.rdb.XTrimMaxLen(t.Context(), c.keys.Events(), int64(300*(4-kills)/2)).Err())
+		}
+	}, "replay", "copy", "--to", "topic:"+fresh, "--rate", "800", "--publisher.batch_grants", "50", "--json")
+	c.broker.Proxy.Delay(0)
+	c.exactly(fresh)
+	require.Empty(t, openClaims(c, replay.DoneSink("copy")))
+	t.Logf("killed %d times", kills)
+}
+
+// A requeue of dead letters, killed between each of its steps, puts each into the topic once and ends it once. Among them are letters
+// whose first push is an open claim: one that arrived, and one that did not.
+func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	c := newOneCopy(t, broker, 0)
+	arrived := c.inFlight() // its batch is in the topic, the answer is held back
+	kill(t, arrived)
+	c.broker.Proxy.Delay(0)
+	inTopic := len(c.copies(c.topic))
+	require.NotEmpty(t, openClaims(c, "kafka"))
+	c.grants(300)
+	letters := c.bury("kafka")
+
+	kills := c.killed(5, 400*time.Millisecond, func(int) {}, "dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "mended", "--rate", "150",
+		"--publisher.batch_grants", "20")
+	c.exactly(c.topic)
+	require.Empty(t, openClaims(c, "kafka"))
+	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Dead("kafka")).Val())
+	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Decided("kafka")).Val(), "each letter was ended once")
+	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
+}
+
+// bury makes every event that is not finished a dead letter, and counts them.
+func (c *oneCopy) bury(group string) (letters int64) {
+	c.t.Helper()
+	entries, err := lua.Entries(c.t.Context(), c.rdb, c.keys, "-", "+")
+	require.NoError(c.t, err)
+	_, err = lua.ReadNew(c.t.Context(), c.rdb, c.keys, group, "digger", 100_000, 0)
+	require.NoError(c.t, err)
+	pending, err := c.rdb.XPendingExt(c.t.Context(), &redis.XPendingExtArgs{
+		Stream: c.keys.Events(), Group: group, Start: "-", End: "+", Count: 100_000,
+	}).Result()
+	require.NoError(c.t, err)
+	owner := map[string]string{}
+	for _, p := range pending {
+		owner[p.ID] = p.Consumer
+	}
+	for _, e := range entries {
+		for i := range e.Grants {
+			if owner[e.ID] == "" {
+				break
+			}
+			written, err := lua.Dead(c.t.Context(), c.rdb, c.keys, lua.Letter{
+				Group: group, Consumer: owner[e.ID], EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
+				Class: hongbao.Permanent, Reason: "a test", Attempts: 1,
+			})
+			require.NoError(c.t, err)
+			require.True(c.t, written)
+			letters++
+		}
+	}
+	return letters
+}
+
+// What was lost from the topic after it was finished is found there and repaired, and what was never finished is pushed by the plain replay:
+// each once, beside the letters that wait for a decision.
+func TestReplayRepairsTheTopic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	c := newOneCopy(t, broker, 0)
+	c.grants(200)
+	lost := []hongbao.SeqRange{{First: 11, Last: 30}, {First: 77, Last: 77}} // finished, and not in the topic
+	_, err := lua.Ack(t.Context(), c.rdb, c.keys, "kafka", lost, nil)
+	require.NoError(t, err)
+	entries, err := lua.Entries(t.Context(), c.rdb, c.keys, "-", "+")
+	require.NoError(t, err)
+	require.NoError(t, c.rdb.XDel(t.Context(), c.keys.Events(), entries[15].ID).Err()) // 151 to 160 never reach the group
+	w := c.worker()
+	c.finished()
+	c.drain(w)
+	var gone []int64
+	for _, r := range append(lost, hongbao.SeqRange{First: 151, Last: 160}) {
+		for seq := r.First; seq <= r.Last; seq++ {
+			gone = append(gone, seq)
+		}
+	}
+	c.exactly(c.topic, gone...)
+	_, err = c.hongbao("replay", "mend", "--to", "kafka")
+	require.NoError(t, err)
+	c.exactly(c.topic, gone...) // nobody has 151 to 160 but the deleted entry
+	for range 2 {
+		_, err = c.hongbao("replay", "mend-lost", "--to", "kafka", "--missing")
+		require.NoError(t, err)
+		c.exactly(c.topic, gone[21:]...)
+	}
+	_, err = c.hongbao("replay", "no", "--to", "topic:"+c.topic)
+	require.ErrorContains(t, err, "say --to kafka")
+}
