@@ -163,8 +163,8 @@ func scriptCases() map[string]scriptCase {
 			},
 		},
 		"dead": {
-			keys:  func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
-			prep:  pending,
+			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
+			prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := lua.Dead(ctx, b.rdb, b.k, lua.Letter{
 					Group: "kafka", Consumer: "w1", EntryID: b.id(ctx, 1), Last: true,
