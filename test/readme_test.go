@@ -160,7 +160,7 @@ func TestReadmeDemo(t *testing.T) {
 	cmd.Env = environ()
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
-	varies := regexp.MustCompile(`^<duration> granted|<bar>|^redis|^ledger`)
+	varies := regexp.MustCompile(`^<duration> granted|CNY to <n> CNY|^redis|^ledger`)
 	fixed := func(lines []string) []string {
 		return slices.DeleteFunc(shapesOf(lines), func(s string) bool { return varies.MatchString(s) })
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -197,7 +198,12 @@ func (d *demo) stopWorker() error {
 	if err := w.Process.Signal(os.Interrupt); err != nil {
 		return fmt.Errorf("stop the worker: %w", err)
 	}
-	if err := w.Wait(); err != nil {
+	err := w.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Sys() == syscall.WaitStatus(syscall.SIGINT) {
+		return nil // it was asked to stop before it could listen: it had nothing in hand
+	}
+	if err != nil {
 		return fmt.Errorf("the worker: %w", err)
 	}
 	return nil

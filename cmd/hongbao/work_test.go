@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -85,6 +86,17 @@ func (d *deployment) quiet() {
 		}
 		if pending, lag, groups := d.pending(); pending+lag > 0 || groups != want {
 			return fmt.Errorf("%d pending, lag %d, %d of %d groups", pending, lag, groups, want)
+		}
+		for i := range d.space.Len() { // a Redis that was started again does not know the lag
+			at, err := lua.TrimEvents(d.t.Context(), d.rdb, d.space.Shard(i), lua.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1})
+			if err != nil {
+				return err
+			}
+			for _, g := range at.Groups {
+				if g.Finished < at.Seq {
+					return fmt.Errorf("group %s has finished %d of %d events of shard %d", g.Name, g.Finished, at.Seq, i)
+				}
+			}
 		}
 		return nil
 	}, "nothing is in flight")
