@@ -111,3 +111,27 @@ func TestInitRefusesAnotherDeployment(t *testing.T) {
 	require.ErrorContains(t, lua.Init(t.Context(), b.rdb, more, "test"), `shards is "1"`)
 	require.Equal(t, before, b.dump(t))
 }
+
+// The names of the shards' keys depend on their number: another number would find an empty deployment, and load every campaign
+// again.
+func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.Redis(t).Client(t)
+	for _, from := range []int{1, 2, 4, 16, 64} {
+		for _, to := range []int{1, 2, 3, 4, 8, 16, 32, 64} {
+			if from == to {
+				continue
+			}
+			prefix := testkit.Prefix(t)
+			first, err := lua.NewSpace(prefix, from)
+			require.NoError(t, err)
+			second, err := lua.NewSpace(prefix, to)
+			require.NoError(t, err)
+			require.NoError(t, lua.Init(t.Context(), rdb, first, "d"))
+			require.ErrorContains(t, lua.Init(t.Context(), rdb, second, "d"), "belongs to something else", "%d, then %d shards", from, to)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package consumer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Redis is out of memory. What is in the stream must be brought to its end all the same, or memory would never be freed: by a
+// worker that ran before, by one that starts only then, and past an entry that nobody can read.
+func TestOutOfMemoryDrains(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ late, poison bool }{
+		"a worker that runs": {}, "an entry that can't be read": {poison: true}, "a worker that starts then": {late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, _ := setupOwn(t, 1)
+			_, err := lua.CreateGroup(t.Context(), b.rdb, b.keys(), group)
+			require.NoError(t, err)
+			if c.poison {
+				b.raw(t, "poison", "1e9")
+			}
+			b.add(t, 0, 1, 1, 1)
+			_, err = lua.ReadNew(t.Context(), b.rdb, b.keys(), group, "victim", 10, 0) // and was killed
+			require.NoError(t, err)
+			cfg := b.config(t, "w", newSink(nil))
+			cfg.Lease = 2 * time.Second
+			full := func() { require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err()) }
+			want := int64(3)
+			if c.late {
+				full()
+			}
+			w := start(t, cfg)
+			if !c.late {
+				want = 4
+				b.add(t, 0, 1)
+				testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "up")
+				full()
+			}
+			testkit.Eventually(t, soon, func() bool { return w.Stats().Done == want }, "everything is brought to its end")
+		})
+	}
+}
