@@ -154,10 +154,7 @@ func loadCmd() *cobra.Command {
 
 // load plans a campaign of the ledger again, checks the hash, and loads it with a progress bar.
 func (d *deps) load(ctx context.Context, bar io.Writer, id string) error {
-	c, found, err := d.ledger.Campaign(ctx, id)
-	if err == nil && !found {
-		err = errNoCampaign(id)
-	}
+	c, err := d.campaign(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -259,10 +256,7 @@ func showCmd() *cobra.Command {
 			if err := errors.Join(d.openRedis(cmd.Context()), d.openLedger(cmd.Context())); err != nil {
 				return err
 			}
-			c, found, err := d.ledger.Campaign(cmd.Context(), args[0])
-			if err == nil && !found {
-				err = errNoCampaign(args[0])
-			}
+			c, err := d.campaign(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

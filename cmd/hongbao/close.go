@@ -22,10 +22,7 @@ func (d *deps) openCloser(cmd *cobra.Command, id string) (*closing.Closer, settl
 	if err := errors.Join(d.openRedis(ctx), d.openLedger(ctx)); err != nil {
 		return nil, c, err
 	}
-	c, found, err := d.ledger.Campaign(ctx, id)
-	if err == nil && !found {
-		err = errNoCampaign(id)
-	}
+	c, err := d.campaign(ctx, id)
 	if err != nil {
 		return nil, c, err
 	}

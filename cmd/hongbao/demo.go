@@ -97,11 +97,6 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.load(ctx, io.Discard, spec.ID); err != nil {
 		return err
 	}
-	if servers.mini != nil {
-		if err := d.makeGroups(ctx); err != nil {
-			return err
-		}
-	}
 	if err := d.startWorker(); err != nil {
 		return err
 	}

@@ -56,17 +56,6 @@ func (d *demo) startServers() (*servers, error) {
 	return s, nil
 }
 
-// makeGroups makes the consumer groups before the worker does, from 0-0: miniredis keeps the id as it was spelled, and
-// the trim script can't compare a plain 0.
-func (d *demo) makeGroups(ctx context.Context) error {
-	for _, sink := range d.cfg.Deployment.Sinks {
-		if err := d.redis.XGroupCreateMkStream(ctx, d.space.Shard(0).Events(), sink, "0-0").Err(); err != nil {
-			return fmt.Errorf("make the consumer group %s: %w", sink, err)
-		}
-	}
-	return nil
-}
-
 func (s *servers) startRedis(path, dir string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -146,13 +146,19 @@ func (d *deps) openLedger(ctx context.Context) error {
 func (d *deps) plans() (*campaign.Plans, error) {
 	cfg := d.cfg.PlansConfig()
 	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-		c, found, err := d.ledger.Campaign(ctx, id)
-		if err == nil && !found {
-			err = errNoCampaign(id)
-		}
+		c, err := d.campaign(ctx, id)
 		return c.Spec, c.Seed, err
 	}
 	return campaign.NewPlans(cfg)
+}
+
+// campaign reads a campaign that must be in the ledger.
+func (d *deps) campaign(ctx context.Context, id string) (settlement.StoredCampaign, error) {
+	c, found, err := d.ledger.Campaign(ctx, id)
+	if err == nil && !found {
+		err = errNoCampaign(id)
+	}
+	return c, err
 }
 
 func errNoCampaign(id string) error {

@@ -71,10 +71,7 @@ func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error
 	if err := d.openLedger(ctx); err != nil {
 		return out, err
 	}
-	c, found, err := d.ledger.Campaign(ctx, id)
-	if err == nil && !found {
-		err = errNoCampaign(id)
-	}
+	c, err := d.campaign(ctx, id)
 	if err != nil {
 		return out, err
 	}
