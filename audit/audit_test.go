@@ -469,7 +469,7 @@ func BenchmarkMillion(b *testing.B) {
 	for at := 0; at < n; at += 5000 {
 		var stock []any
 		for p := at + 1; p <= at+5000; p++ {
-			stock = append(stock, fmt.Sprintf("%d:1", p))
+			stock = append(stock, fmt.Sprintf("%d 1", p))
 		}
 		require.NoError(b, rdb.RPush(b.Context(), k.Stock("big"), stock...).Err())
 	}

@@ -75,7 +75,7 @@ var planted = map[string]struct {
 	"a granted packet put back into the stock": {
 		func(t *testing.T, w *world) {
 			g := w.settled("a", "u0003")
-			do(t, w.rdb.RPush(t.Context(), w.keys("a").Stock("a"), fmt.Sprintf("%d:%d", g.Packet, g.Amount)))
+			do(t, w.rdb.RPush(t.Context(), w.keys("a").Stock("a"), fmt.Sprintf("%d %d", g.Packet, g.Amount)))
 		},
 		kinds(audit.PacketTwice), "in the stock and was granted",
 	},
@@ -92,8 +92,8 @@ var planted = map[string]struct {
 		kinds(audit.PacketMissing), "packet 100",
 	},
 	"a packet that the campaign does not have": {
-		func(t *testing.T, w *world) { do(t, w.rdb.LSet(t.Context(), w.keys("a").Stock("a"), -1, "101:5")) },
-		kinds(audit.PacketUnknown, audit.PacketMissing), "101:5",
+		func(t *testing.T, w *world) { do(t, w.rdb.LSet(t.Context(), w.keys("a").Stock("a"), -1, "101 5")) },
+		kinds(audit.PacketUnknown, audit.PacketMissing), "101 5",
 	},
 	"one packet in two receipts": {
 		func(t *testing.T, w *world) {
@@ -158,8 +158,8 @@ var planted = map[string]struct {
 	"a receipt altered": {
 		func(t *testing.T, w *world) {
 			text := w.receipt(t, "a", "u0003")
-			f := strings.SplitN(text, ":", 3)
-			do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u0003", f[0]+":1000000:"+f[2]))
+			f := strings.SplitN(text, " ", 3)
+			do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u0003", f[0]+" 1000000 "+f[2]))
 		},
 		map[audit.Kind]int64{audit.Different: 3}, `user "u0003", amount 1000000`,
 	},
@@ -172,7 +172,7 @@ var planted = map[string]struct {
 	"more packets than a user may hold": {
 		func(t *testing.T, w *world) {
 			k := w.keys("a").Receipts("a")
-			do(t, w.rdb.HSet(t.Context(), k, "u0003", w.receipt(t, "a", "u0003")+" "+w.receipt(t, "a", "u0004")))
+			do(t, w.rdb.HSet(t.Context(), k, "u0003", w.receipt(t, "a", "u0003")+"\n"+w.receipt(t, "a", "u0004")))
 			do(t, w.rdb.HDel(t.Context(), k, "u0004"))
 		},
 		map[audit.Kind]int64{audit.OverHold: 1, audit.Different: 3}, "",
@@ -200,7 +200,7 @@ var planted = map[string]struct {
 	"a stock amount that was not planned": {
 		func(t *testing.T, w *world) {
 			w.cfg.Plan = w.plans
-			do(t, w.rdb.LSet(t.Context(), w.keys("a").Stock("a"), -1, "100:4999"))
+			do(t, w.rdb.LSet(t.Context(), w.keys("a").Stock("a"), -1, "100 4999"))
 		},
 		kinds(audit.NotPlanned), "amount 4999, planned is",
 	},
@@ -344,9 +344,9 @@ func (w *world) forge(t *testing.T, seq int64) {
 	k := w.keys("a")
 	packet, err := w.rdb.RPop(t.Context(), k.Stock("a")).Result()
 	require.NoError(t, err)
-	amount, err := strconv.ParseInt(strings.Split(packet, ":")[1], 10, 64)
+	amount, err := strconv.ParseInt(strings.Split(packet, " ")[1], 10, 64)
 	require.NoError(t, err)
-	do(t, w.rdb.HSet(t.Context(), k.Receipts("a"), "mallory", fmt.Sprintf("%s:%d:0:", packet, seq)))
+	do(t, w.rdb.HSet(t.Context(), k.Receipts("a"), "mallory", fmt.Sprintf("%s %d 0 ", packet, seq)))
 	for field, by := range map[string]int64{"granted": 1, "left": -1, "granted_amount": amount, "left_amount": -amount} {
 		do(t, w.rdb.HIncrBy(t.Context(), k.Campaign("a"), field, by))
 	}

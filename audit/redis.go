@@ -261,13 +261,13 @@ func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapsh
 }
 
 func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text string) error {
-	number, value, _ := strings.Cut(text, ":")
+	number, value, _ := strings.Cut(text, " ")
 	packet, err1 := strconv.ParseInt(number, 10, 64)
 	amount, err2 := strconv.ParseInt(value, 10, 64)
 	if err1 != nil || err2 != nil || packet < 1 || packet > snap.packets {
 		c.strays++
 		r.found(Difference{Kind: PacketUnknown, Where: "stock", Campaign: c.id,
-			Detail: fmt.Sprintf("the stock has %.60q; want number:amount with numbers 1 to %d", text, snap.packets)})
+			Detail: fmt.Sprintf("the stock has %.60q; want \"number amount\" with numbers 1 to %d", text, snap.packets)})
 		return nil //nolint:nilerr // it is told as a difference
 	}
 	snap.stockSum += hongbao.Amount(amount)

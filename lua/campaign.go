@@ -107,7 +107,7 @@ func LoadChunk(ctx context.Context, rdb redis.Scripter, k Keys, c *Chunk) (LoadS
 	var sum int64
 	for i, a := range c.Amounts {
 		sum += int64(a)
-		args = append(args, strconv.FormatInt(c.First+int64(i), 10)+":"+strconv.FormatInt(int64(a), 10))
+		args = append(args, strconv.FormatInt(c.First+int64(i), 10)+" "+strconv.FormatInt(int64(a), 10))
 	}
 	args[0], args[1], args[2] = c.Hash, c.First-1, sum
 	reply, err := loadScript.run(ctx, rdb, []string{k.Campaign(c.Campaign), k.Stock(c.Campaign)}, args)

@@ -43,7 +43,7 @@ func TestLoadChunks(t *testing.T) {
 	require.EqualValues(t, 4, load(3, "h", 3, 1).Loaded)
 	stock, err := b.rdb.LRange(ctx, b.k.Stock("rain"), 0, -1).Result()
 	require.NoError(t, err)
-	require.Equal(t, "1:2 2:4 3:3 4:1", strings.Join(stock, " "))
+	require.Equal(t, "1 2 2 4 3 3 4 1", strings.Join(stock, " "))
 	f, err := lua.CampaignFields(ctx, b.rdb, b.k, "rain")
 	require.NoError(t, err)
 	require.Equal(t, []string{"4", "10", "0", "0"}, []string{f["left"], f["left_amount"], f["granted"], f["granted_amount"]})
@@ -105,10 +105,13 @@ func TestParseGrabReply(t *testing.T) {
 	t.Parallel()
 	c := call("rain", "u1", "u2")
 	for name, reply := range map[string][]string{
-		"empty": {}, "short": {"1", "1", "s"}, "long": {"1", "1", "s", "s", "s"}, "no time": {"x", "1", "s", "s"},
-		"no outcome": {"1", "1", "s", ""}, "unknown outcome": {"1", "1", "s", "z"}, "bad receipt": {"1", "1", "s", "1:2:x:4:r"},
-		"short receipt": {"1", "1", "s", "a1:2:3:4"}, "bad limit": {"1", "1", "s", "luser:day:1"}, "limit of text": {"1", "1", "s", "luser:day:x:1"},
-		"granted nothing": {"1", "1", "s", "a"}, "two spaces": {"1", "1", "s", "a1:2:3:4:r  1:2:3:4:q"},
+		"empty": {}, "short": {"s\ts", "1", "1"}, "long": {"s\ts", "1", "1", "1", "1"}, "no time": {"s\ts", "x", "1", "1"},
+		"no seq": {"s\ts", "1", "1", ""}, "an answer too few": {"s", "1", "1", "1"}, "one too many": {"s\ts\ts", "1", "1", "1"},
+		"no outcome": {"s\t", "1", "1", "1"}, "unknown outcome": {"s\tz", "1", "1", "1"}, "bad packet": {"s\t1 x", "1", "1", "1"},
+		"packet without amount": {"s\t12", "1", "1", "1"}, "bad receipt": {"s\t=1 2 x 4 r", "1", "1", "1"},
+		"short receipt": {"s\ta1 2 3 4", "1", "1", "1"}, "bad limit": {"s\tluser:day:1", "1", "1", "1"},
+		"limit of text": {"s\tluser:day:x:1", "1", "1", "1"}, "granted nothing": {"s\ta", "1", "1", "1"}, "six fields": {"s\t=1 2 3 4 r 5", "1", "1", "1"}, "no receipt": {"s\t=", "1", "1", "1"},
+		"empty line": {"s\ta1 2 3 4 r\n\n1 2 3 4 q", "1", "1", "1"},
 	} {
 		answers, err := lua.ParseGrabReply(0, c, reply, nil)
 		require.ErrorContains(t, err, "grab", name)

@@ -65,24 +65,55 @@ func GrabKeys(k Keys, campaign string) []string {
 
 // GrabArgs are the ARGV of grab.lua.
 func GrabArgs(call *GrabCall) []any {
+	n := len(call.Grabs)
 	var names []string
 	if call.FactNames != "" {
 		names = strings.Split(call.FactNames, ",")
 	}
 	flags, traces := grabFlags(call.Grabs)
-	args := make([]any, 3, 3+len(call.Grabs)*(3+len(names)))
-	args[0], args[1], args[2] = call.MaxBacklog, call.FactNames, flags
+	args := make([]any, 5, 5+(3+len(names))*n)
+	args[0], args[1], args[2], args[3] = call.MaxBacklog, call.FactNames, flags, n
 	for _, g := range call.Grabs {
-		args = append(args, g.User, g.RequestID)
-		if traces {
+		args = append(args, g.User)
+	}
+	for _, g := range call.Grabs {
+		args = append(args, g.RequestID)
+	}
+	if traces {
+		for _, g := range call.Grabs {
 			args = append(args, g.Trace)
 		}
-		for _, name := range names {
-			args = append(args, g.Facts[name])
-		}
 	}
+	places := make([]byte, 0, len(names)*(n+1))
+	for _, name := range names {
+		places, args = grabFact(call.Grabs, name, places, args)
+	}
+	args[4] = places
 	return args
 }
+
+// grabFact adds the values that the grabs bring for one fact, none twice, and which of them each brings.
+func grabFact(grabs []*hongbao.Grab, name string, places []byte, args []any) ([]byte, []any) {
+	seen := valuesSeen.Get().(map[string]byte) //nolint:forcetypeassert // the pool holds nothing else
+	size := len(places)
+	places = append(places, 0)
+	for _, g := range grabs {
+		v := g.Facts[name]
+		place, ok := seen[v]
+		if !ok {
+			place = byte(len(seen) + 1) //nolint:gosec // at most MaxGrabs
+			seen[v] = place
+			args = append(args, v)
+		}
+		places = append(places, place)
+	}
+	places[size] = byte(len(seen)) //nolint:gosec // at most MaxGrabs
+	clear(seen)
+	valuesSeen.Put(seen)
+	return places, args
+}
+
+var valuesSeen = sync.Pool{New: func() any { return make(map[string]byte, MaxGrabs) }}
 
 // grabFlags tells the script what it need not look for: users who come twice, and traces.
 func grabFlags(grabs []*hongbao.Grab) (flags string, traces bool) {
@@ -106,25 +137,31 @@ var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, Max
 
 // ParseGrabReply reads the reply of grab.lua.
 func ParseGrabReply(shard int, call *GrabCall, reply []string, answers []hongbao.Answer) ([]hongbao.Answer, error) {
-	if len(reply) != 2+len(call.Grabs) {
-		return nil, fmt.Errorf("script grab answered %d strings for %d grabs", len(reply), len(call.Grabs))
+	if len(reply) != 4 {
+		return nil, fmt.Errorf("script grab answered %d strings, want 4", len(reply))
 	}
-	now, err1 := strconv.ParseInt(reply[0], 10, 64)
-	from, err2 := strconv.ParseInt(reply[1], 10, 64)
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, fmt.Errorf("script grab answered a time that is none: %w", err)
+	now, err1 := strconv.ParseInt(reply[1], 10, 64)
+	from, err2 := strconv.ParseInt(reply[2], 10, 64)
+	seq, err3 := strconv.ParseInt(reply[3], 10, 64)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, fmt.Errorf("script grab answered a time or a seq that is none: %w", err)
 	}
-	if names, ok := strings.CutPrefix(reply[2], "F"); ok {
-		return nil, &FactsError{Names: names}
+	if n := strings.Count(reply[0], "\t") + 1; n != len(call.Grabs) {
+		return nil, fmt.Errorf("script grab gave %d answers for %d grabs", n, len(call.Grabs))
 	}
-	p := grabParser{shard: shard, from: from, now: time.UnixMilli(now)}
+	p := grabParser{shard: shard, from: from, seq: seq, now: time.UnixMilli(now)}
 	answers = answers[:0]
-	for _, text := range reply[2:] {
-		a, err := p.answer(text)
+	i := 0
+	for text := range strings.SplitSeq(reply[0], "\t") {
+		if names, ok := strings.CutPrefix(text, "F"); ok {
+			return nil, &FactsError{Names: names}
+		}
+		a, err := p.answer(text, call.Grabs[i].RequestID)
 		if err != nil {
 			return nil, fmt.Errorf("script grab answered %.80q: %w", text, err)
 		}
 		answers = append(answers, a)
+		i++
 	}
 	return answers, nil
 }
@@ -132,6 +169,7 @@ func ParseGrabReply(shard int, call *GrabCall, reply []string, answers []hongbao
 type grabParser struct {
 	shard int
 	from  int64
+	seq   int64 // the last one that was given
 	now   time.Time
 }
 
@@ -141,14 +179,19 @@ var grabOutcomes = map[byte]hongbao.Outcome{
 	'r': hongbao.Refilling, 'b': hongbao.Busy, 'f': hongbao.Frozen,
 }
 
-func (p *grabParser) answer(text string) (hongbao.Answer, error) {
+func (p *grabParser) answer(text, request string) (hongbao.Answer, error) {
 	if text == "" {
 		return hongbao.Answer{}, errors.New("it is empty")
 	}
-	var err error
 	if text[0] >= '0' && text[0] <= '9' {
+		return p.granted(text, request)
+	}
+	var err error
+	if text[0] == '=' {
 		a := hongbao.Answer{Outcome: hongbao.Granted, Time: p.now}
-		a.Receipts, err = ParseReceipts(p.shard, p.from, text)
+		if a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:]); err == nil && len(a.Receipts) != 1 {
+			err = fmt.Errorf("a repeat, and %d receipts", len(a.Receipts))
+		}
 		return a, err
 	}
 	a := hongbao.Answer{Outcome: grabOutcomes[text[0]], Time: p.now}
@@ -169,6 +212,20 @@ func (p *grabParser) answer(text string) (hongbao.Answer, error) {
 	return a, err
 }
 
+// granted reads a packet that was granted by this call.
+func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
+	number, value, _ := strings.Cut(text, " ")
+	packet, err1 := parseDigits(number)
+	amount, err2 := parseDigits(value)
+	if err := errors.Join(err1, err2); err != nil {
+		return hongbao.Answer{}, err
+	}
+	p.seq++
+	return hongbao.Answer{Outcome: hongbao.Granted, Time: p.now, Receipts: []hongbao.Receipt{{
+		Shard: p.shard, Seq: p.seq, Packet: packet, Amount: hongbao.Amount(amount), Time: p.now, RequestID: request,
+	}}}, nil
+}
+
 func parseLimitHit(text string) (*hongbao.LimitHit, error) {
 	f := strings.Split(text, ":")
 	if len(f) != 4 {
@@ -183,25 +240,28 @@ func parseLimitHit(text string) (*hongbao.LimitHit, error) {
 	return hit, errors.Join(err1, err2)
 }
 
-// ParseReceipts reads a user's receipts as Redis keeps them: packet:amount:seq:ms since the window's start:request id,
-// separated by one space. from is the window's start in unix ms.
+// ParseReceipts reads a user's receipts as Redis keeps them: "packet amount seq ms request-id", ms since the window's start,
+// separated by newlines. from is the window's start in unix ms.
 func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error) {
 	out := make([]hongbao.Receipt, 0, 1)
 	for more := text != ""; more; {
 		var one string
-		one, text, more = strings.Cut(text, " ")
+		one, text, more = strings.Cut(text, "\n")
 		r := hongbao.Receipt{Shard: shard}
+		whole := one
 		var n [4]int64
 		for i := range n {
-			digits, rest, ok := strings.Cut(one, ":")
+			digits, rest, ok := strings.Cut(one, " ")
 			v, err := parseDigits(digits)
 			if !ok || err != nil {
-				return nil, fmt.Errorf("receipt %.80q can't be read: want packet:amount:seq:ms:request id", one)
+				return nil, fmt.Errorf("receipt %.80q can't be read: want \"packet amount seq ms request-id\"", whole)
 			}
 			n[i], one = v, rest
 		}
 		r.Packet, r.Amount, r.Seq, r.Time = n[0], hongbao.Amount(n[1]), n[2], time.UnixMilli(from+n[3])
-		r.RequestID = one
+		if r.RequestID = one; strings.Contains(one, " ") {
+			return nil, fmt.Errorf("receipt %.80q can't be read: it has more than five fields", whole)
+		}
 		out = append(out, r)
 	}
 	return out, nil

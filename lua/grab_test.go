@@ -150,7 +150,7 @@ func (h *history) grabs(n int) []*hongbao.Grab {
 		switch h.r.IntN(4) {
 		case 0: // none
 		case 1: // shared between users, and hard to tell from a receipt's other parts
-			g.RequestID = []string{"1:2:3:4:5", "r", ":r", "1", "r%d+", ".", "a:r"}[h.r.IntN(7)]
+			g.RequestID = []string{"1:2:3:4:5", "r", ":r", "1", "r%d+", ".", "a:r", "=r", "4"}[h.r.IntN(9)]
 		default:
 			g.RequestID = fmt.Sprintf("r%d", h.r.IntN(200))
 		}
@@ -236,7 +236,7 @@ func (h *history) conserved(t *testing.T) {
 	require.NoError(t, err)
 	var left int64
 	for _, s := range stock {
-		_, amount, _ := strings.Cut(s, ":")
+		_, amount, _ := strings.Cut(s, " ")
 		left += number(t, amount)
 	}
 	require.Equal(t, left, number(t, f["left_amount"]), h.name)
@@ -259,7 +259,7 @@ func (h *history) compare(t *testing.T) {
 	require.NoError(t, err)
 	want := []string{}
 	for _, r := range m.stock {
-		want = append(want, fmt.Sprintf("%d:%d", r.Packet, r.Amount))
+		want = append(want, fmt.Sprintf("%d %d", r.Packet, r.Amount))
 	}
 	require.Equal(t, want, stock, h.name)
 
@@ -345,10 +345,10 @@ func TestGrabUnknownAndLoading(t *testing.T) {
 }
 
 func FuzzParseReceipts(f *testing.F) {
-	f.Add("3:500:7:1234:r1")
-	f.Add("3:500:7:1234: 4:5:6:7:a:b:c")
-	f.Add("1:1:1:1:r ")
-	f.Add("+1:1:1:1:r")
+	f.Add("3 500 7 1234 r1")
+	f.Add("3 500 7 1234 \n4 5 6 7 a:b:c")
+	f.Add("1 1 1 1 r\n")
+	f.Add("+1 1 1 1 r")
 	f.Fuzz(func(t *testing.T, text string) {
 		const from = 1700000000000
 		receipts, err := lua.ParseReceipts(2, from, text)
@@ -359,8 +359,8 @@ func FuzzParseReceipts(f *testing.F) {
 		parts := []string{}
 		for _, r := range receipts {
 			require.Equal(t, 2, r.Shard)
-			parts = append(parts, fmt.Sprintf("%d:%d:%d:%d:%s", r.Packet, r.Amount, r.Seq, r.Time.UnixMilli()-from, r.RequestID))
+			parts = append(parts, fmt.Sprintf("%d %d %d %d %s", r.Packet, r.Amount, r.Seq, r.Time.UnixMilli()-from, r.RequestID))
 		}
-		require.Equal(t, text, strings.Join(parts, " "), "what is read has one written form")
+		require.Equal(t, text, strings.Join(parts, "\n"), "what is read has one written form")
 	})
 }

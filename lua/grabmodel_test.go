@@ -159,8 +159,8 @@ func (m *model) factNames() []string {
 func (m *model) stored(user string) string {
 	var parts []string
 	for _, r := range m.receipts[user] {
-		parts = append(parts, fmt.Sprintf("%d:%d:%d:%d:%s", r.Packet, r.Amount, r.Seq,
+		parts = append(parts, fmt.Sprintf("%d %d %d %d %s", r.Packet, r.Amount, r.Seq,
 			r.Time.UnixMilli()-m.spec.From.UnixMilli(), r.RequestID))
 	}
-	return strings.Join(parts, " ")
+	return strings.Join(parts, "\n")
 }

@@ -102,7 +102,7 @@ func (k Keys) Events() string { return k.tag + "events" }
 // Campaign is a hash: state, window, limits and counts of a campaign on the shard.
 func (k Keys) Campaign(id string) string { return k.tag + "c:" + id }
 
-// Stock is a list: the campaign's packets that nobody has, "number:amount", in the order of the draw.
+// Stock is a list: the campaign's packets that nobody has, "number amount", in the order of the draw.
 func (k Keys) Stock(id string) string { return k.tag + "c:" + id + ":stock" }
 
 // Receipts is a hash: user to his grants in the campaign.

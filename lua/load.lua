@@ -1,7 +1,7 @@
 -- load: puts the next chunk of packets into a campaign's stock.
 --
 -- KEYS  1 campaign  2 stock
--- ARGV  1 hash of the plan  2 packets loaded before this chunk  3 sum of the chunk's amounts  4... "number:amount"
+-- ARGV  1 hash of the plan  2 packets loaded before this chunk  3 sum of the chunk's amounts  4... "number amount"
 -- Reply state, packets loaded, hash of the plan that is there; the chunk was taken if loaded says so
 -- Cost  O(packets)
 -- First write RPUSH: it grows memory.

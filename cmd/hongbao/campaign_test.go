@@ -117,7 +117,7 @@ func (d *deployment) checkStock(id string, packets int64, total int64) {
 	require.Len(d.t, list, int(packets))
 	seen, sum := make([]bool, packets+1), int64(0)
 	for _, item := range list {
-		number, amount, ok := strings.Cut(item, ":")
+		number, amount, ok := strings.Cut(item, " ")
 		n, err1 := strconv.ParseInt(number, 10, 64)
 		a, err2 := strconv.ParseInt(amount, 10, 64)
 		if !ok || err1 != nil || err2 != nil || n < 1 || n > packets || seen[n] {
