@@ -101,13 +101,13 @@ func grabFact(grabs []*hongbao.Grab, name string, places []byte, args []any) ([]
 		v := g.Facts[name]
 		place, ok := seen[v]
 		if !ok {
-			place = byte(len(seen) + 1) //nolint:gosec // at most MaxGrabs
+			place = byte(len(seen) + 1)
 			seen[v] = place
 			args = append(args, v)
 		}
 		places = append(places, place)
 	}
-	places[size] = byte(len(seen)) //nolint:gosec // at most MaxGrabs
+	places[size] = byte(len(seen))
 	clear(seen)
 	valuesSeen.Put(seen)
 	return places, args
