@@ -114,12 +114,13 @@ func (s *soak) killReplay(ctx context.Context, args []string, target int64) (pro
 		return progress{}, fmt.Errorf("%w: %s", err, log.Bytes())
 	}
 	_ = cmd.Process.Kill() // it may have ended
-	_ = <-ended            // how it ended its state tells
+	died := <-ended
 	if err != nil {
 		return progress{}, err
 	}
-	if cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:forcetypeassert // on Linux
-		return progress{}, fmt.Errorf("the replay ended by itself before it was killed: %s: %s", cmd.ProcessState, log.Bytes())
+	var exit *exec.ExitError
+	if !errors.As(died, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:forcetypeassert // on Linux
+		return progress{}, fmt.Errorf("%w: %s", errors.Join(errEnded, died), log.Bytes())
 	}
 	return s.progress(ctx)
 }
