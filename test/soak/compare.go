@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,15 +24,6 @@ func (s *soak) compare(ctx context.Context) error {
 	return nil
 }
 
-func (s *soak) campaign(id string) *raining {
-	for _, c := range s.campaigns {
-		if c.spec.ID == id {
-			return c
-		}
-	}
-	return nil
-}
-
 // compareLedger reads the tables by plain SQL: each grant that a caller was told of must be there once, with its user and amount,
 // and nothing else; and each user's balance must be the sum of his grants.
 func (s *soak) compareLedger(ctx context.Context) (err error) {
@@ -42,23 +32,22 @@ func (s *soak) compareLedger(ctx context.Context) (err error) {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close(ctx)) }()
-	found := int64(0)
-	rows, err := db.Query(ctx, "SELECT campaign, packet, user_id, amount FROM grants")
+	rows, err := db.Query(ctx, "SELECT campaign, packet, user_id, amount, shard, seq FROM grants")
 	if err != nil {
 		return fmt.Errorf("read the grants: %w", err)
 	}
-	var id, user string
-	var packet, amount int64
-	if _, err := pgx.ForEachRow(rows, []any{&id, &packet, &user, &amount}, func() error {
-		s.outcome.Settled++
-		if c := s.campaign(id); c != nil && c.told[packet] == (fact{user: user, amount: hongbao.Amount(amount)}) {
-			found++
-		}
+	t := newTally(s.campaigns)
+	var g hongbao.Grant
+	if _, err := pgx.ForEachRow(rows, []any{&g.Campaign, &g.Packet, &g.User, &g.Amount, &g.Shard, &g.Seq}, func() error {
+		t.add(&g)
 		return nil
 	}); err != nil {
 		return fmt.Errorf("read the grants: %w", err)
 	}
-	s.outcome.Lost += s.outcome.Granted - found
+	s.outcome.Settled = t.events
+	s.outcome.Lost += t.missing()
+	var id string
+	var amount int64
 	want := map[string]int64{}
 	for _, c := range s.campaigns {
 		for _, f := range c.told {
@@ -79,41 +68,36 @@ func (s *soak) compareLedger(ctx context.Context) (err error) {
 
 // compareTopic reads the whole topic: each grant that a caller was told of must be there once, and nothing else.
 func (s *soak) compareTopic(ctx context.Context) error {
+	t, err := s.count(ctx, topic)
+	if err != nil {
+		return err
+	}
+	s.outcome.Published, s.outcome.Duplicates = t.events, t.duplicates
+	s.outcome.Lost += t.missing()
+	return nil
+}
+
+// count reads a whole topic and tallies its events.
+func (s *soak) count(ctx context.Context, name string) (*tally, error) {
 	v := &s.servers
 	claims, err := dedup.NewClaims(dedup.Config{Redis: v.rdb, Space: v.space, Sink: "kafka", Owner: "soak", Lease: lease, TakeLive: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pc := v.cfg.PublisherConfig()
-	pc.Worker = "soak"
+	pc.Worker, pc.Topic = "soak", name
 	p, err := publisher.New(pc, claims, &lua.Reader{Redis: v.rdb, Space: v.space})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer p.Close()
-	type key struct {
-		campaign string
-		packet   int64
-	}
-	var mu sync.Mutex
-	seen := map[key]bool{}
-	found := int64(0)
-	if _, err := p.Scan(ctx, nil, func(_ int, _ int64, e publisher.Event) error {
-		mu.Lock()
-		defer mu.Unlock()
-		g := &e.Grant
-		s.outcome.Published++
-		k := key{g.Campaign, g.Packet}
-		if seen[k] {
-			s.outcome.Duplicates++
-		} else if c := s.campaign(g.Campaign); c != nil && c.told[g.Packet] == (fact{user: g.User, amount: g.Amount}) {
-			found++
-		}
-		seen[k] = true
+	t := newTally(s.campaigns)
+	report, err := p.Scan(ctx, nil, func(_ int, _ int64, e publisher.Event) error {
+		t.add(&e.Grant)
 		return nil
-	}); err != nil {
-		return err
+	})
+	if err == nil && report.Malformed > 0 {
+		err = fmt.Errorf("%d records of topic %s can't be read: %w", report.Malformed, name, report.FirstMalformed)
 	}
-	s.outcome.Lost += s.outcome.Granted - found
-	return nil
+	return t, err
 }

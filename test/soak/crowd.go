@@ -21,12 +21,18 @@ const (
 type fact struct {
 	user   string
 	amount hongbao.Amount
+	shard  int
+	seq    int64
+}
+
+func factOf(g *hongbao.Grant) fact {
+	return fact{user: g.User, amount: g.Amount, shard: g.Shard, seq: g.Seq}
 }
 
 // raining is one campaign with the callers' own history of it.
 type raining struct {
 	spec *hongbao.Campaign
-	hold int64
+	hash string       // of its plan, as it was published before the start
 	n    atomic.Int64 // grabs so far
 
 	mu      sync.Mutex
@@ -35,7 +41,7 @@ type raining struct {
 }
 
 func newRaining(c *hongbao.Campaign) *raining {
-	return &raining{spec: c, hold: c.UserHold(), told: map[int64]fact{}}
+	return &raining{spec: c, told: map[int64]fact{}}
 }
 
 // grab lets the callers grab, at an even rate, until every campaign had its five grabs a packet.
@@ -100,7 +106,7 @@ func (c *raining) grab(ctx context.Context, p *producer.Producer) (int64, error)
 	}
 	g := hongbao.Grab{
 		Campaign: c.spec.ID, User: fmt.Sprintf("u%08d", u), RequestID: fmt.Sprintf("r%d", k),
-		Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2)},
+		Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2), "channel": "app"},
 	}
 	a, err := ask(ctx, p, g)
 	if err != nil {
@@ -135,6 +141,15 @@ func ask(ctx context.Context, p *producer.Producer, g hongbao.Grab) (hongbao.Ans
 	}
 }
 
+// left is what the callers' history leaves to the sponsor.
+func (c *raining) left() hongbao.Amount {
+	sum := c.spec.Total
+	for _, f := range c.told {
+		sum -= f.amount
+	}
+	return sum
+}
+
 // note keeps what a caller was told, and looks for what can't be true at once.
 func (c *raining) note(g *hongbao.Grab, a *hongbao.Answer) {
 	c.mu.Lock()
@@ -145,7 +160,7 @@ func (c *raining) note(g *hongbao.Grab, a *hongbao.Answer) {
 		c.trouble = append(c.trouble, fmt.Errorf("request %s of %s in %s: unexpected outcome %s", g.RequestID, g.User, g.Campaign, a.Outcome))
 	}
 	for _, r := range a.Receipts {
-		f := fact{user: g.User, amount: r.Amount}
+		f := fact{user: g.User, amount: r.Amount, shard: r.Shard, seq: r.Seq}
 		if old, ok := c.told[r.Packet]; ok && old != f {
 			c.trouble = append(c.trouble, fmt.Errorf("packet %d of %s was given to %v and to %v", r.Packet, g.Campaign, old, f))
 		}

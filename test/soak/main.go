@@ -1,7 +1,9 @@
-// Command soak runs Hongbao on real servers under load while it kills and stops its workers, and then compares the
-// callers' own history with the ledger, the topic and the audit. `make soak SECONDS=n` runs it.
+// Command soak runs Hongbao on real servers under load while it kills and stops its workers. Then it closes, refunds, reveals
+// and verifies every campaign, compares the callers' own history with the ledger, the topic and the audit, and replays all
+// events to a fresh topic, in a process that is killed ten times on its way. `make soak SECONDS=n` runs it.
 //
-// Its last line is JSON: grabs, granted, settled, published, lost, double_credits, duplicates, kills, stops, audit.
+// Its last line is JSON: grabs, granted, settled, published, lost, double_credits, duplicates, kills, stops, audit, refunds,
+// replayed, replay_kills, replay_duplicates, replay_missing. The exit code is 1 if one of them is not as it must be.
 package main
 
 import (
@@ -30,12 +32,21 @@ type Outcome struct {
 	Kills         int64  `json:"kills"`
 	Stops         int64  `json:"stops"`
 	Audit         string `json:"audit"`
+	// Refunds are the ledger's, one a campaign. Replayed are the events in the fresh topic, ReplayMissing the grants that are not
+	// there just as their callers were told of them.
+	Refunds          int64 `json:"refunds"`
+	Replayed         int64 `json:"replayed"`
+	ReplayKills      int64 `json:"replay_kills"`
+	ReplayDuplicates int64 `json:"replay_duplicates"`
+	ReplayMissing    int64 `json:"replay_missing"`
 }
 
 // What a run must show.
 const (
-	minKills = 10
-	minStops = 3
+	minKills    = 10
+	minStops    = 3
+	replayKills = 10
+	agrees      = "agrees" // the audit's word
 )
 
 func main() {
@@ -102,8 +113,10 @@ func (s *soak) run(ctx context.Context) (err error) {
 		return errors.Join(err, w.stop())
 	}
 	s.say("%d grabs, %d granted; quiet now, the workers finish", s.outcome.Grabs, s.outcome.Granted)
-	err = s.audit(ctx)
 	s.outcome.Kills, s.outcome.Stops = w.kills, w.stops
+	if err = s.audit(ctx); err == nil {
+		err = s.end(ctx)
+	}
 	if err = errors.Join(err, w.stop()); err != nil {
 		return err
 	}
@@ -112,12 +125,18 @@ func (s *soak) run(ctx context.Context) (err error) {
 	if took == 0 {
 		err = errors.Join(err, errors.New("no fault hit a worker that had entries: nothing was put to the test"))
 	}
-	return errors.Join(err, s.compare(ctx), s.judge())
+	return errors.Join(err, s.compare(ctx), s.replay(ctx), s.outcome.judge(int64(len(s.campaigns))))
+}
+
+// audited notes a verdict; the first that is not good stays.
+func (o *Outcome) audited(verdict string) {
+	if o.Audit == "" || o.Audit == agrees {
+		o.Audit = verdict
+	}
 }
 
 // judge tells what is not as it must be.
-func (s *soak) judge() error {
-	o := &s.outcome
+func (o *Outcome) judge(campaigns int64) error {
 	var errs []error
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -128,7 +147,12 @@ func (s *soak) judge() error {
 	need(o.DoubleCredits == 0, "%d users have another balance than their grants add up to", o.DoubleCredits)
 	need(o.Duplicates == 0, "%d grants are in the topic more than once", o.Duplicates)
 	need(o.Granted > 0 && o.Settled == o.Granted && o.Published == o.Granted, "granted, settled and published are not the same")
-	need(o.Audit == "agrees", "the audit differs")
+	need(o.Audit == agrees, "the audit differs")
 	need(o.Kills >= minKills && o.Stops >= minStops, "only %d kills and %d stops: want %d and %d", o.Kills, o.Stops, minKills, minStops)
+	need(o.Refunds == campaigns && campaigns > 0, "%d refunds for %d campaigns", o.Refunds, campaigns)
+	need(o.ReplayKills >= replayKills, "the replay was killed %d times only: want %d", o.ReplayKills, replayKills)
+	need(o.Replayed == o.Granted, "%d events were replayed, %d were granted", o.Replayed, o.Granted)
+	need(o.ReplayDuplicates == 0, "the replay made %d duplicates", o.ReplayDuplicates)
+	need(o.ReplayMissing == 0, "the replay misses %d grants", o.ReplayMissing)
 	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,8 +23,10 @@ import (
 
 const (
 	shards     = 4
+	perShard   = 2
 	partitions = 4
 	topic      = "hongbao.grants"
+	fresh      = "hongbao.copy" // where the replay goes
 	lease      = 4 * time.Second
 )
 
@@ -55,8 +58,10 @@ func (s *soak) startServers(ctx context.Context) error {
 	if v.kafka, err = testkit.StartKafka(ctx, testkit.KafkaOptions{}); err != nil {
 		return fmt.Errorf("start kafka: %w", err)
 	}
-	if err := v.kafka.CreateTopic(ctx, topic, partitions, nil); err != nil {
-		return fmt.Errorf("make the topic: %w", err)
+	for _, name := range []string{topic, fresh} {
+		if err := v.kafka.CreateTopic(ctx, name, partitions, nil); err != nil {
+			return fmt.Errorf("make topic %s: %w", name, err)
+		}
 	}
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shards), "REDIS_ADDRS": v.redis.Addr, "REDIS_READ_TIMEOUT": "1s",
@@ -82,8 +87,12 @@ func (s *soak) startServers(ctx context.Context) error {
 
 // hongbao runs the program once, as an operator does.
 func (s *soak) hongbao(ctx context.Context, args ...string) ([]byte, error) {
+	return s.once(ctx, append(os.Environ(), s.env...), args...)
+}
+
+func (s *soak) once(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, s.program, args...)
-	cmd.Env = append(os.Environ(), s.env...)
+	cmd.Env = env
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -95,7 +104,6 @@ func (s *soak) hongbao(ctx context.Context, args ...string) ([]byte, error) {
 
 // prepare creates and loads the campaigns: several on each shard, of different kinds of limits, five grabs for each packet.
 func (s *soak) prepare(ctx context.Context) error {
-	const perShard = 2
 	grabs := s.seconds * s.rate
 	packets := grabs / (grabsPerPacket * shards * perShard)
 	now := time.Now().Truncate(time.Second)
@@ -109,27 +117,45 @@ func (s *soak) prepare(ctx context.Context) error {
 			if s.servers.space.Home(c.ID).Index() != shard {
 				continue
 			}
-			if n == 1 { // users may hold three, devices five a day
-				c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}, {By: "device", Per: hongbao.PerDay, Max: 5}}
+			if n == 1 { // users may hold three, devices five a day; and a tenth is left over, for the refund
+				c.Limits = []hongbao.Limit{
+					{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}, {By: "device", Per: hongbao.PerDay, Max: 5},
+					{By: "channel", Per: hongbao.PerCampaign, Max: int64(packets) * 9 / 10},
+				}
 			}
 			n++
 			c = campaign.Complete(c)
-			s.campaigns = append(s.campaigns, newRaining(&c))
-			path := filepath.Join(s.dir, c.ID+".json")
-			data, err := json.Marshal(c)
-			if err = errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil {
-				return fmt.Errorf("write a specification: %w", err)
-			}
-			if _, err := s.hongbao(ctx, "campaign", "create", path); err != nil {
-				return err
-			}
-			if _, err := s.hongbao(ctx, "campaign", "load", c.ID); err != nil {
+			if err := s.create(ctx, &c); err != nil {
 				return err
 			}
 		}
 	}
 	s.say("%d campaigns of %d packets on %d shards", len(s.campaigns), packets, shards)
 	return nil
+}
+
+var planHash = regexp.MustCompile(`plan hash ([0-9a-f]{64}) `)
+
+// create makes one campaign, loads it, and notes the hash that is published.
+func (s *soak) create(ctx context.Context, c *hongbao.Campaign) error {
+	path := filepath.Join(s.dir, c.ID+".json")
+	data, err := json.Marshal(c)
+	if err = errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil {
+		return fmt.Errorf("write a specification: %w", err)
+	}
+	out, err := s.hongbao(ctx, "campaign", "create", path)
+	if err != nil {
+		return err
+	}
+	hash := planHash.FindSubmatch(out)
+	if hash == nil {
+		return fmt.Errorf("campaign create %s printed no plan hash: %s", c.ID, out)
+	}
+	r := newRaining(c)
+	r.hash = string(hash[1])
+	s.campaigns = append(s.campaigns, r)
+	_, err = s.hongbao(ctx, "campaign", "load", c.ID)
+	return err
 }
 
 // audit waits for quiet and audits, by the program.
@@ -146,7 +172,7 @@ func (s *soak) audit(ctx context.Context) error {
 	if err2 := json.Unmarshal(out, &report); err2 != nil {
 		return errors.Join(err, fmt.Errorf("read the audit's report: %w", err2))
 	}
-	s.outcome.Audit = report.Verdict
+	s.outcome.audited(report.Verdict)
 	s.say("audit: %s, quiet: %v, in flight: %d", report.Verdict, report.Quiet, report.Total.InFlight)
 	for _, d := range report.Differences {
 		s.say("  %s", d)

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// atOnce is how many processes close, and then refund, one campaign at the same time.
+const atOnce = 3
+
+// end closes, refunds, reveals and verifies every campaign by the program, while the workers run, and audits again.
+func (s *soak) end(ctx context.Context) error {
+	for _, c := range s.campaigns {
+		if err := s.closeAndRefund(ctx, c); err != nil {
+			return err
+		}
+	}
+	if err := s.compareRefunds(ctx); err != nil {
+		return err
+	}
+	grants := filepath.Join(s.dir, "grants.jsonl")
+	out, err := s.hongbao(ctx, "tail")
+	if err = errors.Join(err, os.WriteFile(grants, out, 0o600)); err != nil {
+		return fmt.Errorf("write down the topic's grants: %w", err)
+	}
+	for _, c := range s.campaigns {
+		if err := s.revealAndVerify(ctx, c, grants); err != nil {
+			return err
+		}
+	}
+	s.say("%d draws verify by the public data alone", len(s.campaigns))
+	return s.audit(ctx)
+}
+
+// closeAndRefund has several processes close and refund at once. The sum is the callers': the program takes no other.
+func (s *soak) closeAndRefund(ctx context.Context, c *raining) error {
+	id := c.spec.ID
+	if err := s.together(ctx, "campaign", "close", id, "--early"); err != nil {
+		return err
+	}
+	return s.together(ctx, "campaign", "refund", id, "--amount", fmt.Sprint(int64(c.left())), "--wait", "60s")
+}
+
+// together runs a command in several processes at once. All must end well, and tell the same event in their first line.
+func (s *soak) together(ctx context.Context, args ...string) error {
+	first := make([]string, atOnce)
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range first {
+		g.Go(func() error {
+			out, err := s.hongbao(ctx, args...)
+			line, _, _ := bytes.Cut(out, []byte("\n"))
+			first[i] = string(line)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return same(first)
+}
+
+func same(lines []string) error {
+	for _, l := range lines {
+		if l == "" || l != lines[0] {
+			return fmt.Errorf("processes that did the same at once tell of it differently: %q", lines)
+		}
+	}
+	return nil
+}
+
+// compareRefunds reads the ledger's refunds by plain SQL.
+func (s *soak) compareRefunds(ctx context.Context) (err error) {
+	db, err := pgx.Connect(ctx, s.servers.dsn)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	rows, err := db.Query(ctx, "SELECT campaign, amount FROM transfer WHERE kind = 'refund'")
+	if err != nil {
+		return fmt.Errorf("read the refunds: %w", err)
+	}
+	var all []refunded
+	var r refunded
+	if _, err := pgx.ForEachRow(rows, []any{&r.campaign, &r.amount}, func() error {
+		all = append(all, r)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the refunds: %w", err)
+	}
+	s.outcome.Refunds = int64(len(all))
+	sum, err := judgeRefunds(all, s.campaigns)
+	s.say("%d refunds, %d fen in all", len(all), sum)
+	return err
+}
+
+// refunded is a transfer back to a sponsor.
+type refunded struct {
+	campaign string
+	amount   hongbao.Amount
+}
+
+// judgeRefunds wants one refund a campaign, each of what its callers' history leaves, and something left in all.
+func judgeRefunds(all []refunded, campaigns []*raining) (sum hongbao.Amount, err error) {
+	times := map[string]int{}
+	paid := map[string]hongbao.Amount{}
+	for _, r := range all {
+		times[r.campaign]++
+		paid[r.campaign] += r.amount
+		sum += r.amount
+	}
+	for _, c := range campaigns {
+		id := c.spec.ID
+		if times[id] != 1 || paid[id] != c.left() {
+			err = errors.Join(err, fmt.Errorf("campaign %s has %d refunds of %d in all: want 1 of %d", id, times[id], paid[id], c.left()))
+		}
+	}
+	if len(times) != len(campaigns) {
+		err = errors.Join(err, fmt.Errorf("the ledger has refunds of %d campaigns: there are %d", len(times), len(campaigns)))
+	}
+	if sum == 0 {
+		err = errors.Join(err, errors.New("nothing was left over: no refund was put to the test"))
+	}
+	return sum, err
+}
+
+// revealAndVerify recomputes a draw from the revealed file, the published hash and the topic's grants, in a process that is
+// told of no server.
+func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) error {
+	file := filepath.Join(s.dir, c.spec.ID+".revealed.json")
+	out, err := s.hongbao(ctx, "campaign", "reveal", c.spec.ID)
+	if err = errors.Join(err, os.WriteFile(file, out, 0o600)); err != nil {
+		return fmt.Errorf("reveal %s: %w", c.spec.ID, err)
+	}
+	if out, err = s.once(ctx, []string{}, "campaign", "verify", file, "--hash", c.hash, "--grants", grants); err != nil {
+		return err
+	}
+	return judgeVerified(out, c)
+}
+
+// judgeVerified wants that all grants which callers were told of were compared with the plan.
+func judgeVerified(out []byte, c *raining) error {
+	if want := fmt.Sprintf("\n%d grants, ", len(c.told)); !bytes.Contains(out, []byte(want)) {
+		return fmt.Errorf("verify %s compared other grants than the %d that callers were told of: %.300s", c.spec.ID, len(c.told), out)
+	}
+	return nil
+}

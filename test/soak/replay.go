@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/replay"
+)
+
+const (
+	replayName = "soak"
+	replayTime = 6 // seconds that the replay would take if it was not killed
+)
+
+// replay brings all events to a fresh topic by a process that is killed on its way, each time a step further, and started
+// again; then it reads that topic whole.
+func (s *soak) replay(ctx context.Context) error {
+	batch := max(1, min(500, s.outcome.Granted/(20*(replayKills+1))))
+	args := []string{
+		"replay", replayName, "--to", "topic:" + fresh, "--rate", fmt.Sprint(max(1, s.outcome.Granted/replayTime)),
+		"--publisher.batch_grants", fmt.Sprint(batch), "--json",
+	}
+	var before, hit int64
+	for s.outcome.ReplayKills < replayKills {
+		at, err := s.killReplay(ctx, args, killAt(s.outcome.ReplayKills+1, s.outcome.Granted, before))
+		if err != nil {
+			return err
+		}
+		if at.done >= s.outcome.Granted {
+			return fmt.Errorf("the replay had all done when it was killed for the %d. time: that is no kill on its way", s.outcome.ReplayKills+1)
+		}
+		s.outcome.ReplayKills++
+		before, hit = at.done, hit+at.open
+		s.say("killed the replay at %d of %d, %d batches under way", at.done, s.outcome.Granted, at.open)
+	}
+	err := s.finishReplay(ctx, args, before)
+	if hit == 0 {
+		err = errors.Join(err, errors.New("no kill hit a replay with a batch under way: nothing was put to the test"))
+	}
+	t, err2 := s.count(ctx, fresh)
+	if err = errors.Join(err, err2); t == nil {
+		return err
+	}
+	s.outcome.Replayed, s.outcome.ReplayDuplicates, s.outcome.ReplayMissing = t.events, t.duplicates, t.missing()
+	return err
+}
+
+// killAt is how many grants must be delivered before kill k, of those that are spread evenly over all of them; each kill
+// is further than the one before.
+func killAt(k, all, before int64) int64 { return max(k*all/(replayKills+1), before+1) }
+
+// progress is how far the replay is, as Redis has it: the grants that it has delivered, and its batches under way.
+type progress struct{ done, open int64 }
+
+func (s *soak) progress(ctx context.Context) (progress, error) {
+	v := &s.servers
+	sink := replay.DoneSink(replayName)
+	var bits []*redis.IntCmd
+	var claims []*redis.IntCmd
+	var fences []*redis.BoolCmd
+	_, err := v.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for shard := range v.space.Len() {
+			k := v.space.Shard(shard)
+			// A shard's seqs are its grants and the closes of its campaigns.
+			for chunk := range (s.outcome.Granted+int64(len(s.campaigns)))/lua.ChunkEvents + 1 {
+				bits = append(bits, p.BitCount(ctx, k.Done(sink, chunk), nil))
+			}
+			claims = append(claims, p.HLen(ctx, k.Claims(sink)))
+			fences = append(fences, p.HExists(ctx, k.Claims(sink), "#fence"))
+		}
+		return nil
+	})
+	var at progress
+	for _, c := range bits {
+		at.done += c.Val()
+	}
+	for i, c := range claims {
+		at.open += c.Val()
+		if fences[i].Val() {
+			at.open--
+		}
+	}
+	if err != nil {
+		return at, fmt.Errorf("look how far the replay is: %w", lua.Classify(err))
+	}
+	return at, nil
+}
+
+// killReplay starts the replay, kills it when it has delivered so many grants, if it can while a batch is under way, and
+// tells where that was.
+func (s *soak) killReplay(ctx context.Context, args []string, target int64) (progress, error) {
+	cmd := exec.CommandContext(ctx, s.program, args...)
+	cmd.Env = append(os.Environ(), s.env...)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return progress{}, fmt.Errorf("start the replay: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	err := s.reach(ctx, target, ended)
+	if errors.Is(err, errEnded) {
+		return progress{}, fmt.Errorf("%w: %s", err, log.Bytes())
+	}
+	_ = cmd.Process.Kill() // it may have ended
+	died := <-ended
+	if err != nil {
+		return progress{}, err
+	}
+	var exit *exec.ExitError
+	if !errors.As(died, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:forcetypeassert // on Linux
+		return progress{}, fmt.Errorf("%w: %s", errors.Join(errEnded, died), log.Bytes())
+	}
+	return s.progress(ctx)
+}
+
+var errEnded = errors.New("the replay ended by itself before it was killed")
+
+// reach waits until the replay has delivered target grants, and then for a moment with a batch under way, but no longer than
+// for half of the way to the next kill.
+func (s *soak) reach(ctx context.Context, target int64, ended <-chan error) error {
+	const patience = time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the replay did not deliver %d grants in %s", target, patience))
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return errors.Join(errEnded, err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		at, err := s.progress(ctx)
+		if err != nil {
+			return err
+		}
+		if at.done >= target && (at.open > 0 || at.done >= target+s.outcome.Granted/(2*(replayKills+1))) {
+			return nil
+		}
+	}
+}
+
+// finishReplay lets the replay end, and runs it once more: that must deliver nothing.
+func (s *soak) finishReplay(ctx context.Context, args []string, before int64) error {
+	for _, last := range []bool{false, true} {
+		out, err := s.hongbao(ctx, args...)
+		if err != nil {
+			return err
+		}
+		var r replay.Report
+		if err := json.Unmarshal(out, &r); err != nil {
+			return fmt.Errorf("read the replay's report: %w", err)
+		}
+		s.say("replay: %d delivered, %d before, %d from the stream, %d from the ledger", r.Delivered, r.Before, r.FromStream, r.FromLedger)
+		if last {
+			before = s.outcome.Granted
+		}
+		if err := judgeReport(&r, s.outcome.Granted, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeReport wants all grants delivered, at least so many of them before this run.
+func judgeReport(r *replay.Report, granted, before int64) error {
+	if !r.Finished || r.Matched != granted || r.Before+r.Delivered != granted || r.Before < before {
+		return fmt.Errorf("the replay's report does not fit: want %d grants delivered, at least %d of them before; it says %+v", granted, before, *r)
+	}
+	return nil
+}
