@@ -99,6 +99,16 @@ func (d *deps) close(err *error) {
 	_ = d.log.Sync() // a terminal can't be synced
 }
 
+// checkSinks refuses sinks that the deployment does not have.
+func (d *deps) checkSinks(sinks []string) error {
+	for _, s := range sinks {
+		if !slices.Contains(d.cfg.Deployment.Sinks, s) {
+			return usage("--sink %.40q is not among deployment.sinks (%s)", s, strings.Join(d.cfg.Deployment.Sinks, ", "))
+		}
+	}
+	return nil
+}
+
 // openRedis connects, and refuses a Redis that is not this deployment's or that would lose receipts.
 func (d *deps) openRedis(ctx context.Context) error {
 	d.redis = d.cfg.RedisClient()
