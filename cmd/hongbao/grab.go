@@ -19,7 +19,7 @@ func grabCmd() *cobra.Command {
 		Use: "grab CAMPAIGN USER", Short: "Make one grab and print the answer",
 		Long: "Makes one grab. A refusal is an answer, not a failure: the exit code is 0 for both. After a failure, run it again\n" +
 			"with the same --request-id: if the first one was granted, it gets the same receipt.",
-		Example: "  hongbao grab spring-rain u1\n  hongbao grab spring-rain u1 --request-id r1 --fact device=d1 --fact channel=app",
+		Example: "  hongbao grab spring-rain u1 --fact device=d1\n  hongbao grab spring-rain u2 --fact device=d2 --fact channel=app --request-id r1 --json",
 		Args:    exactly(2, "a CAMPAIGN and a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.Campaign, g.User = args[0], args[1]
