@@ -70,7 +70,7 @@ func (l *loader) file(path string) {
 	}
 	data, _, err := readFile(path, maxFile)
 	if err != nil {
-		l.p.add("", "", "the configuration file can't be read: %v", err)
+		l.p.add("", "", "the configuration file can't be read: %v: name another with --config or "+PathEnv, err)
 		return
 	}
 	l.load(rawbytes.Provider(data), &yamlFile{loader: l, path: path})

@@ -47,7 +47,7 @@ func scanGrant(s scan) (storedGrant, error) {
 
 // settle makes the ledger agree with the items in one transaction, and gives those that contradict it. The campaigns
 // of all items must be in known. It sorts items: every worker takes its locks in the same order, packets first, then
-// users, then pools, then campaigns, so that they wait for each other but never in a circle.
+// users, then pools, then campaigns, then their transfers, so that they wait for each other but never in a circle.
 func (l *Ledger) settle(ctx context.Context, items []item, known map[string]knownCampaign) ([]item, error) {
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet))
@@ -145,7 +145,7 @@ type posting struct {
 }
 
 // post gives the statements that move the money of the fresh grants. The rows that other batches want as well, the
-// pool's and the campaign's, come last.
+// pool's and the campaign's, come late.
 func (l *Ledger) post(fresh []item, known map[string]knownCampaign, batch int64) ([]stmt, error) {
 	campaigns, users, err := add(fresh, known)
 	if err != nil {
@@ -158,11 +158,6 @@ func (l *Ledger) post(fresh []item, known map[string]knownCampaign, batch int64)
 	now := time.Now().UnixMilli()
 	ids := slices.Sorted(maps.Keys(campaigns))
 	for _, id := range ids {
-		p := campaigns[id]
-		stmts = append(stmts, stmt{sql: insertTransfer, args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
-			"grants", id, PoolAccount(id), nil, int64(p.amount), p.grants, batch, now}})
-	}
-	for _, id := range ids {
 		stmts = append(stmts, stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`,
 			args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
 	}
@@ -170,6 +165,13 @@ func (l *Ledger) post(fresh []item, known map[string]knownCampaign, batch int64)
 		// Below 0 is refused by its CHECK: nothing is granted after the refund, not even a packet without a value.
 		stmts = append(stmts, stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END WHERE id = $1`,
 			args: []any{id, int64(campaigns[id].amount)}})
+	}
+	// The transfers come after the rows that they refer to are locked: MySQL reads those under a shared lock, and two batches
+	// that both hold one can't get on to write.
+	for _, id := range ids {
+		p := campaigns[id]
+		stmts = append(stmts, stmt{sql: insertTransfer, args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
+			"grants", id, PoolAccount(id), nil, int64(p.amount), p.grants, batch, now}})
 	}
 	return stmts, nil
 }

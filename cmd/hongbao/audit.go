@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 
@@ -23,31 +22,24 @@ func auditCmd() *cobra.Command {
 		Long: "Compares: funded = granted + left + in transfer + refunded, in Redis and in the ledger; the same set of grants in Redis, the\n" +
 			"ledger and the topic, each once; seqs without a gap. It only reads. Exit code 0 if all agrees, 1 if anything differs.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain", Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkCampaigns(opts.Campaigns...); err != nil {
 				return err
 			}
 			if opts.Wait < 0 {
 				return usage("--wait %s: give 0s or more", opts.Wait)
 			}
-			d, err := open(cmd)
-			if err != nil {
+			return with(cmd, needs{redis: true}, func(d *deps) error {
+				report, err := d.audit(cmd.Context(), opts)
+				if err != nil {
+					return err
+				}
+				err = printReport(cmd, asJSON, report, report.Write)
+				if err == nil && report.Verdict != audit.Agrees {
+					err = errors.New("the audit found differences")
+				}
 				return err
-			}
-			defer d.close(&err)
-			report, err := d.audit(cmd.Context(), opts)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(report)
-			} else {
-				err = report.Write(cmd.OutOrStdout())
-			}
-			if err == nil && report.Verdict != audit.Agrees {
-				err = errors.New("the audit found differences")
-			}
-			return err
+			})
 		},
 	}
 	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "wait this long at most until nothing is in flight any more")
@@ -56,11 +48,8 @@ func auditCmd() *cobra.Command {
 	return cmd
 }
 
-// audit opens what the deployment has and audits it.
+// audit audits Redis, which is open, and the sinks that the deployment has.
 func (d *deps) audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
-	if err := d.openRedis(ctx); err != nil {
-		return nil, err
-	}
 	cfg := audit.Config{Redis: d.redis, Space: d.space, MaxListed: 100}
 	if slices.Contains(d.cfg.Deployment.Sinks, configs.SinkBalance) {
 		if err := d.openLedger(ctx); err != nil {

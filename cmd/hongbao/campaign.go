@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -19,25 +17,14 @@ import (
 )
 
 func campaignCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "campaign", Short: "Plan, create, load, pause, close, refund and look at campaigns", Args: subcommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(planCmd(), createCmd(), loadCmd(), pauseCmd(), resumeCmd(), showCmd(), listCmd())
-	cmd.AddCommand(closeCmd(), refundCmd(), revealCmd(), verifyCmd())
-	return cmd
+	return family("campaign", "Plan, create, load, pause, close, refund and look at campaigns", "",
+		planCmd(), createCmd(), loadCmd(), pauseCmd(), resumeCmd(), showCmd(), listCmd(),
+		closeCmd(), refundCmd(), revealCmd(), verifyCmd())
 }
 
 // readSpec reads and checks a specification from a file, or from standard input for "-".
 func readSpec(cmd *cobra.Command, path string) (c hongbao.Campaign, err error) {
-	var r io.Reader = cmd.InOrStdin()
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return c, usage("read the specification: %w", err)
-		}
-		defer f.Close() // it was only read
-		r = f
-	}
-	if c, err = campaign.Read(r); err != nil {
+	if c, err = readFile(cmd, path, campaign.Read); err != nil {
 		return c, usage("specification %s: %w", path, err)
 	}
 	return c, nil
@@ -75,30 +62,24 @@ func createCmd() *cobra.Command {
 		Long: "Creates the campaign of a specification in the ledger: its pool is funded from the sponsor's account, a secret seed is drawn,\n" +
 			"and the hash that commits to both is printed. The same specification again changes nothing and prints the same hash.",
 		Example: "  hongbao campaign create configs/campaign.yaml", Args: exactly(1, "one FILE"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readSpec(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			d, err := open(cmd)
-			if err != nil {
+			return with(cmd, needs{ledger: true}, func(d *deps) error {
+				stored, isNew, err := d.create(cmd.Context(), c)
+				if err != nil {
+					return fmt.Errorf("specification %s: %w", args[0], err)
+				}
+				how := "created and funded"
+				if !isNew {
+					how = "was there already"
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s %s\nplan hash %s (publish it before the start)\nnext: hongbao campaign load %s\n",
+					c.ID, how, stored.Hash, c.ID)
 				return err
-			}
-			defer d.close(&err)
-			if err := d.openLedger(cmd.Context()); err != nil {
-				return err
-			}
-			stored, isNew, err := d.create(cmd.Context(), c)
-			if err != nil {
-				return fmt.Errorf("specification %s: %w", args[0], err)
-			}
-			how := "created and funded"
-			if !isNew {
-				how = "was there already"
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s %s\nplan hash %s (publish it before the start)\nnext: hongbao campaign load %s\n",
-				c.ID, how, stored.Hash, c.ID)
-			return err
+			})
 		},
 	}
 }
@@ -134,20 +115,11 @@ func (d *deps) create(ctx context.Context, c hongbao.Campaign) (stored settlemen
 func loadCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "load ID", Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
-		Example: "  hongbao campaign load spring-rain", Args: exactly(1, "one campaign ID"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := checkCampaigns(args[0]); err != nil {
-				return err
-			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := errors.Join(d.openRedis(cmd.Context()), d.openLedger(cmd.Context())); err != nil {
-				return err
-			}
-			return d.load(cmd.Context(), cmd.ErrOrStderr(), args[0])
+		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, needs{redis: true, ledger: true}, func(d *deps) error {
+				return d.load(cmd.Context(), cmd.ErrOrStderr(), args[0])
+			})
 		},
 	}
 }
@@ -200,29 +172,20 @@ func resumeCmd() *cobra.Command {
 
 func stateCmd(use, short, state string, do func(context.Context, *campaign.Store, string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: exactly(1, "one campaign ID"),
+		Use: use, Short: short, Args: oneCampaign,
 		Example: "  hongbao campaign " + use[:len(use)-2] + "spring-rain",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := checkCampaigns(args[0]); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, needs{redis: true}, func(d *deps) error {
+				store, err := d.store()
+				if err != nil {
+					return err
+				}
+				if err := do(cmd.Context(), store, args[0]); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s is %s\n", args[0], state)
 				return err
-			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := d.openRedis(cmd.Context()); err != nil {
-				return err
-			}
-			store, err := d.store()
-			if err != nil {
-				return err
-			}
-			if err := do(cmd.Context(), store, args[0]); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s is %s\n", args[0], state)
-			return err
+			})
 		},
 	}
 }
@@ -243,37 +206,26 @@ type shown struct {
 func showCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Print a campaign as JSON: its specification, its hash, how it stands in the ledger and in Redis",
-		Example: "  hongbao campaign show spring-rain", Args: exactly(1, "one campaign ID"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := checkCampaigns(args[0]); err != nil {
-				return err
-			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := errors.Join(d.openRedis(cmd.Context()), d.openLedger(cmd.Context())); err != nil {
-				return err
-			}
-			c, err := d.campaign(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			out := shown{Spec: c.Spec, Hash: c.Hash}
-			out.Ledger.State, out.Ledger.Funded, out.Ledger.Granted, out.Ledger.Refunded = c.State, c.Funded, c.Granted, c.Refunded
-			store, err := d.store()
-			if err != nil {
-				return err
-			}
-			if status, ok, err := store.Status(cmd.Context(), args[0]); err != nil {
-				return err
-			} else if ok {
-				out.Redis = &status
-			}
-			e := json.NewEncoder(cmd.OutOrStdout())
-			e.SetIndent("", "  ")
-			return e.Encode(out)
+		Example: "  hongbao campaign show spring-rain", Args: oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, needs{redis: true, ledger: true}, func(d *deps) error {
+				c, err := d.campaign(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				out := shown{Spec: c.Spec, Hash: c.Hash}
+				out.Ledger.State, out.Ledger.Funded, out.Ledger.Granted, out.Ledger.Refunded = c.State, c.Funded, c.Granted, c.Refunded
+				store, err := d.store()
+				if err != nil {
+					return err
+				}
+				if status, ok, err := store.Status(cmd.Context(), args[0]); err != nil {
+					return err
+				} else if ok {
+					out.Redis = &status
+				}
+				return printJSON(cmd, out)
+			})
 		},
 	}
 }
@@ -281,33 +233,27 @@ func showCmd() *cobra.Command {
 func listCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the campaigns of the ledger", Example: "  hongbao campaign list", Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := d.openLedger(cmd.Context()); err != nil {
-				return err
-			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "ID\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATE\tFROM\tTO")
-			const page = 500
-			for after := ""; ; {
-				list, err := d.ledger.Campaigns(cmd.Context(), after, page)
-				if err != nil {
-					return err
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, needs{ledger: true}, func(d *deps) error {
+				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATE\tFROM\tTO")
+				const page = 500
+				for after := ""; ; {
+					list, err := d.ledger.Campaigns(cmd.Context(), after, page)
+					if err != nil {
+						return err
+					}
+					for _, c := range list {
+						s := &c.Spec
+						fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Kind, s.Packets, money(c.Funded, s.Currency), money(c.Granted, s.Currency),
+							money(c.Refunded, s.Currency), c.State, s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339))
+						after = s.ID
+					}
+					if len(list) < page {
+						return w.Flush()
+					}
 				}
-				for _, c := range list {
-					s := &c.Spec
-					fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Kind, s.Packets, money(c.Funded, s.Currency), money(c.Granted, s.Currency),
-						money(c.Refunded, s.Currency), c.State, s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339))
-					after = s.ID
-				}
-				if len(list) < page {
-					return w.Flush()
-				}
-			}
+			})
 		},
 	}
 }

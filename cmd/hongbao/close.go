@@ -15,25 +15,25 @@ import (
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
-// openCloser opens Redis and the ledger, and makes the closer on them; it gives the campaign too.
-func (d *deps) openCloser(cmd *cobra.Command, id string) (*closing.Closer, settlement.StoredCampaign, error) {
-	var c settlement.StoredCampaign
-	ctx := cmd.Context()
-	if err := errors.Join(d.openRedis(ctx), d.openLedger(ctx)); err != nil {
-		return nil, c, err
-	}
-	c, err := d.campaign(ctx, id)
-	if err != nil {
-		return nil, c, err
-	}
-	locks, err := d.locks()
-	if err != nil {
-		return nil, c, err
-	}
-	cfg := d.cfg.CloserConfig()
-	cfg.Redis, cfg.Space, cfg.Ledger, cfg.Locks, cfg.Log = d.redis, d.space, d.ledger, locks, d.log
-	closer, err := closing.New(cfg)
-	return closer, c, err
+// withCloser is with, for what is done to a campaign at its end.
+func withCloser(cmd *cobra.Command, id string, do func(*closing.Closer, *settlement.StoredCampaign) error) error {
+	return with(cmd, needs{redis: true, ledger: true}, func(d *deps) error {
+		c, err := d.campaign(cmd.Context(), id)
+		if err != nil {
+			return err
+		}
+		locks, err := d.locks()
+		if err != nil {
+			return err
+		}
+		cfg := d.cfg.CloserConfig()
+		cfg.Redis, cfg.Space, cfg.Ledger, cfg.Locks, cfg.Log = d.redis, d.space, d.ledger, locks, d.log
+		closer, err := closing.New(cfg)
+		if err != nil {
+			return err
+		}
+		return do(closer, &c)
+	})
 }
 
 func (d *deps) locks() (*lock.Locks, error) {
@@ -49,26 +49,16 @@ func closeCmd() *cobra.Command {
 		Long: "Ends a campaign for ever: from now on grabs answer ended, and a repeated grab still gets its receipt. A campaign whose window is\n" +
 			"open is refused without --early, so that a mistyped ID ends nothing. No money moves: `hongbao campaign refund` does that.\n" +
 			"Run again it prints the same.",
-		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: exactly(1, "one campaign ID"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			if err := checkCampaigns(id); err != nil {
-				return err
-			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			closer, c, err := d.openCloser(cmd, id)
-			if err != nil {
-				return err
-			}
-			s, err := closer.Close(cmd.Context(), id, early)
-			if err != nil {
-				return closeHint(err, id)
-			}
-			return printStanding(cmd, &c, &s)
+			return withCloser(cmd, id, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
+				s, err := closer.Close(cmd.Context(), id, early)
+				if err != nil {
+					return closeHint(err, id)
+				}
+				return printStanding(cmd, c, &s)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&early, "early", false, "end it before its window is over")
@@ -123,40 +113,30 @@ func refundCmd() *cobra.Command {
 			"and wherever it is killed. --amount must be exactly that sum in minor units: without it nothing moves, the sum is printed and the\n" +
 			"exit code is 2; with another one the exit code is 1. While the ledger does not hold every grant up to the close, nothing moves and\n" +
 			"the exit code is 3 (settling): run it again, or give --wait.",
-		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m", Args: exactly(1, "one campaign ID"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m", Args: oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			if err := checkCampaigns(id); err != nil {
-				return err
-			}
 			o.Campaign, o.Amount = id, hongbao.Amount(amount)
 			if o.Wait < 0 || o.Amount < 0 || o.Missing < 0 {
 				return usage("--wait %s, --amount %d, --missing %d: give nothing below 0", o.Wait, o.Amount, o.Missing)
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			closer, c, err := d.openCloser(cmd, id)
-			if err != nil {
-				return err
-			}
-			if !cmd.Flags().Changed("amount") {
-				s, err := closer.Standing(cmd.Context(), id)
+			return withCloser(cmd, id, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
+				if !cmd.Flags().Changed("amount") {
+					s, err := closer.Standing(cmd.Context(), id)
+					if err != nil {
+						return closeHint(err, id)
+					}
+					if err := printStanding(cmd, c, &s); err != nil || s.Refund != nil {
+						return err
+					}
+					return usage("nothing was moved: if this is the right campaign, run it again with --amount %d", s.Amount())
+				}
+				r, err := closer.Refund(cmd.Context(), o)
 				if err != nil {
 					return closeHint(err, id)
 				}
-				if err := printStanding(cmd, &c, &s); err != nil || s.Refund != nil {
-					return err
-				}
-				return usage("nothing was moved: if this is the right campaign, run it again with --amount %d", s.Amount())
-			}
-			r, err := closer.Refund(cmd.Context(), o)
-			if err != nil {
-				return closeHint(err, id)
-			}
-			return printRefund(cmd, &r)
+				return printRefund(cmd, &r)
+			})
 		},
 	}
 	cmd.Flags().Int64Var(&amount, "amount", 0, "the sum to be refunded, in minor units; it must be exactly right")

@@ -11,10 +11,7 @@ import (
 )
 
 func configCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: subcommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(configCheckCmd())
-	return cmd
+	return family("config", "Look at the configuration", "", configCheckCmd())
 }
 
 func configCheckCmd() *cobra.Command {
@@ -26,23 +23,20 @@ func configCheckCmd() *cobra.Command {
 			"docs/configuration.md describes every knob; each is a flag of every command.",
 		Example: "  hongbao config check --config configs/production.yaml\n  hongbao config check --connect --redis.addrs=10.0.0.7:6379",
 		Args:    exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			for _, s := range d.cfg.Settings() {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Source)
-			}
-			if err := w.Flush(); err != nil {
-				return fmt.Errorf("print the configuration: %w", err)
-			}
-			if connect {
-				return d.checkAll(cmd)
-			}
-			return nil
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, needs{}, func(d *deps) error {
+				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+				for _, s := range d.cfg.Settings() {
+					fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Source)
+				}
+				if err := w.Flush(); err != nil {
+					return fmt.Errorf("print the configuration: %w", err)
+				}
+				if connect {
+					return d.checkAll(cmd)
+				}
+				return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to Redis, the ledger and Kafka and make every check of a worker's start")

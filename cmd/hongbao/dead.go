@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,14 +18,10 @@ import (
 )
 
 func deadCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "dead", Short: "Look at dead letters, deliver them after all, or drop them",
-		Long: "A dead letter is a grant that a sink could not take, or an entry that can't be read. Nothing removes it but a person's\n" +
+	return family("dead", "Look at dead letters, deliver them after all, or drop them",
+		"A dead letter is a grant that a sink could not take, or an entry that can't be read. Nothing removes it but a person's\n"+
 			"decision, and that is kept with the letter, with who and why.",
-		Args: subcommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(deadListCmd(), deadShowCmd(), deadRequeueCmd(), deadDropCmd())
-	return cmd
+		deadListCmd(), deadShowCmd(), deadRequeueCmd(), deadDropCmd())
 }
 
 // letterFlags pick dead letters.
@@ -62,20 +56,24 @@ func (f *letterFlags) check() (err error) {
 	return err
 }
 
-// letters opens the dead letters, and completes the filter.
-func (d *deps) letters(ctx context.Context, f *replay.LetterFilter) (*replay.Letters, error) {
-	for _, s := range f.Sinks {
-		if !slices.Contains(d.cfg.Deployment.Sinks, s) {
-			return nil, usage("--sink %.40q is not among deployment.sinks (%s)", s, strings.Join(d.cfg.Deployment.Sinks, ", "))
+// withLetters is with, for dead letters; it completes the filter.
+func withLetters(cmd *cobra.Command, f *replay.LetterFilter, do func(*deps, *replay.Letters) error) error {
+	return with(cmd, needs{}, func(d *deps) error {
+		if err := d.checkSinks(f.Sinks); err != nil {
+			return err
 		}
-	}
-	if len(f.Sinks) == 0 {
-		f.Sinks = slices.Clone(d.cfg.Deployment.Sinks)
-	}
-	if err := d.openRedis(ctx); err != nil {
-		return nil, err
-	}
-	return replay.NewLetters(replay.LettersConfig{Redis: d.redis, Space: d.space})
+		if len(f.Sinks) == 0 {
+			f.Sinks = slices.Clone(d.cfg.Deployment.Sinks)
+		}
+		if err := d.openRedis(cmd.Context()); err != nil {
+			return err
+		}
+		letters, err := replay.NewLetters(replay.LettersConfig{Redis: d.redis, Space: d.space})
+		if err != nil {
+			return err
+		}
+		return do(d, letters)
+	})
 }
 
 func deadListCmd() *cobra.Command {
@@ -85,30 +83,23 @@ func deadListCmd() *cobra.Command {
 		Use: "list", Short: "List dead letters, oldest first within a sink and shard",
 		Example: "  hongbao dead list --sink kafka --class permanent\n  hongbao dead list --campaign spring-rain --limit 500 --json",
 		Args:    exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
 			}
 			if limit < 1 || limit > replay.MaxListed {
 				return usage("--limit %d: want 1 to %d", limit, replay.MaxListed)
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			letters, err := d.letters(cmd.Context(), &f.filter)
-			if err != nil {
-				return err
-			}
-			page, next, err := letters.List(cmd.Context(), f.filter, after, limit)
-			if err != nil {
-				return err
-			}
-			return printReport(cmd, asJSON, struct {
-				Letters []replay.Letter `json:"letters"`
-				Next    string          `json:"next"`
-			}{page, next}, func(w io.Writer) error { return writeLetters(w, page, next) })
+			return withLetters(cmd, &f.filter, func(d *deps, letters *replay.Letters) error {
+				page, next, err := letters.List(cmd.Context(), f.filter, after, limit)
+				if err != nil {
+					return err
+				}
+				return printReport(cmd, asJSON, struct {
+					Letters []replay.Letter `json:"letters"`
+					Next    string          `json:"next"`
+				}{page, next}, func(w io.Writer) error { return writeLetters(w, page, next) })
+			})
 		},
 	}
 	f.add(cmd)
@@ -141,26 +132,17 @@ func deadShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "show LETTER", Short: "Print a dead letter as JSON: the whole entry, reason, class, attempts, times",
 		Example: "  hongbao dead show kafka/0/1771358400000-0", Args: exactly(1, "one LETTER"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, _, _, err := replay.ParseLetterID(args[0]); err != nil {
 				return usageError{err}
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			letters, err := d.letters(cmd.Context(), &replay.LetterFilter{})
-			if err != nil {
-				return err
-			}
-			l, err := letters.Get(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			e := json.NewEncoder(cmd.OutOrStdout())
-			e.SetIndent("", "  ")
-			return wrap("print the letter", e.Encode(l))
+			return withLetters(cmd, &replay.LetterFilter{}, func(d *deps, letters *replay.Letters) error {
+				l, err := letters.Get(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return printJSON(cmd, l)
+			})
 		},
 	}
 }
@@ -210,7 +192,7 @@ func deadRequeueCmd() *cobra.Command {
 			"same command goes on, and nothing is delivered twice. Letters that the sink refuses again stay as they are.",
 		Example: "  hongbao dead requeue --sink kafka --class permanent --by ann --why \"topic takes 2 MB now\" --dry-run\n" +
 			"  hongbao dead requeue kafka/0/1771358400000-0 --by ann --why \"topic takes 2 MB now\"",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			pick, err := f.pick(cmd, args)
 			if err != nil {
 				return err
@@ -218,22 +200,15 @@ func deadRequeueCmd() *cobra.Command {
 			if rate < 0 || patience < 0 {
 				return usage("--rate and --patience: give 0 or more")
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			letters, err := d.letters(cmd.Context(), &pick.Filter)
-			if err != nil {
-				return err
-			}
-			cfg := replay.RequeueConfig{BatchGrants: d.cfg.Publisher.BatchGrants, Rate: rate, Patience: patience, DryRun: f.dryRun}
-			for _, p := range bySink(pick) {
-				if err := d.requeue(cmd, letters, cfg, p, &f); err != nil {
-					return err
+			return withLetters(cmd, &pick.Filter, func(d *deps, letters *replay.Letters) error {
+				cfg := replay.RequeueConfig{BatchGrants: d.cfg.Publisher.BatchGrants, Rate: rate, Patience: patience, DryRun: f.dryRun}
+				for _, p := range bySink(pick) {
+					if err := d.requeue(cmd, letters, cfg, p, &f); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
+				return nil
+			})
 		},
 	}
 	f.add(cmd)
@@ -285,23 +260,16 @@ func deadDropCmd() *cobra.Command {
 		Use: "drop [LETTER...]", Short: "Decide that dead letters are not to be delivered, and end them",
 		Long: "Ends the letters without delivering them. They are kept among the decided ones, whole, with who and why, and the audit names\n" +
 			"their grants as decided.",
-		Example: "  hongbao dead drop kafka/0/1771358400000-0 --by ann --why \"a test entry written by hand\"",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
 			pick, err := f.pick(cmd, args)
 			if err != nil {
 				return err
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			letters, err := d.letters(cmd.Context(), &pick.Filter)
-			if err != nil {
-				return err
-			}
-			report, err := letters.Drop(cmd.Context(), pick, f.who, f.dryRun)
-			return errors.Join(printReport(cmd, f.json, report, report.Write), err)
+			return withLetters(cmd, &pick.Filter, func(d *deps, letters *replay.Letters) error {
+				report, err := letters.Drop(cmd.Context(), pick, f.who, f.dryRun)
+				return errors.Join(printReport(cmd, f.json, report, report.Write), err)
+			})
 		},
 	}
 	f.add(cmd)

@@ -99,6 +99,16 @@ func (d *deps) close(err *error) {
 	_ = d.log.Sync() // a terminal can't be synced
 }
 
+// checkSinks refuses sinks that the deployment does not have.
+func (d *deps) checkSinks(sinks []string) error {
+	for _, s := range sinks {
+		if !slices.Contains(d.cfg.Deployment.Sinks, s) {
+			return usage("--sink %.40q is not among deployment.sinks (%s)", s, strings.Join(d.cfg.Deployment.Sinks, ", "))
+		}
+	}
+	return nil
+}
+
 // openRedis connects, and refuses a Redis that is not this deployment's or that would lose receipts.
 func (d *deps) openRedis(ctx context.Context) error {
 	d.redis = d.cfg.RedisClient()
@@ -109,11 +119,19 @@ func (d *deps) openRedis(ctx context.Context) error {
 	return lua.Init(ctx, d.redis, d.space, d.cfg.Deployment.ID)
 }
 
+// away says what to do about a server that can't be reached; other errors say it themselves.
+func away(knob string, err error) error {
+	if !hongbao.IsOutage(err) {
+		return err
+	}
+	return fmt.Errorf("%w; see that it runs and that %s names it, then run this again (`hongbao config check --connect` tries every server)", err, knob)
+}
+
 // checkRedis looks at each server's settings, for a campaign of the durability class. What unsafe.allow names is warned of only.
 func (d *deps) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	servers, err := lua.Inspect(ctx, d.redis)
 	if err != nil {
-		return fmt.Errorf("redis at %s: %w", strings.Join(d.cfg.Redis.Addrs, ","), err)
+		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(d.cfg.Redis.Addrs, ","), err))
 	}
 	for i := range servers {
 		err := servers[i].Check(class)
@@ -135,7 +153,7 @@ func (d *deps) allows(name string) bool {
 func (d *deps) openLedger(ctx context.Context) error {
 	l, err := settlement.Open(ctx, d.cfg.LedgerConfig())
 	if err != nil {
-		return err
+		return away("ledger.dsn", err)
 	}
 	d.ledger = l
 	d.atEnd(l.Close)
@@ -193,7 +211,7 @@ func (d *deps) publisherTo(ctx context.Context, topic string, cc dedup.Config, e
 	report, err := p.Check(ctx)
 	if err != nil {
 		p.Close()
-		return nil, fmt.Errorf("kafka at %s: %w", strings.Join(d.cfg.Kafka.Brokers, ","), err)
+		return nil, away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(d.cfg.Kafka.Brokers, ","), err))
 	}
 	d.atEnd(func() error { p.Close(); return nil })
 	for _, w := range append(report.Warnings, report.Skipped...) {

@@ -19,35 +19,29 @@ func grabCmd() *cobra.Command {
 		Use: "grab CAMPAIGN USER", Short: "Make one grab and print the answer",
 		Long: "Makes one grab. A refusal is an answer, not a failure: the exit code is 0 for both. After a failure, run it again\n" +
 			"with the same --request-id: if the first one was granted, it gets the same receipt.",
-		Example: "  hongbao grab spring-rain u1\n  hongbao grab spring-rain u1 --request-id r1 --fact device=d1 --fact channel=app",
+		Example: "  hongbao grab spring-rain u1 --fact device=d1\n  hongbao grab spring-rain u2 --fact device=d2 --fact channel=app --request-id r1 --json",
 		Args:    exactly(2, "a CAMPAIGN and a USER"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			g.Campaign, g.User = args[0], args[1]
 			if err := g.Check(); err != nil {
 				return usageError{err}
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := d.openRedis(cmd.Context()); err != nil {
-				return err
-			}
-			cfg := d.cfg.ProducerConfig()
-			cfg.Redis, cfg.Space = d.redis, d.space
-			p, err := producer.New(cfg)
-			if err != nil {
-				return err
-			}
-			a, err := p.Grab(cmd.Context(), &g)
-			if err != nil {
-				return err
-			}
-			if err := p.Close(context.WithoutCancel(cmd.Context())); err != nil {
-				return err
-			}
-			return printAnswer(cmd, &g, &a, asJSON)
+			return with(cmd, needs{redis: true}, func(d *deps) error {
+				cfg := d.cfg.ProducerConfig()
+				cfg.Redis, cfg.Space = d.redis, d.space
+				p, err := producer.New(cfg)
+				if err != nil {
+					return err
+				}
+				a, err := p.Grab(cmd.Context(), &g)
+				if err != nil {
+					return err
+				}
+				if err := p.Close(context.WithoutCancel(cmd.Context())); err != nil {
+					return err
+				}
+				return printAnswer(cmd, &g, &a, asJSON)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&g.RequestID, "request-id", "", "makes a repeat recognisable; required where a user may have several packets")
@@ -64,8 +58,7 @@ func printAnswer(cmd *cobra.Command, g *hongbao.Grab, a *hongbao.Answer, asJSON 
 	}
 	fmt.Fprintln(w, a.Outcome)
 	for _, r := range a.Receipts {
-		fmt.Fprintf(w, "packet %d, amount %d minor units, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, r.Shard, r.Seq,
-			r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
+		writeReceipt(w, r)
 	}
 	switch {
 	case a.Limit != nil && !a.Limit.Resets.IsZero():

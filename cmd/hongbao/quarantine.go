@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,14 +16,10 @@ import (
 )
 
 func quarantineCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "quarantine", Short: "Look at grants that contradict the ledger, and decide about them",
-		Long: "A grant in quarantine was not paid: it contradicts the ledger, the plan or the funding. docs/ledger.md tells what each\n" +
+	return family("quarantine", "Look at grants that contradict the ledger, and decide about them",
+		"A grant in quarantine was not paid: it contradicts the ledger, the plan or the funding. docs/ledger.md tells what each\n"+
 			"reason means. A person decides, once, and the ledger keeps who and why.",
-		Args: subcommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(quarantineListCmd(), quarantineShowCmd(), quarantineResolveCmd())
-	return cmd
+		quarantineListCmd(), quarantineShowCmd(), quarantineResolveCmd())
 }
 
 // version is one side of a contradiction.
@@ -75,31 +70,25 @@ func quarantineListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the grants that wait for a decision",
 		Example: "  hongbao quarantine list\n  hongbao quarantine list --all --json", Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > replay.MaxListed || after < 0 {
 				return usage("--limit %d --after %d: want 1 to %d letters after number 0 or above", limit, after, replay.MaxListed)
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := d.openLedger(cmd.Context()); err != nil {
-				return err
-			}
-			read := d.ledger.Quarantine
-			if all {
-				read = d.ledger.QuarantineAll
-			}
-			list, err := read(cmd.Context(), after, limit)
-			if err != nil {
-				return err
-			}
-			out := make([]quarantined, len(list))
-			for i := range list {
-				out[i] = printable(&list[i])
-			}
-			return printReport(cmd, asJSON, out, func(w io.Writer) error { return writeQuarantine(w, out, limit) })
+			return with(cmd, needs{ledger: true}, func(d *deps) error {
+				read := d.ledger.Quarantine
+				if all {
+					read = d.ledger.QuarantineAll
+				}
+				list, err := read(cmd.Context(), after, limit)
+				if err != nil {
+					return err
+				}
+				out := make([]quarantined, len(list))
+				for i := range list {
+					out[i] = printable(&list[i])
+				}
+				return printReport(cmd, asJSON, out, func(w io.Writer) error { return writeQuarantine(w, out, limit) })
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -145,35 +134,23 @@ func quarantineShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Print a grant in quarantine as JSON: what came, and what the ledger had",
 		Example: "  hongbao quarantine show 7", Args: exactly(1, "one ID"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := quarantineID(args[0])
 			if err != nil {
 				return err
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := d.openLedger(cmd.Context()); err != nil {
-				return err
-			}
-			q, found, err := d.ledger.Quarantined(cmd.Context(), id)
-			if err == nil && !found {
-				err = fmt.Errorf("there is no quarantine %d; `hongbao quarantine list --all` shows those that there are", id)
-			}
-			if err != nil {
-				return err
-			}
-			return printQuarantined(cmd, &q)
+			return with(cmd, needs{ledger: true}, func(d *deps) error {
+				q, found, err := d.ledger.Quarantined(cmd.Context(), id)
+				if err == nil && !found {
+					err = fmt.Errorf("there is no quarantine %d; `hongbao quarantine list --all` shows those that there are", id)
+				}
+				if err != nil {
+					return err
+				}
+				return printJSON(cmd, printable(&q))
+			})
 		},
 	}
-}
-
-func printQuarantined(cmd *cobra.Command, q *settlement.Quarantined) error {
-	e := json.NewEncoder(cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	return wrap("print the grant", e.Encode(printable(q)))
 }
 
 func quarantineResolveCmd() *cobra.Command {
@@ -196,24 +173,18 @@ func quarantineResolveCmd() *cobra.Command {
 			if decision.By == "" || decision.Why == "" {
 				return usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := d.openLedger(cmd.Context()); err != nil {
-				return err
-			}
-			q, err := d.ledger.Decide(cmd.Context(), decision)
-			switch {
-			case errors.Is(err, settlement.ErrNotInQuarantine):
-				return fmt.Errorf("%w: `hongbao quarantine list` shows them", err)
-			case hongbao.ClassOf(err) == hongbao.Unknown && err != nil:
-				return fmt.Errorf("%w; run the same command again, it pays once", err)
-			case err != nil:
-				return err
-			}
-			return printQuarantined(cmd, &q)
+			return with(cmd, needs{ledger: true}, func(d *deps) error {
+				q, err := d.ledger.Decide(cmd.Context(), decision)
+				switch {
+				case errors.Is(err, settlement.ErrNotInQuarantine):
+					return fmt.Errorf("%w: `hongbao quarantine list` shows them", err)
+				case hongbao.ClassOf(err) == hongbao.Unknown && err != nil:
+					return fmt.Errorf("%w; run the same command again, it pays once", err)
+				case err != nil:
+					return err
+				}
+				return printJSON(cmd, printable(&q))
+			})
 		},
 	}
 	flags := cmd.Flags()

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,29 +29,20 @@ func receiptsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "receipts CAMPAIGN USER", Short: "Print what a user holds in a campaign: from Redis, or from the ledger once it has left Redis",
 		Example: "  hongbao receipts spring-rain u1\n  hongbao receipts spring-rain u1 --json", Args: exactly(2, "a CAMPAIGN and a USER"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkCampaigns(args[0]); err != nil {
 				return err
 			}
 			if err := hongbao.CheckID(args[1]); err != nil {
 				return usage("user %.80q: %w", args[1], err)
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := d.openRedis(cmd.Context()); err != nil {
-				return err
-			}
-			out, err := d.receipts(cmd.Context(), args[0], args[1])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(out)
-			}
-			return printReceipts(cmd, &out)
+			return with(cmd, needs{redis: true}, func(d *deps) error {
+				out, err := d.receipts(cmd.Context(), args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return printReport(cmd, asJSON, out, func(w io.Writer) error { return writeReceipts(cmd, w, &out) })
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print them as JSON")
@@ -86,15 +77,18 @@ func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error
 	return out, err
 }
 
-func printReceipts(cmd *cobra.Command, out *receiptsOf) error {
+func writeReceipts(cmd *cobra.Command, w io.Writer, out *receiptsOf) error {
 	if out.Incomplete {
 		fmt.Fprintf(cmd.ErrOrStderr(), "campaign %s is not in Redis and not refunded: the ledger may not have all. `hongbao campaign show %s` tells more\n", out.Campaign, out.Campaign)
 	}
-	w := cmd.OutOrStdout()
 	for _, r := range out.Receipts {
-		fmt.Fprintf(w, "packet %d, amount %d minor units, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, r.Shard, r.Seq,
-			r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
+		writeReceipt(w, r)
 	}
 	_, err := fmt.Fprintf(w, "%d receipts of user %s in campaign %s (from %s)\n", len(out.Receipts), out.User, out.Campaign, out.Source)
 	return err
+}
+
+func writeReceipt(w io.Writer, r hongbao.Receipt) {
+	fmt.Fprintf(w, "packet %d, amount %d minor units, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, r.Shard, r.Seq,
+		r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
 }

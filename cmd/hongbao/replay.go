@@ -46,16 +46,13 @@ func replayCmd() *cobra.Command {
 			"  hongbao replay for-audit --to topic:grants-copy --campaign spring-rain --rate 5000\n" +
 			"  hongbao replay mend-topic --to kafka --missing\n  hongbao replay mend-ledger --to balance --shard 0 --seq 1-100000",
 		Args: exactly(1, "one NAME"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd, args[0]); err != nil {
 				return err
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			return d.replay(cmd, args[0], &f)
+			return with(cmd, needs{redis: true}, func(d *deps) error {
+				return d.replay(cmd, args[0], &f)
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -134,9 +131,6 @@ func parseTime(flag, text string) (time.Time, error) {
 
 func (d *deps) replay(cmd *cobra.Command, name string, f *replayFlags) error {
 	ctx := cmd.Context()
-	if err := d.openRedis(ctx); err != nil {
-		return err
-	}
 	cfg := replay.Config{
 		Redis: d.redis, Space: d.space, Name: name, Target: f.to, DoneSink: replay.DoneSink(name), BatchGrants: d.cfg.Publisher.BatchGrants,
 		Rate: f.rate, Parallel: min(d.space.Len(), 8), Patience: f.patience,
@@ -224,6 +218,13 @@ func tellLost(ctx context.Context, lost *replay.Lost, p *publisher.Publisher, sh
 		}
 	}
 	return nil
+}
+
+// printJSON prints JSON that a person reads, too.
+func printJSON(cmd *cobra.Command, v any) error {
+	e := json.NewEncoder(cmd.OutOrStdout())
+	e.SetIndent("", "  ")
+	return wrap("print the answer", e.Encode(v))
 }
 
 // printReport prints a report for a person or as JSON.

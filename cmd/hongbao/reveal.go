@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,33 +18,22 @@ func revealCmd() *cobra.Command {
 		Long: "Prints, as JSON, the specification, the hash that was published before the start, and the seed, and notes in the ledger that the\n" +
 			"seed is public. Before the refund it is refused: the seed tells what every packet holds. Publish what it prints; anyone can give it\n" +
 			"to `hongbao campaign verify`.",
-		Example: "  hongbao campaign reveal spring-rain > spring-rain.json", Args: exactly(1, "one campaign ID"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		Example: "  hongbao campaign reveal spring-rain > spring-rain.json", Args: oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			if err := checkCampaigns(id); err != nil {
-				return err
-			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := d.openLedger(cmd.Context()); err != nil {
-				return err
-			}
-			c, err := d.ledger.Reveal(cmd.Context(), id)
-			switch {
-			case errors.Is(err, settlement.ErrNoCampaign):
-				return errNoCampaign(id)
-			case errors.Is(err, settlement.ErrNotRefunded):
-				return fmt.Errorf("%w: `hongbao campaign close %s`, then `hongbao campaign refund %s`", err, id, id)
-			case err != nil:
-				return err
-			}
-			e := json.NewEncoder(cmd.OutOrStdout())
-			e.SetIndent("", "  ")
-			return e.Encode(campaign.Disclosure{
-				Format: campaign.DisclosureFormat, Campaign: id, Canonical: string(c.Canonical), Hash: c.Hash, Seed: campaign.Seed(c.Seed).Hex(), Revealed: c.Revealed,
+			return with(cmd, needs{ledger: true}, func(d *deps) error {
+				c, err := d.ledger.Reveal(cmd.Context(), id)
+				switch {
+				case errors.Is(err, settlement.ErrNoCampaign):
+					return errNoCampaign(id)
+				case errors.Is(err, settlement.ErrNotRefunded):
+					return fmt.Errorf("%w: `hongbao campaign close %s`, then `hongbao campaign refund %s`", err, id, id)
+				case err != nil:
+					return err
+				}
+				return printJSON(cmd, campaign.Disclosure{
+					Format: campaign.DisclosureFormat, Campaign: id, Canonical: string(c.Canonical), Hash: c.Hash, Seed: campaign.Seed(c.Seed).Hex(), Revealed: c.Revealed,
+				})
 			})
 		},
 	}

@@ -52,6 +52,13 @@ func load(cmd *cobra.Command) (*configs.Config, error) {
 	return configs.Load(path, os.Environ(), cmd.Flags())
 }
 
+// family is a command that has only subcommands.
+func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: subcommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(members...)
+	return cmd
+}
+
 // subcommand is the check of the arguments of a command that has only subcommands.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -72,6 +79,14 @@ func checkCampaigns(ids ...string) error {
 		}
 	}
 	return nil
+}
+
+// oneCampaign is the check of the arguments of a command about one campaign.
+func oneCampaign(cmd *cobra.Command, args []string) error {
+	if err := exactly(1, "one campaign ID")(cmd, args); err != nil {
+		return err
+	}
+	return checkCampaigns(args...)
 }
 
 // exactly is cobra.ExactArgs with a hint.

@@ -85,9 +85,15 @@ func start(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &program{t: t, cmd: exec.Command(self, args...), done: make(chan struct{})}
+	return launch(t, t.TempDir(), env, self, args...)
+}
+
+// launch is start for any program that ends as this one, in a folder.
+func launch(t *testing.T, dir string, env []string, path string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environment(env...), &p.out, &p.err
-	p.cmd.Dir = t.TempDir()
+	p.cmd.Dir = dir
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, p.cmd.Start())
 	go func() {
@@ -187,7 +193,7 @@ func setup(t *testing.T, o options) *deployment {
 		"DEPLOYMENT_ID", prefix, "DEPLOYMENT_KEY_PREFIX", prefix, "DEPLOYMENT_SHARDS", fmt.Sprint(o.shards), "DEPLOYMENT_SINKS", "balance",
 		"CONSUMER_LEASE", lease.String(), "CONSUMER_POLL", "100ms", "CONSUMER_BLOCK", "100ms", "CONSUMER_MAX_ATTEMPTS", "3",
 		"CONSUMER_BACKOFF", "100ms", "CONSUMER_MAX_BACKOFF", "400ms", "TRIMMER_EVERY", "100ms", "LOG_FORMAT", "json",
-		"PUBLISHER_REQUEST_TIMEOUT", part(40), "PUBLISHER_ATTEMPT_TIME", part(60), "PUBLISHER_MAX_CLAIM_AGE", part(80),
+		"PUBLISHER_METADATA_TTL", "200ms", "PUBLISHER_REQUEST_TIMEOUT", part(40), "PUBLISHER_ATTEMPT_TIME", part(60), "PUBLISHER_MAX_CLAIM_AGE", part(80),
 	)
 	d.ledger(o)
 	if o.kafka {

@@ -21,24 +21,18 @@ func tailCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Print the topic's grants as JSON, one a line",
 		Example: "  hongbao tail --campaign spring-rain\n  hongbao tail --follow", Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkCampaigns(campaigns...); err != nil {
 				return err
 			}
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if err := d.openRedis(cmd.Context()); err != nil {
-				return err
-			}
-			p, err := d.publisher(cmd.Context())
-			if err != nil {
-				return err
-			}
-			t := tailing{deps: d, topic: p, campaigns: campaigns, follow: follow, printed: make([]int64, d.cfg.Kafka.Partitions)}
-			return t.run(cmd)
+			return with(cmd, needs{redis: true}, func(d *deps) error {
+				p, err := d.publisher(cmd.Context())
+				if err != nil {
+					return err
+				}
+				t := tailing{deps: d, topic: p, campaigns: campaigns, follow: follow, printed: make([]int64, d.cfg.Kafka.Partitions)}
+				return t.run(cmd)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until SIGINT")

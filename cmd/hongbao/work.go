@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,16 +28,13 @@ func workCmd() *cobra.Command {
 		Long: "Runs a worker of each sink until SIGTERM or SIGINT, then drains: it takes no more, finishes what is in flight, and hands the\n" +
 			"rest to the other workers. Run as many as you like; each sink has its own consumer group.",
 		Example: "  hongbao work --config configs/production.yaml\n  hongbao work --sink balance", Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			d, err := open(cmd)
-			if err != nil {
-				return err
-			}
-			defer d.close(&err)
-			if len(sinks) == 0 {
-				sinks = d.cfg.Deployment.Sinks
-			}
-			return d.work(cmd.Context(), sinks)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, needs{}, func(d *deps) error {
+				if len(sinks) == 0 {
+					sinks = d.cfg.Deployment.Sinks
+				}
+				return d.work(cmd.Context(), sinks)
+			})
 		},
 	}
 	cmd.Flags().StringSliceVar(&sinks, "sink", nil, "work for these sinks only; all of deployment.sinks if not given")
@@ -51,9 +47,9 @@ func (d *deps) work(ctx context.Context, sinks []string) error {
 		if slices.Contains(sinks[:i], s) {
 			return usage("--sink %.40q is given twice", s)
 		}
-		if !slices.Contains(d.cfg.Deployment.Sinks, s) {
-			return usage("--sink %.40q is not among deployment.sinks (%s)", s, strings.Join(d.cfg.Deployment.Sinks, ", "))
-		}
+	}
+	if err := d.checkSinks(sinks); err != nil {
+		return err
 	}
 	parts, err := d.parts(ctx, sinks)
 	if err != nil && ctx.Err() != nil {

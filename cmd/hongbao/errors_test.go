@@ -1,0 +1,62 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lines are, by its path, how each command is run and which server it can't do without; "" for one that needs none.
+var lines = map[string]struct{ server, args string }{
+	"version": {}, "demo": {}, "config check": {}, "campaign plan": {}, "campaign verify": {},
+	"campaign create": {"ledger", "configs/campaign.yaml"}, "campaign list": {"ledger", ""}, "campaign reveal": {"ledger", "rain"},
+	"quarantine list": {"ledger", ""}, "quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
+	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign pause": {"redis", "rain"}, "campaign resume": {"redis", "rain"},
+	"campaign close": {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"}, "receipts": {"redis", "rain u1"},
+	"work": {"redis", ""}, "audit": {"redis", ""}, "tail": {"redis", ""}, "replay": {"redis", "again --to balance"},
+	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis", "kafka/0/1-1 --by ann --why mended"},
+	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"},
+}
+
+// Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 1; of a flag that does
+// not exist and of a configuration that can't be read, the same with 2.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"}
+	says := map[string][]string{
+		"redis":  {"redis at 127.0.0.1:1", "connection refused", "redis.addrs", "`hongbao config check --connect`"},
+		"ledger": {"open the postgres ledger", "127.0.0.1:2", "connection refused", "ledger.dsn", "`hongbao config check --connect`"},
+	}
+	example, err := filepath.Abs("../../configs/campaign.yaml")
+	require.NoError(t, err)
+	all := examples(t, root(), map[string][]string{})
+	require.Len(t, lines, len(all), "a command is not in the table, or is gone")
+	for path := range all {
+		name := strings.TrimPrefix(path, "hongbao ")
+		c, ok := lines[name]
+		require.True(t, ok, "%s is not in the table", path)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line := strings.Fields(name + " " + strings.Replace(c.args, "configs/campaign.yaml", example, 1))
+			r := run(t, env, append(strings.Fields(name), "--nonsense")...)
+			require.Equal(t, 2, r.code, r.err)
+			require.Contains(t, r.err, "unknown flag: --nonsense (see `"+path+" --help`)")
+			if c.server == "" {
+				return
+			}
+			r = run(t, env, append(line, "--config", "/no/such.yaml")...)
+			require.Equal(t, 2, r.code, r.err)
+			for _, part := range []string{"configuration", "/no/such.yaml", "--config", "HONGBAO_CONFIG"} {
+				require.Contains(t, r.err, part)
+			}
+			r = run(t, env, line...)
+			require.Equal(t, 1, r.code, r.err)
+			for _, part := range says[c.server] {
+				require.Contains(t, r.err, part)
+			}
+			require.Empty(t, r.out)
+		})
+	}
+}

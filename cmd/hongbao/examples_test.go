@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// examples are the lines of every command's example, by the command's path, as they stand in its help.
+func examples(t *testing.T, cmd *cobra.Command, all map[string][]string) map[string][]string {
+	t.Helper()
+	for _, c := range cmd.Commands() {
+		examples(t, c, all)
+	}
+	if cmd.HasSubCommands() || cmd.Hidden {
+		return all
+	}
+	require.NotEmpty(t, cmd.Example, "%s has no example", cmd.CommandPath())
+	for line := range strings.Lines(cmd.Example) {
+		line = strings.TrimSpace(line)
+		require.Contains(t, line, cmd.CommandPath(), "an example of %s is of something else", cmd.CommandPath())
+		all[cmd.CommandPath()] = append(all[cmd.CommandPath()], line)
+	}
+	return all
+}
+
+// stage is a deployment and a folder in which the examples are run.
+type stage struct {
+	*deployment
+	dir    string
+	words  map[string]string // what stands in an example for something that only a user knows
+	used   map[string]bool
+	worker *program
+}
+
+// act is one command's turn: its examples are run in their order.
+type act struct {
+	command string
+	// before prepares what the examples count on.
+	before func(s *stage)
+	// codes are the exit codes of the examples, in their order; 0 where it ends.
+	codes []int
+	// until is what an example that runs until it is told to stop says when it is at work.
+	until string
+	// after looks at what the last example printed.
+	after func(s *stage, r result)
+}
+
+var play = []act{
+	{command: "version"},
+	{command: "demo"},
+	{command: "config check"},
+	{command: "campaign plan"},
+	{command: "campaign create", after: func(s *stage, r result) {
+		s.words["9f86d081..."] = regexp.MustCompile("[0-9a-f]{64}").FindString(r.out)
+	}},
+	{command: "campaign list"},
+	{command: "campaign load"},
+	{command: "campaign show"},
+	{command: "grab", after: func(s *stage, r result) { require.Contains(s.t, r.out, `"Outcome":"granted"`) }},
+	{command: "receipts"},
+	{command: "dead list", before: (*stage).bury},
+	{command: "dead show"},
+	{command: "dead requeue", after: says("1 of 1 letters were requeued")},
+	{command: "dead drop", after: says("1 of 1 letters were dropped")},
+	{command: "work", until: `"working"`},
+	{command: "tail", until: `"user":"u1"`, before: func(s *stage) {
+		worker := s.start("work")
+		worker.says(`"working"`)
+		s.quiet()
+		worker.stop(syscall.SIGTERM)
+	}},
+	{command: "audit", after: says("agrees")},
+	{command: "replay", after: says("finished")},
+	{command: "quarantine list", before: (*stage).forge},
+	{command: "quarantine show"},
+	{command: "quarantine resolve"},
+	{command: "campaign pause"},
+	{command: "campaign resume"},
+	{command: "campaign close", codes: []int{1, 0}, after: says("was closed")}, // its window is still open
+	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, after: func(s *stage, r result) {
+		says("was refunded")(s, r)
+		s.worker.stop(syscall.SIGTERM)
+	}},
+	{command: "campaign reveal"},
+	{command: "campaign verify"},
+}
+
+func says(text string) func(*stage, result) {
+	return func(s *stage, r result) { require.Contains(s.t, r.out, text) }
+}
+
+// furnish puts into the folder what a user has: the program, and the repository's examples. The campaign's window is moved to
+// now, and what production.yaml says of guards that the test's servers don't have is taken out.
+func (s *stage) furnish() {
+	t := s.t
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "bin"), 0o700))
+	require.NoError(t, os.Symlink(self, filepath.Join(s.dir, "bin", "hongbao")))
+	require.NoError(t, os.CopyFS(filepath.Join(s.dir, "configs"), os.DirFS("../../configs")))
+	now := time.Now().UTC().Truncate(time.Second)
+	s.edit("configs/campaign.yaml", `(?m)^window: .*$`,
+		fmt.Sprintf("window: {from: %s, to: %s}", now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339)))
+	s.edit("configs/production.yaml", `(?m)^  (tls|username|sasl_\w+): .*\n`, "")
+	s.set("KAFKA_CREATE_TOPIC", "true", "KAFKA_REPLICATION_FACTOR", "1", "REDIS_MODE", "standalone")
+}
+
+// edit replaces what must be there.
+func (s *stage) edit(file, pattern, by string) {
+	path := filepath.Join(s.dir, file)
+	text, err := os.ReadFile(path)
+	require.NoError(s.t, err)
+	edited := regexp.MustCompile(pattern).ReplaceAllString(string(text), by)
+	require.NotEqual(s.t, string(text), edited)
+	require.NoError(s.t, os.WriteFile(path, []byte(edited), 0o600))
+}
+
+// bury makes the first two grants dead letters of sink kafka, under the names that the examples give them.
+func (s *stage) bury() {
+	s.buried("kafka")
+	key := s.space.Shard(0).Dead("kafka")
+	letters, err := s.rdb.Do(s.t.Context(), "XRANGE", key, "-", "+").Slice() // with the fields in their order
+	require.NoError(s.t, err)
+	require.Len(s.t, letters, 2)
+	require.NoError(s.t, s.rdb.Del(s.t.Context(), key).Err())
+	for i, id := range []string{"1771358400000-0", "1771358400123-0"} {
+		require.NoError(s.t, s.rdb.XAdd(s.t.Context(), &redis.XAddArgs{Stream: key, ID: id, Values: letters[i].([]any)[1]}).Err())
+	}
+}
+
+// forge plants eight grants of a packet that has gone to somebody, and decides about those that no example names.
+func (s *stage) forge() {
+	r := s.show("spring-rain").Redis
+	require.NotNil(s.t, r)
+	receipts := decided[receiptsOf](s.t, s.ok("receipts", "spring-rain", "u1", "--json")).Receipts
+	require.Len(s.t, receipts, 1)
+	for i := range 8 {
+		s.plant("spring-rain", grantEntry("spring-rain", receipts[0].Packet, fmt.Sprint(int64(receipts[0].Amount)), fmt.Sprintf("thief%d", i))...)
+	}
+	s.ok("replay", "forged", "--to", "balance")
+	for i := range 6 {
+		s.ok("quarantine", "resolve", fmt.Sprint(i+1), "--void", "--by", "ann", "--why", "forged")
+	}
+}
+
+// settle has a worker bring the close to the ledger, and tells what the refund will be.
+func (s *stage) settle() {
+	s.worker = s.start("work", "--sink", "balance")
+	s.worker.says(`"working"`)
+	sum := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(s.run("campaign", "refund", "spring-rain").out)
+	require.Len(s.t, sum, 2)
+	s.words["--amount 250"] = "--amount " + sum[1]
+}
+
+// perform runs one example as a shell does, and gives how it ended.
+func (s *stage) perform(line string, a *act) result {
+	s.t.Helper()
+	for word, means := range s.words {
+		if strings.Contains(line, word) {
+			line = strings.ReplaceAll(line, word, means)
+			s.used[word] = true
+		}
+	}
+	p := launch(s.t, s.dir, append(s.env, "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH")), "bash", "-c", line)
+	if a.until != "" && (a.command != "tail" || strings.Contains(line, "--follow")) {
+		testkit.Eventually(s.t, 30*time.Second, func() bool { return strings.Contains(p.out.String()+p.err.String(), a.until) }, "%s says %q", line, a.until)
+		p.signal(syscall.SIGTERM)
+	}
+	return p.wait(90 * time.Second)
+}
+
+// Every example of every command's help is run as it stands there, in an order that makes sense, and ends as it should.
+func TestExamplesInHelpWork(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	s := &stage{deployment: d, dir: t.TempDir(), words: map[string]string{"10.0.0.7:6379": d.rdb.Options().Addr}, used: map[string]bool{}}
+	s.furnish()
+	all := examples(t, root(), map[string][]string{})
+	for i := range play {
+		a := &play[i]
+		path := "hongbao " + a.command
+		require.Contains(t, all, path, "no such command, or it is there twice")
+		if a.before != nil {
+			a.before(s)
+		}
+		var r result
+		for n, line := range all[path] {
+			want := 0
+			if n < len(a.codes) {
+				want = a.codes[n]
+			}
+			r = s.perform(line, a)
+			require.Equal(t, want, r.code, "$ %s\n%s%s", line, r.out, r.err)
+		}
+		if a.after != nil {
+			a.after(s, r)
+		}
+		delete(all, path)
+	}
+	require.Empty(t, all, "their examples were not run: give them a place in play")
+	for word := range s.words {
+		require.True(t, s.used[word], "no example says %q any more", word)
+	}
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// B52: what somebody writes into the stream stands in one line of the log, and of a list, whatever it holds.
+func TestLogInjection(t *testing.T) {
+	t.Parallel()
+	const forged = "\n{\"message\":\"forged\"}\x1b[31m"
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	w := d.start("work")
+	w.says(`"working"`)
+	honest := grantEntry("rain", 1, "1", "u")
+	for i := range honest {
+		if honest[i] == "SEQ" {
+			continue
+		}
+		entry := append([]string(nil), honest...)
+		entry[i] = forged
+		if entry[0] == "v" && entry[1] == forged {
+			entry[1] = "1" + forged // a version that is not one, rather than a newer one
+		}
+		d.plant("rain", entry...)
+	}
+	d.plant("rain", grantEntry("rain", 1, "1", forged)...)
+	d.quiet()
+	r := w.stop(syscall.SIGTERM)
+	require.Contains(t, r.err, `forged`, "the log tells of it")
+	for line := range strings.Lines(r.err) {
+		var l struct{ Message string }
+		require.NoError(t, json.Unmarshal([]byte(line), &l), "%q is no line of the log", line)
+		require.NotEqual(t, "forged", l.Message)
+	}
+	letters := decided[listed](t, d.ok("dead", "list", "--json", "--limit", "100")).Letters
+	require.NotEmpty(t, letters)
+	text := d.ok("dead", "list", "--limit", "100")
+	require.Equal(t, len(letters)+1, strings.Count(text, "\n"), "a letter a line, and the heads:\n%s", text)
+	require.NotContains(t, text, "\x1b")
+}

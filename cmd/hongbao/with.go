@@ -1,0 +1,31 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+// needs are the servers that a command can't do without.
+type needs struct{ redis, ledger bool }
+
+// with reads the configuration, opens what the command needs, and closes it when do has returned. A server that is out of
+// reach does not hide another that is, and what fails while closing fails the command: an answer that was not written is none.
+func with(cmd *cobra.Command, n needs, do func(d *deps) error) (err error) {
+	d, err := open(cmd)
+	if err != nil {
+		return err
+	}
+	defer d.close(&err)
+	var redis, ledger error
+	if n.redis {
+		redis = d.openRedis(cmd.Context())
+	}
+	if n.ledger {
+		ledger = d.openLedger(cmd.Context())
+	}
+	if err := errors.Join(redis, ledger); err != nil {
+		return err
+	}
+	return do(d)
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// command is a command whose line was read.
+func command(t *testing.T) *cobra.Command {
+	t.Helper()
+	cmd := root()
+	cmd.SetContext(t.Context())
+	require.NoError(t, cmd.ParseFlags(nil))
+	return cmd
+}
+
+// with closes in reverse order, whatever do says, and loses no error on the way.
+func TestWithClosesAndTellsEveryError(t *testing.T) {
+	t.Setenv("HONGBAO_LEDGER_DSN", filepath.Join(t.TempDir(), "ledger.db"))
+	cmd := command(t)
+	failed, first, second := errors.New("do failed"), errors.New("the first did not close"), errors.New("the second did not close")
+	var order []string
+	var kept *deps
+	err := with(cmd, needs{ledger: true}, func(d *deps) error {
+		kept = d
+		require.NotNil(t, d.ledger)
+		require.Nil(t, d.redis, "nobody asked for it")
+		d.atEnd(func() error { order = append(order, "first"); return first })
+		d.atEnd(func() error { order = append(order, "second"); return second })
+		return failed
+	})
+	for _, e := range []error{failed, first, second} {
+		require.ErrorIs(t, err, e)
+	}
+	require.Equal(t, []string{"second", "first"}, order)
+	_, _, err = kept.ledger.Campaign(t.Context(), "rain")
+	require.Error(t, err, "the ledger is closed")
+
+	require.ErrorIs(t, with(cmd, needs{}, func(d *deps) error {
+		d.atEnd(func() error { return first })
+		return nil
+	}), first, "a command that did all it should fails if closing does")
+}
+
+// Servers that are out of reach are named together, and nothing is done.
+func TestWithNamesEveryServerThatIsAway(t *testing.T) {
+	t.Setenv("HONGBAO_REDIS_ADDRS", "127.0.0.1:1")
+	t.Setenv("HONGBAO_LEDGER_DRIVER", "postgres")
+	t.Setenv("HONGBAO_LEDGER_DSN", "postgres://u@127.0.0.1:2/d")
+	cmd := command(t)
+	err := with(cmd, needs{redis: true, ledger: true}, func(*deps) error {
+		t.Error("do was called")
+		return nil
+	})
+	require.ErrorContains(t, err, "127.0.0.1:1")
+	require.ErrorContains(t, err, "127.0.0.1:2")
+}
