@@ -144,7 +144,9 @@ func (h countHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (countHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
+func (countHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 // A shard whose meta is gone can't tell what is real: it stops and hands back what it holds.
 func TestShardWithoutMetaStops(t *testing.T) {

@@ -23,6 +23,8 @@ type RedisOptions struct {
 	Args map[string]string
 	// ReplicaOf makes it a replica of another server. nil: a master.
 	ReplicaOf *RedisServer
+	// Cluster makes it a node of a Redis Cluster, without slots yet; see StartRedisCluster.
+	Cluster bool
 	// Dir keeps the data there, and leaves it there. Empty: a folder that is removed at Close.
 	Dir string
 	// Binary is the program, for Redis' relatives. Empty: redis-server.
@@ -49,6 +51,7 @@ func redisDefaults() map[string]string {
 type RedisServer struct {
 	// Addr is host:port; it stays the same over restarts.
 	Addr string
+	bus  int // port of a cluster's node for the others
 	server
 }
 
@@ -63,12 +66,12 @@ func StartRedis(ctx context.Context, opts RedisOptions) (*RedisServer, error) {
 		return nil, err
 	}
 	r := &RedisServer{}
-	r.server = server{name: "redis", dir: opts.Dir, keep: opts.Dir != "", ports: 1}
+	r.server = server{name: "redis", dir: opts.Dir, keep: opts.Dir != "", ports: 2}
 	r.ready = r.answers
 	r.prepare = func(ports []int) (command, error) {
-		r.Addr = loopback(ports[0])
+		r.Addr, r.bus = loopback(ports[0]), ports[1]
 		conf := filepath.Join(r.dir, "redis.conf")
-		err := os.WriteFile(conf, []byte(redisConf(r.dir, ports[0], opts)), 0o600)
+		err := os.WriteFile(conf, []byte(redisConf(r.dir, ports, opts)), 0o600)
 		return command{path: path, args: []string{conf}, dir: r.dir}, err
 	}
 	if err := r.launch(ctx); err != nil {
@@ -77,10 +80,13 @@ func StartRedis(ctx context.Context, opts RedisOptions) (*RedisServer, error) {
 	return r, nil
 }
 
-func redisConf(dir string, port int, opts RedisOptions) string {
+func redisConf(dir string, ports []int, opts RedisOptions) string {
 	args := redisDefaults()
 	args["dir"] = strconv.Quote(dir)
-	args["port"] = strconv.Itoa(port)
+	args["port"] = strconv.Itoa(ports[0])
+	if opts.Cluster {
+		maps.Copy(args, clusterNode(ports[1]))
+	}
 	if opts.ReplicaOf != nil {
 		host, masterPort, _ := net.SplitHostPort(opts.ReplicaOf.Addr) // made by loopback
 		args["replicaof"] = host + " " + masterPort
