@@ -25,6 +25,8 @@ type RedisOptions struct {
 	ReplicaOf *RedisServer
 	// Cluster makes it a node of a Redis Cluster, without slots yet; see StartRedisCluster.
 	Cluster bool
+	// Watches makes it a sentinel for a master and its replicas, which it calls SentinelName. It decides alone.
+	Watches *RedisServer
 	// Dir keeps the data there, and leaves it there. Empty: a folder that is removed at Close.
 	Dir string
 	// Binary is the program, for Redis' relatives. Empty: redis-server.
@@ -72,7 +74,11 @@ func StartRedis(ctx context.Context, opts RedisOptions) (*RedisServer, error) {
 		r.Addr, r.bus = loopback(ports[0]), ports[1]
 		conf := filepath.Join(r.dir, "redis.conf")
 		err := os.WriteFile(conf, []byte(redisConf(r.dir, ports, opts)), 0o600)
-		return command{path: path, args: []string{conf}, dir: r.dir}, err
+		args := []string{conf}
+		if opts.Watches != nil {
+			args = append(args, "--sentinel")
+		}
+		return command{path: path, args: args, dir: r.dir}, err
 	}
 	if err := r.launch(ctx); err != nil {
 		return nil, err
@@ -81,6 +87,9 @@ func StartRedis(ctx context.Context, opts RedisOptions) (*RedisServer, error) {
 }
 
 func redisConf(dir string, ports []int, opts RedisOptions) string {
+	if opts.Watches != nil {
+		return sentinelConf(dir, ports[0], opts.Watches)
+	}
 	args := redisDefaults()
 	args["dir"] = strconv.Quote(dir)
 	args["port"] = strconv.Itoa(ports[0])
@@ -97,6 +106,16 @@ func redisConf(dir string, ports []int, opts RedisOptions) string {
 		fmt.Fprintf(&b, "%s %s\n", name, args[name])
 	}
 	return b.String()
+}
+
+// SentinelName is what a sentinel calls the master that it watches.
+const SentinelName = "main"
+
+// sentinelConf is that of a sentinel that holds a master for dead after a second.
+func sentinelConf(dir string, port int, master *RedisServer) string {
+	host, masterPort, _ := net.SplitHostPort(master.Addr) // made by loopback
+	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s 1\nsentinel down-after-milliseconds %[3]s 1000\n"+
+		"sentinel failover-timeout %[3]s 6000\n", port, dir, SentinelName, host, masterPort)
 }
 
 // Options are those of a client for tests: one try for each command, contexts obeyed.
