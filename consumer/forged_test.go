@@ -179,10 +179,13 @@ func TestForgedEntryOfThePast(t *testing.T) {
 			s := newSink(nil)
 			s.refuse = func(ctx context.Context, grants []hongbao.Grant) []error {
 				_ = thefts(&stolen)(ctx, grants)
-				if waits && grants[0].User == "u1" {
-					return []error{hongbao.Errorf(hongbao.Transient, "not now")}
+				errs := make([]error, len(grants))
+				for i := range grants {
+					if waits && grants[i].User == "u1" {
+						errs[i] = hongbao.Errorf(hongbao.Transient, "not now")
+					}
 				}
-				return nil
+				return errs
 			}
 			cfg := b.config(t, "w", s)
 			if waits {

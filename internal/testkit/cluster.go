@@ -12,11 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clusterNode are the lines of redis.conf of a cluster's node. A master that is silent for a second has failed.
+// clusterNode are the lines of redis.conf of a cluster's node. A master that is silent for two seconds has failed.
 func clusterNode(bus int) map[string]string {
 	return map[string]string{
 		"cluster-enabled": "yes", "cluster-port": strconv.Itoa(bus), "cluster-config-file": "nodes.conf",
-		"cluster-node-timeout": "1000", "cluster-replica-validity-factor": "0",
+		"cluster-node-timeout": "2000", "cluster-replica-validity-factor": "0",
 	}
 }
 
