@@ -31,6 +31,9 @@ type failure struct {
 func (s *shard) work(ctx context.Context, raw []lua.RawEntry) error {
 	items, err := s.decode(ctx, raw)
 	if err == nil {
+		items, err = s.dropForged(ctx, items)
+	}
+	if err == nil {
 		err = s.dropDone(ctx, items)
 	}
 	if err == nil {
@@ -99,7 +102,7 @@ func (s *shard) buryHopeless(ctx context.Context, items []*item) ([]*item, error
 			return items, err
 		}
 	}
-	return slices.DeleteFunc(items, func(it *item) bool { return it.finished }), nil
+	return unfinished(items), nil
 }
 
 // measure keeps in mind how many grants an entry has, so that the next read takes no more than can be started.
@@ -135,14 +138,54 @@ func (s *shard) decode(ctx context.Context, raw []lua.RawEntry) ([]*item, error)
 			it.entry, it.open = e, e.Grants
 			continue
 		}
-		it.finished = true
 		s.log.Error("an entry can't be read, it is set aside as a dead letter", zap.String("entry", it.id), zap.Error(err))
-		if err := s.bury(ctx, it, nil, err); err != nil {
-			it.finished = false
+		if err := s.buryWhole(ctx, it, err); err != nil {
 			return items, err
 		}
 	}
-	return slices.DeleteFunc(items, func(it *item) bool { return it.finished }), nil
+	return unfinished(items), nil
+}
+
+// buryWhole makes a dead letter of an entry, not of its events: no done bit is set.
+func (s *shard) buryWhole(ctx context.Context, it *item, reason error) error {
+	err := s.bury(ctx, it, nil, reason)
+	it.finished = err == nil
+	return err
+}
+
+func unfinished(items []*item) []*item {
+	return slices.DeleteFunc(items, func(it *item) bool { return it.finished })
+}
+
+// dropForged sets aside what no grab and no close wrote: entries with seqs or an epoch that their shard has not come to. They
+// become dead letters whole. Were their events handled, or buried one by one, the done bits would be set, and the real
+// events of those seqs would be skipped when they come.
+//
+// Meta is asked only if an entry lies above all that was seen of it: once a batch, and never for what is taken again.
+func (s *shard) dropForged(ctx context.Context, items []*item) ([]*item, error) {
+	above := func(it *item) bool { return s.head.Behind(&it.entry) }
+	if !slices.ContainsFunc(items, above) {
+		return items, nil
+	}
+	head, err := lua.ReadHead(context.WithoutCancel(ctx), s.cfg.Redis, s.keys)
+	if err != nil {
+		return items, err
+	}
+	s.head = head
+	for _, it := range items {
+		if !above(it) {
+			continue
+		}
+		err := hongbao.Errorf(hongbao.Conflict, "entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+
+			"no grab wrote it; find out who can write to Redis", it.id, it.entry.Seq, it.entry.Seq+it.entry.Events()-1, it.entry.Epoch,
+			s.keys.Index(), head.Seq, head.Epoch)
+		s.c.count.forged.Add(1)
+		s.log.Error("ALARM: a forged entry is in the stream, it is set aside as a dead letter", zap.String("entry", it.id), zap.Error(err))
+		if err := s.buryWhole(ctx, it, err); err != nil {
+			return items, err
+		}
+	}
+	return unfinished(items), nil
 }
 
 // dropDone leaves out the grants that the sink has finished in an earlier delivery.

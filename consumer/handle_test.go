@@ -33,6 +33,7 @@ func TestFreshEntriesAreHandledOnceAndAcked(t *testing.T) {
 func TestGrantsReachTheHandlerWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
+	b.reached(t, 8, 3)
 	b.raw(t, "v", 1, "k", "grant", "c", "rain", "q", 7, "e", 3, "t", 1700000000123, "g", "5 250 ann r1 00-abc-01\n6 1 bob - -")
 	got := make(chan []hongbao.Grant, 1)
 	start(t, b.config(t, "w", newSink(func(_ context.Context, grants []hongbao.Grant) []error {
@@ -103,6 +104,7 @@ func TestParkedEntryWaitsForItsBackoffAndKeepsItsAttempts(t *testing.T) {
 func TestPermanentErrorIsADeadLetterAtOnceWithAllItsFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
+	b.reached(t, 3, 3)
 	b.raw(t, "v", 1, "k", "grant", "c", "rain", "q", 1, "e", 3, "t", 1700000000123, "g", "1 10 ann - -\n2 250 bob r1 00-abc-01\n3 1 cid - -")
 	s := newSink(failing(func(seq int64) error {
 		if seq == 2 {

@@ -86,6 +86,7 @@ func TestCloseEntriesAreAckedAndMarked(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
+	b.reached(t, 3, 1)
 	b.raw(t, "v", "1", "k", "close", "c", "rain", "q", "3", "e", "1", "t", "1700000000000", "g", "2 203 0 0")
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))

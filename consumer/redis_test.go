@@ -25,6 +25,7 @@ func (b *bundle) loader(t *testing.T) (stop func() int) {
 		for ; ctx.Err() == nil; <-tick.C {
 			pipe := b.rdb.TxPipeline()
 			pipe.Do(context.Background(), append([]any{"XADD", b.keys().Events(), "*"}, fields(b.seqs[0]+1, 3)...)...)
+			pipe.HSet(context.Background(), b.keys().Meta(), "seq", b.seqs[0]+3)
 			if _, err := pipe.Exec(context.Background()); err == nil {
 				b.seqs[0] += 3
 				continue

@@ -18,12 +18,13 @@ type shard struct {
 	keys       lua.Keys
 	log        *zap.Logger
 	nextTake   time.Time
-	took       bool    // the last entries were taken, not read
-	hasGroup   bool    // the group was there
-	perEntry   float64 // grants an entry lately has
-	failures   int64   // in a row, of calls to Redis
-	left       int     // entries that the last step did not finish
-	takeAtMost int     // entries at once; small after some that may kill their worker
+	took       bool     // the last entries were taken, not read
+	hasGroup   bool     // the group was there
+	perEntry   float64  // grants an entry lately has
+	failures   int64    // in a row, of calls to Redis
+	left       int      // entries that the last step did not finish
+	takeAtMost int      // entries at once; small after some that may kill their worker
+	head       lua.Head // the furthest that the shard is known to have come
 }
 
 func newShard(c *Consumer, i int) *shard {

@@ -12,12 +12,13 @@ type Stats struct {
 	Skipped    int64 // had their done bit when they came again
 	Outages    int64 // times that the sink was found down
 	LeasesLost int64 // batches that were cancelled because another worker has them
+	Forged     int64 // entries with seqs or an epoch that their shard has not come to: incidents
 	Vanished   int64 // entries deleted from the stream while they were pending: incidents
 	Groups     int64 // times that the group was missing and was created again
 }
 
 type counters struct {
-	done, dead, parked, handedBack, taken, skipped, outages, leasesLost, vanished, groups atomic.Int64
+	done, dead, parked, handedBack, taken, skipped, outages, leasesLost, forged, vanished, groups atomic.Int64
 }
 
 // Stats may be called at any time.
@@ -26,6 +27,6 @@ func (c *Consumer) Stats() Stats {
 	return Stats{
 		Done: n.done.Load(), Dead: n.dead.Load(), Parked: n.parked.Load(), HandedBack: n.handedBack.Load(),
 		Taken: n.taken.Load(), Skipped: n.skipped.Load(), Outages: n.outages.Load(), LeasesLost: n.leasesLost.Load(),
-		Vanished: n.vanished.Load(), Groups: n.groups.Load(),
+		Forged: n.forged.Load(), Vanished: n.vanished.Load(), Groups: n.groups.Load(),
 	}
 }

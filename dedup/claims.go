@@ -75,7 +75,8 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 }
 
 // Complete ends a claim whose push arrived: its events are done and it is gone, in one step. hongbao.ErrFenced if it was
-// taken over; then whoever holds it finishes it.
+// taken over; then whoever holds it finishes it. A claim that Redis has lost meanwhile is completed too, unless another one covers some
+// of its events by now.
 func (c *Claims) Complete(ctx context.Context, shard int, claim hongbao.Claim) error {
 	var also []string
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {

@@ -7,6 +7,9 @@
 -- First write the bits: SETRANGE and SETBIT may grow memory. All types are checked before.
 --       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat sets the same bits and acks nothing.
+-- It does not ask who owns an entry. A worker that lost its lease without knowing it acks what another one holds by now, and that
+-- is right: the bits say what was done, and an entry is acked only when all of it was. The other one's renewal finds the
+-- entry lost, and it hands the rest of its batch on; its dead letter for such an entry is refused, for the entry is not pending.
 
 redis.call('XLEN', KEYS[1])
 for i = 2, #KEYS do

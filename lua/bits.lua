@@ -1,5 +1,5 @@
 -- bits: functions on the done bitmaps, put in front of the scripts that need them. A mark is three arguments: which of
--- KEYS is the chunk's bitmap, its first bit and its last bit.
+-- KEYS is the chunk's bitmap, its first bit and its last bit. Runs of events are written "first-last,first-last".
 
 -- the bits first..last of a bitmap, as a table of the bits that are set
 local function bits_set(bitmap, first, last)
@@ -35,5 +35,25 @@ local function set_bits(bitmap, first, last)
 	for bit = high * 8, last do
 		redis.call('SETBIT', bitmap, bit, 1)
 	end
+end
+
+local function runs_of(text)
+	local list = {}
+	for first, last in string.gmatch(text, '(%d+)-(%d+)') do
+		list[#list + 1] = { tonumber(first), tonumber(last) }
+	end
+	return list
+end
+
+-- do two lists of runs have an event in common?
+local function overlap(a, b)
+	for _, x in ipairs(a) do
+		for _, y in ipairs(b) do
+			if x[1] <= y[2] and y[1] <= x[2] then
+				return true
+			end
+		end
+	end
+	return false
 end
 

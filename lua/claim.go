@@ -81,14 +81,15 @@ func Claim(ctx context.Context, rdb redis.Scripter, k Keys, c *ClaimCall) (hongb
 }
 
 // Complete ends a claim whose push arrived: done bits set, those of the sinks also too, and claim gone. hongbao.ErrFenced
-// if it was taken over.
+// if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or went back in time) is completed all the
+// same, unless another claim covers some of its events by now.
 func Complete(ctx context.Context, rdb redis.Scripter, k Keys, sink string, c *hongbao.Claim, also ...string) error {
 	m := newMarks(k, sink, []string{k.Claims(sink)}, c.Events)
 	for _, other := range also {
 		more := newMarks(k, other, m.keys, c.Events)
 		m.keys, m.pieces = more.keys, append(m.pieces, more.pieces...)
 	}
-	args := []any{c.ID, c.Fence}
+	args := []any{c.ID, c.Fence, formatRanges(c.Events)}
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last)
 	}

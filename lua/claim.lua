@@ -15,26 +15,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local all = redis.call('HGETALL', KEYS[1])
 
-local function ranges(text)
-	local list = {}
-	for first, last in string.gmatch(text, '(%d+)-(%d+)') do
-		list[#list + 1] = { tonumber(first), tonumber(last) }
-	end
-	return list
-end
-
-local wanted = ranges(ARGV[6])
-local function covers(text)
-	for _, r in ipairs(ranges(text)) do
-		for _, w in ipairs(wanted) do
-			if r[1] <= w[2] and w[1] <= r[2] then
-				return true
-			end
-		end
-	end
-	return false
-end
-
+local wanted = runs_of(ARGV[6])
 local done = {}
 for i = 7, #ARGV, 4 do
 	local base = tonumber(ARGV[i + 3])
@@ -54,7 +35,7 @@ for i = 1, #all, 2 do
 		fence = tonumber(all[i + 1])
 	else
 		local _, til, owner, events, payload = string.match(all[i + 1], '^(%d+) (%d+) ([^\n]*)\n([^\n]*)\n(.*)$')
-		if covers(events) then
+		if overlap(runs_of(events), wanted) then
 			if ARGV[4] == 'any' or owner == ARGV[2] or tonumber(til) <= now then
 				open[#open + 1] = { all[i], events, payload }
 			else

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -262,4 +263,21 @@ func TestGroupFinished(t *testing.T) {
 	}
 	n, _ = finished(e.Seq)
 	require.Equal(t, e.Seq, n)
+}
+
+// A forged entry with a seq far ahead, the first that is pending, does not make believe that all before it is finished.
+func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.group(t, "balance")
+	require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(), Values: []any{
+		"v", 1, "k", "grant", "c", "rain", "q", 1 << 40, "e", 1, "t", 1700000000000, "g", "77 9 thief - -",
+	}}).Err())
+	e := b.closed(t, "rain", 5, 3)
+	raw := b.read(t, "balance", "w1", 1)
+	require.Len(t, raw, 1, "the forged one is pending, nothing else was delivered")
+	n, exists, err := lua.GroupFinished(t.Context(), b.rdb, b.k, "balance", e.Seq)
+	require.NoError(t, err)
+	require.True(t, exists)
+	require.Zero(t, n)
 }

@@ -1,21 +1,37 @@
 -- complete: ends a claim whose push arrived: its events are done, the claim is gone.
 --
 -- KEYS  1 claims  2... the chunks of the sink's done bitmap
--- ARGV  1 claim id  2 fence  3... the events as marks: number of the key, first bit, last bit
+-- ARGV  1 claim id  2 fence  3 the events "first-last,first-last"  4... the same as marks: number of the key, first bit, last bit
 -- Reply "ok", or "fenced" if the claim was taken over or is gone
--- Cost  O(events)
+-- Cost  O(events); O(events + claims) for a claim that was lost
 -- First write the bits: they may grow memory. The types are checked before.
 --       It runs when Redis is out of memory too: see newDrainScript.
--- Repeat answers "fenced": the claim is gone.
+-- Repeat answers "fenced": the claim is gone. That of a lost one answers "ok" again.
+-- A claim that is not there was ended by somebody, or the key was deleted or went back in time. "#fence", which only rises,
+-- tells which: if it is below this claim's fence the claims are lost, and the push, which arrived, must not be made again.
+-- Unless another claim has come to cover its events: who holds that one finishes it.
 
 local claim = redis.call('HGET', KEYS[1], ARGV[1])
+local last = redis.call('HGET', KEYS[1], '#fence')
 for i = 2, #KEYS do
 	redis.call('STRLEN', KEYS[i])
 end
-if not claim or string.match(claim, '^%d+') ~= ARGV[2] then
+if claim and string.match(claim, '^%d+') ~= ARGV[2] then
 	return { 'fenced' }
 end
-for i = 3, #ARGV, 3 do
+if not claim then
+	if tonumber(last or '0') >= tonumber(ARGV[2]) then
+		return { 'fenced' }
+	end
+	local mine, all = runs_of(ARGV[3]), redis.call('HGETALL', KEYS[1])
+	for i = 1, #all, 2 do
+		local events = string.match(all[i + 1], '^[^\n]*\n([^\n]*)\n')
+		if all[i] ~= '#fence' and (not events or overlap(runs_of(events), mine)) then
+			return { 'fenced' }
+		end
+	end
+end
+for i = 4, #ARGV, 3 do
 	set_bits(KEYS[tonumber(ARGV[i])], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))
 end
 redis.call('HDEL', KEYS[1], ARGV[1])

@@ -49,9 +49,11 @@ func GroupFinished(ctx context.Context, rdb redis.UniversalClient, k Keys, group
 	return 0, false, nil
 }
 
-// seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read are passed over.
+// seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read, or that nobody of ours wrote, are
+// passed over: a forged one that stands before the first real one would make the answer too high.
 func seqFrom(ctx context.Context, rdb redis.UniversalClient, k Keys, from string) (int64, error) {
 	const page = 16
+	var head Head
 	for {
 		raw, err := Range(ctx, rdb, k, from, "+", page)
 		if err != nil {
@@ -62,7 +64,15 @@ func seqFrom(ctx context.Context, rdb redis.UniversalClient, k Keys, from string
 			if errors.Is(err, hongbao.ErrNewerEntry) {
 				return 0, err
 			}
-			if err == nil {
+			if err != nil {
+				continue
+			}
+			if head.Behind(&e) {
+				if head, err = ReadHead(ctx, rdb, k); err != nil {
+					return 0, err
+				}
+			}
+			if !head.Behind(&e) {
 				return e.Seq, nil
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -75,6 +76,35 @@ func LastSeq(ctx context.Context, rdb redis.Cmdable, k Keys) (int64, error) {
 		return 0, fmt.Errorf("read the last seq of %s: %w", k.Meta(), Classify(err))
 	}
 	return seq, nil
+}
+
+// Head is how far a shard has come.
+type Head struct {
+	Seq   int64 // of its last event
+	Epoch int64
+}
+
+// Behind tells whether the entry claims what the shard has not come to yet. An event and its seq are written in one step, so
+// if the head was read after the entry, no grab and no close wrote that entry.
+func (h Head) Behind(e *hongbao.Entry) bool {
+	return e.Seq+e.Events()-1 > h.Seq || e.Epoch > h.Epoch
+}
+
+// ReadHead reads seq and epoch of the shard. Both only rise.
+func ReadHead(ctx context.Context, rdb redis.Cmdable, k Keys) (Head, error) {
+	v, err := rdb.HMGet(ctx, k.Meta(), "seq", "epoch").Result()
+	if err != nil {
+		return Head{}, fmt.Errorf("read seq and epoch of %s: %w", k.Meta(), Classify(err))
+	}
+	var h Head
+	for i, into := range []*int64{&h.Seq, &h.Epoch} {
+		text, _ := v[i].(string)
+		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return Head{}, hongbao.Errorf(hongbao.Broken,
+				"%s has no seq and epoch in plain digits: this shard was never initialised, or its meta key was deleted or changed: %w", k.Meta(), err)
+		}
+	}
+	return h, nil
 }
 
 // CreateGroup makes the consumer group, reading from the first entry that is kept, and the stream if need be. It tells

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // bundle is one deployment with one shard. admin looks at Redis directly, whatever the producer's way there is.
 type bundle struct {
 	server *testkit.RedisServer
-	admin  *redis.Client
+	admin  redis.UniversalClient
 	space  *lua.Space
 	k      lua.Keys
 }

@@ -3,6 +3,8 @@ package publisher
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -10,18 +12,34 @@ import (
 // lookBack settles a claim whose batch the broker can't judge by its numbers: it reads the log from the noted offset.
 // All events there: complete. None: a fence record under the next epoch makes the broker refuse every late copy, and being
 // acknowledged by all in-sync replicas it also shows that nothing before it is hidden; if they are not there even then,
-// the claim is released and the events are claimed anew. If this worker dies in between, the next one does it all again.
+// the claim is released and the events are claimed anew. If this worker dies in between, the next one does it all again; if only
+// the time of this call ends, the next call goes on reading where this one stopped.
 func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) error {
-	st := &o.st
 	born := p.now()
-	b, err := p.reach(ctx, st)
+	look := s.searchFor(o)
+	b, err := p.reach(ctx, &o.st, look)
 	if err != nil {
 		return err
 	}
-	all, err := p.find(ctx, c, o, b.end)
-	if err != nil || all {
+	all, err := p.find(ctx, c, o, look, b.end)
+	if err != nil {
 		return err
 	}
+	if !all {
+		if p.tooOld(born) { // so long a log: go round, see whose the claim is by now, and read what has come since
+			return nil
+		}
+		err = p.letGo(ctx, s, c, o, look, born)
+	}
+	if err == nil {
+		delete(s.searches, o.claim.ID)
+	}
+	return err
+}
+
+// letGo makes sure that no copy of the batch, which was not found, is in the log or can come any more, and releases its claim.
+func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, look *search, born time.Time) error {
+	st := &o.st
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
 	n := numbers{producer: st.producer, epoch: st.epoch + 1}
@@ -43,7 +61,7 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 		return err
 	}
 	p.count.fences.Add(1)
-	if all, err = p.find(ctx, c, o, sent.base); err != nil || all {
+	if all, err := p.find(ctx, c, o, look, sent.base); err != nil || all {
 		return err
 	}
 	released, err := p.release(ctx, c, &o.claim)
@@ -53,16 +71,38 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 	return err
 }
 
-// reach makes sure that the log still holds everything from the noted offset on.
-func (p *Publisher) reach(ctx context.Context, st *stored) (bounds, error) {
+// search is how far the log was read for the batch of one claim. It stays with the slot, so that a log which takes longer than one
+// call of Handle may is read in several.
+type search struct {
+	next int64              // every offset from the noted one up to here was read
+	seen map[int64]struct{} // the batch's events that were found
+}
+
+// maxSearches bounds what a slot keeps in mind: the searches of claims that others settled are never asked for again.
+const maxSearches = 64
+
+func (s *slot) searchFor(o *claimed) *search {
+	look := s.searches[o.claim.ID]
+	if look == nil {
+		if s.searches == nil || len(s.searches) == maxSearches {
+			s.searches = make(map[string]*search)
+		}
+		look = &search{next: o.st.noted, seen: make(map[int64]struct{})}
+		s.searches[o.claim.ID] = look
+	}
+	return look
+}
+
+// reach makes sure that the log still holds everything that is to be read.
+func (p *Publisher) reach(ctx context.Context, st *stored, look *search) (bounds, error) {
 	b, err := p.ends(ctx, st.partition)
 	if err != nil {
 		return b, err
 	}
-	if b.end < st.noted {
-		return b, p.wentBack(st, "its end is at offset "+decimal(b.end))
+	if b.end < look.next {
+		return b, p.wentBack(st.partition, look.next, "its end is at offset "+decimal(b.end))
 	}
-	if b.start > st.noted {
+	if b.start > look.next {
 		return b, p.waits(st, "the log begins at offset "+decimal(b.start)+" only: retention removed what may have held it")
 	}
 	return b, nil
@@ -73,11 +113,11 @@ func (p *Publisher) waits(st *stored, why string) error {
 		st.count(), p.where(st.partition), st.noted, why)
 }
 
-// find looks for the batch's events from the noted offset up to end. True: all are there and the claim is settled.
-func (p *Publisher) find(ctx context.Context, c *call, o *claimed, end int64) (bool, error) {
+// find looks for the batch's events up to end. True: all are there and the claim is settled.
+func (p *Publisher) find(ctx context.Context, c *call, o *claimed, look *search, end int64) (bool, error) {
 	st := &o.st
-	seen := make(map[int64]struct{})
-	err := p.read(ctx, st.partition, bounds{st.noted, end}, func(r *record) error {
+	err := p.read(ctx, st.partition, bounds{look.next, end}, func(r *record) error {
+		look.next = r.offset + 1
 		e, err := DecodeMessage(r.headers, r.key, r.value)
 		if errors.Is(err, ErrForeign) || e.Source != p.source || e.Grant.Shard != c.shard {
 			return nil
@@ -86,14 +126,15 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, end int64) (b
 			return nil //nolint:nilerr // a record that can't be read is not this batch's: it was encoded here
 		}
 		if covers(o.claim.Events, e.Grant.Seq) {
-			seen[e.Grant.Seq] = struct{}{}
+			look.seen[e.Grant.Seq] = struct{}{}
 		}
 		return nil
 	})
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("looking for a batch of %d grants, up to offset %d of %d so far: %w", st.count(), look.next, end, err)
 	}
-	switch int64(len(seen)) {
+	look.next = max(look.next, end)
+	switch int64(len(look.seen)) {
 	case 0:
 		return false, nil
 	case st.count():
@@ -101,5 +142,5 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, end int64) (b
 		_, err := p.complete(ctx, c, &o.claim)
 		return true, err
 	}
-	return false, p.waits(st, decimal(int64(len(seen)))+" of its events are in the log, though a batch is stored whole or not at all")
+	return false, p.waits(st, decimal(int64(len(look.seen)))+" of its events are in the log, though a batch is stored whole or not at all")
 }

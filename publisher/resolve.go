@@ -121,11 +121,11 @@ func (p *Publisher) checkOffset(st *stored, base int64) error {
 	if base >= st.noted {
 		return nil
 	}
-	return p.wentBack(st, fmt.Sprintf("a batch was appended at offset %d", base))
+	return p.wentBack(st.partition, st.noted, fmt.Sprintf("a batch was appended at offset %d", base))
 }
 
-func (p *Publisher) wentBack(st *stored, seen string) error {
+func (p *Publisher) wentBack(partition int, was int64, seen string) error {
 	return hongbao.Errorf(hongbao.Broken,
 		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its tail; "+
-			"compare with `hongbao audit`; see docs/topic.md, \"When the topic went back\"", p.where(st.partition), seen, st.noted)
+			"compare with `hongbao audit`; see docs/topic.md, \"When the topic went back\"", p.where(partition), seen, was)
 }

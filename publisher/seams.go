@@ -12,7 +12,8 @@ type Claims interface {
 	// Claim takes the right to push the events, unless any of them is done or covered by another claim: then nothing is
 	// claimed and the answer tells what stands in the way. Open claims in the answer were taken over.
 	Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error)
-	// Complete marks the claim's events done and removes it; hongbao.ErrFenced if it was taken over or is gone.
+	// Complete marks the claim's events done and removes it; hongbao.ErrFenced if it was taken over or ended. One that was lost is
+	// completed all the same: the batch is in the topic.
 	Complete(ctx context.Context, shard int, c hongbao.Claim) error
 	// Release removes the claim of a batch that is certainly not in the topic; hongbao.ErrFenced as above.
 	Release(ctx context.Context, shard int, c hongbao.Claim) error

@@ -13,6 +13,8 @@ type slot struct {
 	// session is nil while a batch is on its way, so whatever goes wrong there ends it.
 	session *session
 	batch   *batch
+	// searches are those that are not at their end, by claim.
+	searches map[string]*search
 }
 
 // session is a producer id whose next sequence is certainly unused: its last claim, if it had any, ended with this worker's
@@ -66,7 +68,7 @@ func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 			return err
 		}
 		if b.end < open.end {
-			return p.wentBack(&stored{partition: s.partition, noted: open.end}, "its end is at offset "+decimal(b.end))
+			return p.wentBack(s.partition, open.end, "its end is at offset "+decimal(b.end))
 		}
 		open.end, open.known = b.end, known
 		return nil

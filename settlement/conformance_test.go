@@ -54,6 +54,7 @@ func conformance(t *testing.T, newConfig backend) {
 		"a grant that was settled after quarantine":   testSettledAfterQuarantine,
 		"a decision pays once from the reserve (F37)": testDecidePays,
 		"what may still be settled is not paid":       testDecideRefuses,
+		"a hook that fails is called again":           testHookFails,
 		"decided by many at once":                     testDecideTogether,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -127,3 +127,35 @@ func testDecideTogether(t *testing.T, f *fixture) {
 	require.Equal(t, -planned(1)-planned(2), f.balance(t, ReserveAccount(testCurrency)))
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
+
+// testHookFails: what OnQuarantine could not do is not lost. The grant comes again, in the same batch as others that are in
+// quarantine already, until the hook has done its part or a person has decided; the row is written once.
+func testHookFails(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	bad := []hongbao.Grant{secondOf(1, "bea"), secondOf(2, "bea")}
+	f.hookFails = hongbao.Outagef(hongbao.Transient, "redis is away")
+	for round := 1; round <= 3; round++ {
+		errs := f.Handle(t.Context(), append(grantsOf("rain", 3, 3), bad...))
+		require.Len(t, errs, 3)
+		require.NoError(t, errs[0], "another grant is settled all the same")
+		for _, err := range errs[1:] {
+			require.True(t, hongbao.IsOutage(err), "it comes again and takes no attempt: %v", err)
+			require.ErrorIs(t, err, f.hookFails)
+		}
+		require.Equal(t, round, f.hooked, "the first failure ends it, the rest comes again as well")
+		require.Len(t, f.open(t), 2)
+	}
+	f.hookFails = nil
+	f.settles(t, bad...)
+	require.Equal(t, 5, f.hooked, "for both of them")
+	f.settles(t, bad...)
+	require.Equal(t, 7, f.hooked, "each time that one comes which nobody has decided")
+	for _, q := range f.open(t) {
+		_, err := f.ledger.Decide(t.Context(), Decision{ID: q.ID, By: "ann", Why: "forged"})
+		require.NoError(t, err)
+	}
+	f.settles(t, bad...)
+	require.Equal(t, 7, f.hooked, "decided is decided")
+	f.holds(t, "rain", grantsOf("rain", 1, 3))
+}

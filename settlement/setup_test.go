@@ -78,6 +78,7 @@ type fixture struct {
 
 	mu        sync.Mutex
 	reported  []Quarantined
+	hooked    int // calls of OnQuarantine
 	hookFails error
 	// forged are packets for which the plan lies, so that the guards behind it are met.
 	forged map[packetKey]hongbao.Amount
@@ -111,6 +112,7 @@ func newFixture(t testing.TB, config Config) *fixture {
 		OnQuarantine: func(q Quarantined) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
+			f.hooked++
 			if q.ID != 0 {
 				f.reported = append(f.reported, q)
 			}

@@ -222,6 +222,19 @@ func TestOneCopyInKafka(t *testing.T) {
 			}
 			c.drain(asleep, w)
 		},
+		"claims deleted between send and answer": func(c *oneCopy) { // F31
+			c.env = append(c.env, "HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_PUBLISHER_ATTEMPT_TIME=20s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s")
+			w := c.inFlight()
+			held, err := c.rdb.HLen(c.t.Context(), c.keys.Claims("kafka")).Result()
+			require.NoError(c.t, err)
+			require.EqualValues(c.t, 2, held, "the claim, and the last fence")
+			require.NoError(c.t, c.rdb.Del(c.t.Context(), c.keys.Claims("kafka")).Err())
+			c.broker.Proxy.Delay(0)
+			c.finished()
+			c.grants(50)
+			c.finished()
+			c.drain(w)
+		},
 		"broker killed and restarted": func(c *oneCopy) {
 			w := c.inFlight()
 			require.NoError(c.t, c.broker.Kill())

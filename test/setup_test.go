@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // bundle is what a test of the whole needs of Redis: one deployment of its own.
 type bundle struct {
-	rdb   *redis.Client
+	rdb   redis.UniversalClient
 	space *lua.Space
 	log   *zap.Logger
 }

@@ -124,3 +124,50 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n, "it is no dead letter")
 }
+
+// The pause that belongs to a quarantine is not lost when Redis can't take it (here it is out of memory): the grant comes again until its
+// campaign is paused, from the same worker or from one that starts after this one was killed.
+func TestPauseAfterQuarantineIsNotLost(t *testing.T) {
+	t.Parallel()
+	for name, killed := range map[string]bool{"the same worker": false, "the next worker": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() {
+				t.Skip("needs a server")
+			}
+			server := testkit.NewRedis(t, testkit.RedisOptions{})
+			d := setup(t, options{redis: server, postgres: true, lease: time.Second})
+			d.campaign("rain", 10, 1000)
+			a := d.answer("rain", "u1")
+			w := d.start("work")
+			d.quiet()
+			w.stop(syscall.SIGTERM)
+			d.plant("rain", grantEntry("rain", a.Receipts[0].Packet, fmt.Sprint(int64(a.Receipts[0].Amount)), "thief")...)
+			state := func() string {
+				s, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Campaign("rain"), "state").Result()
+				require.NoError(t, err)
+				return s
+			}
+			before := state()
+			require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+			w = d.start("work")
+			w.says("grant went to quarantine")
+			w.says("sink is down")
+			require.Equal(t, before, state(), "the fault fired: the pause did not get through")
+			if killed {
+				w.kill()
+			}
+			require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+			if killed {
+				w = d.start("work")
+			}
+			testkit.Eventually(t, 30*time.Second, func() bool { return state() == campaign.Paused }, "the campaign is paused")
+			d.quiet()
+			w.stop(syscall.SIGTERM)
+			r := d.audit(1)
+			require.EqualValues(t, 1, r.Found[audit.InQuarantine], "once, however often it came: %v", r.Differences)
+			require.EqualValues(t, 1, r.Total.Settled)
+			require.Zero(t, r.Total.DeadLetters, "it took no attempt")
+		})
+	}
+}

@@ -4,7 +4,8 @@
 // A test asks for what it needs and gets it, or fails: Redis(t), Postgres(t), MariaDB(t) and Kafka(t) give the process's
 // shared server, which starts at first use; Prefix, the fresh database and Topic keep tests that share it apart. NewRedis,
 // NewPostgres, NewMariaDB and NewKafka give a server of the test's own that it may kill, freeze and restart. StartRedis,
-// StartPostgres, StartMariaDB and StartKafka are the same without a testing.TB.
+// StartPostgres, StartMariaDB and StartKafka are the same without a testing.TB. NewRedisCluster is three masters and a replica;
+// RedisOptions.Watches makes a sentinel.
 //
 // A package whose tests use it has
 //

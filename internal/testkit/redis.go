@@ -23,6 +23,10 @@ type RedisOptions struct {
 	Args map[string]string
 	// ReplicaOf makes it a replica of another server. nil: a master.
 	ReplicaOf *RedisServer
+	// Cluster makes it a node of a Redis Cluster, without slots yet; see StartRedisCluster.
+	Cluster bool
+	// Watches makes it a sentinel for a master and its replicas, which it calls SentinelName. It decides alone.
+	Watches *RedisServer
 	// Dir keeps the data there, and leaves it there. Empty: a folder that is removed at Close.
 	Dir string
 	// Binary is the program, for Redis' relatives. Empty: redis-server.
@@ -49,6 +53,7 @@ func redisDefaults() map[string]string {
 type RedisServer struct {
 	// Addr is host:port; it stays the same over restarts.
 	Addr string
+	bus  int // port of a cluster's node for the others
 	server
 }
 
@@ -63,13 +68,17 @@ func StartRedis(ctx context.Context, opts RedisOptions) (*RedisServer, error) {
 		return nil, err
 	}
 	r := &RedisServer{}
-	r.server = server{name: "redis", dir: opts.Dir, keep: opts.Dir != "", ports: 1}
+	r.server = server{name: "redis", dir: opts.Dir, keep: opts.Dir != "", ports: 2}
 	r.ready = r.answers
 	r.prepare = func(ports []int) (command, error) {
-		r.Addr = loopback(ports[0])
+		r.Addr, r.bus = loopback(ports[0]), ports[1]
 		conf := filepath.Join(r.dir, "redis.conf")
-		err := os.WriteFile(conf, []byte(redisConf(r.dir, ports[0], opts)), 0o600)
-		return command{path: path, args: []string{conf}, dir: r.dir}, err
+		err := os.WriteFile(conf, []byte(redisConf(r.dir, ports, opts)), 0o600)
+		args := []string{conf}
+		if opts.Watches != nil {
+			args = append(args, "--sentinel")
+		}
+		return command{path: path, args: args, dir: r.dir}, err
 	}
 	if err := r.launch(ctx); err != nil {
 		return nil, err
@@ -77,10 +86,16 @@ func StartRedis(ctx context.Context, opts RedisOptions) (*RedisServer, error) {
 	return r, nil
 }
 
-func redisConf(dir string, port int, opts RedisOptions) string {
+func redisConf(dir string, ports []int, opts RedisOptions) string {
+	if opts.Watches != nil {
+		return sentinelConf(dir, ports[0], opts.Watches)
+	}
 	args := redisDefaults()
 	args["dir"] = strconv.Quote(dir)
-	args["port"] = strconv.Itoa(port)
+	args["port"] = strconv.Itoa(ports[0])
+	if opts.Cluster {
+		maps.Copy(args, clusterNode(ports[1]))
+	}
 	if opts.ReplicaOf != nil {
 		host, masterPort, _ := net.SplitHostPort(opts.ReplicaOf.Addr) // made by loopback
 		args["replicaof"] = host + " " + masterPort
@@ -91,6 +106,16 @@ func redisConf(dir string, port int, opts RedisOptions) string {
 		fmt.Fprintf(&b, "%s %s\n", name, args[name])
 	}
 	return b.String()
+}
+
+// SentinelName is what a sentinel calls the master that it watches.
+const SentinelName = "main"
+
+// sentinelConf is that of a sentinel that holds a master for dead after three seconds: a busy machine must not look like one.
+func sentinelConf(dir string, port int, master *RedisServer) string {
+	host, masterPort, _ := net.SplitHostPort(master.Addr) // made by loopback
+	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s 1\nsentinel down-after-milliseconds %[3]s 3000\n"+
+		"sentinel failover-timeout %[3]s 10000\n", port, dir, SentinelName, host, masterPort)
 }
 
 // Options are those of a client for tests: one try for each command, contexts obeyed.

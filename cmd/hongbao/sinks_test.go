@@ -1,0 +1,112 @@
+package main
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// lagOf is how much a group has still to finish on shard 0; -1 if the group is not there.
+func (d *deployment) lagOf(group string) int64 {
+	d.t.Helper()
+	list, err := d.rdb.XInfoGroups(d.t.Context(), d.space.Shard(0).Events()).Result()
+	require.NoError(d.t, err)
+	for _, g := range list {
+		if g.Name == group {
+			return g.Pending + g.Lag
+		}
+	}
+	return -1
+}
+
+// A sink that is away when the worker starts stops no other: the others work, and it begins when it comes back.
+func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, here string
+		away       func(t *testing.T, o *options) interface {
+			Kill() error
+			Restart() error
+		}
+	}{
+		{"the broker", "balance", func(t *testing.T, o *options) interface {
+			Kill() error
+			Restart() error
+		} {
+			o.broker = testkit.NewKafka(t, testkit.KafkaOptions{})
+			return o.broker
+		}},
+		{"the ledger", "kafka", func(t *testing.T, o *options) interface {
+			Kill() error
+			Restart() error
+		} {
+			o.server = needsPostgres(t)
+			return o.server
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() {
+				t.Skip("needs a server")
+			}
+			o := options{kafka: true}
+			server := c.away(t, &o)
+			d := setup(t, o)
+			d.campaign("rain", 500, 100_000)
+			require.NoError(t, server.Kill())
+			w := d.start("work")
+			w.says("a sink can't be reached; the others work")
+			w.says(`"working"`)
+			require.Equal(t, 500, d.crowdOf("rain", 0, 500))
+			testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf(c.here) == 0 }, "the other sink has finished everything")
+			w.says("the sink can't be reached yet") // it is tried again and again
+			require.NoError(t, server.Restart())
+			d.quiet()
+			w.stop(syscall.SIGTERM)
+			d.agrees(500)
+		})
+	}
+}
+
+// When no sink can be reached the worker does not begin: whoever started it sees that at once.
+func TestWorkRefusesToStartWithoutAnySink(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	o := options{kafka: true, broker: testkit.NewKafka(t, testkit.KafkaOptions{}), server: needsPostgres(t)}
+	d := setup(t, o)
+	require.NoError(t, o.broker.Kill())
+	require.NoError(t, o.server.Kill())
+	w := d.start("work")
+	r := w.wait(time.Minute)
+	require.Equal(t, 1, r.code, r.err)
+	require.NotContains(t, r.err, `"working"`)
+}
+
+// A sink that is away and comes back to refuse what it is to do ends alone, and its error is told in the end.
+func TestSinkThatComesBackBrokenEndsAlone(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
+	d := setup(t, options{kafka: true, broker: broker})
+	d.set("KAFKA_PARTITIONS", "3") // the topic has 2
+	d.campaign("rain", 100, 1000)
+	require.NoError(t, broker.Kill())
+	w := d.start("work")
+	w.says("a sink can't be reached; the others work")
+	require.NoError(t, broker.Restart())
+	w.says("a sink stopped working, the others go on")
+	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "the other sink works on")
+	w.signal(syscall.SIGTERM)
+	r := w.wait(30 * time.Second)
+	require.Equal(t, 1, r.code, r.err)
+	require.Contains(t, r.err, "configured are 3")
+}

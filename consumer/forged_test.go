@@ -1,0 +1,209 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// forged are the fields of an entry of one grant to a thief.
+func forged(seq, epoch int64) []any {
+	return []any{"v", "1", "k", "grant", "c", "rain", "q", seq, "e", epoch, "t", "1700000000000", "g", "77 900000 thief - -"}
+}
+
+// thefts counts the grants to the thief that reach a sink.
+func thefts(n *atomic.Int64) func(context.Context, []hongbao.Grant) []error {
+	return func(_ context.Context, grants []hongbao.Grant) []error {
+		for i := range grants {
+			if grants[i].User == "thief" {
+				n.Add(1)
+			}
+		}
+		return nil
+	}
+}
+
+// Somebody writes entries with seqs that the shard has not come to. None is an event: the sink never sees them, and when
+// the real events of those seqs come they are delivered.
+func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 2)
+	for _, values := range [][]any{
+		forged(3, 1),
+		{"v", "1", "k", "grant", "c", "rain", "q", "2", "e", "1", "t", "1700000000000", "g", "77 9 thief - -\n78 9 thief - -"}, // its end is ahead
+		{"v", "1", "k", "close", "c", "rain", "q", "4", "e", "1", "t", "1700000000000", "g", "2 203 0 0"},
+		forged(1<<40, 1),
+		forged(1, 2), // of an epoch that has not begun
+	} {
+		b.raw(t, values...)
+	}
+	var stolen atomic.Int64
+	s := newSink(thefts(&stolen))
+	w := start(t, b.config(t, "w", s))
+	b.idle(t, 0)
+	require.Equal(t, []int64{1, 2}, b.doneBits(t, 100), "the real events only")
+	b.add(t, 0, 2, 2)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 6)
+	require.Zero(t, stolen.Load())
+	require.EqualValues(t, 5, w.Stats().Forged)
+	require.EqualValues(t, 5, w.Stats().Dead)
+	dead := b.dead(t)
+	require.Len(t, dead, 5, "nothing is dropped silently")
+	for i := range dead {
+		require.Equal(t, "conflict", dead[i]["class"])
+		require.Empty(t, dead[i]["grant"], "whole, so that nobody can requeue it")
+		require.Contains(t, dead[i]["reason"], "no grab wrote it")
+	}
+	require.Equal(t, "77 900000 thief - -", dead[0]["entry.g"])
+}
+
+// A forged entry that a dead worker had is found out as well by the one who takes it over.
+func TestForgedEntryIsTakenOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 2)
+	b.raw(t, forged(3, 1)...)
+	b.vanish(t, "gone", 2)
+	var stolen atomic.Int64
+	s := newSink(thefts(&stolen))
+	cfg := b.config(t, "w", s)
+	cfg.Lease = shortLease
+	w := start(t, cfg)
+	b.idle(t, 0)
+	b.add(t, 0, 1)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 3)
+	require.Zero(t, stolen.Load())
+	require.Len(t, b.dead(t), 1)
+}
+
+// Entries of an earlier epoch are real: they were written before the epoch was raised.
+func TestEntriesOfAnEarlierEpochAreDelivered(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 2, 2)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Meta(), "epoch", 2).Err())
+	s := newSink(nil)
+	w := start(t, b.config(t, "w", s))
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 4)
+	require.Empty(t, b.dead(t))
+}
+
+// What is not ahead is not looked up: meta is read once for each batch that brings something new, never for what is taken
+// again.
+func TestMetaIsReadOnceABatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, repeat(2, 50)...)
+	var metas atomic.Int64
+	tries := map[int64]int{}
+	s := newSink(failing(func(seq int64) error {
+		if tries[seq]++; tries[seq] == 1 {
+			return hongbao.Errorf(hongbao.Transient, "not now %d", seq)
+		}
+		return nil
+	}))
+	cfg := b.config(t, "w", s)
+	counted := b.client(t, b.addr)
+	counted.AddHook(countHook{name: "hmget", n: &metas})
+	cfg.Redis = counted
+	w := start(t, cfg)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 100)
+	require.Positive(t, w.Stats().Parked, "they were taken again")
+	require.EqualValues(t, 1, metas.Load())
+}
+
+type countHook struct {
+	name string
+	n    *atomic.Int64
+}
+
+func (countHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h countHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == h.name {
+			h.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (countHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A shard whose meta is gone can't tell what is real: it stops and hands back what it holds.
+func TestShardWithoutMetaStops(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 2)
+	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Meta()).Err())
+	s := newSink(nil)
+	w := start(t, b.config(t, "w", s))
+	err := w.wait()
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.ErrorContains(t, err, "never initialised, or its meta key was deleted")
+	holder, _ := b.holder(t, ids[0])
+	require.Equal(t, "_retry/0", holder)
+	require.Zero(t, s.numberOfCalls())
+}
+
+// The limit of what a consumer can know: an entry with a seq of the past. If the real event was handled the forged one is
+// acked and has no effect, for its done bit is set. If the real one still waits for its retry, the forged one takes its
+// place, and the real one is skipped: the ledger's unique key, or the claim for the same seq, lets one of them through, and
+// the audit names both (the packet's receipt says who has it).
+func TestForgedEntryOfThePast(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"the real event was handled": false, "the real event waits for its retry": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, 1)
+			b.add(t, 0, 1)
+			var stolen atomic.Int64
+			s := newSink(nil)
+			s.refuse = func(ctx context.Context, grants []hongbao.Grant) []error {
+				_ = thefts(&stolen)(ctx, grants)
+				errs := make([]error, len(grants))
+				for i := range grants {
+					if waits && grants[i].User == "u1" {
+						errs[i] = hongbao.Errorf(hongbao.Transient, "not now")
+					}
+				}
+				return errs
+			}
+			cfg := b.config(t, "w", s)
+			if waits {
+				cfg.MaxAttempts = 100
+			}
+			w := start(t, cfg)
+			testkit.Eventually(t, soon, func() bool { came, _ := s.times(1); return came > 0 }, "the real one came")
+			if !waits {
+				b.idle(t, 0)
+			}
+			b.raw(t, forged(1, 1)...)
+			b.idle(t, 0)
+			require.NoError(t, w.stop())
+			require.Equal(t, []int64{1}, b.doneBits(t, 1))
+			_, did := s.times(1)
+			require.Equal(t, 1, did, "one effect for one seq, whatever is written")
+			require.Equal(t, map[bool]int64{true: 1, false: 0}[waits], stolen.Load(), fmt.Sprint(b.dead(t)))
+			require.Empty(t, b.dead(t))
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package consumer
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// gated is a sink whose calls wait for the test, one gate for each worker.
+func gated(in, out chan struct{}, result func([]hongbao.Grant) []error) *sink {
+	return newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+		in <- struct{}{}
+		<-out
+		return result(grants)
+	})
+}
+
+// Two workers have the same entries in their hands (F29): one believes that it still holds the lease. Whoever comes first acks what the
+// other one owns, and nothing is lost by that: what is acked has its done bits. What one of them could not do stays with the owner.
+func TestTwoOwnersOfTheSameEntries(t *testing.T) {
+	t.Parallel()
+	all := func([]hongbao.Grant) []error { return nil }
+	but2 := func(err error) func([]hongbao.Grant) []error {
+		return failing2(func(seq int64) error {
+			if seq == 2 {
+				return err
+			}
+			return nil
+		})
+	}
+	permanent := hongbao.Errorf(hongbao.Permanent, "no such account")
+	for name, c := range map[string]struct {
+		old, owner func([]hongbao.Grant) []error // what the handlers say: that of the worker whose entries were taken, that of their owner
+		ownerFirst bool
+		dead       int
+	}{
+		"the old one first":                       {all, all, false, 0},
+		"the owner first":                         {all, all, true, 0},
+		"the old one did it, the owner can't":     {all, but2(permanent), false, 0},
+		"the old one can't, the owner did it":     {but2(permanent), all, false, 0},
+		"the owner can't, the old one comes late": {all, but2(permanent), true, 1},
+		"neither can":                             {but2(permanent), but2(permanent), false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, 1)
+			ids := b.add(t, 0, 2, 2)
+			in, out := [2]chan struct{}{}, [2]chan struct{}{}
+			var s [2]*sink
+			var w [2]*worker
+			for i, result := range []func([]hongbao.Grant) []error{c.old, c.owner} {
+				in[i], out[i] = make(chan struct{}, 10), make(chan struct{})
+				s[i] = gated(in[i], out[i], result)
+				cfg := b.config(t, []string{"old", "owner"}[i], s[i])
+				cfg.Lease = time.Hour
+				if i == 1 {
+					cfg.Lease = 2 * time.Second // by its clock the other one is dead by then
+				}
+				w[i] = start(t, cfg)
+				<-in[i]
+			}
+			for _, id := range ids {
+				holder, _ := b.holder(t, id)
+				require.Equal(t, "owner", holder)
+			}
+			first, second := 0, 1
+			if c.ownerFirst {
+				first, second = 1, 0
+			}
+			close(out[first])
+			testkit.Eventually(t, soon, func() bool { n := w[first].Stats(); return n.Done+n.Dead+n.Skipped >= 3 }, "the first one has ended its delivery")
+			close(out[second])
+			b.idle(t, 0)
+			require.NoError(t, w[0].stop())
+			require.NoError(t, w[1].stop())
+			require.Equal(t, []int64{1, 2, 3, 4}, b.doneBits(t, 4), "acked is done")
+			require.Len(t, b.dead(t), c.dead)
+			for seq := int64(1); seq <= 4; seq++ {
+				_, old := s[0].times(seq)
+				_, owner := s[1].times(seq)
+				if seq != 2 || c.dead == 0 {
+					require.Positive(t, old+owner, "event %d has its effect", seq)
+				}
+			}
+		})
+	}
+}
+
+// failing2 is failing for a result.
+func failing2(of func(seq int64) error) func([]hongbao.Grant) []error {
+	return func(grants []hongbao.Grant) []error { return failing(of)(context.Background(), grants) }
+}
+
+// The neighbours of an entry that was acked by its former owner are handed on at once: they don't wait for the end of a lease.
+func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 2, 2)
+	in, out := make(chan struct{}, 10), make(chan struct{})
+	var calls atomic.Int64
+	s := newSink(func(ctx context.Context, _ []hongbao.Grant) []error {
+		if calls.Add(1) == 1 {
+			in <- struct{}{}
+			select {
+			case <-ctx.Done():
+			case <-out:
+			}
+		}
+		return nil
+	})
+	cfg := b.config(t, "owner", s)
+	cfg.Lease = 6 * time.Second
+	w := start(t, cfg)
+	<-in
+	begin := time.Now()
+	_, err := lua.Ack(t.Context(), b.rdb, b.keys(), group, []hongbao.SeqRange{{First: 1, Last: 2}}, ids[:1])
+	require.NoError(t, err)
+	b.idle(t, 0)
+	require.Less(t, time.Since(begin), cfg.Lease, "it did not wait for the lease")
+	require.NoError(t, w.stop())
+	require.EqualValues(t, 1, w.Stats().LeasesLost)
+	require.Equal(t, []int64{1, 2, 3, 4}, b.doneBits(t, 4))
+}

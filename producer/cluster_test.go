@@ -1,0 +1,135 @@
+package producer_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// crowd lets users grab, each by one request id, until each has a final answer; whatever fails is asked again.
+type crowd struct {
+	p        *producer.Producer
+	campaign string
+	mu       sync.Mutex
+	// got are the packets that a request id was told, by all its answers.
+	got    map[string][]int64
+	failed int // answers that were errors
+}
+
+// run has n users grab, so many at once.
+func (c *crowd) run(ctx context.Context, first, n, atOnce int) {
+	users := make(chan int)
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for i := range users {
+				c.one(ctx, fmt.Sprintf("u%05d", i))
+			}
+		})
+	}
+	for i := first; i < first+n; i++ {
+		users <- i
+	}
+	close(users)
+	wg.Wait()
+}
+
+func (c *crowd) one(ctx context.Context, user string) {
+	for ctx.Err() == nil {
+		a, err := c.p.Grab(ctx, &hongbao.Grab{Campaign: c.campaign, User: user, RequestID: "r-" + user})
+		c.mu.Lock()
+		if err != nil {
+			c.failed++
+		} else if a.Outcome == hongbao.Granted {
+			c.got["r-"+user] = append(c.got["r-"+user], a.Receipts[0].Packet)
+		}
+		final := err == nil && a.Outcome == hongbao.Granted
+		c.mu.Unlock()
+		if final {
+			return
+		}
+	}
+}
+
+func (c *crowd) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.got)
+}
+
+// oneEach fails unless n request ids have one packet each, the same in every answer and in the stream, and no packet twice.
+func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
+	t.Helper()
+	require.Len(t, c.got, n)
+	stream := b.grants(t) // seqs dense, no packet twice
+	require.Len(t, stream, n)
+	for request, packets := range c.got {
+		grants := stream[request[len("r-"):]]
+		require.Len(t, grants, 1, request)
+		for _, p := range packets {
+			require.Equal(t, grants[0].Packet, p, "request %s got another packet", request)
+		}
+	}
+}
+
+// The master that has the campaign is killed under load: its replica is promoted, and grabs go on through the same producer.
+// What a user was told stands, since the campaign's class is replica; the same request id never gets a second packet.
+func TestClusterFailoverUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	cluster := testkit.NewRedisCluster(t)
+	client := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout, o.DialTimeout = time.Second, time.Second })
+	space, err := lua.NewSpace(testkit.Prefix(t), 3)
+	require.NoError(t, err)
+	require.NoError(t, lua.Init(t.Context(), client, space, "test"))
+	b := &bundle{admin: client, space: space, k: space.Home("rain")}
+	c := spec("rain", 4000)
+	for i := 0; b.k.Index() != 0; i++ { // shard 0 lies on the first master, which has the replica
+		c.ID = fmt.Sprintf("rain-%d", i)
+		b.k = space.Home(c.ID)
+	}
+	c.Durability = hongbao.Replica
+	c = campaign.Complete(c)
+	b.load(t, c)
+	node, err := client.MasterForKey(t.Context(), b.k.Meta())
+	require.NoError(t, err)
+	require.Equal(t, cluster.Masters[0].Addr, node.Options().Addr)
+
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space = client, space
+	p, err := producer.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	run := &crowd{p: p, got: map[string][]int64{}, campaign: c.ID}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() { run.run(ctx, 0, 3000, 64) })
+	testkit.Eventually(t, 20*time.Second, func() bool { return run.size() > 500 }, "grants pour in")
+	require.NoError(t, cluster.Masters[0].Kill())
+	before := run.size()
+	require.Less(t, before, 3000, "the fault fired under load")
+	require.NoError(t, cluster.AwaitPromotion(ctx))
+	require.NoError(t, cluster.Masters[0].Restart(), "it comes back as a replica, which the class asks for")
+	all.Wait()
+	require.NoError(t, ctx.Err(), "all have their answers in time")
+	node, err = client.MasterForKey(t.Context(), b.k.Meta())
+	require.NoError(t, err)
+	require.Equal(t, cluster.Replica.Addr, node.Options().Addr, "the promoted one serves")
+	run.run(ctx, 0, 3000, 64) // all once more, by the same request ids
+	run.oneEach(t, b, 3000)
+	t.Logf("%d of 3000 granted before the kill, %d errors on the way", before, run.failed)
+}

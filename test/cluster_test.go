@@ -1,0 +1,126 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// The whole on a Redis Cluster of three masters: every shard has its own, a worker that vanished is taken over from, everything is
+// settled, and what is finished is trimmed.
+func TestTheWholeOnARedisCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	cluster := testkit.NewRedisCluster(t)
+	client := cluster.Client(t, nil)
+	space, err := lua.NewSpace(testkit.Prefix(t), 3)
+	require.NoError(t, err)
+	b := &bundle{rdb: client, space: space, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
+	require.NoError(t, lua.Init(t.Context(), client, space, "test"))
+	oneSlotAShard(t, b)
+
+	// One campaign lives on each shard, and each shard on a master of its own.
+	ids := make([]string, space.Len())
+	masters := map[string]bool{}
+	for i := 0; len(masters) < space.Len(); i++ {
+		id := fmt.Sprintf("rain-%d", i)
+		k := space.Home(id)
+		if ids[k.Index()] != "" {
+			continue
+		}
+		ids[k.Index()] = id
+		node, err := client.MasterForKey(t.Context(), k.Events())
+		require.NoError(t, err)
+		masters[node.Options().Addr] = true
+	}
+	const packets = 200
+	_, settler := b.ledger(t, b.load(t, spec(ids[0], packets, 100_000)), b.load(t, spec(ids[1], packets, 100_000)), b.load(t, spec(ids[2], packets, 100_000)))
+	p := b.producer(t)
+	var wg sync.WaitGroup
+	for i := range packets {
+		wg.Go(func() {
+			for _, id := range ids {
+				a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: user(i)})
+				if err != nil || a.Outcome != hongbao.Granted {
+					t.Errorf("%s: %v, %v", id, a.Outcome, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+
+	// A worker reads and vanishes.
+	gone := 0
+	for i := range space.Len() {
+		_, err := lua.CreateGroup(t.Context(), client, space.Shard(i), "balance")
+		require.NoError(t, err)
+		raw, err := lua.ReadNew(t.Context(), client, space.Shard(i), "balance", "vanished", 2, 0)
+		require.NoError(t, err)
+		gone += len(raw)
+	}
+	cfg := consumer.DefaultConfig()
+	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, space, "balance", "w1", b.log, settler
+	cfg.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
+	cfg.Lease, cfg.Poll, cfg.Block = 300*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
+	w, err := consumer.New(cfg)
+	require.NoError(t, err)
+	tc := consumer.DefaultTrimmerConfig()
+	tc.Redis, tc.Space, tc.Log, tc.Groups = client, space, b.log, []string{"balance"}
+	tc.MaxEvents, tc.Every = 10, 100*time.Millisecond
+	trimmer, err := consumer.NewTrimmer(tc)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
+	wg.Go(func() { require.NoError(t, trimmer.Run(ctx)) })
+	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(space.Len()*packets) }, "all settled")
+	require.EqualValues(t, gone, w.Stats().Taken, "the vanished worker's entries were taken over")
+	for i := range space.Len() {
+		k := space.Shard(i)
+		testkit.EventuallyOK(t, 20*time.Second, func() error {
+			finished, err := client.HGet(t.Context(), k.Meta(), "finished").Int64()
+			if err == nil && finished != packets {
+				err = fmt.Errorf("finished is %d", finished)
+			}
+			return err
+		}, "the trimmer tells how far shard %d is", i)
+	}
+	stop()
+	wg.Wait()
+}
+
+// oneSlotAShard compares the slots that the client computes with the server's own, and sees that the cluster would refuse a script whose keys
+// are not of one slot (F10).
+func oneSlotAShard(t *testing.T, b *bundle) {
+	t.Helper()
+	slots := map[int64]bool{}
+	for i := range b.space.Len() {
+		k := b.space.Shard(i)
+		want := int64(lua.Slot(k.Meta()))
+		slots[want] = true
+		for _, key := range []string{
+			k.Meta(), k.Events(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain"), k.Counters("rain"), k.Done("kafka", 7),
+			k.Claims("kafka"), k.Dead("kafka"), k.Decided("kafka"), k.Replay("r"), k.Once("n", "m"), k.Refunded(), k.Lock("close"),
+		} {
+			got, err := b.rdb.ClusterKeySlot(t.Context(), key).Result()
+			require.NoError(t, err)
+			require.Equal(t, want, got, key)
+		}
+	}
+	require.Len(t, slots, b.space.Len())
+	err := b.rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])", []string{b.space.Shard(0).Meta(), b.space.Shard(1).Meta()}).Err()
+	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
+}
