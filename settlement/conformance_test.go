@@ -40,6 +40,13 @@ func conformance(t *testing.T, newConfig backend) {
 		"a schema with another past is refused":     testOtherSchema,
 		"a failed migration leaves nothing":         testFailedMigration,
 		"a grant that was settled after quarantine": testSettledAfterQuarantine,
+		"a credit is booked once":                   testCreditOnce,
+		"a key or reference that was used":          testCreditReused,
+		"credits in one call":                       testCreditBatch,
+		"a balance above any amount":                testCreditTooMuch,
+		"credits booked by many at once":            testCreditTogether,
+		"a statement in pages":                      testStatement,
+		"balances that are not their credits":       testCreditDifferences,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
