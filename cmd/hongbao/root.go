@@ -34,7 +34,7 @@ func root() *cobra.Command {
 			f.Hidden = true
 		}
 	})
-	cmd.AddCommand(demoCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
+	cmd.AddCommand(demoCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), balanceCmd(), tailCmd(), configCmd(), versionCmd())
 	return cmd
 }
 

@@ -68,8 +68,8 @@ func (c *Config) Check() error {
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		bad("the token holds what is not printable ASCII")
 	}
-	if err := hongbao.CheckID(c.Deployment); err != nil || len(c.Deployment) > maxDeployment || strings.ContainsAny(c.Deployment, keySep+"/\"\\") {
-		bad("deployment %.80q: want 1 to %d letters, digits, - or _", c.Deployment, maxDeployment)
+	if err := hongbao.CheckID(c.Deployment); err != nil || len(c.Deployment) > MaxDeployment || strings.ContainsAny(c.Deployment, keySep+"/\"\\") {
+		bad("deployment %.80q: want 1 to %d letters, digits, - or _", c.Deployment, MaxDeployment)
 	}
 	c.checkTimes(bad)
 	number := func(name string, v, low, high int64) {

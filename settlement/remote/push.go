@@ -121,6 +121,9 @@ func (h *Handler) ask(ctx context.Context, it *item, first time.Time) bool {
 func (h *Handler) lookUp(ctx context.Context, it *item, age time.Duration) bool {
 	clashed := it.last.clash
 	r := h.query(ctx, it)
+	if r.clash { // one wrong answer is not enough to call a person
+		r = h.query(ctx, it)
+	}
 	switch {
 	case r.clash, r.verdict == NotSent && clashed:
 		it.last = r
