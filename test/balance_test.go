@@ -270,6 +270,11 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			paid(t, bank, want)
 			require.Positive(t, l.lied)
 			require.Zero(t, b.dead(t), "nothing is left to a person")
+			for i := range b.space.Len() {
+				open, err := b.rdb.HKeys(t.Context(), b.space.Shard(i).Claims("balance")).Result()
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(open), 1, "no claim is left, but the last fence: %v", open)
+			}
 		})
 	}
 }
