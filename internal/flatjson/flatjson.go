@@ -28,13 +28,8 @@ func Parse(data []byte, list string, most int) (Object, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, ErrEmpty
 	}
-	var raw json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		var s *json.SyntaxError
-		if errors.As(err, &s) {
-			return nil, fmt.Errorf("%w (byte %d)", ErrSyntax, s.Offset)
-		}
-		return nil, ErrSyntax
+	if !json.Valid(data) {
+		return nil, whereBad(data)
 	}
 	p := parser{json.NewDecoder(bytes.NewReader(data))}
 	p.UseNumber()
@@ -42,6 +37,16 @@ func Parse(data []byte, list string, most int) (Object, error) {
 		return nil, fmt.Errorf("%w (byte 1)", ErrSyntax)
 	}
 	return p.object(list, most)
+}
+
+// whereBad tells where a text that is not JSON goes wrong.
+func whereBad(data []byte) error {
+	var raw json.RawMessage
+	var s *json.SyntaxError
+	if err := json.Unmarshal(data, &raw); errors.As(err, &s) {
+		return fmt.Errorf("%w (byte %d)", ErrSyntax, s.Offset)
+	}
+	return ErrSyntax
 }
 
 type parser struct{ *json.Decoder }

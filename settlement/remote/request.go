@@ -124,7 +124,8 @@ func refusesAll(status int) bool { return ofStatus[status] == NotSent || everybo
 
 // judgeOne gives the verdict on a whole answer about one credit.
 func (h *Handler) judgeOne(status int, body []byte, after time.Duration, want *credit) result {
-	c := code(body)
+	o, err := flatjson.Parse(body, "", 0)
+	c, _ := o.Text("code")
 	v := h.cfg.judge(status, c)
 	if v != Done {
 		return result{
@@ -132,7 +133,6 @@ func (h *Handler) judgeOne(status int, body []byte, after time.Duration, want *c
 			clash: c == codeKeyReused || c == codeReferenceReused,
 		}
 	}
-	o, err := flatjson.Parse(body, "", 0)
 	if err != nil {
 		return result{verdict: Unknown, err: fmt.Errorf("%w %d: %w: %w", errStatus, status, errBody, err)}
 	}
