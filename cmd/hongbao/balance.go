@@ -42,7 +42,9 @@ func balanceCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return b.Run(cmd.Context(), func(a net.Addr) { d.log.Info("serving balances", zap.Stringer("address", a), zap.Bool("tls", cfg.TLS != nil)) })
+			return b.Run(cmd.Context(), func(a net.Addr) {
+				d.log.Info("serving balances", zap.Stringer("address", a), zap.Bool("tls", cfg.TLS != nil))
+			})
 		},
 	}
 }
