@@ -80,7 +80,9 @@ func startSlowBank() (*slowBank, error) {
 
 func (b *slowBank) close() error {
 	err := b.Close()
-	<-b.ended
+	if ended := <-b.ended; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
 	return err
 }
 

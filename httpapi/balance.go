@@ -92,7 +92,9 @@ func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	if err != nil {
 		err = errors.Join(fmt.Errorf("requests were cut off after %s; their callers repeat them with the same keys: %w", b.cfg.DrainTimeout, err), srv.Close())
 	}
-	<-ended
+	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
 	return err
 }
 

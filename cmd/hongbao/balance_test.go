@@ -68,7 +68,7 @@ func TestBalanceServer(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	require.NotContains(t, r.out+r.err, balanceToken)
 
-	p = startBalance(t, addr, dsn)
+	startBalance(t, addr, dsn)
 	status, again := call(t, "POST", "http://"+addr+"/v1/credits", credit)
 	require.Equal(t, 200, status)
 	require.Equal(t, first, again)

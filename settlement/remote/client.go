@@ -50,7 +50,9 @@ func newClient(c *Config) *http.Client {
 type once struct{ r *bytes.Reader }
 
 func (o once) Read(p []byte) (int, error) { return o.r.Read(p) }
-func (o once) Close() error               { return nil }
+
+// Close has nothing to close.
+func (o once) Close() error { return nil }
 
 // answer is what came back for one request.
 type answer struct {

@@ -180,7 +180,10 @@ func TestRetryAfter(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	b, m := newBank(t), newClaims()
-	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); w.WriteHeader(502) })
+	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+		b.book(c)
+		w.WriteHeader(http.StatusBadGateway)
+	})
 	h := newHandler(t, b, m.as("w1"), func(c *Config) { c.BreakerFailures, c.Repeats, c.Concurrency = 4, 0, 1 })
 	require.NotNil(t, h.Handle(t.Context(), grants(1, 20)))
 	require.EqualValues(t, 4, h.Stats().Requests)

@@ -40,12 +40,12 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 	t.Parallel()
 	wrong := map[string]func(b *bank, w http.ResponseWriter, c credit){
 		"no answer": func(_ *bank, w http.ResponseWriter, _ credit) { drop(w) },
-		"500":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(500) },
-		"502":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(502) },
-		"503":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(503) },
-		"504":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(504) },
-		"409":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(409) },
-		"empty":     func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(200) },
+		"500":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusInternalServerError) },
+		"502":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusBadGateway) },
+		"503":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"504":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusGatewayTimeout) },
+		"409":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusConflict) },
+		"empty":     func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusOK) },
 		"HTML":      func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte("<html>fine</html>")) },
 		"truncated": func(_ *bank, w http.ResponseWriter, c credit) { _, _ = w.Write(encode(c)[:20]) },
 		"NaN":       func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte(`{"amount":NaN}`)) },
@@ -62,11 +62,11 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 		"other account": func(b *bank, w http.ResponseWriter, c credit) { c.Account = "x"; b.say(w, 200, c) },
 		"too late": func(_ *bank, w http.ResponseWriter, _ credit) {
 			<-time.After(600 * time.Millisecond)
-			w.WriteHeader(201)
+			w.WriteHeader(http.StatusCreated)
 		},
 		"redirect": func(b *bank, w http.ResponseWriter, _ credit) {
 			w.Header().Set("Location", b.URL+"/inside")
-			w.WriteHeader(307)
+			w.WriteHeader(http.StatusTemporaryRedirect)
 		},
 	}
 	for name, answer := range wrong {
@@ -149,7 +149,10 @@ func TestPastTheRetention(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, m := newBank(t), newClaims()
-			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); w.WriteHeader(500) })
+			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+				b.book(c)
+				w.WriteHeader(http.StatusInternalServerError)
+			})
 			h := newHandler(t, b, m.as("w1"), change, func(c *Config) { c.Repeats = 0 })
 			start := time.Now()
 			errs := h.Handle(t.Context(), grants(1, 2))
@@ -215,7 +218,7 @@ func TestHalfOfAClaim(t *testing.T) {
 	sick := func(w http.ResponseWriter, _ *http.Request, c credit) {
 		switch c.Reference {
 		case "prod:rain:3":
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 		case "prod:rain:5":
 			b.say(w, 422, map[string]string{"code": "account_closed"})
 		default:
