@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 
 	"github.com/spf13/cobra"
@@ -66,7 +67,35 @@ func (d *deps) remote() (hongbao.Handler, error) {
 		return nil, err
 	}
 	d.closes = append(d.closes, func() error { h.Close(); return nil })
-	return h, nil
+	return &alarmed{h, d}, nil
+}
+
+// alarmed pauses a campaign of which a grant contradicts the plan or the remote: something else than Hongbao decides grabs,
+// or Redis went back in time, and a person has to look.
+type alarmed struct {
+	hongbao.Handler
+	d *deps
+}
+
+// Handle implements hongbao.Handler. While the campaign can't be paused because Redis is out of reach the grant comes again.
+func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := a.Handler.Handle(ctx, grants)
+	for i, err := range errs {
+		if !errors.Is(err, remote.ErrContradiction) {
+			continue
+		}
+		g := &grants[i]
+		store, failed := a.d.store()
+		if failed == nil {
+			failed = store.Pause(context.WithoutCancel(ctx), g.Campaign)
+		}
+		a.d.log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; look at it, then resume it",
+			zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.NamedError("reason", err), zap.Error(failed))
+		if hongbao.IsOutage(failed) {
+			errs[i] = failed
+		}
+	}
+	return errs
 }
 
 // planned is what the remote handler asks about campaigns.

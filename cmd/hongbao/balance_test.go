@@ -121,6 +121,43 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	require.Zero(t, bank.wait(20*time.Second).code)
 }
 
+// The balance system has another credit under a grant's reference: its campaign is paused, and a person decides.
+func TestContradictionPausesTheCampaign(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	addr := freeAddr(t)
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+		"REMOTE_PAUSE", "10ms")
+	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
+	d.winners(t, "rain", 5)
+	for packet := 1; packet <= 10; packet++ { // whichever packets were given
+		status, a := call(t, "POST", "http://"+addr+"/v1/credits:batch", fmt.Sprintf(
+			`{"credits":[{"key":"k%[1]d","reference":"%[2]s:rain:%[1]d","account":"thief","currency":"CNY","amount":1}]}`, packet, d.id()))
+		require.Equal(t, 200, status, "%v", a)
+	}
+	w := d.start("work")
+	w.says("ALARM")
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := d.rdb.XLen(t.Context(), d.space.Shard(0).Dead("balance")).Result()
+		return err == nil && n == 5
+	}, "five dead letters")
+	w.signal(syscall.SIGTERM)
+	require.Zero(t, w.wait(30*time.Second).code)
+	require.Equal(t, "paused", d.show("rain").Redis.State)
+}
+
+// id is the deployment's.
+func (d *deployment) id() string {
+	for _, v := range d.env {
+		if id, ok := strings.CutPrefix(v, "HONGBAO_DEPLOYMENT_ID="); ok {
+			return id
+		}
+	}
+	d.t.Fatal("the deployment has no id")
+	return ""
+}
+
 // winners makes users grab all packets, and tells what each of them has to get.
 func (d *deployment) winners(t *testing.T, id string, packets int) map[string]hongbao.Amount {
 	t.Helper()

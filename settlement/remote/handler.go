@@ -129,6 +129,10 @@ func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 var errTwice = errors.New("the grant comes twice in one call")
 
+// ErrContradiction is in the chain of a Conflict that is no mere doubt: the grant contradicts the plan, or what the remote has
+// under its reference. Somebody forges, two deployments share an id, or Redis went back in time: stop the campaign.
+var ErrContradiction = errors.New("contradiction")
+
 // each calls do for the parts of n, all at once, and waits.
 func (h *Handler) each(n, size int, do func(first, last int)) {
 	if n <= size {
@@ -149,9 +153,16 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 	items := make([]*item, 0, len(grants))
 	currencies := map[string]string{}
 	seen := make(map[int64]*hongbao.Grant, len(grants))
+	var outage error
 	for i := range grants {
 		g := &grants[i]
+		if errs[i] = outage; outage != nil { // asking once more would be one more timeout
+			continue
+		}
 		if errs[i] = h.check(ctx, g, currencies); errs[i] != nil || g.Amount == 0 {
+			if hongbao.IsOutage(errs[i]) {
+				outage = errs[i]
+			}
 			continue
 		}
 		if has := seen[g.Seq]; has != nil {
@@ -186,8 +197,8 @@ func (h *Handler) check(ctx context.Context, g *hongbao.Grant, currencies map[st
 		return fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
 	}
 	if !ok || amount != g.Amount || amount < 0 || amount > hongbao.MaxAmount {
-		return hongbao.Errorf(hongbao.Conflict, "packet %d of campaign %s has the amount %d, which is not planned: nothing was sent, a person decides",
-			g.Packet, g.Campaign, g.Amount)
+		return hongbao.Errorf(hongbao.Conflict, "%w: packet %d of campaign %s has the amount %d, which is not planned; nothing was sent, a person decides",
+			ErrContradiction, g.Packet, g.Campaign, g.Amount)
 	}
 	if _, known := currencies[g.Campaign]; !known {
 		c, err := h.campaigns.Currency(ctx, g.Campaign)

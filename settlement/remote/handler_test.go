@@ -102,6 +102,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 				for _, err := range errs {
 					require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
 					require.ErrorContains(t, err, "never sent twice")
+					require.NotErrorIs(t, err, ErrContradiction, "it is a doubt only")
 				}
 			}
 			b.holds(t, grants(1, 2))
@@ -252,16 +253,19 @@ func TestMisfits(t *testing.T) {
 	list[2].Campaign = "snow"
 	list[3].User = "a b"
 	list[4].Packet, list[4].Amount = 900, 0
-	list[5].Campaign = "down"
-	list[6].Seq = 1
+	list[5].Seq = 1
+	list[6].Campaign = "down"
+	list = append(list, grants(8, 8)...)
 	errs := h.Handle(t.Context(), list)
 	require.NoError(t, errs[0])
 	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[1]))
 	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[2]))
+	require.ErrorIs(t, errs[1], ErrContradiction)
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[3]))
 	require.NoError(t, errs[4], "nothing to credit")
-	require.True(t, hongbao.IsOutage(errs[5]))
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[6]), "two grants under one seq")
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[5]), "two grants under one seq")
+	require.True(t, hongbao.IsOutage(errs[6]))
+	require.Equal(t, errs[6], errs[7], "the plan is not asked again in this call")
 	b.holds(t, list[:1])
 }
 
@@ -277,6 +281,7 @@ func TestSomethingElseIsThere(t *testing.T) {
 			h := newHandler(t, b, m.as("w1"), change)
 			errs := h.Handle(t.Context(), grants(1, 2))
 			require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+			require.ErrorIs(t, errs[0], ErrContradiction)
 			require.NoError(t, errs[1])
 			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
 				b.say(w, 422, map[string]string{"code": codeKeyReused})

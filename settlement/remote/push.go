@@ -67,14 +67,14 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 }
 
 // conflict leaves an item to a person. Its claim stays: whoever requeues it gets here again.
-func (h *Handler) conflict(it *item, what string) {
+func (h *Handler) conflict(it *item, what error) {
 	h.count.conflicts.Add(1)
 	cause := it.last.err
 	if cause == nil {
 		cause = errors.New("another worker may have sent it")
 	}
 	it.fate = fateOpen
-	it.err = hongbao.Errorf(hongbao.Conflict, "credit %s: %s: %w; ask the owners of the remote, see docs/remote-balance.md",
+	it.err = hongbao.Errorf(hongbao.Conflict, "credit %s: %w: %w; ask the owners of the remote, see docs/remote-balance.md",
 		it.credit.Reference, what, cause)
 }
 
@@ -108,11 +108,11 @@ func (h *Handler) ask(ctx context.Context, it *item, first time.Time) bool {
 	case h.cfg.Queryable:
 		return h.lookUp(ctx, it, age)
 	case odd:
-		h.conflict(it, "the remote has something else under its key")
+		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
 	case h.cfg.idempotent():
-		h.conflict(it, fmt.Sprintf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could pay twice", age.Round(time.Second), h.cfg.Retention))
+		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could pay twice", age.Round(time.Second), h.cfg.Retention))
 	default:
-		h.conflict(it, "it may have been sent, and the remote can neither repeat nor be asked: it is never sent twice")
+		h.conflict(it, errors.New("it may have been sent, and the remote can neither repeat nor be asked: it is never sent twice"))
 	}
 	return true
 }
@@ -127,7 +127,7 @@ func (h *Handler) lookUp(ctx context.Context, it *item, age time.Duration) bool 
 	switch {
 	case r.clash, r.verdict == NotSent && clashed:
 		it.last = r
-		h.conflict(it, "the remote has something else under its key or reference")
+		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
 	case r.verdict == NotSent && h.cfg.QueryFinal > 0 && age >= h.cfg.QueryFinal:
 		it.last, it.fate = r, fateFresh
 		it.err = h.failed(it, hongbao.Transient, "was not booked and never will be; it is sent anew")
