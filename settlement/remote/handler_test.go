@@ -83,7 +83,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 					}
 					b.say(w, 200, c)
 				})
-				h := newHandler(t, b, m.as("w1"), change)
+				h := newHandler(t, b, m.as("w1"), change, patience(name))
 				require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
 				b.holds(t, grants(1, 3))
 				require.Zero(t, m.left())
@@ -95,7 +95,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 			b, m := newBank(t), newClaims()
 			b.forgets = true
 			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { answer(b, w, b.book(c)) })
-			h := newHandler(t, b, m.as("w1"), neither)
+			h := newHandler(t, b, m.as("w1"), neither, patience(name))
 			for range 3 { // it is requeued in vain
 				errs := h.Handle(t.Context(), grants(1, 2))
 				require.Len(t, errs, 2)
@@ -110,6 +110,13 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 			require.Equal(t, 2, m.left(), "the claims stay for whoever looks")
 		})
 	}
+}
+
+func patience(name string) func(*Config) {
+	if name == "too late" {
+		return impatient
+	}
+	return func(*Config) {}
 }
 
 // F43: a remote without idempotency books long after our timeout.

@@ -277,12 +277,17 @@ func (b *bank) times() int {
 
 func testConfig(url string) Config {
 	return Config{
-		URL: url, Token: "secret", Deployment: "prod", ConnectTimeout: time.Second, HeaderTimeout: 300 * time.Millisecond,
-		Timeout: 400 * time.Millisecond, IdleTimeout: time.Second, BodyBytes: 4096, Concurrency: 32,
+		URL: url, Token: "secret", Deployment: "prod", ConnectTimeout: 5 * time.Second, HeaderTimeout: 5 * time.Second,
+		Timeout: 6 * time.Second, IdleTimeout: time.Second, BodyBytes: 4096, Concurrency: 32,
 		Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
-		ClaimTime: 10 * time.Second, Repeats: 2, Pause: time.Millisecond,
+		ClaimTime: 30 * time.Second, Repeats: 2, Pause: time.Millisecond,
 		BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: 2 * time.Second,
 	}
+}
+
+// impatient gives up on an answer that comes late.
+func impatient(c *Config) {
+	c.HeaderTimeout, c.Timeout, c.Repeats = 300*time.Millisecond, 400*time.Millisecond, 5
 }
 
 // neither can neither repeat nor be asked; queryable can be asked only.
