@@ -26,6 +26,7 @@ func root() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w (see `%s --help`)", err, cmd.CommandPath())
 	})
+	cmd.AddCommand(balanceCmd())
 	flags := cmd.PersistentFlags()
 	flags.String("config", "", "YAML file with the configuration; else "+configs.PathEnv+", else the defaults")
 	configs.AddFlags(flags)
@@ -34,7 +35,7 @@ func root() *cobra.Command {
 			f.Hidden = true
 		}
 	})
-	cmd.AddCommand(demoCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), balanceCmd(), tailCmd(), configCmd(), versionCmd())
+	cmd.AddCommand(demoCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
 	return cmd
 }
 
