@@ -26,6 +26,9 @@ type Config struct {
 	Deployment Deployment
 	Redis      Redis
 	Ledger     Ledger
+	Settlement Settlement
+	Remote     Remote
+	Balance    Balance
 	Kafka      Kafka
 	Publisher  Publisher
 	Campaign   Campaign
@@ -39,6 +42,8 @@ type Config struct {
 	redisTLS  *tls.Config
 	kafkaTLS  *tls.Config
 	kafkaSASL sasl.Mechanism
+
+	balanceTLS *tls.Config
 }
 
 // Deployment is what all processes of a deployment have in common. Only Sinks may change during its life.

@@ -191,6 +191,9 @@ func (d *deps) handler(ctx context.Context, sink string) (hongbao.Handler, error
 		if err := d.openLedger(ctx); err != nil {
 			return nil, err
 		}
+		if d.cfg.Settlement.Kind == configs.SettleRemote {
+			return d.remote()
+		}
 		plans, err := d.plans()
 		if err != nil {
 			return nil, err
