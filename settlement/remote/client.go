@@ -107,14 +107,17 @@ func readBody(resp *http.Response, most int64) ([]byte, error) {
 	if e := resp.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, errors.New("the answer is compressed, which was not asked for")
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
-	}
-	if int64(len(body)) > most {
+	if resp.ContentLength > most {
 		return nil, fmt.Errorf("the answer is longer than %d bytes", most)
 	}
-	return body, nil
+	body := bytes.NewBuffer(make([]byte, 0, max(resp.ContentLength, 0)+bytes.MinRead))
+	if _, err := body.ReadFrom(io.LimitReader(resp.Body, most+1)); err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if int64(body.Len()) > most {
+		return nil, fmt.Errorf("the answer is longer than %d bytes", most)
+	}
+	return body.Bytes(), nil
 }
 
 // retryAfter reads the header in both of its forms; 0 if there is none that makes sense.

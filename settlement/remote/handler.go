@@ -133,7 +133,8 @@ var errTwice = errors.New("the grant comes twice in one call")
 // under its reference. Somebody forges, two deployments share an id, or Redis went back in time: stop the campaign.
 var ErrContradiction = errors.New("contradiction")
 
-// each calls do for the parts of n, all at once, and waits.
+// each calls do for the parts of n, at most Concurrency at once, and waits: a goroutine a grant would be thousands of stacks
+// that only wait for a slot.
 func (h *Handler) each(n, size int, do func(first, last int)) {
 	if n <= size {
 		if n > 0 {
@@ -141,9 +142,18 @@ func (h *Handler) each(n, size int, do func(first, last int)) {
 		}
 		return
 	}
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for first := 0; first < n; first += size {
-		wg.Go(func() { do(first, min(first+size, n)) })
+	for range min((n+size-1)/size, h.cfg.Concurrency) {
+		wg.Go(func() {
+			for {
+				first := int(next.Add(int64(size))) - size
+				if first >= n {
+					return
+				}
+				do(first, min(first+size, n))
+			}
+		})
 	}
 	wg.Wait()
 }

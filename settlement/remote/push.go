@@ -15,19 +15,16 @@ import (
 func (h *Handler) push(ctx context.Context, items []*item, first time.Time) {
 	if h.cfg.BatchCredits > 0 && len(items) > 1 {
 		h.each(len(items), h.cfg.BatchCredits, func(from, to int) { h.pushBatch(ctx, items[from:to]) })
-		h.each(len(items), 1, func(i, _ int) {
-			if items[i].fate == fateOpen {
-				h.resolve(ctx, items[i], first)
-			}
-		})
-		return
+	} else {
+		h.each(len(items), 1, func(i, _ int) { h.take(items[i], h.post(ctx, items[i]), false) })
 	}
-	h.each(len(items), 1, func(i, _ int) {
-		it := items[i]
-		if h.take(it, h.post(ctx, it), false); it.fate == fateOpen {
-			h.resolve(ctx, it, first)
+	var open []*item // apart, so that their pauses keep no other grant waiting
+	for _, it := range items {
+		if it.fate == fateOpen {
+			open = append(open, it)
 		}
-	})
+	}
+	h.each(len(open), 1, func(i, _ int) { h.resolve(ctx, open[i], first) })
 }
 
 // take draws the conclusion from a result. again: there was a request before it, so that only what is certain about both counts.
