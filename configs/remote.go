@@ -3,6 +3,7 @@ package configs
 import (
 	"crypto/tls"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao/dedup"
@@ -23,6 +24,7 @@ type Settlement struct{ Kind string }
 type Remote struct {
 	URL                                                 string
 	Token                                               Secret
+	TLS                                                 TLSFiles
 	ConnectTimeout, HeaderTimeout, Timeout, IdleTimeout time.Duration
 	BodyBytes                                           int64
 	Concurrency, BatchCredits                           int
@@ -56,6 +58,13 @@ var remoteKnobs = []knob{
 	{name: "remote.url", field: func(c *Config) any { return &c.Remote.URL }, check: baseURL,
 		doc: "Where the remote's API begins, http(s)://host[:port][/path]; /v1/credits is put behind it."},
 	{name: "remote.token", field: func(c *Config) any { return &c.Remote.Token }, secret: alwaysSecret, doc: "Bearer token for the remote."},
+	{name: "remote.tls_ca", field: func(c *Config) any { return &c.Remote.TLS.CA },
+		doc: "File with the certificates of those who may sign the remote's, in PEM; empty for the system's."},
+	{name: "remote.tls_cert", field: func(c *Config) any { return &c.Remote.TLS.Cert }, doc: "File with the client's certificate, in PEM."},
+	{name: "remote.tls_key", field: func(c *Config) any { return &c.Remote.TLS.Key },
+		doc: "File with the key of the client's certificate, in PEM; only its owner may be able to read it."},
+	{name: "remote.tls_server_name", field: func(c *Config) any { return &c.Remote.TLS.ServerName },
+		doc: "Name that the remote's certificate must have; empty for the host in remote.url."},
 	{name: "remote.connect_timeout", field: func(c *Config) any { return &c.Remote.ConnectTimeout }, def: "2s", low: ms, high: minute,
 		doc: "One connect, and one TLS handshake."},
 	{name: "remote.header_timeout", field: func(c *Config) any { return &c.Remote.HeaderTimeout }, def: "5s", low: ms, high: 5 * minute,
@@ -160,8 +169,22 @@ func (l *loader) checkRemote(c *Config) {
 	if l.p.fine("remote.query_final", "remote.queryable") && r.QueryFinal > 0 && !r.Queryable {
 		l.p.tell("remote.query_final", l.source("remote.query_final"), "want it 0s with remote.queryable false")
 	}
+	c.remoteTLS = l.remoteTLS(r)
 	l.order("balance.handle_timeout", b.HandleTimeout, "below balance.write_timeout", b.WriteTimeout, "its answer would never be written", "balance.write_timeout")
 	c.balanceTLS = l.balanceTLS(b)
+}
+
+// remoteTLS reads the files for an https remote; nil for the system's roots.
+func (l *loader) remoteTLS(r *Remote) *tls.Config {
+	const name = "remote.tls"
+	if r.TLS == (TLSFiles{}) || !l.p.fine("remote.url", name+"_ca", name+"_cert", name+"_key", name+"_server_name") {
+		return nil
+	}
+	if !strings.HasPrefix(r.URL, "https://") {
+		l.bad("remote.url", "it does not begin with https://, but a remote.tls_... is set: use https, or remove those")
+		return nil
+	}
+	return l.tlsFiles(name, &r.TLS)
 }
 
 // balanceTLS reads the server's certificate; nil without.
@@ -176,14 +199,14 @@ func (l *loader) balanceTLS(b *Balance) *tls.Config {
 		l.bad("balance.tls_key", "it is empty, but balance.tls_cert is set: set both or none")
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: l.certificate("balance.tls", &TLS{Cert: b.TLSCert, Key: b.TLSKey})}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: l.certificate("balance.tls", &TLSFiles{Cert: b.TLSCert, Key: b.TLSKey})}
 }
 
 // RemoteConfig is complete.
 func (c *Config) RemoteConfig() remote.Config {
 	r := &c.Remote
 	return remote.Config{
-		URL: r.URL, Token: r.Token.Reveal(), Deployment: c.Deployment.ID,
+		URL: r.URL, Token: r.Token.Reveal(), TLS: c.remoteTLS.Clone(), Deployment: c.Deployment.ID,
 		ConnectTimeout: r.ConnectTimeout, HeaderTimeout: r.HeaderTimeout, Timeout: r.Timeout, IdleTimeout: r.IdleTimeout,
 		BodyBytes: r.BodyBytes, Concurrency: r.Concurrency, BatchCredits: r.BatchCredits, Retention: r.Retention, Margin: r.Margin,
 		Queryable: r.Queryable, QueryFinal: r.QueryFinal, ClaimTime: r.ClaimTime, Repeats: r.Repeats, Pause: r.Pause,

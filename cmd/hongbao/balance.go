@@ -66,7 +66,7 @@ func (d *deps) remote() (hongbao.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.closes = append(d.closes, func() error { h.Close(); return nil })
+	d.atEnd(func() error { h.Close(); return nil })
 	return &alarmed{h, d}, nil
 }
 
@@ -106,9 +106,6 @@ type planned struct {
 
 // Currency implements remote.Campaigns.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
-	c, found, err := p.d.ledger.Campaign(ctx, id)
-	if err == nil && !found {
-		err = errNoCampaign(id)
-	}
+	c, err := p.d.campaign(ctx, id)
 	return c.Spec.Currency, err
 }

@@ -2,9 +2,13 @@ package remote
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -233,4 +237,40 @@ func TestBatchAnswers(t *testing.T) {
 		b.holds(t, grants(1, 2))
 		require.Positive(t, h.Stats().Unknown, "%s: it was not believed", name)
 	}
+}
+
+// A remote with a certificate of a private authority, that wants one of ours.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	server := httptest.NewUnstartedServer(b.Config.Handler)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	h := func(config *tls.Config) *Handler {
+		cfg := testConfig(server.URL)
+		cfg.TLS, cfg.Repeats = config, 0
+		h, err := New(cfg, m.as("w1"), campaigns{})
+		require.NoError(t, err)
+		t.Cleanup(h.Close)
+		return h
+	}
+	strange := h(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: server.TLS.Certificates})
+	for _, err := range strange.Handle(t.Context(), grants(1, 2)) {
+		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+		var untrusted x509.UnknownAuthorityError
+		require.ErrorAs(t, err, &untrusted)
+		require.True(t, hongbao.IsOutage(err))
+	}
+	require.Zero(t, strange.Stats().Unknown, "F47")
+	for _, err := range h(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}).Handle(t.Context(), grants(1, 2)) {
+		require.NotNil(t, err, "we have no certificate to show")
+	}
+	require.Zero(t, b.times(), "none of it reached the remote")
+	good := h(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: server.TLS.Certificates})
+	require.Nil(t, good.Handle(t.Context(), grants(1, 2)))
+	b.holds(t, grants(1, 2))
 }
