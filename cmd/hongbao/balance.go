@@ -3,15 +3,20 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/httpapi"
+
+	"github.com/hongbao-project/hongbao/replay"
 	"github.com/hongbao-project/hongbao/settlement/remote"
 )
 
@@ -51,13 +56,14 @@ func balanceCmd() *cobra.Command {
 }
 
 // remote makes the handler that settles at a remote balance system; needs Redis for its claims, and the ledger for the plans.
-func (d *deps) remote() (hongbao.Handler, error) {
+// done, if not empty, is the sink whose done bits say what is settled, instead of sink balance's.
+func (d *deps) remote(done string) (*remote.Handler, error) {
 	plans, err := d.plans()
 	if err != nil {
 		return nil, err
 	}
 	cc := d.cfg.RemoteClaimsConfig()
-	cc.Redis, cc.Space, cc.Owner = d.redis, d.space, d.worker
+	cc.Redis, cc.Space, cc.Owner, cc.Done = d.redis, d.space, d.worker, done
 	claims, err := dedup.NewClaims(cc)
 	if err != nil {
 		return nil, err
@@ -67,7 +73,39 @@ func (d *deps) remote() (hongbao.Handler, error) {
 		return nil, err
 	}
 	d.atEnd(func() error { h.Close(); return nil })
-	return &alarmed{h, d}, nil
+	return h, nil
+}
+
+// requeueAtRemote is what dead letters go to: sink balance's own done bits count them as finished.
+func (d *deps) requeueAtRemote(ctx context.Context, sink string) (hongbao.Handler, error) {
+	if err := d.openLedger(ctx); err != nil {
+		return nil, err
+	}
+	h, err := d.remote(replay.RequeueSink(sink))
+	return &alarmed{h, d}, err
+}
+
+// auditedRemote shows the remote to the audit.
+func (d *deps) auditedRemote() (*audit.Remote, error) {
+	if !d.cfg.Remote.Queryable {
+		return &audit.Remote{Concurrency: d.cfg.Remote.Concurrency}, nil
+	}
+	h, err := d.remote("")
+	if err != nil {
+		return nil, err
+	}
+	return &audit.Remote{Concurrency: d.cfg.Remote.Concurrency, Ask: func(ctx context.Context, campaign string, packet int64) (audit.RemoteCredit, bool, error) {
+		c, found, err := h.Credited(ctx, campaign, packet)
+		return audit.RemoteCredit{User: c.Account, Currency: c.Currency, Amount: c.Amount}, found, err
+	}}, nil
+}
+
+// atLedger refuses what only a ledger can do, because the money is at a remote.
+func (d *deps) atLedger(what string) error {
+	if d.cfg.Settlement.Kind != configs.SettleRemote {
+		return nil
+	}
+	return fmt.Errorf("%s works on the grants in the ledger, and settlement.kind is remote: the money is at %s, see docs/remote-balance.md", what, d.cfg.Remote.URL)
 }
 
 // alarmed pauses a campaign of which a grant contradicts the plan or the remote: something else than Hongbao decides grabs,

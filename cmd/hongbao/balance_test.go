@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -113,6 +114,11 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	testkit.Eventually(t, 60*time.Second, func() bool { return booked() == packets && d.nothingPending(t) }, "all are credited")
 	w.signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
+	report := decided[audit.Report](t, d.ok("audit", "--json", "--wait", "20s"))
+	require.Equal(t, int64(packets), report.Total.Settled, "the audit asked the remote for each of them")
+	require.Len(t, report.LeftOut, 1, "the topic alone: %v", report.LeftOut)
+	unasked := decided[audit.Report](t, d.ok("audit", "--json", "--remote.queryable=false"))
+	require.Contains(t, strings.Join(unasked.LeftOut, "; "), "the remote balance system")
 	for user, amount := range want {
 		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
 		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"], user)
@@ -145,6 +151,32 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 	w.signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 	require.Equal(t, "paused", d.show("rain").Redis.State)
+	report := decided[audit.Report](t, d.run("audit", "--json").out)
+	require.Equal(t, map[audit.Kind]int64{audit.Different: 5}, report.Found, "the audit sees what the remote has")
+}
+
+// A dead letter that is requeued is asked for at the remote, although sink balance counts its grant as finished. What works on
+// the ledger's grants is refused.
+func TestRequeueAtTheBalanceServer(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	addr := freeAddr(t)
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
+	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
+	want := d.winners(t, "rain", 4)
+	d.buried("balance")
+	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
+	for range 2 { // the second time there is nothing to requeue
+		d.ok("dead", "requeue", "--class", "permanent", "--by", "ann", "--why", "the account is open again")
+	}
+	for user, amount := range want {
+		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
+		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"], user)
+	}
+	require.Equal(t, audit.Agrees, d.auditNow().Verdict)
+	d.refused(1, []string{"campaign", "refund", "rain"}, "settlement.kind is remote", "docs/remote-balance.md")
+	d.refused(1, []string{"replay", "again", "--to", "balance", "--campaign", "rain"}, "settlement.kind is remote")
 }
 
 // id is the deployment's.

@@ -138,6 +138,9 @@ func refundCmd() *cobra.Command {
 				return err
 			}
 			defer d.close(&err)
+			if err := d.atLedger("a refund"); err != nil {
+				return err
+			}
 			closer, c, err := d.openCloser(cmd, id)
 			if err != nil {
 				return err

@@ -192,7 +192,8 @@ func (d *deps) handler(ctx context.Context, sink string) (hongbao.Handler, error
 			return nil, err
 		}
 		if d.cfg.Settlement.Kind == configs.SettleRemote {
-			return d.remote()
+			h, err := d.remote("")
+			return &alarmed{h, d}, err
 		}
 		plans, err := d.plans()
 		if err != nil {
