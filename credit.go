@@ -2,7 +2,6 @@ package hongbao
 
 import (
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -32,19 +31,6 @@ var (
 	ErrKeyReused       = errors.New("the idempotency key was used for another credit")
 	ErrReferenceReused = errors.New("the reference was used for another credit")
 )
-
-// CheckCurrency tells what is wrong with a currency: want three capital letters.
-func CheckCurrency(currency string) error {
-	if len(currency) != 3 {
-		return fmt.Errorf("%.40q is no currency: want three capital letters, as CNY", currency)
-	}
-	for i := range 3 {
-		if currency[i] < 'A' || currency[i] > 'Z' {
-			return fmt.Errorf("%.40q is no currency: want three capital letters, as CNY", currency)
-		}
-	}
-	return nil
-}
 
 // AccountBalance is what an account holds in one currency.
 type AccountBalance struct {

@@ -83,6 +83,7 @@ func TestRefused(t *testing.T) {
 		"account of 10 KB":     {post(strings.Replace(good, "u1", strings.Repeat("u", 3000), 1)), 400, "account_invalid"},
 		"account is a number":  {post(strings.Replace(good, `"u1"`, "1", 1)), 400, "account_invalid"},
 		"lower-case currency":  {post(strings.Replace(good, "CNY", "cny", 1)), 400, "currency_invalid"},
+		"unknown currency":     {post(strings.Replace(good, "CNY", "CNX", 1)), 400, "currency_invalid"},
 		"1.5":                  {post(amount("1.5")), 400, "amount_not_integer_minor_units"},
 		"1e3":                  {post(amount("1e3")), 400, "amount_not_integer_minor_units"},
 		"quoted":               {post(amount(`"100"`)), 400, "amount_not_integer_minor_units"},

@@ -274,3 +274,23 @@ func TestTLS(t *testing.T) {
 	require.Nil(t, good.Handle(t.Context(), grants(1, 2)))
 	b.holds(t, grants(1, 2))
 }
+
+// B44: a redirect is no answer, and nobody goes where it leads.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		b := newBank(t)
+		redirects := atomic.Int64{}
+		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
+			redirects.Add(1)
+			w.Header().Set("Location", b.URL+"/inside")
+			w.WriteHeader(status)
+		})
+		h := newHandler(t, b, newClaims().as("w1"), repeats)
+		for _, err := range h.Handle(t.Context(), grants(1, 2)) {
+			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%d: %v", status, err)
+		}
+		require.Positive(t, redirects.Load())
+		require.Zero(t, b.inside.Load(), "%d was followed", status)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +152,7 @@ type bank struct {
 	booked   map[string][]credit // by reference: more than one is a double credit
 	posts    map[string]int
 	requests int
+	inside   atomic.Int64 // visits where a redirect leads to
 	answer   func(w http.ResponseWriter, r *http.Request, c credit)
 	forgets  bool // does not know keys: every post is booked
 }
@@ -162,6 +164,7 @@ func newBank(t *testing.T) *bank {
 	mux.HandleFunc("POST /v1/credits", b.post)
 	mux.HandleFunc("POST /v1/credits:batch", b.batch)
 	mux.HandleFunc("GET /v1/credits/{reference}", b.get)
+	mux.HandleFunc("/inside", func(http.ResponseWriter, *http.Request) { b.inside.Add(1) })
 	b.Server = httptest.NewServer(mux)
 	t.Cleanup(b.Close)
 	return b
