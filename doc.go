@@ -10,6 +10,7 @@
 //   - consumer brings the entries from a consumer group to a Handler, with a lease, parking, dead letters and an ack
 //     that marks each grant's done bit;
 //   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever;
+//     settlement/remote is one that asks somebody else's balance system over HTTP, and httpapi serves such a system;
 //   - publisher is the Handler that puts the grant into a Kafka topic, one copy each, with dedup's stored claims;
 //   - subscriber reads that topic for other teams, who have its effect once each; topic holds what both sides say of a record;
 //   - closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis; lock has the

@@ -47,6 +47,7 @@ func (a *Auditor) Run(ctx context.Context, opts Options) (*Report, error) {
 		{"read the dead letters", r.readDead},
 		{"read the decided dead letters", r.readDecided},
 		{"read the ledger", r.readLedger},
+		{"ask the remote", r.readRemote},
 		{"read the topic", r.readTopic},
 		{"read the claims", r.readClaims},
 		{"read how far the shards are now", r.readEnds},
@@ -79,7 +80,7 @@ type run struct {
 type sink struct {
 	group string
 	from  source
-	gone  Kind // what a finished grant is that the sink does not have
+	gone  Kind // what a finished grant is that the sink does not have; empty if the sink can't be asked
 	at    []progress
 	dead  []map[int64]*letter // by shard and seq
 	// dropped are letters that a person dropped, by shard and seq, with who and why.
@@ -111,9 +112,16 @@ func newRun(cfg *Config, opts Options) *run {
 			Keys: cfg.Space.Shard(i), closes: map[string]hongbao.Entry{}, report: ShardReport{Shard: i, Finished: map[string]int64{}},
 		})
 	}
-	if cfg.Ledger != nil {
+	switch {
+	case cfg.Remote != nil && cfg.Remote.Ask == nil:
+		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inRemote, "", n))
+		r.leaveOut("the remote balance system: it settles, but can't be asked (remote.queryable)")
+	case cfg.Remote != nil:
+		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inRemote, Lost, n))
+	case cfg.Ledger != nil:
 		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inLedger, Lost, n))
-	} else {
+	}
+	if cfg.Ledger == nil {
 		r.leaveOut("the ledger: none is configured")
 	}
 	if cfg.Topic != nil {
@@ -235,7 +243,7 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 	}
 	f.from |= from
 	switch from {
-	case inLedger:
+	case inLedger, inRemote:
 		c.counts.Settled++
 		c.counts.SettledAmount += g.Amount
 	case inTopic:

@@ -32,6 +32,7 @@ type Summary struct {
 // LedgerCampaign is what the ledger holds of one campaign, all of one instant.
 type LedgerCampaign struct {
 	ID                string
+	Currency          string
 	Funded            hongbao.Amount
 	Granted, Refunded hongbao.Amount // the campaign's own counts
 	Open              hongbao.Amount // the balance of its pool
@@ -86,6 +87,8 @@ type Config struct {
 	// Ledger and the name of its consumer group.
 	Ledger      Ledger
 	LedgerGroup string
+	// Remote, if a balance system of somebody else settles and not the ledger. LedgerGroup is the name of its consumer group.
+	Remote *Remote
 	// Topic and the name of its consumer group.
 	Topic      Topic
 	TopicGroup string
@@ -96,16 +99,19 @@ type Config struct {
 
 func (c *Config) check() error {
 	var errs []error
+	if err := c.Remote.check(); err != nil {
+		errs = append(errs, err)
+	}
 	if c.Redis == nil || c.Space == nil {
 		errs = append(errs, errors.New("Redis and Space are required"))
 	}
-	if err := hongbao.CheckCampaignID(c.LedgerGroup); c.Ledger != nil && err != nil {
+	if err := hongbao.CheckCampaignID(c.LedgerGroup); (c.Ledger != nil || c.Remote != nil) && err != nil {
 		errs = append(errs, fmt.Errorf("LedgerGroup %q: %w", c.LedgerGroup, err))
 	}
 	if err := hongbao.CheckCampaignID(c.TopicGroup); c.Topic != nil && err != nil {
 		errs = append(errs, fmt.Errorf("TopicGroup %q: %w", c.TopicGroup, err))
 	}
-	if c.Ledger != nil && c.Topic != nil && c.LedgerGroup == c.TopicGroup {
+	if (c.Ledger != nil || c.Remote != nil) && c.Topic != nil && c.LedgerGroup == c.TopicGroup {
 		errs = append(errs, fmt.Errorf("LedgerGroup and TopicGroup are both %q: each sink has a group of its own", c.LedgerGroup))
 	}
 	if c.MaxListed < 1 || c.MaxListed > 100_000 {

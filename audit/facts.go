@@ -56,13 +56,14 @@ const (
 	inLedger
 	inTopic
 	inQuarantine
+	inRemote
 )
 
 // told are the sources that tell who got the packet; the stock does not.
-const told = inReceipts | inStream | inLedger | inTopic
+const told = inReceipts | inStream | inLedger | inRemote | inTopic
 
 var sourceNames = map[source]string{
-	inStock: "stock", inReceipts: "receipts", inStream: "stream", inLedger: "ledger", inTopic: "topic",
+	inStock: "stock", inReceipts: "receipts", inStream: "stream", inLedger: "ledger", inRemote: "remote", inTopic: "topic",
 }
 
 // fact is what is known of one packet.

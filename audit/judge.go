@@ -49,7 +49,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 		c.counts.Newer++
 	case f.has(inReceipts):
 		r.judgeReceipt(c, packet, f, beyond)
-	case c.inRedis() || !f.has(inLedger) && r.Ledger != nil:
+	case c.inRedis() || !f.has(inLedger) && r.Ledger != nil && r.Remote == nil:
 		if c.inRedis() && !f.has(inStock) {
 			c.strays++
 		}
@@ -62,7 +62,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 // where lists the places that tell of a grant.
 func (f *fact) where() string {
 	var names []string
-	for _, s := range []source{inStream, inLedger, inTopic} {
+	for _, s := range []source{inStream, inLedger, inRemote, inTopic} {
 		if f.has(s) {
 			names = append(names, sourceNames[s])
 		}
@@ -106,13 +106,16 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 			c.counts.Expired++
 			continue
 		}
+		if k.at[f.shard].done(f.seq) && k.gone == "" {
+			continue
+		}
 		if k.at[f.shard].done(f.seq) {
 			r.foundOf(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
 				Detail: fmt.Sprintf("group %s has finished it, but it is not there", k.group)})
 			continue
 		}
 		flying = true
-		if k.from == inLedger {
+		if k.from != inTopic {
 			c.counts.Unsettled++
 		} else {
 			c.counts.Unpublished++

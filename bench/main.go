@@ -22,6 +22,7 @@ var rows = []row{
 	{"grab_20", func(ctx context.Context, o options) ([]Result, error) { return grabRow(ctx, o, 20, 1.2) }},
 	{"grab_512", func(ctx context.Context, o options) ([]Result, error) { return grabRow(ctx, o, 512, 3.5) }},
 	{"settle_postgres", settleRow},
+	{"settle_http", settleHTTPRow},
 	{"publish_kafka", publishRow},
 	{"replay", replayRow},
 	{"memory_per_grant", memoryRow},

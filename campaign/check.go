@@ -78,7 +78,7 @@ func checkMoney(c *hongbao.Campaign, p *problems) {
 		}
 		return
 	}
-	if p.present("currency", c.Currency) && !knownCurrency(c.Currency) {
+	if p.present("currency", c.Currency) && hongbao.CheckCurrency(c.Currency) != nil {
 		p.add("currency", "currency_unknown", "%.80q; give an ISO 4217 code that is in use, such as CNY", c.Currency)
 	}
 	if p.fine("total") && c.Total == 0 {

@@ -26,6 +26,7 @@ func (l *loader) check(c *Config) {
 	l.checkRedis(c)
 	l.checkLedger(c)
 	l.checkTimes(c)
+	l.checkRemote(c)
 	c.redisTLS = l.tls("redis", &c.Redis.TLS)
 	if c.has(SinkKafka) {
 		l.checkKafka(c)

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,13 +63,28 @@ func TestContradictions(t *testing.T) {
 		"mysql, no database": {[]string{"--ledger.driver=mysql", "--ledger.dsn=u@tcp(h:3306)/"}, "the DSN names no database", []string{"--ledger.dsn=u@tcp(h:3306)/d"}},
 		"mysql, parameter": {[]string{"--ledger.driver=mysql", "--ledger.dsn=u@tcp(h:3306)/d?multiStatements=false"},
 			`the DSN's parameter "multiStatements" is not to be chosen: want only tls, `, []string{"--ledger.dsn=u@tcp(h:3306)/d?tls=true"}},
-		"no DSN":     {[]string{"--ledger.dsn="}, "ledger.dsn: it is empty", []string{"--ledger.dsn=x.db"}},
-		"no sinks":   {[]string{"--deployment.sinks="}, "deployment.sinks: it is empty: name at least one of balance, kafka, or nobody is paid", []string{"--deployment.sinks=kafka"}},
-		"no redis":   {[]string{"--redis.addrs="}, "redis.addrs: it is empty", []string{"--redis.addrs=a:1"}},
-		"no brokers": {[]string{"--kafka.brokers="}, "kafka.brokers: it is empty", []string{"--deployment.sinks=balance"}},
-		"TLS off":    {[]string{"--kafka.tls_server_name=x"}, "kafka.tls: it is false, but another kafka.tls_... is set", []string{"--kafka.tls"}},
-		"SASL off":   {[]string{"--kafka.sasl_username=x"}, "kafka.sasl_mechanism: it is none, but user or password are set", []string{"--kafka.sasl_username="}},
-		"unsafe":     {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_settings, sasl_plain_without_tls, did you mean fsync?`, nil},
+		"no DSN":         {[]string{"--ledger.dsn="}, "ledger.dsn: it is empty", []string{"--ledger.dsn=x.db"}},
+		"no sinks":       {[]string{"--deployment.sinks="}, "deployment.sinks: it is empty: name at least one of balance, kafka, or nobody is paid", []string{"--deployment.sinks=kafka"}},
+		"no redis":       {[]string{"--redis.addrs="}, "redis.addrs: it is empty", []string{"--redis.addrs=a:1"}},
+		"no brokers":     {[]string{"--kafka.brokers="}, "kafka.brokers: it is empty", []string{"--deployment.sinks=balance"}},
+		"TLS off":        {[]string{"--kafka.tls_server_name=x"}, "kafka.tls: it is false, but another kafka.tls_... is set", []string{"--kafka.tls"}},
+		"SASL off":       {[]string{"--kafka.sasl_username=x"}, "kafka.sasl_mechanism: it is none, but user or password are set", []string{"--kafka.sasl_username="}},
+		"unsafe":         {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_settings, sasl_plain_without_tls, did you mean fsync?`, nil},
+		"remote, no URL": {[]string{"--settlement.kind=remote"}, "remote.url: it is empty, but settlement.kind is remote", []string{"--remote.url=https://bank.internal"}},
+		"remote, long id": {[]string{"--settlement.kind=remote", "--remote.url=https://b", "--deployment.id=" + strings.Repeat("d", 55)},
+			"deployment.id: it has 55 characters, but settlement.kind is remote: its keys take 54", []string{"--deployment.id=d"}},
+		"remote, claim and lease": {[]string{"--settlement.kind=remote", "--remote.url=https://b", "--remote.claim_time=30s"},
+			"remote.claim_time: it is 30s, want it below consumer.lease", []string{"--consumer.lease=31s"}},
+		"remote, request and claim": {[]string{"--remote.timeout=21s"}, "remote.timeout: it is 21s, want it not above remote.claim_time", []string{"--remote.claim_time=21s"}},
+		"remote, margin":            {[]string{"--remote.margin=24h"}, "remote.margin: it is 24h, want it below remote.retention", []string{"--remote.retention=25h"}},
+		"remote, claim and margin":  {[]string{"--remote.margin=20s"}, "remote.claim_time: it is 20s, want it below remote.margin", []string{"--remote.margin=21s"}},
+		"remote, final":             {[]string{"--remote.query_final=19s"}, "remote.claim_time: it is 20s, want it not above remote.query_final", []string{"--remote.query_final=20s"}},
+		"remote, final, no queries": {[]string{"--remote.query_final=1m", "--remote.queryable=false"}, "remote.query_final: want it 0s with remote.queryable false", []string{"--remote.queryable"}},
+		"remote, batches":           {[]string{"--remote.batch_credits=10", "--remote.retention=0s"}, "remote.batch_credits: it is 10, want it 0", []string{"--remote.retention=24h"}},
+		"remote, TLS":               {[]string{"--remote.url=http://b", "--remote.tls_server_name=x"}, "remote.url: it does not begin with https://", []string{"--remote.url=https://b"}},
+		"balance, handle":           {[]string{"--balance.handle_timeout=30s"}, "balance.handle_timeout: it is 30s, want it below balance.write_timeout", []string{"--balance.write_timeout=31s"}},
+		"balance, certificate":      {[]string{"--balance.tls_cert=/no/such"}, "balance.tls_key: it is empty, but balance.tls_cert is set", []string{"--balance.tls_cert="}},
+		"balance, key":              {[]string{"--balance.tls_key=/no/such"}, "balance.tls_cert: it is empty, but balance.tls_key is set", []string{"--balance.tls_key="}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,22 +153,34 @@ func TestTLS(t *testing.T) {
 	_, otherKey := certificate(t, 0o600)
 	openCert, openKey := certificate(t, 0o644)
 	junk := write(t, "junk.pem", "junk", 0o600)
+	sections := map[string][]string{
+		"redis": {"--redis.tls"}, "kafka": {"--kafka.tls"}, "remote": {"--remote.url=https://bank.internal"}, "balance": {},
+	}
 	for name, c := range map[string]struct {
-		args []string
+		args []string // SECTION is the one that has them
 		want string
 	}{
-		"no pair":      {[]string{"--redis.tls_cert=" + cert, "--redis.tls_key=" + otherKey}, "redis.tls_cert: " + cert + " and " + otherKey + " are no pair"},
-		"open key":     {[]string{"--redis.tls_cert=" + openCert, "--redis.tls_key=" + openKey}, "redis.tls_key: " + openKey + " is open to others than its owner (mode 0644)"},
-		"no key":       {[]string{"--redis.tls_cert=" + cert}, "redis.tls_key: it is empty, but redis.tls_cert is set"},
-		"no cert":      {[]string{"--redis.tls_key=" + key}, "redis.tls_cert: it is empty, but redis.tls_key is set"},
-		"absent cert":  {[]string{"--redis.tls_cert=/absent", "--redis.tls_key=" + key}, "redis.tls_cert: it can't be read"},
-		"absent key":   {[]string{"--redis.tls_cert=" + cert, "--redis.tls_key=/absent"}, "redis.tls_key: it can't be read"},
-		"absent CA":    {[]string{"--redis.tls_ca=/absent"}, "redis.tls_ca: it can't be read"},
-		"CA is no PEM": {[]string{"--redis.tls_ca=" + junk}, "redis.tls_ca: " + junk + " holds no certificate in PEM"},
+		"no pair":      {[]string{"--SECTION.tls_cert=" + cert, "--SECTION.tls_key=" + otherKey}, "SECTION.tls_cert: " + cert + " and " + otherKey + " are no pair"},
+		"open key":     {[]string{"--SECTION.tls_cert=" + openCert, "--SECTION.tls_key=" + openKey}, "SECTION.tls_key: " + openKey + " is open to others than its owner (mode 0644)"},
+		"no key":       {[]string{"--SECTION.tls_cert=" + cert}, "SECTION.tls_key: it is empty, but SECTION.tls_cert is set"},
+		"no cert":      {[]string{"--SECTION.tls_key=" + key}, "SECTION.tls_cert: it is empty, but SECTION.tls_key is set"},
+		"absent cert":  {[]string{"--SECTION.tls_cert=/absent", "--SECTION.tls_key=" + key}, "SECTION.tls_cert: it can't be read"},
+		"absent key":   {[]string{"--SECTION.tls_cert=" + cert, "--SECTION.tls_key=/absent"}, "SECTION.tls_key: it can't be read"},
+		"absent CA":    {[]string{"--SECTION.tls_ca=/absent"}, "SECTION.tls_ca: it can't be read"},
+		"CA is no PEM": {[]string{"--SECTION.tls_ca=" + junk}, "SECTION.tls_ca: " + junk + " holds no certificate in PEM"},
 	} {
-		got := (&input{args: append(c.args, "--redis.tls")}).problems(t)
-		require.Len(t, got, 1, name)
-		require.Contains(t, got[0], c.want, name)
+		for section, on := range sections {
+			args := slices.Clone(on)
+			for _, a := range c.args {
+				args = append(args, strings.Replace(a, "SECTION", section, 1))
+			}
+			if section == "balance" && strings.Contains(c.want, "tls_ca") {
+				continue // it asks nobody for a certificate
+			}
+			got := (&input{args: args}).problems(t)
+			require.Len(t, got, 1, "%s %s", section, name)
+			require.Contains(t, got[0], strings.ReplaceAll(c.want, "SECTION", section), name)
+		}
 	}
 	c := (&input{args: []string{"--kafka.tls", "--kafka.tls_ca=" + cert, "--kafka.tls_cert=" + cert, "--kafka.tls_key=" + key, "--kafka.tls_server_name=k"}}).must(t)
 	have := c.PublisherConfig().TLS
@@ -161,4 +189,12 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, "k", have.ServerName)
 	require.False(t, have.InsecureSkipVerify)
 	require.EqualValues(t, 0x0303, have.MinVersion)
+	c = (&input{args: []string{"--remote.url=https://b", "--remote.tls_ca=" + cert, "--remote.tls_cert=" + cert, "--remote.tls_key=" + key,
+		"--remote.tls_server_name=r"}}).must(t)
+	have = c.RemoteConfig().TLS
+	require.Len(t, have.Certificates, 1)
+	require.NotNil(t, have.RootCAs)
+	require.Equal(t, "r", have.ServerName)
+	require.EqualValues(t, 0x0303, have.MinVersion)
+	require.Nil(t, (&input{args: []string{"--remote.url=https://b"}}).must(t).RemoteConfig().TLS, "the system's roots")
 }

@@ -26,6 +26,9 @@ type Config struct {
 	Deployment Deployment
 	Redis      Redis
 	Ledger     Ledger
+	Settlement Settlement
+	Remote     Remote
+	Balance    Balance
 	Kafka      Kafka
 	Publisher  Publisher
 	Campaign   Campaign
@@ -35,10 +38,10 @@ type Config struct {
 	Log        Log
 	Unsafe     Unsafe
 
-	settings  []Setting
-	redisTLS  *tls.Config
-	kafkaTLS  *tls.Config
-	kafkaSASL sasl.Mechanism
+	settings []Setting
+
+	redisTLS, kafkaTLS, remoteTLS, balanceTLS *tls.Config
+	kafkaSASL                                 sasl.Mechanism
 }
 
 // Deployment is what all processes of a deployment have in common. Only Sinks may change during its life.
@@ -64,9 +67,14 @@ type Redis struct {
 	Retries                                                         int
 }
 
-// TLS of a connection. The fields but On are empty for the system's roots, no client certificate, the dialled name.
+// TLS of a connection.
 type TLS struct {
-	On                        bool
+	On bool
+	TLSFiles
+}
+
+// TLSFiles are empty for the system's roots, no client certificate, the dialled name.
+type TLSFiles struct {
 	CA, Cert, Key, ServerName string
 }
 

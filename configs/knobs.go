@@ -49,6 +49,9 @@ var sections = []struct{ name, doc string }{
 	{"deployment", "What all processes of a deployment must agree on."},
 	{"redis", "How to reach Redis."},
 	{"ledger", "How to reach the ledger's database."},
+	{"settlement", "Where grants are settled."},
+	{"remote", "A remote balance system, and what it is able to do. Used if settlement.kind is remote; docs/remote-balance.md tells more."},
+	{"balance", "The server `hongbao balance`. Used by that command only."},
 	{"kafka", "How to reach Kafka, and the topic. Not looked at if kafka is not among deployment.sinks."},
 	{"publisher", "How grants are put into the topic."},
 	{"campaign", "Loading campaigns, holding their plans, and letting them go."},
@@ -59,7 +62,7 @@ var sections = []struct{ name, doc string }{
 	{"unsafe", "Checks that only warn. Each one switched off can cost money."},
 }
 
-var knobs = join(deploymentKnobs, redisKnobs, ledgerKnobs, kafkaKnobs, publisherKnobs, campaignKnobs, producerKnobs, consumerKnobs,
+var knobs = join(deploymentKnobs, redisKnobs, ledgerKnobs, settlementKnobs, remoteKnobs, balanceKnobs, kafkaKnobs, publisherKnobs, campaignKnobs, producerKnobs, consumerKnobs,
 	trimmerKnobs, otherKnobs)
 
 func join(tables ...[]knob) []knob {

@@ -85,6 +85,8 @@ func samples(k *knob) [2]string {
 	switch {
 	case k.name == "deployment.key_prefix" || k.name == "deployment.id" || k.name == "kafka.topic" || k.name == "kafka.client_id":
 		return [2]string{"one", "two"}
+	case k.name == "remote.url":
+		return [2]string{"http://one", "https://two/api"}
 	case k.check != nil:
 		return [2]string{"one:1", "two:2"}
 	case k.choices != nil:

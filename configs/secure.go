@@ -30,6 +30,11 @@ func (l *loader) tls(section string, t *TLS) *tls.Config {
 		}
 		return nil
 	}
+	return l.tlsFiles(name, &t.TLSFiles)
+}
+
+// tlsFiles reads the files of a connection that uses TLS; name is what their knobs' names begin with.
+func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
 		data, _, err := readFile(t.CA, maxFile)
@@ -52,7 +57,7 @@ func (l *loader) tls(section string, t *TLS) *tls.Config {
 	return c
 }
 
-func (l *loader) certificate(name string, t *TLS) []tls.Certificate {
+func (l *loader) certificate(name string, t *TLSFiles) []tls.Certificate {
 	cert, _, errCert := readFile(t.Cert, maxFile)
 	if errCert != nil {
 		l.bad(name+"_cert", "it can't be read: %v", errCert)
@@ -68,7 +73,7 @@ func (l *loader) certificate(name string, t *TLS) []tls.Certificate {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		l.bad(name+"_cert", "%s and %s are no pair: %v", t.Cert, t.Key, err)
+		l.bad(name+"_cert", "%s and %s are no pair, set the key that the certificate was made with: %v", t.Cert, t.Key, err)
 	}
 	return []tls.Certificate{pair}
 }

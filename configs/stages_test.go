@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -85,6 +86,13 @@ func stages(t *testing.T, c *Config) error {
 	if _, err := closing.New(cc); err != nil {
 		return err
 	}
+	re := c.RemoteConfig()
+	re.URL = "http://127.0.0.1"
+	ba := c.BalanceConfig()
+	ba.Token = "0123456789abcdef"
+	if err := errors.Join(re.Check(), ba.Check()); err != nil {
+		return err
+	}
 	cl := c.ClaimsConfig()
 	cl.Redis, cl.Space, cl.Owner = rdb, space, "w1"
 	claims, err := dedup.NewClaims(cl)
@@ -137,7 +145,8 @@ func TestBoundsAreTheStages(t *testing.T) {
 // requireOrderOnly wants the stage's refusal to be about two values.
 func requireOrderOnly(t *testing.T, knob string, err error) {
 	t.Helper()
-	for _, s := range []string{"MaxBackoff is", "is above MaxClaimAge", "a quarter of ProducerExpiration", "want more than the lock timeout"} {
+	for _, s := range []string{"MaxBackoff is", "is above MaxClaimAge", "a quarter of ProducerExpiration", "want more than the lock timeout",
+		"want at most ClaimTime", "Margin is", "QueryFinal is", "BatchCredits is", "HandleTimeout is"} {
 		if strings.Contains(err.Error(), s) {
 			return
 		}
@@ -163,7 +172,7 @@ func TestBeyondTheBounds(t *testing.T) {
 			require.Contains(t, got[0], "flag --"+k.name+": "+k.name+": ")
 			require.Contains(t, got[0], ": want ")
 			section := k.section()
-			if section == "redis" || section == "ledger" || k.name == "campaign.cached_packets" && beyond > k.low {
+			if section == "redis" || section == "ledger" || section == "remote" || section == "balance" || k.name == "campaign.cached_packets" && beyond > k.low {
 				continue // the bounds of these are configs' own
 			}
 			c := (&input{args: []string{"--kafka.create_topic"}}).must(t)

@@ -56,6 +56,13 @@ func conformance(t *testing.T, newConfig backend) {
 		"what may still be settled is not paid":       testDecideRefuses,
 		"a hook that fails is called again":           testHookFails,
 		"decided by many at once":                     testDecideTogether,
+		"a credit is booked once":                     testCreditOnce,
+		"a key or reference that was used":            testCreditReused,
+		"credits in one call":                         testCreditBatch,
+		"a balance above any amount":                  testCreditTooMuch,
+		"credits booked by many at once":              testCreditTogether,
+		"a statement in pages":                        testStatement,
+		"balances that are not their credits":         testCreditDifferences,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,8 +22,8 @@ const module = "github.com/hongbao-project/hongbao"
 
 // stages are the packages that do one thing each and do not know each other; true for those that may import lua.
 var stages = map[string]bool{
-	"audit": true, "campaign": true, "closing": true, "consumer": true, "dedup": true, "lock": true, "producer": true,
-	"publisher": false, "replay": true, "settlement": false, "subscriber": false,
+	"audit": true, "campaign": true, "closing": true, "consumer": true, "dedup": true, "httpapi": false, "lock": true, "producer": true,
+	"publisher": false, "replay": true, "settlement": false, "settlement/remote": false, "subscriber": false,
 }
 
 // clients are the libraries that speak to a server, with the packages that may import them. cmd, configs, bench and
@@ -34,6 +34,8 @@ var clients = map[string][]string{
 	"database/sql":                  {"settlement", "subscriber", "internal/testkit"},
 	"github.com/jackc/pgx":          {"settlement", "internal/testkit"},
 	"modernc.org/sqlite":            {"settlement"},
+	"net/http":                      {"httpapi", "settlement/remote"},
+	"github.com/sony/gobreaker":     {"settlement/remote"},
 }
 
 // broken tells which law an import breaks, "" if none. from is a folder of the repository, "." for the root package; to
@@ -82,6 +84,11 @@ func brokenInside(from, to string, test bool) string {
 			return ""
 		}
 		return "cmd runs and stops the parts"
+	case to == "internal/flatjson":
+		if from == "httpapi" || from == "settlement/remote" {
+			return ""
+		}
+		return "JSON from outside comes in by httpapi and settlement/remote only"
 	case test && (to == "lua" || to == "campaign"):
 		return "" // a test of Redis needs keys and something to load into them
 	case anything(from):
@@ -114,7 +121,7 @@ func brokenInside(from, to string, test bool) string {
 // known tells whether the law has a place for a folder with Go files.
 func known(from string) bool {
 	_, stage := stages[from]
-	return stage || anything(from) || from == "." || from == "lua" || from == "topic" || from == "internal/group" || from == "internal/testkit"
+	return stage || anything(from) || slices.Contains([]string{".", "lua", "topic", "internal/flatjson", "internal/group", "internal/testkit"}, from)
 }
 
 // sources calls fn with every file of the repository whose name ends with one of the suffixes; path uses slashes.
@@ -197,6 +204,10 @@ func TestImportLawForbids(t *testing.T) {
 		{"consumer", module + "/topic", false, "two sides"},
 		{"topic", module + "/publisher", false, "other way"},
 		{"publisher", module + "/examples/frontend", true, "nobody imports examples"},
+		{"settlement/remote", module + "/settlement", false, "each other"},
+		{"httpapi", module + "/settlement", false, "each other"},
+		{"consumer", module + "/internal/flatjson", false, "come"},
+		{"settlement", "net/http", false, "only httpapi"},
 	} {
 		require.Contains(t, broken(a.from, a.to, a.test), a.why, "%s -> %s", a.from, a.to)
 	}

@@ -20,7 +20,8 @@ func auditCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
 		Long: "Compares: funded = granted + left + in transfer + refunded, in Redis and in the ledger; the same set of grants in Redis, the\n" +
-			"ledger and the topic, each once; seqs without a gap. It only reads. Exit code 0 if all agrees, 1 if anything differs.",
+			"ledger and the topic, each once; seqs without a gap. With settlement.kind=remote the remote is asked for every grant instead of\n" +
+			"the ledger, if it can be asked. It only reads. Exit code 0 if all agrees, 1 if anything differs.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkCampaigns(opts.Campaigns...); err != nil {
@@ -60,6 +61,11 @@ func (d *deps) audit(ctx context.Context, opts audit.Options) (*audit.Report, er
 			return nil, err
 		}
 		cfg.Ledger, cfg.LedgerGroup, cfg.Plan = auditedLedger{d.ledger}, configs.SinkBalance, plans
+		if d.cfg.Settlement.Kind == configs.SettleRemote {
+			if cfg.Remote, err = d.auditedRemote(); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if slices.Contains(d.cfg.Deployment.Sinks, configs.SinkKafka) {
 		p, err := d.publisher(ctx)
@@ -96,7 +102,7 @@ func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 				return out, err
 			}
 			out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
-				ID: c.Spec.ID, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
+				ID: c.Spec.ID, Currency: c.Spec.Currency, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
 				Grants: t.Grants, GrantsAmount: t.GrantsAmount, Closed: closed, CloseShard: r.Shard, CloseSeq: r.Seq,
 			})
 			after = c.Spec.ID

@@ -158,6 +158,9 @@ func (d *deps) replay(cmd *cobra.Command, name string, f *replayFlags) error {
 // replayTo sets where a replay goes: the handler, and the done bits that say what is there.
 func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags) error {
 	if f.to == configs.SinkBalance {
+		if err := d.atLedger("a replay to balance"); err != nil {
+			return err
+		}
 		h, err := d.handler(ctx, configs.SinkBalance)
 		if err != nil {
 			return err

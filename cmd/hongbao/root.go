@@ -35,7 +35,7 @@ func root() *cobra.Command {
 		}
 	})
 	cmd.AddCommand(demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
-	cmd.AddCommand(receiptsCmd())
+	cmd.AddCommand(balanceCmd(), receiptsCmd())
 	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd())
 	return cmd
 }

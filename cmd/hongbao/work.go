@@ -187,6 +187,10 @@ func (d *deps) handler(ctx context.Context, sink string) (hongbao.Handler, error
 		if err := d.openLedger(ctx); err != nil {
 			return nil, err
 		}
+		if d.cfg.Settlement.Kind == configs.SettleRemote {
+			h, err := d.remote("")
+			return &alarmed{h, d}, err
+		}
 		plans, err := d.plans()
 		if err != nil {
 			return nil, err

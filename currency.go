@@ -1,6 +1,9 @@
-package campaign
+package hongbao
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // currencies are the codes of ISO 4217 for money that people pay with, as of 2026: no funds, metals or test codes. The
 // newest changes are SLE (2022), VED (2021), ZWG (2024), XCG for ANG (2025), and BGN gone for EUR (2026).
@@ -11,6 +14,10 @@ const currencies = " AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD
 	"PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND " +
 	"TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VED VES VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG "
 
-func knownCurrency(code string) bool {
-	return len(code) == 3 && !strings.Contains(code, " ") && strings.Contains(currencies, " "+code+" ")
+// CheckCurrency tells what is wrong with a currency: want a code of ISO 4217 in use, in capital letters.
+func CheckCurrency(code string) error {
+	if len(code) != 3 || strings.Contains(code, " ") || !strings.Contains(currencies, " "+code+" ") {
+		return fmt.Errorf("%.40q is no currency: want a code of ISO 4217 in use, as CNY", code)
+	}
+	return nil
 }

@@ -1,0 +1,118 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Remote is a balance system of somebody else. It settles, and the ledger only has the campaigns.
+type Remote struct {
+	// Ask tells what is booked for a packet; false if nothing is. Several goroutines call it at once. Nil if the remote
+	// can't be asked: then what it holds is left out, and the report says so.
+	Ask func(ctx context.Context, campaign string, packet int64) (RemoteCredit, bool, error)
+	// Concurrency bounds the questions under way, 1 to 10,000.
+	Concurrency int
+}
+
+// RemoteCredit is what the remote has booked.
+type RemoteCredit struct {
+	User, Currency string
+	Amount         hongbao.Amount
+}
+
+func (m *Remote) check() error {
+	if m != nil && (m.Concurrency < 1 || m.Concurrency > 10_000) {
+		return fmt.Errorf("the remote's Concurrency is %d: want 1 to 10,000", m.Concurrency)
+	}
+	return nil
+}
+
+// askAtOnce is how many packets are asked for before the next ones are looked up.
+const askAtOnce = 10_000
+
+// readRemote asks the remote for every grant that Redis tells of. Credits that no grant stands behind are not looked for:
+// it is asked by packet, and does not list.
+func (r *run) readRemote(ctx context.Context) error {
+	if r.Remote == nil || r.Remote.Ask == nil {
+		return nil
+	}
+	for _, c := range r.sorted() {
+		var known []hongbao.Grant
+		var errs []error
+		ask := func() {
+			if len(errs) == 0 {
+				errs = append(errs, r.askFor(ctx, c, known))
+			}
+			known = known[:0]
+		}
+		c.facts.each(func(packet int64, f *fact) {
+			if f.from&told == 0 || f.seq > r.seqOn(c, f.shard) {
+				return
+			}
+			known = append(known, hongbao.Grant{Campaign: c.id, Packet: packet, Shard: int(f.shard), Seq: f.seq})
+			if len(known) == askAtOnce {
+				ask()
+			}
+		})
+		ask()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askFor asks for some packets of a campaign, and takes in what is booked for them.
+func (r *run) askFor(ctx context.Context, c *campaign, grants []hongbao.Grant) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(r.Remote.Concurrency)
+	for i := range grants {
+		g := &grants[i]
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			has, found, err := r.Remote.Ask(ctx, g.Campaign, g.Packet)
+			if err != nil {
+				return err
+			}
+			if found {
+				g.User, g.Amount = has.User, has.Amount
+				r.observe(inRemote, g)
+				r.judgeCurrency(c, g, &has)
+				return nil
+			}
+			return r.worthless(ctx, c, g.Packet)
+		})
+	}
+	return group.Wait()
+}
+
+// judgeCurrency names a credit in another currency than the campaign's.
+func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.ledger != nil && c.ledger.Currency != has.Currency {
+		r.found(Difference{Kind: Different, Where: sourceNames[inRemote], Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
+			Detail: fmt.Sprintf("the remote has it in %q, the campaign is in %q", has.Currency, c.ledger.Currency)})
+	}
+}
+
+// worthless takes a packet without a value as settled: nobody asks for a credit of nothing.
+func (r *run) worthless(ctx context.Context, c *campaign, packet int64) error {
+	if r.Plan == nil {
+		return nil
+	}
+	amount, ok, err := r.Plan.Amount(ctx, c.id, packet)
+	if err == nil && ok && amount == 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		c.facts.at(packet).from |= inRemote
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+)
+
+// memRemote is a remote balance system in memory; it counts who asks at once.
+type memRemote struct {
+	mu       sync.Mutex
+	credits  map[string]map[int64]audit.RemoteCredit
+	asked    int
+	now, top int
+	fails    error
+}
+
+// remotely moves what the world has settled from its ledger to a remote that can be asked.
+func (w *world) remotely() *memRemote {
+	m := &memRemote{credits: map[string]map[int64]audit.RemoteCredit{}}
+	for id, grants := range w.ledger.grants {
+		m.credits[id] = map[int64]audit.RemoteCredit{}
+		for _, g := range grants {
+			m.credits[id][g.Packet] = audit.RemoteCredit{User: g.User, Currency: "CNY", Amount: g.Amount}
+		}
+		w.ledger.grants[id] = nil
+	}
+	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.Currency = "CNY" }
+	w.cfg.Remote = &audit.Remote{Ask: m.ask, Concurrency: 4}
+	return m
+}
+
+func (m *memRemote) ask(_ context.Context, campaign string, packet int64) (audit.RemoteCredit, bool, error) {
+	m.mu.Lock()
+	m.asked++
+	m.now++
+	m.top = max(m.top, m.now)
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		m.now--
+		m.mu.Unlock()
+	}()
+	c, found := m.credits[campaign][packet]
+	return c, found, m.fails
+}
+
+func TestRemoteAgrees(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	m := w.remotely()
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.EqualValues(t, 60, r.Total.Settled)
+	require.Equal(t, r.Total.GrantedAmount, r.Total.SettledAmount)
+	require.Equal(t, 60, m.asked, "each grant once")
+	require.LessOrEqual(t, m.top, 4)
+
+	w.grab(t, "a", 200, 10) // in flight
+	r = w.audit(t, audit.Options{})
+	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.EqualValues(t, 10, r.Total.Unsettled)
+}
+
+func TestRemoteDiffers(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	lost, other, short, foreign := *w.settled("a", user(1)), *w.settled("a", user(2)), *w.settled("b", user(3)), *w.settled("b", user(4))
+	m := w.remotely()
+	delete(m.credits["a"], lost.Packet)
+	m.credits["a"][other.Packet] = audit.RemoteCredit{User: "thief", Currency: "CNY", Amount: other.Amount}
+	m.credits["b"][short.Packet] = audit.RemoteCredit{User: short.User, Currency: "CNY", Amount: short.Amount - 1}
+	m.credits["b"][foreign.Packet] = audit.RemoteCredit{User: foreign.User, Currency: "USD", Amount: foreign.Amount}
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1, audit.Different: 3}, r.Found)
+	for _, d := range r.Differences {
+		require.Equal(t, "remote", d.Where)
+	}
+	require.Equal(t, lost.Packet, r.Differences[0].Packet)
+	require.Contains(t, r.Differences[1].Detail, `"thief"`)
+}
+
+// A remote that can't be asked: its dead letters are told, and that nobody looked at what it holds.
+func TestRemoteThatCantBeAsked(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	w.remotely()
+	w.cfg.Remote.Ask = nil
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Contains(t, r.LeftOut[0], "the remote balance system: it settles, but can't be asked")
+	w.grab(t, "a", 200, 10)
+	require.EqualValues(t, 10, w.audit(t, audit.Options{}).Total.Unsettled)
+}
+
+func TestRemoteFails(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	m := w.remotely()
+	m.fails = hongbao.Outagef(hongbao.Transient, "the remote is down")
+	a, err := audit.New(w.cfg)
+	require.NoError(t, err)
+	_, err = a.Run(t.Context(), audit.Options{})
+	require.ErrorIs(t, err, m.fails)
+	require.ErrorContains(t, err, "ask the remote")
+	w.cfg.Remote.Concurrency = 0
+	_, err = audit.New(w.cfg)
+	require.ErrorContains(t, err, "Concurrency")
+}
+
+// Nobody asks for a credit of nothing.
+func TestRemoteWorthless(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	m := w.remotely()
+	free := m.any(t)
+	delete(m.credits["a"], free)
+	w.cfg.Plan = freePacket{w.plans, free}
+	r := w.audit(t, audit.Options{})
+	require.Zero(t, r.Found[audit.Lost], "%+v", r.Differences)
+	w.cfg.Plan = failing{}
+	a, err := audit.New(w.cfg)
+	require.NoError(t, err)
+	_, err = a.Run(t.Context(), audit.Options{})
+	require.ErrorIs(t, err, errNoPlan)
+}
+
+// any gives some packet of campaign a that the remote has.
+func (m *memRemote) any(t *testing.T) int64 {
+	t.Helper()
+	for packet := range m.credits["a"] {
+		return packet
+	}
+	t.Fatal("nothing was settled")
+	return 0
+}
+
+// freePacket says that one packet of campaign a is worth nothing.
+type freePacket struct {
+	plans
+	packet int64
+}
+
+func (p freePacket) Amount(ctx context.Context, id string, packet int64) (hongbao.Amount, bool, error) {
+	if id == "a" && packet == p.packet {
+		return 0, true, nil
+	}
+	return p.plans.Amount(ctx, id, packet)
+}
+
+var errNoPlan = errors.New("no plan")
+
+type failing struct{}
+
+func (failing) Amount(context.Context, string, int64) (hongbao.Amount, bool, error) {
+	return 0, false, errNoPlan
+}

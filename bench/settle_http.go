@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/settlement"
+	"github.com/hongbao-project/hongbao/settlement/remote"
+)
+
+const (
+	remoteTakes       = 5 * time.Millisecond
+	remoteConcurrency = 256
+)
+
+// settleHTTPRow compares Redis -> a remote balance system that takes 5 ms for each request with a bare pool that posts the
+// same requests. Besides the ratio a rate is promised: what 5 ms a request allow is decided by how many are under way at once.
+func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
+	n := o.n(100_000)
+	r, err := newRig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b, err := startSlowBank()
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	res := Result{
+		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
+		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through package consumer and settlement/remote: plan checked, claims, answers compared, "+
+			"leases, done bits; at most %d requests at once; the remote, in this process, takes %s for each", n, shards, remoteConcurrency, remoteTakes),
+		HowBaseline: fmt.Sprintf("%d goroutines that post the same requests with net/http to the same remote and read the answers: no stream, no claims, no checks",
+			remoteConcurrency),
+	}
+	err = res.inTurn(ctx, o.rounds,
+		func(ctx context.Context) (float64, error) { return bareHTTP(ctx, b, n) },
+		func(ctx context.Context) (float64, error) { return ourHTTP(ctx, r, b, n, 0) })
+	if err == nil {
+		var batches float64
+		if batches, err = ourHTTP(ctx, r, b, n, 100); err == nil {
+			res.Beside = map[string]float64{"with batches of 100, grants/s": batches}
+		}
+	}
+	return []Result{res}, errors.Join(err, b.close(), r.close())
+}
+
+func bareHTTP(ctx context.Context, b *slowBank, n int) (float64, error) {
+	t := &http.Transport{MaxIdleConns: remoteConcurrency, MaxIdleConnsPerHost: remoteConcurrency, MaxConnsPerHost: remoteConcurrency}
+	defer t.CloseIdleConnections()
+	client := &http.Client{Transport: t}
+	return crowd(ctx, remoteConcurrency, n, func(ctx context.Context, i int) error {
+		return bareCredit(ctx, client, b.url, i)
+	})
+}
+
+func bareCredit(ctx context.Context, client *http.Client, url string, i int) error {
+	key := fmt.Sprintf("bench:bench-0:%d", i+1)
+	body, err := json.Marshal(map[string]any{"reference": key, "account": user(i), "currency": "CNY", "amount": 500})
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/credits", io.NopCloser(bytes.NewReader(body)))
+	if err != nil {
+		return fmt.Errorf("make the request: %w", err)
+	}
+	req.ContentLength = int64(len(body))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", `"`+key+`"`)
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("post: %w", err)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if resp.StatusCode != http.StatusCreated {
+		err = errors.Join(err, fmt.Errorf("the remote answered %d", resp.StatusCode))
+	}
+	return errors.Join(err, resp.Body.Close())
+}
+
+// fixedPlans knows the plans of the row's campaigns.
+type fixedPlans struct{ *campaign.Plans }
+
+func (fixedPlans) Currency(context.Context, string) (string, error) { return "CNY", nil }
+
+func plansOf(campaigns []settlement.Campaign) (fixedPlans, error) {
+	plans, err := campaign.NewPlans(campaign.PlansConfig{
+		MaxPackets: hongbao.MaxPackets,
+		Source: func(_ context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+			for _, c := range campaigns {
+				if c.Spec.ID == id {
+					return c.Spec, c.Seed, nil
+				}
+			}
+			return hongbao.Campaign{}, campaign.Seed{}, hongbao.Errorf(hongbao.Permanent, "no campaign %s", id)
+		},
+	})
+	return fixedPlans{plans}, err
+}
+
+func ourHTTP(ctx context.Context, r *rig, b *slowBank, n, batchCredits int) (float64, error) {
+	space, campaigns, err := r.events(ctx, n)
+	if err != nil {
+		return 0, err
+	}
+	h, err := remoteHandler(r, space, b.url, batchCredits, campaigns)
+	if err != nil {
+		return 0, err
+	}
+	before := b.booked.Load()
+	rate, err := r.consume(ctx, space, "balance", n, h)
+	h.Close()
+	if got := b.booked.Load() - before; err == nil && got != int64(n) {
+		err = fmt.Errorf("%d of %d grants were credited, breaker %s", got, n, h.Stats().Breaker)
+	}
+	return rate, err
+}
+
+func remoteHandler(r *rig, space *lua.Space, url string, batchCredits int, campaigns []settlement.Campaign) (*remote.Handler, error) {
+	claims, err := dedup.NewClaims(dedup.Config{Redis: r.rdb, Space: space, Sink: "balance", Owner: "bench", Lease: 30 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	plans, err := plansOf(campaigns)
+	if err != nil {
+		return nil, err
+	}
+	return remote.New(remote.Config{
+		URL: url, Deployment: "bench", ConnectTimeout: 2 * time.Second, HeaderTimeout: 5 * time.Second, Timeout: 8 * time.Second,
+		IdleTimeout: 30 * time.Second, BodyBytes: 4096, Concurrency: remoteConcurrency, BatchCredits: batchCredits,
+		Retention: 24 * time.Hour, Margin: 5 * time.Minute, ClaimTime: 20 * time.Second, Repeats: 3, Pause: 100 * time.Millisecond,
+		BreakerFailures: 50, BreakerOpen: 5 * time.Second, MaxRetryAfter: time.Minute,
+	}, claims, plans)
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+const balanceToken = "t0ken-of-the-balance-tests"
+
+// freeAddr is one on which nobody listens just now.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// startBalance starts `hongbao balance` on the address, over a ledger of its own.
+func startBalance(t *testing.T, addr, dsn string) *program {
+	t.Helper()
+	p := start(t, []string{"HONGBAO_BALANCE_TOKEN=" + balanceToken, "HONGBAO_LEDGER_DSN=" + dsn, "HONGBAO_LOG_FORMAT=json"}, "balance", "--balance.listen="+addr)
+	p.says("serving balances")
+	return p
+}
+
+// call sends one request to the balance server and decodes the answer.
+func call(t *testing.T, method, url, body string) (status int, answer map[string]any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+balanceToken)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", `"k1"`)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&answer))
+	return resp.StatusCode, answer
+}
+
+// The server alone: a credit outlives it, a stop is clean, a bad configuration is refused.
+func TestBalanceServer(t *testing.T) {
+	t.Parallel()
+	addr, dsn := freeAddr(t), filepath.Join(t.TempDir(), "balance.db")
+	p := startBalance(t, addr, dsn)
+	const credit = `{"reference":"r1","account":"u1","currency":"CNY","amount":7}`
+	status, first := call(t, "POST", "http://"+addr+"/v1/credits", credit)
+	require.Equal(t, 201, status, "%v", first)
+	p.signal(syscall.SIGTERM)
+	r := p.wait(20 * time.Second)
+	require.Zero(t, r.code, r.err)
+	require.NotContains(t, r.out+r.err, balanceToken)
+
+	startBalance(t, addr, dsn)
+	status, again := call(t, "POST", "http://"+addr+"/v1/credits", credit)
+	require.Equal(t, 200, status)
+	require.Equal(t, first, again)
+	other := run(t, []string{"HONGBAO_BALANCE_TOKEN=" + balanceToken, "HONGBAO_LEDGER_DSN=" + dsn}, "balance", "--balance.listen="+addr)
+	require.Equal(t, 1, other.code)
+	require.Contains(t, other.err, "balance.listen", "the address is taken, and it says which knob that is")
+	short := run(t, []string{"HONGBAO_BALANCE_TOKEN=short", "HONGBAO_LEDGER_DSN=" + dsn}, "balance")
+	require.Equal(t, 2, short.code)
+	require.Contains(t, short.err, "16 to 512")
+	onLine := run(t, nil, "balance", "--balance.token="+balanceToken)
+	require.Equal(t, 2, onLine.code, "a secret does not belong on the command line")
+	require.NotContains(t, onLine.err, balanceToken)
+}
+
+// Both ends as processes, both killed on the way: every grant is credited once.
+func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 2})
+	const packets = 400
+	d.campaign("rain", packets, 20_000)
+	addr, dsn := freeAddr(t), filepath.Join(t.TempDir(), "balance.db")
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS", "40", "REMOTE_CONCURRENCY", "4")
+	want := d.winners(t, "rain", packets)
+	bank := startBalance(t, addr, dsn)
+	booked := func() (n int) {
+		for user := range want {
+			_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
+			n += len(a["balances"].([]any))
+		}
+		return n
+	}
+	for kill := range 3 {
+		w := d.start("work")
+		least := (kill + 1) * packets / 8
+		testkit.Eventually(t, 60*time.Second, func() bool { return booked() >= least }, "some are credited")
+		w.kill()
+		bank.kill()
+		bank = startBalance(t, addr, dsn)
+	}
+	w := d.start("work")
+	testkit.Eventually(t, 60*time.Second, func() bool { return booked() == packets && d.nothingPending(t) }, "all are credited")
+	w.signal(syscall.SIGTERM)
+	require.Zero(t, w.wait(30*time.Second).code)
+	report := decided[audit.Report](t, d.ok("audit", "--json", "--wait", "20s"))
+	require.Equal(t, int64(packets), report.Total.Settled, "the audit asked the remote for each of them")
+	require.Len(t, report.LeftOut, 1, "the topic alone: %v", report.LeftOut)
+	unasked := decided[audit.Report](t, d.ok("audit", "--json", "--remote.queryable=false"))
+	require.Contains(t, strings.Join(unasked.LeftOut, "; "), "the remote balance system")
+	for user, amount := range want {
+		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
+		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"], user)
+	}
+	bank.signal(syscall.SIGTERM)
+	require.Zero(t, bank.wait(20*time.Second).code)
+}
+
+// The balance system has another credit under a grant's reference: its campaign is paused, and a person decides.
+func TestContradictionPausesTheCampaign(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	addr := freeAddr(t)
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+		"REMOTE_PAUSE", "10ms")
+	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
+	d.winners(t, "rain", 5)
+	for packet := 1; packet <= 10; packet++ { // whichever packets were given
+		status, a := call(t, "POST", "http://"+addr+"/v1/credits:batch", fmt.Sprintf(
+			`{"credits":[{"key":"k%[1]d","reference":"%[2]s:rain:%[1]d","account":"thief","currency":"CNY","amount":1}]}`, packet, d.id()))
+		require.Equal(t, 200, status, "%v", a)
+	}
+	w := d.start("work")
+	w.says("ALARM")
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := d.rdb.XLen(t.Context(), d.space.Shard(0).Dead("balance")).Result()
+		return err == nil && n == 5
+	}, "five dead letters")
+	w.signal(syscall.SIGTERM)
+	require.Zero(t, w.wait(30*time.Second).code)
+	require.Equal(t, "paused", d.show("rain").Redis.State)
+	report := decided[audit.Report](t, d.run("audit", "--json").out)
+	require.Equal(t, map[audit.Kind]int64{audit.Different: 5}, report.Found, "the audit sees what the remote has")
+}
+
+// A dead letter that is requeued is asked for at the remote, although sink balance counts its grant as finished. What works on
+// the ledger's grants is refused.
+func TestRequeueAtTheBalanceServer(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	addr := freeAddr(t)
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
+	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
+	want := d.winners(t, "rain", 4)
+	d.buried("balance")
+	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
+	for range 2 { // the second time there is nothing to requeue
+		d.ok("dead", "requeue", "--class", "permanent", "--by", "ann", "--why", "the account is open again")
+	}
+	for user, amount := range want {
+		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
+		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"], user)
+	}
+	require.Equal(t, audit.Agrees, d.auditNow().Verdict)
+	d.refused(1, []string{"campaign", "refund", "rain"}, "settlement.kind is remote", "docs/remote-balance.md")
+	d.refused(1, []string{"replay", "again", "--to", "balance", "--campaign", "rain"}, "settlement.kind is remote")
+}
+
+// id is the deployment's.
+func (d *deployment) id() string {
+	for _, v := range d.env {
+		if id, ok := strings.CutPrefix(v, "HONGBAO_DEPLOYMENT_ID="); ok {
+			return id
+		}
+	}
+	d.t.Fatal("the deployment has no id")
+	return ""
+}
+
+// winners makes users grab all packets, and tells what each of them has to get.
+func (d *deployment) winners(t *testing.T, id string, packets int) map[string]hongbao.Amount {
+	t.Helper()
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space = d.rdb, d.space
+	p, err := producer.New(cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close(context.Background())) }()
+	want := map[string]hongbao.Amount{}
+	for i := range packets {
+		user := fmt.Sprintf("u%04d", i)
+		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: user})
+		require.NoError(t, err)
+		require.Equal(t, hongbao.Granted, a.Outcome)
+		want[user] = a.Receipts[0].Amount
+	}
+	return want
+}
+
+// nothingPending tells that the group balance has finished what it was given.
+func (d *deployment) nothingPending(t *testing.T) bool {
+	t.Helper()
+	for i := range d.space.Len() {
+		p, err := d.rdb.XPending(t.Context(), d.space.Shard(i).Events(), "balance").Result()
+		if err != nil || p.Count > 0 {
+			require.True(t, err == nil || err == redis.Nil, "%v", err)
+			return false
+		}
+	}
+	return true
+}

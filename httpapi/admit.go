@@ -1,0 +1,111 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// problem is an answer that refuses.
+type problem struct {
+	status        int
+	code, message string
+	cause         error // for the log only
+}
+
+func (p *problem) Error() string { return p.code + ": " + p.message }
+func (p *problem) Unwrap() error { return p.cause }
+
+func refuse(status int, code, message string) error {
+	return &problem{status: status, code: code, message: message}
+}
+
+func newRequestID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// admit checks method and token, before anything of the request's body is read.
+func (b *Balance) admit(w http.ResponseWriter, r *http.Request, method string) error {
+	if method != "" && r.Method != method {
+		w.Header().Set("Allow", method)
+		return refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes "+method+" only")
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare(sum[:], b.token[:]) != 1 || !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) != 1 {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		return refuse(http.StatusUnauthorized, "unauthorized", "send the token of the balance server as Authorization: Bearer ...")
+	}
+	return nil
+}
+
+// fail writes an error. The class of one that comes from the book says what the caller has to do.
+func (b *Balance) fail(w http.ResponseWriter, id string, err error, fields ...zap.Field) {
+	var p *problem
+	if !errors.As(err, &p) {
+		p = ofClass(err)
+	}
+	fields = append(fields, zap.String("request_id", id), zap.Int("status", p.status), zap.String("code", p.code), zap.NamedError("cause", p.cause))
+	if p.status >= http.StatusInternalServerError {
+		b.log.Warn("a request failed", fields...)
+	} else {
+		b.log.Info("a request was refused", fields...)
+	}
+	if p.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	write(w, p.status, map[string]string{"code": p.code, "message": p.message, "request_id": id})
+}
+
+func ofClass(err error) *problem {
+	switch {
+	case errors.Is(err, hongbao.ErrKeyReused):
+		return &problem{http.StatusUnprocessableEntity, "idempotency_key_reused", "the key was used for another credit; a new credit needs a new key", err}
+	case errors.Is(err, hongbao.ErrReferenceReused):
+		return &problem{http.StatusUnprocessableEntity, "reference_reused", "the reference was used for another credit; GET it to see which", err}
+	}
+	switch hongbao.ClassOf(err) {
+	case hongbao.Transient:
+		return &problem{http.StatusServiceUnavailable, "unavailable", "nothing was booked; send the same request again", err}
+	case hongbao.Permanent:
+		return &problem{http.StatusUnprocessableEntity, "credit_refused", "this credit can't be booked: the account's balance would be out of range", err}
+	case hongbao.Conflict, hongbao.Broken, hongbao.Unknown:
+	}
+	return &problem{http.StatusInternalServerError, "outcome_unknown", "it may or may not have been booked; send the same request with the same key again", err}
+}
+
+// write sends JSON. The status line is gone when the body fails, so nothing more can be told to the caller.
+func write(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		status, data = http.StatusInternalServerError, []byte(`{"code":"outcome_unknown"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n'))
+}
+
+// checkHead refuses a body that is not plain JSON.
+func checkHead(r *http.Request) error {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := params["charset"]
+	if err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return refuse(http.StatusUnsupportedMediaType, "content_type", "send Content-Type: application/json")
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return refuse(http.StatusUnsupportedMediaType, "content_encoding", "send the body as it is, without Content-Encoding")
+	}
+	return nil
+}

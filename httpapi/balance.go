@@ -1,0 +1,140 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Book is where credits are booked. settlement.Ledger is one. A repeat of a credit changes nothing.
+type Book interface {
+	// Credit books credits and answers each at its place: Conflict for a used key or reference, Permanent for one that can't
+	// be booked. The error of the call concerns all of them.
+	Credit(ctx context.Context, credits []hongbao.Credit) ([]hongbao.Credited, error)
+}
+
+// Reader tells what was booked. settlement.Ledger is one.
+type Reader interface {
+	CreditByReference(ctx context.Context, reference string) (hongbao.Credit, bool, error)
+	AccountBalances(ctx context.Context, account string) ([]hongbao.AccountBalance, error)
+	Statement(ctx context.Context, page hongbao.StatementPage) ([]hongbao.Credit, error)
+}
+
+// Balance is the balance server. Its methods may be called at once; Run is called once.
+type Balance struct {
+	cfg    Config
+	book   Book
+	reader Reader
+	log    *zap.Logger
+	token  [sha256.Size]byte
+	slots  chan struct{}
+
+	mu      sync.Mutex
+	running map[string]bool // keys of credits under way
+}
+
+// NewBalance checks the configuration. It opens nothing.
+func NewBalance(cfg Config, book Book, reader Reader, log *zap.Logger) (*Balance, error) {
+	err := cfg.Check()
+	if book == nil || reader == nil || log == nil {
+		err = errors.Join(err, errors.New("book, reader and log are required"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Balance{
+		cfg: cfg, book: book, reader: reader, log: log, token: sha256.Sum256([]byte(cfg.Token)),
+		slots: make(chan struct{}, cfg.InFlight), running: map[string]bool{},
+	}, nil
+}
+
+// Run serves until ctx ends, then takes no more, and returns when the requests under way are answered or the drain time is
+// over. ready, if not nil, is called with the address once it listens.
+func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", b.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w; is another process there? see balance.listen", b.cfg.Listen, err)
+	}
+	if b.cfg.TLS != nil {
+		l = tls.NewListener(l, b.cfg.TLS)
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	srv := &http.Server{
+		Handler: b.Handler(), ReadHeaderTimeout: b.cfg.ReadHeaderTimeout, ReadTimeout: b.cfg.ReadTimeout,
+		WriteTimeout: b.cfg.WriteTimeout, IdleTimeout: b.cfg.IdleTimeout, MaxHeaderBytes: b.cfg.HeaderBytes,
+		Protocols: protocols, ErrorLog: zap.NewStdLog(b.log), BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	if ready != nil {
+		ready(l.Addr())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.cfg.DrainTimeout)
+	defer cancel()
+	err = srv.Shutdown(drain)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("requests were cut off after %s; their callers repeat them with the same keys: %w", b.cfg.DrainTimeout, err), srv.Close())
+	}
+	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	return err
+}
+
+// Handler is what Run serves.
+func (b *Balance) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/credits", b.route(http.MethodPost, b.credit))
+	mux.Handle("/v1/credits:batch", b.route(http.MethodPost, b.batch))
+	mux.Handle("/v1/credits/{reference}", b.route(http.MethodGet, b.byReference))
+	mux.Handle("/v1/accounts/{id}", b.route(http.MethodGet, b.account))
+	mux.Handle("/v1/accounts/{id}/statement", b.route(http.MethodGet, b.statement))
+	mux.Handle("/", b.route("", func(http.ResponseWriter, *http.Request) error {
+		return refuse(http.StatusNotFound, "not_found", "there is no such path; see docs/openapi-balance.yaml")
+	}))
+	return mux
+}
+
+// route checks what every request must pass, and writes its error.
+func (b *Balance) route(method string, do func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := newRequestID()
+		h := w.Header()
+		h.Set("X-Request-Id", id)
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(r.Context(), b.cfg.HandleTimeout)
+		defer cancel()
+		err := b.admit(w, r, method)
+		if err == nil {
+			select {
+			case b.slots <- struct{}{}:
+				err = do(w, r.WithContext(ctx))
+				<-b.slots
+			default:
+				err = refuse(http.StatusServiceUnavailable, "busy", "too many requests are under way; come back")
+			}
+		}
+		if err != nil {
+			b.fail(w, id, err, zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Duration("took", time.Since(start)))
+		}
+	})
+}

@@ -1,0 +1,214 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/flatjson"
+)
+
+// wireCredit is a booked credit as it is answered.
+type wireCredit struct {
+	Reference string         `json:"reference"`
+	Account   string         `json:"account"`
+	Currency  string         `json:"currency"`
+	Amount    hongbao.Amount `json:"amount"`
+	Created   string         `json:"created_at"`
+}
+
+func wire(c *hongbao.Credit) wireCredit {
+	return wireCredit{c.Reference, c.Account, c.Currency, c.Amount, c.Created.UTC().Format("2006-01-02T15:04:05.000Z07:00")}
+}
+
+// credit is POST /v1/credits: 201 when it was booked now, 200 when it was before, with the same body.
+func (b *Balance) credit(w http.ResponseWriter, r *http.Request) error {
+	o, err := read(w, r, b.cfg.BodyBytes, "", 0)
+	if err == nil {
+		err = only(o, "reference", "account", "currency", "amount")
+	}
+	if err != nil {
+		return err
+	}
+	key, err := readKey(r)
+	if err != nil {
+		return err
+	}
+	c, err := readCredit(o)
+	if err != nil {
+		return err
+	}
+	if c.Key = key; !b.begin(key) {
+		return refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its answer")
+	}
+	defer b.finish(key)
+	answers, err := b.book.Credit(r.Context(), []hongbao.Credit{c})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return err
+	}
+	write(w, statusOf(&answers[0]), wire(&answers[0].Credit))
+	return nil
+}
+
+func statusOf(a *hongbao.Credited) int {
+	if a.Repeated {
+		return http.StatusOK
+	}
+	return http.StatusCreated
+}
+
+// begin tells whether no other request with the key is under way in this process. Between processes the book's own lock
+// lets the second one wait for the first.
+func (b *Balance) begin(key string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running[key] {
+		return false
+	}
+	b.running[key] = true
+	return true
+}
+
+func (b *Balance) finish(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.running, key)
+}
+
+// result is what a batch says of one credit: its status and body, as it alone would have got them.
+type result struct {
+	Status int `json:"status"`
+	*wireCredit
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+func failed(err error) result {
+	var p *problem
+	if !errors.As(err, &p) {
+		p = ofClass(err)
+	}
+	return result{Status: p.status, Code: p.code, Message: p.message}
+}
+
+// batch is POST /v1/credits:batch: 200 with a result for each credit, in their order.
+func (b *Balance) batch(w http.ResponseWriter, r *http.Request) error {
+	o, err := read(w, r, b.cfg.BatchBytes, "credits", b.cfg.BatchCredits)
+	if err == nil {
+		err = only(o, "credits")
+	}
+	if err != nil {
+		return err
+	}
+	list, ok := o["credits"].([]flatjson.Object)
+	if !ok || len(list) == 0 {
+		return refuse(http.StatusBadRequest, "credits_required", "want a list of credits")
+	}
+	results := make([]result, len(list))
+	var credits []hongbao.Credit
+	var places []int
+	for i := range list {
+		c, err := b.part(list[i])
+		if err != nil {
+			results[i] = failed(err)
+			continue
+		}
+		defer b.finish(c.Key)
+		credits, places = append(credits, c), append(places, i)
+	}
+	var answers []hongbao.Credited
+	if len(credits) > 0 {
+		answers, err = b.book.Credit(r.Context(), credits)
+	}
+	for i, at := range places {
+		switch {
+		case err != nil:
+			results[at] = failed(err)
+		case answers[i].Err != nil:
+			results[at] = failed(answers[i].Err)
+		default:
+			c := wire(&answers[i].Credit)
+			results[at] = result{Status: statusOf(&answers[i]), wireCredit: &c}
+		}
+	}
+	write(w, http.StatusOK, map[string]any{"results": results})
+	return nil
+}
+
+// part reads one credit of a batch and marks its key as under way.
+func (b *Balance) part(o flatjson.Object) (hongbao.Credit, error) {
+	if err := only(o, "key", "reference", "account", "currency", "amount"); err != nil {
+		return hongbao.Credit{}, err
+	}
+	c, err := readCredit(o)
+	if err != nil {
+		return c, err
+	}
+	key, _ := o.Text("key")
+	if key == "" {
+		return c, refuse(http.StatusBadRequest, "idempotency_key_required", "each credit needs a key, the same one with every repeat")
+	}
+	if hongbao.CheckID(key) != nil {
+		return c, refuse(http.StatusBadRequest, "idempotency_key_invalid", "a key has 1 to 128 printable ASCII characters without spaces")
+	}
+	if c.Key = key; !b.begin(key) {
+		return c, refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its answer")
+	}
+	return c, nil
+}
+
+// byReference is GET /v1/credits/{reference}.
+func (b *Balance) byReference(w http.ResponseWriter, r *http.Request) error {
+	reference := r.PathValue("reference")
+	if hongbao.CheckID(reference) != nil {
+		return refuse(http.StatusBadRequest, "reference_invalid", "a reference has 1 to 128 printable ASCII characters without spaces")
+	}
+	c, found, err := b.reader.CreditByReference(r.Context(), reference)
+	if err != nil {
+		return unread(err)
+	}
+	if !found {
+		return refuse(http.StatusNotFound, "credit_not_found", "no credit is booked under this reference")
+	}
+	write(w, http.StatusOK, wire(&c))
+	return nil
+}
+
+// unread is the answer to a question that the book could not be asked.
+func unread(err error) error {
+	return &problem{http.StatusServiceUnavailable, "unavailable", "the ledger did not answer; ask again", err}
+}
+
+// account is GET /v1/accounts/{id}. An account that was never credited has no balances.
+func (b *Balance) account(w http.ResponseWriter, r *http.Request) error {
+	id, err := accountID(r)
+	if err != nil {
+		return err
+	}
+	list, err := b.reader.AccountBalances(r.Context(), id)
+	if err != nil {
+		return unread(err)
+	}
+	type balance struct {
+		Currency string         `json:"currency"`
+		Balance  hongbao.Amount `json:"balance"`
+		Credits  int64          `json:"credits"`
+	}
+	balances := make([]balance, len(list))
+	for i, a := range list {
+		balances[i] = balance(a)
+	}
+	write(w, http.StatusOK, map[string]any{"account": id, "balances": balances})
+	return nil
+}
+
+func accountID(r *http.Request) (string, error) {
+	id := r.PathValue("id")
+	if hongbao.CheckID(id) != nil {
+		return "", refuse(http.StatusBadRequest, "account_invalid", "an account has 1 to 128 printable ASCII characters without spaces")
+	}
+	return id, nil
+}

@@ -1,0 +1,93 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/flatjson"
+)
+
+// read gives the body as one JSON object, or tells what is wrong with it, without its content.
+func read(w http.ResponseWriter, r *http.Request, most int64, list string, items int) (flatjson.Object, error) {
+	if err := checkHead(r); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
+		return nil, refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("a body has at most %d bytes", most))
+	case err != nil:
+		return nil, &problem{http.StatusRequestTimeout, "body_incomplete", "the body did not arrive whole; nothing was booked", err}
+	}
+	o, err := flatjson.Parse(data, list, items)
+	for want, code := range map[error]string{
+		flatjson.ErrEmpty: "body_required", flatjson.ErrSyntax: "invalid_json", flatjson.ErrDuplicate: "duplicate_field",
+		flatjson.ErrNested: "nested_value", flatjson.ErrTooMany: "too_many_credits",
+	} {
+		if errors.Is(err, want) {
+			return nil, refuse(http.StatusBadRequest, code, "the body can't be taken: "+err.Error())
+		}
+	}
+	return o, err
+}
+
+// only refuses names that are not known, in exactly these letters.
+func only(o flatjson.Object, names ...string) error {
+	for name := range o {
+		if !slices.Contains(names, name) {
+			return refuse(http.StatusBadRequest, "unknown_field", "it has a field that does not exist; there are "+strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// readKey reads the Idempotency-Key: a quoted string as the draft has it, or the bare text that many clients send.
+func readKey(r *http.Request) (string, error) {
+	values := r.Header.Values("Idempotency-Key")
+	if len(values) == 0 || values[0] == "" {
+		return "", refuse(http.StatusBadRequest, "idempotency_key_required", "send an Idempotency-Key, the same one with every repeat")
+	}
+	key := values[0]
+	if len(key) > 1 && key[0] == '"' && key[len(key)-1] == '"' {
+		key = key[1 : len(key)-1]
+	}
+	if err := hongbao.CheckID(key); err != nil || len(values) > 1 || strings.ContainsAny(key, `"\`) {
+		return "", refuse(http.StatusBadRequest, "idempotency_key_invalid",
+			`one Idempotency-Key of 1 to 128 printable ASCII characters, without spaces, quotes and backslashes`)
+	}
+	return key, nil
+}
+
+// readCredit reads the fields of one credit but its key.
+func readCredit(o flatjson.Object) (hongbao.Credit, error) {
+	var c hongbao.Credit
+	for _, f := range []struct {
+		name  string
+		dest  *string
+		check func(string) error
+	}{
+		{"reference", &c.Reference, hongbao.CheckID}, {"account", &c.Account, hongbao.CheckID}, {"currency", &c.Currency, hongbao.CheckCurrency},
+	} {
+		text, ok := o.Text(f.name)
+		if !ok || f.check(text) != nil {
+			return c, refuse(http.StatusBadRequest, f.name+"_invalid", "want a text in "+f.name+": ids are 1 to 128 printable ASCII "+
+				"characters without spaces, a currency is three capital letters")
+		}
+		*f.dest = text
+	}
+	amount, err := o.Integer("amount", int64(hongbao.MaxAmount))
+	switch {
+	case errors.Is(err, flatjson.ErrNotInteger):
+		return c, refuse(http.StatusBadRequest, "amount_not_integer_minor_units", "want an integer in minor units, without quotes, point or exponent")
+	case err != nil:
+		return c, refuse(http.StatusBadRequest, "amount_out_of_range", fmt.Sprintf("want an amount of 1 to %d", hongbao.MaxAmount))
+	}
+	c.Amount = hongbao.Amount(amount)
+	return c, nil
+}

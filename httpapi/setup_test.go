@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memBook is what the ledger does, in memory. err, if set, is what it answers; hold, if set, keeps it from answering.
+type memBook struct {
+	mu      sync.Mutex
+	credits []hongbao.Credit
+	err     error
+	hold    chan struct{}
+	began   chan struct{}
+}
+
+func (m *memBook) Credit(_ context.Context, credits []hongbao.Credit) ([]hongbao.Credited, error) {
+	if m.hold != nil {
+		m.began <- struct{}{}
+		<-m.hold
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]hongbao.Credited, len(credits))
+	for i, c := range credits {
+		out[i] = m.one(c)
+	}
+	return out, m.err
+}
+
+func (m *memBook) one(c hongbao.Credit) hongbao.Credited {
+	for _, has := range m.credits {
+		same := has
+		same.Created = c.Created
+		switch {
+		case same == c:
+			return hongbao.Credited{Credit: has, Repeated: true}
+		case has.Key == c.Key:
+			return hongbao.Credited{Err: hongbao.Errorf(hongbao.Conflict, "%w", hongbao.ErrKeyReused)}
+		case has.Reference == c.Reference:
+			return hongbao.Credited{Err: hongbao.Errorf(hongbao.Conflict, "%w", hongbao.ErrReferenceReused)}
+		}
+	}
+	if c.Account == "full" {
+		return hongbao.Credited{Err: hongbao.Errorf(hongbao.Permanent, "too much")}
+	}
+	c.Created = time.UnixMilli(1_700_000_000_000 + int64(len(m.credits))).UTC()
+	m.credits = append(m.credits, c)
+	return hongbao.Credited{Credit: c}
+}
+
+func (m *memBook) CreditByReference(_ context.Context, reference string) (hongbao.Credit, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.credits, func(c hongbao.Credit) bool { return c.Reference == reference })
+	if i < 0 {
+		return hongbao.Credit{}, false, m.err
+	}
+	return m.credits[i], true, m.err
+}
+
+func (m *memBook) AccountBalances(_ context.Context, account string) ([]hongbao.AccountBalance, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := hongbao.AccountBalance{Currency: "CNY"}
+	for _, c := range m.credits {
+		if c.Account == account {
+			b.Balance, b.Credits = b.Balance+c.Amount, b.Credits+1
+		}
+	}
+	if b.Credits == 0 {
+		return nil, m.err
+	}
+	return []hongbao.AccountBalance{b}, m.err
+}
+
+func (m *memBook) Statement(_ context.Context, page hongbao.StatementPage) ([]hongbao.Credit, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []hongbao.Credit
+	for _, c := range m.credits {
+		if c.Account == page.Account && c.Created.After(page.After.Created) && len(list) < page.Limit {
+			list = append(list, c)
+		}
+	}
+	return list, m.err
+}
+
+const testToken = "a-token-of-the-tests"
+
+func testConfig() Config {
+	return Config{
+		Listen: "127.0.0.1:0", Token: testToken, ReadHeaderTimeout: 300 * time.Millisecond, ReadTimeout: 500 * time.Millisecond,
+		WriteTimeout: 5 * time.Second, IdleTimeout: time.Second, HandleTimeout: 4 * time.Second, DrainTimeout: 5 * time.Second,
+		HeaderBytes: 8 << 10, BodyBytes: 4 << 10, BatchBytes: 64 << 10, BatchCredits: 20, InFlight: 16,
+	}
+}
+
+// server is a balance server that runs.
+type server struct {
+	*memBook
+	url  string
+	logs *observer.ObservedLogs
+	stop func() // and wait
+}
+
+func setup(t *testing.T, change ...func(*Config)) *server {
+	t.Helper()
+	core, logs := observer.New(zapcore.DebugLevel)
+	s := &server{memBook: &memBook{}, logs: logs}
+	cfg := testConfig()
+	for _, f := range change {
+		f(&cfg)
+	}
+	b, err := NewBalance(cfg, s.memBook, s.memBook, zap.New(core))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
+	go func() { ended <- b.Run(ctx, func(a net.Addr) { ready <- a }) }()
+	s.url = "http://" + (<-ready).String()
+	s.stop = sync.OnceFunc(func() { cancel(); require.NoError(t, <-ended) })
+	t.Cleanup(s.stop)
+	return s
+}
+
+// reply is an answer, read whole.
+type reply struct {
+	status int
+	head   http.Header
+	text   string
+	body   map[string]any
+	closed bool
+}
+
+func (r *reply) code() string { c, _ := r.body["code"].(string); return c }
+
+type tweak func(*http.Request)
+
+func header(name, value string) tweak {
+	return func(r *http.Request) {
+		if r.Header.Del(name); value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+}
+
+// call sends one request, as it should be but for the tweaks, on a connection of its own.
+func (s *server) call(t *testing.T, method, path, body string, tweaks ...tweak) *reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+testToken)
+	req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPost {
+		req.Header.Set("Idempotency-Key", `"k1"`)
+	}
+	for _, f := range tweaks {
+		f(req)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	r := &reply{status: resp.StatusCode, head: resp.Header, text: string(data), closed: resp.Close}
+	if len(data) > 0 {
+		require.NoError(t, json.Unmarshal(data, &r.body), "%s", data)
+	}
+	return r
+}
+
+func (s *server) booked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.credits)
+}
+
+const good = `{"reference":"r1","account":"u1","currency":"CNY","amount":100}`

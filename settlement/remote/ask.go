@@ -1,0 +1,70 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/flatjson"
+)
+
+// Booked is a credit that the remote has.
+type Booked struct {
+	Account, Currency string
+	Amount            hongbao.Amount
+}
+
+// Credited asks a queryable remote what it has booked for a packet; false if nothing. An answer that tells nothing is asked for
+// again as often as Config.Repeats allows. Many may ask at once: Config.Concurrency bounds them together with Handle's requests.
+func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (b Booked, found bool, err error) {
+	reference := Key(h.cfg.Deployment, campaign, packet)
+	if !h.cfg.Queryable {
+		return b, false, hongbao.Errorf(hongbao.Permanent, "ask for credit %s: the remote can't be asked, remote.queryable is false", reference)
+	}
+	pause := h.cfg.Pause
+	for try := 0; ; try++ {
+		if b, found, err = h.booked(ctx, reference); err == nil || try == h.cfg.Repeats {
+			return b, found, err
+		}
+		if stopped := sleep(ctx, pause); stopped != nil {
+			return b, false, errors.Join(err, stopped)
+		}
+		pause *= 2
+	}
+}
+
+func (h *Handler) booked(ctx context.Context, reference string) (b Booked, found bool, err error) {
+	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
+	unread := func(err error) (Booked, bool, error) {
+		return Booked{}, false, hongbao.Outagef(hongbao.Transient, "ask for credit %s: %w", reference, err)
+	}
+	switch {
+	case unsent != nil:
+		return unread(unsent.err)
+	case a.err != nil:
+		return unread(a.err)
+	case a.status == http.StatusNotFound && code(a.body) == codeNotFound:
+		return b, false, nil
+	case a.status != http.StatusOK:
+		return unread(fmt.Errorf("%w %d", errStatus, a.status))
+	}
+	o, err := flatjson.Parse(a.body, "", 0)
+	if err != nil {
+		return unread(fmt.Errorf("%w: %w", errBody, err))
+	}
+	has, _ := o.Text("reference")
+	b.Account, _ = o.Text("account")
+	b.Currency, _ = o.Text("currency")
+	amount, err := o.Integer("amount", int64(hongbao.MaxAmount))
+	if err != nil || b.Account == "" || b.Currency == "" {
+		return unread(fmt.Errorf("%w: account, currency or amount is missing", errBody))
+	}
+	if has != reference {
+		return unread(errEcho)
+	}
+	b.Amount = hongbao.Amount(amount)
+	return b, true, nil
+}

@@ -1,0 +1,192 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// maxRounds bounds how often what stands in the way is cleared; each round but the last ends some claim.
+const maxRounds = 8
+
+// settle claims the items, all of one shard, and credits them; or first ends the claims that stand in the way.
+func (h *Handler) settle(ctx context.Context, items []*item) {
+	for range maxRounds {
+		if len(items) == 0 {
+			return
+		}
+		if err := h.closed(); err != nil {
+			failAll(items, err)
+			return
+		}
+		items = h.round(ctx, items)
+	}
+	failAll(items, hongbao.Errorf(hongbao.Transient, "other workers' claims cover the grants again and again; they are tried again"))
+}
+
+// round gives what is left for another one.
+func (h *Handler) round(ctx context.Context, items []*item) []*item {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
+	defer cancel()
+	first := h.now()
+	claim := hongbao.Claim{ID: newClaimID(), Events: eventsOf(items), Payload: note{first, h.cfg.Deployment}.String()}
+	a, err := h.claims.Claim(ctx, items[0].shard, claim.ID, claim.Events, claim.Payload)
+	if err != nil {
+		failAll(items, wrap(err, "claiming %d grants for the remote", len(items)))
+		return nil
+	}
+	if a.Granted() {
+		claim.Fence = a.Fence
+		h.push(ctx, items, first)
+		h.end(ctx, claim, items, 0)
+		return nil
+	}
+	return h.clear(ctx, items, &a)
+}
+
+// clear deals with what stood in the way of a claim, and gives the items that are to be claimed anew.
+func (h *Handler) clear(ctx context.Context, items []*item, a *hongbao.ClaimAnswer) []*item {
+	items = doneIn(items, a.Done)
+	for i := range a.Open {
+		items = h.takeOver(ctx, items, &a.Open[i])
+	}
+	if a.Held == 0 || len(items) == 0 {
+		return items
+	}
+	if len(items) == 1 {
+		failAll(items, hongbao.Errorf(hongbao.Transient, "a live worker holds the claim on event %d-%d", items[0].shard, items[0].seq))
+		return nil
+	}
+	half := len(items) / 2 // most of them are free: find those that are
+	return append(h.round(ctx, items[:half]), h.round(ctx, items[half:])...)
+}
+
+// doneIn marks the items that are done, and gives the others.
+func doneIn(items []*item, done []hongbao.SeqRange) []*item {
+	return slices.DeleteFunc(slices.Clone(items), func(it *item) bool {
+		if holds(done, it.seq) {
+			it.fate, it.err = fateDone, nil
+			return true
+		}
+		return false
+	})
+}
+
+// takeOver resolves the items that an open claim covers. The claim ends when nothing of it is left in the dark; its events
+// that are not among the items come to some worker by themselves.
+func (h *Handler) takeOver(ctx context.Context, items []*item, open *hongbao.Claim) []*item {
+	var mine, rest []*item
+	for _, it := range items {
+		if holds(open.Events, it.seq) {
+			mine = append(mine, it)
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	if len(mine) == 0 {
+		return items
+	}
+	n, err := h.readNote(open)
+	if err != nil {
+		failAll(mine, err)
+		return rest
+	}
+	// Asking for all of its events tells which of them are done.
+	shard, probe := mine[0].shard, hongbao.Claim{ID: newClaimID(), Events: open.Events, Payload: open.Payload}
+	a, err := h.claims.Claim(ctx, shard, probe.ID, probe.Events, probe.Payload)
+	if err != nil {
+		failAll(mine, wrap(err, "claiming what a claim covers"))
+		return rest
+	}
+	if a.Granted() { // somebody ended it in between
+		probe.Fence = a.Fence
+		h.finish(func() error { return h.claims.Release(context.WithoutCancel(ctx), shard, probe) })
+		return items
+	}
+	at := slices.IndexFunc(a.Open, func(c hongbao.Claim) bool { return c.ID == open.ID })
+	left := count(open.Events) - count(a.Done)
+	mine = doneIn(mine, a.Done)
+	if at < 0 {
+		return append(rest, mine...)
+	}
+	if left == 0 { // others have marked all of it
+		h.finish(func() error { return h.claims.Release(context.WithoutCancel(ctx), shard, a.Open[at]) })
+		return rest
+	}
+	h.each(len(mine), 1, func(i, _ int) { h.resolve(ctx, mine[i], n.first) })
+	if h.end(ctx, a.Open[at], mine, left-int64(len(mine))) {
+		for _, it := range mine {
+			if it.fate == fateFresh {
+				rest = append(rest, it)
+			}
+		}
+	}
+	return rest
+}
+
+// end ends the claim if none of its events is in the dark: those that are done get their bits, the others are free again.
+// others is how many of its events are not among the items. It tells whether the claim is gone.
+func (h *Handler) end(ctx context.Context, claim hongbao.Claim, items []*item, others int64) bool {
+	var done []*item
+	for _, it := range items {
+		if it.fate == fateOpen {
+			return false
+		}
+		if it.fate == fateDone {
+			done = append(done, it)
+		}
+	}
+	if others > 0 || len(items) == 0 {
+		return false
+	}
+	// What is known stays true when the lease is lost, and the fence keeps us from ending another worker's claim.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	shard := items[0].shard
+	if len(done) == 0 {
+		return h.finish(func() error { return h.claims.Release(ctx, shard, claim) })
+	}
+	claim.Events = eventsOf(done)
+	return h.finish(func() error { return h.claims.Complete(ctx, shard, claim) })
+}
+
+const endTime = 5 * time.Second
+
+// finish tries to end a claim, a few times. A claim that stays is resolved by whoever meets it.
+func (h *Handler) finish(do func() error) bool {
+	err := backoff.Retry(func() error {
+		err := do()
+		if errors.Is(err, hongbao.ErrFenced) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithMaxRetries(backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond)), 3))
+	return err == nil
+}
+
+func eventsOf(items []*item) []hongbao.SeqRange {
+	seqs := make([]int64, len(items))
+	for i, it := range items {
+		seqs[i] = it.seq
+	}
+	return runs(seqs)
+}
+
+func count(ranges []hongbao.SeqRange) int64 {
+	var n int64
+	for _, r := range ranges {
+		n += r.Len()
+	}
+	return n
+}
+
+func failAll(items []*item, err error) {
+	for _, it := range items {
+		it.err = err
+	}
+}

@@ -1,0 +1,296 @@
+package remote
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// closesReused is a server that answers the first request of a connection, and on the second one reads all of it and closes:
+// just where net/http sends a request again by itself if it may.
+func closesReused(t *testing.T) (url string, bodies *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	bodies = &atomic.Int64{}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serveTwo(conn, bodies)
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-ended })
+	return "http://" + l.Addr().String(), bodies
+}
+
+func serveTwo(conn net.Conn, bodies *atomic.Int64) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for n := range 2 {
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return
+		}
+		bodies.Add(1)
+		if n == 0 {
+			_, _ = conn.Write([]byte("HTTP/1.1 201 Created\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n" + string(body)))
+		}
+	}
+}
+
+func itoa(n int) string { return string(encode(n)) }
+
+// net/http repeats a POST with an Idempotency-Key by itself when a kept connection breaks. Ours are never repeated so.
+func TestNothingIsSentTwiceInSecret(t *testing.T) {
+	t.Parallel()
+	t.Run("ours", func(t *testing.T) {
+		t.Parallel()
+		url, bodies := closesReused(t)
+		cfg := testConfig(url)
+		cfg.Repeats, cfg.Queryable = 0, false
+		h, err := New(cfg, newClaims().as("w1"), campaigns{})
+		require.NoError(t, err)
+		t.Cleanup(h.Close)
+		list := grants(1, 2)
+		one, two := &item{credit: wire(&list[0])}, &item{credit: wire(&list[1])}
+		require.Equal(t, Done, h.post(t.Context(), one).verdict)
+		r := h.post(t.Context(), two)
+		require.Equal(t, Unknown, r.verdict, "%v", r.err)
+		require.EqualValues(t, 2, bodies.Load(), "the second request was sent once")
+	})
+	t.Run("a plain client", func(t *testing.T) { // else the test above could not fail
+		t.Parallel()
+		url, bodies := closesReused(t)
+		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+		t.Cleanup(client.CloseIdleConnections)
+		for range 2 {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
+			require.NoError(t, err)
+			req.Header.Set("Idempotency-Key", `"k"`)
+			resp, err := client.Do(req)
+			require.NoError(t, err)
+			_, _ = io.Copy(io.Discard, resp.Body)
+			require.NoError(t, resp.Body.Close())
+		}
+		require.EqualValues(t, 3, bodies.Load(), "the second request was sent twice")
+	})
+}
+
+func wire(g *hongbao.Grant) credit {
+	key := Key("prod", g.Campaign, g.Packet)
+	return credit{Key: key, Reference: key, Account: g.User, Currency: "CNY", Amount: g.Amount}
+}
+
+// The options whose defaults would repeat, follow or hang are as they must be.
+func TestClientOptions(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig("http://x")
+	c := newClient(&cfg)
+	tr := c.Transport.(*http.Transport)
+	require.Nil(t, tr.Proxy)
+	require.False(t, tr.DisableKeepAlives)
+	require.Equal(t, cfg.HeaderTimeout, tr.ResponseHeaderTimeout)
+	require.Equal(t, cfg.Concurrency, tr.MaxConnsPerHost)
+	require.True(t, tr.Protocols.HTTP1())
+	require.False(t, tr.Protocols.HTTP2())
+	require.False(t, tr.Protocols.UnencryptedHTTP2())
+	require.ErrorIs(t, c.CheckRedirect(nil, nil), errRedirect)
+	neither(&cfg)
+	require.True(t, newClient(&cfg).Transport.(*http.Transport).DisableKeepAlives, "a kept connection could end as Unknown")
+}
+
+// The table, row by row.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig("http://x")
+	blind := cfg
+	neither(&blind)
+	for status := 100; status < 600; status++ {
+		want, wantBlind := Unknown, Unknown
+		switch status {
+		case 200, 201:
+			want, wantBlind = Done, Done
+		case 202, 409, 425, 503:
+			want = Wait
+		case 429:
+			want, wantBlind = Wait, NotSent
+		case 400, 402, 410, 422:
+			want, wantBlind = Rejected, Rejected
+		case 401, 403, 404, 405, 406, 411, 413, 414, 415, 421, 431:
+			want, wantBlind = NotSent, NotSent
+		}
+		require.Equal(t, want, cfg.judge(status, ""), "%d", status)
+		require.Equal(t, wantBlind, blind.judge(status, ""), "%d", status)
+	}
+	require.Equal(t, Unknown, cfg.judge(422, codeKeyReused))
+	require.Equal(t, Unknown, cfg.judge(422, codeReferenceReused))
+}
+
+// F45: a remote that asks for silence is left alone, by everybody.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{429, 503} {
+		b, m := newBank(t), newClaims()
+		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(status)
+		})
+		h := newHandler(t, b, m.as("w1"), func(c *Config) { c.Concurrency = 1 })
+		start := time.Now()
+		now := atomic.Int64{}
+		now.Store(start.UnixNano())
+		h.now = func() time.Time { return time.Unix(0, now.Load()) }
+		errs := h.Handle(t.Context(), grants(1, 5))
+		for _, err := range errs {
+			require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+			require.True(t, hongbao.IsOutage(err))
+		}
+		require.EqualValues(t, 1, h.Stats().Requests, "one was told, nobody else asked")
+		b.set(nil)
+		require.True(t, hongbao.IsOutage(h.Handle(t.Context(), grants(1, 5))[0]))
+		require.EqualValues(t, 1, h.Stats().Requests)
+		now.Add(int64(2100 * time.Millisecond)) // an hour was asked for; MaxRetryAfter is 2 s
+		require.Nil(t, h.Handle(t.Context(), grants(1, 5)))
+		b.holds(t, grants(1, 5))
+	}
+	require.Equal(t, 7*time.Second, retryAfter("7"))
+	require.InDelta(t, 60, retryAfter(time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)).Seconds(), 2)
+	for _, bad := range []string{"", "-1", "x", "1.5", "Mon, 02 Jan 2006 15:04:05 GMT"} {
+		require.Zero(t, retryAfter(bad), bad)
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+		b.book(c)
+		w.WriteHeader(http.StatusBadGateway)
+	})
+	h := newHandler(t, b, m.as("w1"), func(c *Config) { c.BreakerFailures, c.Repeats, c.Concurrency = 4, 0, 1 })
+	require.NotNil(t, h.Handle(t.Context(), grants(1, 20)))
+	require.EqualValues(t, 4, h.Stats().Requests)
+	require.Equal(t, "open", h.Stats().Breaker)
+	errs := h.Handle(t.Context(), grants(1, 20))
+	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
+	require.EqualValues(t, 4, h.Stats().Requests, "an outage takes nothing")
+	b.set(nil)
+	require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 20)) == nil }, 5*time.Second, 10*time.Millisecond)
+	b.holds(t, grants(1, 20))
+	require.Zero(t, m.left())
+	require.Equal(t, "closed", h.Stats().Breaker)
+}
+
+// What the configuration gets wrong meets every credit alike: nothing becomes a dead letter.
+func TestRefusedAltogether(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{401, 403, 404, 405, 413, 415} {
+		b, m := newBank(t), newClaims()
+		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
+		for _, err := range newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 2)) {
+			require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+			require.True(t, hongbao.IsOutage(err))
+		}
+		require.Zero(t, m.left())
+	}
+}
+
+func TestBatchAnswers(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"too few": `{"results":[]}`, "not a list": `{"results":1}`, "HTML": "<html>", "no status": `{"results":[{},{}]}`,
+		"in another order": `{"results":[` +
+			`{"status":201,"reference":"prod:rain:2","account":"u2","currency":"CNY","amount":102},` +
+			`{"status":201,"reference":"prod:rain:1","account":"u1","currency":"CNY","amount":101}]}`,
+	} {
+		b, m := newBank(t), newClaims()
+		h := newHandler(t, b, m.as("w1"), func(c *Config) { c.BatchCredits = 10 })
+		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
+			b.set(nil)
+			for _, g := range grants(1, 2) {
+				b.book(wire(&g))
+			}
+			_, _ = w.Write([]byte(body))
+		})
+		require.Nil(t, h.Handle(t.Context(), grants(1, 2)), name)
+		b.holds(t, grants(1, 2))
+		require.Positive(t, h.Stats().Unknown, "%s: it was not believed", name)
+	}
+}
+
+// A remote with a certificate of a private authority, that wants one of ours.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	server := httptest.NewUnstartedServer(b.Config.Handler)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	h := func(config *tls.Config) *Handler {
+		cfg := testConfig(server.URL)
+		cfg.TLS, cfg.Repeats = config, 0
+		h, err := New(cfg, m.as("w1"), campaigns{})
+		require.NoError(t, err)
+		t.Cleanup(h.Close)
+		return h
+	}
+	strange := h(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: server.TLS.Certificates})
+	for _, err := range strange.Handle(t.Context(), grants(1, 2)) {
+		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+		var untrusted x509.UnknownAuthorityError
+		require.ErrorAs(t, err, &untrusted)
+		require.True(t, hongbao.IsOutage(err))
+	}
+	require.Zero(t, strange.Stats().Unknown, "F47")
+	for _, err := range h(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}).Handle(t.Context(), grants(1, 2)) {
+		require.Error(t, err, "we have no certificate to show")
+	}
+	require.Zero(t, b.times(), "none of it reached the remote")
+	good := h(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: server.TLS.Certificates})
+	require.Nil(t, good.Handle(t.Context(), grants(1, 2)))
+	b.holds(t, grants(1, 2))
+}
+
+// B44: a redirect is no answer, and nobody goes where it leads.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		b := newBank(t)
+		redirects := atomic.Int64{}
+		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
+			redirects.Add(1)
+			w.Header().Set("Location", b.URL+"/inside")
+			w.WriteHeader(status)
+		})
+		h := newHandler(t, b, newClaims().as("w1"), repeats)
+		for _, err := range h.Handle(t.Context(), grants(1, 2)) {
+			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%d: %v", status, err)
+		}
+		require.Positive(t, redirects.Load())
+		require.Zero(t, b.inside.Load(), "%d was followed", status)
+	}
+}

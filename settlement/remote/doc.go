@@ -1,0 +1,28 @@
+// Package remote settles grants at a balance system of somebody else, over HTTP.
+//
+// A Handler is a hongbao.Handler that asks for one credit a grant, with an Idempotency-Key and a reference that are made of
+// the deployment, the campaign and the packet, and so are the same for ever.
+//
+// What it promises: a grant is credited at most once, whatever the remote answers or fails to answer. Every answer is one of
+// five verdicts (table in verdict.go):
+//
+//   - DONE: the remote said so and repeated our reference, account, currency and amount;
+//   - REJECTED: it will never do it; the grant becomes a dead letter;
+//   - NOT_SENT: certainly nothing happened; send again;
+//   - WAIT: come back later, with the same key;
+//   - UNKNOWN: it may have happened. Everything that is not surely one of the others.
+//
+// Before the first request a claim with the time is stored (package dedup on Redis), so that whoever takes over knows what
+// may have been sent, and since when. UNKNOWN is resolved by what the remote is able to do:
+//
+//   - idempotent: the same key again, but not when its retention since the first request has run out;
+//   - queryable: a question by reference. Found as we asked for it is done; found otherwise is a Conflict; not found counts
+//     only when no request can still be under way (Config.QueryFinal), and then it is sent anew;
+//   - neither: never a second time. The grant is a Conflict, and a person decides.
+//
+// net/http repeats requests by itself: on a connection that was closed in between, any request with an Idempotency-Key
+// whose body it can rewind, and on HTTP/2. None of that is on: bodies can't be rewound, HTTP/2 and redirects are off, and
+// a remote without idempotency gets a connection a request.
+//
+// A breaker stops asking a remote that fails again and again; Retry-After is kept, up to a bound.
+package remote

@@ -1,0 +1,223 @@
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Handler credits grants at the remote. Its methods may be called at once.
+type Handler struct {
+	cfg       Config
+	base      string
+	http      *http.Client
+	claims    Claims
+	campaigns Campaigns
+	breaker   *gobreaker.TwoStepCircuitBreaker[struct{}]
+	slots     chan struct{}
+	gate      atomic.Int64 // unix ns until which the remote asked for silence
+	now       func() time.Time
+	count     counters
+}
+
+// counters are what Stats gives.
+type counters struct {
+	requests, credited, rejected, notSent, waits, unknown, resolved, conflicts atomic.Int64
+}
+
+// Stats are counts since the start.
+type Stats struct {
+	Requests                                                         int64
+	Credited, Rejected, NotSent, Waits, Unknown, Resolved, Conflicts int64 // credits; Resolved were Unknown before
+	// Breaker is closed, half-open or open.
+	Breaker string
+}
+
+// New checks the configuration. It asks nothing of the remote.
+func New(cfg Config, claims Claims, campaigns Campaigns) (*Handler, error) {
+	err := cfg.Check()
+	if claims == nil || campaigns == nil {
+		err = errors.Join(err, errors.New("claims and campaigns are required"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Handler{
+		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newClient(&cfg), claims: claims, campaigns: campaigns,
+		slots: make(chan struct{}, cfg.Concurrency), now: time.Now,
+		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+			Name: "remote", MaxRequests: 1, Interval: 0, Timeout: cfg.BreakerOpen,
+			ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(cfg.BreakerFailures) },
+			IsExcluded:  func(err error) bool { return errors.Is(err, errAborted) },
+		}),
+	}, nil
+}
+
+// Close closes idle connections. No Handle may run.
+func (h *Handler) Close() { h.http.CloseIdleConnections() }
+
+// Stats may be called at any time.
+func (h *Handler) Stats() Stats {
+	c := &h.count
+	return Stats{
+		Requests: c.requests.Load(), Credited: c.credited.Load(), Rejected: c.rejected.Load(), NotSent: c.notSent.Load(),
+		Waits: c.waits.Load(), Unknown: c.unknown.Load(), Resolved: c.resolved.Load(), Conflicts: c.conflicts.Load(),
+		Breaker: h.breaker.State().String(),
+	}
+}
+
+// fate is how far a grant has come in this call.
+type fate int
+
+const (
+	fateOpen     fate = iota // it may have been credited, or will be
+	fateFresh                // certainly not credited
+	fateDone                 // certainly credited
+	fateRejected             // never will be
+)
+
+// item is one grant on its way.
+type item struct {
+	index  int
+	shard  int
+	seq    int64
+	credit credit
+	fate   fate
+	err    error // nil if and only if done
+	last   result
+	odd    int // answers about another credit
+}
+
+// maxClaimGrants bounds what one claim covers, and so what is looked at again when a worker dies.
+const maxClaimGrants = 5_000
+
+// Handle credits the grants. Nil for a grant means that the remote said so. Grants without a value need no credit and are done.
+func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := make([]error, len(grants))
+	items := h.sort(ctx, grants, errs)
+	size := 1 // a claim that covers one grant: what is unknown about one says nothing about another
+	if h.cfg.idempotent() {
+		size = maxClaimGrants
+	}
+	h.each(len(items), size, func(first, last int) { h.settle(ctx, items[first:last]) })
+	byKey := make(map[string]error, len(items))
+	for _, it := range items {
+		errs[it.index] = it.err
+		byKey[it.credit.Reference] = it.err
+	}
+	for i := range grants {
+		if errors.Is(errs[i], errTwice) {
+			errs[i] = byKey[Key(h.cfg.Deployment, grants[i].Campaign, grants[i].Packet)]
+		}
+	}
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return errs
+	}
+	return nil
+}
+
+var errTwice = errors.New("the grant comes twice in one call")
+
+// ErrContradiction is in the chain of a Conflict that is no mere doubt: the grant contradicts the plan, or what the remote has
+// under its reference. Somebody forges, two deployments share an id, or Redis went back in time: stop the campaign.
+var ErrContradiction = errors.New("contradiction")
+
+// each calls do for the parts of n, at most Concurrency at once, and waits: a goroutine a grant would be thousands of stacks
+// that only wait for a slot.
+func (h *Handler) each(n, size int, do func(first, last int)) {
+	if n <= size {
+		if n > 0 {
+			do(0, n)
+		}
+		return
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min((n+size-1)/size, h.cfg.Concurrency) {
+		wg.Go(func() {
+			for {
+				first := int(next.Add(int64(size))) - size
+				if first >= n {
+					return
+				}
+				do(first, min(first+size, n))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// sort makes items of the grants that are to be credited; errs gets what is wrong with the others.
+func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error) []*item {
+	items := make([]*item, 0, len(grants))
+	currencies := map[string]string{}
+	seen := make(map[int64]*hongbao.Grant, len(grants))
+	var outage error
+	for i := range grants {
+		g := &grants[i]
+		if errs[i] = outage; outage != nil { // asking once more would be one more timeout
+			continue
+		}
+		if errs[i] = h.check(ctx, g, currencies); errs[i] != nil || g.Amount == 0 {
+			if hongbao.IsOutage(errs[i]) {
+				outage = errs[i]
+			}
+			continue
+		}
+		if has := seen[g.Seq]; has != nil {
+			errs[i] = errTwice
+			if has.Campaign != g.Campaign || has.Packet != g.Packet || has.User != g.User {
+				errs[i] = hongbao.Errorf(hongbao.Conflict, "event %s came as two different grants in one call", g.EventID())
+			}
+			continue
+		}
+		seen[g.Seq] = g
+		key := Key(h.cfg.Deployment, g.Campaign, g.Packet)
+		items = append(items, &item{index: i, shard: g.Shard, seq: g.Seq, credit: credit{
+			Key: key, Reference: key, Account: g.User, Currency: currencies[g.Campaign], Amount: g.Amount}})
+	}
+	return items
+}
+
+// check compares a grant with the plan, before anything is touched.
+func (h *Handler) check(ctx context.Context, g *hongbao.Grant, currencies map[string]string) error {
+	err := hongbao.CheckCampaignID(g.Campaign)
+	if err == nil {
+		err = hongbao.CheckID(g.User)
+	}
+	if err == nil && (g.Packet < 1 || g.Seq < 1 || g.Packet > int64(hongbao.MaxPackets)) {
+		err = fmt.Errorf("packet %d and seq %d: want numbers from 1", g.Packet, g.Seq)
+	}
+	if err != nil {
+		return hongbao.Errorf(hongbao.Permanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
+	}
+	amount, ok, err := h.campaigns.Amount(ctx, g.Campaign, g.Packet)
+	if err != nil {
+		return fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
+	}
+	if !ok || amount != g.Amount || amount < 0 || amount > hongbao.MaxAmount {
+		return hongbao.Errorf(hongbao.Conflict, "%w: packet %d of campaign %s has the amount %d, which is not planned; nothing was sent, a person decides",
+			ErrContradiction, g.Packet, g.Campaign, g.Amount)
+	}
+	if _, known := currencies[g.Campaign]; !known {
+		c, err := h.campaigns.Currency(ctx, g.Campaign)
+		if err != nil {
+			return fmt.Errorf("ask for the currency of campaign %s: %w", g.Campaign, err)
+		}
+		currencies[g.Campaign] = c
+	}
+	return nil
+}
+
+func newClaimID() string { return "h" + rand.Text() }

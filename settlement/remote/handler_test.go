@@ -1,0 +1,362 @@
+package remote
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func TestEveryGrantOnce(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"idempotent": func(*Config) {}, "queryable": queryable, "neither": neither, "batches": func(c *Config) { c.BatchCredits = 7 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, m := newBank(t), newClaims()
+			h := newHandler(t, b, m.as("w1"), change)
+			all := grants(1, 100)
+			require.Nil(t, h.Handle(t.Context(), append(slices.Clone(all), all[3])))
+			require.Nil(t, h.Handle(t.Context(), all), "a repeat is harmless")
+			b.holds(t, all)
+			require.Zero(t, m.left())
+			require.EqualValues(t, 100, h.Stats().Credited, "and is not sent again: its bits are set")
+			require.LessOrEqual(t, b.times(), 1)
+		})
+	}
+}
+
+// F41, F42, F44, B43, B44: the remote books and then answers wrong, or not at all. The same key again, one credit.
+func TestAppliedAndAnsweredWrong(t *testing.T) {
+	t.Parallel()
+	wrong := map[string]func(b *bank, w http.ResponseWriter, c credit){
+		"no answer": func(_ *bank, w http.ResponseWriter, _ credit) { drop(w) },
+		"500":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusInternalServerError) },
+		"502":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusBadGateway) },
+		"503":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"504":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusGatewayTimeout) },
+		"409":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusConflict) },
+		"empty":     func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusOK) },
+		"HTML":      func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte("<html>fine</html>")) },
+		"truncated": func(_ *bank, w http.ResponseWriter, c credit) { _, _ = w.Write(encode(c)[:20]) },
+		"NaN":       func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte(`{"amount":NaN}`)) },
+		"twice the same name": func(_ *bank, w http.ResponseWriter, c credit) {
+			_, _ = w.Write([]byte(strings.Replace(string(encode(c)), "{", `{"amount":1,`, 1)))
+		},
+		"endless": func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write(make([]byte, 1<<20)) },
+		"compressed": func(b *bank, w http.ResponseWriter, c credit) {
+			w.Header().Set("Content-Encoding", "gzip")
+			b.say(w, 200, c)
+		},
+		"other id":      func(b *bank, w http.ResponseWriter, c credit) { c.Reference = "other"; b.say(w, 200, c) },
+		"other amount":  func(b *bank, w http.ResponseWriter, c credit) { c.Amount++; b.say(w, 200, c) },
+		"other account": func(b *bank, w http.ResponseWriter, c credit) { c.Account = "x"; b.say(w, 200, c) },
+		"too late": func(_ *bank, w http.ResponseWriter, _ credit) {
+			<-time.After(600 * time.Millisecond)
+			w.WriteHeader(http.StatusCreated)
+		},
+		"redirect": func(b *bank, w http.ResponseWriter, _ credit) {
+			w.Header().Set("Location", b.URL+"/inside")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		},
+	}
+	for name, answer := range wrong {
+		for able, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats, "queryable": queryable} {
+			t.Run(name+", "+able, func(t *testing.T) {
+				t.Parallel()
+				b, m := newBank(t), newClaims()
+				b.forgets = able == "queryable"
+				b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+					c = b.book(c)
+					if b.asked(c.Reference) == 1 {
+						answer(b, w, c)
+						return
+					}
+					b.say(w, 200, c)
+				})
+				h := newHandler(t, b, m.as("w1"), change, patience(name))
+				require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
+				b.holds(t, grants(1, 3))
+				require.Zero(t, m.left())
+				require.Positive(t, h.Stats().Resolved)
+			})
+		}
+		t.Run(name+", neither", func(t *testing.T) {
+			t.Parallel()
+			b, m := newBank(t), newClaims()
+			b.forgets = true
+			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { answer(b, w, b.book(c)) })
+			h := newHandler(t, b, m.as("w1"), neither, patience(name))
+			for range 3 { // it is requeued in vain
+				errs := h.Handle(t.Context(), grants(1, 2))
+				require.Len(t, errs, 2)
+				for _, err := range errs {
+					require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+					require.ErrorContains(t, err, "never sent twice")
+					require.NotErrorIs(t, err, ErrContradiction, "it is a doubt only")
+				}
+			}
+			b.holds(t, grants(1, 2))
+			require.Equal(t, 1, b.times())
+			require.Equal(t, 2, m.left(), "the claims stay for whoever looks")
+		})
+	}
+}
+
+func patience(name string) func(*Config) {
+	if name == "too late" {
+		return impatient
+	}
+	return func(*Config) {}
+}
+
+// F43: a remote without idempotency books long after our timeout.
+func TestAppliedLongAfter(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	b.forgets = true
+	held := make(chan credit, 1)
+	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { held <- c; drop(w) })
+	now := atomic.Int64{}
+	now.Store(time.Now().UnixNano())
+	h := newHandler(t, b, m.as("w1"), queryable, func(c *Config) { c.QueryFinal = time.Minute })
+	h.now = func() time.Time { return time.Unix(0, now.Load()) }
+	errs := h.Handle(t.Context(), grants(1, 1))
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
+	now.Add(int64(50 * time.Second))
+	errs = h.Handle(t.Context(), grants(1, 1))
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]), "it can still come")
+	b.book(<-held)
+	require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
+	b.holds(t, grants(1, 1))
+	require.Equal(t, 1, b.times(), "it was sent once")
+	require.Zero(t, m.left())
+
+	errs = h.Handle(t.Context(), grants(2, 2)) // this one is lost on its way
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
+	<-held
+	b.set(nil)
+	now.Add(int64(61 * time.Second))
+	require.Nil(t, h.Handle(t.Context(), grants(2, 2)), "nothing can come any more: it is sent anew")
+	b.holds(t, grants(1, 2))
+}
+
+// F46: the remote forgets keys.
+func TestPastTheRetention(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){"alone": repeats, "queryable": func(*Config) {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, m := newBank(t), newClaims()
+			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+				b.book(c)
+				w.WriteHeader(http.StatusInternalServerError)
+			})
+			h := newHandler(t, b, m.as("w1"), change, func(c *Config) { c.Repeats = 0 })
+			start := time.Now()
+			errs := h.Handle(t.Context(), grants(1, 2))
+			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
+			b.mu.Lock()
+			b.forgets, b.answer = true, nil
+			sent := b.posts["prod:rain:1"]
+			b.mu.Unlock()
+			h.now = func() time.Time { return start.Add(24*time.Hour - time.Minute) }
+			errs = h.Handle(t.Context(), grants(1, 2))
+			if name == "queryable" {
+				require.Nil(t, errs)
+			} else {
+				require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]))
+				require.ErrorContains(t, errs[0], "could pay twice")
+				require.Equal(t, 1, m.left())
+			}
+			b.holds(t, grants(1, 2))
+			require.Equal(t, sent, b.times())
+		})
+	}
+}
+
+// The first worker dies after sending; the second knows when that was, and ends its claim.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){"idempotent": repeats, "queryable": queryable, "neither": neither} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, m := newBank(t), newClaims()
+			b.forgets = name != "idempotent"
+			ctx, kill := context.WithCancel(t.Context())
+			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+				b.book(c)
+				kill()
+				drop(w)
+			})
+			w1 := newHandler(t, b, m.as("w1"), change)
+			errs := w1.Handle(ctx, grants(1, 1))
+			require.NotNil(t, errs)
+			b.set(nil)
+			w2 := newHandler(t, b, m.as("w2"), change)
+			errs = w2.Handle(t.Context(), grants(1, 1))
+			require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "the first one may be alive: %v", errs[0])
+			m.died("w1")
+			errs = w2.Handle(t.Context(), grants(1, 4))
+			if name == "neither" {
+				require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]))
+				require.Equal(t, []error{nil, nil, nil}, errs[1:], "its neighbours are not held up")
+			} else {
+				require.Nil(t, errs)
+				require.Zero(t, m.left())
+			}
+			b.holds(t, grants(1, 4))
+		})
+	}
+}
+
+// Some of a claim stay in the dark, while the consumer goes on with the others.
+func TestHalfOfAClaim(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	sick := func(w http.ResponseWriter, _ *http.Request, c credit) {
+		switch c.Reference {
+		case "prod:rain:3":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "prod:rain:5":
+			b.say(w, 422, map[string]string{"code": "account_closed"})
+		default:
+			b.say(w, 200, b.book(c))
+		}
+	}
+	b.set(sick)
+	h := newHandler(t, b, m.as("w1"))
+	all := grants(1, 6)
+	errs := h.Handle(t.Context(), all)
+	for i, want := range []error{nil, nil, errStatus, nil, errStatus, nil} {
+		require.ErrorIs(t, errs[i], want)
+	}
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[2]))
+	require.False(t, hongbao.IsOutage(errs[2]), "one bad credit is no outage")
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[4]))
+	require.Equal(t, 1, m.left(), "nothing of the claim is lost while a part of it is unknown")
+	m.ack(all, errs)
+	b.set(nil)
+	require.Nil(t, h.Handle(t.Context(), all[2:3]))
+	require.Zero(t, m.left())
+	b.holds(t, append(slices.Clone(all[:4]), all[5]))
+}
+
+func TestMisfits(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	h := newHandler(t, b, m.as("w1"))
+	list := grants(1, 7)
+	list[1].Amount++
+	list[2].Campaign = "snow"
+	list[3].User = "a b"
+	list[4].Packet, list[4].Amount = 900, 0
+	list[5].Seq = 1
+	list[6].Campaign = "down"
+	list = append(list, grants(8, 8)...)
+	errs := h.Handle(t.Context(), list)
+	require.NoError(t, errs[0])
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[1]))
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[2]))
+	require.ErrorIs(t, errs[1], ErrContradiction)
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[3]))
+	require.NoError(t, errs[4], "nothing to credit")
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[5]), "two grants under one seq")
+	require.True(t, hongbao.IsOutage(errs[6]))
+	require.Equal(t, errs[6], errs[7], "the plan is not asked again in this call")
+	b.holds(t, list[:1])
+}
+
+// The remote has another credit under our reference: Redis went back in time, or somebody forges.
+func TestSomethingElseIsThere(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats, "batch": func(c *Config) { c.BatchCredits = 5 }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, m := newBank(t), newClaims()
+			other := credit{Reference: "prod:rain:1", Account: "thief", Currency: "CNY", Amount: 101}
+			b.book(other)
+			h := newHandler(t, b, m.as("w1"), change)
+			errs := h.Handle(t.Context(), grants(1, 2))
+			require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+			require.ErrorIs(t, errs[0], ErrContradiction)
+			require.NoError(t, errs[1])
+			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
+				b.say(w, 422, map[string]string{"code": codeKeyReused})
+			})
+			errs = h.Handle(t.Context(), grants(1, 1))
+			require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+		})
+	}
+}
+
+// F47: nobody is there. Nothing was sent, nothing is unknown, nothing is claimed.
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	m := newClaims()
+	tlsBank := newBank(t)
+	for name, url := range map[string]string{
+		"refused": "http://" + l.Addr().String(), "no such name": "http://nobody.invalid", "not TLS": strings.Replace(tlsBank.URL, "http:", "https:", 1),
+	} {
+		cfg := testConfig(url)
+		h, err := New(cfg, m.as("w1"), campaigns{})
+		require.NoError(t, err)
+		errs := h.Handle(t.Context(), grants(1, 3))
+		for _, err := range errs {
+			require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%s: %v", name, err)
+			require.True(t, hongbao.IsOutage(err))
+		}
+		require.Zero(t, h.Stats().Unknown, name)
+		require.Zero(t, m.left(), name)
+		h.Close()
+	}
+}
+
+func TestClaimsFail(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	m.fail = hongbao.Outagef(hongbao.Transient, "redis is down")
+	errs := newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 2))
+	require.True(t, hongbao.IsOutage(errs[1]))
+	require.Zero(t, b.times(), "nothing is sent without a claim")
+}
+
+// A claim that was written under another deployment, or by another build, is not touched.
+func TestForeignClaims(t *testing.T) {
+	t.Parallel()
+	for _, payload := range []string{"1 1700000000000 other", "2 1700000000000 prod", "1 x prod", ""} {
+		b, m := newBank(t), newClaims()
+		m.open["c"] = &memClaim{Claim: hongbao.Claim{ID: "c", Events: runs([]int64{1}), Payload: payload}}
+		errs := newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 2))
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(errs[0]), payload)
+		require.NoError(t, errs[1])
+		b.holds(t, grants(2, 2))
+	}
+}
+
+func TestConfigNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{URL: "ftp://u:pw@x", Token: "a\nb", Deployment: "a:b", QueryFinal: 1, BatchCredits: 5000, Repeats: -1}, nil, nil)
+	for _, part := range []string{"URL", "token", "deployment", "ConnectTimeout", "HeaderTimeout", "ClaimTime", "Pause", "BodyBytes",
+		"Concurrency", "BatchCredits", "Repeats", "BreakerFailures", "QueryFinal", "claims and campaigns"} {
+		require.ErrorContains(t, err, part)
+	}
+	require.NotContains(t, err.Error(), "pw")
+	cfg := testConfig("http://x")
+	cfg.Margin = cfg.ClaimTime
+	require.ErrorContains(t, cfg.Check(), "Margin")
+	cfg = testConfig("http://x")
+	require.NoError(t, cfg.Check())
+}

@@ -1,0 +1,225 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/flatjson"
+)
+
+// push sends the items of a claim that was granted at first, and resolves what stays unknown while there is time.
+func (h *Handler) push(ctx context.Context, items []*item, first time.Time) {
+	if h.cfg.BatchCredits > 0 && len(items) > 1 {
+		h.each(len(items), h.cfg.BatchCredits, func(from, to int) { h.pushBatch(ctx, items[from:to]) })
+	} else {
+		h.each(len(items), 1, func(i, _ int) { h.take(items[i], h.post(ctx, items[i]), false) })
+	}
+	var open []*item // apart, so that their pauses keep no other grant waiting
+	for _, it := range items {
+		if it.fate == fateOpen {
+			open = append(open, it)
+		}
+	}
+	h.each(len(open), 1, func(i, _ int) { h.resolve(ctx, open[i], first) })
+}
+
+// take draws the conclusion from a result. again: there was a request before it, so that only what is certain about both counts.
+func (h *Handler) take(it *item, r result, again bool) {
+	it.last = r
+	switch {
+	case r.verdict == Done:
+		it.fate, it.err = fateDone, nil
+		h.count.credited.Add(1)
+		if again {
+			h.count.resolved.Add(1)
+		}
+	case r.verdict == Rejected:
+		h.count.rejected.Add(1)
+		it.fate = fateRejected
+		it.err = hongbao.Errorf(hongbao.Permanent, "the remote refuses credit %s for good: %w", it.credit.Reference, r.err)
+	case r.verdict == NotSent && !again:
+		h.count.notSent.Add(1)
+		it.fate, it.err = fateFresh, h.failed(it, hongbao.Transient, "was not sent")
+	case r.verdict == Wait || r.verdict == NotSent:
+		h.count.waits.Add(1)
+		it.fate, it.err = fateOpen, h.failed(it, hongbao.Transient, "has to wait")
+	default:
+		h.count.unknown.Add(1)
+		it.fate, it.err = fateOpen, h.failed(it, hongbao.Unknown, "may or may not be booked")
+	}
+	if errors.Is(r.err, errEcho) {
+		it.odd++
+	}
+}
+
+func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
+	if it.last.outage {
+		return hongbao.Outagef(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
+	}
+	return hongbao.Errorf(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
+}
+
+// conflict leaves an item to a person. Its claim stays: whoever requeues it gets here again.
+func (h *Handler) conflict(it *item, what error) {
+	h.count.conflicts.Add(1)
+	cause := it.last.err
+	if cause == nil {
+		cause = errors.New("another worker may have sent it")
+	}
+	it.fate = fateOpen
+	it.err = hongbao.Errorf(hongbao.Conflict, "credit %s: %w: %w; ask the owners of the remote, see docs/remote-balance.md",
+		it.credit.Reference, what, cause)
+}
+
+// resolve finds out about an item that may have been sent since first, as often as the configuration and ctx allow.
+func (h *Handler) resolve(ctx context.Context, it *item, first time.Time) {
+	pause := h.cfg.Pause
+	for try := 0; ; try++ {
+		if decided := h.ask(ctx, it, first); decided || try == h.cfg.Repeats {
+			return
+		}
+		wait := max(pause, it.last.after)
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait+h.cfg.Timeout {
+			return
+		}
+		if sleep(ctx, wait) != nil {
+			return
+		}
+		pause *= 2
+	}
+}
+
+// ask resolves an item by one request, if one can. False: it is still in the dark, ask again.
+func (h *Handler) ask(ctx context.Context, it *item, first time.Time) bool {
+	age := h.now().Sub(first)
+	remembered := h.cfg.idempotent() && age < h.cfg.Retention-h.cfg.Margin
+	odd := it.last.clash || it.odd > 1
+	switch {
+	case remembered && !odd && !(h.cfg.Queryable && it.odd > 0):
+		h.take(it, h.post(ctx, it), true)
+		return it.fate != fateOpen
+	case h.cfg.Queryable:
+		return h.lookUp(ctx, it, age)
+	case odd:
+		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
+	case h.cfg.idempotent():
+		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could pay twice", age.Round(time.Second), h.cfg.Retention))
+	default:
+		h.conflict(it, errors.New("it may have been sent, and the remote can neither repeat nor be asked: it is never sent twice"))
+	}
+	return true
+}
+
+// lookUp resolves an item by a query.
+func (h *Handler) lookUp(ctx context.Context, it *item, age time.Duration) bool {
+	clashed := it.last.clash
+	r := h.query(ctx, it)
+	if r.clash { // one wrong answer is not enough to call a person
+		r = h.query(ctx, it)
+	}
+	switch {
+	case r.clash, r.verdict == NotSent && clashed:
+		it.last = r
+		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
+	case r.verdict == NotSent && h.cfg.QueryFinal > 0 && age >= h.cfg.QueryFinal:
+		it.last, it.fate = r, fateFresh
+		it.err = h.failed(it, hongbao.Transient, "was not booked and never will be; it is sent anew")
+	case r.verdict == NotSent:
+		r.verdict = Unknown // not yet, perhaps
+		h.take(it, r, true)
+		return false
+	default:
+		h.take(it, r, true)
+		return it.fate != fateOpen
+	}
+	return true
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// pushBatch sends items in one request. What the answer does not tell of an item stays open.
+func (h *Handler) pushBatch(ctx context.Context, items []*item) {
+	list := make([]credit, len(items))
+	for i, it := range items {
+		list[i] = it.credit
+	}
+	body := encode(map[string]any{"credits": list})
+	a, unsent := h.request(ctx, http.MethodPost, "/v1/credits:batch", "", body, h.cfg.BodyBytes*int64(len(items)))
+	for i, r := range h.judgeBatch(&a, unsent, items) {
+		h.take(items[i], r, false)
+	}
+}
+
+// judgeBatch gives one result an item, in their order.
+func (h *Handler) judgeBatch(a *answer, unsent *result, items []*item) []result {
+	all := func(r result) []result {
+		if r.verdict == Rejected { // it does not say which of them
+			r.verdict = Unknown
+		}
+		list := make([]result, len(items))
+		for i := range list {
+			list[i] = r
+		}
+		return list
+	}
+	if unsent != nil {
+		return all(*unsent)
+	}
+	if r, failed := h.failure(a); failed {
+		return all(r)
+	}
+	if a.status != http.StatusOK {
+		c := code(a.body)
+		v := h.cfg.judge(a.status, c)
+		if v == Done {
+			v = Unknown
+		}
+		return all(result{verdict: v, err: fmt.Errorf("the batch: %w %d %.40q", errStatus, a.status, c), after: a.retryAfter, outage: refusesAll(a.status)})
+	}
+	o, err := flatjson.Parse(a.body, "results", len(items))
+	answers, ok := o["results"].([]flatjson.Object)
+	if err != nil || !ok || len(answers) != len(items) {
+		return all(result{verdict: Unknown, err: fmt.Errorf("the batch: %w: want a list of %d results", errBody, len(items))})
+	}
+	list := make([]result, len(items))
+	for i, it := range items {
+		list[i] = h.judgePart(answers[i], &it.credit)
+	}
+	return list
+}
+
+// judgePart gives the verdict on one result of a batch: its status says what an answer about it alone would have said.
+func (h *Handler) judgePart(o flatjson.Object, want *credit) result {
+	status, err := o.Integer("status", 599)
+	if err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("the batch: %w: status: %w", errBody, err)}
+	}
+	c, _ := o.Text("code")
+	r := result{verdict: h.cfg.judge(int(status), c), clash: c == codeKeyReused || c == codeReferenceReused}
+	r.err = fmt.Errorf("in a batch: %w %d %.40q", errStatus, status, c)
+	if r.verdict == Done {
+		if err := want.compare(o); err != nil {
+			return result{verdict: Unknown, err: fmt.Errorf("in a batch: %w", err)}
+		}
+		r.err = nil
+	}
+	return r
+}
+
+// wrap keeps the class of an error of the claims.
+func wrap(err error, format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}

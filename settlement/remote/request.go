@@ -1,0 +1,171 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/flatjson"
+)
+
+// result is the verdict on one credit, and why.
+type result struct {
+	verdict Verdict
+	err     error
+	// outage: not this credit, the whole remote.
+	outage bool
+	// clash: something else is there under our key or reference.
+	clash bool
+	// after is when to come back, if the remote said so.
+	after time.Duration
+}
+
+// errAborted marks requests that we broke off ourselves: they say nothing about the remote.
+var errAborted = errors.New("the request was broken off: the lease or the time for it is over")
+
+var errStatus = errors.New("the remote answered")
+
+// closed tells why nothing may be sent now; nil if something may.
+func (h *Handler) closed() error {
+	if until := time.Unix(0, h.gate.Load()); h.now().Before(until) {
+		return hongbao.Outagef(hongbao.Transient, "the remote asked to be left alone until %s; nothing was sent", until.UTC().Format(time.RFC3339))
+	}
+	if h.breaker.State() == gobreaker.StateOpen {
+		return hongbao.Outagef(hongbao.Transient, "the breaker is open after %d failures in a row; nothing was sent, it is tried again within %s",
+			h.cfg.BreakerFailures, h.cfg.BreakerOpen)
+	}
+	return nil
+}
+
+// request sends one request when gate, breaker and a free slot let it. A result that is not nil says why it was not sent.
+func (h *Handler) request(ctx context.Context, method, path, key string, body []byte, most int64) (answer, *result) {
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	case <-ctx.Done():
+		return answer{}, &result{verdict: NotSent, err: errAborted}
+	}
+	if err := h.closed(); err != nil {
+		return answer{}, &result{verdict: NotSent, err: err, outage: true}
+	}
+	tell, err := h.breaker.Allow()
+	if err != nil {
+		return answer{}, &result{verdict: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w", err), outage: true}
+	}
+	h.count.requests.Add(1)
+	a := h.do(ctx, method, path, key, body, most)
+	switch {
+	case ctx.Err() != nil && a.err != nil:
+		tell(errAborted)
+	case a.err != nil || a.status >= http.StatusInternalServerError:
+		tell(errStatus)
+	default:
+		tell(nil)
+	}
+	if a.retryAfter = min(a.retryAfter, h.cfg.MaxRetryAfter); a.retryAfter > 0 && everybody(a.status) {
+		h.silence(a.retryAfter)
+	}
+	return a, nil
+}
+
+// everybody tells whether a status speaks of the whole remote.
+func everybody(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+}
+
+// silence keeps everything back for a time.
+func (h *Handler) silence(d time.Duration) {
+	until := h.now().Add(d).UnixNano()
+	for {
+		has := h.gate.Load()
+		if has >= until || h.gate.CompareAndSwap(has, until) {
+			return
+		}
+	}
+}
+
+// post asks for one credit.
+func (h *Handler) post(ctx context.Context, it *item) result {
+	body := it.credit
+	body.Key = ""
+	a, unsent := h.request(ctx, http.MethodPost, "/v1/credits", it.credit.Key, encode(body), h.cfg.BodyBytes)
+	if unsent != nil {
+		return *unsent
+	}
+	if r, failed := h.failure(&a); failed {
+		return r
+	}
+	return h.judgeOne(a.status, a.body, a.retryAfter, &it.credit)
+}
+
+// failure is the result of a request without a whole answer.
+func (h *Handler) failure(a *answer) (result, bool) {
+	switch {
+	case a.err == nil:
+		return result{}, false
+	case !a.sent:
+		return result{verdict: NotSent, err: fmt.Errorf("no connection, nothing was sent: %w", a.err), outage: true}, true
+	case a.status != 0 && h.cfg.judge(a.status, "") != Done && !errors.Is(a.err, errRedirect):
+		// The head alone decides: what the body says more is for people.
+		return result{verdict: h.cfg.judge(a.status, ""), err: fmt.Errorf("%w %d: %w", errStatus, a.status, a.err), outage: refusesAll(a.status),
+			after: a.retryAfter}, true
+	}
+	return result{verdict: Unknown, err: a.err}, true
+}
+
+// refusesAll tells whether a status would meet every credit alike.
+func refusesAll(status int) bool { return ofStatus[status] == NotSent || everybody(status) }
+
+// judgeOne gives the verdict on a whole answer about one credit.
+func (h *Handler) judgeOne(status int, body []byte, after time.Duration, want *credit) result {
+	o, err := flatjson.Parse(body, "", 0)
+	c, _ := o.Text("code")
+	v := h.cfg.judge(status, c)
+	if v != Done {
+		return result{
+			verdict: v, err: fmt.Errorf("%w %d %.40q", errStatus, status, c), after: after, outage: refusesAll(status),
+			clash: c == codeKeyReused || c == codeReferenceReused,
+		}
+	}
+	if err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("%w %d: %w: %w", errStatus, status, errBody, err)}
+	}
+	if err := want.compare(o); err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("%w %d: %w", errStatus, status, err)}
+	}
+	return result{verdict: Done}
+}
+
+// query asks for a credit by its reference. Done: it is there as we asked for it. Clash: it is there and differs. NotSent:
+// the remote does not have it now. All others tell nothing.
+func (h *Handler) query(ctx context.Context, it *item) result {
+	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(it.credit.Reference), "", nil, h.cfg.BodyBytes)
+	switch {
+	case unsent != nil:
+		return result{verdict: Unknown, err: unsent.err, outage: unsent.outage}
+	case a.err != nil:
+		return result{verdict: Unknown, err: fmt.Errorf("the query failed: %w", a.err), outage: !a.sent}
+	case a.status == http.StatusNotFound && code(a.body) == codeNotFound: // any other 404 may come from a wrong address
+		return result{verdict: NotSent, err: fmt.Errorf("the remote has no credit %s", it.credit.Reference)}
+	case a.status != http.StatusOK:
+		return result{verdict: Unknown, err: fmt.Errorf("the query: %w %d", errStatus, a.status), outage: refusesAll(a.status), after: a.retryAfter}
+	}
+	o, err := flatjson.Parse(a.body, "", 0)
+	if err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("the query: %w: %w", errBody, err)}
+	}
+	err = it.credit.compare(o)
+	if reference, _ := o.Text("reference"); errors.Is(err, errEcho) && reference == it.credit.Reference {
+		return result{verdict: Unknown, clash: true, err: fmt.Errorf("the remote has credit %s with other facts", reference)}
+	}
+	if err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("the query: %w", err)}
+	}
+	return result{verdict: Done}
+}

@@ -1,0 +1,27 @@
+package remote
+
+import (
+	"context"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Claims is where the handler notes what it is about to send. Package dedup implements it on Redis; each method is one
+// atomic step there. Claims of live owners must not be handed over.
+type Claims interface {
+	// Claim takes the right to push the events, unless any of them is done or covered by another claim: then nothing is
+	// claimed and the answer tells what stands in the way. Open claims in the answer were taken over.
+	Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error)
+	// Complete marks the claim's events done and removes it; hongbao.ErrFenced if it was taken over or is gone.
+	Complete(ctx context.Context, shard int, c hongbao.Claim) error
+	// Release removes a claim whose events are certainly not pushed; hongbao.ErrFenced as above.
+	Release(ctx context.Context, shard int, c hongbao.Claim) error
+}
+
+// Campaigns tells what was planned. It must be safe for use by many workers at once.
+type Campaigns interface {
+	// Amount gives the planned amount of a packet, and false if the plan has no such packet.
+	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
+	// Currency gives the campaign's currency.
+	Currency(ctx context.Context, campaign string) (string, error)
+}

@@ -1,0 +1,73 @@
+package remote
+
+import (
+	"net/http"
+)
+
+// Verdict is what an answer says about one credit.
+type Verdict string
+
+// The verdicts.
+const (
+	NotSent  Verdict = "NOT_SENT"
+	Done     Verdict = "DONE"
+	Rejected Verdict = "REJECTED"
+	Wait     Verdict = "WAIT"
+	Unknown  Verdict = "UNKNOWN"
+)
+
+// ofStatus is the table: what each status says about a credit that was asked for. Statuses that are not in it are Unknown,
+// redirects with them: 303 is how some systems answer what they have done.
+var ofStatus = map[int]Verdict{
+	http.StatusOK:      Done, // if the answer repeats the credit
+	http.StatusCreated: Done, // likewise
+
+	http.StatusAccepted:           Wait,
+	http.StatusConflict:           Wait, // the same key is in progress
+	http.StatusTooEarly:           Wait,
+	http.StatusTooManyRequests:    Wait,
+	http.StatusServiceUnavailable: Wait,
+
+	http.StatusBadRequest:          Rejected,
+	http.StatusPaymentRequired:     Rejected,
+	http.StatusGone:                Rejected,
+	http.StatusUnprocessableEntity: Rejected,
+
+	// Refused before anyone looked at the credit, as it would be for every other one: the configuration is wrong.
+	http.StatusUnauthorized:                NotSent,
+	http.StatusForbidden:                   NotSent,
+	http.StatusNotFound:                    NotSent,
+	http.StatusMethodNotAllowed:            NotSent,
+	http.StatusNotAcceptable:               NotSent,
+	http.StatusLengthRequired:              NotSent,
+	http.StatusRequestEntityTooLarge:       NotSent,
+	http.StatusRequestURITooLong:           NotSent,
+	http.StatusUnsupportedMediaType:        NotSent,
+	http.StatusMisdirectedRequest:          NotSent,
+	http.StatusRequestHeaderFieldsTooLarge: NotSent,
+}
+
+// Codes of errors that say more than their status: the key, or the reference, stands for another credit.
+const (
+	codeKeyReused       = "idempotency_key_reused"
+	codeReferenceReused = "reference_reused"
+	codeNotFound        = "credit_not_found"
+)
+
+// judge gives the verdict on a status and an error's code. A remote that can neither repeat nor be asked gets no benefit of
+// the doubt: of "later" only 429 says that nothing was begun.
+func (c *Config) judge(status int, code string) Verdict {
+	v, known := ofStatus[status]
+	switch {
+	case !known:
+		return Unknown
+	case code == codeKeyReused || code == codeReferenceReused:
+		return Unknown // to be looked at: something is there under our name
+	case v == Wait && !c.idempotent() && !c.Queryable:
+		if status == http.StatusTooManyRequests {
+			return NotSent
+		}
+		return Unknown
+	}
+	return v
+}

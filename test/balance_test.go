@@ -1,0 +1,341 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/httpapi"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/settlement"
+	"github.com/hongbao-project/hongbao/settlement/remote"
+)
+
+const balanceToken = "token-of-the-tests-0123"
+
+// remoteBalance is a balance server over a ledger of its own, as `hongbao balance` runs it.
+func remoteBalance(t *testing.T) (url string, ledger *settlement.Ledger) {
+	t.Helper()
+	ledger, err := settlement.Open(t.Context(), settlement.Config{
+		Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "balance.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
+	})
+	require.NoError(t, err)
+	b, err := httpapi.NewBalance(httpapi.Config{
+		Listen: "127.0.0.1:0", Token: balanceToken, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second, HeaderBytes: 16 << 10, BodyBytes: 4 << 10,
+		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
+	}, ledger, ledger, zap.NewNop())
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
+	go func() { ended <- b.Run(ctx, func(a net.Addr) { ready <- a }) }()
+	addr := <-ready
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+		require.NoError(t, ledger.Close())
+	})
+	return "http://" + addr.String(), ledger
+}
+
+// liar stands in front of a balance server. It brings a request there, and then may answer something else; or it answers at
+// once and does not bring it there; or it brings it there long after.
+type liar struct {
+	*httptest.Server
+	target string
+	late   sync.WaitGroup
+
+	mu     sync.Mutex
+	random *rand.Rand
+	share  float64 // of the requests that go wrong
+	next   int     // lie
+	lied   [lies]int
+	wrong  map[string]bool // bodies that were answered with the wrong thing
+}
+
+func newLiar(t *testing.T, target string) *liar {
+	t.Helper()
+	l := &liar{target: target, random: rand.New(rand.NewPCG(1, 2)), share: 0.3, wrong: map[string]bool{}}
+	l.Server = httptest.NewServer(l)
+	t.Cleanup(func() { l.Close(); l.late.Wait() })
+	return l
+}
+
+// What becomes of a request.
+const (
+	truth     = iota - 1
+	lieUnsent // answered at once, and brought nowhere
+	lieLate   // brought there when nobody waits any more, and not answered
+	lieSilent // brought there like all below, and not answered
+	lie500
+	lie502
+	lie504
+	lieWrong // another amount than was booked
+	lieCut   // half an answer
+	lieSlow  // the answer, after the caller's timeout
+	lies
+)
+
+func (l *liar) draw(r *http.Request, body []byte) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.random.Float64() >= l.share {
+		return truth
+	}
+	// Who is asked does not lie about what it has; and a remote that says the wrong thing again and again is for a person.
+	which, get := l.next, r.Method == http.MethodGet
+	if which == lieWrong && (get || l.wrong[string(body)]) || which == lieLate && get {
+		which = lie500
+	} else if l.next = (l.next + 1) % lies; which == lieWrong {
+		l.wrong[string(body)] = true
+	}
+	l.lied[which]++
+	return which
+}
+
+// fired tells that each lie was told.
+func (l *liar) fired(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for which, n := range l.lied {
+		require.Positive(t, n, "lie %d was never told", which)
+	}
+}
+
+func (l *liar) forward(r *http.Request, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, l.target+r.URL.EscapedPath(), bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header = r.Header.Clone()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, data, err
+}
+
+func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	switch which := l.draw(r, body); which {
+	case truth:
+		if status, answer, err := l.forward(r, body); err == nil {
+			w.WriteHeader(status)
+			_, _ = w.Write(answer)
+		}
+	case lieUnsent:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case lieLate:
+		l.late.Go(func() {
+			<-time.After(500 * time.Millisecond)
+			_, _, _ = l.forward(r, body)
+		})
+		hangUp(w)
+	default:
+		_, answer, err := l.forward(r, body)
+		if err != nil {
+			hangUp(w)
+			return
+		}
+		lie(w, which, answer)
+	}
+}
+
+func hangUp(w http.ResponseWriter) {
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = conn.Close()
+	}
+}
+
+func lie(w http.ResponseWriter, which int, answer []byte) {
+	switch which {
+	case lieSilent:
+		hangUp(w)
+	case lie500:
+		w.WriteHeader(http.StatusInternalServerError)
+	case lie502:
+		w.WriteHeader(http.StatusBadGateway)
+	case lie504:
+		w.WriteHeader(http.StatusGatewayTimeout)
+	case lieWrong:
+		_, _ = w.Write([]byte(strings.Replace(string(answer), `"amount":`, `"amount":1`, 1)))
+	case lieCut:
+		_, _ = w.Write(answer[:len(answer)/2])
+	case lieSlow:
+		<-time.After(400 * time.Millisecond)
+		_, _ = w.Write(answer)
+	}
+}
+
+// remoteWorker is a consumer that settles at the remote. It gives a stop that waits.
+func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement.Ledger, change func(*remote.Config)) (*consumer.Consumer, func()) {
+	t.Helper()
+	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "balance", Owner: name, Lease: 3 * time.Second})
+	require.NoError(t, err)
+	cfg := remote.Config{
+		URL: url, Token: balanceToken, Deployment: "test", ConnectTimeout: time.Second, HeaderTimeout: 250 * time.Millisecond, Timeout: 300 * time.Millisecond,
+		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 32, Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
+		ClaimTime: 2 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
+	}
+	change(&cfg)
+	h, err := remote.New(cfg, claims, &plannedOf{b.plans(t, ledger), ledger})
+	require.NoError(t, err)
+	w := consumer.DefaultConfig()
+	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.space, "balance", name, b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+	w.Handler, w.Backoff, w.MaxBackoff, w.Poll, w.MaxAttempts, w.Lease = h, 20*time.Millisecond, 200*time.Millisecond, 20*time.Millisecond, 100, 3*time.Second
+	c, err := consumer.New(w)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-ended)
+		h.Close()
+	})
+	t.Cleanup(stop)
+	return c, stop
+}
+
+type plannedOf struct {
+	*campaign.Plans
+	ledger *settlement.Ledger
+}
+
+func (p *plannedOf) Currency(ctx context.Context, id string) (string, error) {
+	c, found, err := p.ledger.Campaign(ctx, id)
+	if err == nil && !found {
+		err = errors.New("no such campaign")
+	}
+	return c.Spec.Currency, err
+}
+
+func (b *bundle) plans(t *testing.T, l *settlement.Ledger) *campaign.Plans {
+	t.Helper()
+	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets,
+		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+			c, _, err := l.Campaign(ctx, id)
+			return c.Spec, c.Seed, err
+		}})
+	require.NoError(t, err)
+	return plans
+}
+
+// crowd makes users take all packets, and gives what each user has to get.
+func (b *bundle) crowd(t *testing.T, id string, packets int) map[string]hongbao.Amount {
+	t.Helper()
+	p := b.producer(t)
+	want := make(map[string]hongbao.Amount, packets)
+	for i := range packets {
+		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: user(i)})
+		require.NoError(t, err)
+		require.Equal(t, hongbao.Granted, a.Outcome)
+		want[user(i)] = a.Receipts[0].Amount
+	}
+	return want
+}
+
+// paid tells that the remote's ledger has exactly these credits, each once.
+func paid(t *testing.T, l *settlement.Ledger, want map[string]hongbao.Amount) {
+	t.Helper()
+	differences, err := l.CheckCredits(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, differences)
+	for account, amount := range want {
+		balances, err := l.AccountBalances(t.Context(), account)
+		require.NoError(t, err)
+		require.Equal(t, []hongbao.AccountBalance{{Currency: "CNY", Balance: amount, Credits: 1}}, balances, account)
+	}
+}
+
+// Both ends, with a liar between them: what the remote applied and denied, or answered wrong, or too late, is never credited
+// twice, and nothing is left unresolved that a question could resolve. One worker is stopped on the way.
+func TestRemoteBalanceBehindALiar(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*remote.Config){
+		"idempotent": func(c *remote.Config) { c.Queryable = false },
+		"both":       func(*remote.Config) {},
+		"batches":    func(c *remote.Config) { c.BatchCredits = 4 },
+		"queryable":  func(c *remote.Config) { c.Retention, c.Margin, c.QueryFinal = 0, 0, 3*time.Second },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, 2)
+			const packets = 200
+			ledger, _ := b.ledger(t, b.load(t, spec("rain", packets, 10_000)))
+			want := b.crowd(t, "rain", packets)
+			url, bank := remoteBalance(t)
+			l := newLiar(t, url)
+			c1, stop := b.remoteWorker(t, "w1", l.URL, ledger, change)
+			testkit.Eventually(t, 60*time.Second, func() bool { return c1.Stats().Done >= packets/4 }, "the first worker is well on its way")
+			stop()
+			c2, _ := b.remoteWorker(t, "w2", l.URL, ledger, change)
+			testkit.Eventually(t, 120*time.Second, func() bool {
+				differences, err := bank.CheckCredits(t.Context())
+				require.NoError(t, err)
+				require.Empty(t, differences)
+				return c1.Stats().Done+c2.Stats().Done >= packets && b.settled(t)
+			}, "all settled, none dead")
+			l.late.Wait()
+			paid(t, bank, want)
+			l.fired(t)
+			require.Zero(t, b.dead(t), "nothing is left to a person")
+			for i := range b.space.Len() {
+				open, err := b.rdb.HKeys(t.Context(), b.space.Shard(i).Claims("balance")).Result()
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(open), 1, "no claim is left, but the last fence: %v", open)
+			}
+		})
+	}
+}
+
+// settled tells that nothing is pending.
+func (b *bundle) settled(t *testing.T) bool {
+	t.Helper()
+	for i := range b.space.Len() {
+		k := b.space.Shard(i)
+		p, err := b.rdb.XPending(t.Context(), k.Events(), "balance").Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			require.NoError(t, err)
+		}
+		if p != nil && p.Count > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *bundle) dead(t *testing.T) (n int64) {
+	t.Helper()
+	for i := range b.space.Len() {
+		m, err := b.rdb.XLen(t.Context(), b.space.Shard(i).Dead("balance")).Result()
+		require.NoError(t, err)
+		n += m
+	}
+	return n
+}

@@ -1,0 +1,304 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/settlement"
+	"github.com/hongbao-project/hongbao/settlement/remote"
+)
+
+// settling is where grants are settled: the ledger on one of its databases, or a remote balance system. One suite, that of
+// settling_cases_test.go, holds for all of them; what only a ledger can tell is in package settlement's own suite.
+type settling interface {
+	// create makes a campaign that can pay all of its packets.
+	create(t *testing.T, id, currency string, packets int64)
+	// worker is one more settler, as of another process.
+	worker(t *testing.T) hongbao.Handler
+	// aside tells which of the grants that a worker answered with errs wait for a person's decision.
+	aside(t *testing.T, grants []hongbao.Grant, errs []error) []int64
+	// statement lists what a user was credited, balance tells what that comes to.
+	statement(t *testing.T, user, currency string) []hongbao.Amount
+	balance(t *testing.T, user, currency string) hongbao.Amount
+	// agrees checks the books against themselves.
+	agrees(t *testing.T)
+}
+
+// planned are the amounts of every campaign's packets.
+type planned struct {
+	mu     sync.Mutex
+	forged map[string]hongbao.Amount // by campaign and packet
+	down   bool
+	money  map[string]string // currencies by campaign
+}
+
+func planKey(campaign string, packet int64) string { return fmt.Sprintf("%s %d", campaign, packet) }
+
+func amountOf(packet int64) hongbao.Amount { return hongbao.Amount(100 + packet%7) }
+
+func (p *planned) Amount(_ context.Context, id string, packet int64) (hongbao.Amount, bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return 0, false, hongbao.Outagef(hongbao.Transient, "the plans can't be read")
+	}
+	if a, ok := p.forged[planKey(id, packet)]; ok {
+		return a, true, nil
+	}
+	_, ok := p.money[id]
+	return amountOf(packet), ok && packet <= 1_000, nil
+}
+
+func (p *planned) Currency(_ context.Context, id string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.money[id], nil
+}
+
+func (p *planned) set(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fn()
+}
+
+// inLedger settles in the ledger.
+type inLedger struct {
+	plan      *planned
+	ledger    *settlement.Ledger
+	campaigns []string
+}
+
+func newLedger(t *testing.T, plan *planned, c settlement.Config) *inLedger {
+	t.Helper()
+	c.Conns, c.ConnectTimeout, c.LockTimeout, c.Timeout, c.Retries = 8, 5*time.Second, 10*time.Second, 30*time.Second, 10
+	l, err := settlement.Open(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return &inLedger{plan: plan, ledger: l}
+}
+
+func (l *inLedger) create(t *testing.T, id, currency string, packets int64) {
+	t.Helper()
+	c := spec(id, packets, 200*hongbao.Amount(packets))
+	c.Currency = currency
+	if currency == "" {
+		c.Kind, c.Total, c.Split = hongbao.Coupon, 0, hongbao.Split{}
+	}
+	seed := campaign.NewSeed()
+	_, err := l.ledger.CreateCampaign(t.Context(), settlement.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)})
+	require.NoError(t, err)
+	l.plan.set(func() { l.plan.money[id] = currency })
+	l.campaigns = append(l.campaigns, id)
+}
+
+func (l *inLedger) worker(t *testing.T) hongbao.Handler {
+	t.Helper()
+	s, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: l.ledger, Plan: l.plan, Log: zap.NewNop()})
+	require.NoError(t, err)
+	return s
+}
+
+func (l *inLedger) aside(t *testing.T, grants []hongbao.Grant, errs []error) []int64 {
+	t.Helper()
+	require.Nil(t, errs, "quarantine ends a delivery")
+	list, err := l.ledger.Quarantine(t.Context(), 0, 10_000)
+	require.NoError(t, err)
+	var packets []int64
+	for _, g := range grants {
+		if slices.ContainsFunc(list, func(q settlement.Quarantined) bool { return q.Grant == g }) {
+			packets = append(packets, g.Packet)
+		}
+	}
+	return packets
+}
+
+func (l *inLedger) statement(t *testing.T, user, currency string) (list []hongbao.Amount) {
+	t.Helper()
+	for _, id := range l.campaigns {
+		if l.plan.money[id] != currency {
+			continue
+		}
+		require.NoError(t, l.ledger.EachGrant(t.Context(), id, func(g hongbao.Grant) error {
+			if g.User == user {
+				list = append(list, g.Amount)
+			}
+			return nil
+		}))
+	}
+	return list
+}
+
+func (l *inLedger) balance(t *testing.T, user, currency string) hongbao.Amount {
+	t.Helper()
+	b, _, err := l.ledger.Balance(t.Context(), settlement.UserAccount(user, currency))
+	require.NoError(t, err)
+	return b
+}
+
+func (l *inLedger) agrees(t *testing.T) {
+	t.Helper()
+	differences, err := l.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
+
+// atRemote settles at a balance server, over HTTP, with claims on Redis.
+type atRemote struct {
+	*bundle
+	plan    *planned
+	url     string
+	bank    *settlement.Ledger
+	batch   int
+	workers int
+}
+
+func (r *atRemote) create(_ *testing.T, id, currency string, _ int64) {
+	r.plan.set(func() { r.plan.money[id] = currency })
+}
+
+func (r *atRemote) worker(t *testing.T) hongbao.Handler {
+	t.Helper()
+	r.workers++
+	claims, err := dedup.NewClaims(dedup.Config{Redis: r.rdb, Space: r.space, Sink: "balance", Owner: fmt.Sprintf("w%d", r.workers), Lease: 30 * time.Second})
+	require.NoError(t, err)
+	h, err := remote.New(remote.Config{
+		URL: r.url, Token: balanceToken, Deployment: "test", ConnectTimeout: 2 * time.Second, HeaderTimeout: 8 * time.Second, Timeout: 9 * time.Second,
+		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 16, BatchCredits: r.batch, Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
+		ClaimTime: 20 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
+	}, claims, r.plan)
+	require.NoError(t, err)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (r *atRemote) aside(t *testing.T, grants []hongbao.Grant, errs []error) []int64 {
+	t.Helper()
+	var packets []int64
+	for i, err := range errs {
+		if err != nil {
+			require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+			require.ErrorIs(t, err, remote.ErrContradiction)
+			packets = append(packets, grants[i].Packet)
+		}
+	}
+	return packets
+}
+
+// get asks the balance server.
+func (r *atRemote) get(t *testing.T, path string, answer any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, http.NoBody)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+balanceToken)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", path, body)
+	require.NoError(t, json.Unmarshal(body, answer))
+}
+
+func (r *atRemote) statement(t *testing.T, user, currency string) (list []hongbao.Amount) {
+	t.Helper()
+	for next := ""; ; {
+		var page struct {
+			Credits []struct {
+				Currency string
+				Amount   hongbao.Amount
+			}
+			Next string
+		}
+		r.get(t, "/v1/accounts/"+url.PathEscape(user)+"/statement?limit=50"+next, &page)
+		for _, c := range page.Credits {
+			if c.Currency == currency {
+				list = append(list, c.Amount)
+			}
+		}
+		if page.Next == "" {
+			return list
+		}
+		next = "&after=" + url.QueryEscape(page.Next)
+	}
+}
+
+func (r *atRemote) balance(t *testing.T, user, currency string) hongbao.Amount {
+	t.Helper()
+	var account struct {
+		Balances []struct {
+			Currency string
+			Balance  hongbao.Amount
+		}
+	}
+	r.get(t, "/v1/accounts/"+url.PathEscape(user), &account)
+	for _, b := range account.Balances {
+		if b.Currency == currency {
+			return b.Balance
+		}
+	}
+	return 0
+}
+
+func (r *atRemote) agrees(t *testing.T) {
+	t.Helper()
+	differences, err := r.bank.CheckCredits(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
+
+// TestSettling runs the suite on every place where grants are settled.
+func TestSettling(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	atBank := func(batch int) func(*testing.T, *planned) settling {
+		return func(t *testing.T, plan *planned) settling {
+			r := &atRemote{bundle: setup(t, 2), plan: plan, batch: batch}
+			r.url, r.bank = remoteBalance(t)
+			return r
+		}
+	}
+	for place, open := range map[string]func(*testing.T, *planned) settling{
+		"SQLite": func(t *testing.T, plan *planned) settling {
+			return newLedger(t, plan, settlement.Config{Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})
+		},
+		"PostgreSQL": func(t *testing.T, plan *planned) settling {
+			return newLedger(t, plan, settlement.Config{Driver: settlement.PostgreSQL, DSN: testkit.Postgres(t), UnsafeAllow: []string{"fsync", "full_page_writes"}})
+		},
+		"MariaDB": func(t *testing.T, plan *planned) settling {
+			return newLedger(t, plan, settlement.Config{Driver: settlement.MySQL, DSN: testkit.MariaDB(t), UnsafeAllow: []string{"innodb_doublewrite"}})
+		},
+		"remote balance":             atBank(0),
+		"remote balance, in batches": atBank(40),
+	} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			for name, run := range settlingCases {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					plan := &planned{forged: map[string]hongbao.Amount{}, money: map[string]string{}}
+					b := &books{settling: open(t, plan), plan: plan}
+					b.first = b.worker(t)
+					run(t, b)
+				})
+			}
+		})
+	}
+}
