@@ -51,13 +51,28 @@ func (f *flight) once(ctx context.Context) error {
 		return err
 	}
 	f.answers = answers
-	if i.durability == hongbao.Fast {
+	if i.durability == hongbao.Fast && !i.codes {
 		return nil
 	}
+	var receipts [][]hongbao.Receipt
 	for k := range answers {
 		if len(answers[k].Receipts) > 0 {
-			return f.lane.durable(ctx, i)
+			receipts = append(receipts, answers[k].Receipts)
 		}
+	}
+	if len(receipts) == 0 {
+		return nil
+	}
+	if i.durability != hongbao.Fast {
+		if err := f.lane.durable(ctx, i); err != nil {
+			return err
+		}
+	}
+	if !i.codes {
+		return nil
+	}
+	if err := lua.FillCodes(ctx, f.lane.rdb, f.lane.keys, f.lane.id, receipts...); err != nil {
+		return hongbao.Outagef(hongbao.Unknown, "granted, but the codes are not at hand: %w", err) // never "nothing happened"
 	}
 	return nil
 }

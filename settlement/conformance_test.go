@@ -55,6 +55,11 @@ func conformance(t *testing.T, newConfig backend) {
 		"a decision pays once from the reserve (F37)": testDecidePays,
 		"what may still be settled is not paid":       testDecideRefuses,
 		"decided by many at once":                     testDecideTogether,
+		"codes are stored once, in order":             testCodes,
+		"codes are drawn anew until they are new":     testCodesTaken,
+		"codes of many processes at once":             testCodesTogether,
+		"codes that can't be":                         testCodesInvalid,
+		"grants have their codes":                     testGrantCodes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
