@@ -10,6 +10,7 @@
 //   - the ledger: funded = granted + refunded + open, what it finds wrong with itself, and that it holds the same set of
 //     (campaign, packet, user, amount, shard, seq) as Redis, each once;
 //   - the topic: the same set again, each once;
+//   - the codes of coupons: the same in Redis, the ledger and the topic;
 //   - dead letters, the quarantine and pushes that nobody will finish.
 //
 // A live system moves while it is read, and that is no difference. Run first notes each shard's seq, and each campaign's

@@ -10,7 +10,7 @@ import (
 // pageRows is how many grants are read at once: a long iteration holds no connection and no snapshot between pages.
 const pageRows = 2_000
 
-// grantCode is the code of a row of table grants, '' if its campaign has none.
+// grantCode is the code of a row of table grants, ” if its campaign has none.
 const grantCode = `COALESCE((SELECT code FROM code WHERE code.campaign = grants.campaign AND code.packet = grants.packet), '')`
 
 // EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; its error is given

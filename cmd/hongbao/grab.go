@@ -64,8 +64,7 @@ func printAnswer(cmd *cobra.Command, g *hongbao.Grab, a *hongbao.Answer, asJSON 
 	}
 	fmt.Fprintln(w, a.Outcome)
 	for _, r := range a.Receipts {
-		fmt.Fprintf(w, "packet %d, amount %d minor units, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, r.Shard, r.Seq,
-			r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
+		printReceipt(w, &r)
 	}
 	switch {
 	case a.Limit != nil && !a.Limit.Resets.IsZero():

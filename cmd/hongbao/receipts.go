@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,7 +62,7 @@ func receiptsCmd() *cobra.Command {
 // receipts asks Redis, and the ledger if the campaign is not there.
 func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error) {
 	out := receiptsOf{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
-	list, err := lua.UserReceipts(ctx, d.redis, d.space.Home(id), id, user)
+	list, err := d.redisReceipts(ctx, id, user)
 	if err == nil {
 		out.Receipts = append(out.Receipts, list...)
 	}
@@ -80,7 +81,7 @@ func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error
 	for i := range grants {
 		g := &grants[i]
 		out.Receipts = append(out.Receipts, hongbao.Receipt{
-			Packet: g.Packet, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq, Time: g.Time, RequestID: g.RequestID,
+			Packet: g.Packet, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq, Time: g.Time, RequestID: g.RequestID, Code: g.Code,
 		})
 	}
 	return out, err
@@ -92,9 +93,30 @@ func printReceipts(cmd *cobra.Command, out *receiptsOf) error {
 	}
 	w := cmd.OutOrStdout()
 	for _, r := range out.Receipts {
-		fmt.Fprintf(w, "packet %d, amount %d minor units, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, r.Shard, r.Seq,
-			r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
+		printReceipt(w, &r)
 	}
 	_, err := fmt.Fprintf(w, "%d receipts of user %s in campaign %s (from %s)\n", len(out.Receipts), out.User, out.Campaign, out.Source)
 	return err
+}
+
+// redisReceipts reads a user's receipts from Redis, with their codes.
+func (d *deps) redisReceipts(ctx context.Context, id, user string) ([]hongbao.Receipt, error) {
+	k := d.space.Home(id)
+	list, err := lua.UserReceipts(ctx, d.redis, k, id, user)
+	if err != nil || len(list) == 0 {
+		return list, err
+	}
+	if has, err := lua.HasCodes(ctx, d.redis, k, id); err != nil || !has {
+		return list, err
+	}
+	return list, lua.FillCodes(ctx, d.redis, k, id, list)
+}
+
+func printReceipt(w io.Writer, r *hongbao.Receipt) {
+	code := ""
+	if r.Code != "" {
+		code = ", code " + r.Code
+	}
+	fmt.Fprintf(w, "packet %d, amount %d minor units%s, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, code, r.Shard, r.Seq,
+		r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
 }
