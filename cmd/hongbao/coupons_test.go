@@ -118,8 +118,9 @@ func TestCouponsWithCodes(t *testing.T) {
 	worker.kill()
 
 	require.NoError(t, d.rdb.Del(t.Context(), k.Events()).Err()) // what the trimmer does in time
-	d.ok("replay", "copy", "--to", "topic:"+d.topic+"-copy")
-	again := d.tailed("HONGBAO_KAFKA_TOPIC=" + d.topic + "-copy")
+	other := testkit.Kafka(t).Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
+	d.ok("replay", "copy", "--to", "topic:"+other)
+	again := d.tailed("HONGBAO_KAFKA_TOPIC=" + other)
 	require.Len(t, again, 3)
 	for _, l := range again {
 		require.Equal(t, codes[l.Event], l.Code, "from the ledger, %s", l.Event)
@@ -152,5 +153,47 @@ func TestCouponsImported(t *testing.T) {
 		a := d.grabJSON("spring-coupons", "u"+fmt.Sprint(i), "--request-id", "r")
 		require.Equal(t, fmt.Sprint("SECRET", i+1), a.Receipts[0].Code)
 	}
-	require.Contains(t, d.ok("audit"), "in flight")
+	d.start("work")
+	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
+
+	// What Redis lost is put back from the ledger.
+	k := d.space.Home("spring-coupons")
+	require.NoError(t, d.rdb.HDel(t.Context(), k.Codes("spring-coupons"), "2").Err())
+	require.Contains(t, d.refused(1, []string{"audit"}, "found differences").out, "code_differs")
+	d.ok("campaign", "load", "spring-coupons")
+	require.Contains(t, d.ok("audit"), "agrees")
+	require.Equal(t, "open", d.show("spring-coupons").Redis.State)
+}
+
+// Processes that create and load a campaign are killed again and again; in the end every packet has one code, the same in the
+// ledger and in Redis.
+func TestCouponsSurviveKills(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.set("CAMPAIGN_LOAD_CHUNK", "200")
+	path := coupons(t, "packets: 500", "packets: 100000", "????", "????????")
+	kills := 0
+	until := func(done func() bool, command ...string) {
+		t.Helper()
+		for wait := 5 * time.Millisecond; !done(); wait += 5 * time.Millisecond {
+			p := d.start(command...)
+			select {
+			case <-p.done:
+			case <-time.After(100*time.Millisecond + wait):
+				kills++
+			}
+			p.kill()
+		}
+	}
+	d.refused(1, []string{"campaign", "load", "spring-coupons"}, "is not in the ledger")
+	until(func() bool { return d.run("campaign", "show", "spring-coupons").code == 0 }, "campaign", "create", path)
+	until(func() bool { return d.show("spring-coupons").Ledger.Codes == 100_000 }, "campaign", "create", path)
+	until(func() bool {
+		r := d.show("spring-coupons").Redis
+		return r != nil && r.State == "open"
+	}, "campaign", "load", "spring-coupons")
+	require.GreaterOrEqual(t, kills, 3)
+	t.Logf("%d kills", kills)
+	require.Contains(t, d.ok("audit"), "agrees")
+	require.EqualValues(t, 100_000, d.rdb.HLen(t.Context(), d.space.Home("spring-coupons").Codes("spring-coupons")).Val())
 }
