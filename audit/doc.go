@@ -18,7 +18,7 @@
 // finished when its sink was read is in flight: it is counted and not judged either. Wait until all is quiet
 // (Options.Wait) to have everything judged.
 //
-// Memory is about 25 bytes for each packet of the audited campaigns; details are looked up again for differences only.
+// Memory is about 25 bytes for each packet of the audited campaigns, and 8 for a code; details are looked up again for differences only.
 // The list of differences is bounded for each kind, their count is not.
 //
 // docs/audit.md tells for each kind of difference what it means and what to do.

@@ -26,31 +26,9 @@ func (p *Publisher) addCodes(ctx context.Context, c *call) error {
 // coded gives the grants with their codes: grants itself if none of their campaigns has any, else a copy, as grants belong
 // to the caller. Those that bring a code keep it: they come from the ledger. without are those that have none.
 func (p *Publisher) coded(ctx context.Context, grants []hongbao.Grant) (out []hongbao.Grant, without []int, err error) {
-	if p.cfg.Codes == nil {
-		return grants, nil, nil
-	}
-	var wanted map[string][]int // by campaign
-	campaign, has := "", false
-	for i := range grants {
-		g := &grants[i]
-		if g.Code != "" || hongbao.CheckCampaignID(g.Campaign) != nil { // admit has refused that one
-			continue
-		}
-		if g.Campaign != campaign {
-			if has, err = p.cfg.Codes.HasCodes(ctx, g.Campaign); err != nil {
-				return nil, nil, unreadCodes(err)
-			}
-			campaign = g.Campaign
-		}
-		if has {
-			if wanted == nil {
-				wanted = map[string][]int{}
-			}
-			wanted[campaign] = append(wanted[campaign], i)
-		}
-	}
-	if wanted == nil {
-		return grants, nil, nil
+	wanted, err := p.uncoded(ctx, grants)
+	if err != nil || len(wanted) == 0 {
+		return grants, nil, err
 	}
 	out = slices.Clone(grants)
 	for campaign, at := range wanted {
@@ -69,6 +47,36 @@ func (p *Publisher) coded(ctx context.Context, grants []hongbao.Grant) (out []ho
 		}
 	}
 	return out, without, nil
+}
+
+// uncoded finds, by campaign, the grants that want a code and bring none.
+func (p *Publisher) uncoded(ctx context.Context, grants []hongbao.Grant) (map[string][]int, error) {
+	if p.cfg.Codes == nil {
+		return nil, nil
+	}
+	var wanted map[string][]int
+	campaign, has := "", false
+	for i := range grants {
+		g := &grants[i]
+		if g.Code != "" || hongbao.CheckCampaignID(g.Campaign) != nil { // admit has refused that one
+			continue
+		}
+		if g.Campaign != campaign {
+			var err error
+			if has, err = p.cfg.Codes.HasCodes(ctx, g.Campaign); err != nil {
+				return nil, unreadCodes(err)
+			}
+			campaign = g.Campaign
+		}
+		if !has {
+			continue
+		}
+		if wanted == nil {
+			wanted = map[string][]int{}
+		}
+		wanted[campaign] = append(wanted[campaign], i)
+	}
+	return wanted, nil
 }
 
 // unreadCodes is an outage of the whole sink, whatever failed: no grant is to blame.
