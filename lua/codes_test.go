@@ -1,12 +1,15 @@
 package lua_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -75,4 +78,74 @@ func TestFillCodes(t *testing.T) {
 	require.ErrorContains(t, err, "packet 3 of campaign rain")
 	require.ErrorContains(t, err, "hongbao campaign load rain")
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+}
+
+// A load with codes is stopped after each chunk and goes on; it opens when every packet has its code, and a later load puts
+// back what Redis lost.
+func TestLoadWithCodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, stop := t.Context(), errors.New("killed")
+	c := spec("rain", 50)
+	c.Kind, c.Codes = hongbao.Coupon, &hongbao.Codes{File: "codes.txt"}
+	c.Split = hongbao.Split{Mode: hongbao.SplitEven}
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	stopAt, stored := int64(0), int64(50)
+	cfg := campaign.StoreConfig{Redis: b.rdb, Space: b.space, Chunk: 7}
+	load := func() error {
+		store, err := campaign.NewStore(cfg)
+		require.NoError(t, err)
+		return store.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
+	}
+	require.ErrorContains(t, load(), "give StoreConfig.Codes")
+	cfg.Codes = func(_ context.Context, id string, after int64, n int) (codes []string, err error) {
+		require.Equal(t, "rain", id)
+		if after == stopAt {
+			return nil, stop
+		}
+		for p := after + 1; p <= min(after+int64(n), stored); p++ {
+			codes = append(codes, fmt.Sprint("C", p))
+		}
+		return codes, nil
+	}
+	state := func() string {
+		return b.rdb.HGet(ctx, b.k.Campaign("rain"), "state").Val()
+	}
+	for ; stopAt < 50; stopAt += 7 {
+		require.ErrorIs(t, load(), stop)
+		require.EqualValues(t, stopAt, b.rdb.HLen(ctx, b.k.Codes("rain")).Val())
+		require.Equal(t, campaign.Loading, state())
+	}
+	stored = 49
+	err = load()
+	require.ErrorContains(t, err, "packet 50 has none in the ledger")
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Zero(t, b.rdb.LLen(ctx, b.k.Stock("rain")).Val(), "codes come first")
+	stored = 50
+	require.NoError(t, load())
+	require.Equal(t, campaign.Open, state())
+	whole := b.rdb.HGetAll(ctx, b.k.Codes("rain")).Val()
+	require.Len(t, whole, 50)
+	require.Equal(t, "C31", whole["31"])
+
+	before := b.dump(t)
+	cfg.Codes = func(context.Context, string, int64, int) ([]string, error) { return nil, stop }
+	require.NoError(t, load(), "nothing is missing, nobody is asked")
+	require.Empty(t, differ(before, b.dump(t)))
+	require.NoError(t, b.rdb.HDel(ctx, b.k.Codes("rain"), "1", "31").Err())
+	stopAt = -1
+	cfg.Codes = func(_ context.Context, _ string, after int64, _ int) ([]string, error) {
+		return []string{fmt.Sprint("C", after+1)}, nil
+	}
+	require.NoError(t, load())
+	require.Equal(t, whole, b.rdb.HGetAll(ctx, b.k.Codes("rain")).Val())
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Codes("rain"), "51", "X").Err())
+	require.ErrorContains(t, load(), "something else writes there")
+
+	c.Packets, c.Total = 51, 510
+	plan, err = campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(load()), "another plan")
 }

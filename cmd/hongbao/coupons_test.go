@@ -102,7 +102,11 @@ func TestCouponsWithCodes(t *testing.T) {
 	require.Contains(t, d.ok("campaign", "refund", "spring-coupons", "--amount", "0", "--wait", "30s"), "497 packets")
 	revealed := filepath.Join(t.TempDir(), "revealed.json")
 	require.NoError(t, os.WriteFile(revealed, []byte(d.ok("campaign", "reveal", "spring-coupons")), 0o600))
-	require.Contains(t, d.ok("campaign", "verify", revealed), "campaign spring-coupons verifies")
+	grants := filepath.Join(t.TempDir(), "grants.jsonl")
+	require.NoError(t, os.WriteFile(grants, []byte(d.ok("tail")), 0o600))
+	verified := d.ok("campaign", "verify", revealed, "--grants", grants)
+	require.Contains(t, verified, "campaign spring-coupons verifies")
+	require.Contains(t, verified, "3 grants")
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 	worker.kill()
 	worker = d.start("work") // with no grace: it takes the campaign out of Redis
@@ -124,6 +128,37 @@ func TestCouponsWithCodes(t *testing.T) {
 	require.Len(t, again, 3)
 	for _, l := range again {
 		require.Equal(t, codes[l.Event], l.Code, "from the ledger, %s", l.Event)
+	}
+}
+
+// The topic's sink was stopped while a campaign was granted, settled, refunded and taken out of Redis: its codes come from the
+// ledger then.
+func TestCouponsPublishedLate(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	d.set("CAMPAIGN_GRACE", "0s")
+	d.ok("campaign", "create", coupons(t))
+	d.ok("campaign", "load", "spring-coupons")
+	codes := map[string]string{}
+	for _, user := range []string{"u1", "u2", "u3"} {
+		r := d.grabJSON("spring-coupons", user, "--request-id", "r").Receipts[0]
+		codes[fmt.Sprintf("%d-%d", r.Shard, r.Seq)] = r.Code
+	}
+	worker := d.start("work", "--sink", "balance")
+	d.ok("campaign", "close", "spring-coupons", "--early")
+	d.ok("campaign", "refund", "spring-coupons", "--amount", "0", "--wait", "30s")
+	k := d.space.Home("spring-coupons")
+	worker.kill()
+	worker = d.start("work", "--sink", "balance") // it retires at its start, with no grace
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.rdb.Exists(t.Context(), k.Codes("spring-coupons")).Val() == 0 }, "it left Redis")
+	worker.kill()
+	require.Empty(t, d.tailed())
+	d.start("work", "--sink", "kafka")
+	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
+	told := d.tailed()
+	require.Len(t, told, 3)
+	for _, l := range told {
+		require.Equal(t, codes[l.Event], l.Code, l.Event)
 	}
 }
 
