@@ -115,7 +115,7 @@ func TestLoadWithCodes(t *testing.T) {
 	}
 	for ; stopAt < 50; stopAt += 7 {
 		require.ErrorIs(t, load(), stop)
-		require.EqualValues(t, stopAt, b.rdb.HLen(ctx, b.k.Codes("rain")).Val())
+		require.Equal(t, stopAt, b.rdb.HLen(ctx, b.k.Codes("rain")).Val())
 		require.Equal(t, campaign.Loading, state())
 	}
 	stored = 49
