@@ -149,3 +149,17 @@ func TestLoadWithCodes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(load()), "another plan")
 }
+
+// The codes leave Redis with their campaign.
+func TestRetireTakesCodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.closed(t, "rain", 5, 2)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Codes("rain"), "1", "A1").Err())
+	_, err := lua.Refunded(t.Context(), b.rdb, b.k, "rain")
+	require.NoError(t, err)
+	left, err := lua.Retire(t.Context(), b.rdb, b.k, "rain", 0)
+	require.NoError(t, err)
+	require.Zero(t, left)
+	require.Zero(t, b.rdb.Exists(t.Context(), b.k.Codes("rain"), b.k.Campaign("rain")).Val())
+}
