@@ -1,6 +1,9 @@
 package hongbao
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Amount is money in minor units (cents, fen) of the campaign's currency. It is never a fraction.
 type Amount int64
@@ -101,6 +104,34 @@ type Campaign struct {
 	Limits     []Limit    `json:"limits"`
 	Sponsor    string     `json:"sponsor"`
 	Durability Durability `json:"durability"`
+	// Codes says where the codes of a coupon's packets come from; nil for a campaign without codes.
+	Codes *Codes `json:"codes,omitempty"`
+}
+
+// Codes says where each packet's code comes from: one of the two is set. Package campaign describes patterns and files.
+type Codes struct {
+	Pattern string `json:"pattern,omitempty"`
+	File    string `json:"file,omitempty"`
+}
+
+// MaxCodeLength bounds a code, in bytes.
+const MaxCodeLength = 64
+
+// CheckCode tells what is wrong with a coupon's code: 1 to 64 bytes of printable ASCII without spaces. It does not repeat
+// the code, which is a secret.
+func CheckCode(code string) error {
+	if code == "" {
+		return errEmptyID
+	}
+	if len(code) > MaxCodeLength {
+		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(code), MaxCodeLength)
+	}
+	for i := range len(code) {
+		if code[i] <= ' ' || code[i] > '~' {
+			return fmt.Errorf("byte %d is %#02x: only printable ASCII without spaces is allowed", i, code[i])
+		}
+	}
+	return nil
 }
 
 // UserHold is how many packets one user may hold in the campaign. Validation makes sure that there is such a limit.

@@ -66,6 +66,8 @@ type Receipt struct {
 	Seq       int64
 	Time      time.Time
 	RequestID string
+	// Code is the coupon's code; empty in a campaign without codes. It is a secret of the user's: never log it.
+	Code string `json:",omitempty"`
 }
 
 // LimitHit says which limit refused a grab, and when it counts anew.

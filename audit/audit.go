@@ -48,6 +48,7 @@ func (a *Auditor) Run(ctx context.Context, opts Options) (*Report, error) {
 		{"read the decided dead letters", r.readDecided},
 		{"read the ledger", r.readLedger},
 		{"ask the remote", r.readRemote},
+		{"read the codes", r.readCodes},
 		{"read the topic", r.readTopic},
 		{"read the claims", r.readClaims},
 		{"read how far the shards are now", r.readEnds},
@@ -248,6 +249,7 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 		c.counts.SettledAmount += g.Amount
 	case inTopic:
 		c.counts.Published++
+		r.publishedCode(c, g)
 		if s := r.shards[g.Shard]; s.firstInTopic == 0 || g.Seq < s.firstInTopic {
 			s.firstInTopic = g.Seq
 		}

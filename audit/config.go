@@ -43,6 +43,8 @@ type LedgerCampaign struct {
 	// CloseShard and CloseSeq name the close that the refund is based on; set if Closed.
 	CloseShard int
 	CloseSeq   int64
+	// Codes: its packets have codes.
+	Codes bool
 }
 
 // Quarantined is a grant that the ledger did not pay because it contradicts something.
@@ -79,7 +81,7 @@ type Plan interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
 
-// Config of an Auditor. Ledger, Topic and Plan may be absent (nil): then what they would tell is left out, and the report
+// Config of an Auditor. Ledger, Topic, Plan and Codes may be absent (nil): then what they would tell is left out, and the report
 // says so.
 type Config struct {
 	Redis redis.UniversalClient
@@ -93,6 +95,8 @@ type Config struct {
 	Topic      Topic
 	TopicGroup string
 	Plan       Plan
+	// Codes gives the ledger's codes of up to n packets after a number, in their order; nil for no comparison with them.
+	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
 	// MaxListed bounds how many differences of one kind are named; all are counted. 1 to 100,000.
 	MaxListed int
 }

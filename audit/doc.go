@@ -12,6 +12,7 @@
 //   - a remote balance system that settles instead (Config.Remote): that it has credited each grant to the same user, with
 //     the same amount and currency;
 //   - the topic: the same set again, each once;
+//   - the codes of coupons: the same in Redis, the ledger and the topic;
 //   - dead letters, the quarantine and pushes that nobody will finish.
 //
 // A live system moves while it is read, and that is no difference. Run first notes each shard's seq, and each campaign's
@@ -19,7 +20,7 @@
 // finished when its sink was read is in flight: it is counted and not judged either. Wait until all is quiet
 // (Options.Wait) to have everything judged.
 //
-// Memory is about 25 bytes for each packet of the audited campaigns; details are looked up again for differences only.
+// Memory is about 25 bytes for each packet of the audited campaigns, and 8 for a code; details are looked up again for differences only.
 // The list of differences is bounded for each kind, their count is not.
 //
 // docs/audit.md tells for each kind of difference what it means and what to do.

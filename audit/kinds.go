@@ -27,6 +27,7 @@ const (
 	UnreadableEntry  Kind = "unreadable_entry"   // an entry of the stream can't be decoded
 	GroupMissing     Kind = "group_missing"      // a shard's consumer group does not exist
 	MissingInTopic   Kind = "missing_in_topic"   // granted, its group has finished it, and the topic does not have it
+	CodeDiffers      Kind = "code_differs"       // a coupon's code is missing, or not the same everywhere
 	DuplicateInTopic Kind = "duplicate_in_topic" // the topic has one grant more than once
 	MalformedRecord  Kind = "malformed_record"   // records that claim to be grants and can't be read
 	DeadLetter       Kind = "dead_letter"        // set aside by a sink's group and not in that sink
@@ -61,6 +62,7 @@ var kindOrder = []struct {
 	{UnreadableEntry, "a foreign or damaged entry; the workers set it aside as a dead letter: find out who can write to the stream"},
 	{GroupMissing, "start a worker of the group: it makes the group and reads from the beginning"},
 	{MissingInTopic, "replay these grants to the topic (hongbao replay --to kafka --missing)"},
+	{CodeDiffers, "the ledger's code counts: hongbao campaign load puts back what Redis lacks; tell users whom the topic gave another one"},
 	{DuplicateInTopic, "subscribers drop it by (shard, seq); find out which writer bypassed the publisher"},
 	{MalformedRecord, "find out who writes to the topic"},
 	{DeadLetter, "mend the cause and requeue it (hongbao dead requeue), or drop it with a reason (hongbao dead drop)"},

@@ -27,6 +27,7 @@ type campaign struct {
 	on     map[int]*snapshot // by shard, where Redis has it
 	ledger *LedgerCampaign
 	facts  table[fact] // by packet
+	codes  codes
 	counts Counts
 	// What was named already, so that it explains sums that do not fit: packets too many or too few, and facts that
 	// were altered.
@@ -46,6 +47,7 @@ type snapshot struct {
 	seq                       int64 // the shard's, at the same instant
 	stocked                   int64 // length of the stock, at the same instant
 	closeSeq                  int64 // of its close; set if it is over
+	codes                     bool  // its packets have codes
 
 	receipts             int64          // up to seq
 	receiptSum, stockSum hongbao.Amount // as of seq
@@ -64,7 +66,7 @@ const (
 func (s *snapshot) over() bool { return s.state == stateClosed || s.state == stateRefunded }
 
 func (s *snapshot) parse(m map[string]string) error {
-	s.state = m["state"]
+	s.state, s.codes = m["state"], m[lua.CodesField] == "1"
 	var errs []error
 	type field struct {
 		name string

@@ -24,6 +24,7 @@ func check(c *hongbao.Campaign, p *problems) {
 	checkSplit(c, p)
 	checkWindow(c, p)
 	checkLimits(c, p)
+	checkCodes(c, p)
 }
 
 func checkNames(c *hongbao.Campaign, p *problems) {

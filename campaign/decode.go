@@ -35,6 +35,10 @@ func (d decoder) campaign(n *yaml.Node, c *hongbao.Campaign) {
 		"limits":     func(path string, n *yaml.Node) { d.limits(path, n, c) },
 		"sponsor":    d.text(&c.Sponsor),
 		"durability": d.text((*string)(&c.Durability)),
+		"codes": func(path string, n *yaml.Node) {
+			c.Codes = &hongbao.Codes{}
+			d.object(path, n, map[string]field{"pattern": d.text(&c.Codes.Pattern), "file": d.text(&c.Codes.File)})
+		},
 		// The canonical form has the window's ends at the top.
 		"from": func(_ string, n *yaml.Node) { from("window.from", n) },
 		"to":   func(_ string, n *yaml.Node) { to("window.to", n) },

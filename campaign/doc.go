@@ -9,6 +9,7 @@
 //     and docs/campaigns.md tells how to compute it in any language.
 //   - Commit gives the hash that is published before the start; Verify checks it once the seed is published.
 //   - Plans keeps the plans in memory for the settler, which refuses an amount that is not the planned one.
+//   - DrawCodes and ReadCodes give each packet of a coupon campaign its code, a secret that has nothing to do with the seed.
 //   - Transitions gives a script the offsets from UTC that it needs to count limits by the day and the hour; Bucket is
 //     the same arithmetic in Go.
 //
@@ -68,4 +69,12 @@
 //	user_limit_required             no limit by user per campaign (Complete adds one)
 //	user_hold_too_large             a user may hold more than 100 packets
 //	too_many_facts                  the limits count by more than 8 facts
+//	codes_not_one                   codes: not one of pattern and file
+//	code_pattern_invalid            codes.pattern: longer than 64 bytes, or a byte that no pattern has
+//	code_space_too_small            codes.pattern: fewer than a million codes for each packet
+//	code_file_invalid               codes.file: not the name of a file, or it can't be read
+//	code_count_mismatch             codes.file: not as many lines as packets
+//	code_empty                      codes.file: a line is empty
+//	code_invalid                    codes.file: a line is longer than 64 bytes, or not printable ASCII without spaces
+//	code_duplicate                  codes.file: a line repeats another one
 package campaign

@@ -30,6 +30,9 @@ const MaxChunk = 5_000
 type StoreConfig struct {
 	Redis redis.UniversalClient
 	Space *lua.Space
+	// Codes gives the codes of up to n packets after a number, in their order, as the ledger has them. It is needed to
+	// load a campaign that has codes; nil where none is loaded.
+	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
 	// Chunk is how many packets one call loads, 1 to MaxChunk.
 	Chunk int
 	// Patience bounds how long one chunk is repeated while Redis is out of reach, 0 to 1 h; 0 for no repeat.
@@ -61,7 +64,7 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 // published hash. progress, if not nil, is told how many packets are there after each chunk.
 //
 // Load may be killed at any point and called again, by several processes at once too: it goes on where the stock ends. A
-// campaign that is loaded is left as it is. Conflict if another plan of the same id is there.
+// campaign that is loaded is left as it is, but for codes that are missing in Redis: they are put back. Conflict if another plan of the same id is there.
 func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash string, progress func(loaded int64)) error {
 	k := s.cfg.Space.Home(c.ID)
 	fields, err := redisFields(&c)
@@ -73,6 +76,11 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 		at, err = lua.Begin(ctx, s.cfg.Redis, k, &lua.BeginCall{Campaign: c.ID, Hash: hash, Fields: fields})
 		return err
 	})
+	if err == nil && c.Codes != nil && at.Hash == hash {
+		if err := s.loadCodes(ctx, k, &c, &at, progress); err != nil {
+			return err
+		}
+	}
 	for err == nil && at.State == Loading && at.Hash == hash && at.Loaded < c.Packets {
 		if progress != nil {
 			progress(at.Loaded)
@@ -100,6 +108,57 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 		return nil
 	}
 	return s.patiently(ctx, func() error { return lua.SetState(ctx, s.cfg.Redis, k, c.ID, Open, Loading) })
+}
+
+// loadCodes puts every packet's code beside a campaign that was begun. A load goes on where the codes end; if the campaign
+// is loaded and some are missing, nobody knows which: all are put back.
+func (s *Store) loadCodes(ctx context.Context, k lua.Keys, c *hongbao.Campaign, at *lua.LoadState, progress func(int64)) error {
+	if s.cfg.Codes == nil {
+		return hongbao.Errorf(hongbao.Permanent, "load campaign %s: its packets have codes, and nobody said where they are: give StoreConfig.Codes", c.ID)
+	}
+	chunk := &lua.CodesChunk{Campaign: c.ID, Hash: at.Hash, First: 1}
+	has, err := s.putCodes(ctx, k, chunk)
+	if err != nil || has.Loaded == c.Packets {
+		return err
+	}
+	if at.State == Loading {
+		chunk.First = has.Loaded + 1
+	}
+	for chunk.First <= c.Packets {
+		if progress != nil {
+			progress(chunk.First - 1)
+		}
+		chunk.Codes, err = s.cfg.Codes(ctx, c.ID, chunk.First-1, s.cfg.Chunk)
+		if err == nil && len(chunk.Codes) == 0 {
+			err = hongbao.Errorf(hongbao.Permanent, "packet %d has none in the ledger; `hongbao campaign create` with the same specification goes on there", chunk.First)
+		}
+		if err != nil {
+			return fmt.Errorf("load the codes of campaign %s: %w", c.ID, err)
+		}
+		if has, err = s.putCodes(ctx, k, chunk); err != nil {
+			return err
+		}
+		chunk.First += int64(len(chunk.Codes))
+	}
+	if has.Loaded != c.Packets {
+		return hongbao.Errorf(hongbao.Broken, "load the codes of campaign %s: %s has %d, the campaign %d packets; "+
+			"something else writes there", c.ID, k.Codes(c.ID), has.Loaded, c.Packets)
+	}
+	return nil
+}
+
+func (s *Store) putCodes(ctx context.Context, k lua.Keys, chunk *lua.CodesChunk) (has lua.LoadState, err error) {
+	err = s.patiently(ctx, func() error {
+		has, err = lua.PutCodes(ctx, s.cfg.Redis, k, chunk)
+		return err
+	})
+	if err != nil {
+		return has, fmt.Errorf("load the codes of campaign %s (run it again to go on): %w", chunk.Campaign, err)
+	}
+	if has.Hash != chunk.Hash {
+		return has, hongbao.Errorf(hongbao.Conflict, "load the codes of campaign %s: it was taken out of Redis or replaced meanwhile", chunk.Campaign)
+	}
+	return has, nil
 }
 
 // Pause makes the campaign answer paused until Resume. A second call is no error.
@@ -179,11 +238,15 @@ func redisFields(c *hongbao.Campaign) ([]string, error) {
 		}
 		limits = append(limits, fmt.Sprintf("%d:%s:%d", position[l.By], l.Per, l.Max))
 	}
-	return []string{
+	fields := []string{
 		"from", strconv.FormatInt(c.From.UnixMilli(), 10), "to", strconv.FormatInt(c.To.UnixMilli(), 10),
 		"user_campaign", strconv.FormatInt(c.UserHold(), 10), "user_day", user[hongbao.PerDay], "user_hour", user[hongbao.PerHour],
 		"fact_names", strings.Join(names, ","), "fact_limits", strings.Join(limits, " "), "zone", EncodeTransitions(zone),
 		"packets", strconv.FormatInt(c.Packets, 10), "total", strconv.FormatInt(int64(c.Total), 10),
 		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability),
-	}, nil
+	}
+	if c.Codes != nil {
+		fields = append(fields, lua.CodesField, "1")
+	}
+	return fields, nil
 }

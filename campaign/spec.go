@@ -15,7 +15,7 @@ import (
 // of r itself is Transient.
 //
 // The keys are id, name, kind, currency, total, packets, split (mode, min, max, tiers), window (from, to), time_zone,
-// limits (by, per, max), sponsor and durability. The canonical form, with from and to at the top, is read as well.
+// limits (by, per, max), sponsor, durability and codes (pattern, file). The canonical form, with from and to at the top, is read as well.
 func Read(r io.Reader) (hongbao.Campaign, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSpecBytes+1))
 	if err != nil {

@@ -216,7 +216,7 @@ func TestEveryCodeIsDocumentedAndTested(t *testing.T) {
 		documented = append(documented, m[1])
 	}
 	documented = slices.DeleteFunc(documented, func(code string) bool { return code == "code" })
-	tested := []string{"too_large", "window_past", "user_limit_required"} // TestReadBounds, TestValidate
+	tested := append([]string{"too_large", "window_past", "user_limit_required"}, codeProblems...) // TestReadBounds, TestValidate
 	for _, tt := range changes {
 		tested = append(tested, tt.code)
 	}

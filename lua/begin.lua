@@ -1,6 +1,6 @@
 -- begin: puts a campaign on its shard, in state loading, without packets yet.
 --
--- KEYS  1 meta  2 campaign  3 stock  4 receipts  5 counters
+-- KEYS  1 meta  2 campaign  3 stock  4 receipts  5 counters  6 codes
 -- ARGV  1 hash of the plan  2... the other fields and values of the campaign
 -- Reply state, packets loaded, hash of the plan that is there
 -- Cost  O(1)
@@ -11,12 +11,12 @@ if not redis.call('HGET', KEYS[1], 'seq') then
 	return redis.error_reply('HBNOTREADY this shard was never initialised')
 end
 local has = redis.call('HMGET', KEYS[2], 'state', 'loaded', 'hash')
-local leftover = redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5])
+local leftover = redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5]) + redis.call('HLEN', KEYS[6])
 if has[1] then
 	return { has[1], has[2], has[3] }
 end
 if leftover > 0 then
-	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, receipts or counters are there')
+	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, receipts, counters or codes are there')
 end
 -- what every grab looks at comes first: Redis looks through a small hash from its front
 redis.call('HSET', KEYS[2], 'state', 'loading', 'granted', '0', 'granted_amount', '0', 'left', '0', 'left_amount', '0', unpack(ARGV, 2))

@@ -80,7 +80,7 @@ type BeginCall struct {
 // Begin puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
 func Begin(ctx context.Context, rdb redis.Scripter, k Keys, c *BeginCall) (LoadState, error) {
 	id := c.Campaign
-	keys := []string{k.Meta(), k.Campaign(id), k.Stock(id), k.Receipts(id), k.Counters(id)}
+	keys := []string{k.Meta(), k.Campaign(id), k.Stock(id), k.Receipts(id), k.Counters(id), k.Codes(id)}
 	args := []any{c.Hash}
 	for _, f := range c.Fields {
 		args = append(args, f)

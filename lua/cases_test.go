@@ -67,6 +67,11 @@ func chunk(ctx context.Context, b *bundle) error {
 	return err
 }
 
+func putCodes(ctx context.Context, b *bundle) error {
+	_, err := lua.PutCodes(ctx, b.rdb, b.k, &lua.CodesChunk{Campaign: "rain", Hash: "h", First: 1, Codes: []string{"A1", "B2"}})
+	return err
+}
+
 func (b *bundle) id(ctx context.Context, at int) string {
 	rows, err := b.rdb.XRange(ctx, b.k.Events(), "-", "+").Result()
 	if err != nil || at >= len(rows) {
@@ -112,7 +117,7 @@ func scriptCases() map[string]scriptCase {
 		"begin": {
 			grows: true,
 			keys: func(b *bundle) []string {
-				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain")}
+				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Codes("rain")}
 			},
 			call: begin,
 		},
@@ -121,6 +126,12 @@ func scriptCases() map[string]scriptCase {
 			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain")} },
 			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
 			call:  chunk,
+		},
+		"codes": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Codes("rain")} },
+			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
+			call:  putCodes,
 		},
 		"state": {
 			grows: true,
@@ -157,7 +168,7 @@ func scriptCases() map[string]scriptCase {
 		},
 		"retire": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Refunded()}
+				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Codes("rain"), b.k.Refunded()}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.closed(t, "rain", 5, 2)

@@ -152,7 +152,7 @@ func DueToRetire(ctx context.Context, rdb redis.Cmdable, k Keys, grace time.Dura
 // Retire takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait otherwise; 0 if
 // it is gone. A campaign that was not refunded is refused.
 func Retire(ctx context.Context, rdb redis.Scripter, k Keys, campaign string, grace time.Duration) (time.Duration, error) {
-	keys := []string{k.Campaign(campaign), k.Stock(campaign), k.Receipts(campaign), k.Counters(campaign), k.Refunded()}
+	keys := []string{k.Campaign(campaign), k.Stock(campaign), k.Receipts(campaign), k.Counters(campaign), k.Codes(campaign), k.Refunded()}
 	reply, err := retireScript.run(ctx, rdb, keys, []any{campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err

@@ -111,6 +111,9 @@ func (k Keys) Receipts(id string) string { return k.tag + "c:" + id + ":receipts
 // Counters is a hash: the counts of limits that are not per user.
 func (k Keys) Counters(id string) string { return k.tag + "c:" + id + ":counters" }
 
+// Codes is a hash: packet to code, of a campaign whose packets have codes.
+func (k Keys) Codes(id string) string { return k.tag + "c:" + id + ":codes" }
+
 // Done is a bitmap: one bit per seq that the sink has finished; chunk is seq / ChunkEvents.
 func (k Keys) Done(sink string, chunk int64) string {
 	return k.tag + "done:" + sink + ":" + strconv.FormatInt(chunk, 10)

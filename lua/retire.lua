@@ -1,6 +1,7 @@
 -- retire: takes a refunded campaign out of Redis once its grace is over; its receipts are in the ledger.
 --
--- KEYS  1 campaign  2 stock  3 receipts  4 counters  5 refunded, the campaigns that wait for the end of their grace
+-- KEYS  1 campaign  2 stock  3 receipts  4 counters  5 codes
+--       6 refunded, the campaigns that wait for the end of their grace
 -- ARGV  1 the campaign's id  2 grace, ms
 -- Reply "gone"; or "waits" and the ms that are left; or "refused" and the state
 -- Cost  O(1) here; UNLINK frees the memory in a thread of its own
@@ -13,7 +14,8 @@ local c = redis.call('HMGET', KEYS[1], 'state', 'refunded_at')
 redis.call('LLEN', KEYS[2])
 redis.call('HLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])
-redis.call('ZCARD', KEYS[5])
+redis.call('HLEN', KEYS[5])
+redis.call('ZCARD', KEYS[6])
 if c[1] and c[1] ~= 'refunded' then
 	return { 'refused', c[1] }
 end
@@ -21,7 +23,7 @@ if c[1] and c[2] + ARGV[2] > now then
 	return { 'waits', string.format('%.0f', c[2] + ARGV[2] - now) }
 end
 if c[1] then
-	redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+	redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 end
-redis.call('ZREM', KEYS[5], ARGV[1])
+redis.call('ZREM', KEYS[6], ARGV[1])
 return { 'gone' }

@@ -51,15 +51,37 @@ func (f *flight) once(ctx context.Context) error {
 		return err
 	}
 	f.answers = answers
-	if i.durability == hongbao.Fast {
+	if i.durability == hongbao.Fast && !i.codes {
 		return nil
 	}
+	var receipts [][]hongbao.Receipt
 	for k := range answers {
 		if len(answers[k].Receipts) > 0 {
-			return f.lane.durable(ctx, i)
+			receipts = append(receipts, answers[k].Receipts)
+		}
+	}
+	if len(receipts) == 0 {
+		return nil
+	}
+	if i.durability != hongbao.Fast {
+		if err := f.lane.durable(ctx, i); err != nil {
+			return afterGrant(err)
+		}
+	}
+	if i.codes {
+		if err := lua.FillCodes(ctx, f.lane.rdb, f.lane.keys, f.lane.id, receipts...); err != nil {
+			return hongbao.Outagef(hongbao.Unknown, "granted, but the codes are not at hand: %w", err)
 		}
 	}
 	return nil
+}
+
+// afterGrant makes sure that an error that came after a grant does not say that nothing happened.
+func afterGrant(err error) error {
+	if hongbao.ClassOf(err) != hongbao.Transient {
+		return err
+	}
+	return hongbao.Outagef(hongbao.Unknown, "granted, but not known to be safe yet: %w", err)
 }
 
 // durable waits until a replica, or the disk, has what Redis has now. WAIT and WAITAOF look at the primary's offset after

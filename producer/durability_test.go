@@ -1,9 +1,14 @@
 package producer_test
 
 import (
+	"context"
+	"net"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -115,4 +120,45 @@ func TestServerCheck(t *testing.T) {
 		s.Version = version
 		require.Equal(t, ok, s.Check(hongbao.Fast) == nil, version)
 	}
+}
+
+// noDial makes pipelines fail as if no connection could be made.
+type noDial struct{ on atomic.Bool }
+
+func (h *noDial) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *noDial) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *noDial) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if h.on.Load() {
+			return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// The grant was made when the wait for the replica begins: that no connection can be made for it is no "nothing happened".
+func TestDurabilityOutOfReach(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b.loadClass(t, hongbao.Replica)
+	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
+	rdb, hook := b.server.Client(t), &noDial{}
+	rdb.AddHook(hook)
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, 300*time.Millisecond })
+	testkit.EventuallyOK(t, 20*time.Second, func() error {
+		_, err := p.Grab(t.Context(), grab("u0", "r0"))
+		return err
+	}, "the replica is there")
+	hook.on.Store(true)
+	_, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.Len(t, b.grants(t)["u1"], 1)
+	hook.on.Store(false)
+	a, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
 }

@@ -36,6 +36,7 @@ type info struct {
 	facts      []string
 	durability hongbao.Durability
 	waitAOF    bool
+	codes      bool // its packets have codes
 }
 
 // call is one grab that waits for its answer.
@@ -76,7 +77,7 @@ func (l *lane) info() *info { return l.seen.Load() }
 
 // look reads what the campaign says of itself. It refuses a Redis that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
-	v, err := l.rdb.HMGet(ctx, l.keys.Campaign(l.id), "user_campaign", "fact_names", "durability").Result()
+	v, err := l.rdb.HMGet(ctx, l.keys.Campaign(l.id), "user_campaign", "fact_names", "durability", lua.CodesField).Result()
 	if err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, lua.Classify(err))
 	}
@@ -84,7 +85,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	i := &info{}
+	i := &info{codes: v[3] == "1"}
 	if i.hold, err = strconv.ParseInt(hold, 10, 64); err != nil {
 		return false, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis: user_campaign: %w", l.id, err)
 	}

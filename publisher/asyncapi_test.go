@@ -167,21 +167,26 @@ func TestFencesFollowAsyncAPI(t *testing.T) {
 	require.Len(t, r.headers, len(at(t, page(t), "components/messages/fence/headers/properties")))
 }
 
-// The example on the page is a message that DecodeMessage reads.
-func TestAsyncAPIExample(t *testing.T) {
+// The examples on the page are messages that DecodeMessage reads.
+func TestAsyncAPIExamples(t *testing.T) {
 	t.Parallel()
 	list, ok := at(t, page(t), "components/messages/grant")["examples"].([]any)
 	require.True(t, ok)
-	require.Len(t, list, 1)
-	var headers []kafka.Header
-	for name, value := range at(t, list[0], "headers") {
-		headers = append(headers, kafka.Header{Key: name, Value: []byte(value.(string))})
+	var got []hongbao.Grant
+	for _, example := range list {
+		var headers []kafka.Header
+		for name, value := range at(t, example, "headers") {
+			headers = append(headers, kafka.Header{Key: name, Value: []byte(value.(string))})
+		}
+		payload := at(t, example, "payload")
+		value, err := json.Marshal(payload)
+		require.NoError(t, err)
+		e, err := DecodeMessage(headers, []byte(payload["user"].(string)), value)
+		require.NoError(t, err)
+		got = append(got, e.Grant)
 	}
-	payload := at(t, list[0], "payload")
-	value, err := json.Marshal(payload)
-	require.NoError(t, err)
-	e, err := DecodeMessage(headers, []byte(payload["user"].(string)), value)
-	require.NoError(t, err)
-	require.Equal(t, "0-52", e.Grant.EventID())
-	require.EqualValues(t, 888, e.Grant.Amount)
+	require.Len(t, got, 2)
+	require.Equal(t, "0-52", got[0].EventID())
+	require.EqualValues(t, 888, got[0].Amount)
+	require.Equal(t, "SPRING-4711-KXQA", got[1].Code)
 }

@@ -62,6 +62,11 @@ func admit(g *hongbao.Grant, shard int) error {
 	if y := g.Time.UTC().Year(); y < 1970 || y > 9999 {
 		return fmt.Errorf("time %v: want the years 1970 to 9999", g.Time)
 	}
+	if g.Code != "" {
+		if err := hongbao.CheckCode(g.Code); err != nil {
+			return fmt.Errorf("code: %w", err)
+		}
+	}
 	return checkEntryID(g.EntryID)
 }
 

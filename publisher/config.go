@@ -29,6 +29,9 @@ type Config struct {
 	Create            bool
 	ReplicationFactor int
 
+	// Codes gives the codes of coupons, which the stream does not carry; nil where no campaign has any.
+	Codes Codes
+
 	// Deployment is the deployment's name; the source of its events is /hongbao/<Deployment>.
 	Deployment string
 	// Worker names this worker in the claims.

@@ -109,6 +109,10 @@ func (m *message) encode(g *hongbao.Grant) {
 		v = append(v, `,"request_id":`...)
 		v = appendString(v, g.RequestID)
 	}
+	if g.Code != "" {
+		v = append(v, `,"code":`...)
+		v = appendString(v, g.Code)
+	}
 	m.value = append(v, '}')
 }
 
@@ -124,7 +128,7 @@ func (m *message) encodeFence(n numbers, ms int64) {
 	m.value = append(m.value[:0], "{}"...)
 }
 
-// appendString appends s as a JSON string. Ids are printable ASCII, so only the quote and the backslash need care.
+// appendString appends s as a JSON string. Ids and codes are printable ASCII, so only the quote and the backslash need care.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

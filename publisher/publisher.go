@@ -78,12 +78,17 @@ func (p *Publisher) newClaimID() string {
 // Handle brings the grants into the topic. See the package for the protocol, and hongbao.Handler for the contract.
 //
 // The errors' classes: Unknown with an outage when the brokers do not answer in AttemptTime, and the claim stays for whoever
-// comes next; Transient when a live worker is at the same grants; Permanent for a grant that can't be sent at all; Conflict
+// comes next; Transient when a live worker is at the same grants; Permanent for a grant that can't be sent at all, a coupon that has no code for one; Transient with an outage when codes
+// can't be read; Conflict
 // when the log holds a part of a batch, or no longer reaches back to where it would be; Broken when topic and claims contradict each other, or
 // the broker refuses everything.
 func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	c := newCall(grants, p.cfg.BatchGrants)
 	if len(c.left) == 0 {
+		return c.result()
+	}
+	if err := p.addCodes(ctx, c); err != nil {
+		c.fail(err)
 		return c.result()
 	}
 	s := &p.slots[p.Partition(c.shard)]

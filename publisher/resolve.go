@@ -88,7 +88,8 @@ func (p *Publisher) remembered(st *stored) bool {
 	return age > -clockSlack && age < time.Duration(p.expiration.Load())/2
 }
 
-// rebuild reads the batch's grants from the stream, in their order; errGone if one is not there.
+// rebuild reads the batch's grants from the stream, in their order, and their codes, which never change; errGone if one is
+// not there.
 func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongbao.Grant, error) {
 	grants := make([]hongbao.Grant, 0, st.count())
 	for _, r := range st.runs {
@@ -113,7 +114,11 @@ func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongb
 			return nil, errGone
 		}
 	}
-	return grants, nil
+	grants, without, err := p.coded(ctx, grants)
+	if err == nil && len(without) > 0 { // it had one when the batch was stored
+		err = errGone
+	}
+	return grants, err
 }
 
 // checkOffset tells whether the batch stands where it can stand: at or behind the end that was noted before it was sent.

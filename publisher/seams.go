@@ -19,6 +19,14 @@ type Claims interface {
 	Release(ctx context.Context, shard int, c hongbao.Claim) error
 }
 
+// Codes gives the codes of coupons. Its methods may be called at once.
+type Codes interface {
+	// HasCodes tells whether a campaign's packets have codes. It is asked for every batch, and should remember.
+	HasCodes(ctx context.Context, campaign string) (bool, error)
+	// Codes gives the codes of packets, in their order; "" for a packet that certainly has none.
+	Codes(ctx context.Context, campaign string, packets []int64) ([]string, error)
+}
+
 // Entries reads the stream, to build the batch of a stored claim again.
 type Entries interface {
 	// Entries gives the entries from firstID to lastID, both included, in order. The ids are EntryIDs of grants that

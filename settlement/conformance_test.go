@@ -63,6 +63,11 @@ func conformance(t *testing.T, newConfig backend) {
 		"credits booked by many at once":              testCreditTogether,
 		"a statement in pages":                        testStatement,
 		"balances that are not their credits":         testCreditDifferences,
+		"codes are stored once, in order":             testCodes,
+		"codes are drawn anew until they are new":     testCodesTaken,
+		"codes of many processes at once":             testCodesTogether,
+		"codes that can't be":                         testCodesInvalid,
+		"grants have their codes":                     testGrantCodes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,10 @@ var mysqlDialect = dialect{
 	credit: `INSERT INTO account (id, kind, currency, balance) SELECT k.id, 'user', k.currency, k.amount
 		FROM ` + mysqlRows("id text", "currency text", "amount") + `
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,
+	insertCodes: `INSERT INTO code (campaign, packet, code) SELECT k.campaign, k.packet, k.code
+		FROM ` + mysqlRows("campaign text", "packet", "code text"),
+	readCodes: `SELECT c.packet, c.code FROM ` + mysqlRows("campaign text", "packet") + `
+		STRAIGHT_JOIN code AS c ON c.campaign = k.campaign AND c.packet = k.packet`,
 }
 
 // mysqlRows makes table k of the packed columns in $1; they are numbers but where it says text.

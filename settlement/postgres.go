@@ -31,6 +31,9 @@ var postgresDialect = dialect{
 	credit: `INSERT INTO account (id, kind, currency, balance)
 		SELECT c.id, 'user', c.currency, c.amount FROM unnest($1::text[], $2::text[], $3::bigint[]) AS c (id, currency, amount)
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,
+	insertCodes: `INSERT INTO code (campaign, packet, code) SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[])`,
+	readCodes: `SELECT c.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
+			SELECT packet, code FROM code WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS c`,
 }
 
 type postgres struct {

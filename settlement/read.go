@@ -10,13 +10,16 @@ import (
 // pageRows is how many grants are read at once: a long iteration holds no connection and no snapshot between pages.
 const pageRows = 2_000
 
+// grantCode is the code of a row of table grants, ” if its campaign has none.
+const grantCode = `COALESCE((SELECT code FROM code WHERE code.campaign = grants.campaign AND code.packet = grants.packet), '')`
+
 // EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; its error is given
 // back as it is. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the ledger
 // does not keep them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
 	last := int64(0)
 	for {
-		page, err := l.page(ctx, `SELECT `+grantColumns+`, batch FROM grants WHERE campaign = $1 AND packet > $2
+		page, err := l.page(ctx, `SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants WHERE campaign = $1 AND packet > $2
 			ORDER BY packet LIMIT $3`, campaign, last, int64(pageRows))
 		if err != nil {
 			return fmt.Errorf("read the grants of campaign %s after packet %d: %w", campaign, last, err)
@@ -39,7 +42,7 @@ func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao
 func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error {
 	last := hongbao.Grant{Seq: seqs.First} // before every row of that seq: no campaign has an empty id
 	for {
-		page, err := l.page(ctx, `SELECT `+grantColumns+`, batch FROM grants
+		page, err := l.page(ctx, `SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants
 			WHERE shard = $1 AND seq >= $2 AND seq <= $3 AND (seq, campaign, packet) > ($2, $4, $5)
 			ORDER BY seq, campaign, packet LIMIT $6`,
 			int64(shard), last.Seq, seqs.Last, last.Campaign, last.Packet, int64(pageRows))
@@ -61,7 +64,7 @@ func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.Seq
 // UserGrants gives a user's grants in a campaign, in the order in which they were decided; it looks them up by an index.
 // No user holds more than hongbao.MaxUserHold.
 func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
-	list, err := l.page(ctx, `SELECT `+grantColumns+`, batch FROM grants WHERE user_id = $1 AND campaign = $2
+	list, err := l.page(ctx, `SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants WHERE user_id = $1 AND campaign = $2
 		ORDER BY shard, seq LIMIT $3`, user, campaign, int64(pageRows))
 	if err != nil {
 		return nil, fmt.Errorf("read the grants of user %s in campaign %s: %w", user, campaign, err)
@@ -74,7 +77,9 @@ func (l *Ledger) page(ctx context.Context, sql string, args ...any) ([]hongbao.G
 	err := l.read(ctx, func(ctx context.Context, t txn) error {
 		page = page[:0]
 		return t.query(ctx, sql, args, func(s scan) error {
-			g, err := scanGrant(s)
+			var code string
+			g, err := scanGrant(func(dest ...any) error { return s(append(dest, &code)...) })
+			g.Code = code
 			page = append(page, g.Grant)
 			return err
 		})

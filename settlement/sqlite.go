@@ -31,6 +31,9 @@ var sqliteDialect = dialect{
 	credit: `INSERT INTO account (id, kind, currency, balance)
 		SELECT value ->> 0, 'user', value ->> 1, value ->> 2 FROM json_each($1) WHERE true
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,
+	insertCodes: `INSERT INTO code (campaign, packet, code) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)`,
+	readCodes: `SELECT packet, code FROM json_each($1) AS k CROSS JOIN code
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
 }
 
 // packJSON turns columns into rows: [["c",1,...],...].

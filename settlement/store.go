@@ -47,4 +47,8 @@ type dialect struct {
 	readGrants string
 	// credit takes the packed columns id, currency and amount of user accounts, sorted by id.
 	credit string
+	// insertCodes takes the packed columns campaign, packet and code; a code or a packet that is taken fails the whole.
+	insertCodes string
+	// readCodes takes the packed columns campaign and packet; it gives packet and code of the rows there are.
+	readCodes string
 }

@@ -101,6 +101,7 @@ type body struct {
 	Epoch     int64           `json:"epoch"`
 	Time      string          `json:"time"`
 	RequestID string          `json:"request_id"`
+	Code      string          `json:"code"`
 }
 
 func (h *messageHeaders) event(key, value []byte) (Event, error) {
@@ -125,7 +126,7 @@ func (h *messageHeaders) event(key, value []byte) (Event, error) {
 	}
 	return Event{Source: string(h.source), Grant: hongbao.Grant{
 		Shard: *b.Shard, Seq: b.Seq, Epoch: b.Epoch, Campaign: b.Campaign, Packet: b.Packet, Amount: *b.Amount,
-		User: b.User, RequestID: b.RequestID, Trace: string(h.trace), Time: when.UTC(),
+		User: b.User, RequestID: b.RequestID, Trace: string(h.trace), Time: when.UTC(), Code: b.Code,
 	}}, nil
 }
 
@@ -139,6 +140,11 @@ func (b *body) check() error {
 	if b.RequestID != "" {
 		if err := hongbao.CheckID(b.RequestID); err != nil {
 			return fmt.Errorf("request_id: %w", err)
+		}
+	}
+	if b.Code != "" {
+		if err := hongbao.CheckCode(b.Code); err != nil {
+			return fmt.Errorf("code: %w", err)
 		}
 	}
 	if b.Amount == nil || *b.Amount < 0 || *b.Amount > hongbao.MaxAmount {

@@ -35,7 +35,16 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, "3-52", e.Grant.EventID())
 	require.Equal(t, "00-ab-cd-01", e.Grant.Trace)
 	require.EqualValues(t, 888, e.Grant.Amount)
+	require.Empty(t, e.Grant.Code)
 	require.Equal(t, "2026-11-21T08:00:00.123Z", e.Grant.Time.Format(topic.TimeLayout))
+}
+
+// A coupon's message has its code besides.
+func TestDecodeCode(t *testing.T) {
+	t.Parallel()
+	e, err := topic.DecodeMessage(headers(nil), []byte("u1"), bytes.Replace([]byte(value), []byte(`"r1"}`), []byte(`"r1","code":"SPRING-\"1\\"}`), 1))
+	require.NoError(t, err)
+	require.Equal(t, `SPRING-"1\`, e.Grant.Code)
 }
 
 // What does not claim to be a grant is foreign, and passed over; what claims it and contradicts itself is Permanent, and is not.
@@ -65,7 +74,7 @@ func TestDecodeTellsForeignFromMalformed(t *testing.T) {
 	malformed(headers(nil), "u1", "")
 	for from, to := range map[string]string{
 		`"amount":888`: `"amount":-1`, `"amount":888,`: "", `"shard":3,`: "", `"packet":4711`: `"packet":0`, `"campaign":"spring"`: `"campaign":"Spring"`,
-		`"amount":88`: `"amount":"88"`, `"seq":52`: `"seq":9007199254740993`, `"r1"`: `"a b"`,
+		`"amount":88`: `"amount":"88"`, `"seq":52`: `"seq":9007199254740993`, `"r1"`: `"a b"`, `"r1"}`: `"r1","code":"a b"}`,
 	} {
 		require.Contains(t, value, from)
 		malformed(headers(nil), "u1", string(bytes.Replace([]byte(value), []byte(from), []byte(to), 1)))

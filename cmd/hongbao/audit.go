@@ -60,7 +60,7 @@ func (d *deps) audit(ctx context.Context, opts audit.Options) (*audit.Report, er
 		if err != nil {
 			return nil, err
 		}
-		cfg.Ledger, cfg.LedgerGroup, cfg.Plan = auditedLedger{d.ledger}, configs.SinkBalance, plans
+		cfg.Ledger, cfg.LedgerGroup, cfg.Plan, cfg.Codes = auditedLedger{d.ledger}, configs.SinkBalance, plans, d.ledger.Codes
 		if d.cfg.Settlement.Kind == configs.SettleRemote {
 			if cfg.Remote, err = d.auditedRemote(); err != nil {
 				return nil, err
@@ -103,7 +103,7 @@ func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 			}
 			out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
 				ID: c.Spec.ID, Currency: c.Spec.Currency, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
-				Grants: t.Grants, GrantsAmount: t.GrantsAmount, Closed: closed, CloseShard: r.Shard, CloseSeq: r.Seq,
+				Grants: t.Grants, GrantsAmount: t.GrantsAmount, Closed: closed, CloseShard: r.Shard, CloseSeq: r.Seq, Codes: c.Spec.Codes != nil,
 			})
 			after = c.Spec.ID
 		}

@@ -44,6 +44,9 @@ func planCmd() *cobra.Command {
 			if err := campaign.Validate(c, time.Now()); err != nil {
 				return fmt.Errorf("specification %s: %w", args[0], err)
 			}
+			if _, err := readCodes(args[0], &c); err != nil {
+				return err
+			}
 			plan, err := campaign.NewPlan(c, campaign.NewSeed())
 			if err != nil {
 				return err
@@ -60,10 +63,15 @@ func createCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "create FILE", Short: "Create a campaign in the ledger: fund it, draw its seed, publish its hash",
 		Long: "Creates the campaign of a specification in the ledger: its pool is funded from the sponsor's account, a secret seed is drawn,\n" +
-			"and the hash that commits to both is printed. The same specification again changes nothing and prints the same hash.",
+			"and the hash that commits to both is printed. The same specification again changes nothing and prints the same hash.\n" +
+			"The codes of coupons are drawn, or read from their file, and stored beside it; killed on the way, run it again to go on.",
 		Example: "  hongbao campaign create configs/campaign.yaml", Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readSpec(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			codes, err := readCodes(args[0], &c)
 			if err != nil {
 				return err
 			}
@@ -71,6 +79,9 @@ func createCmd() *cobra.Command {
 				stored, isNew, err := d.create(cmd.Context(), c)
 				if err != nil {
 					return fmt.Errorf("specification %s: %w", args[0], err)
+				}
+				if err := d.createCodes(cmd.Context(), cmd.ErrOrStderr(), &c, codes); err != nil {
+					return err
 				}
 				how := "created and funded"
 				if !isNew {
@@ -199,6 +210,8 @@ type shown struct {
 		Funded   hongbao.Amount           `json:"funded"`
 		Granted  hongbao.Amount           `json:"granted"`
 		Refunded hongbao.Amount           `json:"refunded"`
+		// Codes is how many packets have a code: all, once the campaign is created to the end.
+		Codes int64 `json:"codes,omitempty"`
 	} `json:"ledger"`
 	Redis *campaign.Status `json:"redis"`
 }
@@ -215,6 +228,11 @@ func showCmd() *cobra.Command {
 				}
 				out := shown{Spec: c.Spec, Hash: c.Hash}
 				out.Ledger.State, out.Ledger.Funded, out.Ledger.Granted, out.Ledger.Refunded = c.State, c.Funded, c.Granted, c.Refunded
+				if c.Spec.Codes != nil {
+					if out.Ledger.Codes, err = d.ledger.CodesStored(cmd.Context(), args[0]); err != nil {
+						return err
+					}
+				}
 				store, err := d.store()
 				if err != nil {
 					return err
@@ -236,7 +254,7 @@ func listCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, needs{ledger: true}, func(d *deps) error {
 				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATE\tFROM\tTO")
+				fmt.Fprintln(w, "ID\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATE\tFROM\tTO\tCODES")
 				const page = 500
 				for after := ""; ; {
 					list, err := d.ledger.Campaigns(cmd.Context(), after, page)
@@ -245,8 +263,8 @@ func listCmd() *cobra.Command {
 					}
 					for _, c := range list {
 						s := &c.Spec
-						fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Kind, s.Packets, money(c.Funded, s.Currency), money(c.Granted, s.Currency),
-							money(c.Refunded, s.Currency), c.State, s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339))
+						fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Kind, s.Packets, money(c.Funded, s.Currency), money(c.Granted, s.Currency),
+							money(c.Refunded, s.Currency), c.State, s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339), codesFrom(s))
 						after = s.ID
 					}
 					if len(list) < page {

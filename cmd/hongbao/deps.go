@@ -187,6 +187,9 @@ func errNoCampaign(id string) error {
 func (d *deps) store() (*campaign.Store, error) {
 	cfg := d.cfg.StoreConfig()
 	cfg.Redis, cfg.Space = d.redis, d.space
+	if d.ledger != nil {
+		cfg.Codes = d.ledger.Codes
+	}
 	return campaign.NewStore(cfg)
 }
 
@@ -203,7 +206,7 @@ func (d *deps) publisherTo(ctx context.Context, topic string, cc dedup.Config, e
 		return nil, err
 	}
 	pc := d.cfg.PublisherConfig()
-	pc.Worker, pc.Topic = d.worker, topic
+	pc.Worker, pc.Topic, pc.Codes = d.worker, topic, &codeSource{deps: d}
 	p, err := publisher.New(pc, claims, entries)
 	if err != nil {
 		return nil, err

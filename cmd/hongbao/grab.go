@@ -58,7 +58,7 @@ func printAnswer(cmd *cobra.Command, g *hongbao.Grab, a *hongbao.Answer, asJSON 
 	}
 	fmt.Fprintln(w, a.Outcome)
 	for _, r := range a.Receipts {
-		writeReceipt(w, r)
+		writeReceipt(w, &r)
 	}
 	switch {
 	case a.Limit != nil && !a.Limit.Resets.IsZero():

@@ -52,7 +52,7 @@ func receiptsCmd() *cobra.Command {
 // receipts asks Redis, and the ledger if the campaign is not there.
 func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error) {
 	out := receiptsOf{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
-	list, err := lua.UserReceipts(ctx, d.redis, d.space.Home(id), id, user)
+	list, err := d.redisReceipts(ctx, id, user)
 	if err == nil {
 		out.Receipts = append(out.Receipts, list...)
 	}
@@ -71,7 +71,7 @@ func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error
 	for i := range grants {
 		g := &grants[i]
 		out.Receipts = append(out.Receipts, hongbao.Receipt{
-			Packet: g.Packet, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq, Time: g.Time, RequestID: g.RequestID,
+			Packet: g.Packet, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq, Time: g.Time, RequestID: g.RequestID, Code: g.Code,
 		})
 	}
 	return out, err
@@ -82,13 +82,30 @@ func writeReceipts(cmd *cobra.Command, w io.Writer, out *receiptsOf) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "campaign %s is not in Redis and not refunded: the ledger may not have all. `hongbao campaign show %s` tells more\n", out.Campaign, out.Campaign)
 	}
 	for _, r := range out.Receipts {
-		writeReceipt(w, r)
+		writeReceipt(w, &r)
 	}
 	_, err := fmt.Fprintf(w, "%d receipts of user %s in campaign %s (from %s)\n", len(out.Receipts), out.User, out.Campaign, out.Source)
 	return err
 }
 
-func writeReceipt(w io.Writer, r hongbao.Receipt) {
-	fmt.Fprintf(w, "packet %d, amount %d minor units, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, r.Shard, r.Seq,
+// redisReceipts reads a user's receipts from Redis, with their codes.
+func (d *deps) redisReceipts(ctx context.Context, id, user string) ([]hongbao.Receipt, error) {
+	k := d.space.Home(id)
+	list, err := lua.UserReceipts(ctx, d.redis, k, id, user)
+	if err != nil || len(list) == 0 {
+		return list, err
+	}
+	if has, err := lua.HasCodes(ctx, d.redis, k, id); err != nil || !has {
+		return list, err
+	}
+	return list, lua.FillCodes(ctx, d.redis, k, id, list)
+}
+
+func writeReceipt(w io.Writer, r *hongbao.Receipt) {
+	code := ""
+	if r.Code != "" {
+		code = ", code " + r.Code
+	}
+	fmt.Fprintf(w, "packet %d, amount %d minor units%s, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, code, r.Shard, r.Seq,
 		r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
 }

@@ -51,6 +51,7 @@ type tailed struct {
 	Amount    hongbao.Amount `json:"amount"`
 	Time      time.Time      `json:"time"`
 	RequestID string         `json:"request_id,omitempty"`
+	Code      string         `json:"code,omitempty"`
 }
 
 // tailing is one run of `hongbao tail`.
@@ -91,7 +92,7 @@ func (t *tailing) scan(ctx context.Context, lines chan<- tailed) error {
 			}
 			t.printed[partition] = offset + 1
 			if len(t.campaigns) == 0 || slices.Contains(t.campaigns, g.Campaign) {
-				lines <- tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Time.UTC(), g.RequestID}
+				lines <- tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Time.UTC(), g.RequestID, g.Code}
 			}
 			return nil
 		})

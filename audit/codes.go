@@ -1,0 +1,134 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"strconv"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// codePage is how many codes one call reads.
+const codePage = 2_000
+
+// codes is what the audit knows of a campaign's codes, and never the codes themselves: a digest for each packet, as the
+// ledger has it, or Redis where there is no ledger.
+type codes struct {
+	inLedger, inRedis bool
+	digests           table[uint64]
+	count             int64
+}
+
+func (r *run) codeDigest(code string) uint64 {
+	return max(maphash.String(r.seed, code), 1) // 0 stands for none
+}
+
+// readCodes reads the codes of campaigns that have some, from the ledger and from Redis, and compares them. It is done
+// before the topic is read, whose codes observe compares.
+func (r *run) readCodes(ctx context.Context) error {
+	for _, c := range r.sorted() {
+		if err := r.ledgerCodes(ctx, c); err != nil {
+			return err
+		}
+		for shard, snap := range c.on {
+			if snap.loading() {
+				continue
+			}
+			if c.codes.inLedger && !snap.codes {
+				r.codeDiffers(c, 0, "Redis", "the ledger has codes of the campaign, Redis says that it has none")
+			}
+			if snap.codes {
+				if err := r.redisCodes(ctx, c, r.shards[shard], snap); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) ledgerCodes(ctx context.Context, c *campaign) error {
+	if r.Codes == nil || c.ledger == nil || !c.ledger.Codes {
+		return nil
+	}
+	c.codes.inLedger = true
+	for {
+		page, err := r.Codes(ctx, c.id, c.codes.count, codePage)
+		if err != nil {
+			return err
+		}
+		for _, code := range page {
+			c.codes.count++
+			*c.codes.digests.at(c.codes.count) = r.codeDigest(code)
+		}
+		if len(page) < codePage {
+			return nil
+		}
+	}
+}
+
+// redisCodes reads a campaign's codes from its shard. A campaign that leaves Redis meanwhile is not judged.
+func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snapshot) error {
+	found := table[uint64]{}
+	for cursor := uint64(0); ; {
+		pairs, next, err := r.Redis.HScan(ctx, s.Codes(c.id), cursor, "", codePage).Result()
+		if err != nil {
+			return fmt.Errorf("codes of campaign %s: %w", c.id, lua.Classify(err))
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			packet, err := strconv.ParseInt(pairs[i], 10, 64)
+			if err != nil || packet < 1 || packet > snap.packets {
+				r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet", s.Codes(c.id), pairs[i]))
+				continue
+			}
+			*found.at(packet) = r.codeDigest(pairs[i+1])
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	if n, err := r.Redis.Exists(ctx, s.Campaign(c.id)).Result(); err != nil || n == 0 {
+		return lua.Classify(err)
+	}
+	c.codes.inRedis = true
+	for p := int64(1); p <= snap.packets; p++ {
+		has, want := found.at(p), c.codes.digests.at(p)
+		switch {
+		case *has == 0:
+			r.codeDiffers(c, p, "Redis", "Redis has no code of it")
+		case !c.codes.inLedger:
+			*want = *has
+		case *want == 0:
+			r.codeDiffers(c, p, "ledger", "the ledger has no code of it, Redis has one")
+		case *has != *want:
+			r.codeDiffers(c, p, "Redis", "Redis has another code than the ledger")
+		}
+	}
+	return nil
+}
+
+// publishedCode compares the code of a grant of the topic. r.mu is held.
+func (r *run) publishedCode(c *campaign, g *hongbao.Grant) {
+	if !c.codes.inLedger && !c.codes.inRedis {
+		if g.Code != "" && (c.inRedis() || c.ledger != nil && r.Codes != nil) {
+			r.codeDiffers(c, g.Packet, "topic", "the topic has a code, the campaign has none")
+		}
+		return
+	}
+	want := uint64(0)
+	if d := c.codes.digests.find(g.Packet); d != nil {
+		want = *d
+	}
+	switch {
+	case g.Code == "":
+		r.codeDiffers(c, g.Packet, "topic", "the topic has no code")
+	case want != r.codeDigest(g.Code):
+		r.codeDiffers(c, g.Packet, "topic", "the topic has another code than the ledger, or than Redis if there is none")
+	}
+}
+
+func (r *run) codeDiffers(c *campaign, packet int64, where, detail string) {
+	r.found(Difference{Kind: CodeDiffers, Where: where, Campaign: c.id, Packet: packet, Detail: detail})
+}

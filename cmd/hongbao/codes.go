@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// codesFrom says where a campaign's codes come from.
+func codesFrom(c *hongbao.Campaign) string {
+	switch {
+	case c.Codes == nil:
+		return "-"
+	case c.Codes.Pattern != "":
+		return "pattern"
+	}
+	return "file"
+}
+
+// readCodes reads the codes that a specification imports; nil if it imports none. The file's name counts from the folder of
+// the specification, spec.
+func readCodes(spec string, c *hongbao.Campaign) ([]string, error) {
+	if c.Codes == nil || c.Codes.File == "" {
+		return nil, nil
+	}
+	path := c.Codes.File
+	if spec != "-" && !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(spec), path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usage("specification %s: codes.file: code_file_invalid: %w; it is needed each time the campaign is created", spec, err)
+	}
+	defer f.Close() // it was only read
+	codes, err := campaign.ReadCodes(f, c.Packets)
+	if err != nil {
+		return nil, usage("codes of specification %s, file %s: %w", spec, path, err)
+	}
+	return codes, nil
+}
+
+// createCodes stores the codes of a campaign that is in the ledger: those that were read, else drawn by its pattern. It goes
+// on where an earlier call was killed.
+func (d *deps) createCodes(ctx context.Context, bar io.Writer, c *hongbao.Campaign, read []string) error {
+	if c.Codes == nil {
+		return nil
+	}
+	draw := func(after int64, n int) ([]string, error) { return read[after : after+int64(n)], nil }
+	if c.Codes.Pattern != "" {
+		draw = func(_ int64, n int) ([]string, error) { return campaign.DrawCodes(c.Codes.Pattern, n), nil }
+	} else if err := d.sameCodes(ctx, c.ID, read); err != nil {
+		return err
+	}
+	p := progress(bar, c.Packets, "storing the codes of "+c.ID)
+	err := d.ledger.AddCodes(ctx, c.ID, draw, func(n int64) { _ = p.Set64(n) }) // a bar that can't be drawn is no reason to stop
+	fmt.Fprintln(bar)
+	if err != nil || read == nil {
+		return err
+	}
+	return d.sameCodes(ctx, c.ID, read) // another process may have imported another file meanwhile
+}
+
+// sameCodes tells whether the codes that the ledger has are those that were read.
+func (d *deps) sameCodes(ctx context.Context, id string, read []string) error {
+	const page = 10_000
+	for after := int64(0); ; {
+		has, err := d.ledger.Codes(ctx, id, after, page)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(has, read[after:after+int64(len(has))]) {
+			return hongbao.Errorf(hongbao.Conflict, "campaign %s is in the ledger with other codes than the file's, after packet %d; nothing was changed. "+
+				"Give the file that it was created with, or take another id", id, after)
+		}
+		if after += int64(len(has)); len(has) < page {
+			return nil
+		}
+	}
+}
+
+// codeSource gives the publisher the codes of coupons: from Redis while it has the campaign, from the ledger after that. The
+// ledger is opened when it is first needed.
+type codeSource struct {
+	deps *deps
+
+	mu     sync.Mutex
+	has    map[string]bool // campaigns that were found; it never changes
+	ledger *settlement.Ledger
+}
+
+// maxCodeCampaigns bounds what codeSource remembers.
+const maxCodeCampaigns = 10_000
+
+// HasCodes tells whether a campaign has codes. One that nobody knows has none.
+func (s *codeSource) HasCodes(ctx context.Context, id string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if has, ok := s.has[id]; ok {
+		return has, nil
+	}
+	has, err := lua.HasCodes(ctx, s.deps.redis, s.deps.space.Home(id), id)
+	if errors.Is(err, lua.ErrNotInRedis) {
+		l, err := s.open(ctx)
+		if err != nil {
+			return false, err
+		}
+		c, found, err := l.Campaign(ctx, id)
+		if err != nil || !found {
+			return false, err
+		}
+		has = c.Spec.Codes != nil
+	} else if err != nil {
+		return false, err
+	}
+	if len(s.has) >= maxCodeCampaigns || s.has == nil {
+		s.has = map[string]bool{}
+	}
+	s.has[id] = has
+	return has, nil
+}
+
+// Codes gives the codes of packets; "" for one that neither Redis nor the ledger has.
+func (s *codeSource) Codes(ctx context.Context, id string, packets []int64) ([]string, error) {
+	codes, err := lua.Codes(ctx, s.deps.redis, s.deps.space.Home(id), id, packets)
+	if err != nil || !slices.Contains(codes, "") {
+		return codes, err
+	}
+	s.mu.Lock()
+	l, err := s.open(ctx)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return l.CodesOf(ctx, id, packets)
+}
+
+// open opens the ledger once. s.mu is held.
+func (s *codeSource) open(ctx context.Context) (*settlement.Ledger, error) {
+	if s.ledger == nil {
+		l, err := settlement.Open(ctx, s.deps.cfg.LedgerConfig())
+		if err != nil {
+			return nil, err
+		}
+		s.ledger = l
+		s.deps.atEnd(l.Close)
+	}
+	return s.ledger, nil
+}

@@ -1,0 +1,132 @@
+package redpacket_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/examples/redpacket"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// classic is the red-packet script that is copied from blog to blog; `make bench` measures against it too.
+const classic = `if redis.call('hexists', KEYS[3], KEYS[4]) ~= 0 then return nil else
+local hongBao = redis.call('rpop', KEYS[1]);
+if hongBao then local x = cjson.decode(hongBao); x['userId'] = KEYS[4]; local re = cjson.encode(x);
+redis.call('hset', KEYS[3], KEYS[4], KEYS[4]); redis.call('lpush', KEYS[2], re); return re; end end return nil`
+
+// classicGrab is the program around the script: it answers nil both to who has a packet and when none is left, so who gets
+// nil looks into the map.
+func classicGrab(ctx context.Context, t require.TestingT, rdb *redis.Client, key, user string) (redpacket.Code, *redpacket.Receipt) {
+	text, err := rdb.Eval(ctx, classic, []string{key + "stock", key + "consumed", key + "map", user}).Text()
+	if errors.Is(err, redis.Nil) {
+		has, err := rdb.HExists(ctx, key+"map", user).Result()
+		require.NoError(t, err)
+		if has {
+			return redpacket.Already, nil
+		}
+		return redpacket.NoneLeft, nil
+	}
+	require.NoError(t, err)
+	return redpacket.Granted, receiptOf(t, text)
+}
+
+// receiptOf reads a receipt that has exactly the classic fields.
+func receiptOf(t require.TestingT, text string) *redpacket.Receipt {
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal([]byte(text), &fields))
+	require.Len(t, fields, 3)
+	r := &redpacket.Receipt{}
+	require.NoError(t, json.Unmarshal([]byte(text), r))
+	return r
+}
+
+// Over random histories the example answers as the classic script does, answer by answer, to the last field of the receipt,
+// and both keep the same receipts in the end.
+func TestAnswersAsTheClassicScript(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
+	space, err := lua.NewSpace(prefix, 1)
+	require.NoError(t, err)
+	require.NoError(t, lua.Init(t.Context(), rdb, space, "test"))
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space = rdb, space
+	p, err := producer.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: rdb, Space: space, Chunk: 100})
+	require.NoError(t, err)
+	run, seen := 0, map[redpacket.Code]int{}
+	ctx := t.Context()
+	rapid.Check(t, func(t *rapid.T) {
+		run++
+		id := fmt.Sprint("rain", run)
+		packets := rapid.Int64Range(1, 12).Draw(t, "packets")
+		total := hongbao.Amount(packets * rapid.Int64Range(1, 1000).Draw(t, "mean"))
+		c := rain(id, packets, total, hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total})
+		seed := campaign.NewSeed()
+		plan, err := campaign.NewPlan(c, seed)
+		require.NoError(t, err)
+		require.NoError(t, store.Load(ctx, c, plan, campaign.Commit(c, seed), nil))
+		key := fmt.Sprintf("%s:{classic}:%s:", prefix, id)
+		for i, amount := range plan.Amounts { // RPOP takes the first one first
+			require.NoError(t, rdb.LPush(ctx, key+"stock", fmt.Sprintf(`{"id":%d,"money":%d}`, i+1, amount)).Err())
+		}
+		g, ours := redpacket.Grabber{Producer: p, Campaign: id}, []redpacket.Receipt{}
+		for i, n := range rapid.SliceOfN(rapid.IntRange(0, 15), 1, 40).Draw(t, "users") {
+			user := fmt.Sprint("u", n)
+			wantCode, want := classicGrab(ctx, t, rdb, key, user)
+			code, got, err := g.Grab(ctx, user)
+			require.NoError(t, err)
+			require.Equal(t, wantCode, code, "grab %d by %s", i, user)
+			require.Equal(t, want, got, "grab %d by %s", i, user)
+			seen[code]++
+			if got != nil {
+				text, err := json.Marshal(got)
+				require.NoError(t, err)
+				ours = append([]redpacket.Receipt{*receiptOf(t, string(text))}, ours...) // LPUSH
+			}
+		}
+		kept, err := rdb.LRange(ctx, key+"consumed", 0, -1).Result()
+		require.NoError(t, err)
+		require.Len(t, kept, len(ours))
+		for i, text := range kept {
+			require.Equal(t, ours[i], *receiptOf(t, text))
+		}
+	})
+	require.Len(t, seen, 3, "each code came: %v", seen)
+}
+
+// What the classic script has no word for is an error and never one of its codes.
+func TestNoClassicWord(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	space, err := lua.NewSpace(testkit.Prefix(t), 1)
+	require.NoError(t, err)
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space = testkit.Redis(t).Client(t), space
+	p, err := producer.New(cfg)
+	require.NoError(t, err)
+	g := redpacket.Grabber{Producer: p, Campaign: "nowhere"}
+	code, _, err := g.Grab(t.Context(), "ann")
+	require.ErrorContains(t, err, "unknown_campaign")
+	require.Empty(t, code)
+	require.NoError(t, p.Close(t.Context()))
+}

@@ -1,0 +1,52 @@
+package redpacket
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// Code is what the classic program answers.
+type Code string
+
+// The classic codes.
+const (
+	Granted  Code = "0"
+	Already  Code = "1"
+	NoneLeft Code = "-1"
+)
+
+// Receipt is what the classic script keeps of a grant, and answers with.
+type Receipt struct {
+	ID     int64  `json:"id"`
+	Money  int64  `json:"money"`
+	UserID string `json:"userId"`
+}
+
+// Grabber grabs packets of a campaign that gives one to each user.
+type Grabber struct {
+	Producer *producer.Producer
+	Campaign string
+}
+
+// Grab asks for a packet for the user. The receipt comes with Granted alone, as from the classic script. What that script
+// has no word for is an error: a campaign that is not open, and whatever says that nothing was decided yet.
+func (g *Grabber) Grab(ctx context.Context, user string) (Code, *Receipt, error) {
+	a, err := g.Producer.Grab(ctx, &hongbao.Grab{Campaign: g.Campaign, User: user})
+	if err != nil {
+		return "", nil, err
+	}
+	switch a.Outcome {
+	case hongbao.Granted:
+		r := &a.Receipts[0]
+		return Granted, &Receipt{ID: r.Packet, Money: int64(r.Amount), UserID: user}, nil
+	case hongbao.AlreadyGranted:
+		return Already, nil, nil
+	case hongbao.SoldOut:
+		return NoneLeft, nil, nil
+	default:
+		return "", nil, fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", g.Campaign, a.Outcome, user)
+	}
+}

@@ -1,0 +1,162 @@
+package producer_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// coupons loads a campaign of coupons: packet k has code Ck.
+func (b *bundle) coupons(t *testing.T, packets, each int64) {
+	t.Helper()
+	c := spec("rain", packets)
+	c.Kind, c.Total, c.Currency, c.Codes = hongbao.Coupon, 0, "", &hongbao.Codes{File: "codes.txt"}
+	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: each}}
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: b.admin, Space: b.space, Chunk: 100,
+		Codes: func(_ context.Context, _ string, after int64, n int) (codes []string, err error) {
+			for p := after + 1; p <= min(after+int64(n), packets); p++ {
+				codes = append(codes, fmt.Sprint("C", p))
+			}
+			return codes, nil
+		}})
+	require.NoError(t, err)
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+}
+
+func isCodes(request []byte) bool {
+	return bytes.Contains(bytes.ToLower(request), []byte("hmget")) && bytes.Contains(request, []byte(":codes"))
+}
+
+// Each receipt has its packet's code, in every answer that has receipts, and whatever answer is lost on the way.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.coupons(t, 1000, 3)
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	var wg sync.WaitGroup
+	var refused atomic.Int64
+	for w := range 16 {
+		wg.Go(func() {
+			for i := range 30 {
+				if w == 0 {
+					proxy.SwallowAnswers(1, isCodes)
+				}
+				user, request := fmt.Sprintf("u%d-%d", w, i/5), fmt.Sprint("r", i)
+				a, err := p.Grab(t.Context(), grab(user, request))
+				again, err2 := p.Grab(t.Context(), grab(user, request))
+				switch {
+				case err != nil || err2 != nil:
+					t.Errorf("%s: %v, %v", user, err, err2)
+				case i%5 >= 3:
+					refused.Add(1)
+					if a.Outcome != hongbao.LimitReached {
+						t.Errorf("%s: %s", user, a.Outcome)
+					}
+				case a.Outcome != hongbao.Granted || a.Receipts[0].Code != fmt.Sprint("C", a.Receipts[0].Packet) || again.Receipts[0] != a.Receipts[0]:
+					t.Errorf("%s: %+v, again %+v", user, a, again)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	fired := proxy.Fired().Swallowed
+	proxy.SwallowAnswers(0, nil)
+	require.GreaterOrEqual(t, fired, 10)
+	require.EqualValues(t, 16*30*2/5, refused.Load())
+}
+
+// One coupon each: who asks again by another id gets it told with its code.
+func TestCodeOfAlreadyGranted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.coupons(t, 10, 1)
+	p := b.producer(t, nil)
+	first, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	a, err := p.Grab(t.Context(), grab("u1", "r2"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.AlreadyGranted, a.Outcome)
+	require.Equal(t, first.Receipts, a.Receipts)
+	require.Equal(t, "C1", a.Receipts[0].Code)
+}
+
+// Codes that can't be read leave the grant as it is: the error is an outage and unknown, and a repeat later brings the code.
+func TestCodesOutOfReach(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.coupons(t, 10, 1)
+	p := b.producer(t, func(c *producer.Config) { c.CallTimeout = 300 * time.Millisecond })
+	ctx, k := t.Context(), b.k
+	for i, hide := range []func() (show func()){
+		func() func() {
+			require.NoError(t, b.admin.Rename(ctx, k.Codes("rain"), k.Codes("rain")+"-hidden").Err())
+			return func() { require.NoError(t, b.admin.Rename(ctx, k.Codes("rain")+"-hidden", k.Codes("rain")).Err()) }
+		},
+		func() func() {
+			require.NoError(t, b.admin.HDel(ctx, k.Codes("rain"), "2").Err())
+			return func() { require.NoError(t, b.admin.HSet(ctx, k.Codes("rain"), "2", "C2").Err()) }
+		},
+	} {
+		user := fmt.Sprint("u", i)
+		show := hide()
+		_, err := p.Grab(ctx, grab(user, "r1"))
+		require.True(t, hongbao.IsOutage(err), "%v", err)
+		require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err))
+		require.Len(t, b.grants(t), i+1, "the grant stands")
+		show()
+		a, err := p.Grab(ctx, grab(user, "r1"))
+		require.NoError(t, err)
+		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, fmt.Sprint("C", i+1), a.Receipts[0].Code)
+		require.Len(t, b.grants(t), i+1)
+	}
+}
+
+// Nobody listens when the codes are asked for: the grant was made, so the error never says that nothing happened.
+func TestCodesConnectionLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.coupons(t, 10, 1)
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, 500*time.Millisecond })
+	proxy.SwallowAnswers(1000, isCodes)
+	_, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err))
+	require.Positive(t, proxy.Fired().Swallowed)
+	require.Len(t, b.grants(t), 1)
+	proxy.SwallowAnswers(0, nil)
+	a, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.Equal(t, "C1", a.Receipts[0].Code)
+}
+
+// A campaign without codes is asked for none.
+func TestNoCodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	proxy.SwallowAnswers(1000, isCodes)
+	for i := range 10 {
+		a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r1"))
+		require.NoError(t, err)
+		require.Empty(t, a.Receipts[0].Code)
+	}
+	require.Zero(t, proxy.Fired().Swallowed)
+}

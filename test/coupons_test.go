@@ -1,0 +1,28 @@
+package test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/campaign"
+)
+
+// docs/coupons.md shows configs/coupons.yaml as it is, and that is a specification. cmd/hongbao runs it.
+func TestCouponsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	spec, err := os.ReadFile("../configs/coupons.yaml")
+	require.NoError(t, err)
+	page, err := os.ReadFile("../docs/coupons.md")
+	require.NoError(t, err)
+	_, body, _ := strings.Cut(string(spec), "\n") // after its comment
+	require.Contains(t, string(page), "```yaml\n"+body+"```\n")
+	c, err := campaign.Read(strings.NewReader(string(spec)))
+	require.NoError(t, err)
+	c.Packets = 2342
+	require.NoError(t, campaign.Validate(c, c.From), "the largest campaign that the page says its pattern is for")
+	c.Packets++
+	require.ErrorContains(t, campaign.Validate(c, c.From), "code_space_too_small")
+}
