@@ -17,14 +17,15 @@ var lines = map[string]struct{ server, args string }{
 	"campaign close": {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"}, "receipts": {"redis", "rain u1"},
 	"work": {"redis", ""}, "audit": {"redis", ""}, "tail": {"redis", ""}, "replay": {"redis", "again --to balance"},
 	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis", "kafka/0/1-1 --by ann --why mended"},
-	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"},
+	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"}, "balance": {"ledger", ""},
 }
 
 // Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 1; of a flag that does
 // not exist and of a configuration that can't be read, the same with 2.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"}
+	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d",
+		"HONGBAO_BALANCE_TOKEN=" + balanceToken}
 	says := map[string][]string{
 		"redis":  {"redis at 127.0.0.1:1", "connection refused", "redis.addrs", "`hongbao config check --connect`"},
 		"ledger": {"open the postgres ledger", "127.0.0.1:2", "connection refused", "ledger.dsn", "`hongbao config check --connect`"},

@@ -95,6 +95,7 @@ var play = []act{
 	}},
 	{command: "campaign reveal"},
 	{command: "campaign verify"},
+	{command: "balance", before: (*stage).token, until: "serving balances"},
 }
 
 func says(text string) func(*stage, result) {
@@ -153,6 +154,13 @@ func (s *stage) forge() {
 	for i := range 6 {
 		s.ok("quarantine", "resolve", fmt.Sprint(i+1), "--void", "--by", "ann", "--why", "forged")
 	}
+}
+
+// token is a secret of the balance API, and a port that is free.
+func (s *stage) token() {
+	file := filepath.Join(s.dir, "token")
+	require.NoError(s.t, os.WriteFile(file, []byte(balanceToken), 0o600))
+	s.words["/run/secrets/balance"], s.words["127.0.0.1:8081"] = file, freeAddr(s.t)
 }
 
 // settle has a worker bring the close to the ledger, and tells what the refund will be.

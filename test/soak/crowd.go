@@ -15,6 +15,7 @@ import (
 const (
 	callers        = 256
 	grabsPerPacket = 5
+	waves          = 4 // the campaigns open in so many groups, one after the other
 )
 
 // fact is what the callers were told of one packet.
@@ -36,13 +37,43 @@ type raining struct {
 	n    atomic.Int64 // grabs so far
 
 	mu      sync.Mutex
-	told    map[int64]fact // by packet
+	told    map[int64]fact             // by packet
+	granted map[string]hongbao.Receipt // by request id
 	trouble []error
 }
 
 func newRaining(c *hongbao.Campaign) *raining {
-	return &raining{spec: c, told: map[int64]fact{}}
+	return &raining{spec: c, told: map[int64]fact{}, granted: map[string]hongbao.Receipt{}}
 }
+
+// turn is the place of the campaign whose turn it is at grab k of total: two at once, on different shards and with different
+// limits, and the next two when these had all their grabs. There are two campaigns a wave, two on each shard.
+func turn(k, total int64) int64 {
+	wave := k * waves / total
+	if k%2 == 0 {
+		return wave
+	}
+	return waves + (wave+1)%waves
+}
+
+// caller tells whose turn it is at grab k of all that a campaign gets, and which request it is. A campaign is a rush of users of
+// their own in the first tenth of its grabs, for half of the packets. Then an eighth are new users, for the other half; the rest
+// are from the rush and repeat their requests, as if the replies were lost, and some of the first ask for one more. The
+// last tenth are users who come too late. So there are grants during nine tenths of the run.
+func caller(k, all int64) (user, request int64) {
+	rush := max(1, all/10)
+	switch {
+	case k < rush || k >= all-rush || k%8 == 0:
+		return k, k
+	case k%16 == 4:
+		return k * spread % max(1, rush/10), k
+	default:
+		user = k * spread % rush
+		return user, user
+	}
+}
+
+const spread = 7919 // a prime: the callers who repeat are from everywhere in the rush
 
 // grab lets the callers grab, at an even rate, until every campaign had its five grabs a packet.
 func (s *soak) grab(ctx context.Context) error {
@@ -69,7 +100,7 @@ func (s *soak) grab(ctx context.Context) error {
 					return
 				}
 				var n int64
-				n, errs[i] = s.campaigns[k%int64(len(s.campaigns))].grab(ctx, p)
+				n, errs[i] = s.campaigns[turn(k, total)].grab(ctx, p)
 				grabs.Add(n)
 			}
 		})
@@ -95,37 +126,35 @@ func until(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// grab makes the campaign's next grab; every tenth is made twice with the same request id, and must get the same answer
-// if it was granted. It returns how many grabs it made.
-func (c *raining) grab(ctx context.Context, p *producer.Producer) (int64, error) {
+// grab makes the campaign's next grab; every tenth is made twice with the same request id. It returns how many grabs it made.
+func (c *raining) grab(ctx context.Context, p *producer.Producer) (n int64, err error) {
 	k := c.n.Add(1) - 1
-	// Of the five grabs for each packet four are by users of their own, and the fifth by a user who was there before.
-	u := k
-	if k%grabsPerPacket == 4 && k >= 50 {
-		u = k - 47
-	}
+	user, request := caller(k, c.spec.Packets*grabsPerPacket)
 	g := hongbao.Grab{
-		Campaign: c.spec.ID, User: fmt.Sprintf("u%08d", u), RequestID: fmt.Sprintf("r%d", k),
-		Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2), "channel": "app"},
+		Campaign: c.spec.ID, User: fmt.Sprintf("u%08d", user), RequestID: fmt.Sprintf("r%d", request),
+		Facts: map[string]string{"device": fmt.Sprintf("d%07d", user/2), "channel": "app"},
 	}
-	a, err := ask(ctx, p, g)
-	if err != nil {
-		return 1, err
+	times := int64(1)
+	if k%10 == 0 {
+		times = 2
 	}
-	c.note(&g, &a)
-	if k%10 != 0 {
-		return 1, nil
+	for n < times && err == nil {
+		n++
+		known := c.knows(g.RequestID)
+		var a hongbao.Answer
+		if a, err = ask(ctx, p, g); err == nil {
+			c.note(&g, &a, known)
+		}
 	}
-	again, err := ask(ctx, p, g)
-	if err != nil {
-		return 2, err
-	}
-	if a.Outcome == hongbao.Granted && (again.Outcome != hongbao.Granted || again.Receipts[0] != a.Receipts[0]) {
-		return 2, fmt.Errorf("request %s of %s in %s: granted packet %d, and when repeated: %s", g.RequestID, g.User, g.Campaign,
-			a.Receipts[0].Packet, again.Outcome)
-	}
-	c.note(&g, &again)
-	return 2, nil
+	return n, err
+}
+
+// knows is true if a caller was told that this request was granted.
+func (c *raining) knows(request string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.granted[request]
+	return ok
 }
 
 // ask repeats a grab with the same request id until it is decided.
@@ -150,19 +179,32 @@ func (c *raining) left() hongbao.Amount {
 	return sum
 }
 
-// note keeps what a caller was told, and looks for what can't be true at once.
-func (c *raining) note(g *hongbao.Grab, a *hongbao.Answer) {
+// note keeps what a caller was told, and looks for what can't be true at once. A request that was known to be granted
+// before it was made again must be granted, and all that are granted by one id must have the same receipt.
+func (c *raining) note(g *hongbao.Grab, a *hongbao.Answer, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	wrong := func(format string, args ...any) {
+		c.trouble = append(c.trouble, fmt.Errorf("request %s of %s in %s: %s", g.RequestID, g.User, g.Campaign, fmt.Sprintf(format, args...)))
+	}
 	switch a.Outcome {
-	case hongbao.Granted, hongbao.AlreadyGranted, hongbao.LimitReached, hongbao.SoldOut:
+	case hongbao.Granted:
+		old, ok := c.granted[g.RequestID]
+		if ok && old != a.Receipts[0] {
+			wrong("granted %v, and when repeated %v", old, a.Receipts[0])
+		}
+		c.granted[g.RequestID] = a.Receipts[0]
+	case hongbao.AlreadyGranted, hongbao.LimitReached, hongbao.SoldOut:
+		if known {
+			wrong("granted, and when repeated %s", a.Outcome)
+		}
 	default:
-		c.trouble = append(c.trouble, fmt.Errorf("request %s of %s in %s: unexpected outcome %s", g.RequestID, g.User, g.Campaign, a.Outcome))
+		wrong("unexpected outcome %s", a.Outcome)
 	}
 	for _, r := range a.Receipts {
 		f := fact{user: g.User, amount: r.Amount, shard: r.Shard, seq: r.Seq}
 		if old, ok := c.told[r.Packet]; ok && old != f {
-			c.trouble = append(c.trouble, fmt.Errorf("packet %d of %s was given to %v and to %v", r.Packet, g.Campaign, old, f))
+			wrong("packet %d was given to %v and to %v", r.Packet, old, f)
 		}
 		c.told[r.Packet] = f
 	}

@@ -10,10 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/configs"
 )
@@ -32,6 +35,8 @@ type workers struct {
 	s            *soak
 	list         []*worker
 	kills, stops int64
+	// Of these, those that hit a worker whose group had work.
+	busyKills, busyStops int64
 }
 
 func (w *workers) start(ctx context.Context) error {
@@ -91,6 +96,10 @@ func (w *workers) harass(ctx context.Context) error {
 			one.Unlock()
 			continue
 		}
+		if err = w.look(ctx, one, &w.busyStops); err != nil {
+			one.Unlock()
+			break
+		}
 		running++
 		go func() {
 			stopped <- w.pause(one)
@@ -103,8 +112,45 @@ func (w *workers) harass(ctx context.Context) error {
 	return err
 }
 
+// look adds one to busy if, just before a fault, the worker's group has entries on any shard that are pending or undelivered.
+func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
+	v, ctx := &w.s.servers, context.WithoutCancel(ctx)
+	for i := range shards {
+		events := v.space.Shard(i).Events()
+		there, err := v.rdb.Exists(ctx, events).Result()
+		if err == nil && there == 0 {
+			continue
+		}
+		groups, err2 := v.rdb.XInfoGroups(ctx, events).Result()
+		if err = errors.Join(err, err2); err != nil {
+			return fmt.Errorf("look at the groups of shard %d: %w", i, err)
+		}
+		if hasWork(groups, one.sink) {
+			*busy++
+			return nil
+		}
+	}
+	return nil
+}
+
+// hasWork does not count a lag that Redis does not know, -1.
+func hasWork(groups []redis.XInfoGroup, name string) bool {
+	return slices.ContainsFunc(groups, func(g redis.XInfoGroup) bool { return g.Name == name && (g.Pending > 0 || g.Lag > 0) })
+}
+
+// judgeBusy wants half of the kills at least to have hit workers that had work.
+func judgeBusy(busy, kills int64) error {
+	if 2*busy < kills {
+		return fmt.Errorf("only %d of %d kills hit a worker whose group had work: want half of them at least", busy, kills)
+	}
+	return nil
+}
+
 // kill ends a worker as a crash does, and starts another in its place.
 func (w *workers) kill(ctx context.Context, one *worker) error {
+	if err := w.look(ctx, one, &w.busyKills); err != nil {
+		return err
+	}
 	if err := one.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("worker %s ended before it was killed: %w; see its log", one.name, err)
 	}
