@@ -463,7 +463,7 @@ func BenchmarkMillion(b *testing.B) {
 	k := space.Shard(0)
 	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total", fmt.Sprint(n),
 		"user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "", "loaded", fmt.Sprint(n),
-		"granted", "0", "granted_amount", "0", "left", fmt.Sprint(n), "left_amount", fmt.Sprint(n)}
+		"granted", "0", "granted_amount", "0", "loaded_amount", fmt.Sprint(n)}
 	require.NoError(b, rdb.HSet(b.Context(), k.Campaign("big"), fields).Err())
 	ledger := &memLedger{grants: map[string][]hongbao.Grant{}}
 	for at := 0; at < n; at += 5000 {

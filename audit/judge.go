@@ -170,13 +170,13 @@ func (r *run) judgeCounts(c *campaign) {
 	for shard, s := range c.on {
 		n.Packets, n.Funded = max(n.Packets, s.packets), max(n.Funded, s.total)
 		n.Granted, n.GrantedAmount = n.Granted+s.granted, n.GrantedAmount+s.grantedAmount
-		n.Left, n.LeftAmount = n.Left+s.left, n.LeftAmount+s.leftAmount
+		n.Left, n.LeftAmount = n.Left+s.loaded-s.granted, n.LeftAmount+s.loadedAmount-s.grantedAmount
 		receipts, receiptSum = receipts+s.receipts, receiptSum+s.receiptSum
 		stocked, stockSum = stocked+s.stocked, stockSum+s.stockSum
 		if s.loading() {
 			loading = true
-			if s.left != s.loaded || s.left != s.stocked {
-				drift("while loading: %d packets loaded, %d left, %d in the stock", s.loaded, s.left, s.stocked)
+			if s.granted != 0 || s.loaded != s.stocked {
+				drift("while loading: %d packets loaded, %d granted, %d in the stock", s.loaded, s.granted, s.stocked)
 			}
 		}
 		if e, ok := r.shards[shard].closes[c.id]; ok && s.over() && (e.Close.Granted != s.granted || e.Close.GrantedAmount != s.grantedAmount) {

@@ -38,16 +38,16 @@ func (c *campaign) inRedis() bool { return len(c.on) > 0 }
 
 // snapshot is a campaign on one shard at one instant, and what was read after it.
 type snapshot struct {
-	state                     string
-	packets, loaded           int64
-	total                     hongbao.Amount
-	granted, left             int64
-	grantedAmount, leftAmount hongbao.Amount
-	hold, from                int64
-	seq                       int64 // the shard's, at the same instant
-	stocked                   int64 // length of the stock, at the same instant
-	closeSeq                  int64 // of its close; set if it is over
-	codes                     bool  // its packets have codes
+	state                       string
+	packets, loaded             int64
+	total                       hongbao.Amount
+	granted                     int64
+	grantedAmount, loadedAmount hongbao.Amount
+	hold, from                  int64
+	seq                         int64 // the shard's, at the same instant
+	stocked                     int64 // length of the stock, at the same instant
+	closeSeq                    int64 // of its close; set if it is over
+	codes                       bool  // its packets have codes
 
 	receipts             int64          // up to seq
 	receiptSum, stockSum hongbao.Amount // as of seq
@@ -74,7 +74,7 @@ func (s *snapshot) parse(m map[string]string) error {
 	}
 	fields := []field{
 		{"packets", &s.packets}, {"total", (*int64)(&s.total)}, {"loaded", &s.loaded}, {"granted", &s.granted},
-		{"granted_amount", (*int64)(&s.grantedAmount)}, {"left", &s.left}, {"left_amount", (*int64)(&s.leftAmount)},
+		{"granted_amount", (*int64)(&s.grantedAmount)}, {"loaded_amount", (*int64)(&s.loadedAmount)},
 		{"user_campaign", &s.hold}, {"from", &s.from},
 	}
 	if s.over() {

@@ -208,17 +208,19 @@ func (s *Store) Status(ctx context.Context, id string) (Status, bool, error) {
 	}
 	st := Status{State: m["state"], Hash: m["hash"], Shard: k.Index()}
 	for name, to := range map[string]*int64{
-		"packets": &st.Packets, "loaded": &st.Loaded, "granted": &st.Granted, "left": &st.Left,
-		"granted_amount": (*int64)(&st.GrantedAmount), "left_amount": (*int64)(&st.LeftAmount),
+		"packets": &st.Packets, "loaded": &st.Loaded, "granted": &st.Granted,
+		"granted_amount": (*int64)(&st.GrantedAmount), "loaded_amount": (*int64)(&st.LeftAmount),
 	} {
 		if *to, err = strconv.ParseInt(m[name], 10, 64); err != nil {
 			return Status{}, false, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis, field %s: %w", id, name, err)
 		}
 	}
+	st.Left, st.LeftAmount = st.Loaded-st.Granted, st.LeftAmount-st.GrantedAmount
 	return st, true, nil
 }
 
-// redisFields are the fields that the scripts look at.
+// redisFields are the fields that the scripts look at, and the whole specification for people who look. Redis searches a small
+// hash from its front, field by field; with a text as long as that it keeps a table, and grabs get their fields faster.
 func redisFields(c *hongbao.Campaign) ([]string, error) {
 	zone, err := Transitions(*c)
 	if err != nil {
@@ -243,7 +245,7 @@ func redisFields(c *hongbao.Campaign) ([]string, error) {
 		"user_campaign", strconv.FormatInt(c.UserHold(), 10), "user_day", user[hongbao.PerDay], "user_hour", user[hongbao.PerHour],
 		"fact_names", strings.Join(names, ","), "fact_limits", strings.Join(limits, " "), "zone", EncodeTransitions(zone),
 		"packets", strconv.FormatInt(c.Packets, 10), "total", strconv.FormatInt(int64(c.Total), 10),
-		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability),
+		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability), "spec", string(Canonical(*c)),
 	}
 	if c.Codes != nil {
 		fields = append(fields, lua.CodesField, "1")

@@ -18,7 +18,6 @@ end
 if leftover > 0 then
 	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, receipts, counters or codes are there')
 end
--- what every grab looks at comes first: Redis looks through a small hash from its front
-redis.call('HSET', KEYS[2], 'state', 'loading', 'granted', '0', 'granted_amount', '0', 'left', '0', 'left_amount', '0', unpack(ARGV, 2))
-redis.call('HSET', KEYS[2], 'loaded', '0', 'hash', ARGV[1])
+redis.call('HSET', KEYS[2], 'state', 'loading', 'granted', '0', 'granted_amount', '0', unpack(ARGV, 2))
+redis.call('HSET', KEYS[2], 'loaded', '0', 'loaded_amount', '0', 'hash', ARGV[1])
 return { 'loading', '0', ARGV[1] }

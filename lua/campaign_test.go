@@ -46,7 +46,7 @@ func TestLoadChunks(t *testing.T) {
 	require.Equal(t, "1 2 2 4 3 3 4 1", strings.Join(stock, " "))
 	f, err := lua.CampaignFields(ctx, b.rdb, b.k, "rain")
 	require.NoError(t, err)
-	require.Equal(t, []string{"4", "10", "0", "0"}, []string{f["left"], f["left_amount"], f["granted"], f["granted_amount"]})
+	require.Equal(t, []string{"4", "10", "0", "0"}, []string{f["loaded"], f["loaded_amount"], f["granted"], f["granted_amount"]})
 }
 
 func TestLoadNoticesForeignStock(t *testing.T) {

@@ -88,7 +88,7 @@ func refusedClose(campaign string, r *replyReader) error {
 // campaign's state, if there is none; both are Permanent.
 func CloseOf(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string) (hongbao.Entry, error) {
 	values, err := rdb.HMGet(ctx, k.Campaign(campaign), "state", "close_seq", "closed_at", "close_epoch",
-		"granted", "granted_amount", "left", "left_amount").Result()
+		"granted", "granted_amount", "loaded", "loaded_amount").Result()
 	if err != nil {
 		return hongbao.Entry{}, fmt.Errorf("read the close of campaign %s: %w", campaign, Classify(err))
 	}
@@ -105,6 +105,7 @@ func CloseOf(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string) (h
 		r.rest = append(r.rest, s)
 	}
 	e := readClose(&r, k, campaign)
+	e.Close.Left, e.Close.LeftAmount = e.Close.Left-e.Close.Granted, e.Close.LeftAmount-e.Close.GrantedAmount // so far what was loaded
 	if r.err != nil {
 		return e, hongbao.Errorf(hongbao.Broken, "the close of campaign %s in Redis can't be read, look at %s: %w",
 			campaign, k.Campaign(campaign), r.err)

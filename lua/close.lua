@@ -12,7 +12,7 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen')
-local c = redis.call('HMGET', KEYS[3], 'state', 'to', 'granted', 'granted_amount', 'left', 'left_amount',
+local c = redis.call('HMGET', KEYS[3], 'state', 'to', 'granted', 'granted_amount', 'loaded', 'loaded_amount',
 	'close_seq', 'closed_at', 'close_epoch')
 redis.call('XLEN', KEYS[2])
 local stocked = redis.call('LLEN', KEYS[4])
@@ -20,8 +20,10 @@ local stocked = redis.call('LLEN', KEYS[4])
 if not meta[1] then
 	return redis.error_reply('HBNOTREADY this shard was never initialised')
 end
+local left = string.format('%.0f', (c[5] or 0) - (c[3] or 0))
+local left_amount = string.format('%.0f', (c[6] or 0) - (c[4] or 0))
 if c[7] then
-	return { 'closed', c[1], c[7], c[8], c[9], c[3], c[4], c[5], c[6] }
+	return { 'closed', c[1], c[7], c[8], c[9], c[3], c[4], left, left_amount }
 end
 local refused = (not c[1] and 'missing') or (meta[3] == '1' and 'frozen') or (c[1] == 'loading' and 'loading') or
 	(ARGV[1] ~= 'early' and now < tonumber(c[2]) and 'window')
@@ -31,12 +33,12 @@ end
 if c[1] ~= 'open' and c[1] ~= 'paused' then
 	return redis.error_reply('HBSTATE the campaign is ' .. c[1] .. ' and has no close')
 end
-if stocked ~= tonumber(c[5]) then
-	return redis.error_reply('HBSTOCK the stock has ' .. stocked .. ' packets, the campaign says ' .. c[5])
+if stocked ~= tonumber(left) then
+	return redis.error_reply('HBSTOCK the stock has ' .. stocked .. ' packets, the campaign says ' .. left)
 end
 local seq, ms = string.format('%.0f', meta[1] + 1), string.format('%.0f', now)
 redis.call('XADD', KEYS[2], '*', 'v', '1', 'k', 'close', 'c', string.match(KEYS[3], '[^:]+$'),
-	'q', seq, 'e', meta[2], 't', ms, 'g', c[3] .. ' ' .. c[4] .. ' ' .. c[5] .. ' ' .. c[6])
+	'q', seq, 'e', meta[2], 't', ms, 'g', c[3] .. ' ' .. c[4] .. ' ' .. left .. ' ' .. left_amount)
 redis.call('HSET', KEYS[3], 'state', 'closed', 'close_seq', seq, 'closed_at', ms, 'close_epoch', meta[2])
 redis.call('HSET', KEYS[1], 'seq', seq)
-return { 'closed', 'closed', seq, ms, meta[2], c[3], c[4], c[5], c[6] }
+return { 'closed', 'closed', seq, ms, meta[2], c[3], c[4], left, left_amount }

@@ -26,20 +26,22 @@
 --       without gets already_granted. A refusal is decided afresh.
 --
 -- Every grab of a crowd passes here while nobody else can use Redis: tables are made in one piece and used again, a string is
--- made only where it is stored, and numbers become texts in pairs of digits (format and concat take long for them).
+-- made only where it is stored, and numbers become texts ten at a time (format and concat take long for them).
 
 local KEYS, ARGV, call = KEYS, ARGV, redis.call -- globals are slow
 local format, match, gmatch, sub, find, byte = string.format, string.match, string.gmatch, string.sub, string.find, string.byte
 local clock = call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
+local now = tonumber(now_text)
 local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen')
 local camp = call('HMGET', KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour',
-	'fact_names', 'fact_limits', 'zone', 'granted', 'granted_amount', 'left', 'left_amount')
+	'fact_names', 'fact_limits', 'zone', 'granted', 'granted_amount')
 if not meta[1] then
 	return redis.error_reply('HBNOTREADY this shard was never initialised')
 end
 
-local from = tonumber(camp[2] or 0)
+local from_text = camp[2] or '0'
+local from = tonumber(from_text)
 local seq = tonumber(meta[1])
 local n = tonumber(ARGV[4])
 local users, requests, traces = 5, 5 + n, 5 + 2 * n -- what is of grab i stands i places behind
@@ -52,7 +54,6 @@ end
 
 -- answers are written over the receipts as each grab has been decided
 local answers = call('HMGET', KEYS[5], unpack(ARGV, users + 1, users + n))
-local now_text, from_text = format('%d', now), format('%d', from)
 
 -- one answer for all: nothing but types is looked at below it
 local every = (meta[4] == '1' and 'f') or (not camp[1] and 'u') or (camp[7] ~= ARGV[2] and 'F' .. camp[7])
@@ -138,7 +139,7 @@ local function period(per, ms)
 end
 
 local user_limits = {}
-for i = 1, 3 do
+for i = 1, one_each and 0 or 3 do
 	local most = tonumber(camp[3 + i] or '')
 	if most and not refusal then
 		local per = (i == 1 and 'campaign') or (i == 2 and 'day') or 'hour'
@@ -147,32 +148,32 @@ for i = 1, 3 do
 	end
 end
 
--- limits by facts: "position:per:max ...". fields are the counters of each limit, one for each value of its fact.
-local fact_limits, fields, before, counts = {}, {}, {}, {}
+-- limits by facts: "position:per:max ...". fields are the counters of each limit, one for each value of its fact; there are as
+-- many as values, or more.
+local fact_limits, fields, counts, total = {}, nil, nil, 0
 if ARGV[2] ~= '' and not refusal then
 	local firsts, first = {}, values -- where the values of each fact stand
 	for at = 1, #ARGV[5], n + 1 do
 		firsts[#firsts + 1] = first
 		first = first + byte(ARGV[5], at)
 	end
+	fields = { unpack(ARGV, values + 1) }
 	for position, per, most in gmatch(camp[8], '(%d+):(%a+):(%d+)') do
 		local bucket, resets = period(per, now)
 		local head = position .. sub(per, 1, 1) .. ':' .. (bucket or '') .. ':'
 		position = tonumber(position)
-		local at, base = (position - 1) * (n + 1) + 1, #fields
-		fact_limits[#fact_limits + 1] = { position = position, per = per, max = tonumber(most), resets = resets, base = base,
+		local at = (position - 1) * (n + 1) + 1
+		fact_limits[#fact_limits + 1] = { position = position, per = per, max = tonumber(most), resets = resets, base = total,
 			of = { byte(ARGV[5], at + 1, at + n) } }
-		for k = 1, byte(ARGV[5], at) do
-			fields[base + k] = head .. ARGV[firsts[position] + k]
+		local size = byte(ARGV[5], at)
+		for k = 1, size do
+			fields[total + k] = head .. ARGV[firsts[position] + k]
 		end
+		total = total + size
 	end
-	for at = 1, #fields, 1000 do
-		local last = math.min(at + 999, #fields)
-		local got = call('HMGET', KEYS[6], unpack(fields, at, last))
-		for i = at, last do
-			local count = tonumber(got[i - at + 1] or 0)
-			before[i], counts[i] = count, count
-		end
+	counts = call('HMGET', KEYS[6], unpack(fields)) -- at most 16 limits, so far below what a call can take
+	for i = 1, total do
+		counts[i] = tonumber(counts[i] or 0)
 	end
 else
 	call('HLEN', KEYS[6])
@@ -213,17 +214,14 @@ local function same_request(receipts, request)
 	end
 end
 
-local PAIRS = n > 16 and { '01', '02', '03', '04', '05', '06', '07', '08', '09', '10', '11', '12', '13', '14', '15', '16', '17', '18',
-	'19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29', '30', '31', '32', '33', '34', '35', '36', '37', '38', '39',
-	'40', '41', '42', '43', '44', '45', '46', '47', '48', '49', '50', '51', '52', '53', '54', '55', '56', '57', '58', '59', '60',
-	'61', '62', '63', '64', '65', '66', '67', '68', '69', '70', '71', '72', '73', '74', '75', '76', '77', '78', '79', '80', '81',
-	'82', '83', '84', '85', '86', '87', '88', '89', '90', '91', '92', '93', '94', '95', '96', '97', '98', '99', [0] = '00' }
-local hundreds, above
+local DIGITS = { '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+local tens, above
 local room = tonumber(ARGV[1]) - (seq - tonumber(meta[3] or 0))
 local dt = ' ' .. format('%d', now - from) .. ' '
 local granted, amount = 0, 0
 local stored = { unpack(ARGV, users + 1, users + 2 * n) } -- user, receipts, user, receipts, ... of those who are granted; made in its full size
 local nlimits = #fact_limits
+local before = counts and { unpack(counts) }
 
 for i = 1, n do
 	local mine, request = answers[i], ARGV[requests + i]
@@ -251,17 +249,13 @@ for i = 1, n do
 			granted = granted + 1
 			local cut = find(answer, ' ', 1, true)
 			amount = amount + sub(answer, cut + 1)
-			local at, receipt = seq + granted, nil
-			if PAIRS and at > 99 then
-				local low = at % 100
-				if at - low ~= hundreds then
-					hundreds = at - low
-					above = ' ' .. format('%d', hundreds / 100)
-				end
-				receipt = answer .. above .. PAIRS[low] .. dt .. request
-			else
-				receipt = answer .. ' ' .. format('%d', at) .. dt .. request
+			local at = seq + granted
+			local low = at % 10
+			if at - low ~= tens then
+				tens = at - low
+				above = tens > 0 and ' ' .. format('%d', tens / 10) or ' '
 			end
+			local receipt = answer .. above .. DIGITS[low + 1] .. dt .. request
 			mine = mine and (mine .. '\n' .. receipt) or receipt
 			if held then
 				held[user] = mine
@@ -284,24 +278,22 @@ if granted == 0 then
 	call('XLEN', KEYS[2])
 	return { table.concat(answers, '\t'), now_text, from_text, meta[1] }
 end
-local counters, texts = {}, {} -- few counts differ
-for i = 1, #fields do
+local counters, size, texts = total > 0 and { unpack(fields) }, 0, {} -- few counts differ
+for i = 1, total do
 	local count = counts[i]
 	if count ~= before[i] then
 		texts[count] = texts[count] or format('%d', count)
-		counters[#counters + 1] = fields[i]
-		counters[#counters + 1] = texts[count]
+		counters[size + 1], counters[size + 2] = fields[i], texts[count]
+		size = size + 2
 	end
 end
 call('XADD', KEYS[2], '*', 'v', '1', 'k', 'grant', 'c', match(KEYS[3], '[^:]+$'),
 	'q', format('%d', seq + 1), 'e', meta[2], 't', now_text, 'g', table.concat(packets, '\n', 1, granted))
 call('HSET', KEYS[5], unpack(stored, 1, 2 * granted))
-for at = 1, #counters, 1000 do
-	call('HSET', KEYS[6], unpack(counters, at, math.min(at + 999, #counters)))
+if size > 0 then
+	call('HSET', KEYS[6], unpack(counters, 1, size))
 end
 call('LTRIM', KEYS[4], granted, -1)
-call('HSET', KEYS[3], 'granted', format('%d', camp[10] + granted),
-	'granted_amount', format('%d', camp[11] + amount),
-	'left', format('%d', camp[12] - granted), 'left_amount', format('%d', camp[13] - amount))
+call('HSET', KEYS[3], 'granted', format('%d', camp[10] + granted), 'granted_amount', format('%d', camp[11] + amount))
 call('HSET', KEYS[1], 'seq', format('%d', seq + granted))
 return { table.concat(answers, '\t'), now_text, from_text, meta[1] }

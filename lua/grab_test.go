@@ -134,9 +134,7 @@ func (h *history) past(t *testing.T) {
 	}
 	m.events = nil
 	pipe.LTrim(t.Context(), h.k.Stock(id), m.granted, -1)
-	left := m.spec.Total - m.amount
-	pipe.HSet(t.Context(), h.k.Campaign(id), "granted", m.granted, "granted_amount", int64(m.amount),
-		"left", len(m.stock), "left_amount", int64(left))
+	pipe.HSet(t.Context(), h.k.Campaign(id), "granted", m.granted, "granted_amount", int64(m.amount))
 	m.finished = m.seq - h.r.Int64N(m.seq+1)
 	pipe.HSet(t.Context(), h.k.Meta(), "seq", m.seq, "finished", m.finished)
 	_, err := pipe.Exec(t.Context())
@@ -239,8 +237,8 @@ func (h *history) conserved(t *testing.T) {
 		_, amount, _ := strings.Cut(s, " ")
 		left += number(t, amount)
 	}
-	require.Equal(t, left, number(t, f["left_amount"]), h.name)
-	require.EqualValues(t, len(stock), number(t, f["left"]), h.name)
+	require.Equal(t, number(t, f["loaded_amount"])-number(t, f["granted_amount"]), left, h.name)
+	require.EqualValues(t, number(t, f["loaded"])-number(t, f["granted"]), len(stock), h.name)
 	require.Equal(t, int64(h.m.spec.Total), number(t, f["granted_amount"])+left, h.name)
 	require.Equal(t, h.m.spec.Packets, number(t, f["granted"])+int64(len(stock)), h.name)
 }
@@ -277,8 +275,7 @@ func (h *history) compare(t *testing.T) {
 	}
 	f, err := lua.CampaignFields(ctx, h.b.rdb, h.k, id)
 	require.NoError(t, err)
-	require.Equal(t, []int64{m.granted, int64(m.amount), int64(len(m.stock))},
-		[]int64{number(t, f["granted"]), number(t, f["granted_amount"]), number(t, f["left"])}, h.name)
+	require.Equal(t, []int64{m.granted, int64(m.amount)}, []int64{number(t, f["granted"]), number(t, f["granted_amount"])}, h.name)
 	meta, err := h.b.rdb.HGetAll(ctx, h.k.Meta()).Result()
 	require.NoError(t, err)
 	require.Equal(t, m.seq, number(t, meta["seq"]), h.name)

@@ -7,7 +7,7 @@
 -- First write RPUSH: it grows memory.
 -- Repeat changes nothing: the chunk's place is taken.
 
-local has = redis.call('HMGET', KEYS[1], 'state', 'loaded', 'hash', 'left_amount')
+local has = redis.call('HMGET', KEYS[1], 'state', 'loaded', 'hash', 'loaded_amount')
 local stocked = redis.call('LLEN', KEYS[2])
 if has[1] ~= 'loading' or has[3] ~= ARGV[1] or has[2] ~= ARGV[2] then
 	return { has[1] or '', has[2] or '0', has[3] or '' }
@@ -17,5 +17,5 @@ if stocked ~= tonumber(has[2]) then
 end
 redis.call('RPUSH', KEYS[2], unpack(ARGV, 4))
 local loaded = string.format('%.0f', has[2] + #ARGV - 3)
-redis.call('HSET', KEYS[1], 'loaded', loaded, 'left', loaded, 'left_amount', string.format('%.0f', has[4] + ARGV[3]))
+redis.call('HSET', KEYS[1], 'loaded', loaded, 'loaded_amount', string.format('%.0f', has[4] + ARGV[3]))
 return { 'loading', loaded, has[3] }

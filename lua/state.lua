@@ -7,7 +7,7 @@
 -- First write HSET of a field that exists: it grows memory by a few bytes.
 -- Repeat answers "ok": it is in that state already.
 
-local c = redis.call('HMGET', KEYS[1], 'state', 'packets', 'total', 'left', 'left_amount', 'granted', 'granted_amount')
+local c = redis.call('HMGET', KEYS[1], 'state', 'packets', 'total', 'loaded', 'loaded_amount')
 local stocked = redis.call('LLEN', KEYS[2])
 if not c[1] then
 	return { 'refused', '', 'missing' }
