@@ -158,6 +158,14 @@ var planted = map[string]struct {
 		},
 		kinds(audit.Lost, audit.MissingInTopic, audit.Unfounded), `(stream, ledger, topic): no receipt has it`,
 	},
+	"a close of the past": {
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{
+				"v", "1", "k", "close", "c", "a", "q", fmt.Sprint(w.settled("a", "u0109").Seq), "e", "1", "t", "1700000000000", "g", "40 400 60 600",
+			}}))
+		},
+		kinds(audit.CampaignBroken), `the stream has its close, but it is "open"`,
+	},
 	"a dead letter of a whole entry": {
 		func(t *testing.T, w *world) {
 			id, err := w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"x", "1"}}).Result()
