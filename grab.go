@@ -60,34 +60,34 @@ func (o Outcome) Final() bool {
 
 // Receipt is the stored grant that a repeated grab gets again.
 type Receipt struct {
-	Packet    int64
-	Amount    Amount
-	Shard     int
-	Seq       int64
-	Time      time.Time
-	RequestID string
+	Packet    int64     `json:"packet"`
+	Amount    Amount    `json:"amount"`
+	Shard     int       `json:"shard"`
+	Seq       int64     `json:"seq"`
+	Time      time.Time `json:"time"`
+	RequestID string    `json:"request_id,omitempty"`
 	// Code is the coupon's code; empty in a campaign without codes. It is a secret of the user's: never log it.
-	Code string `json:",omitempty"`
+	Code string `json:"code,omitempty"`
 }
 
 // LimitHit says which limit refused a grab, and when it counts anew.
 type LimitHit struct {
-	Limit Limit
+	Limit Limit `json:"limit"`
 	// Resets is when the limit's period ends; zero for a limit per campaign, which never does.
-	Resets time.Time
+	Resets time.Time `json:"resets,omitzero"`
 }
 
 // Answer is what a grab gets.
 type Answer struct {
-	Outcome Outcome
+	Outcome Outcome `json:"outcome"`
 	// Receipts has the one receipt of Granted, or all that the user holds for AlreadyGranted.
-	Receipts []Receipt
+	Receipts []Receipt `json:"receipts,omitempty"`
 	// Limit is set for LimitReached only.
-	Limit *LimitHit
+	Limit *LimitHit `json:"limit,omitempty"`
 	// Starts is when the campaign opens; set for NotStarted only.
-	Starts time.Time
+	Starts time.Time `json:"starts,omitzero"`
 	// Time is the Redis time of the decision.
-	Time time.Time
+	Time time.Time `json:"time"`
 }
 
 // Bounds of ids. They hold in every store, and an id is checked before it becomes part of a key.

@@ -137,6 +137,35 @@ var planted = map[string]struct {
 		},
 		kinds(audit.Different), `the stream has user "mallory"`,
 	},
+	"an entry of the past to a thief": {
+		func(t *testing.T, w *world) { w.addEntry(t, "100 7 mallory - -", w.settled("a", "u0003").Seq) },
+		kinds(audit.Unfounded), "(stream): no receipt has it",
+	},
+	"an entry of the past to a thief, with the real packet": {
+		func(t *testing.T, w *world) {
+			g := *w.settled("a", "u0003")
+			g.User = "mallory"
+			w.addEntry(t, lua.GrantLine(&g), g.Seq)
+		},
+		kinds(audit.Different, audit.StreamGap), `user "mallory"`,
+	},
+	"an entry of the past that took the real one's place in ledger and topic": {
+		func(t *testing.T, w *world) {
+			g := *w.settled("a", "u0003")
+			g.Packet, g.User = packets, "mallory"
+			w.addEntry(t, lua.GrantLine(&g), g.Seq)
+			*w.settled("a", "u0003"), *w.published("a", "u0003") = g, g
+		},
+		kinds(audit.Lost, audit.MissingInTopic, audit.Unfounded), `(stream, ledger, topic): no receipt has it`,
+	},
+	"a close of the past": {
+		func(t *testing.T, w *world) {
+			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{
+				"v", "1", "k", "close", "c", "a", "q", fmt.Sprint(w.settled("a", "u0109").Seq), "e", "1", "t", "1700000000000", "g", "40 400 60 600",
+			}}))
+		},
+		kinds(audit.CampaignBroken), `the stream has its close, but it is "open"`,
+	},
 	"a dead letter of a whole entry": {
 		func(t *testing.T, w *world) {
 			id, err := w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"x", "1"}}).Result()

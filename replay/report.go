@@ -22,6 +22,9 @@ type Counts struct {
 	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
 	// replayed, the event's name is taken; the audit names them.
 	SameSeq int64 `json:"same_seq"`
+	// Forged are entries of the stream with seqs or an epoch that their shard has not come to: no grab wrote them. They are
+	// passed over.
+	Forged int64 `json:"forged"`
 }
 
 func (c *Counts) add(o *Counts) {
@@ -31,6 +34,7 @@ func (c *Counts) add(o *Counts) {
 	c.NotFound += o.NotFound
 	c.Unreadable += o.Unreadable
 	c.SameSeq += o.SameSeq
+	c.Forged += o.Forged
 }
 
 // Report is how far a run of a replay came.
@@ -96,6 +100,10 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	if r.SameSeq > 0 {
 		fmt.Fprintf(&b, "%d grants share their seq with another one and were left out; `hongbao audit` names them.\n", r.SameSeq)
+	}
+	if r.Forged > 0 {
+		fmt.Fprintf(&b, "ALARM: %d entries are forged: they have events that their shard has not come to. They were passed over; "+
+			"find out who can write to Redis. `hongbao audit` names what they claim.\n", r.Forged)
 	}
 	writeFailures(&b, r.Failures, r.Failed)
 	_, err := io.WriteString(w, b.String())

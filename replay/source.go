@@ -40,7 +40,11 @@ type source struct {
 // filled from the ledger.
 func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
 	k := s.space.Shard(shard)
-	from, err := s.seek(ctx, k, seqs.First)
+	head, err := lua.ReadHead(ctx, s.rdb, k)
+	if err != nil {
+		return err
+	}
+	from, err := s.seek(ctx, k, seqs.First, head)
 	if err != nil {
 		return err
 	}
@@ -55,7 +59,8 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 		}
 		from = "(" + raw[len(raw)-1].ID
 		before := next
-		if next, err = s.entries(ctx, shard, raw, hongbao.SeqRange{First: next, Last: seqs.Last}, fn); err != nil {
+		guard := &guard{rdb: s.rdb, keys: k, head: &head}
+		if next, err = s.entries(ctx, guard, raw, hongbao.SeqRange{First: next, Last: seqs.Last}, fn); err != nil {
 			return err
 		}
 		if n := next - before; n > 0 {
@@ -65,9 +70,31 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 	return nil
 }
 
+// guard finds forged entries in one page of a stream. It asks for the head again, once, if one lies above it.
+type guard struct {
+	rdb   redis.UniversalClient
+	keys  lua.Keys
+	head  *lua.Head // shared by the pages of a stream
+	asked bool
+}
+
+// forged tells whether no grab and no close wrote the entry: its shard has not come to it.
+func (g *guard) forged(ctx context.Context, e *hongbao.Entry) (bool, error) {
+	if g.head.Behind(e) && !g.asked {
+		head, err := lua.ReadHead(ctx, g.rdb, g.keys)
+		if err != nil {
+			return false, err
+		}
+		*g.head, g.asked = head, true
+	}
+	return g.head.Behind(e), nil
+}
+
 // entries hands on what the entries hold of the seqs, and fills the gaps before and between them. It gives the next seq.
-func (s *source) entries(ctx context.Context, shard int, raw []lua.RawEntry, seqs hongbao.SeqRange, fn func(*part) error) (int64, error) {
-	p := &part{}
+// Forged entries are passed over: their seqs would turn it to the ledger for what the stream has, and their grants are no
+// events.
+func (s *source) entries(ctx context.Context, guard *guard, raw []lua.RawEntry, seqs hongbao.SeqRange, fn func(*part) error) (int64, error) {
+	p, shard := &part{}, guard.keys.Index()
 	flush := func() error {
 		if p.events == 0 && p.read == (Counts{}) {
 			return nil
@@ -83,6 +110,12 @@ func (s *source) entries(ctx context.Context, shard int, raw []lua.RawEntry, seq
 		}
 		if err != nil { // its seqs, if it has any, become a gap
 			p.read.Unreadable++
+			continue
+		}
+		if forged, err := guard.forged(ctx, &e); err != nil {
+			return seqs.First, err
+		} else if forged {
+			p.read.Forged++
 			continue
 		}
 		if e.Seq > seqs.First {
@@ -166,8 +199,8 @@ func seqOfLedgerID(id string) (int64, bool) {
 
 // seek finds where to begin to read for a seq: an id at or before its entry, not far from it. Ids are times, and rise with
 // the seqs.
-func (s *source) seek(ctx context.Context, k lua.Keys, seq int64) (string, error) {
-	first, firstSeq, err := s.probe(ctx, k, "-")
+func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, head lua.Head) (string, error) {
+	first, firstSeq, err := s.probe(ctx, k, "-", head)
 	if err != nil || first < 0 || firstSeq >= seq {
 		return "-", err
 	}
@@ -178,7 +211,7 @@ func (s *source) seek(ctx context.Context, k lua.Keys, seq int64) (string, error
 	low, high := first, msOf(ends[0].ID)
 	for low < high {
 		mid := low + (high-low+1)/2
-		at, atSeq, err := s.probe(ctx, k, strconv.FormatInt(mid, 10))
+		at, atSeq, err := s.probe(ctx, k, strconv.FormatInt(mid, 10), head)
 		if err != nil {
 			return "-", err
 		}
@@ -191,14 +224,15 @@ func (s *source) seek(ctx context.Context, k lua.Keys, seq int64) (string, error
 	return strconv.FormatInt(low, 10), nil
 }
 
-// probe tells time and seq of the first entry at or after an id; a time of -1 if there is none, or it can't be read.
-func (s *source) probe(ctx context.Context, k lua.Keys, id string) (ms, seq int64, err error) {
+// probe tells time and seq of the first entry at or after an id; a time of -1 if there is none, or it can't be read, or
+// lies above the head.
+func (s *source) probe(ctx context.Context, k lua.Keys, id string, head lua.Head) (ms, seq int64, err error) {
 	raw, err := lua.Range(ctx, s.rdb, k, id, "+", 1)
 	if err != nil || len(raw) == 0 {
 		return -1, 0, err
 	}
 	e, err := hongbao.ParseEntry(k.Index(), raw[0].ID, raw[0].Values)
-	if err != nil {
+	if err != nil || head.Behind(&e) {
 		return -1, 0, nil //nolint:nilerr // then the reading begins earlier, and tells of it
 	}
 	return msOf(e.ID), e.Seq, nil

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -192,6 +194,22 @@ func (d *deployment) answer(args ...string) hongbao.Answer {
 	var a hongbao.Answer
 	require.NoError(d.t, json.Unmarshal([]byte(d.ok(append([]string{"grab", "--json"}, args...)...)), &a))
 	return a
+}
+
+// The JSON of grabs and receipts has the keys that a program may rely on, in small letters as those of all commands.
+func TestGrabJSONKeys(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("keys", 2, 100, "sponsor:", "limits: [{by: device, per: day, max: 1}]\nsponsor:")
+	grab := []string{"grab", "--json", "keys", "--fact", "device=d1"}
+	const receipt = `{"packet":\d+,"amount":\d+,"shard":\d+,"seq":1,"time":"[^"]+","request_id":"r1"}`
+	require.Regexp(t, `^{"outcome":"granted","receipts":\[`+receipt+`\],"time":"[^"]+"}\n$`, d.ok(append(grab, "u1", "--request-id", "r1")...))
+	require.Regexp(t, `^{"outcome":"limit_reached","limit":{"limit":{"by":"device","per":"day","max":1},"resets":"[^"]+"},"time":"[^"]+"}\n$`,
+		d.ok(append(grab, "u2", "--request-id", "r2")...))
+	var receipts struct{ Receipts []map[string]any }
+	require.NoError(t, json.Unmarshal([]byte(d.ok("receipts", "keys", "u1", "--json")), &receipts))
+	require.Len(t, receipts.Receipts, 1)
+	require.ElementsMatch(t, []string{"packet", "amount", "shard", "seq", "time", "request_id"}, slices.Collect(maps.Keys(receipts.Receipts[0])))
 }
 
 // Every outcome of a grab is an answer with exit code 0.

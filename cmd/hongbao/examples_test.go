@@ -68,7 +68,7 @@ var play = []act{
 	{command: "campaign list"},
 	{command: "campaign load"},
 	{command: "campaign show"},
-	{command: "grab", after: func(s *stage, r result) { require.Contains(s.t, r.out, `"Outcome":"granted"`) }},
+	{command: "grab", after: func(s *stage, r result) { require.Contains(s.t, r.out, `"outcome":"granted"`) }},
 	{command: "receipts"},
 	{command: "dead list", before: (*stage).bury},
 	{command: "dead show"},

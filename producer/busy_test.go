@@ -1,0 +1,44 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// Somebody's script keeps Redis busy, which answers BUSY to all others (F9): an outage, nothing happened, and the same grab
+// afterwards is granted once.
+func TestRedisBusyWithAScript(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"busy-reply-threshold": "5"}}))
+	b.load(t, spec("rain", 10))
+	p := b.producer(t, func(c *producer.Config) { c.CallTimeout = 400 * time.Millisecond })
+	_, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.NoError(t, err)
+	other := b.server.Client(t)
+	killed := make(chan error, 1)
+	go func() { killed <- other.Eval(t.Context(), "while true do end", nil).Err() }()
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		return redis.HasErrorPrefix(b.server.Client(t).Ping(t.Context()).Err(), "BUSY")
+	}, "Redis is busy")
+	_, err = p.Grab(t.Context(), grab("u1", "r1"))
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.ErrorContains(t, err, "BUSY")
+	require.NoError(t, b.server.Client(t).ScriptKill(t.Context()).Err())
+	require.Error(t, <-killed)
+	for range 2 {
+		a, err := p.Grab(t.Context(), grab("u1", "r1"))
+		require.NoError(t, err)
+		require.Equal(t, hongbao.Granted, a.Outcome)
+	}
+	require.Len(t, b.grants(t), 2)
+}

@@ -1,0 +1,168 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// aofServer is a Redis of the test's own whose data lies in dir, with a deployment of one shard.
+func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.RedisServer, *bundle) {
+	t.Helper()
+	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: dir, Args: args})
+	space, err := lua.NewSpace("aof", 1)
+	require.NoError(t, err)
+	return server, &bundle{rdb: server.Client(t), space: space}
+}
+
+// grabOne has a user grab one packet of rain.
+func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
+	t.Helper()
+	call := &lua.GrabCall{Campaign: "rain", MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
+	answers, err := lua.Grab(t.Context(), b.rdb, b.space.Shard(0), call, nil)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, answers[0].Outcome)
+	return answers[0]
+}
+
+// whole checks that each of the first n grabs is there in all of its parts, and nothing of any other: seq, entry, receipt,
+// stock and counts.
+func (b *bundle) whole(t *testing.T, n int64, packets int64) {
+	t.Helper()
+	k := b.space.Shard(0)
+	head, err := lua.ReadHead(t.Context(), b.rdb, k)
+	require.NoError(t, err)
+	require.Equal(t, n, head.Seq)
+	entries, err := lua.Entries(t.Context(), b.rdb, k, "-", "+")
+	require.NoError(t, err)
+	require.Len(t, entries, int(n))
+	receipts, err := b.rdb.HLen(t.Context(), k.Receipts("rain")).Result()
+	require.NoError(t, err)
+	require.Equal(t, n, receipts)
+	sum := hongbao.Amount(0)
+	for i := range entries {
+		require.Len(t, entries[i].Grants, 1)
+		g := &entries[i].Grants[0]
+		require.Equal(t, int64(i+1), g.Seq)
+		has, err := lua.UserReceipts(t.Context(), b.rdb, k, "rain", g.User)
+		require.NoError(t, err)
+		require.Len(t, has, 1)
+		require.Equal(t, []any{g.Packet, g.Amount, g.Seq}, []any{has[0].Packet, has[0].Amount, has[0].Seq})
+		sum += g.Amount
+	}
+	stock, err := b.rdb.LLen(t.Context(), k.Stock("rain")).Result()
+	require.NoError(t, err)
+	require.Equal(t, packets-n, stock)
+	counts, err := b.rdb.HMGet(t.Context(), k.Campaign("rain"), "granted", "left", "granted_amount").Result()
+	require.NoError(t, err)
+	require.Equal(t, []any{fmt.Sprint(n), fmt.Sprint(packets - n), fmt.Sprint(int64(sum))}, counts)
+}
+
+// increments gives the path and size of the append-only file that Redis writes to.
+func increments(t *testing.T, dir string) (string, int64) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*.incr.aof"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	info, err := os.Stat(files[0])
+	require.NoError(t, err)
+	return files[0], info.Size()
+}
+
+// The append-only file ends anywhere in the last three grabs (F14): each of them is there whole, or not at all, and the last
+// whole one is the one before the cut.
+func TestTornAppendOnlyFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	const before, torn, packets = 3, 3, 10
+	dir := t.TempDir()
+	server, b := aofServer(t, dir, map[string]string{"appendfsync": "always"})
+	require.NoError(t, lua.Init(t.Context(), b.rdb, b.space, "test"))
+	b.load(t, spec("rain", packets, 1000))
+	for i := range before {
+		b.grabOne(t, i)
+	}
+	file, size := increments(t, dir)
+	ends := []int64{size}
+	for i := range torn {
+		b.grabOne(t, before+i)
+		_, size = increments(t, dir)
+		require.Greater(t, size, ends[i])
+		ends = append(ends, size)
+	}
+	require.NoError(t, server.Kill())
+	wholes := map[int64]int{}
+	for _, cut := range cuts(ends) {
+		copied := t.TempDir()
+		require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
+		require.NoError(t, os.Truncate(filepath.Join(copied, "appendonlydir", filepath.Base(file)), cut))
+		whole := int64(before)
+		for whole < before+torn && ends[whole-before+1] <= cut {
+			whole++
+		}
+		wholes[whole]++
+		again, c := aofServer(t, copied, map[string]string{"aof-load-truncated": "yes"})
+		c.whole(t, whole, packets)
+		c.grabOne(t, 100) // and it goes on
+		c.whole(t, whole+1, packets)
+		require.NoError(t, again.Close())
+	}
+	t.Logf("cuts by the grabs that were whole: %v", wholes)
+	require.Len(t, wholes, torn+1)
+}
+
+// cuts are places between the ends: those around each end, and every 31st.
+func cuts(ends []int64) []int64 {
+	var out []int64
+	for i := range len(ends) - 1 {
+		from, to := ends[i], ends[i+1]
+		for at := from; at < to; at++ {
+			if at-from < 2 || to-at < 4 || (at-from)%31 == 0 {
+				out = append(out, at)
+			}
+		}
+	}
+	return append(out, ends[len(ends)-1])
+}
+
+// Redis is killed while it rewrites its append-only file (F19), five times: every grab that was answered is there.
+func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	const packets = 1000
+	// Each key that the rewrite saves takes it a tenth of a second longer, so that the kill finds it at work.
+	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "100000"})
+	require.NoError(t, lua.Init(t.Context(), b.rdb, b.space, "test"))
+	b.load(t, spec("rain", packets, 100_000))
+	n := 0
+	for range 5 {
+		for range 10 {
+			b.grabOne(t, n)
+			n++
+		}
+		require.NoError(t, b.rdb.BgRewriteAOF(t.Context()).Err())
+		for range 10 {
+			b.grabOne(t, n)
+			n++
+		}
+		info, err := b.rdb.InfoMap(t.Context(), "persistence").Result()
+		require.NoError(t, err)
+		require.Equal(t, "1", info["Persistence"]["aof_rewrite_in_progress"], "the kill must come in the middle")
+		require.NoError(t, server.Kill())
+		require.NoError(t, server.Restart())
+		testkit.EventuallyOK(t, 10*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "it answers again")
+		b.whole(t, int64(n), packets)
+	}
+}
