@@ -19,6 +19,8 @@ type Counts struct {
 	NotFound int64 `json:"not_found"`
 	// Unreadable are entries and dead letters that can't be read.
 	Unreadable int64 `json:"unreadable"`
+	// Forged are entries that no grab and no close wrote: see lua.Forgeries. They are never delivered.
+	Forged int64 `json:"forged"`
 	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
 	// replayed, the event's name is taken; the audit names them.
 	SameSeq int64 `json:"same_seq"`
@@ -30,6 +32,7 @@ func (c *Counts) add(o *Counts) {
 	c.FromDead += o.FromDead
 	c.NotFound += o.NotFound
 	c.Unreadable += o.Unreadable
+	c.Forged += o.Forged
 	c.SameSeq += o.SameSeq
 }
 
@@ -93,6 +96,9 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	if r.Unreadable > 0 {
 		fmt.Fprintf(&b, "%d entries or letters can't be read; `hongbao dead list` shows them.\n", r.Unreadable)
+	}
+	if r.Forged > 0 {
+		fmt.Fprintf(&b, "%d entries are forged and were left out: find out who can write to Redis.\n", r.Forged)
 	}
 	if r.SameSeq > 0 {
 		fmt.Fprintf(&b, "%d grants share their seq with another one and were left out; `hongbao audit` names them.\n", r.SameSeq)
