@@ -55,6 +55,9 @@ func (e *Entry) Events() int64 {
 // ErrNewerEntry says that an entry was written by a newer build. Its error is Broken: the shard stops, nothing is skipped.
 var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongbao")
 
+// Last is the seq of its last event.
+func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
+
 var entryFields = [...]string{"v", "k", "c", "q", "e", "t", "g"}
 
 // ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE gives them. The fields are

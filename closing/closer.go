@@ -82,7 +82,7 @@ type Standing struct {
 func (s *Standing) Settled() bool { return s.Refund != nil || s.Finished >= s.Close.Seq }
 
 // Missing is how many grants up to the close the ledger does not hold although its group has finished them all: they are
-// dead letters, or in quarantine.
+// dead letters, or in quarantine. Below 0, it holds more than the close tells of.
 func (s *Standing) Missing() int64 {
 	if s.Refund != nil || !s.Settled() {
 		return 0
@@ -206,6 +206,10 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r hongbao.Refund, err
 
 // agree compares what was ordered with how far the campaign is.
 func (c *Closer) agree(o *Order, s *Standing) error {
+	if n := -s.Missing(); n > 0 {
+		return hongbao.Errorf(hongbao.Conflict, "the ledger has paid %d grants more than the close tells of; nothing was moved. Somebody wrote to Redis or to the ledger: "+
+			"`hongbao audit --campaign %s` names what was paid without a receipt", n, o.Campaign)
+	}
 	if s.Refund == nil && s.Settled() && s.Missing() != o.Missing {
 		return hongbao.Errorf(hongbao.Conflict, "group %s has finished everything up to the close, and %d grants are missing in the ledger, not %d; nothing was moved. "+
 			"They are dead letters or in quarantine: `hongbao audit --campaign %s` names them. Decide them first; if they are not to be paid, "+

@@ -259,6 +259,21 @@ func TestRefundWithDeadLetters(t *testing.T) {
 	require.Equal(t, "refunded", b.state())
 }
 
+// A ledger that holds more than the close tells of was written by something else: no order refunds it.
+func TestRefundOfALedgerWithMore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.close()
+	b.settle(4)
+	for _, o := range []closing.Order{order(70, 0), order(60, time.Minute), {Campaign: "rain", Amount: 60, Missing: -1}} {
+		_, err := b.Refund(t.Context(), o)
+		require.ErrorContains(t, err, "has paid 1 grants more than the close tells of")
+		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+	}
+	require.Zero(t, b.ledger.posts)
+	require.Equal(t, "closed", b.state())
+}
+
 func order(amount hongbao.Amount, wait time.Duration) closing.Order {
 	return closing.Order{Campaign: "rain", Amount: amount, Wait: wait}
 }

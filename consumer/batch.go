@@ -157,31 +157,25 @@ func unfinished(items []*item) []*item {
 	return slices.DeleteFunc(items, func(it *item) bool { return it.finished })
 }
 
-// dropForged sets aside what no grab and no close wrote: entries with seqs or an epoch that their shard has not come to. They
-// become dead letters whole. Were their events handled, or buried one by one, the done bits would be set, and the real
-// events of those seqs would be skipped when they come.
-//
-// Meta is asked only if an entry lies above all that was seen of it: once a batch, and never for what is taken again.
+// dropForged sets aside what no grab and no close wrote: see lua.Forgeries. They become dead letters whole. Were their events
+// handled, or buried one by one, the done bits would be set, and the real events of those seqs would be skipped when
+// they come.
 func (s *shard) dropForged(ctx context.Context, items []*item) ([]*item, error) {
-	above := func(it *item) bool { return s.head.Behind(&it.entry) }
-	if !slices.ContainsFunc(items, above) {
-		return items, nil
+	entries := make([]*hongbao.Entry, len(items))
+	for i, it := range items {
+		entries[i] = &it.entry
 	}
-	head, err := lua.ReadHead(context.WithoutCancel(ctx), s.cfg.Redis, s.keys)
+	forged, err := s.forgeries.Find(context.WithoutCancel(ctx), entries)
 	if err != nil {
 		return items, err
 	}
-	s.head = head
-	for _, it := range items {
-		if !above(it) {
+	for i, it := range items {
+		if forged[i] == nil {
 			continue
 		}
-		err := hongbao.Errorf(hongbao.Conflict, "entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+
-			"no grab wrote it; find out who can write to Redis", it.id, it.entry.Seq, it.entry.Seq+it.entry.Events()-1, it.entry.Epoch,
-			s.keys.Index(), head.Seq, head.Epoch)
 		s.c.count.forged.Add(1)
-		s.log.Error("ALARM: a forged entry is in the stream, it is set aside as a dead letter", zap.String("entry", it.id), zap.Error(err))
-		if err := s.buryWhole(ctx, it, err); err != nil {
+		s.log.Error("ALARM: a forged entry is in the stream, it is set aside as a dead letter", zap.String("entry", it.id), zap.Error(forged[i]))
+		if err := s.buryWhole(ctx, it, forged[i]); err != nil {
 			return items, err
 		}
 	}
@@ -192,10 +186,10 @@ func (s *shard) dropForged(ctx context.Context, items []*item) ([]*item, error) 
 func (s *shard) dropDone(ctx context.Context, items []*item) error {
 	for i := 0; i < len(items); {
 		// One look at the bits for as many neighbours as lie close together.
-		r := hongbao.SeqRange{First: items[i].entry.Seq, Last: items[i].entry.Seq + items[i].entry.Events() - 1}
+		r := hongbao.SeqRange{First: items[i].entry.Seq, Last: items[i].entry.Last()}
 		n := i + 1
 		for n < len(items) && items[n].entry.Seq > r.Last && items[n].entry.Seq < r.Last+lua.ChunkEvents {
-			r.Last = items[n].entry.Seq + items[n].entry.Events() - 1
+			r.Last = items[n].entry.Last()
 			n++
 		}
 		set, err := lua.Done(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, r)

@@ -67,6 +67,53 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	require.Equal(t, "77 900000 thief - -", dead[0]["entry.g"])
 }
 
+// B41, B39: entries in due form, with seqs that the shard has come to, behind their campaign's close or of a campaign that lives on another
+// shard. Neither is an event; the events of other campaigns, before and after, are.
+func TestEntriesBehindTheirCloseOrElsewhereAreNoEvents(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 2)
+	foreign := "snow"
+	for i := 0; b.space.Home(foreign).Index() == 0; i++ {
+		foreign = fmt.Sprintf("snow%d", i)
+	}
+	ctx := t.Context()
+	require.NoError(t, b.rdb.HSet(ctx, b.space.Shard(1).Campaign(foreign), "state", "open").Err())
+	require.NoError(t, b.rdb.HSet(ctx, b.keys().Campaign("over"), "state", "closed", "close_seq", 3).Err())
+	b.add(t, 0, 2)
+	event := func(kind, campaign string, seq int, g string) {
+		b.raw(t, "v", "1", "k", kind, "c", campaign, "q", seq, "e", "1", "t", "1700000000000", "g", g)
+	}
+	event("close", "over", 3, "0 0 10 1000") // the real one
+	b.reached(t, 8, 1)
+	event("grant", "over", 3, "77 9 thief - -")
+	event("grant", "over", 4, "77 9 thief - -")
+	event("grant", "over", 2, "77 9 thief - -\n78 9 thief - -") // its end is behind it
+	event("close", "over", 5, "0 0 10 1000")
+	event("grant", foreign, 6, "77 9 thief - -")
+	event("grant", "nobody-knows", 7, "1 9 u7 - -") // the sink has to judge
+	event("grant", "rain", 8, "8 9 u8 - -")
+	var stolen atomic.Int64
+	s := newSink(thefts(&stolen))
+	w := start(t, b.config(t, "w", s))
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	require.Zero(t, stolen.Load())
+	s.onceEach(t, 4)
+	require.Equal(t, []int64{1, 2, 3, 7, 8}, b.doneBits(t, 100))
+	dead := b.dead(t)
+	require.Len(t, dead, 5)
+	for i := range dead {
+		require.Equal(t, "conflict", dead[i]["class"])
+		require.Empty(t, dead[i]["grant"], "whole, so that nobody can requeue it")
+		says := "was closed on shard 0 by event 3"
+		if i == 4 {
+			says = "lives on shard 1"
+		}
+		require.Contains(t, dead[i]["reason"], says)
+	}
+	require.EqualValues(t, 5, w.Stats().Forged)
+}
+
 // A forged entry that a dead worker had is found out as well by the one who takes it over.
 func TestForgedEntryIsTakenOver(t *testing.T) {
 	t.Parallel()
@@ -102,8 +149,8 @@ func TestEntriesOfAnEarlierEpochAreDelivered(t *testing.T) {
 	require.Empty(t, b.dead(t))
 }
 
-// What is not ahead is not looked up: meta is read once for each batch that brings something new, never for what is taken
-// again.
+// What is not ahead is not looked up: meta and the campaigns are read once, together, for each batch that brings something new,
+// never for what is taken again.
 func TestMetaIsReadOnceABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -118,7 +165,7 @@ func TestMetaIsReadOnceABatch(t *testing.T) {
 	}))
 	cfg := b.config(t, "w", s)
 	counted := b.client(t, b.addr)
-	counted.AddHook(countHook{name: "hmget", n: &metas})
+	counted.AddHook(pipelineHook{first: "hmget", n: &metas})
 	cfg.Redis = counted
 	w := start(t, cfg)
 	b.idle(t, 0)
@@ -128,24 +175,23 @@ func TestMetaIsReadOnceABatch(t *testing.T) {
 	require.EqualValues(t, 1, metas.Load())
 }
 
-type countHook struct {
-	name string
-	n    *atomic.Int64
+// pipelineHook counts the pipelines that begin with a command.
+type pipelineHook struct {
+	first string
+	n     *atomic.Int64
 }
 
-func (countHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (pipelineHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h countHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == h.name {
+func (pipelineHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == h.first {
 			h.n.Add(1)
 		}
-		return next(ctx, cmd)
+		return next(ctx, cmds)
 	}
-}
-
-func (countHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 // A shard whose meta is gone can't tell what is real: it stops and hands back what it holds.

@@ -18,19 +18,20 @@ type shard struct {
 	keys       lua.Keys
 	log        *zap.Logger
 	nextTake   time.Time
-	took       bool     // the last entries were taken, not read
-	hasGroup   bool     // the group was there
-	perEntry   float64  // grants an entry lately has
-	failures   int64    // in a row, of calls to Redis
-	left       int      // entries that the last step did not finish
-	takeAtMost int      // entries at once; small after some that may kill their worker
-	head       lua.Head // the furthest that the shard is known to have come
+	took       bool    // the last entries were taken, not read
+	hasGroup   bool    // the group was there
+	perEntry   float64 // grants an entry lately has
+	failures   int64   // in a row, of calls to Redis
+	left       int     // entries that the last step did not finish
+	takeAtMost int     // entries at once; small after some that may kill their worker
+	forgeries  *lua.Forgeries
 }
 
 func newShard(c *Consumer, i int) *shard {
 	return &shard{
 		c: c, cfg: &c.cfg, keys: c.cfg.Space.Shard(i), log: c.cfg.Log.With(zap.Int("shard", i)),
 		perEntry: hongbao.MaxEntryGrants, takeAtMost: c.cfg.MaxEntries,
+		forgeries: lua.NewForgeries(c.cfg.Redis, c.cfg.Space, i),
 	}
 }
 

@@ -12,7 +12,7 @@ type Stats struct {
 	Skipped    int64 // had their done bit when they came again
 	Outages    int64 // times that the sink was found down
 	LeasesLost int64 // batches that were cancelled because another worker has them
-	Forged     int64 // entries with seqs or an epoch that their shard has not come to: incidents
+	Forged     int64 // entries that no grab and no close wrote, as their numbers tell: incidents
 	Vanished   int64 // entries deleted from the stream while they were pending: incidents
 	Groups     int64 // times that the group was missing and was created again
 }

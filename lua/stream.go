@@ -87,12 +87,16 @@ type Head struct {
 // Behind tells whether the entry claims what the shard has not come to yet. An event and its seq are written in one step, so
 // if the head was read after the entry, no grab and no close wrote that entry.
 func (h Head) Behind(e *hongbao.Entry) bool {
-	return e.Seq+e.Events()-1 > h.Seq || e.Epoch > h.Epoch
+	return e.Last() > h.Seq || e.Epoch > h.Epoch
 }
 
 // ReadHead reads seq and epoch of the shard. Both only rise.
 func ReadHead(ctx context.Context, rdb redis.Cmdable, k Keys) (Head, error) {
-	v, err := rdb.HMGet(ctx, k.Meta(), "seq", "epoch").Result()
+	return readHead(k, rdb.HMGet(ctx, k.Meta(), "seq", "epoch"))
+}
+
+func readHead(k Keys, cmd *redis.SliceCmd) (Head, error) {
+	v, err := cmd.Result()
 	if err != nil {
 		return Head{}, fmt.Errorf("read seq and epoch of %s: %w", k.Meta(), Classify(err))
 	}

@@ -19,12 +19,11 @@ type Counts struct {
 	NotFound int64 `json:"not_found"`
 	// Unreadable are entries and dead letters that can't be read.
 	Unreadable int64 `json:"unreadable"`
+	// Forged are entries that no grab and no close wrote: see lua.Forgeries. They are never delivered.
+	Forged int64 `json:"forged"`
 	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
 	// replayed, the event's name is taken; the audit names them.
 	SameSeq int64 `json:"same_seq"`
-	// Forged are entries of the stream with seqs or an epoch that their shard has not come to: no grab wrote them. They are
-	// passed over.
-	Forged int64 `json:"forged"`
 }
 
 func (c *Counts) add(o *Counts) {
@@ -33,8 +32,8 @@ func (c *Counts) add(o *Counts) {
 	c.FromDead += o.FromDead
 	c.NotFound += o.NotFound
 	c.Unreadable += o.Unreadable
-	c.SameSeq += o.SameSeq
 	c.Forged += o.Forged
+	c.SameSeq += o.SameSeq
 }
 
 // Report is how far a run of a replay came.
@@ -102,7 +101,7 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "%d grants share their seq with another one and were left out; `hongbao audit` names them.\n", r.SameSeq)
 	}
 	if r.Forged > 0 {
-		fmt.Fprintf(&b, "ALARM: %d entries are forged: they have events that their shard has not come to. They were passed over; "+
+		fmt.Fprintf(&b, "ALARM: %d entries are forged: no grab and no close wrote them. They were passed over; "+
 			"find out who can write to Redis. `hongbao audit` names what they claim.\n", r.Forged)
 	}
 	writeFailures(&b, r.Failures, r.Failed)

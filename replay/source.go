@@ -48,6 +48,7 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 	if err != nil {
 		return err
 	}
+	forgeries := lua.NewForgeries(s.rdb, s.space, shard)
 	count := 50
 	for next := seqs.First; next <= seqs.Last; {
 		raw, err := lua.Range(ctx, s.rdb, k, from, "+", count)
@@ -58,9 +59,12 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 			return s.fill(ctx, shard, hongbao.SeqRange{First: next, Last: seqs.Last}, fn)
 		}
 		from = "(" + raw[len(raw)-1].ID
+		entries, read, err := decode(ctx, shard, raw, forgeries)
+		if err != nil {
+			return err
+		}
 		before := next
-		guard := &guard{rdb: s.rdb, keys: k, head: &head}
-		if next, err = s.entries(ctx, guard, raw, hongbao.SeqRange{First: next, Last: seqs.Last}, fn); err != nil {
+		if next, err = s.entries(ctx, entries, read, hongbao.SeqRange{First: next, Last: seqs.Last}, fn); err != nil {
 			return err
 		}
 		if n := next - before; n > 0 {
@@ -70,31 +74,37 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 	return nil
 }
 
-// guard finds forged entries in one page of a stream. It asks for the head again, once, if one lies above it.
-type guard struct {
-	rdb   redis.UniversalClient
-	keys  lua.Keys
-	head  *lua.Head // shared by the pages of a stream
-	asked bool
-}
-
-// forged tells whether no grab and no close wrote the entry: its shard has not come to it.
-func (g *guard) forged(ctx context.Context, e *hongbao.Entry) (bool, error) {
-	if g.head.Behind(e) && !g.asked {
-		head, err := lua.ReadHead(ctx, g.rdb, g.keys)
-		if err != nil {
-			return false, err
+// decode gives the entries that are real, and counts the others: their seqs, if they have any, become a gap.
+func decode(ctx context.Context, shard int, raw []lua.RawEntry, forgeries *lua.Forgeries) (entries []*hongbao.Entry, read Counts, err error) {
+	for i := range raw {
+		e, err := hongbao.ParseEntry(shard, raw[i].ID, raw[i].Values)
+		if errors.Is(err, hongbao.ErrNewerEntry) {
+			return nil, read, err
 		}
-		*g.head, g.asked = head, true
+		if err != nil {
+			read.Unreadable++
+			continue
+		}
+		entries = append(entries, &e)
 	}
-	return g.head.Behind(e), nil
+	forged, err := forgeries.Find(ctx, entries)
+	if err != nil {
+		return nil, read, err
+	}
+	real := entries[:0]
+	for i, e := range entries {
+		if forged[i] != nil {
+			read.Forged++
+			continue
+		}
+		real = append(real, e)
+	}
+	return real, read, nil
 }
 
 // entries hands on what the entries hold of the seqs, and fills the gaps before and between them. It gives the next seq.
-// Forged entries are passed over: their seqs would turn it to the ledger for what the stream has, and their grants are no
-// events.
-func (s *source) entries(ctx context.Context, guard *guard, raw []lua.RawEntry, seqs hongbao.SeqRange, fn func(*part) error) (int64, error) {
-	p, shard := &part{}, guard.keys.Index()
+func (s *source) entries(ctx context.Context, entries []*hongbao.Entry, read Counts, seqs hongbao.SeqRange, fn func(*part) error) (int64, error) {
+	p := &part{read: read}
 	flush := func() error {
 		if p.events == 0 && p.read == (Counts{}) {
 			return nil
@@ -103,27 +113,13 @@ func (s *source) entries(ctx context.Context, guard *guard, raw []lua.RawEntry, 
 		p = &part{}
 		return fn(full)
 	}
-	for i := range raw {
-		e, err := hongbao.ParseEntry(shard, raw[i].ID, raw[i].Values)
-		if errors.Is(err, hongbao.ErrNewerEntry) {
-			return seqs.First, err
-		}
-		if err != nil { // its seqs, if it has any, become a gap
-			p.read.Unreadable++
-			continue
-		}
-		if forged, err := guard.forged(ctx, &e); err != nil {
-			return seqs.First, err
-		} else if forged {
-			p.read.Forged++
-			continue
-		}
+	for _, e := range entries {
 		if e.Seq > seqs.First {
 			if err := flush(); err != nil {
 				return seqs.First, err
 			}
 			gap := hongbao.SeqRange{First: seqs.First, Last: min(e.Seq-1, seqs.Last)}
-			if err := s.fill(ctx, shard, gap, fn); err != nil {
+			if err := s.fill(ctx, e.Shard, gap, fn); err != nil {
 				return seqs.First, err
 			}
 			seqs.First = gap.Last + 1
@@ -131,14 +127,14 @@ func (s *source) entries(ctx context.Context, guard *guard, raw []lua.RawEntry, 
 		if seqs.First > seqs.Last {
 			break
 		}
-		seqs.First = p.take(&e, seqs)
+		seqs.First = p.take(e, seqs)
 	}
 	return seqs.First, flush()
 }
 
 // take takes what an entry of the stream holds of the seqs, and gives the next seq.
 func (p *part) take(e *hongbao.Entry, seqs hongbao.SeqRange) int64 {
-	end := min(e.Seq+e.Events()-1, seqs.Last)
+	end := min(e.Last(), seqs.Last)
 	if end < seqs.First { // it comes a second time
 		return seqs.First
 	}

@@ -22,6 +22,7 @@ func conformance(t *testing.T, newConfig backend) {
 		"coupons after the refund":                    testCouponAfterRefund,
 		"the refund waits for every grant (F59)":      testRefundWaits,
 		"a close that can't be":                       testRefundConflicts,
+		"a refund that the close can't be for (B41)":  testRefundBehindTheClose,
 		"a refund without a campaign":                 testRefundUnknown,
 		"a refund without grants that were decided":   testRefundMissing,
 		"a ledger written by hand is not refunded":    testRefundTampered,

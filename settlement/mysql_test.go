@@ -1,7 +1,6 @@
 package settlement
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -74,85 +73,6 @@ func otherMariaDB(ctx context.Context, conn *sql.Conn) (ids []int64, err error) 
 	return ids, rows.Err()
 }
 
-// TestMariaDBConnectionKilled ends the connection in the middle of a transaction (F32): nothing has happened, and the
-// same batch again is settled.
-func TestMariaDBConnectionKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	t.Parallel()
-	f := newFixture(t, mariadbConfig(t))
-	f.create(t, "rain", 10)
-	killer := mariadb(t, f.config.DSN)
-	inner := f.ledger.store
-	var killed int64
-	f.ledger.store = &tap{store: inner, beforeCommit: func(ctx context.Context) {
-		testkit.EventuallyOK(t, 10*time.Second, func() error { // until the server has let go of it
-			n, err := killOtherMariaDB(ctx, killer)
-			if killed += n; n != 0 || err != nil {
-				return errors.Join(errors.New("still there"), err)
-			}
-			return nil
-		}, "the connection is gone")
-	}}
-	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
-	require.Positive(t, killed)
-	require.Len(t, errs, 5)
-	for _, err := range errs {
-		require.True(t, hongbao.IsOutage(err), "%v", err)
-	}
-	f.ledger.store = inner
-	f.holds(t, "rain", nil)
-	f.settles(t, grantsOf("rain", 1, 5)...)
-	f.holds(t, "rain", grantsOf("rain", 1, 5))
-}
-
-// TestMariaDBConnectionsKilledAtRandom has settlers repeat their batches while connections are killed all the time (F32).
-func TestMariaDBConnectionsKilledAtRandom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	t.Parallel()
-	const packets, kills = 1_000, 15
-	f := newFixture(t, mariadbConfig(t))
-	f.create(t, "rain", packets)
-	killer := mariadb(t, f.config.DSN)
-	var failed, killed atomic.Int64
-	var done atomic.Bool
-	var group errgroup.Group
-	for range 3 {
-		group.Go(func() error {
-			for !done.Load() { // the same grants over and over, until enough was killed
-				for first := int64(1); first < packets; first += 100 {
-					for {
-						errs := f.Handle(context.Background(), grantsOf("rain", first, first+99))
-						if errs == nil {
-							break
-						}
-						failed.Add(1)
-						if !hongbao.IsOutage(errs[0]) {
-							return errs[0]
-						}
-					}
-				}
-			}
-			return nil
-		})
-	}
-	testkit.EventuallyOK(t, time.Minute, func() error {
-		n, err := killOtherMariaDB(t.Context(), killer)
-		require.NoError(t, err)
-		if killed.Add(n) < kills || failed.Load() < kills/2 {
-			return errors.New("not yet enough")
-		}
-		return nil
-	}, "connections are killed and batches fail")
-	done.Store(true)
-	require.NoError(t, group.Wait())
-	f.holds(t, "rain", grantsOf("rain", 1, packets))
-	require.Zero(t, f.balance(t, PoolAccount("rain")))
-}
-
 // mariadbBehindProxy is a database that is reached through a proxy.
 func mariadbBehindProxy(t *testing.T) (*testkit.Proxy, Config) {
 	t.Helper()
@@ -161,76 +81,6 @@ func mariadbBehindProxy(t *testing.T) (*testkit.Proxy, Config) {
 	proxy := testkit.NewProxy(t, dsn.Addr)
 	dsn.Addr = proxy.Addr
 	return proxy, testMariaDB(fmt.Sprintf("%s@tcp(%s)/%s", dsn.User, dsn.Addr, dsn.DBName))
-}
-
-// TestMariaDBCommitAnswerLost loses the answer to COMMIT: it has happened, and the batch again gives the right result.
-func TestMariaDBCommitAnswerLost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	t.Parallel()
-	proxy, config := mariadbBehindProxy(t)
-	f := newFixture(t, config)
-	f.create(t, "rain", 20)
-	f.settles(t, grantsOf("rain", 1, 5)...)
-	proxy.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("\nCOMMIT")) },
-		testkit.MySQLAnswered)
-	errs := f.Handle(t.Context(), grantsOf("rain", 4, 12))
-	require.Equal(t, 1, proxy.Fired().Swallowed, "the fault did not happen")
-	require.Len(t, errs, 9)
-	for _, err := range errs {
-		require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
-		require.True(t, hongbao.IsOutage(err))
-	}
-	f.holds(t, "rain", grantsOf("rain", 1, 12)) // it did happen
-	f.settles(t, grantsOf("rain", 4, 12)...)
-	f.holds(t, "rain", grantsOf("rain", 1, 12))
-	require.Empty(t, f.open(t))
-}
-
-// TestMariaDBOutOfReach settles nothing and says that it is an outage, then settles.
-func TestMariaDBOutOfReach(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	t.Parallel()
-	proxy, config := mariadbBehindProxy(t)
-	f := newFixture(t, config)
-	f.create(t, "rain", 10)
-	proxy.Refuse(true)
-	proxy.CutAll()
-	for range 2 {
-		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
-		require.Len(t, errs, 5)
-		require.True(t, hongbao.IsOutage(errs[0]))
-		require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
-	}
-	require.Positive(t, proxy.Fired().Refused)
-	proxy.Refuse(false)
-	f.settles(t, grantsOf("rain", 1, 5)...)
-	f.holds(t, "rain", grantsOf("rain", 1, 5))
-}
-
-// TestMariaDBLockTimeout has another session hold the pool's row for too long.
-func TestMariaDBLockTimeout(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	t.Parallel()
-	config := mariadbConfig(t)
-	config.LockTimeout, config.Retries = 20*time.Millisecond, 1 // a second, in MariaDB's clock
-	f := newFixture(t, config)
-	f.create(t, "rain", 10)
-	holder := mariadb(t, config.DSN)
-	execute(t, holder, "START TRANSACTION", "UPDATE account SET balance = balance - 1 WHERE id = 'pool:rain'")
-	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
-	require.Len(t, errs, 5)
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
-	require.ErrorIs(t, errs[0], errAgain)
-	require.True(t, hongbao.IsOutage(errs[0]), "it takes no attempt from any grant")
-	execute(t, holder, "ROLLBACK")
-	f.settles(t, grantsOf("rain", 1, 5)...)
-	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
 // TestMariaDBFewStatements counts what the server gets for a batch of 2,000 grants.

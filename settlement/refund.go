@@ -64,9 +64,20 @@ func (c *StoredCampaign) held(ctx context.Context, t txn) (held hongbao.Closing,
 	return held, pool, waiting, err
 }
 
+// strays counts the grants that the close can't have counted: it stands behind every grant of its campaign, on the same shard.
+func strays(ctx context.Context, t txn, closed *hongbao.Entry) (n, packet int64, err error) {
+	err = t.query(ctx, `SELECT COUNT(*), COALESCE(MIN(packet), 0) FROM grants WHERE campaign = $1 AND (shard <> $2 OR seq >= $3)`,
+		[]any{closed.Campaign, int64(closed.Shard), closed.Seq}, func(s scan) error { return s(&n, &packet) })
+	return n, packet, err
+}
+
 // refund compares the close with what the ledger holds, and tells what is to be moved.
 func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64) (hongbao.Refund, error) {
 	held, pool, waiting, err := c.held(ctx, t)
+	if err != nil {
+		return hongbao.Refund{}, err
+	}
+	late, packet, err := strays(ctx, t, closed)
 	if err != nil {
 		return hongbao.Refund{}, err
 	}
@@ -77,6 +88,10 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
 		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
 			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets, c.Funded, id)
+	case late > 0:
+		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the ledger has paid %d grants (packet %d for one) that the close, event %d-%d, can't have counted: "+
+			"they stand behind it or are of another shard. Somebody wrote to Redis or to the ledger: run `hongbao audit --campaign %s`",
+			late, packet, closed.Shard, closed.Seq, id)
 	case held.Granted+missing < want.Granted:
 		return hongbao.Refund{}, hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, held.Granted, want.Granted)
 	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:

@@ -139,6 +139,31 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
 
+// testRefundBehindTheClose: one grant has not come, and in its place the ledger has settled one of the same amount that the close can't have
+// counted. Number and sum are right, and still nothing is refunded.
+func testRefundBehindTheClose(t *testing.T, f *fixture) {
+	for id, forge := range map[string]func(*hongbao.Grant){
+		"late":      func(g *hongbao.Grant) { g.Seq = 6 },
+		"same":      func(g *hongbao.Grant) { g.Seq = 5 },
+		"elsewhere": func(g *hongbao.Grant) { g.Shard, g.Seq = 4, 2 },
+	} {
+		f.create(t, id, 14)
+		f.settles(t, grantsOf(id, 1, 3)...)
+		closed, forged := closeOf(id, 14, 4), grant(id, 11)
+		forge(&forged)
+		require.Equal(t, planned(4), forged.Amount)
+		f.settles(t, forged)
+		held, err := f.ledger.Held(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, closed.Close, held)
+		_, err = f.ledger.Refund(t.Context(), closed, 0)
+		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, "packet 11")
+		f.holds(t, id, append(grantsOf(id, 1, 3), forged))
+	}
+	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
+}
+
 // testRefundMissing refunds what grants would have cost that a person has decided not to pay.
 func testRefundMissing(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)

@@ -90,11 +90,15 @@ func printStanding(cmd *cobra.Command, c *settlement.StoredCampaign, s *closing.
 	if !s.Settled() {
 		fmt.Fprintf(w, "settling: group %s has finished shard %d up to event %d, the close is event %d\n", configs.SinkBalance, s.Close.Shard, s.Finished, s.Close.Seq)
 	}
-	if n := s.Missing(); n != 0 {
-		_, err := fmt.Fprintf(w, "%d grants are missing in the ledger: dead letters, or in quarantine\nnext: hongbao audit --campaign %s\n", n, id)
-		return err
+	var err error
+	switch n := s.Missing(); {
+	case n > 0:
+		_, err = fmt.Fprintf(w, "%d grants are missing in the ledger: dead letters, or in quarantine\nnext: hongbao audit --campaign %s\n", n, id)
+	case n < 0:
+		_, err = fmt.Fprintf(w, "the ledger has paid %d grants more than the close tells of\nnext: hongbao audit --campaign %s\n", -n, id)
+	default:
+		_, err = fmt.Fprintf(w, "next: hongbao campaign refund %s --amount %d\n", id, s.Amount())
 	}
-	_, err := fmt.Fprintf(w, "next: hongbao campaign refund %s --amount %d\n", id, s.Amount())
 	return err
 }
 

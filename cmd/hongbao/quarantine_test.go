@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
 )
 
 // B40, B39, B42: what contradicts the ledger is not paid, its campaign is paused, and the audit names it.
@@ -58,6 +59,48 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 				named = named || f.Kind == audit.InQuarantine && f.Event != "" && f.Detail != ""
 			}
 			require.True(t, named, "%v", r.Differences)
+		})
+	}
+}
+
+// B41, I6: an entry in due form that somebody wrote after its campaign's close, with the shard's seq raised for it: a packet that
+// nobody got, its planned amount, a new user. B39: the same on a shard that is not the campaign's. No sink gets either, not by a
+// replay before the refund, and the refund is what the close tells.
+func TestGrantsAfterTheCloseOrElsewhereAreNoGrants(t *testing.T) {
+	t.Parallel()
+	for name, elsewhere := range map[string]bool{"after the close": false, "on another shard": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{shards: 2, kafka: true})
+			d.campaign("rain", 10, 1000)
+			require.Equal(t, 4, d.crowdOf("rain", 0, 4))
+			d.ok("campaign", "close", "rain", "--early")
+			home := d.space.Home("rain")
+			e, err := lua.CloseOf(t.Context(), d.rdb, home, "rain")
+			require.NoError(t, err)
+			nobodys, err := d.rdb.LIndex(t.Context(), home.Stock("rain"), 0).Result()
+			require.NoError(t, err)
+			fields := grantEntry("rain", 0, "", "")
+			fields[len(fields)-1] = nobodys + " thief - -"
+			at := home
+			if elsewhere {
+				at = d.space.Shard(1 - home.Index())
+			}
+			d.plantOn(at, fields...)
+			w := d.start("work")
+			d.quiet()
+			d.ok("replay", "again", "--to", "balance", "--json")
+			d.ok("replay", "again-kafka", "--to", "kafka", "--json")
+			amount := fmt.Sprint(int64(e.Close.LeftAmount))
+			require.Contains(t, d.ok("campaign", "refund", "rain", "--amount", amount, "--wait", "20s"), "6 packets")
+			w.says("ALARM: a forged entry")
+			w.stop(syscall.SIGTERM)
+			require.Equal(t, e.Close.LeftAmount, d.show("rain").Ledger.Refunded)
+			r := d.audit(1)
+			require.EqualValues(t, 4, r.Total.Settled)
+			require.EqualValues(t, 4, r.Total.Published)
+			require.EqualValues(t, 2, r.Found[audit.DeadLetter], "one for each sink: %v", r.Differences)
+			require.Positive(t, r.Found[audit.Unfounded], "%v", r.Differences)
 		})
 	}
 }

@@ -142,7 +142,12 @@ func (p *program) stop(s syscall.Signal) result {
 // plant writes an entry as somebody does who can write to Redis; the q in fields is replaced by a fresh seq.
 func (d *deployment) plant(id string, fields ...string) int64 {
 	d.t.Helper()
-	k := d.space.Home(id)
+	return d.plantOn(d.space.Home(id), fields...)
+}
+
+// plantOn is plant for any shard.
+func (d *deployment) plantOn(k lua.Keys, fields ...string) int64 {
+	d.t.Helper()
 	seq, err := d.rdb.HIncrBy(d.t.Context(), k.Meta(), "seq", 1).Result()
 	require.NoError(d.t, err)
 	values := make([]any, len(fields))

@@ -5,10 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -73,7 +71,9 @@ func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, err
 	if m.dir, err = k.folder("mariadb", cred); err != nil {
 		return nil, err
 	}
-	if err := m.install(ctx, k, install); err != nil {
+	// Its temporary tables stay in the server's folder: in /tmp, installations that run at once take each other's away.
+	if err := m.initialize(ctx, k, m.command(install, "--no-defaults", "--datadir="+m.data(), "--tmpdir="+m.dir,
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")); err != nil {
 		return nil, errors.Join(err, m.remove())
 	}
 	m.prepare = func(ports []int) (command, error) {
@@ -101,43 +101,11 @@ func (m *MariaDBServer) command(path string, args ...string) command {
 	}
 }
 
-// install makes the folder of data. Its temporary tables stay in the server's folder: in /tmp, installations that run at
-// once take each other's away.
-func (m *MariaDBServer) install(ctx context.Context, k *kit, program string) error {
-	run, err := k.start(m.command(program, "--no-defaults", "--datadir="+m.data(), "--tmpdir="+m.dir,
-		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"))
-	if err != nil {
-		return err
-	}
-	select {
-	case <-run.done:
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("make a MariaDB in %s: %w", m.dir, ctx.Err()), run.kill())
-	}
-	if run.err != nil {
-		return fmt.Errorf("make a MariaDB in %s: %w; the end of the log:\n%s", m.dir, run.err, logTail(m.dir))
-	}
-	return nil
-}
-
 func (m *MariaDBServer) writeConf(port int, settings map[string]string) error {
-	all := mariadbDefaults()
-	maps.Copy(all, settings)
-	all["port"], all["datadir"] = fmt.Sprint(port), m.data()
-	all["tmpdir"] = m.dir
-	all["socket"], all["pid_file"] = filepath.Join(m.dir, "mariadb.sock"), filepath.Join(m.dir, "mariadb.pid")
-	var b strings.Builder
-	b.WriteString("[mysqld]\n")
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		fmt.Fprintf(&b, "%s = %s\n", name, all[name])
-	}
-	if err := os.WriteFile(m.conf(), []byte(b.String()), 0o600); err != nil {
-		return err
-	}
-	if m.cred == nil {
-		return nil
-	}
-	return os.Chown(m.conf(), int(m.cred.Uid), int(m.cred.Gid))
+	return m.writeSettings(m.conf(), "[mysqld]\n", mariadbDefaults(), settings, map[string]string{
+		"port": fmt.Sprint(port), "datadir": m.data(), "tmpdir": m.dir,
+		"socket": filepath.Join(m.dir, "mariadb.sock"), "pid_file": filepath.Join(m.dir, "mariadb.pid"),
+	})
 }
 
 // DSN is the address of a database of the server, for go-sql-driver/mysql and a user without rights on the server.

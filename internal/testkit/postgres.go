@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -67,14 +64,16 @@ func StartPostgres(ctx context.Context, opts PostgresOptions) (*PostgresServer, 
 	if p.dir, err = k.folder("postgres", cred); err != nil {
 		return nil, err
 	}
-	if err := initPostgres(ctx, k, initdb, p.dir, cred); err != nil {
+	c := postgresCommand(initdb, p.dir, cred)
+	c.args = append(c.args, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	if err := p.initialize(ctx, k, c); err != nil {
 		return nil, errors.Join(err, p.remove())
 	}
 	p.prepare = func(ports []int) (command, error) {
 		p.Addr = loopback(ports[0])
 		c := postgresCommand(filepath.Join(filepath.Dir(initdb), "postgres"), p.dir, cred)
 		c.args = append(c.args, "-p", fmt.Sprint(ports[0]))
-		return c, writePostgresConf(p.data(), cred, opts.Settings)
+		return c, p.writeSettings(filepath.Join(p.data(), "postgresql.auto.conf"), "", postgresDefaults(), opts.Settings)
 	}
 	if err := p.launch(ctx); err != nil {
 		return nil, err
@@ -92,42 +91,6 @@ func postgresCommand(path, dir string, cred *syscall.Credential) command {
 		dir:  dir,
 		cred: cred,
 	}
-}
-
-// initPostgres runs initdb.
-func initPostgres(ctx context.Context, k *kit, initdb, dir string, cred *syscall.Credential) error {
-	c := postgresCommand(initdb, dir, cred)
-	c.args = append(c.args, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
-	run, err := k.start(c)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-run.done:
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("make a PostgreSQL in %s: %w", dir, ctx.Err()), run.kill())
-	}
-	if run.err != nil {
-		return fmt.Errorf("make a PostgreSQL in %s: %w; the end of the log:\n%s", dir, run.err, logTail(dir))
-	}
-	return nil
-}
-
-func writePostgresConf(data string, cred *syscall.Credential, settings map[string]string) error {
-	all := postgresDefaults()
-	maps.Copy(all, settings)
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		fmt.Fprintf(&b, "%s = %s\n", name, all[name])
-	}
-	path := filepath.Join(data, "postgresql.auto.conf")
-	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-		return err
-	}
-	if cred == nil {
-		return nil
-	}
-	return os.Chown(path, int(cred.Uid), int(cred.Gid))
 }
 
 // DSN is the address of a database of the server, for pgx.
