@@ -74,14 +74,14 @@ func GrabArgs(call *GrabCall) []any {
 	args := make([]any, 5, 5+(3+len(names))*n)
 	args[0], args[1], args[2], args[3] = call.MaxBacklog, call.FactNames, flags, n
 	for _, g := range call.Grabs {
-		args = append(args, g.User)
+		args = append(args, &g.User) // a text in an interface would be a new object each
 	}
 	for _, g := range call.Grabs {
-		args = append(args, g.RequestID)
+		args = append(args, &g.RequestID)
 	}
 	if traces {
 		for _, g := range call.Grabs {
-			args = append(args, g.Trace)
+			args = append(args, &g.Trace)
 		}
 	}
 	places := make([]byte, 0, len(names)*(n+1))

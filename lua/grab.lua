@@ -28,7 +28,7 @@
 -- Every grab of a crowd passes here while nobody else can use Redis: tables are made in one piece and used again, a string is
 -- made only where it is stored, and numbers become texts ten at a time (format and concat take long for them).
 
-local KEYS, ARGV, call = KEYS, ARGV, redis.call -- globals are slow
+local KEYS, ARGV, call, tonumber = KEYS, ARGV, redis.call, tonumber -- globals are slow
 local format, match, gmatch, sub, find, byte = string.format, string.match, string.gmatch, string.sub, string.find, string.byte
 local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
@@ -149,8 +149,8 @@ for i = 1, one_each and 0 or 3 do
 end
 
 -- limits by facts: "position:per:max ...". fields are the counters of each limit, one for each value of its fact; there are as
--- many as values, or more.
-local fact_limits, fields, counts, total = {}, nil, nil, 0
+-- many as values, or more. field_of says for each limit and grab which one it looks at, most_of up to where it may rise.
+local fact_limits, field_of, most_of, fields, counts, total = {}, {}, {}, nil, nil, 0
 if ARGV[2] ~= '' and not refusal then
 	local firsts, first = {}, values -- where the values of each fact stand
 	for at = 1, #ARGV[5], n + 1 do
@@ -163,8 +163,12 @@ if ARGV[2] ~= '' and not refusal then
 		local head = position .. sub(per, 1, 1) .. ':' .. (bucket or '') .. ':'
 		position = tonumber(position)
 		local at = (position - 1) * (n + 1) + 1
-		fact_limits[#fact_limits + 1] = { position = position, per = per, max = tonumber(most), resets = resets, base = total,
-			of = { byte(ARGV[5], at + 1, at + n) } }
+		local limit, of = #fact_limits + 1, { byte(ARGV[5], at + 1, at + n) }
+		for i = 1, total > 0 and n or 0 do
+			of[i] = of[i] + total
+		end
+		fact_limits[limit] = { position = position, per = per, resets = resets }
+		field_of[limit], most_of[limit] = of, tonumber(most)
 		local size = byte(ARGV[5], at)
 		for k = 1, size do
 			fields[total + k] = head .. ARGV[firsts[position] + k]
@@ -179,12 +183,12 @@ else
 	call('HLEN', KEYS[6])
 end
 
-local function refused_by_fact(limit)
+local function refused_by_fact(limit, most)
 	local at = 0
 	for name in gmatch(ARGV[2], '[^,]+') do
 		at = at + 1
 		if at == limit.position then
-			return 'l' .. name .. ':' .. limit.per .. ':' .. limit.max .. ':' .. format('%d', limit.resets)
+			return 'l' .. name .. ':' .. limit.per .. ':' .. most .. ':' .. format('%d', limit.resets)
 		end
 	end
 end
@@ -215,10 +219,10 @@ local function same_request(receipts, request)
 end
 
 local DIGITS = { '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
-local tens, above
+local low, above = 0, nil -- the last digit of a seq, and what stands before it
 local room = tonumber(ARGV[1]) - (seq - tonumber(meta[3] or 0))
 local dt = ' ' .. format('%d', now - from) .. ' '
-local granted, amount = 0, 0
+local granted, amount, filled = 0, 0, 0
 local stored = { unpack(ARGV, users + 1, users + 2 * n) } -- user, receipts, user, receipts, ... of those who are granted; made in its full size
 local nlimits = #fact_limits
 local before = counts and { unpack(counts) }
@@ -232,9 +236,8 @@ for i = 1, n do
 	local answer = mine and request ~= '' and same_request(mine, request) or refusal or (mine and refused_by_user(mine))
 	if not answer then
 		for k = 1, nlimits do
-			local limit = fact_limits[k]
-			if counts[limit.base + limit.of[i]] >= limit.max then
-				answer = refused_by_fact(limit)
+			if counts[field_of[k][i]] >= most_of[k] then
+				answer = refused_by_fact(fact_limits[k], most_of[k])
 				break
 			end
 		end
@@ -249,21 +252,21 @@ for i = 1, n do
 			granted = granted + 1
 			local cut = find(answer, ' ', 1, true)
 			amount = amount + sub(answer, cut + 1)
-			local at = seq + granted
-			local low = at % 10
-			if at - low ~= tens then
-				tens = at - low
-				above = tens > 0 and ' ' .. format('%d', tens / 10) or ' '
+			low = low + 1
+			if low == 10 or not above then
+				local at = seq + granted
+				low = at % 10
+				above = at > 9 and ' ' .. format('%d', (at - low) / 10) or ' '
 			end
 			local receipt = answer .. above .. DIGITS[low + 1] .. dt .. request
 			mine = mine and (mine .. '\n' .. receipt) or receipt
 			if held then
 				held[user] = mine
 			end
-			stored[2 * granted - 1] = user -- one that comes twice is set twice: the last value stays
-			stored[2 * granted] = mine
+			stored[filled + 1], stored[filled + 2] = user, mine -- one that comes twice is set twice: the last value stays
+			filled = filled + 2
 			for k = 1, nlimits do
-				local field = fact_limits[k].base + fact_limits[k].of[i]
+				local field = field_of[k][i]
 				counts[field] = counts[field] + 1
 			end
 			local trace = traces and ARGV[traces + i] or ''
@@ -289,7 +292,7 @@ for i = 1, total do
 end
 call('XADD', KEYS[2], '*', 'v', '1', 'k', 'grant', 'c', match(KEYS[3], '[^:]+$'),
 	'q', format('%d', seq + 1), 'e', meta[2], 't', now_text, 'g', table.concat(packets, '\n', 1, granted))
-call('HSET', KEYS[5], unpack(stored, 1, 2 * granted))
+call('HSET', KEYS[5], unpack(stored, 1, filled))
 if size > 0 then
 	call('HSET', KEYS[6], unpack(counters, 1, size))
 end
