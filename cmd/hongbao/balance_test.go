@@ -175,7 +175,9 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"], user)
 	}
 	require.Equal(t, audit.Agrees, d.auditNow().Verdict)
+	d.ok("campaign", "close", "rain", "--early")
 	d.refused(1, []string{"campaign", "refund", "rain"}, "settlement.kind is remote", "docs/remote-balance.md")
+	d.refused(1, []string{"campaign", "refund", "rain", "--amount", "1000", "--missing", "4"}, "settlement.kind is remote")
 	d.refused(1, []string{"replay", "again", "--to", "balance", "--campaign", "rain"}, "settlement.kind is remote")
 }
 
