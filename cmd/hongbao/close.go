@@ -15,14 +15,9 @@ import (
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
-// withCloser is with, for what is done to a campaign at its end. moves tells that money may move.
-func withCloser(cmd *cobra.Command, id string, moves bool, do func(*closing.Closer, *settlement.StoredCampaign) error) error {
+// withCloser is with, for what is done to a campaign at its end.
+func withCloser(cmd *cobra.Command, id string, do func(*closing.Closer, *settlement.StoredCampaign) error) error {
 	return with(cmd, needs{redis: true, ledger: true}, func(d *deps) error {
-		if moves {
-			if err := d.atLedger("a refund"); err != nil {
-				return err
-			}
-		}
 		c, err := d.campaign(cmd.Context(), id)
 		if err != nil {
 			return err
@@ -57,7 +52,7 @@ func closeCmd() *cobra.Command {
 		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			return withCloser(cmd, id, false, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
+			return withCloser(cmd, id, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
 				s, err := closer.Close(cmd.Context(), id, early)
 				if err != nil {
 					return closeHint(err, id)
@@ -125,7 +120,7 @@ func refundCmd() *cobra.Command {
 			if o.Wait < 0 || o.Amount < 0 || o.Missing < 0 {
 				return usage("--wait %s, --amount %d, --missing %d: give nothing below 0", o.Wait, o.Amount, o.Missing)
 			}
-			return withCloser(cmd, id, true, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
+			return withCloser(cmd, id, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
 				if !cmd.Flags().Changed("amount") {
 					s, err := closer.Standing(cmd.Context(), id)
 					if err != nil {
