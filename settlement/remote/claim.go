@@ -75,7 +75,7 @@ func (h *Handler) clear(ctx context.Context, items []*item, a *hongbao.ClaimAnsw
 func doneIn(items []*item, done []hongbao.SeqRange) []*item {
 	return slices.DeleteFunc(slices.Clone(items), func(it *item) bool {
 		if holds(done, it.seq) {
-			it.fate, it.held, it.err = fateDone, true, nil
+			it.fate, it.err = fateDone, nil
 			return true
 		}
 		return false

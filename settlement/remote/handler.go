@@ -97,7 +97,6 @@ type item struct {
 	seq    int64
 	credit credit
 	fate   fate
-	held   bool  // the ledger holds it
 	err    error // nil if and only if done
 	last   result
 	odd    int // answers about another credit

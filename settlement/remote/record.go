@@ -15,7 +15,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	var list []*item
 	var grants []hongbao.Grant
 	for _, it := range items {
-		if it.fate == fateDone && !it.held {
+		if it.fate == fateDone {
 			list, grants = append(list, it), append(grants, *it.grant)
 		}
 	}
@@ -33,7 +33,6 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	var lost []*item
 	for i, it := range list {
 		if errs == nil || errs[i] == nil {
-			it.held = true
 			continue
 		}
 		it.fate, it.err = fateOpen, fmt.Errorf("credit %s is booked, but not recorded in the ledger: %w", it.credit.Reference, errs[i])
