@@ -33,7 +33,7 @@ func booked(t *testing.T, addr string, want map[string]hongbao.Amount) (n int, s
 		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
 		for _, b := range a["balances"].([]any) {
 			balance := b.(map[string]any)
-			require.Equal(t, 1.0, balance["credits"], user)
+			require.EqualValues(t, 1, balance["credits"], user)
 			n, sum = n+1, sum+hongbao.Amount(balance["balance"].(float64))
 		}
 	}
