@@ -160,49 +160,6 @@ func (w *worker) Noted(_ context.Context, _ int, events []hongbao.SeqRange) (lis
 	return list, w.fail
 }
 
-// books is a ledger in memory.
-type books struct {
-	mu    sync.Mutex
-	held  map[string]hongbao.Grant // by event
-	calls int
-	fail  func(g *hongbao.Grant) error // not nil: what it says of each grant
-}
-
-func newBooks() *books { return &books{held: map[string]hongbao.Grant{}} }
-
-func (b *books) Handle(_ context.Context, grants []hongbao.Grant) []error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.calls++
-	errs := make([]error, len(grants))
-	for i, g := range grants {
-		if b.fail != nil {
-			errs[i] = b.fail(&g)
-		}
-		if errs[i] == nil {
-			b.held[g.EventID()] = g
-		}
-	}
-	return errs
-}
-
-func (b *books) fails(fail func(*hongbao.Grant) error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fail = fail
-}
-
-// has tells that exactly these grants are recorded.
-func (b *books) has(t *testing.T, grants []hongbao.Grant) {
-	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	require.Len(t, b.held, len(grants))
-	for _, g := range grants {
-		require.Equal(t, g, b.held[g.EventID()])
-	}
-}
-
 // campaigns is a plan in which every packet has the amount 100 + packet, and packet 900 has none.
 type campaigns struct{}
 
