@@ -81,7 +81,7 @@ type run struct {
 type sink struct {
 	group string
 	from  source
-	gone  Kind // what a finished grant is that the sink does not have; empty if the sink can't be asked
+	gone  Kind // what a finished grant is that the sink does not have
 	at    []progress
 	dead  []map[int64]*letter // by shard and seq
 	// dropped are letters that a person dropped, by shard and seq, with who and why.
@@ -114,13 +114,11 @@ func newRun(cfg *Config, opts Options) *run {
 		})
 	}
 	switch {
-	case cfg.Remote != nil && cfg.Remote.Ask == nil:
-		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inRemote, "", n))
-		r.leaveOut("the remote balance system: it settles, but can't be asked (remote.queryable)")
-	case cfg.Remote != nil:
-		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inRemote, Lost, n))
 	case cfg.Ledger != nil:
 		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inLedger, Lost, n))
+	}
+	if cfg.Remote != nil && cfg.Remote.Ask == nil {
+		r.leaveOut("the remote balance system: it settles, but can't be asked (remote.queryable)")
 	}
 	if cfg.Ledger == nil {
 		r.leaveOut("the ledger: none is configured")
@@ -244,7 +242,7 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 	}
 	f.from |= from
 	switch from {
-	case inLedger, inRemote:
+	case inLedger:
 		c.counts.Settled++
 		c.counts.SettledAmount += g.Amount
 	case inTopic:

@@ -89,7 +89,7 @@ type Config struct {
 	// Ledger and the name of its consumer group.
 	Ledger      Ledger
 	LedgerGroup string
-	// Remote, if a balance system of somebody else settles and not the ledger. LedgerGroup is the name of its consumer group.
+	// Remote, if a balance system of somebody else pays what the ledger records. LedgerGroup is the name of its consumer group.
 	Remote *Remote
 	// Topic and the name of its consumer group.
 	Topic      Topic
@@ -106,16 +106,19 @@ func (c *Config) check() error {
 	if err := c.Remote.check(); err != nil {
 		errs = append(errs, err)
 	}
+	if c.Remote != nil && c.Ledger == nil {
+		errs = append(errs, errors.New("a Remote without a Ledger: what it credits is recorded there"))
+	}
 	if c.Redis == nil || c.Space == nil {
 		errs = append(errs, errors.New("Redis and Space are required"))
 	}
-	if err := hongbao.CheckCampaignID(c.LedgerGroup); (c.Ledger != nil || c.Remote != nil) && err != nil {
+	if err := hongbao.CheckCampaignID(c.LedgerGroup); c.Ledger != nil && err != nil {
 		errs = append(errs, fmt.Errorf("LedgerGroup %q: %w", c.LedgerGroup, err))
 	}
 	if err := hongbao.CheckCampaignID(c.TopicGroup); c.Topic != nil && err != nil {
 		errs = append(errs, fmt.Errorf("TopicGroup %q: %w", c.TopicGroup, err))
 	}
-	if (c.Ledger != nil || c.Remote != nil) && c.Topic != nil && c.LedgerGroup == c.TopicGroup {
+	if c.Ledger != nil && c.Topic != nil && c.LedgerGroup == c.TopicGroup {
 		errs = append(errs, fmt.Errorf("LedgerGroup and TopicGroup are both %q: each sink has a group of its own", c.LedgerGroup))
 	}
 	if c.MaxListed < 1 || c.MaxListed > 100_000 {

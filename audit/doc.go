@@ -9,7 +9,7 @@
 //     grants as the receipts;
 //   - the ledger: funded = granted + refunded + open, what it finds wrong with itself, and that it holds the same set of
 //     (campaign, packet, user, amount, shard, seq) as Redis, each once;
-//   - a remote balance system that settles instead (Config.Remote): that it has credited each grant to the same user, with
+//   - a remote balance system that pays (Config.Remote): that it has credited each grant of the ledger to the same user, with
 //     the same amount and currency;
 //   - the topic: the same set again, each once;
 //   - the codes of coupons: the same in Redis, the ledger and the topic;

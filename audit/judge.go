@@ -49,7 +49,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 		c.counts.Newer++
 	case f.has(inReceipts):
 		r.judgeReceipt(c, packet, f, beyond)
-	case c.inRedis() || !f.has(inLedger) && r.Ledger != nil && r.Remote == nil:
+	case c.inRedis() || !f.has(inLedger) && r.Ledger != nil:
 		if c.inRedis() && !f.has(inStock) {
 			c.strays++
 		}
@@ -90,6 +90,7 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 // judgeSinks tells for a grant that exists what became of it in every sink.
 func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	flying := false
+	r.judgeRemote(c, packet, f)
 	for _, k := range r.sinks {
 		if f.has(k.from) || k.from == inLedger && f.has(inQuarantine) {
 			continue
@@ -104,9 +105,6 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 		}
 		if k.from == inTopic && f.seq < r.shards[f.shard].expired {
 			c.counts.Expired++
-			continue
-		}
-		if k.at[f.shard].done(f.seq) && k.gone == "" {
 			continue
 		}
 		if k.at[f.shard].done(f.seq) {

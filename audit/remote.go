@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Remote is a balance system of somebody else. It settles, and the ledger only has the campaigns.
+// Remote is a balance system of somebody else. It pays, then the ledger records it.
 type Remote struct {
 	// Ask tells what is booked for a packet; false if nothing is. Several goroutines call it at once. Nil if the remote
 	// can't be asked: then what it holds is left out, and the report says so.
@@ -100,6 +100,13 @@ func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	if c.ledger != nil && c.ledger.Currency != has.Currency {
 		r.found(Difference{Kind: Different, Where: sourceNames[inRemote], Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
 			Detail: fmt.Sprintf("the remote has it in %q, the campaign is in %q", has.Currency, c.ledger.Currency)})
+	}
+}
+
+// judgeRemote tells whether the remote has what the ledger has: it is recorded there when it was credited, not before.
+func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
+	if r.Remote != nil && r.Remote.Ask != nil && f.has(inLedger) && !f.has(inRemote) {
+		r.foundOf(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote], Detail: "the ledger has it recorded as credited there, but it is not"})
 	}
 }
 

@@ -21,7 +21,7 @@ type memRemote struct {
 	fails    error
 }
 
-// remotely moves what the world has settled from its ledger to a remote that can be asked.
+// remotely lets a remote that can be asked have paid what the ledger has recorded.
 func (w *world) remotely() *memRemote {
 	m := &memRemote{credits: map[string]map[int64]audit.RemoteCredit{}}
 	for id, grants := range w.ledger.grants {
@@ -29,7 +29,6 @@ func (w *world) remotely() *memRemote {
 		for _, g := range grants {
 			m.credits[id][g.Packet] = audit.RemoteCredit{User: g.User, Currency: "CNY", Amount: g.Amount}
 		}
-		w.ledger.grants[id] = nil
 	}
 	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.Currency = "CNY" }
 	w.cfg.Remote = &audit.Remote{Ask: m.ask, Concurrency: 4}
@@ -84,6 +83,20 @@ func TestRemoteDiffers(t *testing.T) {
 	}
 	require.Equal(t, lost.Packet, r.Differences[0].Packet)
 	require.Contains(t, r.Differences[1].Detail, `"thief"`)
+}
+
+// The remote has paid what the ledger has lost: the ledger is what is mended.
+func TestLedgerLostWhatTheRemoteHas(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	w.remotely()
+	w.ledger.grants["a"] = w.ledger.grants["a"][1:]
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
+	require.Equal(t, "ledger", r.Differences[0].Where)
+	w.cfg.Ledger = nil
+	_, err := audit.New(w.cfg)
+	require.ErrorContains(t, err, "a Remote without a Ledger")
 }
 
 // A remote that can't be asked: its dead letters are told, and that nobody looked at what it holds.

@@ -114,13 +114,21 @@ func ourSettle(ctx context.Context, r *rig, pg *testkit.PostgresServer, n int, g
 		return 0, err
 	}
 	rate, err := r.consume(ctx, space, group, n, settler)
+	return rate, errors.Join(err, allGranted(ctx, ledger, campaigns), ledger.Close(), pg.DropDatabase(ctx, name))
+}
+
+// allGranted tells that the ledger holds every packet of the campaigns.
+func allGranted(ctx context.Context, ledger *settlement.Ledger, campaigns []settlement.Campaign) error {
 	for _, c := range campaigns {
-		t, _, err2 := ledger.Totals(ctx, c.Spec.ID)
-		if err = errors.Join(err, err2); err == nil && t.Granted != t.Funded {
+		t, _, err := ledger.Totals(ctx, c.Spec.ID)
+		if err == nil && t.Granted != t.Funded {
 			err = fmt.Errorf("campaign %s: %d of %d settled", c.Spec.ID, t.Granted, t.Funded)
 		}
+		if err != nil {
+			return err
+		}
 	}
-	return rate, errors.Join(err, ledger.Close(), pg.DropDatabase(ctx, name))
+	return nil
 }
 
 // openLedger opens an empty ledger with the campaigns in it, and a settler on it.

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/settlement"
 	"github.com/hongbao-project/hongbao/settlement/remote"
@@ -31,27 +32,31 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := startSlowBank()
+	pg, err := startPostgres(ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
+	}
+	b, err := startSlowBank()
+	if err != nil {
+		return nil, errors.Join(err, pg.Close(), r.close())
 	}
 	res := Result{
 		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
 		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through package consumer and settlement/remote: plan checked, claims, answers compared, "+
-			"leases, done bits; at most %d requests at once; the remote, in this process, takes %s for each", n, shards, remoteConcurrency, remoteTakes),
+			"recorded by the settler in PostgreSQL with fsync, leases, done bits; at most %d requests at once; the remote, in this process, takes %s for each", n, shards, remoteConcurrency, remoteTakes),
 		HowBaseline: fmt.Sprintf("%d goroutines that post the same requests with net/http to the same remote and read the answers: no stream, no claims, no checks",
 			remoteConcurrency),
 	}
 	err = res.inTurn(ctx, o.rounds,
 		func(ctx context.Context) (float64, error) { return bareHTTP(ctx, b, n) },
-		func(ctx context.Context) (float64, error) { return ourHTTP(ctx, r, b, n, 0) })
+		func(ctx context.Context) (float64, error) { return ourHTTP(ctx, r, pg, b, n, 0) })
 	if err == nil {
 		var batches float64
-		if batches, err = ourHTTP(ctx, r, b, n, 100); err == nil {
+		if batches, err = ourHTTP(ctx, r, pg, b, n, 100); err == nil {
 			res.Beside = map[string]float64{"with batches of 100, grants/s": batches}
 		}
 	}
-	return []Result{res}, errors.Join(err, b.close(), r.close())
+	return []Result{res}, errors.Join(err, b.close(), pg.Close(), r.close())
 }
 
 func bareHTTP(ctx context.Context, b *slowBank, n int) (float64, error) {
@@ -107,14 +112,22 @@ func plansOf(campaigns []settlement.Campaign) (fixedPlans, error) {
 	return fixedPlans{plans}, err
 }
 
-func ourHTTP(ctx context.Context, r *rig, b *slowBank, n, batchCredits int) (float64, error) {
+func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBank, n, batchCredits int) (float64, error) {
 	space, campaigns, err := r.events(ctx, n)
 	if err != nil {
 		return 0, err
 	}
-	h, err := remoteHandler(r, space, b.url, batchCredits, campaigns)
+	name, err := pg.CreateDatabase(ctx)
 	if err != nil {
 		return 0, err
+	}
+	ledger, settler, err := openLedger(ctx, pg.DSN(name), campaigns)
+	if err != nil {
+		return 0, err
+	}
+	h, err := remoteHandler(r, space, b.url, batchCredits, campaigns, settler)
+	if err != nil {
+		return 0, errors.Join(err, ledger.Close())
 	}
 	before := b.booked.Load()
 	rate, err := r.consume(ctx, space, "balance", n, h)
@@ -122,10 +135,10 @@ func ourHTTP(ctx context.Context, r *rig, b *slowBank, n, batchCredits int) (flo
 	if got := b.booked.Load() - before; err == nil && got != int64(n) {
 		err = fmt.Errorf("%d of %d grants were credited, breaker %s", got, n, h.Stats().Breaker)
 	}
-	return rate, err
+	return rate, errors.Join(err, allGranted(ctx, ledger, campaigns), ledger.Close(), pg.DropDatabase(ctx, name))
 }
 
-func remoteHandler(r *rig, space *lua.Space, url string, batchCredits int, campaigns []settlement.Campaign) (*remote.Handler, error) {
+func remoteHandler(r *rig, space *lua.Space, url string, batchCredits int, campaigns []settlement.Campaign, settler hongbao.Handler) (*remote.Handler, error) {
 	claims, err := dedup.NewClaims(dedup.Config{Redis: r.rdb, Space: space, Sink: "balance", Owner: "bench", Lease: 30 * time.Second})
 	if err != nil {
 		return nil, err
@@ -139,5 +152,5 @@ func remoteHandler(r *rig, space *lua.Space, url string, batchCredits int, campa
 		IdleTimeout: 30 * time.Second, BodyBytes: 4096, Concurrency: remoteConcurrency, BatchCredits: batchCredits,
 		Retention: 24 * time.Hour, Margin: 5 * time.Minute, ClaimTime: 20 * time.Second, Repeats: 3, Pause: 100 * time.Millisecond,
 		BreakerFailures: 50, BreakerOpen: 5 * time.Second, MaxRetryAfter: time.Minute,
-	}, claims, plans)
+	}, claims, plans, settler)
 }

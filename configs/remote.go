@@ -51,7 +51,7 @@ type Balance struct {
 
 var settlementKnobs = []knob{
 	{name: "settlement.kind", field: func(c *Config) any { return &c.Settlement.Kind }, def: SettleLedger, choices: []string{SettleLedger, SettleRemote},
-		doc: "Where the sink balance settles: in the ledger's database, or at a remote balance system over HTTP. Never change it while grants are open."},
+		doc: "Where the sink balance settles: in the ledger's database, or at a remote balance system over HTTP, and the ledger records it. Never change it while grants are open."},
 }
 
 var remoteKnobs = []knob{

@@ -90,6 +90,31 @@ func (c *Claims) Release(ctx context.Context, shard int, claim hongbao.Claim) er
 	return lua.Release(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim)
 }
 
+// Note keeps that events were pushed although their claim can't be completed yet: something that has to follow the push is out
+// of reach. It is kept for ever, under a name beside the sink's done bits.
+func (c *Claims) Note(ctx context.Context, shard int, events []hongbao.SeqRange) error {
+	_, err := lua.Ack(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.noted(), events, nil)
+	return err
+}
+
+// Noted gives those of the events that Note was told of, by rising seq.
+func (c *Claims) Noted(ctx context.Context, shard int, events []hongbao.SeqRange) (list []hongbao.SeqRange, err error) {
+	for _, r := range events {
+		set, err := lua.Done(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.noted(), r)
+		if err != nil {
+			return nil, err
+		}
+		for seq := r.First; seq <= r.Last; seq++ {
+			if set.Has(seq) {
+				list = lua.AppendSeq(list, seq)
+			}
+		}
+	}
+	return list, nil
+}
+
+func (c *Claims) noted() string { return c.cfg.Sink + "-noted" }
+
 // checkClaim refuses what could not be found, or read back, once it is stored.
 func checkClaim(id string, events []hongbao.SeqRange) error {
 	err := hongbao.CheckID(id)

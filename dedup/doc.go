@@ -11,6 +11,8 @@
 // way: the publisher sends the same batch again and the broker drops the copy. Complete and Release compare the
 // claim's fence, as a lock's release compares its token: who was overtaken learns it by hongbao.ErrFenced.
 //
+// Note keeps that events were pushed while their claim can't be completed yet; Noted tells whoever takes the claim over.
+//
 // For messages without a sequence there is Once: a claim by message id, kept for a retention.
 //
 // What the package refuses: to forget. A lost claim stays until somebody resolves it.

@@ -193,7 +193,7 @@ func lie(w http.ResponseWriter, which int, answer []byte) {
 }
 
 // remoteWorker is a consumer that settles at the remote. It gives a stop that waits.
-func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement.Ledger, change func(*remote.Config)) (*consumer.Consumer, func()) {
+func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement.Ledger, books hongbao.Handler, change func(*remote.Config)) (*consumer.Consumer, func()) {
 	t.Helper()
 	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "balance", Owner: name, Lease: 3 * time.Second})
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement
 		ClaimTime: 2 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
 	}
 	change(&cfg)
-	h, err := remote.New(cfg, claims, &plannedOf{b.plans(t, ledger), ledger})
+	h, err := remote.New(cfg, claims, &plannedOf{b.plans(t, ledger), ledger}, books)
 	require.NoError(t, err)
 	w := consumer.DefaultConfig()
 	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.space, "balance", name, b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
@@ -287,14 +287,14 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			t.Parallel()
 			b := setup(t, 2)
 			const packets = 200
-			ledger, _ := b.ledger(t, b.load(t, spec("rain", packets, 10_000)))
+			ledger, books := b.ledger(t, b.load(t, spec("rain", packets, 10_000)))
 			want := b.crowd(t, "rain", packets)
 			url, bank := remoteBalance(t)
 			l := newLiar(t, url)
-			c1, stop := b.remoteWorker(t, "w1", l.URL, ledger, change)
+			c1, stop := b.remoteWorker(t, "w1", l.URL, ledger, books, change)
 			testkit.Eventually(t, 60*time.Second, func() bool { return c1.Stats().Done >= packets/4 }, "the first worker is well on its way")
 			stop()
-			c2, _ := b.remoteWorker(t, "w2", l.URL, ledger, change)
+			c2, _ := b.remoteWorker(t, "w2", l.URL, ledger, books, change)
 			testkit.Eventually(t, 120*time.Second, func() bool {
 				differences, err := bank.CheckCredits(t.Context())
 				require.NoError(t, err)

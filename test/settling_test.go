@@ -161,15 +161,11 @@ func (l *inLedger) agrees(t *testing.T) {
 // atRemote settles at a balance server, over HTTP, with claims on Redis.
 type atRemote struct {
 	*bundle
-	plan    *planned
-	url     string
-	bank    *settlement.Ledger
-	batch   int
-	workers int
-}
-
-func (r *atRemote) create(_ *testing.T, id, currency string, _ int64) {
-	r.plan.set(func() { r.plan.money[id] = currency })
+	*inLedger // where it is recorded
+	url       string
+	bank      *settlement.Ledger
+	batch     int
+	workers   int
 }
 
 func (r *atRemote) worker(t *testing.T) hongbao.Handler {
@@ -181,7 +177,7 @@ func (r *atRemote) worker(t *testing.T) hongbao.Handler {
 		URL: r.url, Token: balanceToken, Deployment: "test", ConnectTimeout: 2 * time.Second, HeaderTimeout: 8 * time.Second, Timeout: 9 * time.Second,
 		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 16, BatchCredits: r.batch, Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
 		ClaimTime: 20 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
-	}, claims, r.plan)
+	}, claims, r.plan, r.inLedger.worker(t))
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return h
@@ -257,6 +253,7 @@ func (r *atRemote) balance(t *testing.T, user, currency string) hongbao.Amount {
 
 func (r *atRemote) agrees(t *testing.T) {
 	t.Helper()
+	r.inLedger.agrees(t)
 	differences, err := r.bank.CheckCredits(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
@@ -270,7 +267,9 @@ func TestSettling(t *testing.T) {
 	t.Parallel()
 	atBank := func(batch int) func(*testing.T, *planned) settling {
 		return func(t *testing.T, plan *planned) settling {
-			r := &atRemote{bundle: setup(t, 2), plan: plan, batch: batch}
+			r := &atRemote{bundle: setup(t, 2), batch: batch, inLedger: newLedger(t, plan, settlement.Config{
+				Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"),
+			})}
 			r.url, r.bank = remoteBalance(t)
 			return r
 		}

@@ -62,7 +62,7 @@ func (d *deps) audit(ctx context.Context, opts audit.Options) (*audit.Report, er
 		}
 		cfg.Ledger, cfg.LedgerGroup, cfg.Plan, cfg.Codes = auditedLedger{d.ledger}, configs.SinkBalance, plans, d.ledger.Codes
 		if d.cfg.Settlement.Kind == configs.SettleRemote {
-			if cfg.Remote, err = d.auditedRemote(); err != nil {
+			if cfg.Remote, err = d.auditedRemote(ctx); err != nil {
 				return nil, err
 			}
 		}

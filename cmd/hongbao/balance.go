@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -12,10 +12,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/httpapi"
 	"github.com/hongbao-project/hongbao/replay"
+	"github.com/hongbao-project/hongbao/settlement"
 	"github.com/hongbao-project/hongbao/settlement/remote"
 )
 
@@ -53,9 +53,9 @@ func (d *deps) serveBalance(cmd *cobra.Command) error {
 	})
 }
 
-// remote makes the handler that settles at a remote balance system; needs Redis for its claims, and the ledger for the plans.
-// done, if not empty, is the sink whose done bits say what is settled, instead of sink balance's.
-func (d *deps) remote(done string) (*remote.Handler, error) {
+// remote makes the handler that settles at a remote balance system and records it in the ledger; needs Redis for its claims.
+// done, if not empty, is the sink whose done bits say what is settled, instead of sink balance's. again: see remote.Config.
+func (d *deps) remote(ctx context.Context, done string, again bool) (*remote.Handler, error) {
 	plans, err := d.plans()
 	if err != nil {
 		return nil, err
@@ -66,7 +66,13 @@ func (d *deps) remote(done string) (*remote.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := remote.New(d.cfg.RemoteConfig(), claims, &planned{plans, d})
+	settler, err := d.settler(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rc := d.cfg.RemoteConfig()
+	rc.Again = again
+	h, err := remote.New(rc, claims, &planned{plans, d}, settler)
 	if err != nil {
 		return nil, err
 	}
@@ -79,16 +85,25 @@ func (d *deps) requeueAtRemote(ctx context.Context, sink string) (hongbao.Handle
 	if err := d.openLedger(ctx); err != nil {
 		return nil, err
 	}
-	h, err := d.remote(replay.RequeueSink(sink))
+	h, err := d.remote(ctx, replay.RequeueSink(sink), false)
+	return &unrecorded{&alarmed{h, d}, d.ledger}, err
+}
+
+// replayAtRemote is what a replay goes to: what was settled is repeated under its key, never sent anew.
+func (d *deps) replayAtRemote(ctx context.Context, done string) (hongbao.Handler, error) {
+	if err := d.openLedger(ctx); err != nil {
+		return nil, err
+	}
+	h, err := d.remote(ctx, done, true)
 	return &alarmed{h, d}, err
 }
 
 // auditedRemote shows the remote to the audit.
-func (d *deps) auditedRemote() (*audit.Remote, error) {
+func (d *deps) auditedRemote(ctx context.Context) (*audit.Remote, error) {
 	if !d.cfg.Remote.Queryable {
 		return &audit.Remote{Concurrency: d.cfg.Remote.Concurrency}, nil
 	}
-	h, err := d.remote("")
+	h, err := d.remote(ctx, "", false)
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +113,29 @@ func (d *deps) auditedRemote() (*audit.Remote, error) {
 	}}, nil
 }
 
-// atLedger refuses what only a ledger can do, because the money is at a remote.
-func (d *deps) atLedger(what string) error {
-	if d.cfg.Settlement.Kind != configs.SettleRemote {
-		return nil
+// unrecorded is a Handler without the grants that the ledger holds: they are credited, and a dead letter of theirs ends.
+type unrecorded struct {
+	hongbao.Handler
+	ledger *settlement.Ledger
+}
+
+// Handle implements hongbao.Handler.
+func (u *unrecorded) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := make([]error, len(grants))
+	var left []hongbao.Grant
+	var at []int
+	for i := range grants {
+		g := &grants[i]
+		list, err := u.ledger.UserGrants(ctx, g.Campaign, g.User)
+		held := slices.ContainsFunc(list, func(h hongbao.Grant) bool { return h.Packet == g.Packet && h.Shard == g.Shard && h.Seq == g.Seq })
+		if errs[i] = err; err == nil && !held {
+			left, at = append(left, *g), append(at, i)
+		}
 	}
-	return fmt.Errorf("%s works on the grants in the ledger, and settlement.kind is remote: the money is at %s, see docs/remote-balance.md", what, d.cfg.Remote.URL)
+	for i, err := range u.Handler.Handle(ctx, left) {
+		errs[at[i]] = err
+	}
+	return errs
 }
 
 // alarmed pauses a campaign of which a grant contradicts the plan or the remote: something else than Hongbao decides grabs,
@@ -140,8 +172,11 @@ type planned struct {
 	d *deps
 }
 
-// Currency implements remote.Campaigns.
+// Currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent any more.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.d.campaign(ctx, id)
+	if err == nil && c.State == settlement.StateRefunded {
+		err = hongbao.Errorf(hongbao.Conflict, "campaign %s was refunded: nothing of it is sent any more", id)
+	}
 	return c.Spec.Currency, err
 }

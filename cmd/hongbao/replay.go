@@ -38,7 +38,7 @@ func replayCmd() *cobra.Command {
 		Use: "replay NAME", Short: "Deliver grants once more: to the ledger, to the topic, or to another topic",
 		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger after that. A replay has a name\n" +
 			"and remembers under it what it has delivered: stopped or killed anywhere, the same command goes on, and nothing is pushed twice.\n\n" +
-			"  --to balance       the ledger settles what it does not have; it ignores the rest\n" +
+			"  --to balance       the ledger settles what it does not have; it ignores the rest. A remote (settlement.kind) is asked again, by its keys\n" +
 			"  --to kafka         the topic gets what its sink has not finished yet; with --missing what it has finished and the topic has not\n" +
 			"  --to topic:OTHER   another topic, with as many partitions, gets all of it\n\n" +
 			"Begin with --dry-run: it counts and writes nothing.",
@@ -158,10 +158,7 @@ func (d *deps) replay(cmd *cobra.Command, name string, f *replayFlags) error {
 // replayTo sets where a replay goes: the handler, and the done bits that say what is there.
 func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags) error {
 	if f.to == configs.SinkBalance {
-		if err := d.atLedger("a replay to balance"); err != nil {
-			return err
-		}
-		h, err := d.handler(ctx, configs.SinkBalance)
+		h, err := d.balanceAgain(ctx, cfg.DoneSink)
 		if err != nil {
 			return err
 		}
@@ -204,6 +201,14 @@ func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags)
 		return tellLost(ctx, lost, p, d.space.Len())
 	}
 	return nil
+}
+
+// balanceAgain is what a replay to balance goes to.
+func (d *deps) balanceAgain(ctx context.Context, done string) (hongbao.Handler, error) {
+	if d.cfg.Settlement.Kind == configs.SettleRemote {
+		return d.replayAtRemote(ctx, done)
+	}
+	return d.handler(ctx, configs.SinkBalance)
 }
 
 // tellLost reads the topic.

@@ -188,16 +188,21 @@ func (d *deps) handler(ctx context.Context, sink string) (hongbao.Handler, error
 			return nil, err
 		}
 		if d.cfg.Settlement.Kind == configs.SettleRemote {
-			h, err := d.remote("")
+			h, err := d.remote(ctx, "", false)
 			return &alarmed{h, d}, err
 		}
-		plans, err := d.plans()
-		if err != nil {
-			return nil, err
-		}
-		return settlement.NewSettler(settlement.SettlerConfig{Ledger: d.ledger, Plan: plans, Log: d.log, OnQuarantine: d.freeze(ctx)})
+		return d.settler(ctx)
 	}
 	return nil, fmt.Errorf("sink %q has no handler", sink)
+}
+
+// settler settles in the ledger.
+func (d *deps) settler(ctx context.Context) (*settlement.Settler, error) {
+	plans, err := d.plans()
+	if err != nil {
+		return nil, err
+	}
+	return settlement.NewSettler(settlement.SettlerConfig{Ledger: d.ledger, Plan: plans, Log: d.log, OnQuarantine: d.freeze(ctx)})
 }
 
 // freeze pauses a campaign of which a grant went to quarantine: something else than Hongbao decides grabs, or Redis went

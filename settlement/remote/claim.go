@@ -33,7 +33,7 @@ func (h *Handler) settle(ctx context.Context, items []*item) {
 func (h *Handler) round(ctx context.Context, items []*item) []*item {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
 	defer cancel()
-	first := h.now()
+	first := h.first(items)
 	claim := hongbao.Claim{ID: newClaimID(), Events: eventsOf(items), Payload: note{first, h.cfg.Deployment}.String()}
 	a, err := h.claims.Claim(ctx, items[0].shard, claim.ID, claim.Events, claim.Payload)
 	if err != nil {
@@ -42,7 +42,12 @@ func (h *Handler) round(ctx context.Context, items []*item) []*item {
 	}
 	if a.Granted() {
 		claim.Fence = a.Fence
-		h.push(ctx, items, first)
+		if h.cfg.Again {
+			h.each(len(items), 1, func(i, _ int) { h.repeat(ctx, items[i]) })
+		} else {
+			h.push(ctx, items, first)
+		}
+		h.record(ctx, items)
 		h.end(ctx, claim, items, 0)
 		return nil
 	}
@@ -118,7 +123,13 @@ func (h *Handler) takeOver(ctx context.Context, items []*item, open *hongbao.Cla
 		h.finish(func() error { return h.claims.Release(context.WithoutCancel(ctx), shard, a.Open[at]) })
 		return rest
 	}
-	h.each(len(mine), 1, func(i, _ int) { h.resolve(ctx, mine[i], n.first) })
+	dark, err := h.noted(ctx, mine)
+	if err != nil {
+		failAll(mine, wrap(err, "reading which credits were noted"))
+		return rest
+	}
+	h.each(len(dark), 1, func(i, _ int) { h.resolve(ctx, dark[i], n.first) })
+	h.record(ctx, mine)
 	if h.end(ctx, a.Open[at], mine, left-int64(len(mine))) {
 		for _, it := range mine {
 			if it.fate == fateFresh {

@@ -69,7 +69,7 @@ func TestNothingIsSentTwiceInSecret(t *testing.T) {
 		url, bodies := closesReused(t)
 		cfg := testConfig(url)
 		cfg.Repeats, cfg.Queryable = 0, false
-		h, err := New(cfg, newClaims().as("w1"), campaigns{})
+		h, err := New(cfg, newClaims().as("w1"), campaigns{}, newBooks())
 		require.NoError(t, err)
 		t.Cleanup(h.Close)
 		list := grants(1, 2)
@@ -253,7 +253,7 @@ func TestTLS(t *testing.T) {
 	h := func(config *tls.Config) *Handler {
 		cfg := testConfig(server.URL)
 		cfg.TLS, cfg.Repeats = config, 0
-		h, err := New(cfg, m.as("w1"), campaigns{})
+		h, err := New(cfg, m.as("w1"), campaigns{}, newBooks())
 		require.NoError(t, err)
 		t.Cleanup(h.Close)
 		return h

@@ -44,6 +44,10 @@ type Config struct {
 	// a person decides. At least ClaimTime.
 	QueryFinal time.Duration
 
+	// Again: the grants were settled before, or may have been, at the time that they carry or later. Each is asked for once
+	// more while the remote surely remembers it since then, else only looked up, and never sent as a new one. For replays.
+	Again bool
+
 	// ClaimTime bounds the work under one claim. It must be below the claims' lease.
 	ClaimTime time.Duration
 	// Repeats is how often an unknown answer is resolved again inside one call; 0 for once only.

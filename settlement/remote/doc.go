@@ -3,6 +3,10 @@
 // A Handler is a hongbao.Handler that asks for one credit a grant, with an Idempotency-Key and a reference that are made of
 // the deployment, the campaign and the packet, and so are the same for ever.
 //
+// A grant is settled when the remote has credited it and then the ledger, a hongbao.Handler too, holds it: in this order, so that
+// what the ledger holds is credited. If it fails in between the claim stays, and the next attempt finds the credit, by a note
+// in the claims or as below, and records it.
+//
 // What it promises: a grant is credited at most once, whatever the remote answers or fails to answer. Every answer is one of
 // five verdicts (table in verdict.go):
 //

@@ -24,6 +24,7 @@ type Handler struct {
 	http      *http.Client
 	claims    Claims
 	campaigns Campaigns
+	ledger    recorder
 	breaker   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	slots     chan struct{}
 	gate      atomic.Int64 // unix ns until which the remote asked for silence
@@ -44,17 +45,18 @@ type Stats struct {
 	Breaker string
 }
 
-// New checks the configuration. It asks nothing of the remote.
-func New(cfg Config, claims Claims, campaigns Campaigns) (*Handler, error) {
+// New checks the configuration. It asks nothing of the remote. ledger is handed the grants that the remote has certainly
+// credited; nil from it means that it holds them durably, and a repeat changes nothing there.
+func New(cfg Config, claims Claims, campaigns Campaigns, ledger hongbao.Handler) (*Handler, error) {
 	err := cfg.Check()
-	if claims == nil || campaigns == nil {
-		err = errors.Join(err, errors.New("claims and campaigns are required"))
+	if claims == nil || campaigns == nil || ledger == nil {
+		err = errors.Join(err, errors.New("claims, campaigns and ledger are required"))
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &Handler{
-		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newClient(&cfg), claims: claims, campaigns: campaigns,
+		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newClient(&cfg), claims: claims, campaigns: campaigns, ledger: recorder{ledger: ledger},
 		slots: make(chan struct{}, cfg.Concurrency), now: time.Now,
 		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 			Name: "remote", MaxRequests: 1, Interval: 0, Timeout: cfg.BreakerOpen,
@@ -89,6 +91,7 @@ const (
 
 // item is one grant on its way.
 type item struct {
+	grant  *hongbao.Grant
 	index  int
 	shard  int
 	seq    int64
@@ -102,17 +105,19 @@ type item struct {
 // maxClaimGrants bounds what one claim covers, and so what is looked at again when a worker dies.
 const maxClaimGrants = 5_000
 
-// Handle credits the grants. Nil for a grant means that the remote said so. Grants without a value need no credit and are done.
+// Handle credits the grants. Nil for a grant means that the remote said so and that the ledger holds it since then. Grants
+// without a value need no credit and are recorded only.
 func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
-	items := h.sort(ctx, grants, errs)
+	items, free := h.sort(ctx, grants, errs)
+	h.record(ctx, free)
 	size := 1 // a claim that covers one grant: what is unknown about one says nothing about another
 	if h.cfg.idempotent() {
 		size = maxClaimGrants
 	}
 	h.each(len(items), size, func(first, last int) { h.settle(ctx, items[first:last]) })
 	byKey := make(map[string]error, len(items))
-	for _, it := range items {
+	for _, it := range slices.Concat(items, free) {
 		errs[it.index] = it.err
 		byKey[it.credit.Reference] = it.err
 	}
@@ -158,9 +163,9 @@ func (h *Handler) each(n, size int, do func(first, last int)) {
 	wg.Wait()
 }
 
-// sort makes items of the grants that are to be credited; errs gets what is wrong with the others.
-func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error) []*item {
-	items := make([]*item, 0, len(grants))
+// sort makes items of the grants that are to be credited, and of those without a value; errs gets what is wrong with the others.
+func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error) (items, free []*item) {
+	items = make([]*item, 0, len(grants))
 	currencies := map[string]string{}
 	seen := make(map[int64]*hongbao.Grant, len(grants))
 	var outage error
@@ -169,7 +174,7 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 		if errs[i] = outage; outage != nil { // asking once more would be one more timeout
 			continue
 		}
-		if errs[i] = h.check(ctx, g, currencies); errs[i] != nil || g.Amount == 0 {
+		if errs[i] = h.check(ctx, g, currencies); errs[i] != nil {
 			if hongbao.IsOutage(errs[i]) {
 				outage = errs[i]
 			}
@@ -184,10 +189,16 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 		}
 		seen[g.Seq] = g
 		key := Key(h.cfg.Deployment, g.Campaign, g.Packet)
-		items = append(items, &item{index: i, shard: g.Shard, seq: g.Seq, credit: credit{
-			Key: key, Reference: key, Account: g.User, Currency: currencies[g.Campaign], Amount: g.Amount}})
+		it := &item{grant: g, index: i, shard: g.Shard, seq: g.Seq, credit: credit{
+			Key: key, Reference: key, Account: g.User, Currency: currencies[g.Campaign], Amount: g.Amount}}
+		if g.Amount > 0 {
+			items = append(items, it)
+			continue
+		}
+		it.fate = fateDone
+		free = append(free, it)
 	}
-	return items
+	return items, free
 }
 
 // check compares a grant with the plan, before anything is touched.

@@ -311,7 +311,7 @@ func TestNobodyThere(t *testing.T) {
 		"refused": "http://" + l.Addr().String(), "no such name": "http://nobody.invalid", "not TLS": strings.Replace(tlsBank.URL, "http:", "https:", 1),
 	} {
 		cfg := testConfig(url)
-		h, err := New(cfg, m.as("w1"), campaigns{})
+		h, err := New(cfg, m.as("w1"), campaigns{}, newBooks())
 		require.NoError(t, err)
 		errs := h.Handle(t.Context(), grants(1, 3))
 		for _, err := range errs {
@@ -348,9 +348,9 @@ func TestForeignClaims(t *testing.T) {
 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := New(Config{URL: "ftp://u:pw@x", Token: "a\nb", Deployment: "a:b", QueryFinal: 1, BatchCredits: 5000, Repeats: -1}, nil, nil)
+	_, err := New(Config{URL: "ftp://u:pw@x", Token: "a\nb", Deployment: "a:b", QueryFinal: 1, BatchCredits: 5000, Repeats: -1}, nil, nil, nil)
 	for _, part := range []string{"URL", "token", "deployment", "ConnectTimeout", "HeaderTimeout", "ClaimTime", "Pause", "BodyBytes",
-		"Concurrency", "BatchCredits", "Repeats", "BreakerFailures", "QueryFinal", "claims and campaigns"} {
+		"Concurrency", "BatchCredits", "Repeats", "BreakerFailures", "QueryFinal", "claims, campaigns and ledger"} {
 		require.ErrorContains(t, err, part)
 	}
 	require.NotContains(t, err.Error(), "pw")

@@ -96,7 +96,7 @@ func (h *Handler) resolve(ctx context.Context, it *item, first time.Time) {
 // ask resolves an item by one request, if one can. False: it is still in the dark, ask again.
 func (h *Handler) ask(ctx context.Context, it *item, first time.Time) bool {
 	age := h.now().Sub(first)
-	remembered := h.cfg.idempotent() && age < h.cfg.Retention-h.cfg.Margin
+	remembered := h.remembers(first)
 	odd := it.last.clash || it.odd > 1
 	switch {
 	case remembered && !odd && !(h.cfg.Queryable && it.odd > 0):

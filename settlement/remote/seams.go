@@ -16,6 +16,10 @@ type Claims interface {
 	Complete(ctx context.Context, shard int, c hongbao.Claim) error
 	// Release removes a claim whose events are certainly not pushed; hongbao.ErrFenced as above.
 	Release(ctx context.Context, shard int, c hongbao.Claim) error
+	// Note keeps for ever that the remote has credited the events, although their claim can't be completed yet.
+	Note(ctx context.Context, shard int, events []hongbao.SeqRange) error
+	// Noted gives those of the events that Note was told of.
+	Noted(ctx context.Context, shard int, events []hongbao.SeqRange) ([]hongbao.SeqRange, error)
 }
 
 // Campaigns tells what was planned. It must be safe for use by many workers at once.

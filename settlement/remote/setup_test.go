@@ -28,7 +28,10 @@ type memClaims struct {
 	fence int64
 	open  map[string]*memClaim
 	done  map[int64]bool
+	noted map[int64]bool
 	fail  error
+	// noNotes refuses to note anything.
+	noNotes bool
 }
 
 type memClaim struct {
@@ -37,7 +40,9 @@ type memClaim struct {
 	live  bool
 }
 
-func newClaims() *memClaims { return &memClaims{open: map[string]*memClaim{}, done: map[int64]bool{}} }
+func newClaims() *memClaims {
+	return &memClaims{open: map[string]*memClaim{}, done: map[int64]bool{}, noted: map[int64]bool{}}
+}
 
 // as is one worker's view of the claims.
 func (m *memClaims) as(owner string) *worker { return &worker{m, owner} }
@@ -129,6 +134,31 @@ func (w *worker) end(c hongbao.Claim, done bool) error {
 
 func (w *worker) Complete(_ context.Context, _ int, c hongbao.Claim) error { return w.end(c, true) }
 func (w *worker) Release(_ context.Context, _ int, c hongbao.Claim) error  { return w.end(c, false) }
+
+func (w *worker) Note(_ context.Context, _ int, events []hongbao.SeqRange) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.noNotes {
+		return hongbao.Outagef(hongbao.Transient, "redis is down")
+	}
+	for _, r := range events {
+		for seq := r.First; seq <= r.Last; seq++ {
+			w.noted[seq] = true
+		}
+	}
+	return nil
+}
+
+func (w *worker) Noted(_ context.Context, _ int, events []hongbao.SeqRange) (list []hongbao.SeqRange, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, seq := range slices.Sorted(maps.Keys(w.noted)) {
+		if holds(events, seq) {
+			list = append(list, hongbao.SeqRange{First: seq, Last: seq})
+		}
+	}
+	return list, w.fail
+}
 
 // campaigns is a plan in which every packet has the amount 100 + packet, and packet 900 has none.
 type campaigns struct{}
@@ -300,11 +330,16 @@ func repeats(c *Config)   { c.Queryable = false }
 
 func newHandler(t *testing.T, b *bank, claims Claims, change ...func(*Config)) *Handler {
 	t.Helper()
+	return newRecording(t, b, claims, newBooks(), change...)
+}
+
+func newRecording(t *testing.T, b *bank, claims Claims, l *books, change ...func(*Config)) *Handler {
+	t.Helper()
 	cfg := testConfig(b.URL)
 	for _, f := range change {
 		f(&cfg)
 	}
-	h, err := New(cfg, claims, campaigns{})
+	h, err := New(cfg, claims, campaigns{}, l)
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return h

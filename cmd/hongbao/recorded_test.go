@@ -1,0 +1,232 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// atBank makes a deployment settle at a balance server.
+func (d *deployment) atBank(url string) {
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", url, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS", "20", "REMOTE_CONCURRENCY", "4")
+}
+
+// booked tells what the users have at the balance server, each in one credit.
+func booked(t *testing.T, addr string, want map[string]hongbao.Amount) (n int, sum hongbao.Amount) {
+	t.Helper()
+	for user := range want {
+		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
+		for _, b := range a["balances"].([]any) {
+			balance := b.(map[string]any)
+			require.EqualValues(t, 1, balance["credits"], user)
+			n, sum = n+1, sum+hongbao.Amount(balance["balance"].(float64))
+		}
+	}
+	return n, sum
+}
+
+// The whole end of a campaign that was paid elsewhere: close, refund, reveal, verify, receipts and audit agree.
+func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true, shards: 2})
+	const packets, granted = 300, 200
+	d.campaign("rain", packets, 30_000)
+	addr := freeAddr(t)
+	d.atBank("http://" + addr)
+	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
+	want := d.winners(t, "rain", granted)
+	var paid hongbao.Amount
+	for _, a := range want {
+		paid += a
+	}
+	d.ok("campaign", "close", "rain", "--early")
+	left := money(30_000-paid, "CNY")
+	amount := fmt.Sprint(int64(30_000 - paid))
+	d.refused(3, []string{"campaign", "refund", "rain", "--amount", amount}, "settling")
+	w := d.start("work")
+	require.Contains(t, d.ok("campaign", "refund", "rain", "--amount", amount, "--wait", "60s"), "100 packets, "+left+", to sponsor acme")
+	n, sum := booked(t, addr, want)
+	require.Equal(t, granted, n)
+	require.Equal(t, paid, sum)
+	shown := d.show("rain")
+	require.Equal(t, paid, shown.Ledger.Granted)
+	require.Equal(t, 30_000-paid, shown.Ledger.Refunded)
+
+	dir := t.TempDir()
+	disclosure, grants := filepath.Join(dir, "rain.json"), filepath.Join(dir, "grants.jsonl")
+	require.NoError(t, os.WriteFile(disclosure, []byte(d.ok("campaign", "reveal", "rain")), 0o600))
+	report := decided[audit.Report](t, d.ok("audit", "--json", "--wait", "30s"))
+	require.Equal(t, audit.Agrees, report.Verdict)
+	require.Empty(t, report.LeftOut, "Redis, ledger, topic and remote were compared")
+	require.EqualValues(t, granted, report.Total.Settled)
+	require.EqualValues(t, granted, report.Total.Published)
+	require.NoError(t, os.WriteFile(grants, []byte(d.ok("tail", "--campaign", "rain")), 0o600))
+	require.Contains(t, d.ok("campaign", "verify", disclosure, "--grants", grants), "200 grants, "+money(paid, "CNY"))
+	replayed := d.refused(1, []string{"replay", "late", "--to", "balance", "--campaign", "rain"}, "not finished")
+	require.Contains(t, replayed.out, "was refunded: nothing of it is sent any more")
+	before := d.ok("receipts", "rain", "u0007")
+	w.signal(syscall.SIGTERM)
+	require.Zero(t, w.wait(30*time.Second).code)
+
+	retiring := d.start("work", "--campaign.grace=0s") // of Redis: from now on the ledger answers
+	testkit.Eventually(t, 60*time.Second, func() bool {
+		there, err := d.rdb.Exists(t.Context(), d.space.Home("rain").Campaign("rain")).Result()
+		return err == nil && there == 0
+	}, "the campaign has left Redis")
+	retiring.kill()
+	after := d.ok("receipts", "rain", "u0007")
+	require.Contains(t, after, "from ledger")
+	for _, receipt := range []string{before, after} {
+		require.Contains(t, receipt, fmt.Sprintf("amount %d minor units", want["u0007"]))
+	}
+	require.Equal(t, audit.Agrees, decided[audit.Report](t, d.ok("audit", "--json")).Verdict)
+}
+
+// teller stands before a balance server, and takes the ledger away when a credit was booked and before it says so.
+type teller struct {
+	*httptest.Server
+	ledger *testkit.Proxy
+	armed  atomic.Bool
+	fired  atomic.Int64
+}
+
+func newTeller(t *testing.T, bank string, ledger *testkit.Proxy) *teller {
+	t.Helper()
+	to, err := url.Parse("http://" + bank)
+	require.NoError(t, err)
+	l := &teller{ledger: ledger}
+	l.Server = httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ModifyResponse: func(*http.Response) error {
+		if l.armed.CompareAndSwap(true, false) {
+			l.ledger.Refuse(true)
+			l.ledger.CutAll()
+			l.fired.Add(1)
+		}
+		return nil
+	}})
+	t.Cleanup(l.Close)
+	return l
+}
+
+// The ledger goes away after the remote has booked, and in half of the times the worker is killed then: nothing is booked
+// twice, and what was booked is recorded when the ledger is back.
+func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true, shards: 2})
+	const packets, waves = 400, 6
+	d.campaign("rain", packets, 20_000)
+	direct := *d
+	dsn, err := url.Parse(d.dsn)
+	require.NoError(t, err)
+	proxy := testkit.NewProxy(t, dsn.Host)
+	dsn.Host = proxy.Addr
+	d.set("LEDGER_DSN", dsn.String())
+	addr := freeAddr(t)
+	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
+	l := newTeller(t, addr, proxy)
+	d.atBank(l.URL)
+	direct.env = append(append([]string{}, d.env...), "HONGBAO_LEDGER_DSN="+d.dsn)
+	want := d.winners(t, "rain", packets)
+
+	w := d.start("work")
+	for wave := range waves {
+		l.armed.Store(true)
+		testkit.Eventually(t, 60*time.Second, func() bool { return l.fired.Load() == int64(wave+1) }, "the ledger is away")
+		if wave%2 == 0 {
+			w.kill()
+		} else {
+			w.says("not recorded in the ledger")
+		}
+		_, sum := booked(t, addr, want)
+		require.Greater(t, sum, direct.show("rain").Ledger.Granted, "something is booked and not recorded")
+		if wave%2 != 0 {
+			w.kill()
+		}
+		proxy.Refuse(false)
+		w = d.start("work")
+	}
+	testkit.Eventually(t, 90*time.Second, func() bool { return direct.show("rain").Ledger.Granted == 20_000 && d.nothingPending(t) }, "all are recorded")
+	w.signal(syscall.SIGTERM)
+	require.Zero(t, w.wait(30*time.Second).code)
+	n, sum := booked(t, addr, want)
+	require.Equal(t, packets, n)
+	require.EqualValues(t, 20_000, sum)
+	report := decided[audit.Report](t, direct.ok("audit", "--json", "--wait", "20s"))
+	require.Equal(t, audit.Agrees, report.Verdict)
+	require.Equal(t, int64(packets), report.Total.Settled)
+}
+
+// The balance server loses everything: a replay asks for it again under the same keys while it surely remembers them, and
+// refuses each event after that.
+func TestReplayToTheBalanceServer(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 20, 1_000)
+	addr := freeAddr(t)
+	d.atBank("http://" + addr)
+	bank := startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
+	want := d.winners(t, "rain", 20)
+	w := d.start("work")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.show("rain").Ledger.Granted == 1_000 && d.nothingPending(t) }, "all are settled")
+	w.kill()
+	bank.kill()
+	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db"))
+	require.Equal(t, map[audit.Kind]int64{audit.Lost: 20}, d.auditNow().Found)
+
+	late := *d
+	late.env = append(append([]string{}, d.env...), "HONGBAO_REMOTE_RETENTION=30ms", "HONGBAO_REMOTE_MARGIN=20ms", "HONGBAO_REMOTE_CLAIM_TIME=10ms",
+		"HONGBAO_REMOTE_TIMEOUT=9ms", "HONGBAO_REMOTE_QUERYABLE=false")
+	late.refused(1, []string{"replay", "late", "--to", "balance", "--campaign", "rain"}, "not finished")
+	n, _ := booked(t, addr, want)
+	require.Zero(t, n, "a repeat could have paid twice")
+	for range 2 {
+		d.ok("replay", "mend", "--to", "balance", "--campaign", "rain")
+		n, sum := booked(t, addr, want)
+		require.Equal(t, 20, n)
+		require.EqualValues(t, 1_000, sum)
+		require.Equal(t, audit.Agrees, d.auditNow().Verdict)
+	}
+}
+
+// A dead letter whose grant was settled by a replay meanwhile: the requeue ends it, and asks nobody.
+func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	addr := freeAddr(t)
+	d.atBank("http://" + addr)
+	bank := startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
+	want := d.winners(t, "rain", 4)
+	d.buried("balance")
+	d.ok("replay", "first", "--to", "balance", "--campaign", "rain", "--user", "u0001")
+	n, sum := booked(t, addr, want)
+	require.Equal(t, 1, n)
+	require.Equal(t, want["u0001"], sum)
+	require.Equal(t, sum, d.show("rain").Ledger.Granted)
+	bank.kill()
+	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db")) // it has forgotten every key
+	d.ok("dead", "requeue", "--class", "permanent", "--by", "ann", "--why", "the account is open again")
+	n, sum = booked(t, addr, want)
+	require.Equal(t, 3, n, "who was paid is not asked for again")
+	var all hongbao.Amount
+	for _, a := range want {
+		all += a
+	}
+	require.Equal(t, all-want["u0001"], sum)
+	require.Equal(t, all, d.show("rain").Ledger.Granted)
+	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, d.auditNow().Found, "what the server lost")
+}

@@ -1,0 +1,134 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// record hands the ledger what the remote has credited. What it does not take stays open: the claim stays, and the next
+// attempt finds the credit by a note, or as the remote is able to tell, and records it then.
+func (h *Handler) record(ctx context.Context, items []*item) {
+	var list []*item
+	var grants []hongbao.Grant
+	for _, it := range items {
+		if it.fate == fateDone {
+			list, grants = append(list, it), append(grants, *it.grant)
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	// What is known stays true when the lease is lost: it is recorded all the same, and for one grant never twice.
+	left := endTime
+	if deadline, ok := ctx.Deadline(); ok {
+		left = max(left, time.Until(deadline))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
+	defer cancel()
+	errs := h.ledger.handle(ctx, grants)
+	var lost []*item
+	for i, it := range list {
+		if errs == nil || errs[i] == nil {
+			continue
+		}
+		it.fate, it.err = fateOpen, fmt.Errorf("credit %s is booked, but not recorded in the ledger: %w", it.credit.Reference, errs[i])
+		if it.credit.Amount > 0 {
+			lost = append(lost, it)
+		}
+	}
+	if len(lost) == 0 {
+		return
+	}
+	if err := h.claims.Note(ctx, lost[0].shard, eventsOf(lost)); err != nil {
+		for _, it := range lost {
+			it.err = fmt.Errorf("%w; that it is booked could not be noted: %s", it.err, err.Error())
+		}
+	}
+}
+
+// noted marks the items of one shard that are known to be credited, and gives those that are in the dark.
+func (h *Handler) noted(ctx context.Context, items []*item) (dark []*item, err error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	noted, err := h.claims.Noted(ctx, items[0].shard, eventsOf(items))
+	if err != nil {
+		return nil, err
+	}
+	for _, it := range items {
+		if holds(noted, it.seq) {
+			it.fate, it.err = fateDone, nil
+		} else {
+			dark = append(dark, it)
+		}
+	}
+	return dark, nil
+}
+
+// recorder hands grants to the ledger. Those that come one by one, because each has a claim of its own, go together: whoever
+// has the turn takes along all that wait.
+type recorder struct {
+	ledger hongbao.Handler
+	mu     sync.Mutex
+	queue  []*recording
+	turn   sync.Mutex
+}
+
+// recording is one grant that waits for its turn.
+type recording struct {
+	grant hongbao.Grant
+	over  bool
+	err   error
+}
+
+func (r *recorder) handle(ctx context.Context, grants []hongbao.Grant) []error {
+	if len(grants) > 1 {
+		return r.pass(ctx, grants)
+	}
+	mine := &recording{grant: grants[0]}
+	r.mu.Lock()
+	r.queue = append(r.queue, mine)
+	r.mu.Unlock()
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if !mine.over {
+		r.flush(ctx)
+	}
+	return []error{mine.err}
+}
+
+// flush hands on all that wait; the turn is the caller's.
+func (r *recorder) flush(ctx context.Context) {
+	r.mu.Lock()
+	list := r.queue
+	r.queue = nil
+	r.mu.Unlock()
+	grants := make([]hongbao.Grant, len(list))
+	for i, w := range list {
+		grants[i] = w.grant
+	}
+	errs := r.pass(ctx, grants)
+	for i, w := range list {
+		if w.over = true; errs != nil {
+			w.err = errs[i]
+		}
+	}
+}
+
+// pass never gives fewer errors than grants, but for nil.
+func (r *recorder) pass(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := r.ledger.Handle(ctx, grants)
+	if errs == nil || len(errs) == len(grants) {
+		return errs
+	}
+	broken := hongbao.Errorf(hongbao.Broken, "the ledger gave %d errors for %d grants: it can't be told what it holds", len(errs), len(grants))
+	errs = make([]error, len(grants))
+	for i := range errs {
+		errs[i] = broken
+	}
+	return errs
+}
