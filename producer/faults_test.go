@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -200,6 +201,41 @@ func TestContextEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.Granted, a.Outcome)
 	require.Len(t, b.grants(t)["u1"], 1)
+}
+
+// A caller whose context has ended uses his Grab again while the call waits to be repeated: the call goes on with what it was.
+func TestGrabUsedAgain(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b.load(t, spec("rain", 10))
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	_, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.NoError(t, err)
+	require.NoError(t, b.server.Stop())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	first, second := grab("u1", "r1"), grab("u2", "r2") // the second waits for the first one's call, or goes beside it
+	var wg sync.WaitGroup
+	for _, g := range []*hongbao.Grab{first, second} {
+		wg.Go(func() {
+			_, err := p.Grab(ctx, g)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+	}
+	proxy.SwallowAnswers(2, isScript)
+	wg.Wait()
+	first.User, second.User = "mallory", "mallory"
+	require.NoError(t, b.server.Cont())
+	testkit.Eventually(t, 10*time.Second, func() bool { return len(b.grants(t)) == 3 }, "both calls were made")
+	require.NoError(t, p.Close(t.Context()))
+	grants := b.grants(t)
+	require.Len(t, grants, 3)
+	require.Len(t, grants["u1"], 1)
+	require.Len(t, grants["u2"], 1)
 }
 
 // A wrong type is Broken and is not repeated.

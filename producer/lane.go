@@ -41,7 +41,7 @@ type info struct {
 
 // call is one grab that waits for its answer.
 type call struct {
-	grab   *hongbao.Grab
+	grab   hongbao.Grab // a copy: a caller whose context ends may use his again while the call is under way
 	answer hongbao.Answer
 	err    error
 	done   chan struct{}
@@ -132,7 +132,7 @@ func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 		return hongbao.Answer{}, err
 	}
 	c := calls.Get().(*call) //nolint:forcetypeassert // the pool holds nothing else
-	c.grab, c.err = g, nil
+	c.grab, c.err = *g, nil
 	if err := l.queue(c); err != nil {
 		return hongbao.Answer{}, err
 	}
@@ -156,7 +156,7 @@ func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 // end takes the answer and gives c back.
 func (c *call) end() (hongbao.Answer, error) {
 	answer, err := c.answer, c.err
-	c.grab, c.answer = nil, hongbao.Answer{}
+	c.grab, c.answer = hongbao.Grab{}, hongbao.Answer{}
 	calls.Put(c)
 	return answer, err
 }
@@ -252,11 +252,11 @@ func (f *flight) gather() {
 	f.req.Grabs = f.req.Grabs[:0]
 	fit := f.batch[:0]
 	for _, c := range f.batch {
-		if c.err = f.info.check(c.grab); c.err != nil {
+		if c.err = f.info.check(&c.grab); c.err != nil {
 			c.done <- struct{}{}
 			continue
 		}
-		f.req.Grabs = append(f.req.Grabs, c.grab)
+		f.req.Grabs = append(f.req.Grabs, &c.grab)
 		fit = append(fit, c)
 	}
 	f.batch = fit

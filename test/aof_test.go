@@ -61,9 +61,9 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	stock, err := b.rdb.LLen(t.Context(), k.Stock("rain")).Result()
 	require.NoError(t, err)
 	require.Equal(t, packets-n, stock)
-	counts, err := b.rdb.HMGet(t.Context(), k.Campaign("rain"), "granted", "left", "granted_amount").Result()
+	counts, err := b.rdb.HMGet(t.Context(), k.Campaign("rain"), "granted", "loaded", "granted_amount").Result()
 	require.NoError(t, err)
-	require.Equal(t, []any{fmt.Sprint(n), fmt.Sprint(packets - n), fmt.Sprint(int64(sum))}, counts)
+	require.Equal(t, []any{fmt.Sprint(n), fmt.Sprint(packets), fmt.Sprint(int64(sum))}, counts)
 }
 
 // increments gives the path and size of the append-only file that Redis writes to.

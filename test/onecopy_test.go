@@ -62,7 +62,7 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": "onecopy", "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SINKS": "kafka", "REDIS_ADDRS": testkit.Redis(t).Addr,
 		"REDIS_READ_TIMEOUT": "900ms", "KAFKA_BROKERS": broker.Proxy.Addr, "KAFKA_TOPIC": c.topic, "KAFKA_PARTITIONS": "2",
-		"CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "PUBLISHER_REQUEST_TIMEOUT": "1500ms",
+		"LEDGER_DSN": filepath.Join(t.TempDir(), "ledger.db"), "CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "PUBLISHER_REQUEST_TIMEOUT": "1500ms",
 		"PUBLISHER_ATTEMPT_TIME": "2500ms", "PUBLISHER_MAX_CLAIM_AGE": "2500ms", "LOG_FORMAT": "json",
 	} {
 		c.env = append(c.env, "HONGBAO_"+name+"="+value)

@@ -61,15 +61,15 @@ func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 	all, err := h.rdb.HGetAll(ctx, key).Result()
 	require.NoError(t, err)
 	for user, text := range all {
-		receipts := strings.Split(text, " ")
+		receipts := strings.Split(text, "\n")
 		for i := range receipts {
-			f := strings.SplitN(receipts[i], ":", 5)
+			f := strings.SplitN(receipts[i], " ", 5)
 			ms, err := strconv.ParseInt(f[3], 10, 64)
 			require.NoError(t, err)
 			f[3] = strconv.FormatInt(ms-(24*time.Hour).Milliseconds(), 10)
-			receipts[i] = strings.Join(f, ":")
+			receipts[i] = strings.Join(f, " ")
 		}
-		require.NoError(t, h.rdb.HSet(ctx, key, user, strings.Join(receipts, " ")).Err())
+		require.NoError(t, h.rdb.HSet(ctx, key, user, strings.Join(receipts, "\n")).Err())
 	}
 }
 
