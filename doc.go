@@ -16,7 +16,7 @@
 //   - closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis; lock has the
 //     named locks under which one process at a time does so;
 //   - replay delivers grants once more, from the stream or the ledger, and ends dead letters by a person's decision;
-//   - audit compares Redis, the ledger and the topic: funded = granted + left + in transfer + refunded, everywhere.
+//   - audit compares Redis, the ledger and the topic: funded = granted + left + refunded, everywhere.
 //
 // Words that are values, not errors: an Outcome is the answer to a grab, and a refusal is an Outcome. Errors carry a
 // Class that says what the caller has to do.

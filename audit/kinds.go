@@ -5,7 +5,7 @@ type Kind string
 
 // The kinds of differences, in the order in which reports show them.
 const (
-	Lost             Kind = "lost"               // granted, its group has finished it, and the ledger does not have it
+	Lost             Kind = "lost"               // granted, its group has finished it, and the ledger, or the remote that pays, does not have it
 	DoubleCredit     Kind = "double_credit"      // the ledger paid one packet more than once
 	Unfounded        Kind = "unfounded"          // stream, ledger or topic tell of a grant without a receipt
 	Different        Kind = "different"          // the same packet with other facts
@@ -40,7 +40,7 @@ var kindOrder = []struct {
 	kind Kind
 	next string
 }{
-	{Lost, "replay these grants to the ledger; it settles each once (hongbao replay --to balance)"},
+	{Lost, "replay these grants (hongbao replay NAME --to balance): the ledger, or the remote, settles each once"},
 	{DoubleCredit, "stop settling; the unique key (campaign, packet) is broken or gone: look at the database by hand"},
 	{Unfounded, "if Redis lost writes, put them back from the ledger; otherwise find out who can write to the stream, the ledger or the topic"},
 	{Different, "the ledger's version was paid; compare both with the stream; after a loss in Redis the packet was dealt twice"},

@@ -33,8 +33,7 @@ func memoryRow(ctx context.Context, o options) ([]Result, error) {
 			"producer, settled on PostgreSQL, and the stream trimmed with retention 0", n),
 		HowBaseline: fmt.Sprintf("the same after the classic script granted %d packets: JSON in a list, users in a hash", n),
 	}
-	// Memory does not vary from run to run as time does, so the two are run once each.
-	err = res.inTurn(ctx, 1,
+	err = res.inTurn(ctx, o.rounds,
 		func(ctx context.Context) (float64, error) { return r.classicMemory(ctx, n) },
 		func(ctx context.Context) (float64, error) {
 			name, err := pg.CreateDatabase(ctx)

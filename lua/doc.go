@@ -12,6 +12,10 @@
 //	trim                          the stream's other end, and how far everybody is
 //	claim, complete, release      a push in progress, with a fence
 //	once                          "push once" by message id
+//	codes                         coupons' codes beside a campaign
+//	decide                        the end of a dead letter
+//	replay                        what a named replay covers
+//	bits                          functions of done bits that others include
 //	lock                          a named lock with one owner
 //
 // Scripts are called by their SHA-1 and, if the server does not know them (NOSCRIPT, so nothing happened), by text.

@@ -1,7 +1,7 @@
 // Package settlement makes the ledger agree with the grants: each grant is paid once, whatever comes twice, late or
 // altered.
 //
-// A Ledger is an SQL database with the tables campaign, account, grants, transfer, refund and quarantine (docs/ledger.md);
+// A Ledger is an SQL database with the tables campaign, account, grants, transfer, refund, quarantine, code and credit (docs/ledger.md);
 // PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or SQLite as the embedded default. Open migrates the schema and refuses a server that may
 // forget what it has confirmed. A Settler is the hongbao.Handler in front of it.
 //

@@ -19,9 +19,9 @@ func auditCmd() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
-		Long: "Compares: funded = granted + left + in transfer + refunded, in Redis and in the ledger; the same set of grants in Redis, the\n" +
-			"ledger and the topic, each once; seqs without a gap. With settlement.kind=remote the remote is asked for every grant instead of\n" +
-			"the ledger, if it can be asked. It only reads. Exit code 0 if all agrees, 1 if anything differs.",
+		Long: "Compares: funded = granted + left + refunded, in Redis and in the ledger; the same set of grants in Redis, the\n" +
+			"ledger and the topic, each once; seqs without a gap. With settlement.kind=remote the remote is asked for every grant\n" +
+			"besides, if it can be asked. It only reads. Exit code 0 if all agrees, 1 if anything differs.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkCampaigns(opts.Campaigns...); err != nil {

@@ -17,7 +17,7 @@ import (
 
 func quarantineCmd() *cobra.Command {
 	return family("quarantine", "Look at grants that contradict the ledger, and decide about them",
-		"A grant in quarantine was not paid: it contradicts the ledger, the plan or the funding. docs/ledger.md tells what each\n"+
+		"A grant in quarantine was not paid by the ledger: it contradicts the ledger, the plan or the funding. docs/ledger.md tells what each\n"+
 			"reason means. A person decides, once, and the ledger keeps who and why.",
 		quarantineListCmd(), quarantineShowCmd(), quarantineResolveCmd())
 }
@@ -159,7 +159,8 @@ func quarantineResolveCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resolve ID", Short: "Decide about a grant in quarantine: pay it from the reserve, or void it",
 		Long: "Decides once, and prints the decided grant. --pay moves the amount from the reserve's account to the user's, in the same\n" +
-			"transaction as the decision; the same command again moves nothing. Grants that may still be settled are replayed instead.",
+			"transaction as the decision; the same command again moves nothing. Grants that may still be settled are replayed instead.\n" +
+			"With settlement.kind=remote --pay moves money in the ledger only, not at the remote; ask there first.",
 		Example: "  hongbao quarantine resolve 7 --pay --by ann --why \"Redis dealt the packet twice\"\n" +
 			"  hongbao quarantine resolve 8 --void --by ann --why \"forged\"",
 		Args: exactly(1, "one ID"),

@@ -35,7 +35,7 @@ type replayFlags struct {
 func replayCmd() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use: "replay NAME", Short: "Deliver grants once more: to the ledger, to the topic, or to another topic",
+		Use: "replay NAME", Short: "Deliver grants once more: to the ledger (or the remote), to the topic, or to another topic",
 		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger after that. A replay has a name\n" +
 			"and remembers under it what it has delivered: stopped or killed anywhere, the same command goes on, and nothing is pushed twice.\n\n" +
 			"  --to balance       the ledger settles what it does not have; it ignores the rest. A remote (settlement.kind) is asked again, by its keys\n" +
