@@ -238,7 +238,7 @@ func (h *history) conserved(t *testing.T) {
 		left += number(t, amount)
 	}
 	require.Equal(t, number(t, f["loaded_amount"])-number(t, f["granted_amount"]), left, h.name)
-	require.EqualValues(t, number(t, f["loaded"])-number(t, f["granted"]), len(stock), h.name)
+	require.Equal(t, number(t, f["loaded"])-number(t, f["granted"]), int64(len(stock)), h.name)
 	require.Equal(t, int64(h.m.spec.Total), number(t, f["granted_amount"])+left, h.name)
 	require.Equal(t, h.m.spec.Packets, number(t, f["granted"])+int64(len(stock)), h.name)
 }
