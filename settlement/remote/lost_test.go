@@ -1,0 +1,120 @@
+package remote
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// forgetAll is a failover of Redis to a replica that has none of it.
+func (m *memClaims) forgetAll() (lost int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lost = len(m.done)
+	clear(m.open)
+	clear(m.done)
+	clear(m.noted)
+	return lost
+}
+
+// Redis loses what it knew of grants that are settled, and they come again: the ledger knows.
+func TestRedisLosesWhatWasSettled(t *testing.T) {
+	t.Parallel()
+	kinds := maps.Clone(kinds)
+	kinds["both"] = func(*Config) {}
+	for name, change := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, m, l := newBank(t), newClaims(), newBooks()
+			b.forgets = true // it would book whatever it is sent
+			h := newRecording(t, b, m.as("w1"), l, change)
+			all := grants(1, 20)
+			require.Nil(t, h.Handle(t.Context(), all[:10]))
+			require.Equal(t, 10, m.forgetAll())
+			require.Nil(t, h.Handle(t.Context(), all), "the first ten again, with new ones")
+			b.holds(t, all)
+			l.has(t, all)
+			require.Zero(t, m.left())
+			require.EqualValues(t, 20, h.Stats().Credited)
+
+			sent := b.all()
+			require.Equal(t, 20, m.forgetAll())
+			for what, change := range map[string]func(g *hongbao.Grant){
+				"user": func(g *hongbao.Grant) { g.User = "thief" }, "seq": func(g *hongbao.Grant) { g.Seq += 100 },
+				"shard": func(g *hongbao.Grant) { g.Shard++ },
+			} {
+				list := slices.Clone(all[:3])
+				change(&list[1])
+				if list[1].Shard != 0 { // all of a call are of one shard
+					list = list[1:2]
+				}
+				errs := h.Handle(t.Context(), list)
+				require.Len(t, errs, len(list), what)
+				for i := range list {
+					if list[i].Packet == 2 {
+						require.ErrorIs(t, errs[i], ErrContradiction, what)
+						require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[i]), what)
+					} else {
+						require.NoError(t, errs[i], what)
+					}
+				}
+			}
+			require.Equal(t, sent, b.all(), "nothing is sent")
+			b.holds(t, all)
+			l.has(t, all)
+			require.Zero(t, m.left(), "nor is it in doubt")
+		})
+	}
+}
+
+// While the ledger can't be read nothing is sent, and no claim is left that would put the grants in doubt.
+func TestLedgerThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for name, change := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, m, l := newBank(t), newClaims(), newBooks()
+			l.unread = ledgerDown(nil)
+			h := newRecording(t, b, m.as("w1"), l, change)
+			errs := h.Handle(t.Context(), grants(1, 20))
+			require.Len(t, errs, 20)
+			for _, err := range errs {
+				require.True(t, hongbao.IsOutage(err), "%v", err)
+			}
+			require.Zero(t, b.all())
+			require.Zero(t, m.left())
+			l.unread = nil
+			require.Nil(t, h.Handle(t.Context(), grants(1, 20)))
+			b.holds(t, grants(1, 20))
+			l.has(t, grants(1, 20))
+		})
+	}
+}
+
+// The worker died after the ledger's commit: its claim is no doubt, even if the remote can tell nothing.
+func TestKilledAfterTheLedger(t *testing.T) {
+	t.Parallel()
+	for name, change := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, m, l := newBank(t), newClaims(), newBooks()
+			all := grants(1, 5)
+			require.Nil(t, newRecording(t, b, m.as("w1"), l, change).Handle(t.Context(), all))
+			sent := b.all()
+			require.Equal(t, 5, m.forgetAll())
+			for i := range all { // as it was before they were completed
+				_, err := m.as("w1").Claim(t.Context(), 0, newClaimID(), runs([]int64{all[i].Seq}), note{time.Now(), "prod"}.String())
+				require.NoError(t, err)
+			}
+			m.died("w1")
+			require.Nil(t, newRecording(t, b, m.as("w2"), l, change).Handle(t.Context(), all))
+			require.Equal(t, sent, b.all())
+			require.Zero(t, m.left())
+		})
+	}
+}
