@@ -1,8 +1,10 @@
 package remote
 
 import (
+	"context"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,4 +119,47 @@ func TestKilledAfterTheLedger(t *testing.T) {
 			require.Zero(t, m.left())
 		})
 	}
+}
+
+// hung is a ledger that takes grants and never answers.
+type hung struct {
+	*books
+	met atomic.Int64
+}
+
+func (l *hung) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	l.met.Add(1)
+	<-ctx.Done()
+	errs := make([]error, len(grants))
+	for i := range errs {
+		errs[i] = hongbao.Outagef(hongbao.Unknown, "the ledger does not answer: %w", ctx.Err())
+	}
+	return errs
+}
+
+// The ledger hangs until the time is up: that the remote has credited the grants is noted all the same.
+func TestLedgerThatHangs(t *testing.T) {
+	t.Parallel()
+	b, m, l := newBank(t), newClaims(), newBooks()
+	b.forgets = true
+	slow := &hung{books: l}
+	cfg := testConfig(b.URL)
+	neither(&cfg)
+	cfg.ConnectTimeout, cfg.HeaderTimeout, cfg.Timeout, cfg.ClaimTime = time.Second, 2*time.Second, 3*time.Second, 4*time.Second
+	h, err := New(cfg, m.as("w1"), campaigns{}, slow)
+	require.NoError(t, err)
+	t.Cleanup(h.Close)
+	errs := h.Handle(t.Context(), grants(1, 20))
+	require.Len(t, errs, 20)
+	for _, err := range errs {
+		require.True(t, hongbao.IsOutage(err), "%v", err)
+		require.NotContains(t, err.Error(), "could not be noted")
+	}
+	require.Positive(t, slow.met.Load())
+	b.holds(t, grants(1, 20))
+	m.died("w1")
+	require.Nil(t, newRecording(t, b, m.as("w2"), l, neither).Handle(t.Context(), grants(1, 20)), "none of them goes to a person")
+	b.holds(t, grants(1, 20))
+	l.has(t, grants(1, 20))
+	require.Zero(t, m.left())
 }

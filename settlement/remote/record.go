@@ -43,6 +43,9 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	if len(lost) == 0 {
 		return
 	}
+	// The ledger may have taken all of the time.
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
 	if err := h.claims.Note(ctx, lost[0].shard, eventsOf(lost)); err != nil {
 		for _, it := range lost {
 			it.err = fmt.Errorf("%w; that it is booked could not be noted: %s", it.err, err.Error())
