@@ -3,7 +3,9 @@ package remote
 import (
 	"context"
 	"maps"
+	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -162,4 +164,54 @@ func TestLedgerThatHangs(t *testing.T) {
 	b.holds(t, grants(1, 20))
 	l.has(t, grants(1, 20))
 	require.Zero(t, m.left())
+}
+
+// broken is a ledger that panics once the others of a call wait for it.
+type broken struct {
+	*books
+	calls   atomic.Int64
+	gathers func() bool
+}
+
+func (l *broken) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	call := l.calls.Add(1)
+	if call == 2 {
+		panic("out of order")
+	}
+	for end := time.Now().Add(20 * time.Second); call == 1 && !l.gathers() && time.Now().Before(end); runtime.Gosched() {
+	}
+	return l.books.Handle(ctx, grants)
+}
+
+// A panic of the ledger in the turn of one is no success of those that waited with it.
+func TestLedgerThatPanics(t *testing.T) {
+	t.Parallel()
+	l := &broken{books: newBooks()}
+	r := &recorder{ledger: l}
+	l.gathers = func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.queue) == 4
+	}
+	var wg sync.WaitGroup
+	var panics, failed, fine atomic.Int64
+	for _, g := range grants(1, 5) {
+		wg.Go(func() {
+			defer func() {
+				if recover() != nil {
+					panics.Add(1)
+				}
+			}()
+			switch errs := r.handle(t.Context(), []hongbao.Grant{g}); {
+			case errs[0] == nil:
+				fine.Add(1)
+			case hongbao.IsOutage(errs[0]):
+				failed.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, []int64{1, 1, 3}, []int64{fine.Load(), panics.Load(), failed.Load()}, "done, panicked, told that it failed")
+	require.Len(t, l.held, 1)
+	require.EqualValues(t, 2, l.calls.Load())
 }

@@ -124,11 +124,14 @@ type recording struct {
 	err   error
 }
 
+// errNotTold is what stays of a call to the ledger that panicked.
+var errNotTold = hongbao.Outagef(hongbao.Unknown, "the ledger broke down before it told what it holds")
+
 func (r *recorder) handle(ctx context.Context, grants []hongbao.Grant) []error {
 	if len(grants) > 1 {
 		return r.pass(ctx, grants)
 	}
-	mine := &recording{grant: grants[0]}
+	mine := &recording{grant: grants[0], err: errNotTold}
 	r.mu.Lock()
 	r.queue = append(r.queue, mine)
 	r.mu.Unlock()
@@ -148,11 +151,11 @@ func (r *recorder) flush(ctx context.Context) {
 	r.mu.Unlock()
 	grants := make([]hongbao.Grant, len(list))
 	for i, w := range list {
-		grants[i] = w.grant
+		grants[i], w.over = w.grant, true
 	}
 	errs := r.pass(ctx, grants)
 	for i, w := range list {
-		if w.over = true; errs != nil {
+		if w.err = nil; errs != nil {
 			w.err = errs[i]
 		}
 	}
