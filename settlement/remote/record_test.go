@@ -29,13 +29,18 @@ func newBooks() *books { return &books{held: map[string]hongbao.Grant{}} }
 
 func (b *books) Handle(_ context.Context, grants []hongbao.Grant) []error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.calls++
+	fail := b.fail
+	b.mu.Unlock()
 	errs := make([]error, len(grants))
-	for i, g := range grants {
-		if b.fail != nil {
-			errs[i] = b.fail(&g)
+	for i := range grants { // it may wait for others, who read first
+		if fail != nil {
+			errs[i] = fail(&grants[i])
 		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, g := range grants {
 		if errs[i] == nil {
 			b.held[g.EventID()] = g
 		}
