@@ -40,8 +40,12 @@ func (h *Handler) round(ctx context.Context, items []*item) []*item {
 		failAll(items, wrap(err, "claiming %d grants for the remote", len(items)))
 		return nil
 	}
-	if a.Granted() {
-		claim.Fence = a.Fence
+	claim.Fence = a.Fence
+	granted := a.Granted()
+	if len(a.Open) == 1 && a.Open[0].ID == claim.ID { // granted, but the answer was lost and the client asked again: nothing was sent
+		granted, claim.Fence = ctx.Err() == nil, a.Open[0].Fence
+	}
+	if granted {
 		h.credit(ctx, items, first)
 		h.end(ctx, claim, items, 0)
 		return nil

@@ -211,7 +211,42 @@ func TestLedgerThatPanics(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.EqualValues(t, []int64{1, 1, 3}, []int64{fine.Load(), panics.Load(), failed.Load()}, "done, panicked, told that it failed")
+	require.Equal(t, []int64{1, 1, 3}, []int64{fine.Load(), panics.Load(), failed.Load()}, "done, panicked, told that it failed")
 	require.Len(t, l.held, 1)
 	require.EqualValues(t, 2, l.calls.Load())
+}
+
+// twice is a client that loses the first answer to each new claim and asks again by itself.
+type twice struct {
+	*worker
+	lost atomic.Int64
+}
+
+func (w *twice) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error) {
+	a, err := w.worker.Claim(ctx, shard, id, events, payload)
+	if err != nil || !a.Granted() {
+		return a, err
+	}
+	w.lost.Add(1)
+	return w.worker.Claim(ctx, shard, id, events, payload)
+}
+
+// The answer to a claim is lost: nothing was sent under it, and nobody has to decide.
+func TestClaimAnsweredTwice(t *testing.T) {
+	t.Parallel()
+	for name, change := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, m, l := newBank(t), newClaims(), newBooks()
+			w := &twice{worker: m.as("w1")}
+			h := newRecording(t, b, w, l, change)
+			require.Nil(t, h.Handle(t.Context(), grants(1, 20)))
+			require.Positive(t, w.lost.Load())
+			b.holds(t, grants(1, 20))
+			l.has(t, grants(1, 20))
+			require.Zero(t, m.left())
+			require.EqualValues(t, 20, h.Stats().Credited)
+			require.Zero(t, h.Stats().Resolved)
+		})
+	}
 }
