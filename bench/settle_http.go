@@ -138,7 +138,7 @@ func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBan
 	return rate, errors.Join(err, allGranted(ctx, ledger, campaigns), ledger.Close(), pg.DropDatabase(ctx, name))
 }
 
-func remoteHandler(r *rig, space *lua.Space, url string, batchCredits int, campaigns []settlement.Campaign, settler hongbao.Handler) (*remote.Handler, error) {
+func remoteHandler(r *rig, space *lua.Space, url string, batchCredits int, campaigns []settlement.Campaign, settler remote.Ledger) (*remote.Handler, error) {
 	claims, err := dedup.NewClaims(dedup.Config{Redis: r.rdb, Space: space, Sink: "balance", Owner: "bench", Lease: 30 * time.Second})
 	if err != nil {
 		return nil, err

@@ -41,6 +41,7 @@ func conformance(t *testing.T, newConfig backend) {
 		"campaigns that can't be":                     testCreateInvalid,
 		"created by many at once":                     testCreateTogether,
 		"campaigns are listed":                        testCampaigns,
+		"what is recorded":                            testRecorded,
 		"grants by seq":                               testBySeq,
 		"fn's error ends an iteration":                testIterationError,
 		"totals":                                      testTotals,

@@ -1,7 +1,9 @@
 package settlement
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -134,4 +136,30 @@ func testDeletedByHand(t *testing.T, f *fixture) {
 	errs := f.Handle(t.Context(), grantsOf("rain", 2, 2))
 	require.Len(t, errs, 1)
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(errs[0]), "%v", errs[0])
+}
+
+func testRecorded(t *testing.T, f *fixture) {
+	f.create(t, "rain", 20)
+	f.create(t, "snow", 20)
+	all := append(grantsOf("rain", 1, 4), grantsOf("snow", 3, 6)...)
+	f.settles(t, all...)
+	ask := append(grantsOf("rain", 3, 6), grantsOf("snow", 1, 3)...)
+	for i := range ask {
+		ask[i].User, ask[i].Seq, ask[i].Shard = "somebody", 77, 1
+	}
+	got, err := f.Settler.Recorded(t.Context(), ask)
+	require.NoError(t, err)
+	var ids []string
+	for i := range got {
+		require.NotEqual(t, "somebody", got[i].User)
+		ids = append(ids, fmt.Sprint(got[i].Campaign, got[i].Packet))
+	}
+	require.ElementsMatch(t, []string{"rain3", "rain4", "snow3"}, ids)
+	got, err = f.Settler.Recorded(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = f.Settler.Recorded(ctx, ask)
+	require.ErrorIs(t, err, context.Canceled)
 }

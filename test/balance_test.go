@@ -193,7 +193,7 @@ func lie(w http.ResponseWriter, which int, answer []byte) {
 }
 
 // remoteWorker is a consumer that settles at the remote. It gives a stop that waits.
-func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement.Ledger, books hongbao.Handler, change func(*remote.Config)) (*consumer.Consumer, func()) {
+func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement.Ledger, books remote.Ledger, change func(*remote.Config)) (*consumer.Consumer, func()) {
 	t.Helper()
 	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "balance", Owner: name, Lease: 3 * time.Second})
 	require.NoError(t, err)

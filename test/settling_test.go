@@ -107,7 +107,9 @@ func (l *inLedger) create(t *testing.T, id, currency string, packets int64) {
 	l.campaigns = append(l.campaigns, id)
 }
 
-func (l *inLedger) worker(t *testing.T) hongbao.Handler {
+func (l *inLedger) worker(t *testing.T) hongbao.Handler { return l.settler(t) }
+
+func (l *inLedger) settler(t *testing.T) *settlement.Settler {
 	t.Helper()
 	s, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: l.ledger, Plan: l.plan, Log: zap.NewNop()})
 	require.NoError(t, err)
@@ -177,7 +179,7 @@ func (r *atRemote) worker(t *testing.T) hongbao.Handler {
 		URL: r.url, Token: balanceToken, Deployment: "test", ConnectTimeout: 2 * time.Second, HeaderTimeout: 8 * time.Second, Timeout: 9 * time.Second,
 		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 16, BatchCredits: r.batch, Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
 		ClaimTime: 20 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
-	}, claims, r.plan, r.inLedger.worker(t))
+	}, claims, r.plan, r.settler(t))
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return h

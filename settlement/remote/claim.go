@@ -40,18 +40,40 @@ func (h *Handler) round(ctx context.Context, items []*item) []*item {
 		failAll(items, wrap(err, "claiming %d grants for the remote", len(items)))
 		return nil
 	}
-	if a.Granted() {
-		claim.Fence = a.Fence
-		if h.cfg.Again {
-			h.each(len(items), 1, func(i, _ int) { h.repeat(ctx, items[i]) })
-		} else {
-			h.push(ctx, items, first)
-		}
-		h.record(ctx, items)
+	claim.Fence = a.Fence
+	granted := a.Granted()
+	if len(a.Open) == 1 && a.Open[0].ID == claim.ID { // granted, but the answer was lost and the client asked again: nothing was sent
+		granted, claim.Fence = ctx.Err() == nil, a.Open[0].Fence
+	}
+	if granted {
+		h.credit(ctx, items, first)
 		h.end(ctx, claim, items, 0)
 		return nil
 	}
 	return h.clear(ctx, items, &a)
+}
+
+// credit brings the items of a granted claim to the remote and then to the ledger. What the ledger holds was credited before,
+// whatever Redis says: it may have lost that.
+func (h *Handler) credit(ctx context.Context, items []*item, first time.Time) {
+	for _, it := range items {
+		it.fate = fateFresh
+	}
+	items, err := h.unrecorded(ctx, items)
+	for _, it := range items {
+		if it.err = err; err == nil {
+			it.fate = fateOpen
+		}
+	}
+	if err != nil {
+		return
+	}
+	if h.cfg.Again {
+		h.each(len(items), 1, func(i, _ int) { h.repeat(ctx, items[i]) })
+	} else {
+		h.push(ctx, items, first)
+	}
+	h.record(ctx, items)
 }
 
 // clear deals with what stood in the way of a claim, and gives the items that are to be claimed anew.
@@ -126,6 +148,10 @@ func (h *Handler) takeOver(ctx context.Context, items []*item, open *hongbao.Cla
 	dark, err := h.noted(ctx, mine)
 	if err != nil {
 		failAll(mine, wrap(err, "reading which credits were noted"))
+		return rest
+	}
+	if dark, err = h.unrecorded(ctx, dark); err != nil {
+		failAll(mine, err)
 		return rest
 	}
 	h.each(len(dark), 1, func(i, _ int) { h.resolve(ctx, dark[i], n.first) })

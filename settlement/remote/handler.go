@@ -45,9 +45,8 @@ type Stats struct {
 	Breaker string
 }
 
-// New checks the configuration. It asks nothing of the remote. ledger is handed the grants that the remote has certainly
-// credited; nil from it means that it holds them durably, and a repeat changes nothing there.
-func New(cfg Config, claims Claims, campaigns Campaigns, ledger hongbao.Handler) (*Handler, error) {
+// New checks the configuration. It asks nothing of the remote.
+func New(cfg Config, claims Claims, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 	err := cfg.Check()
 	if claims == nil || campaigns == nil || ledger == nil {
 		err = errors.Join(err, errors.New("claims, campaigns and ledger are required"))
@@ -134,8 +133,8 @@ func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 var errTwice = errors.New("the grant comes twice in one call")
 
-// ErrContradiction is in the chain of a Conflict that is no mere doubt: the grant contradicts the plan, or what the remote has
-// under its reference. Somebody forges, two deployments share an id, or Redis went back in time: stop the campaign.
+// ErrContradiction is in the chain of a Conflict that is no mere doubt: the grant contradicts the plan, or what the ledger or
+// the remote has of its packet. Somebody forges, two deployments share an id, or Redis went back in time: stop the campaign.
 var ErrContradiction = errors.New("contradiction")
 
 // each calls do for the parts of n, at most Concurrency at once, and waits: a goroutine a grant would be thousands of stacks

@@ -43,6 +43,9 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	if len(lost) == 0 {
 		return
 	}
+	// The ledger may have taken all of the time.
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
 	if err := h.claims.Note(ctx, lost[0].shard, eventsOf(lost)); err != nil {
 		for _, it := range lost {
 			it.err = fmt.Errorf("%w; that it is booked could not be noted: %s", it.err, err.Error())
@@ -69,10 +72,46 @@ func (h *Handler) noted(ctx context.Context, items []*item) (dark []*item, err e
 	return dark, nil
 }
 
+// unrecorded gives the items that are still to be credited, or all of them with an error: the others are done, as the ledger
+// holds them, or contradict what it holds. A replay is to meet the remote for what is recorded, too.
+func (h *Handler) unrecorded(ctx context.Context, items []*item) (rest []*item, err error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	grants := make([]hongbao.Grant, len(items))
+	for i, it := range items {
+		grants[i] = *it.grant
+	}
+	rows, err := h.ledger.ledger.Recorded(ctx, grants)
+	if err != nil {
+		return items, wrap(err, "reading what the ledger holds of %d grants, of which nothing was sent now", len(items))
+	}
+	held := make(map[string]*hongbao.Grant, len(rows))
+	for i := range rows {
+		held[Key(h.cfg.Deployment, rows[i].Campaign, rows[i].Packet)] = &rows[i]
+	}
+	for _, it := range items {
+		g, row := it.grant, held[it.credit.Reference]
+		switch {
+		case row == nil:
+			rest = append(rest, it)
+		case row.User != g.User || row.Amount != g.Amount || row.Shard != g.Shard || row.Seq != g.Seq:
+			h.count.conflicts.Add(1)
+			it.err = hongbao.Errorf(hongbao.Conflict, "%w: the ledger holds packet %d of campaign %s as event %s, amount %d; it came as event %s, amount %d, "+
+				"or for another user: nothing was sent, a person decides", ErrContradiction, g.Packet, g.Campaign, row.EventID(), row.Amount, g.EventID(), g.Amount)
+		case h.cfg.Again:
+			rest = append(rest, it)
+		default:
+			it.fate, it.err = fateDone, nil
+		}
+	}
+	return rest, nil
+}
+
 // recorder hands grants to the ledger. Those that come one by one, because each has a claim of its own, go together: whoever
 // has the turn takes along all that wait.
 type recorder struct {
-	ledger hongbao.Handler
+	ledger Ledger
 	mu     sync.Mutex
 	queue  []*recording
 	turn   sync.Mutex
@@ -85,11 +124,14 @@ type recording struct {
 	err   error
 }
 
+// errNotTold is what stays of a call to the ledger that panicked.
+var errNotTold = hongbao.Outagef(hongbao.Unknown, "the ledger broke down before it told what it holds")
+
 func (r *recorder) handle(ctx context.Context, grants []hongbao.Grant) []error {
 	if len(grants) > 1 {
 		return r.pass(ctx, grants)
 	}
-	mine := &recording{grant: grants[0]}
+	mine := &recording{grant: grants[0], err: errNotTold}
 	r.mu.Lock()
 	r.queue = append(r.queue, mine)
 	r.mu.Unlock()
@@ -109,11 +151,11 @@ func (r *recorder) flush(ctx context.Context) {
 	r.mu.Unlock()
 	grants := make([]hongbao.Grant, len(list))
 	for i, w := range list {
-		grants[i] = w.grant
+		grants[i], w.over = w.grant, true
 	}
 	errs := r.pass(ctx, grants)
 	for i, w := range list {
-		if w.over = true; errs != nil {
+		if w.err = nil; errs != nil {
 			w.err = errs[i]
 		}
 	}

@@ -21,24 +21,42 @@ type books struct {
 	held  map[string]hongbao.Grant // by event
 	calls int
 	fail  func(g *hongbao.Grant) error // not nil: what it says of each grant
+	// unread is what reading gives.
+	unread error
 }
 
 func newBooks() *books { return &books{held: map[string]hongbao.Grant{}} }
 
 func (b *books) Handle(_ context.Context, grants []hongbao.Grant) []error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.calls++
+	fail := b.fail
+	b.mu.Unlock()
 	errs := make([]error, len(grants))
-	for i, g := range grants {
-		if b.fail != nil {
-			errs[i] = b.fail(&g)
+	for i := range grants { // it may wait for others, who read first
+		if fail != nil {
+			errs[i] = fail(&grants[i])
 		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, g := range grants {
 		if errs[i] == nil {
 			b.held[g.EventID()] = g
 		}
 	}
 	return errs
+}
+
+func (b *books) Recorded(_ context.Context, grants []hongbao.Grant) (list []hongbao.Grant, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.held {
+		if slices.ContainsFunc(grants, func(w hongbao.Grant) bool { return w.Campaign == g.Campaign && w.Packet == g.Packet }) {
+			list = append(list, g)
+		}
+	}
+	return list, b.unread
 }
 
 func (b *books) fails(fail func(*hongbao.Grant) error) {
@@ -171,14 +189,14 @@ func TestFreeIsRecorded(t *testing.T) {
 }
 
 // A ledger that does not say what it holds is not believed.
-type mute struct{ hongbao.Handler }
+type mute struct{ *books }
 
 func (mute) Handle(_ context.Context, _ []hongbao.Grant) []error { return make([]error, 1) }
 
 func TestLedgerThatMiscounts(t *testing.T) {
 	t.Parallel()
 	b, m := newBank(t), newClaims()
-	h, err := New(testConfig(b.URL), m.as("w1"), campaigns{}, mute{})
+	h, err := New(testConfig(b.URL), m.as("w1"), campaigns{}, mute{newBooks()})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 2))[1]))

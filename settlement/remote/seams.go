@@ -22,6 +22,15 @@ type Claims interface {
 	Noted(ctx context.Context, shard int, events []hongbao.SeqRange) ([]hongbao.SeqRange, error)
 }
 
+// Ledger holds what the remote has credited. Package settlement's Settler is one.
+type Ledger interface {
+	// Handler is handed the grants that the remote has certainly credited; nil from it means that it holds them durably, and
+	// a repeat changes nothing there.
+	hongbao.Handler
+	// Recorded gives what the ledger holds of the grants' packets, in any order, whoever has them there.
+	Recorded(ctx context.Context, grants []hongbao.Grant) ([]hongbao.Grant, error)
+}
+
 // Campaigns tells what was planned. It must be safe for use by many workers at once.
 type Campaigns interface {
 	// Amount gives the planned amount of a packet, and false if the plan has no such packet.

@@ -135,7 +135,10 @@ func (w *worker) end(c hongbao.Claim, done bool) error {
 func (w *worker) Complete(_ context.Context, _ int, c hongbao.Claim) error { return w.end(c, true) }
 func (w *worker) Release(_ context.Context, _ int, c hongbao.Claim) error  { return w.end(c, false) }
 
-func (w *worker) Note(_ context.Context, _ int, events []hongbao.SeqRange) error {
+func (w *worker) Note(ctx context.Context, _ int, events []hongbao.SeqRange) error {
+	if ctx.Err() != nil {
+		return hongbao.Outagef(hongbao.Unknown, "redis: %w", ctx.Err())
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.noNotes {
