@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"syscall"
 	"testing"
 	"time"
@@ -86,6 +87,40 @@ func TestWorkRefusesToStartWithoutAnySink(t *testing.T) {
 	r := w.wait(time.Minute)
 	require.Equal(t, 1, r.code, r.err)
 	require.NotContains(t, r.err, `"working"`)
+}
+
+// A worker told to stop while it asks a sink that does not answer says nothing of that sink: it is not the sink that failed.
+func TestStoppedWhileASinkIsAsked(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = mute.Close() }()
+	asked := make(chan net.Conn, 16)
+	go func() {
+		for {
+			conn, err := mute.Accept()
+			if err != nil {
+				return
+			}
+			asked <- conn // held, and never answered
+		}
+	}()
+	d := setup(t, options{kafka: true})
+	d.set("KAFKA_BROKERS", mute.Addr().String())
+	w := d.start("work")
+	select {
+	case conn := <-asked:
+		defer func() { _ = conn.Close() }()
+	case <-time.After(time.Minute):
+		t.Fatal("the worker never asked the broker: " + w.err.String())
+	}
+	w.signal(syscall.SIGTERM)
+	r := w.wait(30 * time.Second)
+	require.Zero(t, r.code, r.err)
+	require.Empty(t, r.err)
 }
 
 // A sink that is away and comes back to refuse what it is to do ends alone, and its error is told in the end.

@@ -108,7 +108,7 @@ func (d *deps) sinkWorkers(ctx context.Context, reads redis.UniversalClient, sin
 		w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = d.redis, reads, d.space, d.worker, d.log
 		var err error
 		if w.handler, err = d.handler(ctx, sink); err != nil {
-			if !hongbao.IsOutage(err) {
+			if ctx.Err() != nil || !hongbao.IsOutage(err) {
 				return nil, err
 			}
 			w.handler = nil
@@ -153,6 +153,8 @@ func (w *sinkWorker) run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			w.handler = h
+		case ctx.Err() != nil:
+			return nil // told to stop while it asked: that says nothing of the sink
 		case !hongbao.IsOutage(err):
 			return err
 		default:
