@@ -44,7 +44,10 @@ type Error struct {
 	// Outage marks a failure of the whole sink, not of one grant: it is down or out of reach. The consumer then
 	// waits with all it holds and takes no attempt from any grant.
 	Outage bool
-	err    error
+	// Held marks that a live worker has this grant's push in hand, under a claim that ends by itself. The consumer then
+	// parks the grant and takes no attempt from it.
+	Held bool
+	err  error
 }
 
 func (e *Error) Error() string { return e.err.Error() }
@@ -60,6 +63,12 @@ func Outagef(c Class, format string, args ...any) error {
 	return &Error{Class: c, Outage: true, err: fmt.Errorf(format, args...)}
 }
 
+// Heldf makes an error that says that a live worker has the grant's push in hand, so nothing was done; format and args are
+// those of fmt.Errorf.
+func Heldf(format string, args ...any) error {
+	return &Error{Class: Transient, Held: true, err: fmt.Errorf(format, args...)}
+}
+
 // ClassOf is the class of err: that of the outermost Error in its chain, else Unknown.
 func ClassOf(err error) Class {
 	var e *Error
@@ -73,4 +82,10 @@ func ClassOf(err error) Class {
 func IsOutage(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Outage
+}
+
+// IsHeld tells whether err says that a live worker has the grant's push in hand.
+func IsHeld(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Held
 }

@@ -257,7 +257,7 @@ var consumerKnobs = []knob{
 	{name: "consumer.drain_timeout", field: func(c *Config) any { return &c.Consumer.DrainTimeout }, def: "20s", high: hour,
 		doc: "How long a worker goes on with what is in flight when it is told to stop; 0s to hand it back at once. Keep it below what the service manager grants."},
 	{name: "consumer.max_attempts", field: func(c *Config) any { return &c.Consumer.MaxAttempts }, def: "12", low: 2, high: 1_000,
-		doc: "Attempts before a grant becomes a dead letter. Outages of a whole sink take none."},
+		doc: "Attempts before a grant becomes a dead letter. Outages of a whole sink take none, nor does waiting for another worker's claim."},
 	{name: "consumer.backoff", field: func(c *Config) any { return &c.Consumer.Backoff }, def: "1s", low: ms, high: day,
 		doc: "Wait after the first failed attempt; it doubles with each further one."},
 	{name: "consumer.max_backoff", field: func(c *Config) any { return &c.Consumer.MaxBackoff }, def: "10m", low: ms, high: day,

@@ -241,13 +241,19 @@ func (d *delivery) ackPatiently(runs []hongbao.SeqRange, ids []string) error {
 	return nil
 }
 
-// setAside parks an item that failed, after it dead-lettered the grants that failed for good or too often.
+// setAside parks an item that failed, after it dead-lettered the grants that failed for good or too often. An item of which
+// nothing failed but what live workers hold keeps the attempts it had before.
 func (s *shard) setAside(ctx context.Context, it *item) error {
 	open := len(it.open) - len(it.done) - len(it.failed) // neither done nor failed: the lease ended under way
 	var again []failure
+	attempts := it.attempt - 1
 	for i, f := range it.failed {
-		if later(f.err) && it.attempt < s.cfg.MaxAttempts {
+		held := hongbao.IsHeld(f.err)
+		if held || later(f.err) && it.attempt < s.cfg.MaxAttempts {
 			again = append(again, f)
+			if !held {
+				attempts = it.attempt
+			}
 			continue
 		}
 		s.log.Error("a grant is set aside as a dead letter", zap.String("event", f.grant.EventID()),
@@ -265,7 +271,7 @@ func (s *shard) setAside(ctx context.Context, it *item) error {
 		return nil
 	}
 	n, err := lua.Park(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, s.cfg.Consumer,
-		[]lua.Parking{{ID: it.id, Level: min(it.attempt, s.c.topLevel()), Attempts: it.attempt}})
+		[]lua.Parking{{ID: it.id, Level: min(it.attempt, s.c.topLevel()), Attempts: attempts}})
 	if err != nil || n == 0 {
 		return err // not ours any more, or deleted from the stream: who takes it next sees that
 	}

@@ -11,7 +11,8 @@
 //   - an entry that can't be read, or that no grab and no close wrote (lua.Forgeries tells which), becomes a dead letter whole,
 //     and sets no done bit;
 //   - what failed for good, or too often, becomes a dead letter; what may work later is parked, and others flow on;
-//   - when the whole sink is down the shard waits with what it holds, one probe at a time, and no grant loses an attempt.
+//   - when the whole sink is down the shard waits with what it holds, one probe at a time, and no grant loses an attempt; nor
+//     does one whose claim a live worker holds (hongbao.Heldf).
 //
 // Attempts are Redis' own delivery count, never memory. A batch-wide failure is halved before it is held against one
 // grant. A Broken error stops its shard and no other. Run returns after the drain, and says what it left.

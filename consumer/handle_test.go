@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -314,4 +316,57 @@ func TestHandlerThatTakesTooLongCostsAnAttempt(t *testing.T) {
 	require.Equal(t, "_retry/1", holder)
 	require.EqualValues(t, 1, count)
 	require.NoError(t, w.stop())
+}
+
+// A grant that a live worker has in hand waits for that worker, however long, and its entry keeps its attempts; a neighbour of the same
+// entry that fails does not.
+func TestHeldGrantsLoseNoAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 1, 2)
+	const waits = 9 // MaxAttempts is 4
+	var seen atomic.Int64
+	s := newSink(failing(func(seq int64) error {
+		if seq != 3 && seen.Add(1) <= 2*waits {
+			return hongbao.Heldf("a live worker holds event 0-%d", seq)
+		}
+		return nil
+	}))
+	w := start(t, b.config(t, "w", s))
+	testkit.Eventually(t, soon, func() bool { return seen.Load() > waits }, "it comes again and again")
+	for _, id := range ids {
+		if holder, count := b.holder(t, id); strings.HasPrefix(holder, "_retry") {
+			require.Zero(t, count, "while it is parked")
+		}
+	}
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	require.Empty(t, b.dead(t))
+	s.onceEach(t, 3)
+	require.GreaterOrEqual(t, w.Stats().Parked, int64(waits))
+}
+
+func TestHeldGrantBesideOneThatFails(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 2)
+	var held atomic.Int64
+	s := newSink(failing(func(seq int64) error {
+		switch {
+		case seq == 1:
+			return hongbao.Errorf(hongbao.Transient, "not now")
+		case held.Add(1) <= 6:
+			return hongbao.Heldf("a live worker holds event 0-%d", seq)
+		}
+		return nil
+	}))
+	w := start(t, b.config(t, "w", s))
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	came, _ := s.times(1)
+	require.Equal(t, 4, came, "MaxAttempts is 4")
+	require.Len(t, b.dead(t), 1)
+	came, did := s.times(2)
+	require.Equal(t, 7, came)
+	require.Equal(t, 1, did)
 }

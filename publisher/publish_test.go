@@ -250,7 +250,9 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	requireClass(t, p.Handle(t.Context(), g), 3, hongbao.Unknown, true)
 	w.fate = nil
 	b.store.held = 1
-	requireClass(t, p.Handle(t.Context(), g), 3, hongbao.Transient, false)
+	errs := p.Handle(t.Context(), g)
+	requireClass(t, errs, 3, hongbao.Transient, false)
+	require.True(t, hongbao.IsHeld(errs[0]), "it costs no attempt")
 	require.Nil(t, p.slots[0].session, "an answer to a repeated call can't tell that nothing was claimed")
 }
 

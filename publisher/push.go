@@ -76,7 +76,7 @@ func (p *Publisher) clear(ctx context.Context, s *slot, c *call, a *hongbao.Clai
 		}
 	}
 	if a.Held > 0 {
-		return hongbao.Errorf(hongbao.Transient, "%d claims for %s are in the hands of a live worker", a.Held, p.where(s.partition))
+		return hongbao.Heldf("%d claims for %s are in the hands of a live worker", a.Held, p.where(s.partition))
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (h *Handler) clear(ctx context.Context, items []*item, a *hongbao.ClaimAnsw
 		return items
 	}
 	if len(items) == 1 {
-		failAll(items, hongbao.Errorf(hongbao.Transient, "a live worker holds the claim on event %d-%d", items[0].shard, items[0].seq))
+		failAll(items, hongbao.Heldf("a live worker holds the claim on event %d-%d", items[0].shard, items[0].seq))
 		return nil
 	}
 	half := len(items) / 2 // most of them are free: find those that are
