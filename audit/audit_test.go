@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -15,8 +13,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
-	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestAgrees(t *testing.T) {
@@ -210,163 +206,6 @@ func TestSomeCampaigns(t *testing.T) {
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.CampaignMissing: 1}, r.Found)
 }
 
-// A campaign that was closed, refunded and has left Redis is judged by the ledger alone.
-func TestLeftRedis(t *testing.T) {
-	t.Parallel()
-	w := busy(t)
-	w.leave(t, "b")
-	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
-	require.False(t, r.Campaigns[1].InRedis)
-	require.EqualValues(t, 20, r.Campaigns[1].Settled)
-	require.EqualValues(t, 1, r.Shards[w.keys("b").Index()].TrimmedCloses)
-
-	w.published("b", "u0003").User = "mallory"
-	w.topic.grants = append(w.topic.grants, hongbao.Grant{
-		Shard: w.keys("b").Index(), Seq: 1, Campaign: "b", Packet: 99, User: "mallory",
-	})
-	r = w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.Unfounded: 1}, r.Found, "%+v", r.Differences)
-}
-
-// close closes a campaign, and brings the close to the sinks.
-func (w *world) close(t *testing.T, id string) hongbao.Entry {
-	t.Helper()
-	e, err := lua.Close(t.Context(), w.rdb, w.keys(id), id, true)
-	require.NoError(t, err)
-	w.settle(t)
-	w.publish(t)
-	return e
-}
-
-// refund closes and refunds a campaign.
-func (w *world) refund(t *testing.T, id string) {
-	t.Helper()
-	w.ledger.closed[id] = w.close(t, id)
-	_, err := lua.Refunded(t.Context(), w.rdb, w.keys(id), id)
-	require.NoError(t, err)
-}
-
-// leave closes and refunds a campaign, trims the stream and takes the campaign out of Redis.
-func (w *world) leave(t *testing.T, id string) {
-	t.Helper()
-	w.refund(t, id)
-	do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys(id).Events(), 0))
-	left, err := lua.Retire(t.Context(), w.rdb, w.keys(id), id, 0)
-	require.NoError(t, err)
-	require.Zero(t, left)
-}
-
-// A campaign agrees at each step of its end, with its close in the stream and without.
-func TestClosedRefundedRetired(t *testing.T) {
-	t.Parallel()
-	for name, bring := range map[string]func(t *testing.T, w *world){
-		"closed":                  func(t *testing.T, w *world) { w.close(t, "b") },
-		"refunded":                func(t *testing.T, w *world) { w.refund(t, "b") },
-		"both":                    func(t *testing.T, w *world) { w.refund(t, "a"); w.refund(t, "b") },
-		"retired":                 func(t *testing.T, w *world) { w.leave(t, "b") },
-		"one retired, one closed": func(t *testing.T, w *world) { w.leave(t, "b"); w.close(t, "a") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := busy(t)
-			bring(t, w)
-			r := w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
-			for i := range w.space.Len() {
-				do(t, w.rdb.XTrimMaxLen(t.Context(), w.space.Shard(i).Events(), 0))
-			}
-			r = w.audit(t, audit.Options{})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
-			var trimmed int64
-			for _, s := range r.Shards {
-				trimmed += s.TrimmedCloses
-			}
-			require.Positive(t, trimmed)
-			r = w.audit(t, audit.Options{Campaigns: []string{"b"}})
-			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
-		})
-	}
-}
-
-// What is wrong with an end is found, and named once.
-func TestEndsThatDiffer(t *testing.T) {
-	t.Parallel()
-	set := func(w *world, t *testing.T, pairs ...any) {
-		do(t, w.rdb.HSet(t.Context(), w.keys("b").Campaign("b"), pairs...))
-	}
-	for name, c := range map[string]struct {
-		plant func(t *testing.T, w *world)
-		want  map[audit.Kind]int64
-	}{
-		"refunded in Redis only": {func(t *testing.T, w *world) { w.refund(t, "b"); delete(w.ledger.closed, "b") },
-			map[audit.Kind]int64{audit.FundingDiffers: 1}},
-		"another amount": {func(t *testing.T, w *world) {
-			w.refund(t, "b")
-			w.ledger.spoil = func(c *audit.LedgerCampaign) {
-				if c.ID == "b" {
-					c.Refunded, c.Open = c.Refunded-1, 1
-				}
-			}
-		}, map[audit.Kind]int64{audit.LedgerUnbalanced: 1}},
-		"Redis went back before the close": {func(t *testing.T, w *world) {
-			w.refund(t, "b")
-			set(w, t, "state", "open")
-		}, map[audit.Kind]int64{audit.FundingDiffers: 1, audit.CampaignBroken: 1}},
-		"closed without a close": {func(t *testing.T, w *world) { set(w, t, "state", "closed") },
-			map[audit.Kind]int64{audit.CampaignBroken: 1}},
-		"another close": {func(t *testing.T, w *world) { e := w.close(t, "b"); set(w, t, "close_seq", e.Seq-1) },
-			map[audit.Kind]int64{audit.CounterDrift: 1, audit.AfterClose: 0} /* the last grant may come after it */},
-		"the refund knows another close": {func(t *testing.T, w *world) {
-			w.refund(t, "b")
-			e := w.ledger.closed["b"]
-			e.Seq++
-			w.ledger.closed["b"] = e
-		}, map[audit.Kind]int64{audit.CounterDrift: 1}},
-		"the close of a retired campaign has a grant's seq": {func(t *testing.T, w *world) {
-			w.leave(t, "b")
-			e := w.ledger.closed["b"]
-			e.Seq = 3
-			w.ledger.closed["b"] = e
-		}, map[audit.Kind]int64{audit.DuplicateSeq: 1, audit.SeqGap: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := busy(t)
-			c.plant(t, w)
-			found := w.audit(t, audit.Options{})
-			for kind, n := range c.want {
-				if n > 0 {
-					require.Equal(t, n, found.Found[kind], "%s: %+v", kind, found.Differences)
-				}
-			}
-			for kind := range found.Found {
-				require.Contains(t, c.want, kind, "%+v", found.Differences)
-			}
-		})
-	}
-}
-
-func TestGrantAfterClose(t *testing.T) {
-	t.Parallel()
-	w := busy(t)
-	w.close(t, "b")
-	r := w.audit(t, audit.Options{})
-	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
-
-	state := func(s string) { do(t, w.rdb.HSet(t.Context(), w.keys("b").Campaign("b"), "state", s)) }
-	state("open") // by hand
-	w.grab(t, "b", 900, 1)
-	state("closed")
-	w.settle(t)
-	w.publish(t)
-	for range 2 { // with the close in the stream, and without
-		r = w.audit(t, audit.Options{})
-		require.EqualValues(t, 1, r.Found[audit.AfterClose], "%+v", r.Differences)
-		do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys("b").Events(), 0))
-	}
-}
-
 // A dead letter whose grant the sink has by now is no difference, nor is a quarantine that a person has decided.
 func TestMended(t *testing.T) {
 	t.Parallel()
@@ -448,57 +287,4 @@ func TestUnreadable(t *testing.T) {
 	w = busy(t)
 	w.plans["b"], w.cfg.Plan = nil, w.plans
 	require.ErrorContains(t, run(w), "no plan of b")
-}
-
-// A million grants are audited in well under a minute. It takes a minute to make them, so it runs only when asked for.
-func BenchmarkMillion(b *testing.B) {
-	if os.Getenv("HONGBAO_BENCH") == "" {
-		b.Skip("set HONGBAO_BENCH=1")
-	}
-	const n = 1_000_000
-	space, err := lua.NewSpace(testkit.Prefix(b), 1)
-	require.NoError(b, err)
-	rdb := testkit.Redis(b).Client(b)
-	require.NoError(b, lua.Init(b.Context(), rdb, space, "bench"))
-	k := space.Shard(0)
-	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total", fmt.Sprint(n),
-		"user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "", "loaded", fmt.Sprint(n),
-		"granted", "0", "granted_amount", "0", "loaded_amount", fmt.Sprint(n)}
-	require.NoError(b, rdb.HSet(b.Context(), k.Campaign("big"), fields).Err())
-	ledger := &memLedger{grants: map[string][]hongbao.Grant{}}
-	for at := 0; at < n; at += 5000 {
-		var stock []any
-		for p := at + 1; p <= at+5000; p++ {
-			stock = append(stock, fmt.Sprintf("%d 1", p))
-		}
-		require.NoError(b, rdb.RPush(b.Context(), k.Stock("big"), stock...).Err())
-	}
-	for at := 0; at < n; at += 128 {
-		call := &lua.GrabCall{Campaign: "big", MaxBacklog: 1e9}
-		for i := at; i < min(at+128, n); i++ {
-			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "big", User: fmt.Sprint("user", i)})
-		}
-		_, err := lua.Grab(b.Context(), rdb, k, call, nil)
-		require.NoError(b, err)
-	}
-	entries, err := lua.Entries(b.Context(), rdb, k, "-", "+")
-	require.NoError(b, err)
-	for _, e := range entries {
-		ledger.grants["big"] = append(ledger.grants["big"], e.Grants...)
-	}
-	topic := &memTopic{grants: ledger.grants["big"]}
-	_, err = lua.CreateGroup(b.Context(), rdb, k, ledgerGroup)
-	require.NoError(b, err)
-	_, err = lua.CreateGroup(b.Context(), rdb, k, topicGroup)
-	require.NoError(b, err)
-	a, err := audit.New(audit.Config{Redis: rdb, Space: space, Ledger: ledger, LedgerGroup: ledgerGroup, Topic: topic, TopicGroup: topicGroup, MaxListed: 10})
-	require.NoError(b, err)
-	b.ResetTimer()
-	b.ReportAllocs()
-	for range b.N {
-		r, err := a.Run(b.Context(), audit.Options{})
-		require.NoError(b, err)
-		require.EqualValues(b, n, r.Total.Settled)
-		require.EqualValues(b, n, r.Total.Granted)
-	}
 }

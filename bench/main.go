@@ -1,7 +1,3 @@
-// Command bench measures Hongbao against plain loops that do the same work without its promises. `make bench` runs it.
-//
-// Every row runs the two in turn, in one run on one machine, five times if not told otherwise, and compares the medians. Absolute
-// numbers depend on the machine; the ratios are what the project promises.
 package main
 
 import (

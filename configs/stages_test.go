@@ -2,9 +2,9 @@ package configs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -22,6 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/lock"
+	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/publisher"
 )
@@ -41,35 +42,42 @@ func stages(t *testing.T, c *Config) error {
 	if err != nil {
 		return err
 	}
-	p := c.ProducerConfig()
-	p.Redis, p.Space = rdb, space
-	if _, err := producer.New(p); err != nil {
-		return err
-	}
-	w := c.ConsumerConfig(SinkBalance)
-	w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, space, "w1", nothing{}, zap.NewNop()
-	if _, err := consumer.New(w); err != nil {
-		return err
-	}
-	tr := c.TrimmerConfig()
-	tr.Redis, tr.Space, tr.Log = rdb, space, zap.NewNop()
-	if _, err := consumer.NewTrimmer(tr); err != nil {
-		return err
-	}
+	return cmp.Or(grabs(c, rdb, space), works(c, rdb, reads, space), settles(c), ends(c, rdb, space), publishes(c, rdb, space))
+}
+
+func grabs(c *Config, rdb redis.UniversalClient, space *lua.Space) error {
 	st := c.StoreConfig()
 	st.Redis, st.Space = rdb, space
-	if _, err := campaign.NewStore(st); err != nil {
-		return err
-	}
+	_, store := campaign.NewStore(st)
 	pl := c.PlansConfig()
 	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, error) { panic("not asked") }
-	if _, err := campaign.NewPlans(pl); err != nil {
-		return err
-	}
+	_, plans := campaign.NewPlans(pl)
+	p := c.ProducerConfig()
+	p.Redis, p.Space = rdb, space
+	_, grab := producer.New(p)
+	return cmp.Or(store, plans, grab)
+}
+
+func works(c *Config, rdb, reads redis.UniversalClient, space *lua.Space) error {
+	w := c.ConsumerConfig(SinkBalance)
+	w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, space, "w1", nothing{}, zap.NewNop()
+	_, work := consumer.New(w)
+	tr := c.TrimmerConfig()
+	tr.Redis, tr.Space, tr.Log = rdb, space, zap.NewNop()
+	_, trim := consumer.NewTrimmer(tr)
+	return cmp.Or(work, trim)
+}
+
+func settles(c *Config) error {
 	l := c.LedgerConfig()
-	if err := l.Check(); err != nil {
-		return err
-	}
+	re := c.RemoteConfig()
+	re.URL = "http://127.0.0.1"
+	ba := c.BalanceConfig()
+	ba.Token = "0123456789abcdef"
+	return cmp.Or(l.Check(), re.Check(), ba.Check())
+}
+
+func ends(c *Config, rdb redis.UniversalClient, space *lua.Space) error {
 	lc := c.LockConfig()
 	lc.Redis, lc.Space = rdb, space
 	locks, err := lock.New(lc)
@@ -78,21 +86,14 @@ func stages(t *testing.T, c *Config) error {
 	}
 	rc := c.RetirerConfig()
 	rc.Redis, rc.Space, rc.Locks, rc.Log = rdb, space, locks, zap.NewNop()
-	if _, err := closing.NewRetirer(rc); err != nil {
-		return err
-	}
+	_, retire := closing.NewRetirer(rc)
 	cc := c.CloserConfig()
 	cc.Redis, cc.Space, cc.Ledger, cc.Locks, cc.Log = rdb, space, noRefunds{}, locks, zap.NewNop()
-	if _, err := closing.New(cc); err != nil {
-		return err
-	}
-	re := c.RemoteConfig()
-	re.URL = "http://127.0.0.1"
-	ba := c.BalanceConfig()
-	ba.Token = "0123456789abcdef"
-	if err := errors.Join(re.Check(), ba.Check()); err != nil {
-		return err
-	}
+	_, end := closing.New(cc)
+	return cmp.Or(retire, end)
+}
+
+func publishes(c *Config, rdb redis.UniversalClient, space *lua.Space) error {
 	cl := c.ClaimsConfig()
 	cl.Redis, cl.Space, cl.Owner = rdb, space, "w1"
 	claims, err := dedup.NewClaims(cl)

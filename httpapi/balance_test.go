@@ -43,83 +43,96 @@ func TestCreditOnce(t *testing.T) {
 	require.JSONEq(t, `{"account":"u2","balances":[]}`, s.call(t, "GET", "/v1/accounts/u2", "").text)
 }
 
-// Rows B1 to B10, B21, B27, B31, B32 of bad input. Nothing of it is booked, and nothing is repeated.
+// request is one to make of a server.
+type request func(t *testing.T, s *server) *reply
+
+func do(method, path string, tweaks ...tweak) request {
+	return func(t *testing.T, s *server) *reply { t.Helper(); return s.call(t, method, path, "", tweaks...) }
+}
+
+func post(body string, tweaks ...tweak) request {
+	return func(t *testing.T, s *server) *reply {
+		t.Helper()
+		return s.call(t, "POST", "/v1/credits", body, tweaks...)
+	}
+}
+
+func amount(text string) string { return strings.Replace(good, "100", text, 1) }
+
+func unsized(r *http.Request) { r.ContentLength = -1 }
+
+// refused are bad requests, each with what it is answered. The rows B1 to B10, B21, B27, B31, B32 of bad input.
+var refused = map[string]struct {
+	call   request
+	status int
+	code   string
+}{
+	"empty":                {post(""), 400, "body_required"},
+	"too long":             {post(good + strings.Repeat(" ", 4097-len(good))), 413, "body_too_large"},
+	"too long, no length":  {post(good+strings.Repeat(" ", 4097-len(good)), unsized), 413, "body_too_large"},
+	"compressed":           {post(good, header("Content-Encoding", "gzip")), 415, "content_encoding"},
+	"identity":             {post(good, header("Content-Encoding", "identity")), 415, "content_encoding"},
+	"a form":               {post(good, header("Content-Type", "application/x-www-form-urlencoded")), 415, "content_type"},
+	"no type":              {post(good, header("Content-Type", "")), 415, "content_type"},
+	"another charset":      {post(good, header("Content-Type", "application/json; charset=utf-16")), 415, "content_type"},
+	"no JSON":              {post("hello"), 400, "invalid_json"},
+	"a list":               {post("[" + good + "]"), 400, "invalid_json"},
+	"garbage behind":       {post(good + "x"), 400, "invalid_json"},
+	"two documents":        {post(good + good), 400, "invalid_json"},
+	"unknown field":        {post(strings.Replace(good, "{", `{"user_id":"u9",`, 1)), 400, "unknown_field"},
+	"other case":           {post(strings.Replace(good, "account", "Account", 1)), 400, "unknown_field"},
+	"key in the body":      {post(strings.Replace(good, "{", `{"key":"k9",`, 1)), 400, "unknown_field"},
+	"twice":                {post(strings.Replace(good, "{", `{"amount":1,`, 1)), 400, "duplicate_field"},
+	"deep":                 {post(strings.Repeat(`{"reference":`, 200) + "1" + strings.Repeat("}", 200)), 400, "nested_value"},
+	"no reference":         {post(strings.Replace(good, `"reference":"r1",`, "", 1)), 400, "reference_invalid"},
+	"account with NUL":     {post(strings.Replace(good, "u1", `u\u0000`, 1)), 400, "account_invalid"},
+	"look-alike":           {post(strings.Replace(good, "u1", "u\u0661", 1)), 400, "account_invalid"},
+	"account of 10 KB":     {post(strings.Replace(good, "u1", strings.Repeat("u", 3000), 1)), 400, "account_invalid"},
+	"account is a number":  {post(strings.Replace(good, `"u1"`, "1", 1)), 400, "account_invalid"},
+	"lower-case currency":  {post(strings.Replace(good, "CNY", "cny", 1)), 400, "currency_invalid"},
+	"unknown currency":     {post(strings.Replace(good, "CNY", "CNX", 1)), 400, "currency_invalid"},
+	"1.5":                  {post(amount("1.5")), 400, "amount_not_integer_minor_units"},
+	"1e3":                  {post(amount("1e3")), 400, "amount_not_integer_minor_units"},
+	"quoted":               {post(amount(`"100"`)), 400, "amount_not_integer_minor_units"},
+	"underscore":           {post(amount("1_000")), 400, "invalid_json"},
+	"0":                    {post(amount("0")), 400, "amount_out_of_range"},
+	"-1":                   {post(amount("-1")), 400, "amount_out_of_range"},
+	"-0":                   {post(amount("-0")), 400, "amount_out_of_range"},
+	"2^53":                 {post(amount("9007199254740992")), 400, "amount_out_of_range"},
+	"2^63":                 {post(amount("9223372036854775808")), 400, "amount_out_of_range"},
+	"10^30":                {post(amount("1" + strings.Repeat("0", 30))), 400, "amount_out_of_range"},
+	"no key":               {post(good, header("Idempotency-Key", "")), 400, "idempotency_key_required"},
+	"bad key":              {post(good, header("Idempotency-Key", `"a b"`)), 400, "idempotency_key_invalid"},
+	"empty key":            {post(good, header("Idempotency-Key", `""`)), 400, "idempotency_key_invalid"},
+	"two keys":             {post(good, func(r *http.Request) { r.Header.Add("Idempotency-Key", "k2") }), 400, "idempotency_key_invalid"},
+	"no token":             {post(good, header("Authorization", "")), 401, "unauthorized"},
+	"wrong token":          {post(good, header("Authorization", "Bearer "+testToken+"x")), 401, "unauthorized"},
+	"half a token":         {post(good, header("Authorization", "Bearer "+testToken[:9])), 401, "unauthorized"},
+	"basic":                {post(good, header("Authorization", "Basic "+testToken)), 401, "unauthorized"},
+	"too much for it":      {post(strings.Replace(good, "u1", "full", 1)), 422, "credit_refused"},
+	"HEAD":                 {do("HEAD", "/v1/credits"), 405, ""},
+	"PUT":                  {do("PUT", "/v1/credits"), 405, "method_not_allowed"},
+	"TRACE":                {do("TRACE", "/v1/credits"), 405, "method_not_allowed"},
+	"DELETE a credit":      {do("DELETE", "/v1/credits/r1"), 405, "method_not_allowed"},
+	"HEAD of an account":   {do("HEAD", "/v1/accounts/u1"), 405, ""},
+	"another path":         {do("GET", "/v2/credits"), 404, "not_found"},
+	"a path, no token":     {do("GET", "/v2/credits", header("Authorization", "")), 401, "unauthorized"},
+	"bad reference":        {do("GET", "/v1/credits/a%20b"), 400, "reference_invalid"},
+	"bad account":          {do("GET", "/v1/accounts/%00"), 400, "account_invalid"},
+	"bad limit":            {do("GET", "/v1/accounts/u1/statement?limit=0"), 400, "limit_invalid"},
+	"bad cursor":           {do("GET", "/v1/accounts/u1/statement?after=x"), 400, "after_invalid"},
+	"unknown parameter":    {do("GET", "/v1/accounts/u1/statement?offset=1"), 400, "unknown_parameter"},
+	"limit twice":          {do("GET", "/v1/accounts/u1/statement?limit=1&limit=2"), 400, "unknown_parameter"},
+	"injection in the log": {do("GET", "/v1/credits/%0A%7B%22level%22:%22error%22%7D"), 400, "reference_invalid"},
+}
+
+// Nothing of what is refused is booked, and nothing of it is repeated.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	amount := func(text string) string { return strings.Replace(good, "100", text, 1) }
-	post := func(body string, tweaks ...tweak) func() *reply {
-		return func() *reply { return s.call(t, "POST", "/v1/credits", body, tweaks...) }
-	}
-	do := func(method, path string, tweaks ...tweak) func() *reply {
-		return func() *reply { return s.call(t, method, path, "", tweaks...) }
-	}
-	unsized := func(r *http.Request) { r.ContentLength = -1 }
-	for name, c := range map[string]struct {
-		call   func() *reply
-		status int
-		code   string
-	}{
-		"empty":                {post(""), 400, "body_required"},
-		"too long":             {post(good + strings.Repeat(" ", 4097-len(good))), 413, "body_too_large"},
-		"too long, no length":  {post(good+strings.Repeat(" ", 4097-len(good)), unsized), 413, "body_too_large"},
-		"compressed":           {post(good, header("Content-Encoding", "gzip")), 415, "content_encoding"},
-		"identity":             {post(good, header("Content-Encoding", "identity")), 415, "content_encoding"},
-		"a form":               {post(good, header("Content-Type", "application/x-www-form-urlencoded")), 415, "content_type"},
-		"no type":              {post(good, header("Content-Type", "")), 415, "content_type"},
-		"another charset":      {post(good, header("Content-Type", "application/json; charset=utf-16")), 415, "content_type"},
-		"no JSON":              {post("hello"), 400, "invalid_json"},
-		"a list":               {post("[" + good + "]"), 400, "invalid_json"},
-		"garbage behind":       {post(good + "x"), 400, "invalid_json"},
-		"two documents":        {post(good + good), 400, "invalid_json"},
-		"unknown field":        {post(strings.Replace(good, "{", `{"user_id":"u9",`, 1)), 400, "unknown_field"},
-		"other case":           {post(strings.Replace(good, "account", "Account", 1)), 400, "unknown_field"},
-		"key in the body":      {post(strings.Replace(good, "{", `{"key":"k9",`, 1)), 400, "unknown_field"},
-		"twice":                {post(strings.Replace(good, "{", `{"amount":1,`, 1)), 400, "duplicate_field"},
-		"deep":                 {post(strings.Repeat(`{"reference":`, 200) + "1" + strings.Repeat("}", 200)), 400, "nested_value"},
-		"no reference":         {post(strings.Replace(good, `"reference":"r1",`, "", 1)), 400, "reference_invalid"},
-		"account with NUL":     {post(strings.Replace(good, "u1", `u\u0000`, 1)), 400, "account_invalid"},
-		"look-alike":           {post(strings.Replace(good, "u1", "u\u0661", 1)), 400, "account_invalid"},
-		"account of 10 KB":     {post(strings.Replace(good, "u1", strings.Repeat("u", 3000), 1)), 400, "account_invalid"},
-		"account is a number":  {post(strings.Replace(good, `"u1"`, "1", 1)), 400, "account_invalid"},
-		"lower-case currency":  {post(strings.Replace(good, "CNY", "cny", 1)), 400, "currency_invalid"},
-		"unknown currency":     {post(strings.Replace(good, "CNY", "CNX", 1)), 400, "currency_invalid"},
-		"1.5":                  {post(amount("1.5")), 400, "amount_not_integer_minor_units"},
-		"1e3":                  {post(amount("1e3")), 400, "amount_not_integer_minor_units"},
-		"quoted":               {post(amount(`"100"`)), 400, "amount_not_integer_minor_units"},
-		"underscore":           {post(amount("1_000")), 400, "invalid_json"},
-		"0":                    {post(amount("0")), 400, "amount_out_of_range"},
-		"-1":                   {post(amount("-1")), 400, "amount_out_of_range"},
-		"-0":                   {post(amount("-0")), 400, "amount_out_of_range"},
-		"2^53":                 {post(amount("9007199254740992")), 400, "amount_out_of_range"},
-		"2^63":                 {post(amount("9223372036854775808")), 400, "amount_out_of_range"},
-		"10^30":                {post(amount("1" + strings.Repeat("0", 30))), 400, "amount_out_of_range"},
-		"no key":               {post(good, header("Idempotency-Key", "")), 400, "idempotency_key_required"},
-		"bad key":              {post(good, header("Idempotency-Key", `"a b"`)), 400, "idempotency_key_invalid"},
-		"empty key":            {post(good, header("Idempotency-Key", `""`)), 400, "idempotency_key_invalid"},
-		"two keys":             {post(good, func(r *http.Request) { r.Header.Add("Idempotency-Key", "k2") }), 400, "idempotency_key_invalid"},
-		"no token":             {post(good, header("Authorization", "")), 401, "unauthorized"},
-		"wrong token":          {post(good, header("Authorization", "Bearer "+testToken+"x")), 401, "unauthorized"},
-		"half a token":         {post(good, header("Authorization", "Bearer "+testToken[:9])), 401, "unauthorized"},
-		"basic":                {post(good, header("Authorization", "Basic "+testToken)), 401, "unauthorized"},
-		"too much for it":      {post(strings.Replace(good, "u1", "full", 1)), 422, "credit_refused"},
-		"HEAD":                 {do("HEAD", "/v1/credits"), 405, ""},
-		"PUT":                  {do("PUT", "/v1/credits"), 405, "method_not_allowed"},
-		"TRACE":                {do("TRACE", "/v1/credits"), 405, "method_not_allowed"},
-		"DELETE a credit":      {do("DELETE", "/v1/credits/r1"), 405, "method_not_allowed"},
-		"HEAD of an account":   {do("HEAD", "/v1/accounts/u1"), 405, ""},
-		"another path":         {do("GET", "/v2/credits"), 404, "not_found"},
-		"a path, no token":     {do("GET", "/v2/credits", header("Authorization", "")), 401, "unauthorized"},
-		"bad reference":        {do("GET", "/v1/credits/a%20b"), 400, "reference_invalid"},
-		"bad account":          {do("GET", "/v1/accounts/%00"), 400, "account_invalid"},
-		"bad limit":            {do("GET", "/v1/accounts/u1/statement?limit=0"), 400, "limit_invalid"},
-		"bad cursor":           {do("GET", "/v1/accounts/u1/statement?after=x"), 400, "after_invalid"},
-		"unknown parameter":    {do("GET", "/v1/accounts/u1/statement?offset=1"), 400, "unknown_parameter"},
-		"limit twice":          {do("GET", "/v1/accounts/u1/statement?limit=1&limit=2"), 400, "unknown_parameter"},
-		"injection in the log": {do("GET", "/v1/credits/%0A%7B%22level%22:%22error%22%7D"), 400, "reference_invalid"},
-	} {
+	for name, c := range refused {
 		t.Run(name, func(t *testing.T) {
-			r := c.call()
+			r := c.call(t, s)
 			require.Equal(t, c.status, r.status, r.text)
 			require.Equal(t, c.code, r.code(), r.text)
 			require.NotEmpty(t, r.head.Get("X-Request-Id"))

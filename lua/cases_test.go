@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -80,19 +81,21 @@ func (b *bundle) id(ctx context.Context, at int) string {
 	return rows[at].ID
 }
 
+// scriptCases are all scripts, each under its name.
 func scriptCases() map[string]scriptCase {
+	all := map[string]scriptCase{}
+	for _, some := range []map[string]scriptCase{grabCases(), loadCases(), endCases(), pendingCases(), keepCases(), claimCases()} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// grabCases is the grab.
+func grabCases() map[string]scriptCase {
 	grab := call("rain", "u1", "u2/r2")
 	grab.FactNames = "device"
 	for _, g := range grab.Grabs {
 		g.Facts = map[string]string{"device": "d"}
-	}
-	once := func(step string) func(context.Context, *bundle) error {
-		return func(ctx context.Context, b *bundle) error {
-			_, err := lua.Once(ctx, b.rdb, b.k, &lua.OnceCall{
-				Name: "sms", ID: "m1", Do: step, Token: "t1", Lease: time.Minute, Keep: time.Hour,
-			})
-			return err
-		}
 	}
 	return map[string]scriptCase{
 		"grab": {
@@ -108,6 +111,12 @@ func scriptCases() map[string]scriptCase {
 				return err
 			},
 		},
+	}
+}
+
+// loadCases are those that bring a deployment and a campaign into Redis.
+func loadCases() map[string]scriptCase {
+	return map[string]scriptCase{
 		"init": {
 			grows: true,
 			keys:  func(b *bundle) []string { return []string{b.k.Meta()} },
@@ -144,6 +153,12 @@ func scriptCases() map[string]scriptCase {
 				return lua.SetState(ctx, b.rdb, b.k, "rain", campaign.Open, campaign.Loading)
 			},
 		},
+	}
+}
+
+// endCases are those that end a campaign.
+func endCases() map[string]scriptCase {
+	return map[string]scriptCase{
 		"close": {
 			grows: true,
 			keys: func(b *bundle) []string {
@@ -180,14 +195,12 @@ func scriptCases() map[string]scriptCase {
 				return err
 			},
 		},
-		"lock": {
-			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Lock("close")} },
-			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := lua.TakeLock(ctx, b.rdb, b.k, lock("w1"))
-				return err
-			},
-		},
+	}
+}
+
+// pendingCases are those that work on a group's pending list.
+func pendingCases() map[string]scriptCase {
+	return map[string]scriptCase{
 		"take": {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
@@ -239,6 +252,12 @@ func scriptCases() map[string]scriptCase {
 				return err
 			},
 		},
+	}
+}
+
+// keepCases are those that keep the stream and the dead letters.
+func keepCases() map[string]scriptCase {
+	return map[string]scriptCase{
 		"decide": {
 			grows: true,
 			keys:  func(b *bundle) []string { return []string{b.k.Dead("kafka"), b.k.Decided("kafka")} },
@@ -272,6 +291,20 @@ func scriptCases() map[string]scriptCase {
 				return err
 			},
 		},
+	}
+}
+
+// claimCases are those that have an owner: claims, locks, messages told once.
+func claimCases() map[string]scriptCase {
+	once := func(step string) func(context.Context, *bundle) error {
+		return func(ctx context.Context, b *bundle) error {
+			_, err := lua.Once(ctx, b.rdb, b.k, &lua.OnceCall{
+				Name: "sms", ID: "m1", Do: step, Token: "t1", Lease: time.Minute, Keep: time.Hour,
+			})
+			return err
+		}
+	}
+	return map[string]scriptCase{
 		"claim": {
 			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
 			call: func(ctx context.Context, b *bundle) error {
@@ -296,6 +329,14 @@ func scriptCases() map[string]scriptCase {
 			grows: true,
 			keys:  func(b *bundle) []string { return []string{b.k.Once("sms", "m1")} },
 			call:  once("claim"),
+		},
+		"lock": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Lock("close")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := lua.TakeLock(ctx, b.rdb, b.k, lock("w1"))
+				return err
+			},
 		},
 	}
 }

@@ -193,26 +193,7 @@ func TestCloseToReceipts(t *testing.T) {
 	require.Equal(t, []int64{0, left - endTotal, 1}, []int64{pool, sponsor, int64(refunds)})
 	e.exits(0, []string{"audit", "--wait", "30s"}, "agrees")
 
-	// The draw, by public data alone: no server is configured for verify.
-	revealed := e.ok("campaign", "reveal", "rain")
-	require.Equal(t, revealed, e.ok("campaign", "reveal", "rain"))
-	var d struct {
-		Hash string `json:"plan_hash"`
-		Seed string `json:"seed"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(revealed), &d))
-	file, grants := e.file("rain.json", revealed), e.file("grants.jsonl", e.ok("tail", "--campaign", "rain"))
-	public := &ending{t: t, path: e.path}
-	public.exits(0, []string{"campaign", "verify", file, "--hash", d.Hash, "--grants", grants}, "verifies", "7 grants")
-	public.exits(1, []string{"campaign", "verify", file, "--hash", strings.Repeat("0", 64)}, "does not verify")
-	forged := e.file("forged.json", strings.Replace(revealed, d.Seed, strings.Repeat("1", 64), 1))
-	public.exits(1, []string{"campaign", "verify", forged}, "does not verify")
-	public.exits(2, []string{"campaign", "verify", grants}, "not what `hongbao campaign reveal` wrote")
-	lines, err := os.ReadFile(grants)
-	require.NoError(t, err)
-	require.Equal(t, 7, bytes.Count(lines, []byte("\n")))
-	altered := e.file("altered.jsonl", strings.Replace(string(lines), `"amount":`, `"amount":1`, 1))
-	public.exits(1, []string{"campaign", "verify", file, "--grants", altered}, "line 1", "planned is")
+	e.verified()
 
 	stop()
 	e.exits(1, []string{"campaign", "load", "rain"}, "was refunded")
@@ -230,6 +211,31 @@ func TestCloseToReceipts(t *testing.T) {
 	e.exits(1, []string{"campaign", "load", "rain"}, "was refunded")
 	do(t, e.rdb.XTrimMaxLen(t.Context(), e.keys.Events(), 0))
 	e.exits(0, []string{"audit", "--wait", "10s"}, "agrees")
+}
+
+// verified reveals the campaign of seven grants, and has the draw checked by public data alone: no server is configured for verify.
+func (e *ending) verified() {
+	e.t.Helper()
+	revealed := e.ok("campaign", "reveal", "rain")
+	require.Equal(e.t, revealed, e.ok("campaign", "reveal", "rain"))
+	var d struct {
+		Hash string `json:"plan_hash"`
+		Seed string `json:"seed"`
+	}
+	require.NoError(e.t, json.Unmarshal([]byte(revealed), &d))
+	file, grants := e.file("rain.json", revealed), e.file("grants.jsonl", e.ok("tail", "--campaign", "rain"))
+	public := &ending{t: e.t, path: e.path}
+	public.exits(0, []string{"campaign", "verify", file, "--hash", d.Hash, "--grants", grants}, "verifies", "7 grants")
+	public.exits(1, []string{"campaign", "verify", file, "--hash", strings.Repeat("0", 64)}, "does not verify")
+	forged := e.file("forged.json", strings.Replace(revealed, d.Seed, strings.Repeat("1", 64), 1))
+	public.exits(1, []string{"campaign", "verify", forged}, "does not verify")
+	public.exits(2, []string{"campaign", "verify", grants}, "not what `hongbao campaign reveal` wrote")
+	lines, err := os.ReadFile(grants)
+	require.NoError(e.t, err)
+	require.Equal(e.t, 7, bytes.Count(lines, []byte("\n")))
+	altered := e.file("altered.jsonl", strings.Replace(string(lines), `"amount":`, `"amount":1`, 1))
+	public.exits(1, []string{"campaign", "verify", file, "--grants", altered}, "line 1", "planned is")
+
 }
 
 func do(t *testing.T, cmd redis.Cmder) {

@@ -33,20 +33,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	require.NoError(t, lua.Init(t.Context(), client, space, "test"))
 	oneSlotAShard(t, b)
 
-	// One campaign lives on each shard, and each shard on a master of its own.
-	ids := make([]string, space.Len())
-	masters := map[string]bool{}
-	for i := 0; len(masters) < space.Len(); i++ {
-		id := fmt.Sprintf("rain-%d", i)
-		k := space.Home(id)
-		if ids[k.Index()] != "" {
-			continue
-		}
-		ids[k.Index()] = id
-		node, err := client.MasterForKey(t.Context(), k.Events())
-		require.NoError(t, err)
-		masters[node.Options().Addr] = true
-	}
+	ids := oneCampaignAShard(t, client, space)
 	const packets = 200
 	_, settler := b.ledger(t, b.load(t, spec(ids[0], packets, 100_000)), b.load(t, spec(ids[1], packets, 100_000)), b.load(t, spec(ids[2], packets, 100_000)))
 	p := b.producer(t)
@@ -63,15 +50,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	}
 	wg.Wait()
 
-	// A worker reads and vanishes.
-	gone := 0
-	for i := range space.Len() {
-		_, err := lua.CreateGroup(t.Context(), client, space.Shard(i), "balance")
-		require.NoError(t, err)
-		raw, err := lua.ReadNew(t.Context(), client, space.Shard(i), "balance", "vanished", 2, 0)
-		require.NoError(t, err)
-		gone += len(raw)
-	}
+	gone := vanished(t, b)
 	cfg := consumer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, space, "balance", "w1", b.log, settler
 	cfg.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
@@ -100,6 +79,38 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
+}
+
+// oneCampaignAShard names a campaign for each shard, and checks that each shard lives on a master of its own.
+func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, space *lua.Space) []string {
+	t.Helper()
+	ids := make([]string, space.Len())
+	masters := map[string]bool{}
+	for i := 0; len(masters) < space.Len(); i++ {
+		id := fmt.Sprintf("rain-%d", i)
+		k := space.Home(id)
+		if ids[k.Index()] != "" {
+			continue
+		}
+		ids[k.Index()] = id
+		node, err := client.MasterForKey(t.Context(), k.Events())
+		require.NoError(t, err)
+		masters[node.Options().Addr] = true
+	}
+	return ids
+}
+
+// vanished is a worker that reads from every shard and is never seen again. It tells how many entries it took along.
+func vanished(t *testing.T, b *bundle) (entries int) {
+	t.Helper()
+	for i := range b.space.Len() {
+		_, err := lua.CreateGroup(t.Context(), b.rdb, b.space.Shard(i), "balance")
+		require.NoError(t, err)
+		raw, err := lua.ReadNew(t.Context(), b.rdb, b.space.Shard(i), "balance", "vanished", 2, 0)
+		require.NoError(t, err)
+		entries += len(raw)
+	}
+	return entries
 }
 
 // oneSlotAShard compares the slots that the client computes with the server's own, and sees that the cluster would refuse a script whose keys

@@ -185,6 +185,70 @@ func kill(t *testing.T, w *exec.Cmd) {
 	require.ErrorAs(t, w.Wait(), &exit)
 }
 
+// oneCopyFaults fire while grants are on their way, and end when all are published.
+var oneCopyFaults = map[string]func(c *oneCopy){
+	"answer swallowed": func(c *oneCopy) {
+		before := c.broker.Proxy.Fired().Swallowed
+		c.broker.Proxy.SwallowAnswers(3, testkit.KafkaRequest(testkit.KafkaProduce))
+		c.grants(200)
+		w := c.worker()
+		c.finished()
+		require.Equal(c.t, before+3, c.broker.Proxy.Fired().Swallowed, "the fault fired")
+		c.drain(w)
+	},
+	"worker killed between send and ack": func(c *oneCopy) {
+		kill(c.t, c.inFlight())
+		c.broker.Proxy.Delay(0)
+		w := c.worker()
+		c.finished()
+		c.drain(w)
+	},
+	"worker stopped past its lease and woken": func(c *oneCopy) {
+		asleep := c.inFlight()
+		require.NoError(c.t, asleep.Process.Signal(syscall.SIGSTOP))
+		c.broker.Proxy.Delay(0)
+		w := c.worker()
+		c.finished() // so it was taken over
+		require.NoError(c.t, asleep.Process.Signal(syscall.SIGCONT))
+		for range 5 { // both work on
+			c.grants(50)
+			c.finished()
+		}
+		c.drain(asleep, w)
+	},
+	"claims deleted between send and answer": func(c *oneCopy) { // F31
+		c.env = append(c.env, "HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_PUBLISHER_ATTEMPT_TIME=20s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s")
+		w := c.inFlight()
+		held, err := c.rdb.HLen(c.t.Context(), c.keys.Claims("kafka")).Result()
+		require.NoError(c.t, err)
+		require.EqualValues(c.t, 2, held, "the claim, and the last fence")
+		require.NoError(c.t, c.rdb.Del(c.t.Context(), c.keys.Claims("kafka")).Err())
+		c.broker.Proxy.Delay(0)
+		c.finished()
+		c.grants(50)
+		c.finished()
+		c.drain(w)
+	},
+	"broker killed and restarted": func(c *oneCopy) {
+		w := c.inFlight()
+		require.NoError(c.t, c.broker.Kill())
+		c.broker.Proxy.Delay(0)
+		require.NoError(c.t, c.broker.Restart())
+		c.finished()
+		c.drain(w)
+	},
+	"broker and worker killed": func(c *oneCopy) {
+		w := c.inFlight()
+		require.NoError(c.t, c.broker.Kill())
+		kill(c.t, w)
+		c.broker.Proxy.Delay(0)
+		require.NoError(c.t, c.broker.Restart())
+		w = c.worker()
+		c.finished()
+		c.drain(w)
+	},
+}
+
 // There is one copy of each grant in the topic, whatever happens between the send and its answer, and however old the grants are:
 // brokers forget producers by the records' time when they start again.
 func TestOneCopyInKafka(t *testing.T) {
@@ -192,69 +256,7 @@ func TestOneCopyInKafka(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
-	faults := map[string]func(c *oneCopy){
-		"answer swallowed": func(c *oneCopy) {
-			before := c.broker.Proxy.Fired().Swallowed
-			c.broker.Proxy.SwallowAnswers(3, testkit.KafkaRequest(testkit.KafkaProduce))
-			c.grants(200)
-			w := c.worker()
-			c.finished()
-			require.Equal(c.t, before+3, c.broker.Proxy.Fired().Swallowed, "the fault fired")
-			c.drain(w)
-		},
-		"worker killed between send and ack": func(c *oneCopy) {
-			kill(c.t, c.inFlight())
-			c.broker.Proxy.Delay(0)
-			w := c.worker()
-			c.finished()
-			c.drain(w)
-		},
-		"worker stopped past its lease and woken": func(c *oneCopy) {
-			asleep := c.inFlight()
-			require.NoError(c.t, asleep.Process.Signal(syscall.SIGSTOP))
-			c.broker.Proxy.Delay(0)
-			w := c.worker()
-			c.finished() // so it was taken over
-			require.NoError(c.t, asleep.Process.Signal(syscall.SIGCONT))
-			for range 5 { // both work on
-				c.grants(50)
-				c.finished()
-			}
-			c.drain(asleep, w)
-		},
-		"claims deleted between send and answer": func(c *oneCopy) { // F31
-			c.env = append(c.env, "HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_PUBLISHER_ATTEMPT_TIME=20s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s")
-			w := c.inFlight()
-			held, err := c.rdb.HLen(c.t.Context(), c.keys.Claims("kafka")).Result()
-			require.NoError(c.t, err)
-			require.EqualValues(c.t, 2, held, "the claim, and the last fence")
-			require.NoError(c.t, c.rdb.Del(c.t.Context(), c.keys.Claims("kafka")).Err())
-			c.broker.Proxy.Delay(0)
-			c.finished()
-			c.grants(50)
-			c.finished()
-			c.drain(w)
-		},
-		"broker killed and restarted": func(c *oneCopy) {
-			w := c.inFlight()
-			require.NoError(c.t, c.broker.Kill())
-			c.broker.Proxy.Delay(0)
-			require.NoError(c.t, c.broker.Restart())
-			c.finished()
-			c.drain(w)
-		},
-		"broker and worker killed": func(c *oneCopy) {
-			w := c.inFlight()
-			require.NoError(c.t, c.broker.Kill())
-			kill(c.t, w)
-			c.broker.Proxy.Delay(0)
-			require.NoError(c.t, c.broker.Restart())
-			w = c.worker()
-			c.finished()
-			c.drain(w)
-		},
-	}
-	for name, fault := range faults {
+	for name, fault := range oneCopyFaults {
 		for _, age := range []time.Duration{0, 49 * time.Hour} {
 			t.Run(fmt.Sprintf("%s/grants %s old", name, age), func(t *testing.T) {
 				c := newOneCopy(t, broker, age)

@@ -97,16 +97,7 @@ func TestCouponsWithCodes(t *testing.T) {
 		require.Equal(t, codes[l.Event], l.Code, l.Event)
 	}
 
-	d.ok("campaign", "close", "spring-coupons", "--early")
-	d.set("CAMPAIGN_GRACE", "0s")
-	require.Contains(t, d.ok("campaign", "refund", "spring-coupons", "--amount", "0", "--wait", "30s"), "497 packets")
-	revealed := filepath.Join(t.TempDir(), "revealed.json")
-	require.NoError(t, os.WriteFile(revealed, []byte(d.ok("campaign", "reveal", "spring-coupons")), 0o600))
-	grants := filepath.Join(t.TempDir(), "grants.jsonl")
-	require.NoError(t, os.WriteFile(grants, []byte(d.ok("tail")), 0o600))
-	verified := d.ok("campaign", "verify", revealed, "--grants", grants)
-	require.Contains(t, verified, "campaign spring-coupons verifies")
-	require.Contains(t, verified, "3 grants")
+	d.endCoupons()
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 	worker.kill()
 	worker = d.start("work") // with no grace: it takes the campaign out of Redis
@@ -129,6 +120,21 @@ func TestCouponsWithCodes(t *testing.T) {
 	for _, l := range again {
 		require.Equal(t, codes[l.Event], l.Code, "from the ledger, %s", l.Event)
 	}
+}
+
+// endCoupons closes, refunds and reveals the campaign, of which three coupons are granted, and verifies the draw.
+func (d *deployment) endCoupons() {
+	d.t.Helper()
+	d.ok("campaign", "close", "spring-coupons", "--early")
+	d.set("CAMPAIGN_GRACE", "0s")
+	require.Contains(d.t, d.ok("campaign", "refund", "spring-coupons", "--amount", "0", "--wait", "30s"), "497 packets")
+	revealed := filepath.Join(d.t.TempDir(), "revealed.json")
+	require.NoError(d.t, os.WriteFile(revealed, []byte(d.ok("campaign", "reveal", "spring-coupons")), 0o600))
+	grants := filepath.Join(d.t.TempDir(), "grants.jsonl")
+	require.NoError(d.t, os.WriteFile(grants, []byte(d.ok("tail")), 0o600))
+	verified := d.ok("campaign", "verify", revealed, "--grants", grants)
+	require.Contains(d.t, verified, "campaign spring-coupons verifies")
+	require.Contains(d.t, verified, "3 grants")
 }
 
 // The topic's sink was stopped while a campaign was granted, settled, refunded and taken out of Redis: its codes come from the

@@ -1,4 +1,3 @@
-// Command hongbao plans and loads campaigns, grabs, brings grants to the ledger and to Kafka, and audits all of it.
 package main
 
 import (

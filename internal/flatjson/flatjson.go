@@ -1,5 +1,3 @@
-// Package flatjson reads JSON objects that carry money, and refuses what encoding/json would let pass: a name that comes
-// twice, a name in other letters' case, a second document, an object inside an object. What it refuses it does not repeat.
 package flatjson
 
 import (

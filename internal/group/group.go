@@ -1,4 +1,3 @@
-// Package group runs the parts of a process and stops them in order.
 package group
 
 import (

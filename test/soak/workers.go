@@ -68,8 +68,8 @@ func (w *workers) launch(ctx context.Context, one *worker) error {
 	return nil
 }
 
-// harass kills or stops one worker every second and a half until ctx ends, three kills for each stop.
-func (w *workers) harass(ctx context.Context) error {
+// harass kills or stops one worker every second and a half, three kills for each stop, until it is over.
+func (w *workers) harass(ctx context.Context, over <-chan struct{}) error {
 	tick := time.NewTicker(1500 * time.Millisecond)
 	defer tick.Stop()
 	stopped := make(chan error, 1)
@@ -77,7 +77,7 @@ func (w *workers) harass(ctx context.Context) error {
 	var err error
 	for turn := 0; err == nil; turn++ {
 		select {
-		case <-ctx.Done():
+		case <-over:
 			for ; running > 0; running-- {
 				err = errors.Join(err, <-stopped)
 			}
@@ -102,7 +102,7 @@ func (w *workers) harass(ctx context.Context) error {
 		}
 		running++
 		go func() {
-			stopped <- w.pause(one)
+			stopped <- w.pause(ctx, one)
 			one.Unlock()
 		}()
 	}
@@ -163,17 +163,19 @@ func (w *workers) kill(ctx context.Context, one *worker) error {
 	return w.launch(ctx, one)
 }
 
-// pause stops a worker for longer than its lease, and wakes it.
-func (w *workers) pause(one *worker) error {
+// pause stops a worker for longer than its lease, and wakes it; sooner if ctx ends, and that does not count.
+func (w *workers) pause(ctx context.Context, one *worker) error {
 	if err := one.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop worker %s: %w", one.name, err)
 	}
-	time.Sleep(lease + 2*time.Second)
+	past := until(ctx, time.Now().Add(lease+2*time.Second))
 	if err := one.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		return fmt.Errorf("wake worker %s: %w", one.name, err)
 	}
-	w.stops++
-	w.s.say("stopped %s past its lease and woke it", one.name)
+	if past {
+		w.stops++
+		w.s.say("stopped %s past its lease and woke it", one.name)
+	}
 	return nil
 }
 

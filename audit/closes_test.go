@@ -1,0 +1,168 @@
+package audit_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// A campaign that was closed, refunded and has left Redis is judged by the ledger alone.
+func TestLeftRedis(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	w.leave(t, "b")
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.False(t, r.Campaigns[1].InRedis)
+	require.EqualValues(t, 20, r.Campaigns[1].Settled)
+	require.EqualValues(t, 1, r.Shards[w.keys("b").Index()].TrimmedCloses)
+
+	w.published("b", "u0003").User = "mallory"
+	w.topic.grants = append(w.topic.grants, hongbao.Grant{
+		Shard: w.keys("b").Index(), Seq: 1, Campaign: "b", Packet: 99, User: "mallory",
+	})
+	r = w.audit(t, audit.Options{})
+	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.Unfounded: 1}, r.Found, "%+v", r.Differences)
+}
+
+// close closes a campaign, and brings the close to the sinks.
+func (w *world) close(t *testing.T, id string) hongbao.Entry {
+	t.Helper()
+	e, err := lua.Close(t.Context(), w.rdb, w.keys(id), id, true)
+	require.NoError(t, err)
+	w.settle(t)
+	w.publish(t)
+	return e
+}
+
+// refund closes and refunds a campaign.
+func (w *world) refund(t *testing.T, id string) {
+	t.Helper()
+	w.ledger.closed[id] = w.close(t, id)
+	_, err := lua.Refunded(t.Context(), w.rdb, w.keys(id), id)
+	require.NoError(t, err)
+}
+
+// leave closes and refunds a campaign, trims the stream and takes the campaign out of Redis.
+func (w *world) leave(t *testing.T, id string) {
+	t.Helper()
+	w.refund(t, id)
+	do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys(id).Events(), 0))
+	left, err := lua.Retire(t.Context(), w.rdb, w.keys(id), id, 0)
+	require.NoError(t, err)
+	require.Zero(t, left)
+}
+
+// A campaign agrees at each step of its end, with its close in the stream and without.
+func TestClosedRefundedRetired(t *testing.T) {
+	t.Parallel()
+	for name, bring := range map[string]func(t *testing.T, w *world){
+		"closed":                  func(t *testing.T, w *world) { w.close(t, "b") },
+		"refunded":                func(t *testing.T, w *world) { w.refund(t, "b") },
+		"both":                    func(t *testing.T, w *world) { w.refund(t, "a"); w.refund(t, "b") },
+		"retired":                 func(t *testing.T, w *world) { w.leave(t, "b") },
+		"one retired, one closed": func(t *testing.T, w *world) { w.leave(t, "b"); w.close(t, "a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := busy(t)
+			bring(t, w)
+			r := w.audit(t, audit.Options{})
+			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			for i := range w.space.Len() {
+				do(t, w.rdb.XTrimMaxLen(t.Context(), w.space.Shard(i).Events(), 0))
+			}
+			r = w.audit(t, audit.Options{})
+			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			var trimmed int64
+			for _, s := range r.Shards {
+				trimmed += s.TrimmedCloses
+			}
+			require.Positive(t, trimmed)
+			r = w.audit(t, audit.Options{Campaigns: []string{"b"}})
+			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+		})
+	}
+}
+
+// What is wrong with an end is found, and named once.
+func TestEndsThatDiffer(t *testing.T) {
+	t.Parallel()
+	set := func(w *world, t *testing.T, pairs ...any) {
+		do(t, w.rdb.HSet(t.Context(), w.keys("b").Campaign("b"), pairs...))
+	}
+	for name, c := range map[string]struct {
+		plant func(t *testing.T, w *world)
+		want  map[audit.Kind]int64
+	}{
+		"refunded in Redis only": {func(t *testing.T, w *world) { w.refund(t, "b"); delete(w.ledger.closed, "b") },
+			map[audit.Kind]int64{audit.FundingDiffers: 1}},
+		"another amount": {func(t *testing.T, w *world) {
+			w.refund(t, "b")
+			w.ledger.spoil = func(c *audit.LedgerCampaign) {
+				if c.ID == "b" {
+					c.Refunded, c.Open = c.Refunded-1, 1
+				}
+			}
+		}, map[audit.Kind]int64{audit.LedgerUnbalanced: 1}},
+		"Redis went back before the close": {func(t *testing.T, w *world) {
+			w.refund(t, "b")
+			set(w, t, "state", "open")
+		}, map[audit.Kind]int64{audit.FundingDiffers: 1, audit.CampaignBroken: 1}},
+		"closed without a close": {func(t *testing.T, w *world) { set(w, t, "state", "closed") },
+			map[audit.Kind]int64{audit.CampaignBroken: 1}},
+		"another close": {func(t *testing.T, w *world) { e := w.close(t, "b"); set(w, t, "close_seq", e.Seq-1) },
+			map[audit.Kind]int64{audit.CounterDrift: 1, audit.AfterClose: 0} /* the last grant may come after it */},
+		"the refund knows another close": {func(t *testing.T, w *world) {
+			w.refund(t, "b")
+			e := w.ledger.closed["b"]
+			e.Seq++
+			w.ledger.closed["b"] = e
+		}, map[audit.Kind]int64{audit.CounterDrift: 1}},
+		"the close of a retired campaign has a grant's seq": {func(t *testing.T, w *world) {
+			w.leave(t, "b")
+			e := w.ledger.closed["b"]
+			e.Seq = 3
+			w.ledger.closed["b"] = e
+		}, map[audit.Kind]int64{audit.DuplicateSeq: 1, audit.SeqGap: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := busy(t)
+			c.plant(t, w)
+			found := w.audit(t, audit.Options{})
+			for kind, n := range c.want {
+				if n > 0 {
+					require.Equal(t, n, found.Found[kind], "%s: %+v", kind, found.Differences)
+				}
+			}
+			for kind := range found.Found {
+				require.Contains(t, c.want, kind, "%+v", found.Differences)
+			}
+		})
+	}
+}
+
+func TestGrantAfterClose(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	w.close(t, "b")
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+
+	state := func(s string) { do(t, w.rdb.HSet(t.Context(), w.keys("b").Campaign("b"), "state", s)) }
+	state("open") // by hand
+	w.grab(t, "b", 900, 1)
+	state("closed")
+	w.settle(t)
+	w.publish(t)
+	for range 2 { // with the close in the stream, and without
+		r = w.audit(t, audit.Options{})
+		require.EqualValues(t, 1, r.Found[audit.AfterClose], "%+v", r.Differences)
+		do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys("b").Events(), 0))
+	}
+}

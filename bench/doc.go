@@ -1,0 +1,18 @@
+// Command bench measures Hongbao against plain loops that do the same work without its promises. `make bench` runs it, all
+// rows or ROW=name, on real servers that it starts and ends by itself.
+//
+// Every row runs the two in turn, in one run on one machine, five times if not told otherwise, and compares the medians. Absolute
+// numbers depend on the machine; the ratios are what the project promises.
+//
+// In the order of the table:
+//
+//   - grab_20 and grab_512 have so many callers grab at once, through package producer, against the classic script;
+//   - settle_postgres brings a stream to PostgreSQL by the whole consumer, against a bare loop of read, insert and ack;
+//   - settle_http brings it to a remote balance system that takes 5 ms for each call, against a bare loop of posts;
+//   - publish_kafka brings it to Kafka with claims, against a bare loop of read, send and ack;
+//   - replay delivers it once more, against the rate of publish_kafka;
+//   - memory_per_grant is what a grant keeps in Redis, against the classic list and hash.
+//
+// It prints a table that says kept or MISSED of each promise, and writes the results, with every single run and how both
+// sides were measured, to a JSON file. A missed promise is no error: other machines have other ratios, and a person looks.
+package main

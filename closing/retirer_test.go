@@ -1,0 +1,50 @@
+package closing_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/closing"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A refunded campaign leaves Redis after its grace; what is not refunded stays.
+func TestRetire(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	retirer := func(grace time.Duration) *closing.Retirer {
+		r, err := closing.NewRetirer(closing.RetirerConfig{Redis: b.rdb, Space: b.space, Locks: b.locks, Log: b.log, Grace: grace, Every: 10 * time.Millisecond})
+		require.NoError(t, err)
+		return r
+	}
+	b.close()
+	b.settle(3)
+	gone, err := retirer(0).Retire(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, gone, "it is closed, and not refunded")
+	r, err := b.Refund(t.Context(), order(70, 0))
+	require.NoError(t, err)
+	gone, err = retirer(time.Hour).Retire(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, gone, "its grace runs")
+
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	run := retirer(0)
+	go func() { done <- run.Run(ctx) }()
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		n, err := b.rdb.Exists(t.Context(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Refunded()).Result()
+		return err == nil && n == 0
+	}, "it has left Redis")
+	stop()
+	require.NoError(t, <-done)
+	s, err := b.Close(t.Context(), "rain", false)
+	require.NoError(t, err)
+	require.Equal(t, closing.Standing{Refund: &r}, s, "the ledger knows")
+	again, err := b.Refund(t.Context(), order(70, 0))
+	require.NoError(t, err)
+	require.Equal(t, r, again)
+}

@@ -1,0 +1,163 @@
+package closing_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/closing"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// memLedger is a ledger in memory: it refunds once, when it holds what the close tells.
+type memLedger struct {
+	mu      sync.Mutex
+	grants  int64
+	refunds map[string]hongbao.Refund
+	posts   int
+	// before and after stand for a process that dies, or an answer that is lost; nil for nothing.
+	before, after func() error
+}
+
+func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error) {
+	if l.before != nil {
+		if err := l.before(); err != nil {
+			return hongbao.Refund{}, err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.refunds[closed.Campaign]
+	if !ok {
+		if l.grants+missing < closed.Close.Granted {
+			return r, hongbao.Errorf(hongbao.Transient, "%w: %d of %d", hongbao.ErrSettling, l.grants, closed.Close.Granted)
+		}
+		l.posts++
+		r = hongbao.Refund{Campaign: closed.Campaign, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants, Shard: closed.Shard, Seq: closed.Seq}
+		l.refunds[closed.Campaign] = r
+	}
+	if l.after != nil {
+		return hongbao.Refund{}, l.after()
+	}
+	return r, nil
+}
+
+func (l *memLedger) RefundOf(_ context.Context, campaign string) (hongbao.Refund, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.refunds[campaign]
+	return r, ok, nil
+}
+
+func (l *memLedger) Held(context.Context, string) (hongbao.Closing, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sum := hongbao.Amount(10 * l.grants)
+	return hongbao.Closing{Granted: l.grants, GrantedAmount: sum, Left: 10 - l.grants, LeftAmount: total - sum}, nil
+}
+
+// mutex is a Locker within one process.
+type mutex struct{ mu sync.Mutex }
+
+func (m *mutex) Do(ctx context.Context, _ string, fn func(context.Context) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fn(ctx)
+}
+
+type bundle struct {
+	t      *testing.T
+	rdb    *redis.Client
+	space  *lua.Space
+	k      lua.Keys
+	ledger *memLedger
+	locks  closing.Locker
+	log    *zap.Logger
+	*closing.Closer
+}
+
+const total = 100
+
+// setup is a deployment with campaign "rain" of ten packets, of which the first three are granted.
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	space, err := lua.NewSpace(testkit.Prefix(t), 2)
+	require.NoError(t, err)
+	b := &bundle{
+		t: t, rdb: testkit.Redis(t).Client(t), space: space, k: space.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
+		ledger: &memLedger{refunds: map[string]hongbao.Refund{}},
+	}
+	require.NoError(t, lua.Init(t.Context(), b.rdb, space, "test"))
+	_, err = lua.CreateGroup(t.Context(), b.rdb, b.k, "balance")
+	require.NoError(t, err)
+	_, err = lua.Begin(t.Context(), b.rdb, b.k, &lua.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
+		"from", "1000", "to", "9000000000000", "packets", "10", "total", "100", "user_campaign", "1", "user_day", "", "user_hour", "",
+		"fact_names", "", "fact_limits", "", "zone", "0:0",
+	}})
+	require.NoError(t, err)
+	_, err = lua.LoadChunk(t.Context(), b.rdb, b.k, &lua.Chunk{Campaign: "rain", Hash: "h", First: 1,
+		Amounts: []hongbao.Amount{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}})
+	require.NoError(t, err)
+	require.NoError(t, lua.SetState(t.Context(), b.rdb, b.k, "rain", "open", "loading"))
+	answers, err := lua.Grab(t.Context(), b.rdb, b.k, &lua.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+		Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u1"}, {Campaign: "rain", User: "u2"}, {Campaign: "rain", User: "u3"}}}, nil)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, answers[2].Outcome)
+	b.Closer = b.closer()
+	return b
+}
+
+func (b *bundle) closer() *closing.Closer {
+	b.t.Helper()
+	c, err := closing.New(closing.Config{
+		Redis: b.rdb, Space: b.space, Ledger: b.ledger, Locks: b.locks, Group: "balance", Log: b.log, Poll: 10 * time.Millisecond,
+	})
+	require.NoError(b.t, err)
+	return c
+}
+
+func (b *bundle) close() closing.Standing {
+	b.t.Helper()
+	s, err := b.Close(b.t.Context(), "rain", true)
+	require.NoError(b.t, err)
+	require.Equal(b.t, hongbao.Amount(total-30), s.Amount())
+	return s
+}
+
+// settle has the ledger's group finish everything, and the ledger hold so many grants.
+func (b *bundle) settle(grants int64) {
+	b.t.Helper()
+	raw, err := lua.ReadNew(b.t.Context(), b.rdb, b.k, "balance", "w1", 100, 0)
+	require.NoError(b.t, err)
+	for _, r := range raw {
+		_, err := lua.Ack(b.t.Context(), b.rdb, b.k, "balance", nil, []string{r.ID})
+		require.NoError(b.t, err)
+	}
+	b.ledger.mu.Lock()
+	defer b.ledger.mu.Unlock()
+	b.ledger.grants = grants
+}
+
+func (b *bundle) state() string {
+	b.t.Helper()
+	state, err := b.rdb.HGet(b.t.Context(), b.k.Campaign("rain"), "state").Result()
+	require.NoError(b.t, err)
+	return state
+}
+
+func order(amount hongbao.Amount, wait time.Duration) closing.Order {
+	return closing.Order{Campaign: "rain", Amount: amount, Wait: wait}
+}

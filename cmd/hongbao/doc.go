@@ -1,0 +1,14 @@
+// Command hongbao is all of Hongbao in one binary: it plans, loads and ends campaigns, grabs, brings grants to the ledger
+// and to Kafka, does again what has to be done again, and audits all of it. `hongbao demo` shows it with no server at all.
+//
+// One file a subcommand; root.go has their list. It is the only place that names two stages at once: deps.go and work.go
+// tie the stages together, by what package configs makes of file, environment and flags.
+//
+// What every subcommand promises:
+//
+//   - the answer goes to standard output, logs, progress and errors to standard error;
+//   - the exit code is 0 if it was done, 1 if it failed, 2 if it was refused before anything was done (command line,
+//     configuration, specification), 3 for a refund that has to wait for the settlers;
+//   - SIGTERM and SIGINT drain: work takes no more, finishes what is in flight, and hands the rest to other workers;
+//   - passwords and tokens come from the environment or from files only, and are never printed.
+package main

@@ -1,0 +1,112 @@
+package subscriber
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// The offset where the group stopped is not in the log: nothing is skipped in silence.
+func TestOffsetOutOfRangeEndsRun(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	d.write(t, 1, records(0, 1, 3)...)
+	cfg := d.config(b.apart(t))
+	client := &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: &kafka.Transport{}}
+	res, err := client.OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
+		GroupID: cfg.Group, GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{d.topic: {{Partition: 0, Offset: 1000}}},
+	})
+	require.NoError(t, err)
+	require.NoError(t, res.Topics[d.topic][0].Error)
+	w := start(t, cfg)
+	<-w.ended
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(w.err))
+	require.ErrorIs(t, w.err, kafka.OffsetOutOfRange)
+	require.ErrorContains(t, w.err, "--reset-offsets")
+	require.Empty(t, b.copies())
+}
+
+// Records expired while nobody read: kafka-go would go on behind them without a word.
+func TestExpiredUnreadEndsRun(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	requireExpiredIsSeen(t, d, b)
+}
+
+func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
+	t.Helper()
+	d.write(t, 1, records(0, 1, 10)...)
+	d.deleteBefore(t, 4) // before the group was there: not its loss
+	cfg := d.config(b.apart(t))
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 6 }, "what is there")
+	require.NoError(t, w.stop())
+	d.write(t, 1, records(0, 11, 20)...)
+	d.deleteBefore(t, 10) // all of it was read
+	w = start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 10 }, "the next ten")
+	require.NoError(t, w.stop())
+	d.write(t, 1, records(0, 21, 30)...)
+	d.deleteBefore(t, 23)
+	w = start(t, cfg)
+	<-w.ended
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(w.err))
+	require.ErrorContains(t, w.err, "has come to offset 20, and the log begins at 23")
+	require.ErrorContains(t, w.err, "--reset-offsets")
+	require.Len(t, b.copies(), 16, "nothing behind the hole was done")
+	require.EqualValues(t, 20, d.committed(t, cfg.Group), "nor committed")
+}
+
+// In the middle of reading, too: a jump is looked at, and a jump over what is still there (a transaction's marker) is none.
+func TestJumps(t *testing.T) {
+	t.Parallel()
+	d := inProcess(t, 1)
+	d.write(t, 1, records(0, 1, 10)...)
+	d.deleteBefore(t, 5)
+	cfg := d.config(lazySink{})
+	for _, c := range []struct {
+		next, first int64
+		broken      bool
+	}{{2, 5, true}, {4, 6, true}, {5, 5, false}, {5, 7, false}, {9, 6, false}} {
+		g := newGaps(&cfg)
+		defer g.close()
+		g.next[0] = c.next
+		err := g.check(t.Context(), []kafka.Message{{Offset: c.first}, {Offset: c.first + 1}})
+		if !c.broken {
+			require.NoError(t, err, c)
+			require.Equal(t, c.first+2, g.next[0])
+			continue
+		}
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v: %v", c, err)
+	}
+}
+
+// The broker does not say where the log begins: nothing is done until it does.
+func TestGapsAreAskedForUntilKnown(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 1), newBook()
+	d.write(t, 1, record(grant(0, 1)))
+	var asked atomic.Int64
+	d.broker.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		d.broker.KeepControl()
+		if r, ok := req.(*kmsg.ListOffsetsRequest); !ok || r.Topics[0].Partitions[0].Timestamp != -2 || len(r.Topics[0].Partitions) != 1 || asked.Add(1) > 3 {
+			return nil, nil, false
+		}
+		res := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		part := kmsg.NewListOffsetsResponseTopicPartition()
+		part.ErrorCode = 6 // not the leader
+		res.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: d.topic, Partitions: []kmsg.ListOffsetsResponseTopicPartition{part}}}
+		return res, nil, true
+	})
+	w := start(t, d.config(b.apart(t)))
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "after all")
+	require.NoError(t, w.stop())
+	require.Greater(t, asked.Load(), int64(3))
+}
