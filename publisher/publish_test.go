@@ -246,8 +246,9 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	b := setup(t)
 	p, w := b.worker(t)
 	g := b.store.grants(0, 3, decided)
-	w.fate = func() fate { return lost }
-	requireClass(t, p.Handle(t.Context(), g), 3, hongbao.Unknown, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.fate = func() fate { cancel(); return lost }
+	requireClass(t, p.Handle(ctx, g), 3, hongbao.Unknown, false)
 	w.fate = nil
 	b.store.held = 1
 	requireClass(t, p.Handle(t.Context(), g), 3, hongbao.Transient, false)
@@ -364,6 +365,7 @@ func TestSinkWideRefusals(t *testing.T) {
 func TestBrokerIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.cfg.AttemptTime = hopeless
 	p, w := b.worker(t)
 	w.answer = func(kafka.Request) error { return errWire }
 	g := b.store.grants(0, 8, decided)

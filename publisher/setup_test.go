@@ -21,7 +21,10 @@ import (
 
 const testTopic = "grants"
 
-// testConfig is small and quick.
+// hopeless is an AttemptTime for attempts that can't succeed; others have time, for a busy machine.
+const hopeless = 300 * time.Millisecond
+
+// testConfig is small.
 func testConfig(brokers ...string) Config {
 	return Config{
 		Brokers: brokers, ClientID: "test", Topic: testTopic, Partitions: 2, Deployment: "d1", Worker: "w1",
