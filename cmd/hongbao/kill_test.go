@@ -23,7 +23,7 @@ func TestKilledWorkersLoseAndRepeatNothing(t *testing.T) {
 	for _, postgres := range []bool{true, false} {
 		t.Run(fmt.Sprint("postgres ", postgres), func(t *testing.T) {
 			t.Parallel()
-			killWorkers(t, setup(t, options{postgres: postgres, kafka: true, shards: 2, lease: 1500 * time.Millisecond}))
+			killWorkers(t, setup(t, options{postgres: postgres, kafka: true, shards: 2}))
 		})
 	}
 }

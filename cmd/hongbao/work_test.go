@@ -105,9 +105,7 @@ func (d *deployment) quiet() {
 // audit runs `hongbao audit --json` and compares its exit code with its verdict.
 func (d *deployment) audit(code int) audit.Report {
 	d.t.Helper()
-	// The workers' times are short for quick takeovers; the audit has the time that it has in production.
-	r := d.run("audit", "--json", "--wait", "20s", "--consumer.lease=30s", "--publisher.request_timeout=5s", "--publisher.attempt_time=15s",
-		"--publisher.max_claim_age=20s")
+	r := d.run("audit", "--json", "--wait", "20s")
 	require.Equal(d.t, code, r.code, "%s%s", r.out, r.err)
 	var report audit.Report
 	require.NoError(d.t, json.Unmarshal([]byte(r.out), &report))
