@@ -137,18 +137,18 @@ func (b *bundle) close() closing.Standing {
 	return s
 }
 
-// settle has the ledger's group finish everything, and the ledger hold so many grants.
+// settle has the ledger hold so many grants, and then, as a worker does, its group finish everything.
 func (b *bundle) settle(grants int64) {
 	b.t.Helper()
+	b.ledger.mu.Lock()
+	b.ledger.grants = grants
+	b.ledger.mu.Unlock()
 	raw, err := lua.ReadNew(b.t.Context(), b.rdb, b.k, "balance", "w1", 100, 0)
 	require.NoError(b.t, err)
 	for _, r := range raw {
 		_, err := lua.Ack(b.t.Context(), b.rdb, b.k, "balance", nil, []string{r.ID})
 		require.NoError(b.t, err)
 	}
-	b.ledger.mu.Lock()
-	defer b.ledger.mu.Unlock()
-	b.ledger.grants = grants
 }
 
 func (b *bundle) state() string {

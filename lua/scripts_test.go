@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -86,6 +87,31 @@ func TestScriptsOutOfMemory(t *testing.T) {
 		require.NotEmpty(t, differ(before, b.dump(t)), name)
 	}
 	t.Logf("out of memory refused %d scripts", refused)
+}
+
+// A cluster refuses a script whose keys are not all of one slot (F10); it runs every one of ours.
+func TestScriptsOnACluster(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true}).Client(t) // one node that has all slots: a plain client will do
+	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, lua.Slots-1).Err())
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		info, err := rdb.ClusterInfo(t.Context()).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	}, "the cluster is up")
+	two, err := lua.NewSpace(testkit.Prefix(t), 2)
+	require.NoError(t, err)
+	err = rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])", []string{two.Shard(0).Meta(), two.Shard(1).Meta()}).Err()
+	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
+	for name, c := range scriptCases() {
+		t.Run(name, func(t *testing.T) {
+			b := setupOn(t, rdb)
+			c.setup(t, b)
+			require.NoError(t, c.call(t.Context(), b))
+		})
+	}
 }
 
 // What a second run of each script does, as its head says.

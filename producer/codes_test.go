@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -99,7 +98,7 @@ func TestCodesOutOfReach(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.coupons(t, 10, 1)
-	p := b.producer(t, func(c *producer.Config) { c.CallTimeout = 300 * time.Millisecond })
+	p := b.producer(t, func(c *producer.Config) { c.CallTimeout = hopeless })
 	ctx, k := t.Context(), b.k
 	for i, hide := range []func() (show func()){
 		func() func() {
@@ -132,7 +131,7 @@ func TestCodesConnectionLost(t *testing.T) {
 	b := setup(t)
 	b.coupons(t, 10, 1)
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, 500*time.Millisecond })
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
 	proxy.SwallowAnswers(1000, isCodes)
 	_, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.True(t, hongbao.IsOutage(err), "%v", err)

@@ -34,7 +34,7 @@ func TestReplicaClass(t *testing.T) {
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
 	b.loadClass(t, hongbao.Replica)
 	p := b.producer(t, func(c *producer.Config) {
-		c.CallTimeout, c.DurabilityTimeout = 600*time.Millisecond, 150*time.Millisecond
+		c.CallTimeout, c.DurabilityTimeout = hopeless, 150*time.Millisecond
 	})
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
@@ -147,7 +147,7 @@ func TestDurabilityOutOfReach(t *testing.T) {
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	rdb, hook := b.server.Client(t), &noDial{}
 	rdb.AddHook(hook)
-	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, 300*time.Millisecond })
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
 		_, err := p.Grab(t.Context(), grab("u0", "r0"))
 		return err

@@ -18,6 +18,9 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
+// hopeless is the CallTimeout of calls that can't succeed: several tries, on a busy machine too.
+const hopeless = 2 * time.Second
+
 // bundle is one deployment with one shard. admin looks at Redis directly, whatever the producer's way there is.
 type bundle struct {
 	server *testkit.RedisServer

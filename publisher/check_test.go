@@ -99,6 +99,7 @@ func TestCheckWithoutABroker(t *testing.T) {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
 	cfg := testConfig(c.ListenAddrs()...)
+	cfg.AttemptTime = hopeless
 	c.Close()
 	p, err := New(cfg, newStore(), newStore())
 	require.NoError(t, err)

@@ -111,8 +111,9 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	b := setup(t)
 	p, w := b.worker(t)
 	g := b.store.grants(0, 3, decided)
-	w.fate = func() fate { return lost }
-	requireClass(t, p.Handle(t.Context(), g), 3, hongbao.Unknown, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.fate = func() fate { cancel(); return lost }
+	requireClass(t, p.Handle(ctx, g), 3, hongbao.Unknown, false)
 	w.fate = nil
 	b.store.held = 1
 	errs := p.Handle(t.Context(), g)

@@ -95,6 +95,7 @@ func TestSinkWideRefusals(t *testing.T) {
 func TestBrokerIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.cfg.AttemptTime = hopeless
 	p, w := b.worker(t)
 	w.answer = func(kafka.Request) error { return errWire }
 	g := b.store.grants(0, 8, decided)

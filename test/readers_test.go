@@ -163,13 +163,19 @@ func bySubscriber(t *testing.T, addr, topic, dead string, n int) (got []fact) {
 // byConsole runs the command of docs/subscribers.md.
 func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) (got []fact) {
 	command := strings.ReplaceAll(strings.ReplaceAll(block(t, "ConsoleConsumer"), "\\\n", " "), "'", "")
-	command = strings.NewReplacer("localhost:9092", broker.Addr, "hongbao.grants", topic, "kafka-"+testkit.KafkaVersion, "kafka-"+broker.Version).Replace(command)
+	dir := ".cache"
+	if own := os.Getenv("HONGBAO_KAFKA_DIR"); own != "" {
+		dir = own
+	}
+	command = strings.NewReplacer(".cache", dir, "localhost:9092", broker.Addr, "hongbao.grants", topic, "kafka-"+testkit.KafkaVersion, "kafka-"+broker.Version).Replace(command)
 	args := strings.Fields(command)
 	require.Equal(t, "java", args[0])
 	cmd := exec.CommandContext(t.Context(), args[0], append(args[1:], "--max-messages", fmt.Sprint(n))...)
 	cmd.Dir = ".."
+	var says strings.Builder
+	cmd.Stderr = &says
 	out, err := cmd.Output()
-	require.NoError(t, err)
+	require.NoError(t, err, "%s", &says)
 	for i, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
 		if i < 2 {
 			t.Log(line)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -236,9 +237,16 @@ func (d *deployment) start(args ...string) *program {
 	return start(d.t, d.env, args...)
 }
 
+// unhurried are a deployment's times in production. Workers' are short in tests, for quick takeovers; other commands need not hurry.
+var unhurried = []string{
+	"HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_REDIS_READ_TIMEOUT=3s", "HONGBAO_REDIS_POOL_TIMEOUT=3s", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=5s",
+	"HONGBAO_PUBLISHER_ATTEMPT_TIME=15s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s",
+}
+
+// run runs a command to its end.
 func (d *deployment) run(args ...string) result {
 	d.t.Helper()
-	return run(d.t, d.env, args...)
+	return run(d.t, slices.Concat(d.env, unhurried), args...)
 }
 
 // ok runs a command that must end with exit code 0, and gives what it printed.
