@@ -164,6 +164,9 @@ func bySubscriber(t *testing.T, addr, topic, dead string, n int) (got []fact) {
 func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) (got []fact) {
 	command := strings.ReplaceAll(strings.ReplaceAll(block(t, "ConsoleConsumer"), "\\\n", " "), "'", "")
 	command = strings.NewReplacer("localhost:9092", broker.Addr, "hongbao.grants", topic, "kafka-"+testkit.KafkaVersion, "kafka-"+broker.Version).Replace(command)
+	if dir := os.Getenv("HONGBAO_KAFKA_DIR"); dir != "" { // where scripts/setup.sh put Kafka instead
+		command = strings.Replace(command, " .cache/", " "+dir+"/", 1)
+	}
 	args := strings.Fields(command)
 	require.Equal(t, "java", args[0])
 	cmd := exec.CommandContext(t.Context(), args[0], append(args[1:], "--max-messages", fmt.Sprint(n))...)
