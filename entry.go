@@ -71,7 +71,7 @@ func ParseEntry(shard int, id string, values []string) (Entry, error) {
 		return Entry{}, Errorf(Permanent, "entry %s of shard %d can't be read: %w", id, shard, err)
 	}
 	if err != nil {
-		return Entry{}, Errorf(Broken, "entry %s of shard %d: %w; upgrade this worker", id, shard, err)
+		return Entry{}, Errorf(Broken, "entry %s of shard %d: %w; upgrade this program", id, shard, err)
 	}
 	return e, nil
 }

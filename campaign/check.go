@@ -184,7 +184,11 @@ func checkTiers(c *hongbao.Campaign, p *problems) {
 		p.add("split.tiers", "tiers_packets_mismatch", "they have %d packets, the campaign %d; make them equal", packets, c.Packets)
 	}
 	if whole && total != c.Total {
-		p.add("split.tiers", "tiers_total_mismatch", "they add up to %d (counted up to %d), the total is %d; make them equal", total, beyond, c.Total)
+		more := ""
+		if total == beyond {
+			more = " or more"
+		}
+		p.add("split.tiers", "tiers_total_mismatch", "they add up to %d%s, the total is %d; make them equal", total, more, c.Total)
 	}
 }
 

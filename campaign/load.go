@@ -188,15 +188,15 @@ func (s *Store) patiently(ctx context.Context, call func() error) error {
 
 // Status is how a campaign stands on its shard.
 type Status struct {
-	State         string
-	Hash          string
-	Shard         int
-	Packets       int64
-	Loaded        int64
-	Granted       int64
-	GrantedAmount hongbao.Amount
-	Left          int64
-	LeftAmount    hongbao.Amount
+	State         string         `json:"state"`
+	Hash          string         `json:"plan_hash"`
+	Shard         int            `json:"shard"`
+	Packets       int64          `json:"packets"`
+	Loaded        int64          `json:"loaded"`
+	Granted       int64          `json:"granted"`
+	GrantedAmount hongbao.Amount `json:"granted_amount"`
+	Left          int64          `json:"left"`
+	LeftAmount    hongbao.Amount `json:"left_amount"`
 }
 
 // Status reads how the campaign stands; false if it is not in Redis.

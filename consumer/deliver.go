@@ -52,6 +52,9 @@ func (d *delivery) handle(grants []owned) error {
 	for outages := int64(1); len(grants) > 0 && d.l.ctx.Err() == nil; outages++ {
 		errs := d.call(grants)
 		if errs == nil {
+			if outages > 1 {
+				d.s.log.Info("the sink works again", zap.Int("grants", len(grants)))
+			}
 			done(grants)
 			return nil
 		}

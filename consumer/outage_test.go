@@ -57,6 +57,7 @@ func TestOutageTakesNoAttemptAndReadsNothingMore(t *testing.T) {
 	require.EqualValues(t, 1, n.Outages)
 	require.Zero(t, n.Parked)
 	require.Zero(t, n.LeasesLost)
+	require.Equal(t, 1, w.logs.FilterMessage("the sink works again").Len(), "the end of an outage is told as well")
 }
 
 func TestOutageInPartKeepsWhatIsDone(t *testing.T) {

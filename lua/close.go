@@ -77,7 +77,7 @@ func refusedClose(campaign string, r *replyReader) error {
 			"then close it: all of its money goes back", campaign)
 	case "window":
 		return hongbao.Errorf(hongbao.Permanent, "close campaign %s: it is %s, and its window is open until %s; "+
-			"wait for its end, or say that it is to end early", campaign, state, time.UnixMilli(to).UTC().Format(time.RFC3339))
+			"wait for its end, or end it early (--early)", campaign, state, time.UnixMilli(to).UTC().Format(time.RFC3339))
 	case "frozen":
 		return hongbao.Errorf(hongbao.Transient, "close campaign %s: its shard is frozen until what Redis lost is put back; try again then", campaign)
 	}

@@ -80,8 +80,8 @@ func (s *Server) Check(class hongbao.Durability) error {
 	if class == hongbao.Replica && s.Replicas == 0 {
 		errs = append(errs, errors.New(`no replica is connected, durability class "replica" needs one`))
 	}
-	if class == hongbao.Fsync && !s.AppendOnly {
-		errs = append(errs, errors.New(`appendonly is no, durability class "fsync" needs it: set appendonly yes`))
+	if !s.AppendOnly {
+		errs = append(errs, errors.New("appendonly is no, so a restart would forget campaigns and receipts: set appendonly yes"))
 	}
 	if class == hongbao.Fsync && s.AppendOnly && s.AppendFsync != "always" && !s.atLeast(7, 2) {
 		errs = append(errs, fmt.Errorf("appendfsync is %q and version %s has no WAITAOF (7.2): set appendfsync always for "+

@@ -110,7 +110,11 @@ func TestServerCheck(t *testing.T) {
 	for _, part := range []string{"6.2.1 is too old", `role is "slave"`, "allkeys-lru", "no replica"} {
 		require.ErrorContains(t, err, part)
 	}
-	require.ErrorContains(t, bad.Check(hongbao.Fsync), "appendonly is no")
+	for _, class := range []hongbao.Durability{hongbao.Fast, hongbao.Replica, hongbao.Fsync} {
+		forgets := good
+		forgets.AppendOnly = false
+		require.ErrorContains(t, forgets.Check(class), "appendonly is no")
+	}
 	modern := good
 	modern.Version, modern.AppendFsync = "7.2.0", "everysec"
 	require.NoError(t, modern.Check(hongbao.Fsync))

@@ -70,7 +70,7 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	c := &k.p.cfg
 	if !c.Create {
 		return t, hongbao.Errorf(hongbao.Broken,
-			"topic %s does not exist, and Create is off: create it with %d partitions, cleanup.policy=delete, unclean.leader.election.enable=false",
+			"topic %s does not exist: create it with %d partitions, cleanup.policy=delete, unclean.leader.election.enable=false; or set kafka.create_topic",
 			c.Topic, c.Partitions)
 	}
 	if err := k.create(ctx); err != nil {

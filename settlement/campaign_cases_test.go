@@ -129,7 +129,7 @@ func testNewerSchema(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, applied_at) VALUES (99, '0099_future.sql', 'x', 0)`})
 	_, err := Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "the schema has version 99 (0099_future.sql)")
-	require.ErrorContains(t, err, "upgrade this worker")
+	require.ErrorContains(t, err, "upgrade this program")
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
 }
 

@@ -123,7 +123,7 @@ func (l *Ledger) missing(ctx context.Context, t txn, steps []migration) ([]stmt,
 // checkApplied compares the n-th applied migration with the build's.
 func checkApplied(steps []migration, n int64, has migration) error {
 	if n > int64(len(steps)) {
-		return hongbao.Errorf(hongbao.Broken, "the schema has version %d (%s), this build knows up to %d: upgrade this worker",
+		return hongbao.Errorf(hongbao.Broken, "the schema has version %d (%s), this build knows up to %d: upgrade this program",
 			has.version, has.name, len(steps))
 	}
 	if want := steps[n-1]; has.version != want.version || has.sum != want.sum {

@@ -147,6 +147,18 @@ func TestReadmeQuickStart(t *testing.T) {
 	}
 }
 
+// The README's Go code is a part of package producer's example, which is compiled and run.
+func TestReadmeShowsTheExample(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile("../producer/example_test.go")
+	require.NoError(t, err)
+	block := fence.FindStringSubmatch(section(t, "In your program"))
+	require.Len(t, block, 3)
+	require.Equal(t, "go", block[1])
+	flat := func(text string) string { return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "") }
+	require.Contains(t, flat(string(example)), flat(block[2]))
+}
+
 // The demo prints what the README shows, line for line but for the progress and the histogram.
 func TestReadmeDemo(t *testing.T) {
 	if testing.Short() {

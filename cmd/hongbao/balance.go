@@ -157,7 +157,7 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		if failed == nil {
 			failed = store.Pause(context.WithoutCancel(ctx), g.Campaign)
 		}
-		a.d.log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; look at it, then resume it",
+		a.d.log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list` shows it, `hongbao campaign resume` opens the campaign again",
 			zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.NamedError("reason", err), zap.Error(failed))
 		if hongbao.IsOutage(failed) {
 			errs[i] = failed

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"text/tabwriter"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
@@ -80,15 +78,18 @@ func createCmd() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("specification %s: %w", args[0], err)
 				}
-				if err := d.createCodes(cmd.Context(), cmd.ErrOrStderr(), &c, codes); err != nil {
+				if err := d.createCodes(cmd.Context(), &c, codes); err != nil {
 					return err
 				}
-				how := "created and funded"
+				how, next := "created and funded", "hongbao campaign load "+c.ID
 				if !isNew {
 					how = "was there already"
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s %s\nplan hash %s (publish it before the start)\nnext: hongbao campaign load %s\n",
-					c.ID, how, stored.Hash, c.ID)
+				if stored.State == settlement.StateRefunded {
+					how, next = "was there already, and is refunded", "another id, if it is to rain again"
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s %s\nplan hash %s (publish it before the start)\nnext: %s\n",
+					c.ID, how, stored.Hash, next)
 				return err
 			})
 		},
@@ -129,46 +130,62 @@ func loadCmd() *cobra.Command {
 		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, needs{redis: true, ledger: true}, func(d *deps) error {
-				return d.load(cmd.Context(), cmd.ErrOrStderr(), args[0])
+				c, err := d.load(cmd.Context(), args[0], newBar)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s loaded: %d packets, grabs from %s to %s\n", c.ID, c.Packets,
+					c.From.UTC().Format(time.RFC3339), c.To.UTC().Format(time.RFC3339))
+				return err
 			})
 		},
 	}
 }
 
-// load plans a campaign of the ledger again, checks the hash, and loads it with a progress bar.
-func (d *deps) load(ctx context.Context, bar io.Writer, id string) error {
+// load plans a campaign of the ledger again, checks the hash, and loads it.
+func (d *deps) load(ctx context.Context, id string, show func(what string, total int64) bar) (hongbao.Campaign, error) {
 	c, err := d.campaign(ctx, id)
 	if err != nil {
-		return err
+		return c.Spec, err
 	}
 	if c.State == settlement.StateRefunded { // else it would open again, and answer "granted" for what nobody pays
-		return hongbao.Errorf(hongbao.Permanent, "campaign %s was refunded: it can't be loaded again; create one with another id", id)
+		return c.Spec, hongbao.Errorf(hongbao.Permanent, "campaign %s was refunded: it can't be loaded again; create one with another id", id)
 	}
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
-		return err
+		return c.Spec, err
 	}
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	if err != nil {
-		return err
+		return c.Spec, err
 	}
 	if err := d.checkRedis(ctx, c.Spec.Durability); err != nil {
-		return err
+		return c.Spec, err
 	}
 	store, err := d.store()
 	if err != nil {
-		return err
+		return c.Spec, err
 	}
-	p := progress(bar, c.Spec.Packets, "loading "+id)
-	err = store.Load(ctx, c.Spec, plan, c.Hash, func(n int64) { _ = p.Set64(n) }) // a bar that can't be drawn is no reason to stop
-	fmt.Fprintln(bar)
-	return err
+	if err := d.notLost(ctx, store, id); err != nil {
+		return c.Spec, err
+	}
+	b := show("loading "+id, c.Spec.Packets)
+	defer b.end()
+	err = store.Load(ctx, c.Spec, plan, c.Hash, b.set)
+	return c.Spec, err
 }
 
-// progress is a progress bar.
-func progress(w io.Writer, total int64, what string) *progressbar.ProgressBar {
-	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetWidth(30),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(false))
+// notLost refuses to load a campaign that Redis has lost: its packets would be dealt a second time, to users whom nobody would pay.
+func (d *deps) notLost(ctx context.Context, store *campaign.Store, id string) error {
+	s, found, err := store.Status(ctx, id)
+	if err != nil || found && s.State != campaign.Loading {
+		return err
+	}
+	held, err := d.ledger.Held(ctx, id)
+	if err != nil || held.Granted == 0 {
+		return err
+	}
+	return hongbao.Errorf(hongbao.Conflict, "campaign %s: the ledger has paid %d of its packets, and Redis has lost the campaign; a load would deal these packets "+
+		"again, so nothing was loaded. Bring Redis back from its append-only file or a replica (docs/operations.md)", id, held.Granted)
 }
 
 func pauseCmd() *cobra.Command {

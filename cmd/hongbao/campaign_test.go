@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,6 +49,57 @@ func TestCreateTwice(t *testing.T) {
 			require.Regexp(t, `(?m)^rain +red_packet +10 +10.00 CNY +0.00 CNY +0.00 CNY +`, d.ok("campaign", "list"))
 		})
 	}
+}
+
+// A load says what it loaded, and draws no bar where nobody looks; `show` has snake_case keys, as every other JSON that is printed.
+func TestLoadAndShowAreReadable(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
+	for range 2 {
+		r := d.run("campaign", "load", "rain")
+		require.Zero(t, r.code, r.err)
+		require.Regexp(t, `^campaign rain loaded: 10 packets, grabs from \S+Z to \S+Z\n$`, r.out)
+		require.Empty(t, r.err)
+	}
+	var shows struct {
+		Redis map[string]any `json:"redis"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(d.ok("campaign", "show", "rain")), &shows))
+	require.Equal(t, []string{"granted", "granted_amount", "left", "left_amount", "loaded", "packets", "plan_hash", "shard", "state"},
+		slices.Sorted(maps.Keys(shows.Redis)))
+}
+
+// A Redis that has forgotten a campaign gets no second set of its packets: what was paid would be dealt to others, whom nobody pays.
+func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	d.campaign("rain", 10, 1000)
+	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+	d.refused(1, []string{"campaign", "load", "rain"}, "has paid 1 of its packets", "nothing was loaded", "append-only file")
+	require.Nil(t, d.show("rain").Redis)
+	require.Contains(t, d.ok("grab", "rain", "v"), "unknown_campaign")
+}
+
+// A command in a folder without the configuration finds an empty ledger; it says that it has just made it.
+func TestNewLedgerFileIsTold(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "hongbao.db")
+	first := run(t, []string{"HONGBAO_LEDGER_DSN=" + file}, "campaign", "list")
+	require.Zero(t, first.code, first.err)
+	require.Contains(t, first.err, "the ledger is a new file")
+	require.Contains(t, first.err, file)
+	second := run(t, []string{"HONGBAO_LEDGER_DSN=" + file}, "campaign", "list")
+	require.Zero(t, second.code, second.err)
+	require.Empty(t, second.err)
+	require.Equal(t, first.out, second.out)
 }
 
 // Processes that create one campaign at once draw one seed.

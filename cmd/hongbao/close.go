@@ -109,7 +109,6 @@ func printRefund(cmd *cobra.Command, r *hongbao.Refund) error {
 }
 
 func refundCmd() *cobra.Command {
-	var amount int64
 	o := closing.Order{}
 	cmd := &cobra.Command{
 		Use: "refund ID --amount MINOR-UNITS", Short: "Give what nobody got back to the sponsor, once",
@@ -120,9 +119,9 @@ func refundCmd() *cobra.Command {
 		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			o.Campaign, o.Amount = id, hongbao.Amount(amount)
-			if o.Wait < 0 || o.Amount < 0 || o.Missing < 0 {
-				return usage("--wait %s, --amount %d, --missing %d: give nothing below 0", o.Wait, o.Amount, o.Missing)
+			o.Campaign = id
+			if o.Wait < 0 || o.Missing < 0 {
+				return usage("--wait %s, --missing %d: give nothing below 0", o.Wait, o.Missing)
 			}
 			return withCloser(cmd, id, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
 				if !cmd.Flags().Changed("amount") {
@@ -143,7 +142,7 @@ func refundCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Int64Var(&amount, "amount", 0, "the sum to be refunded, in minor units; it must be exactly right")
+	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the sum to be refunded, in minor units; it must be exactly right")
 	cmd.Flags().Int64Var(&o.Missing, "missing", 0, "refund although this many grants, exactly, are missing in the ledger and were decided not to be paid")
 	cmd.Flags().DurationVar(&o.Wait, "wait", 0, "wait this long at most until the ledger holds every grant")
 	return cmd

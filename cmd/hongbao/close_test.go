@@ -11,21 +11,24 @@ import (
 func TestEndsRefuseWrongArguments(t *testing.T) {
 	t.Parallel()
 	for says, args := range map[string][]string{
-		"close --help`":          {"campaign", "close"},
-		"refund --help`":         {"campaign", "refund"},
-		"unknown flag: --all":    {"campaign", "refund", "--all"}, // B51
-		"campaign \"{1}\"":       {"campaign", "close", "{1}"},
-		"campaign \"*\"":         {"campaign", "refund", "*", "--amount", "1"},
-		"campaign \"Rain\"":      {"campaign", "reveal", "Rain"},
-		"nothing below 0":        {"campaign", "refund", "rain", "--amount", "-1"},
-		"invalid argument":       {"campaign", "refund", "rain", "--amount", "12.50"},
-		"--wait -1s":             {"campaign", "refund", "rain", "--amount", "1", "--wait", "-1s"},
-		"/no/such/file":          {"campaign", "verify", "/no/such/file"},
-		"one FILE":               {"campaign", "verify"},
-		"a CAMPAIGN and a USER":  {"receipts", "rain"},
-		"user \"a b\"":           {"receipts", "rain", "a b"},
-		"campaign \"1 or 1=1\"":  {"receipts", "1 or 1=1", "u"},
-		"one campaign ID, got 2": {"campaign", "close", "rain", "snow"},
+		"close --help`":            {"campaign", "close"},
+		"refund --help`":           {"campaign", "refund"},
+		"unknown flag: --all":      {"campaign", "refund", "--all"}, // B51
+		"campaign \"{1}\"":         {"campaign", "close", "{1}"},
+		"campaign \"*\"":           {"campaign", "refund", "*", "--amount", "1"},
+		"campaign \"Rain\"":        {"campaign", "reveal", "Rain"},
+		"nothing below 0":          {"campaign", "refund", "rain", "--amount", "1", "--missing", "-1"},
+		"12.50 is 1250":            {"campaign", "refund", "rain", "--amount", "12.50"},
+		"invalid argument \"1e3\"": {"campaign", "refund", "rain", "--amount", "1e3"},
+		"invalid argument \"-1\"":  {"campaign", "refund", "rain", "--amount", "-1"},
+		"to 9007199254740991":      {"campaign", "refund", "rain", "--amount", "9007199254740992"},
+		"--wait -1s":               {"campaign", "refund", "rain", "--amount", "1", "--wait", "-1s"},
+		"/no/such/file":            {"campaign", "verify", "/no/such/file"},
+		"one FILE":                 {"campaign", "verify"},
+		"a CAMPAIGN and a USER":    {"receipts", "rain"},
+		"user \"a b\"":             {"receipts", "rain", "a b"},
+		"campaign \"1 or 1=1\"":    {"receipts", "1 or 1=1", "u"},
+		"one campaign ID, got 2":   {"campaign", "close", "rain", "snow"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +49,7 @@ func readCodes(spec string, c *hongbao.Campaign) ([]string, error) {
 
 // createCodes stores the codes of a campaign that is in the ledger: those that were read, else drawn by its pattern. It goes
 // on where an earlier call was killed.
-func (d *deps) createCodes(ctx context.Context, bar io.Writer, c *hongbao.Campaign, read []string) error {
+func (d *deps) createCodes(ctx context.Context, c *hongbao.Campaign, read []string) error {
 	if c.Codes == nil {
 		return nil
 	}
@@ -61,9 +59,9 @@ func (d *deps) createCodes(ctx context.Context, bar io.Writer, c *hongbao.Campai
 	} else if err := d.sameCodes(ctx, c.ID, read); err != nil {
 		return err
 	}
-	p := progress(bar, c.Packets, "storing the codes of "+c.ID)
-	err := d.ledger.AddCodes(ctx, c.ID, draw, func(n int64) { _ = p.Set64(n) }) // a bar that can't be drawn is no reason to stop
-	fmt.Fprintln(bar)
+	b := newBar("storing the codes of "+c.ID, c.Packets)
+	err := d.ledger.AddCodes(ctx, c.ID, draw, b.set)
+	b.end()
 	if err != nil || read == nil {
 		return err
 	}

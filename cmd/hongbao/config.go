@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -50,24 +53,25 @@ func configCheckCmd() *cobra.Command {
 	return cmd
 }
 
-// checkAll makes every check of a worker's start.
+// checkAll makes every check of a worker's start, and names every server that fails one.
 func (d *deps) checkAll(cmd *cobra.Command) error {
 	ctx := cmd.Context()
-	if err := d.openRedis(ctx); err != nil {
+	errs, checked := []error{d.openRedis(ctx)}, []string{"redis"}
+	if slices.Contains(d.cfg.Deployment.Sinks, configs.SinkBalance) {
+		errs, checked = append(errs, d.openLedger(ctx)), append(checked, "ledger")
+	}
+	if slices.Contains(d.cfg.Deployment.Sinks, configs.SinkKafka) {
+		_, err := d.publisher(ctx)
+		errs, checked = append(errs, err), append(checked, "topic")
+	}
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, sink := range d.cfg.Deployment.Sinks {
-		var err error
-		switch sink {
-		case configs.SinkBalance:
-			err = d.openLedger(ctx)
-		case configs.SinkKafka:
-			_, err = d.publisher(ctx)
-		}
-		if err != nil {
-			return err
-		}
+	last := len(checked) - 1
+	text := strings.Join(checked[:last], ", ") + " and " + checked[last] + ": as they must be"
+	if d.cfg.Settlement.Kind == configs.SettleRemote {
+		text += "; the remote was not asked"
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), "\nredis, ledger and topic: as they must be")
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), "\n"+text)
 	return err
 }

@@ -253,6 +253,9 @@ func (d *deps) requeue(cmd *cobra.Command, letters *replay.Letters, cfg replay.R
 	if err == nil && report.Failed > 0 {
 		err = fmt.Errorf("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them", sink, report.Failed)
 	}
+	if err == nil && report.Unreadable > 0 && len(pick.IDs) > 0 {
+		err = fmt.Errorf("sink %s: %d of the letters named can't be delivered: `hongbao dead drop` ends them", sink, report.Unreadable)
+	}
 	return errors.Join(printReport(cmd, f.json, report, report.Write), err)
 }
 

@@ -113,9 +113,11 @@ func TestDeadEntry(t *testing.T) {
 	require.NoError(t, err)
 	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
 	require.Equal(t, []string{"poison", "1"}, letter.Fields)
-	out := d.ok("dead", "requeue", letter.ID, "--by", "ann", "--why", "try")
-	require.Contains(t, out, "0 of 1 letters were requeued")
-	require.Contains(t, out, "then drop them")
+	named := d.refused(1, []string{"dead", "requeue", letter.ID, "--by", "ann", "--why", "try"}, "1 of the letters named can't be delivered")
+	for _, out := range []string{named.out, d.ok("dead", "requeue", "--sink", "balance", "--by", "ann", "--why", "try all")} {
+		require.Contains(t, out, "0 of 1 letters were requeued")
+		require.Contains(t, out, "then drop them")
+	}
 	d.ok("dead", "drop", letter.ID, "--by", "ann", "--why", "poison")
 	require.Contains(t, d.ok("dead", "list"), "LETTER")
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
@@ -142,6 +144,7 @@ func TestReplayToLedger(t *testing.T) {
 	require.Equal(t, int64(5), r.Total.Settled)
 	require.Contains(t, d.ok("replay", "mend", "--to", "balance"), "is finished: 0 grants delivered now, 5 before")
 	d.refused(1, []string{"replay", "mend", "--to", "balance", "--user", "u1"}, "replay_exists_with_other_range", "take another name")
+	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian" is not in the ledger`, "hongbao campaign list")
 }
 
 // F37, B40: both versions are shown; a decision pays once from the reserve, or voids; the audit then agrees.
@@ -208,7 +211,7 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		says string
 	}{
 		{[]string{"replay"}, "one NAME"},
-		{[]string{"replay", "a b", "--to", "kafka"}, "NAME"},
+		{[]string{"replay", "a b", "--to", "kafka"}, `kept as "replay-a b": byte 8`},
 		{[]string{"replay", "x"}, "want balance, kafka or topic:NAME"},
 		{[]string{"replay", "x", "--to", "topic:"}, "want balance, kafka or topic:NAME"},
 		{[]string{"replay", "x", "--to", "balance", "--missing"}, "--missing goes with --to kafka"},
@@ -217,6 +220,7 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"replay", "x", "--to", "kafka", "--seq", "5-4"}, "--seq"},
 		{[]string{"replay", "x", "--to", "kafka", "--seq", "5"}, "--seq"},
 		{[]string{"replay", "x", "--to", "kafka", "--from-time", "yesterday"}, "--from-time"},
+		{[]string{"replay", "x", "--to", "kafka", "--campaign", "../x"}, "campaign"},
 		{[]string{"replay", "x", "--to", "kafka", "--rate", "-1"}, "--rate"},
 		{[]string{"replay", "x", "--to", "kafka", "--patience", "-1s"}, "--patience"},
 		{[]string{"dead", "nonsense"}, "no command"},

@@ -94,7 +94,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Fprintf(d.out, "campaign  %d packets, %s, plan hash %.16s...\n", d.packets, money(spec.Total, spec.Currency), stored.Hash)
-	if err := d.load(ctx, io.Discard, spec.ID); err != nil {
+	if _, err := d.load(ctx, spec.ID, func(string, int64) bar { return bar{} }); err != nil {
 		return err
 	}
 	if err := d.startWorker(); err != nil {

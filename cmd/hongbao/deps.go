@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -59,12 +60,12 @@ func newDeps(cfg *configs.Config) (*deps, error) {
 	return &deps{cfg: cfg, log: log, space: space, worker: workerName()}, nil
 }
 
-// redisLog takes what go-redis has to say: connections that come and go.
+// redisLog takes what go-redis has to say: connections that come and go. What matters comes back as an error besides.
 type redisLog struct{ *zap.SugaredLogger }
 
 // Printf implements the library's logger.
 func (l redisLog) Printf(_ context.Context, format string, v ...any) {
-	l.Infof("redis client: "+format, v...)
+	l.Debugf("redis client: "+format, v...)
 }
 
 // workerName is the host's name and something that no other process has.
@@ -151,9 +152,14 @@ func (d *deps) allows(name string) bool {
 }
 
 func (d *deps) openLedger(ctx context.Context) error {
-	l, err := settlement.Open(ctx, d.cfg.LedgerConfig())
+	cfg := d.cfg.LedgerConfig()
+	_, missing := os.Stat(cfg.DSN)
+	l, err := settlement.Open(ctx, cfg)
 	if err != nil {
 		return away("ledger.dsn", err)
+	}
+	if cfg.Driver == settlement.SQLite && errors.Is(missing, fs.ErrNotExist) { // else a command in the wrong folder finds nothing, and says no more
+		d.log.Info("the ledger is a new file: if there is another one, ledger.driver and ledger.dsn are to name it", zap.String("file", cfg.DSN))
 	}
 	d.ledger = l
 	d.atEnd(l.Close)

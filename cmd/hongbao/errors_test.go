@@ -61,3 +61,18 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		})
 	}
 }
+
+// `hongbao config check --connect` tries every server, and names each one that is away; nothing but the errors is said of it.
+func TestConfigCheckNamesEveryServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	r := run(t, []string{
+		"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d",
+		"HONGBAO_KAFKA_BROKERS=127.0.0.1:3",
+	}, "config", "check", "--connect")
+	require.Equal(t, 1, r.code, r.err)
+	for _, part := range []string{"redis at 127.0.0.1:1", "127.0.0.1:2", "kafka at 127.0.0.1:3", "redis.addrs", "ledger.dsn", "kafka.brokers"} {
+		require.Contains(t, r.err, part)
+	}
+	require.True(t, strings.HasPrefix(r.err, "hongbao: "), r.err)
+	require.NotContains(t, r.out, "as they must be")
+}

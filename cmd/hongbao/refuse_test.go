@@ -139,16 +139,29 @@ func TestDurabilityClassIsRefusedByRedisWithoutIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendonly": "no"}})})
-	for class, says := range map[string]string{"fsync": "set appendonly yes", "replica": "no replica is connected"} {
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	for class, says := range map[string]string{"fsync": "set appendfsync always", "replica": "no replica is connected"} {
 		d.ok("campaign", "create", spec(t, class, 10, 1000, "durability: fast", "durability: "+class))
 		d.refused(1, []string{"campaign", "load", class}, says, class)
 		require.Nil(t, d.show(class).Redis, "nothing was loaded")
 	}
-	require.NoError(t, d.rdb.ConfigSet(t.Context(), "appendonly", "yes").Err())
 	require.NoError(t, d.rdb.ConfigSet(t.Context(), "appendfsync", "always").Err()) // Redis below 7.2 has no WAITAOF
 	d.ok("campaign", "load", "fsync")
 	require.Contains(t, d.ok("grab", "fsync", "u"), "granted\n")
+}
+
+// B48: a Redis that keeps nothing over a restart is refused for every class.
+func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendonly": "no"}})})
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
+	for _, command := range [][]string{{"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}} {
+		d.refused(1, command, "appendonly is no", "set appendonly yes")
+	}
+	require.Empty(t, d.content())
 }
 
 // B50: what belongs to another deployment is left alone.
@@ -241,7 +254,9 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 	}
 	made := with("KAFKA_TOPIC", d.topic+"-made", "KAFKA_CREATE_TOPIC", "true", "KAFKA_REPLICATION_FACTOR", "1")
 	require.Contains(t, made.ok("config", "check", "--connect"), "redis, ledger and topic: as they must be\n")
-	require.Contains(t, d.ok("config", "check", "--connect"), "as they must be")
+	require.Contains(t, d.ok("config", "check", "--connect"), "redis, ledger and topic: as they must be\n")
+	d.set("DEPLOYMENT_SINKS", "balance")
+	require.Contains(t, d.ok("config", "check", "--connect"), "\nredis and ledger: as they must be\n", "no topic is looked at")
 }
 
 // A worker that finds a server out of reach when it starts ends with exit code 1: what started it starts it again.

@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
@@ -63,7 +60,7 @@ func replayCmd() *cobra.Command {
 	flags.StringVar(&f.until, "to-time", "", "only grants decided before this time")
 	flags.IntVar(&f.shard, "shard", 0, "only grants of this shard")
 	flags.StringVar(&f.seqs, "seq", "", "only these seqs of the shard, as 1-100; needs --shard where there are several")
-	flags.StringVar(&f.dead, "dead", "", "the dead letters of this sink, which stay (`hongbao dead requeue` ends them)")
+	flags.StringVar(&f.dead, "dead", "", "the dead letters of this sink, which stay: hongbao dead requeue ends them")
 	flags.BoolVar(&f.missing, "missing", false, "with --to kafka: read the topic first, and push what the sink has finished and the topic has not")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "count only, write nothing")
 	flags.Float64Var(&f.rate, "rate", 0, "grants per second at most; 0 for no bound")
@@ -75,7 +72,7 @@ func replayCmd() *cobra.Command {
 // check reads the flags, and refuses what makes no sense before anything is opened.
 func (f *replayFlags) check(cmd *cobra.Command, name string) error {
 	if err := hongbao.CheckCampaignID(replay.DoneSink(name)); err != nil {
-		return usage("NAME %.80q: %w", name, err)
+		return usage("NAME %.80q, which is kept as %.80q: %w", name, replay.DoneSink(name), err)
 	}
 	topic, other := strings.CutPrefix(f.to, "topic:")
 	switch {
@@ -94,6 +91,11 @@ func (f *replayFlags) check(cmd *cobra.Command, name string) error {
 	}
 	if cmd.Flags().Changed("shard") {
 		f.filter.Shard = &f.shard
+	}
+	if f.filter.Campaign != "" {
+		if err := checkCampaigns(f.filter.Campaign); err != nil {
+			return err
+		}
 	}
 	return f.bounds()
 }
@@ -135,17 +137,22 @@ func (d *deps) replay(cmd *cobra.Command, name string, f *replayFlags) error {
 		Redis: d.redis, Space: d.space, Name: name, Target: f.to, DoneSink: replay.DoneSink(name), BatchGrants: d.cfg.Publisher.BatchGrants,
 		Rate: f.rate, Parallel: min(d.space.Len(), 8), Patience: f.patience,
 	}
-	if err := d.replayTo(ctx, &cfg, f); err != nil {
+	if err := errors.Join(d.replayTo(ctx, &cfg, f), d.someHas(ctx, f.filter.Campaign)); err != nil {
 		return err
 	}
-	bar := newBar(!f.json)
-	cfg.Progress = bar.show
+	var b bar
+	cfg.Progress = func(r *replay.Report) {
+		if b.mine == nil && !f.json {
+			b = newBar("replay "+r.Name, r.Events)
+		}
+		b.set(min(r.Looked, r.Events))
+	}
 	r, err := replay.New(cfg)
 	if err != nil {
 		return err
 	}
 	report, err := r.Run(ctx, replay.Options{Filter: f.filter, Dead: f.dead, DryRun: f.dryRun})
-	bar.end()
+	b.end()
 	if report == nil {
 		return err
 	}
@@ -153,6 +160,24 @@ func (d *deps) replay(cmd *cobra.Command, name string, f *replayFlags) error {
 		err = errors.New("the replay is not finished: mend what the report names, then run it again")
 	}
 	return errors.Join(printReport(cmd, f.json, report, report.Write), err)
+}
+
+// someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is finished.
+func (d *deps) someHas(ctx context.Context, id string) error {
+	if id == "" || d.ledger == nil {
+		return nil
+	}
+	if _, found, err := d.ledger.Campaign(ctx, id); err != nil || found {
+		return err
+	}
+	store, err := d.store()
+	if err != nil {
+		return err
+	}
+	if _, found, err := store.Status(ctx, id); err != nil || found {
+		return err
+	}
+	return errNoCampaign(id)
 }
 
 // replayTo sets where a replay goes: the handler, and the done bits that say what is there.
@@ -241,30 +266,4 @@ func printReport(cmd *cobra.Command, asJSON bool, report any, write func(w io.Wr
 		return wrap("print the report", json.NewEncoder(cmd.OutOrStdout()).Encode(report))
 	}
 	return wrap("print the report", write(cmd.OutOrStdout()))
-}
-
-// bar shows a person at a terminal how far a replay is.
-type bar struct {
-	on   bool
-	mine *progressbar.ProgressBar
-}
-
-func newBar(on bool) *bar { return &bar{on: on && term.IsTerminal(int(os.Stderr.Fd()))} }
-
-func (b *bar) show(r *replay.Report) {
-	if !b.on {
-		return
-	}
-	if b.mine == nil {
-		b.mine = progressbar.NewOptions64(r.Events, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
-			progressbar.OptionSetDescription("replay "+r.Name), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionShowIts())
-	}
-	_ = b.mine.Set64(min(r.Looked, r.Events)) // a bar that can't be drawn is no reason to stop
-}
-
-func (b *bar) end() {
-	if b.mine != nil {
-		_ = b.mine.Exit()
-		fmt.Fprintln(os.Stderr)
-	}
 }

@@ -75,7 +75,7 @@ func verifyCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&published, "hash", "", "the hash that was published before the start")
-	cmd.Flags().StringVar(&grants, "grants", "", "file with the grants as `hongbao tail` prints them")
+	cmd.Flags().StringVar(&grants, "grants", "", "file with the grants as hongbao tail prints them")
 	return cmd
 }
 

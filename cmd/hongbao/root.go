@@ -20,9 +20,11 @@ func root() *cobra.Command {
 		Long: "Hongbao decides each grab in Redis in one atomic step, then makes sure that what was decided is paid exactly once\n" +
 			"and announced exactly once. `hongbao demo` shows all of it in half a minute, with no server at all.",
 		SilenceErrors: true, SilenceUsage: true,
-		Args: subcommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version: versionText(),
+		Args:    subcommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cmd.SetVersionTemplate("{{.Version}}")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w (see `%s --help`)", err, cmd.CommandPath())
 	})

@@ -67,6 +67,7 @@ func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 			w.says("the sink can't be reached yet") // it is tried again and again
 			require.NoError(t, server.Restart())
 			d.quiet()
+			w.says("the sink works again")
 			w.stop(syscall.SIGTERM)
 			d.agrees(500)
 		})
@@ -109,6 +110,7 @@ func TestStoppedWhileASinkIsAsked(t *testing.T) {
 		}
 	}()
 	d := setup(t, options{kafka: true})
+	d.ok("campaign", "list") // makes the ledger, and says so
 	d.set("KAFKA_BROKERS", mute.Addr().String())
 	w := d.start("work")
 	select {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
 
@@ -80,6 +82,28 @@ func TestHelpAndVersion(t *testing.T) {
 	v := run(t, nil, "version")
 	require.Zero(t, v.code)
 	require.Regexp(t, `^hongbao \S+.*\ngo1\.\S+, entries version 1, Redis schema \d+\n$`, v.out)
+	flag := run(t, nil, "--version")
+	require.Zero(t, flag.code, flag.err)
+	require.Equal(t, v.out, flag.out)
+}
+
+// What stands in backquotes in a flag's text is taken for the name of its value: "--grants hongbao tail".
+func TestFlagsNameTheirValuesInOneWord(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			name, _ := pflag.UnquoteUsage(f)
+			require.NotContains(t, name, " ", "%s --%s", cmd.CommandPath(), f.Name)
+			seen++
+		})
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(root())
+	require.Greater(t, seen, 50)
 }
 
 // B47: every error of the configuration is named at once, and a secret is not.

@@ -153,6 +153,7 @@ func (w *sinkWorker) run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			w.handler = h
+			w.d.log.Info("the sink works again", zap.String("sink", w.config.Group))
 		case ctx.Err() != nil:
 			return nil // told to stop while it asked: that says nothing of the sink
 		case !hongbao.IsOutage(err):
@@ -218,7 +219,7 @@ func (d *deps) freeze(ctx context.Context) func(settlement.Quarantined) error {
 		if err == nil {
 			err = store.Pause(context.WithoutCancel(ctx), q.Grant.Campaign)
 		}
-		d.log.Error("ALARM: a grant is in quarantine, its campaign was paused; look at it, then resume it",
+		d.log.Error("ALARM: a grant is in quarantine, its campaign was paused; `hongbao quarantine list` shows it, `hongbao campaign resume` opens the campaign again",
 			zap.String("campaign", q.Grant.Campaign), zap.Int64("packet", q.Grant.Packet), zap.String("reason", string(q.Reason)), zap.Error(err))
 		if hongbao.IsOutage(err) {
 			return err

@@ -363,6 +363,7 @@ func TestWorkSurvivesTheBrokersDeath(t *testing.T) {
 	w.says("sink is down")
 	require.NoError(t, broker.Restart())
 	d.quiet()
+	w.says("the sink works again")
 	w.stop(syscall.SIGTERM)
 	d.agrees(4000)
 }
