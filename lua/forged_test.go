@@ -17,7 +17,7 @@ func find(t *testing.T, f *lua.Forgeries, entries ...hongbao.Entry) []bool {
 	for i := range entries {
 		list[i] = &entries[i]
 	}
-	why, err := f.Find(t.Context(), list)
+	why, err := f.Find(t.Context(), list, true)
 	require.NoError(t, err)
 	out := make([]bool, len(why))
 	for i, err := range why {
@@ -118,6 +118,6 @@ func TestForgeriesOfARedisThatIsAway(t *testing.T) {
 	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer away.Close()
 	e := one("rain", 1)
-	_, err := lua.NewForgeries(away, b.space, 0).Find(t.Context(), []*hongbao.Entry{&e})
+	_, err := lua.NewForgeries(away, b.space, 0).Find(t.Context(), []*hongbao.Entry{&e}, true)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 }

@@ -92,8 +92,10 @@ func (h Head) Behind(e *hongbao.Entry) bool {
 
 // ReadHead reads seq and epoch of the shard. Both only rise.
 func ReadHead(ctx context.Context, rdb redis.Cmdable, k Keys) (Head, error) {
-	return readHead(k, rdb.HMGet(ctx, k.Meta(), "seq", "epoch"))
+	return readHead(k, rdb.HMGet(ctx, k.Meta(), headFields...))
 }
+
+var headFields = []string{"seq", "epoch"}
 
 func readHead(k Keys, cmd *redis.SliceCmd) (Head, error) {
 	v, err := cmd.Result()

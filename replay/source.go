@@ -87,7 +87,7 @@ func decode(ctx context.Context, shard int, raw []lua.RawEntry, forgeries *lua.F
 		}
 		entries = append(entries, &e)
 	}
-	forged, err := forgeries.Find(ctx, entries)
+	forged, err := forgeries.Find(ctx, entries, true)
 	if err != nil {
 		return nil, read, err
 	}
