@@ -62,8 +62,27 @@ func TestForgedEntryTakesNoEventsPlace(t *testing.T) {
 			require.Zero(t, stolen.Load(), "nothing of the forged entry reached the sink")
 			s.onceEach(t, 3)
 			require.Equal(t, []int64{1, 2, 3}, b.doneBits(t, 10))
+			require.Len(t, b.dead(t), 1, "it is not dropped silently")
+			require.EqualValues(t, 1, w.Stats().Forged)
 		})
 	}
+}
+
+// A forged entry with a seq whose event is done is told of too.
+func TestForgedEntryOfWhatIsDone(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 3)
+	var stolen atomic.Int64
+	s := newSink(thefts(&stolen))
+	w := start(t, b.config(t, "w", s))
+	b.idle(t, 0)
+	b.raw(t, past("grant", "rain", 2, "77 9 thief - -")...)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	require.Zero(t, stolen.Load())
+	s.onceEach(t, 3)
+	require.Len(t, b.dead(t), 1)
 }
 
 // A forged entry stands before the real event of its seq: somebody wrote it ahead of the grab. Both are in the stream when

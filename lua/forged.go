@@ -2,6 +2,7 @@ package lua
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -60,6 +61,33 @@ func (f *Forgeries) Find(ctx context.Context, entries []*hongbao.Entry, inARow b
 		return nil, err
 	}
 	return l.why, f.compare(ctx, l)
+}
+
+// Real decodes what was read from the stream in one piece, and gives the entries that are real, in their order; unreadable
+// ones and forged ones are counted. An entry of a newer build is an error.
+func (f *Forgeries) Real(ctx context.Context, raw []RawEntry) (entries []*hongbao.Entry, unreadable, forged int64, err error) {
+	for i := range raw {
+		e, err := hongbao.ParseEntry(f.keys.Index(), raw[i].ID, raw[i].Values)
+		switch {
+		case errors.Is(err, hongbao.ErrNewerEntry):
+			return nil, 0, 0, err
+		case err != nil:
+			unreadable++
+		default:
+			entries = append(entries, &e)
+		}
+	}
+	why, err := f.Find(ctx, entries, true)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	real := entries[:0]
+	for i, e := range entries {
+		if why[i] == nil {
+			real = append(real, e)
+		}
+	}
+	return real, unreadable, int64(len(entries) - len(real)), nil
 }
 
 // unbroken tells whether the entries lie one behind the other.

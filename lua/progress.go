@@ -2,18 +2,16 @@ package lua
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/hongbao-project/hongbao"
 )
 
 // GroupFinished tells up to which event a consumer group has finished all on a shard, at most seq, which must be an
 // event that the shard already had when it is called. Whatever moves meanwhile, the answer is never too high. exists is
 // false if there is no such group, or no stream yet.
-func GroupFinished(ctx context.Context, rdb redis.UniversalClient, k Keys, group string, seq int64) (finished int64, exists bool, err error) {
+func GroupFinished(ctx context.Context, rdb redis.UniversalClient, space *Space, shard int, group string, seq int64) (finished int64, exists bool, err error) {
+	k := space.Shard(shard)
 	there, err := rdb.Exists(ctx, k.Events()).Result()
 	if err != nil || there == 0 {
 		return 0, false, Classify(err)
@@ -37,7 +35,7 @@ func GroupFinished(ctx context.Context, rdb redis.UniversalClient, k Keys, group
 				from = pending.Lower
 			}
 		}
-		first, err := seqFrom(ctx, rdb, k, from)
+		first, err := seqFrom(ctx, rdb, space, shard, from)
 		if err != nil {
 			return 0, true, err
 		}
@@ -49,32 +47,22 @@ func GroupFinished(ctx context.Context, rdb redis.UniversalClient, k Keys, group
 	return 0, false, nil
 }
 
-// seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read, or that nobody of ours wrote, are
-// passed over: a forged one that stands before the first real one would make the answer too high.
-func seqFrom(ctx context.Context, rdb redis.UniversalClient, k Keys, from string) (int64, error) {
+// seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read, and forged ones, are passed over: one
+// that stands before the first real one would make the answer too high.
+func seqFrom(ctx context.Context, rdb redis.UniversalClient, space *Space, shard int, from string) (int64, error) {
 	const page = 16
-	var head Head
+	f := NewForgeries(rdb, space, shard)
 	for {
-		raw, err := Range(ctx, rdb, k, from, "+", page)
+		raw, err := Range(ctx, rdb, f.keys, from, "+", page)
 		if err != nil {
 			return 0, err
 		}
-		for i := range raw {
-			e, err := hongbao.ParseEntry(k.shard, raw[i].ID, raw[i].Values)
-			if errors.Is(err, hongbao.ErrNewerEntry) {
-				return 0, err
-			}
-			if err != nil {
-				continue
-			}
-			if head.Behind(&e) {
-				if head, err = ReadHead(ctx, rdb, k); err != nil {
-					return 0, err
-				}
-			}
-			if !head.Behind(&e) {
-				return e.Seq, nil
-			}
+		real, _, _, err := f.Real(ctx, raw)
+		if err != nil {
+			return 0, err
+		}
+		if len(real) > 0 {
+			return real[0].Seq, nil
 		}
 		if len(raw) < page {
 			return 0, nil

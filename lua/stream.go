@@ -41,26 +41,37 @@ func Range(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last s
 	return rangeOf(ctx, rdb, k.Events(), first, last, count)
 }
 
-// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left out.
+// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left out, forged
+// ones are not.
 func Entries(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last string) ([]hongbao.Entry, error) {
-	const page = 500
+	raw, err := rangeAll(ctx, rdb, k, first, last)
+	if err != nil {
+		return nil, err
+	}
 	var out []hongbao.Entry
+	for i := range raw {
+		e, err := hongbao.ParseEntry(k.shard, raw[i].ID, raw[i].Values)
+		if errors.Is(err, hongbao.ErrNewerEntry) {
+			return nil, err
+		}
+		if err == nil { // one that can't be read is a dead letter, not the fault of its neighbours
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// rangeAll reads all entries from first to last, page by page.
+func rangeAll(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last string) ([]RawEntry, error) {
+	const page = 500
+	var all []RawEntry
 	for {
 		raw, err := Range(ctx, rdb, k, first, last, page)
 		if err != nil {
 			return nil, err
 		}
-		for i := range raw {
-			e, err := hongbao.ParseEntry(k.shard, raw[i].ID, raw[i].Values)
-			if errors.Is(err, hongbao.ErrNewerEntry) {
-				return nil, err
-			}
-			if err == nil { // one that can't be read is a dead letter, not the fault of its neighbours
-				out = append(out, e)
-			}
-		}
-		if len(raw) < page {
-			return out, nil
+		if all = append(all, raw...); len(raw) < page {
+			return all, nil
 		}
 		first = "(" + raw[len(raw)-1].ID
 	}
@@ -90,13 +101,9 @@ func (h Head) Behind(e *hongbao.Entry) bool {
 	return e.Last() > h.Seq || e.Epoch > h.Epoch
 }
 
-// ReadHead reads seq and epoch of the shard. Both only rise.
-func ReadHead(ctx context.Context, rdb redis.Cmdable, k Keys) (Head, error) {
-	return readHead(k, rdb.HMGet(ctx, k.Meta(), headFields...))
-}
-
 var headFields = []string{"seq", "epoch"}
 
+// readHead reads seq and epoch of the shard from the answer to an HMGET of headFields. Both only rise.
 func readHead(k Keys, cmd *redis.SliceCmd) (Head, error) {
 	v, err := cmd.Result()
 	if err != nil {
