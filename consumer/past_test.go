@@ -9,10 +9,11 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
 )
 
 // past are the fields of a forged entry whose seqs the shard has come to.
-func past(kind, campaign string, seq int, g string) []any {
+func past(kind, campaign string, seq int64, g string) []any {
 	return []any{"v", "1", "k", kind, "c", campaign, "q", seq, "e", "1", "t", "1700000000000", "g", g}
 }
 
@@ -83,6 +84,57 @@ func TestForgedEntryOfWhatIsDone(t *testing.T) {
 	require.Zero(t, stolen.Load())
 	s.onceEach(t, 3)
 	require.Len(t, b.dead(t), 1)
+}
+
+// A copy of an event that was finished long ago, whose done bit is gone with the stream's past, is not brought to the sink again.
+func TestCopyOfWhatLeftTheStream(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	var stolen atomic.Int64
+	s := newSink(thefts(&stolen))
+	w := start(t, b.config(t, "w", s))
+	b.add(t, 0, repeat(1, 300)...)
+	b.idle(t, 0)
+	b.jump(t, lua.ChunkEvents)
+	b.add(t, 0, repeat(1, 300)...)
+	b.idle(t, 0)
+	tr, _ := b.trimmer(t, group)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, "1", b.chunks(t))
+	b.raw(t, fields(7, 1)...)
+	b.raw(t, past("grant", "nobody-knows", 8, "8 101 thief - -")...)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 600)
+	require.Zero(t, stolen.Load())
+	require.Len(t, b.dead(t), 2)
+	require.Equal(t, "1", b.chunks(t))
+}
+
+// A forged entry that is the first one left in the stream does not have done bits deleted that are still needed.
+func TestForgedEntryDoesNotMoveTheDoneBits(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 10)
+	id := b.raw(t, past("grant", "rain", 2*lua.ChunkEvents+5, "77 9 thief - -")...)
+	b.add(t, 0, 10)
+	b.jump(t, 2*lua.ChunkEvents)
+	b.add(t, 0, 10)
+	s := newSink(failing(func(seq int64) error {
+		if seq == 15 {
+			return hongbao.Errorf(hongbao.Transient, "not now")
+		}
+		return nil
+	}))
+	cfg := b.config(t, "w", s)
+	cfg.MaxAttempts = 1000
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 29 && w.Stats().Forged == 1 }, "all but one are done")
+	require.NoError(t, w.stop())
+	require.NoError(t, b.rdb.XTrimMinID(t.Context(), b.keys().Events(), id).Err())
+	tr, _ := b.trimmer(t, group)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, "0 2", b.chunks(t), "the entry of events 11 to 20 is pending")
 }
 
 // A forged entry stands before the real event of its seq: somebody wrote it ahead of the grab. Both are in the stream when

@@ -292,6 +292,9 @@ func (l *look) byNumbers(e *hongbao.Entry) error {
 	case l.head.Behind(e):
 		return hongbao.Errorf(hongbao.Conflict, "entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+who,
 			e.ID, e.Seq, e.Last(), e.Epoch, k.Index(), l.head.Seq, l.head.Epoch)
+	case e.Seq < l.head.Kept:
+		return hongbao.Errorf(hongbao.Conflict, "entry %s has events %d to %d, but all below %d of shard %d were finished long ago and have left the stream: "+who,
+			e.ID, e.Seq, e.Last(), l.head.Kept, k.Index())
 	case at.elsewhere:
 		return hongbao.Errorf(hongbao.Conflict, "entry %s is on shard %d, but campaign %s lives on shard %d: "+who,
 			e.ID, k.Index(), e.Campaign, l.f.home(e.Campaign).Index())

@@ -2,6 +2,7 @@ package lua
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -45,6 +46,28 @@ func GroupFinished(ctx context.Context, rdb redis.UniversalClient, space *Space,
 		return seq, true, nil
 	}
 	return 0, false, nil
+}
+
+// FirstKept gives the seq of the first real entry that a shard's stream still has; 0 if it has none.
+func FirstKept(ctx context.Context, rdb redis.UniversalClient, space *Space, shard int) (int64, error) {
+	return seqFrom(ctx, rdb, space, shard, "-")
+}
+
+// SetKept notes that all events below seq were finished by every group and have left the stream, so that their done bits may go:
+// from then on an entry that claims one of them is a forged one. A lower seq than the noted one changes nothing, unless two
+// processes note at once; then the next one that notes mends it.
+func SetKept(ctx context.Context, rdb redis.Cmdable, k Keys, seq int64) error {
+	has, err := rdb.HGet(ctx, k.Meta(), keptField).Int64()
+	if err == nil && has >= seq {
+		return nil
+	}
+	if err == nil || errors.Is(err, redis.Nil) {
+		err = rdb.HSet(ctx, k.Meta(), keptField, seq).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("note from which event on %s keeps done bits: %w", k.Meta(), Classify(err))
+	}
+	return nil
 }
 
 // seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read, and forged ones, are passed over: one

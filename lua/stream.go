@@ -93,6 +93,7 @@ func LastSeq(ctx context.Context, rdb redis.Cmdable, k Keys) (int64, error) {
 type Head struct {
 	Seq   int64 // of its last event
 	Epoch int64
+	Kept  int64 // events below it have left the stream, and their done bits are gone
 }
 
 // Behind tells whether the entry claims what the shard has not come to yet. An event and its seq are written in one step, so
@@ -101,17 +102,23 @@ func (h Head) Behind(e *hongbao.Entry) bool {
 	return e.Last() > h.Seq || e.Epoch > h.Epoch
 }
 
-var headFields = []string{"seq", "epoch"}
+// keptField of meta is the first event whose done bit is kept; absent while all are.
+const keptField = "kept"
 
-// readHead reads seq and epoch of the shard from the answer to an HMGET of headFields. Both only rise.
+var headFields = []string{"seq", "epoch", keptField}
+
+// readHead reads the head from the answer to an HMGET of headFields. All of it only rises.
 func readHead(k Keys, cmd *redis.SliceCmd) (Head, error) {
 	v, err := cmd.Result()
 	if err != nil {
 		return Head{}, fmt.Errorf("read seq and epoch of %s: %w", k.Meta(), Classify(err))
 	}
 	var h Head
-	for i, into := range []*int64{&h.Seq, &h.Epoch} {
+	for i, into := range []*int64{&h.Seq, &h.Epoch, &h.Kept} {
 		text, _ := v[i].(string)
+		if headFields[i] == keptField && v[i] == nil {
+			break
+		}
 		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
 			return Head{}, hongbao.Errorf(hongbao.Broken,
 				"%s has no seq and epoch in plain digits: this shard was never initialised, or its meta key was deleted or changed: %w", k.Meta(), err)
