@@ -27,6 +27,7 @@ type Forgeries struct {
 type standing struct {
 	here      bool  // its hash
 	closed    int64 // by this event; 0 if it is not known to be closed
+	from      int64 // the window's start in unix ms, -1 if it is not known
 	elsewhere bool  // it lives on another shard
 }
 
@@ -188,7 +189,7 @@ func (l *look) read(ctx context.Context, places ...int) error {
 		meta = pipe.HMGet(ctx, f.keys.Meta(), headFields...)
 		for _, e := range l.entries {
 			if states[e.Campaign] == nil {
-				states[e.Campaign] = pipe.HMGet(ctx, f.keys.Campaign(e.Campaign), "state", "close_seq")
+				states[e.Campaign] = pipe.HMGet(ctx, f.keys.Campaign(e.Campaign), "state", "close_seq", "from")
 			}
 		}
 	}
@@ -210,7 +211,7 @@ func (l *look) read(ctx context.Context, places ...int) error {
 		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // a key that was written by hand tells nothing
 			return fmt.Errorf("read the receipts of campaign %s: %w", l.entries[i].Campaign, Classify(err))
 		}
-		l.told[i] = err == nil && inReceipts(l.entries[i], texts)
+		l.told[i] = err == nil && inReceipts(l.entries[i], l.known[l.entries[i].Campaign].from, texts)
 	}
 	return nil
 }
@@ -223,14 +224,15 @@ func users(e *hongbao.Entry) []string {
 	return out
 }
 
-// inReceipts tells whether every grant of the entry is in its user's receipts.
-func inReceipts(e *hongbao.Entry, texts []any) bool {
+// inReceipts tells whether every grant of the entry is in its user's receipts. Its time is compared if the window's start is known.
+func inReceipts(e *hongbao.Entry, from int64, texts []any) bool {
 	for i := range e.Grants {
 		g := &e.Grants[i]
 		text, _ := texts[i].(string)
-		list, err := ParseReceipts(g.Shard, 0, text)
+		list, err := ParseReceipts(g.Shard, max(from, 0), text)
 		if err != nil || !slices.ContainsFunc(list, func(r hongbao.Receipt) bool {
-			return r.Seq == g.Seq && r.Packet == g.Packet && r.Amount == g.Amount && r.RequestID == g.RequestID
+			return r.Seq == g.Seq && r.Packet == g.Packet && r.Amount == g.Amount && r.RequestID == g.RequestID &&
+				(from < 0 || r.Time.Equal(g.Time))
 		}) {
 			return false
 		}
@@ -262,20 +264,23 @@ func (l *look) judge(ctx context.Context, meta *redis.SliceCmd, states map[strin
 }
 
 // standingOf reads the standing of a campaign on the shard. A key that was written by hand tells nothing.
-func standingOf(cmd *redis.SliceCmd) (at standing, err error) {
+func standingOf(cmd *redis.SliceCmd) (standing, error) {
 	v, err := cmd.Result()
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return standing{here: true}, nil
+		return standing{here: true, from: -1}, nil
 	}
 	if err != nil {
-		return at, err
+		return standing{}, err
 	}
-	text, _ := v[1].(string)
-	if seq, err := strconv.ParseInt(text, 10, 64); err == nil {
-		at.closed = seq
+	number := func(v any, otherwise int64) int64 {
+		text, _ := v.(string)
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return otherwise
+		}
+		return n
 	}
-	at.here = v[0] != nil
-	return at, nil
+	return standing{here: v[0] != nil, closed: number(v[1], 0), from: number(v[2], -1)}, nil
 }
 
 // atHome tells whether a campaign is on the shard where it belongs.

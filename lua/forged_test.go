@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -189,6 +190,25 @@ func TestEntriesApartAreToldOneByOne(t *testing.T) {
 	require.NoError(t, why[0])
 	require.ErrorContains(t, why[1], "but entry "+real[4].ID+" (campaign rain, events 9 to 10) has them")
 	require.NoError(t, why[2])
+}
+
+// A copy of a real entry with anything changed that its receipts know is forged; the copy itself has no effect of its own.
+func TestChangedCopies(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1", "u2/r2")
+	real := b.stream(t)[0]
+	for name, change := range map[string]func(g *hongbao.Grant){
+		"": func(*hongbao.Grant) {}, "packet": func(g *hongbao.Grant) { g.Packet++ }, "amount": func(g *hongbao.Grant) { g.Amount++ },
+		"user": func(g *hongbao.Grant) { g.User = "u1" }, "request": func(g *hongbao.Grant) { g.RequestID = "" },
+		"time": func(g *hongbao.Grant) { g.Time = g.Time.Add(time.Hour) },
+	} {
+		e := real
+		e.ID, e.Grants = "1-1", slices.Clone(real.Grants)
+		change(&e.Grants[1])
+		require.Equal(t, []bool{name != ""}, find(t, lua.NewForgeries(b.rdb, b.space, 0), e), name)
+	}
 }
 
 // Real entries whose receipts or campaign are lost, or were changed by hand, are not held against anybody; nor does a forged entry
