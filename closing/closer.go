@@ -134,7 +134,7 @@ func (c *Closer) standing(ctx context.Context, id string, e hongbao.Entry, notTh
 		}
 		return out, nil
 	}
-	finished, exists, err := lua.GroupFinished(ctx, c.cfg.Redis, c.cfg.Space.Home(id), c.cfg.Group, e.Seq)
+	finished, exists, err := lua.GroupFinished(ctx, c.cfg.Redis, c.cfg.Space, c.cfg.Space.Home(id).Index(), c.cfg.Group, e.Seq)
 	if err != nil {
 		return out, err
 	}

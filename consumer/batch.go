@@ -165,7 +165,7 @@ func (s *shard) dropForged(ctx context.Context, items []*item) ([]*item, error) 
 	for i, it := range items {
 		entries[i] = &it.entry
 	}
-	forged, err := s.forgeries.Find(context.WithoutCancel(ctx), entries)
+	forged, err := s.forgeries.Find(context.WithoutCancel(ctx), entries, !s.took)
 	if err != nil {
 		return items, err
 	}

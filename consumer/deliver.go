@@ -203,9 +203,6 @@ func (d *delivery) ack(items []*item) error {
 		}
 		grants += len(it.done)
 		if len(it.done) == len(it.open) {
-			if it.entry.Kind == hongbao.EntryClose {
-				runs = lua.AppendSeq(runs, it.entry.Seq)
-			}
 			ids, acked = append(ids, it.id), append(acked, it)
 		}
 	}

@@ -88,6 +88,15 @@ func fields(first int64, n int) []any {
 	return []any{"v", "1", "k", "grant", "c", "rain", "q", first, "e", "1", "t", "1700000000000", "g", strings.Join(lines, "\n")}
 }
 
+// receipts are those of the same grants: user and receipt in turn.
+func receipts(first int64, n int) []any {
+	out := make([]any, 0, 2*n)
+	for p := first; p < first+int64(n); p++ {
+		out = append(out, fmt.Sprintf("u%d", p), fmt.Sprintf("%d %d %d 0 ", p, 100+p%7, p))
+	}
+	return out
+}
+
 // add writes one entry of n grants for each n to a shard, as the grab does, and returns their ids.
 func (b *bundle) add(t *testing.T, shard int, grants ...int) []string {
 	t.Helper()
@@ -103,8 +112,10 @@ func (b *bundle) push(ctx context.Context, shard int, grants ...int) ([]string, 
 	var cmds []*redis.StringCmd
 	for _, n := range grants {
 		cmds = append(cmds, pipe.XAdd(ctx, &redis.XAddArgs{Stream: k.Events(), Values: fields(b.seqs[shard]+1, n)}))
+		pipe.HSet(ctx, k.Receipts("rain"), receipts(b.seqs[shard]+1, n)...)
 		b.seqs[shard] += int64(n)
 	}
+	pipe.HSet(ctx, k.Campaign("rain"), "state", "open")
 	pipe.HSet(ctx, k.Meta(), "seq", b.seqs[shard])
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err

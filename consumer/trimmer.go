@@ -157,14 +157,30 @@ func (t *Trimmer) report(shard int, out *lua.Trimmed) {
 	}
 }
 
-// dropBits deletes the chunks of done bits of which no event is in the stream any more.
-func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) error {
-	first := out.FirstKept
+// dropBits deletes the chunks of done bits of which no event is in the stream any more. The script takes the first entry that it can read for
+// real; before anything is deleted that is made sure.
+func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) (err error) {
+	first, from := out.FirstKept, &t.chunk[k.Index()]
+	if first/lua.ChunkEvents > *from {
+		if first, err = lua.FirstKept(ctx, t.cfg.Redis, t.cfg.Space, k.Index()); err != nil {
+			return err
+		}
+	}
 	if first == 0 {
 		first = min(out.Finished, out.Seq) + 1
 	}
+	if first/lua.ChunkEvents <= *from {
+		return nil
+	}
+	err = lua.SetKept(ctx, t.cfg.Redis, k, first/lua.ChunkEvents*lua.ChunkEvents)
+	if lua.IsOutOfMemory(err) {
+		return nil // what frees more goes on, the bits wait
+	}
+	if err != nil {
+		return err
+	}
 	const most = 1_000
-	for from := &t.chunk[k.Index()]; *from < first/lua.ChunkEvents; {
+	for *from < first/lua.ChunkEvents {
 		n := min(first/lua.ChunkEvents-*from, most)
 		for _, g := range out.Groups {
 			keys := make([]string, n)

@@ -1,7 +1,10 @@
 package lua_test
 
 import (
+	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -17,7 +20,7 @@ func find(t *testing.T, f *lua.Forgeries, entries ...hongbao.Entry) []bool {
 	for i := range entries {
 		list[i] = &entries[i]
 	}
-	why, err := f.Find(t.Context(), list)
+	why, err := f.Find(t.Context(), list, true)
 	require.NoError(t, err)
 	out := make([]bool, len(why))
 	for i, err := range why {
@@ -58,7 +61,7 @@ func TestForgeriesOfARealClose(t *testing.T) {
 	again := closed
 	require.Equal(t, []bool{false}, find(t, f, again))
 	again.Seq++
-	require.Equal(t, []bool{true, true, false}, find(t, f, again, one("rain", closed.Seq), one("rain", closed.Seq-1)))
+	require.Equal(t, []bool{true, true, true}, find(t, f, again, one("rain", closed.Seq), one("rain", closed.Seq-1)), "the last one's event is a real entry's")
 }
 
 // Nothing is held against an entry that was true at another time: Redis may go back in time.
@@ -118,6 +121,154 @@ func TestForgeriesOfARedisThatIsAway(t *testing.T) {
 	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer away.Close()
 	e := one("rain", 1)
-	_, err := lua.NewForgeries(away, b.space, 0).Find(t.Context(), []*hongbao.Entry{&e})
+	_, err := lua.NewForgeries(away, b.space, 0).Find(t.Context(), []*hongbao.Entry{&e}, true)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
+}
+
+// pipelines notes how many commands each pipeline has.
+type pipelines struct{ sizes []int }
+
+func (*pipelines) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*pipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		p.sizes = append(p.sizes, len(cmds))
+		return next(ctx, cmds)
+	}
+}
+
+// stream reads all entries.
+func (b *bundle) stream(t *testing.T) []hongbao.Entry {
+	t.Helper()
+	entries, err := lua.Entries(t.Context(), b.rdb, b.k, "-", "+")
+	require.NoError(t, err)
+	return entries
+}
+
+// A row without a gap is real if its ends are: that takes one round trip and the receipts of two entries, however long it is. One
+// forged entry in it, wherever it stands, breaks it.
+func TestRowsAreToldByTheirEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.events(t, "rain", repeat(2, 50)...)
+	real := b.stream(t)
+	var p pipelines
+	counted := redis.NewClient(b.rdb.Options())
+	defer counted.Close()
+	counted.AddHook(&p)
+	f := lua.NewForgeries(counted, b.space, 0)
+	require.NotContains(t, find(t, f, real...), true)
+	require.Equal(t, []int{4}, p.sizes, "meta, the campaign, and two users' receipts twice")
+	require.NotContains(t, find(t, f, real[7]), true)
+	require.Equal(t, []int{4, 3}, p.sizes)
+
+	for name, at := range map[string]int{"first": 0, "in the middle": 20, "last": 50} {
+		for seq := range int64(100) {
+			e := one("rain", seq+1)
+			why := find(t, f, slices.Insert(slices.Clone(real), at, e)...)
+			require.True(t, why[at], "%s, seq %d", name, seq+1)
+			require.NotContains(t, slices.Delete(why, at, at+1), true, "%s, seq %d", name, seq+1)
+		}
+	}
+}
+
+// What is not in a row is told by its receipts, each one.
+func TestEntriesApartAreToldOneByOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.events(t, "rain", repeat(2, 10)...)
+	real := b.stream(t)
+	f := lua.NewForgeries(b.rdb, b.space, 0)
+	thief := real[4]
+	thief.ID, thief.Grants = "1-1", slices.Clone(thief.Grants)
+	thief.Grants[1].User = "thief"
+	list := []*hongbao.Entry{&real[3], &thief, &real[5]} // it has the place of one that is in other hands
+	why, err := f.Find(t.Context(), list, false)
+	require.NoError(t, err)
+	require.NoError(t, why[0])
+	require.ErrorContains(t, why[1], "but entry "+real[4].ID+" (campaign rain, events 9 to 10) has them")
+	require.NoError(t, why[2])
+}
+
+// A copy of a real entry with anything changed that its receipts know is forged; the copy itself has no effect of its own.
+func TestChangedCopies(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1", "u2/r2")
+	real := b.stream(t)[0]
+	for name, change := range map[string]func(g *hongbao.Grant){
+		"": func(*hongbao.Grant) {}, "packet": func(g *hongbao.Grant) { g.Packet++ }, "amount": func(g *hongbao.Grant) { g.Amount++ },
+		"user": func(g *hongbao.Grant) { g.User = "u1" }, "request": func(g *hongbao.Grant) { g.RequestID = "" },
+		"time": func(g *hongbao.Grant) { g.Time = g.Time.Add(time.Hour) },
+	} {
+		e := real
+		e.ID, e.Grants = "1-1", slices.Clone(real.Grants)
+		change(&e.Grants[1])
+		require.Equal(t, []bool{name != ""}, find(t, lua.NewForgeries(b.rdb, b.space, 0), e), name)
+	}
+}
+
+// Real entries whose receipts or campaign are lost, or were changed by hand, are not held against anybody; nor does a forged entry
+// take their place.
+func TestRealEntriesWithoutReceipts(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(b *bundle) error{
+		"one user's are gone":    func(b *bundle) error { return b.rdb.HDel(t.Context(), b.k.Receipts("rain"), "u1").Err() },
+		"one user's are changed": func(b *bundle) error { return b.rdb.HSet(t.Context(), b.k.Receipts("rain"), "u1", "junk").Err() },
+		"all are gone":           func(b *bundle) error { return b.rdb.Del(t.Context(), b.k.Receipts("rain")).Err() },
+		"the campaign is gone": func(b *bundle) error {
+			return b.rdb.Del(t.Context(), b.k.Receipts("rain"), b.k.Campaign("rain")).Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			closed := b.closed(t, "rain", 10, 3)
+			require.NoError(t, lose(b))
+			add := func(kind, id string, seq int64, g string) {
+				require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(), Values: []any{
+					"v", 1, "k", kind, "c", id, "q", seq, "e", 1, "t", 1_700_000_000_000, "g", g,
+				}}).Err())
+			}
+			real := b.stream(t)
+			f := lua.NewForgeries(b.rdb, b.space, 0)
+			require.NotContains(t, find(t, f, real...), true)
+			add("grant", "rain", 1, "1 10 thief - -")
+			add("grant", "nobody-knows", 3, "1 10 thief - -")
+			add("close", "nobody-knows", 2, "0 0 10 100")
+			add("close", "rain", closed.Seq, "0 0 10 100") // it may be the real one, and has no effect
+			require.Equal(t, []bool{true, true, true}, find(t, f, b.stream(t)...)[4:7])
+			require.NotContains(t, find(t, f, b.stream(t)[:4]...), true)
+		})
+	}
+}
+
+// A stored batch is built again from real entries only.
+func TestReaderLeavesForgedEntriesOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1", "u2")
+	add := func(seq int, g string) {
+		require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(), Values: []any{
+			"v", 1, "k", "grant", "c", "rain", "q", seq, "e", 1, "t", 1_700_000_000_000, "g", g,
+		}}).Err())
+	}
+	add(3, "7 10 thief - -")
+	add(2, "7 10 thief - -")
+	b.grab(t, "rain", "u3")
+	b.grab(t, "rain", "u4")
+	r := lua.Reader{Redis: b.rdb, Space: b.space}
+	entries, err := r.Entries(t.Context(), 0, "-", "+")
+	require.NoError(t, err)
+	var users []string
+	for i := range entries {
+		for _, g := range entries[i].Grants {
+			users = append(users, g.User)
+		}
+	}
+	require.Equal(t, []string{"u1", "u2", "u3", "u4"}, users)
 }

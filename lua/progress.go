@@ -6,14 +6,13 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/hongbao-project/hongbao"
 )
 
 // GroupFinished tells up to which event a consumer group has finished all on a shard, at most seq, which must be an
 // event that the shard already had when it is called. Whatever moves meanwhile, the answer is never too high. exists is
 // false if there is no such group, or no stream yet.
-func GroupFinished(ctx context.Context, rdb redis.UniversalClient, k Keys, group string, seq int64) (finished int64, exists bool, err error) {
+func GroupFinished(ctx context.Context, rdb redis.UniversalClient, space *Space, shard int, group string, seq int64) (finished int64, exists bool, err error) {
+	k := space.Shard(shard)
 	there, err := rdb.Exists(ctx, k.Events()).Result()
 	if err != nil || there == 0 {
 		return 0, false, Classify(err)
@@ -37,7 +36,7 @@ func GroupFinished(ctx context.Context, rdb redis.UniversalClient, k Keys, group
 				from = pending.Lower
 			}
 		}
-		first, err := seqFrom(ctx, rdb, k, from)
+		first, err := seqFrom(ctx, rdb, space, shard, from)
 		if err != nil {
 			return 0, true, err
 		}
@@ -49,32 +48,44 @@ func GroupFinished(ctx context.Context, rdb redis.UniversalClient, k Keys, group
 	return 0, false, nil
 }
 
-// seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read, or that nobody of ours wrote, are
-// passed over: a forged one that stands before the first real one would make the answer too high.
-func seqFrom(ctx context.Context, rdb redis.UniversalClient, k Keys, from string) (int64, error) {
+// FirstKept gives the seq of the first real entry that a shard's stream still has; 0 if it has none.
+func FirstKept(ctx context.Context, rdb redis.UniversalClient, space *Space, shard int) (int64, error) {
+	return seqFrom(ctx, rdb, space, shard, "-")
+}
+
+// SetKept notes that all events below seq were finished by every group and have left the stream, so that their done bits may go:
+// from then on an entry that claims one of them is a forged one. A lower seq than the noted one changes nothing, unless two
+// processes note at once; then the next one that notes mends it.
+func SetKept(ctx context.Context, rdb redis.Cmdable, k Keys, seq int64) error {
+	has, err := rdb.HGet(ctx, k.Meta(), keptField).Int64()
+	if err == nil && has >= seq {
+		return nil
+	}
+	if err == nil || errors.Is(err, redis.Nil) {
+		err = rdb.HSet(ctx, k.Meta(), keptField, seq).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("note from which event on %s keeps done bits: %w", k.Meta(), Classify(err))
+	}
+	return nil
+}
+
+// seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read, and forged ones, are passed over: one
+// that stands before the first real one would make the answer too high.
+func seqFrom(ctx context.Context, rdb redis.UniversalClient, space *Space, shard int, from string) (int64, error) {
 	const page = 16
-	var head Head
+	f := NewForgeries(rdb, space, shard)
 	for {
-		raw, err := Range(ctx, rdb, k, from, "+", page)
+		raw, err := Range(ctx, rdb, f.keys, from, "+", page)
 		if err != nil {
 			return 0, err
 		}
-		for i := range raw {
-			e, err := hongbao.ParseEntry(k.shard, raw[i].ID, raw[i].Values)
-			if errors.Is(err, hongbao.ErrNewerEntry) {
-				return 0, err
-			}
-			if err != nil {
-				continue
-			}
-			if head.Behind(&e) {
-				if head, err = ReadHead(ctx, rdb, k); err != nil {
-					return 0, err
-				}
-			}
-			if !head.Behind(&e) {
-				return e.Seq, nil
-			}
+		real, _, _, err := f.Real(ctx, raw)
+		if err != nil {
+			return 0, err
+		}
+		if len(real) > 0 {
+			return real[0].Seq, nil
 		}
 		if len(raw) < page {
 			return 0, nil

@@ -14,7 +14,17 @@ type Reader struct {
 	Space *Space
 }
 
-// Entries reads and decodes a shard's entries from firstID to lastID, both included; entries that are gone are left out.
+// Entries reads and decodes a shard's entries from firstID to lastID, both included; forged ones, and entries that are gone, are
+// left out.
 func (r *Reader) Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error) {
-	return Entries(ctx, r.Redis, r.Space.Shard(shard), firstID, lastID)
+	raw, err := rangeAll(ctx, r.Redis, r.Space.Shard(shard), firstID, lastID)
+	if err != nil {
+		return nil, err
+	}
+	real, _, _, err := NewForgeries(r.Redis, r.Space, shard).Real(ctx, raw)
+	entries := make([]hongbao.Entry, len(real))
+	for i, e := range real {
+		entries[i] = *e
+	}
+	return entries, err
 }

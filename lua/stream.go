@@ -41,26 +41,37 @@ func Range(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last s
 	return rangeOf(ctx, rdb, k.Events(), first, last, count)
 }
 
-// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left out.
+// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left out, forged
+// ones are not.
 func Entries(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last string) ([]hongbao.Entry, error) {
-	const page = 500
+	raw, err := rangeAll(ctx, rdb, k, first, last)
+	if err != nil {
+		return nil, err
+	}
 	var out []hongbao.Entry
+	for i := range raw {
+		e, err := hongbao.ParseEntry(k.shard, raw[i].ID, raw[i].Values)
+		if errors.Is(err, hongbao.ErrNewerEntry) {
+			return nil, err
+		}
+		if err == nil { // one that can't be read is a dead letter, not the fault of its neighbours
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// rangeAll reads all entries from first to last, page by page.
+func rangeAll(ctx context.Context, rdb redis.UniversalClient, k Keys, first, last string) ([]RawEntry, error) {
+	const page = 500
+	var all []RawEntry
 	for {
 		raw, err := Range(ctx, rdb, k, first, last, page)
 		if err != nil {
 			return nil, err
 		}
-		for i := range raw {
-			e, err := hongbao.ParseEntry(k.shard, raw[i].ID, raw[i].Values)
-			if errors.Is(err, hongbao.ErrNewerEntry) {
-				return nil, err
-			}
-			if err == nil { // one that can't be read is a dead letter, not the fault of its neighbours
-				out = append(out, e)
-			}
-		}
-		if len(raw) < page {
-			return out, nil
+		if all = append(all, raw...); len(raw) < page {
+			return all, nil
 		}
 		first = "(" + raw[len(raw)-1].ID
 	}
@@ -82,6 +93,7 @@ func LastSeq(ctx context.Context, rdb redis.Cmdable, k Keys) (int64, error) {
 type Head struct {
 	Seq   int64 // of its last event
 	Epoch int64
+	Kept  int64 // events below it have left the stream, and their done bits are gone
 }
 
 // Behind tells whether the entry claims what the shard has not come to yet. An event and its seq are written in one step, so
@@ -90,19 +102,23 @@ func (h Head) Behind(e *hongbao.Entry) bool {
 	return e.Last() > h.Seq || e.Epoch > h.Epoch
 }
 
-// ReadHead reads seq and epoch of the shard. Both only rise.
-func ReadHead(ctx context.Context, rdb redis.Cmdable, k Keys) (Head, error) {
-	return readHead(k, rdb.HMGet(ctx, k.Meta(), "seq", "epoch"))
-}
+// keptField of meta is the first event whose done bit is kept; absent while all are.
+const keptField = "kept"
 
+var headFields = []string{"seq", "epoch", keptField}
+
+// readHead reads the head from the answer to an HMGET of headFields. All of it only rises.
 func readHead(k Keys, cmd *redis.SliceCmd) (Head, error) {
 	v, err := cmd.Result()
 	if err != nil {
 		return Head{}, fmt.Errorf("read seq and epoch of %s: %w", k.Meta(), Classify(err))
 	}
 	var h Head
-	for i, into := range []*int64{&h.Seq, &h.Epoch} {
+	for i, into := range []*int64{&h.Seq, &h.Epoch, &h.Kept} {
 		text, _ := v[i].(string)
+		if headFields[i] == keptField && v[i] == nil {
+			break
+		}
 		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
 			return Head{}, hongbao.Errorf(hongbao.Broken,
 				"%s has no seq and epoch in plain digits: this shard was never initialised, or its meta key was deleted or changed: %w", k.Meta(), err)

@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -213,6 +214,51 @@ func TestEntriesGoneFromTheStream(t *testing.T) {
 			zombie.flush(t)
 			requireOrphansOnce(t, b, g)
 		})
+	}
+}
+
+// Somebody wrote entries between those of a stored batch, ahead of them, or again; or they come in another order. The batch is
+// never built from any but its own: what is in the topic is each grant once, as it was decided.
+func TestStoredBatchAmongForgedEntries(t *testing.T) {
+	t.Parallel()
+	forged := func(e hongbao.Entry, from, to int) hongbao.Entry {
+		e.ID += "1"
+		e.Seq, e.Grants = e.Seq+int64(from), slices.Clone(e.Grants[from:to])
+		for i := range e.Grants {
+			e.Grants[i].User, e.Grants[i].EntryID = "thief", e.ID
+		}
+		return e
+	}
+	for name, change := range map[string]func(e []hongbao.Entry) []hongbao.Entry{
+		"ahead of a real one":    func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 1, forged(e[1], 0, 1)) },
+		"all of a real one":      func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 1, forged(e[1], 0, 5)) },
+		"behind a real one":      func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 2, forged(e[1], 2, 5)) },
+		"of a seq of the past":   func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 2, forged(e[0], 1, 2)) },
+		"a real one once more":   func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 2, e[1]) },
+		"in another order":       func(e []hongbao.Entry) []hongbao.Entry { e[1], e[2] = e[2], e[1]; return e },
+		"in place of a real one": func(e []hongbao.Entry) []hongbao.Entry { e[1] = forged(e[1], 0, 5); return e },
+	} {
+		for fateName, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {
+			t.Run(name+", "+fateName, func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				p, w := b.worker(t)
+				require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the partition holds something before")
+				var g []hongbao.Grant
+				for range 4 {
+					g = append(g, b.store.grants(0, 5, decided)...)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				w.fate = func() fate { cancel(); return f }
+				requireClass(t, p.Handle(ctx, g), len(g), hongbao.Unknown, false)
+				b.store.shard(0).entries = change(b.store.shard(0).entries)
+				next, _ := b.worker(t)
+				require.Nil(t, next.Handle(t.Context(), g))
+				w.flush(t)
+				requireOrphansOnce(t, b, g)
+			})
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,15 +39,11 @@ type source struct {
 // filled from the ledger.
 func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
 	k := s.space.Shard(shard)
-	head, err := lua.ReadHead(ctx, s.rdb, k)
-	if err != nil {
-		return err
-	}
-	from, err := s.seek(ctx, k, seqs.First, head)
-	if err != nil {
-		return err
-	}
 	forgeries := lua.NewForgeries(s.rdb, s.space, shard)
+	from, err := s.seek(ctx, k, seqs.First, forgeries)
+	if err != nil {
+		return err
+	}
 	count := 50
 	for next := seqs.First; next <= seqs.Last; {
 		raw, err := lua.Range(ctx, s.rdb, k, from, "+", count)
@@ -59,8 +54,9 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 			return s.fill(ctx, shard, hongbao.SeqRange{First: next, Last: seqs.Last}, fn)
 		}
 		from = "(" + raw[len(raw)-1].ID
-		entries, read, err := decode(ctx, shard, raw, forgeries)
-		if err != nil {
+		var read Counts // the seqs of what is not real, if it has any, become a gap
+		var entries []*hongbao.Entry
+		if entries, read.Unreadable, read.Forged, err = forgeries.Real(ctx, raw); err != nil {
 			return err
 		}
 		before := next
@@ -72,34 +68,6 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 		}
 	}
 	return nil
-}
-
-// decode gives the entries that are real, and counts the others: their seqs, if they have any, become a gap.
-func decode(ctx context.Context, shard int, raw []lua.RawEntry, forgeries *lua.Forgeries) (entries []*hongbao.Entry, read Counts, err error) {
-	for i := range raw {
-		e, err := hongbao.ParseEntry(shard, raw[i].ID, raw[i].Values)
-		if errors.Is(err, hongbao.ErrNewerEntry) {
-			return nil, read, err
-		}
-		if err != nil {
-			read.Unreadable++
-			continue
-		}
-		entries = append(entries, &e)
-	}
-	forged, err := forgeries.Find(ctx, entries)
-	if err != nil {
-		return nil, read, err
-	}
-	real := entries[:0]
-	for i, e := range entries {
-		if forged[i] != nil {
-			read.Forged++
-			continue
-		}
-		real = append(real, e)
-	}
-	return real, read, nil
 }
 
 // entries hands on what the entries hold of the seqs, and fills the gaps before and between them. It gives the next seq.
@@ -195,8 +163,8 @@ func seqOfLedgerID(id string) (int64, bool) {
 
 // seek finds where to begin to read for a seq: an id at or before its entry, not far from it. Ids are times, and rise with
 // the seqs.
-func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, head lua.Head) (string, error) {
-	first, firstSeq, err := s.probe(ctx, k, "-", head)
+func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, forgeries *lua.Forgeries) (string, error) {
+	first, firstSeq, err := s.probe(ctx, k, "-", forgeries)
 	if err != nil || first < 0 || firstSeq >= seq {
 		return "-", err
 	}
@@ -207,7 +175,7 @@ func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, head lua.Head)
 	low, high := first, msOf(ends[0].ID)
 	for low < high {
 		mid := low + (high-low+1)/2
-		at, atSeq, err := s.probe(ctx, k, strconv.FormatInt(mid, 10), head)
+		at, atSeq, err := s.probe(ctx, k, strconv.FormatInt(mid, 10), forgeries)
 		if err != nil {
 			return "-", err
 		}
@@ -220,18 +188,18 @@ func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, head lua.Head)
 	return strconv.FormatInt(low, 10), nil
 }
 
-// probe tells time and seq of the first entry at or after an id; a time of -1 if there is none, or it can't be read, or
-// lies above the head.
-func (s *source) probe(ctx context.Context, k lua.Keys, id string, head lua.Head) (ms, seq int64, err error) {
+// probe tells time and seq of the first entry at or after an id; a time of -1 if there is none, or it can't be read, or is
+// forged: then the reading begins earlier, and tells of it.
+func (s *source) probe(ctx context.Context, k lua.Keys, id string, forgeries *lua.Forgeries) (ms, seq int64, err error) {
 	raw, err := lua.Range(ctx, s.rdb, k, id, "+", 1)
-	if err != nil || len(raw) == 0 {
+	if err != nil {
 		return -1, 0, err
 	}
-	e, err := hongbao.ParseEntry(k.Index(), raw[0].ID, raw[0].Values)
-	if err != nil || head.Behind(&e) {
-		return -1, 0, nil //nolint:nilerr // then the reading begins earlier, and tells of it
+	real, _, _, err := forgeries.Real(ctx, raw)
+	if err != nil || len(real) == 0 {
+		return -1, 0, err
 	}
-	return msOf(e.ID), e.Seq, nil
+	return msOf(real[0].ID), real[0].Seq, nil
 }
 
 func msOf(id string) int64 {
@@ -257,7 +225,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	first, made := seqOfLedgerID(firstID)
 	last, alsoMade := seqOfLedgerID(lastID)
 	if !made || !alsoMade {
-		return lua.Entries(ctx, e.Redis, e.Space.Shard(shard), firstID, lastID)
+		return (&lua.Reader{Redis: e.Redis, Space: e.Space}).Entries(ctx, shard, firstID, lastID)
 	}
 	if e.Ledger == nil {
 		return nil, nil

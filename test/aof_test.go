@@ -38,9 +38,9 @@ func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	t.Helper()
 	k := b.space.Shard(0)
-	head, err := lua.ReadHead(t.Context(), b.rdb, k)
+	seq, err := lua.LastSeq(t.Context(), b.rdb, k)
 	require.NoError(t, err)
-	require.Equal(t, n, head.Seq)
+	require.Equal(t, n, seq)
 	entries, err := lua.Entries(t.Context(), b.rdb, k, "-", "+")
 	require.NoError(t, err)
 	require.Len(t, entries, int(n))
