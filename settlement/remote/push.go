@@ -106,6 +106,11 @@ func (h *Handler) ask(ctx context.Context, it *item, first time.Time) bool {
 		return h.lookUp(ctx, it, age)
 	case odd:
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
+	case h.cfg.Told == Done:
+		h.count.resolved.Add(1)
+		it.fate, it.err = fateDone, nil
+	case h.cfg.Told == NotSent:
+		it.fate, it.err = fateFresh, hongbao.Errorf(hongbao.Transient, "credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
 	case h.cfg.idempotent():
 		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could pay twice", age.Round(time.Second), h.cfg.Retention))
 	default:
@@ -125,7 +130,7 @@ func (h *Handler) lookUp(ctx context.Context, it *item, age time.Duration) bool 
 	case r.clash, r.verdict == NotSent && clashed:
 		it.last = r
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
-	case r.verdict == NotSent && h.cfg.QueryFinal > 0 && age >= h.cfg.QueryFinal:
+	case r.verdict == NotSent && (h.cfg.Told == NotSent || h.cfg.QueryFinal > 0 && age >= h.cfg.QueryFinal):
 		it.last, it.fate = r, fateFresh
 		it.err = h.failed(it, hongbao.Transient, "was not booked and never will be; it is sent anew")
 	case r.verdict == NotSent:
