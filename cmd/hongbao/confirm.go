@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/replay"
+	"github.com/hongbao-project/hongbao/settlement/remote"
+)
+
+// confirmFlags are what a person has found out at the remote, and who it was.
+type confirmFlags struct {
+	booked, notBooked, dryRun, json bool
+	who                             replay.Decider
+	patience                        time.Duration
+}
+
+func deadConfirmCmd() *cobra.Command {
+	var f confirmFlags
+	cmd := &cobra.Command{
+		Use: "confirm LETTER...", Short: "Record what a person found out at the remote about credits in doubt, and end their letters",
+		Long: "For letters of sink balance, with settlement.kind=remote, that only the owners of the remote can tell about. --booked: they have the\n" +
+			"credit under the reference, as it was asked for; nothing is sent, and the ledger records it. --not-booked: they do not have it, and no\n" +
+			"request can be under way any more; it is sent anew, once. The letters are kept among the decided ones, with who and why. Begin with\n" +
+			"--dry-run: it prints the references to ask about. Where the remote or the ledger can tell, they are believed, not the person.",
+		Example: "  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\" --dry-run\n" +
+			"  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\"\n" +
+			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --by ann --why \"bank ticket 4711\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd, args); err != nil {
+				return err
+			}
+			filter := replay.LetterFilter{Sinks: []string{configs.SinkBalance}}
+			return withLetters(cmd, &filter, func(d *deps, letters *replay.Letters) error {
+				return d.confirm(cmd, letters, replay.Pick{IDs: args, Filter: filter}, &f)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.booked, "booked", false, "the remote has the credits as they were asked for")
+	flags.BoolVar(&f.notBooked, "not-booked", false, "the remote does not have them, and nothing is under way: send them anew")
+	flags.StringVar(&f.who.By, "by", "", "who found it out; kept with the letter (required)")
+	flags.StringVar(&f.who.Why, "why", "", "how; kept with the letter (required)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the references and amounts only, write nothing")
+	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
+	flags.DurationVar(&f.patience, "patience", time.Minute, "how long to try again while the remote or the ledger is out of reach")
+	return cmd
+}
+
+func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
+	see := "(see `" + cmd.CommandPath() + " --help`)"
+	switch {
+	case len(ids) == 0:
+		return usage("say which letters, by their ids: each of them was looked up at the remote %s", see)
+	case f.booked == f.notBooked:
+		return usage("say either --booked or --not-booked %s", see)
+	case f.who.By == "" || f.who.Why == "":
+		return usage("--by and --why are required: who found it out, and how %s", see)
+	case f.patience < 0:
+		return usage("--patience: give 0 or more")
+	}
+	for _, id := range ids {
+		sink, _, _, err := replay.ParseLetterID(id)
+		if err != nil {
+			return usageError{err}
+		}
+		if sink != configs.SinkBalance {
+			return usage("letter %.120q is of sink %s: only those of sink %s are about credits; requeue or drop it", id, sink, configs.SinkBalance)
+		}
+	}
+	return nil
+}
+
+// told is what the remote's handler is told, and how it is kept with the letter.
+func (f *confirmFlags) told() (remote.Verdict, replay.Decider) {
+	if f.booked {
+		return remote.Done, replay.Decider{By: f.who.By, Why: "booked at the remote: " + f.who.Why}
+	}
+	return remote.NotSent, replay.Decider{By: f.who.By, Why: "not booked at the remote: " + f.who.Why}
+}
+
+// confirmed is the report of a confirmation: the letters', and the credits that it is about.
+type confirmed struct {
+	*replay.DeadReport
+	Credits []confirmedCredit `json:"credits"`
+}
+
+type confirmedCredit struct {
+	Letter    string         `json:"letter"`
+	Reference string         `json:"reference"`
+	Account   string         `json:"account"`
+	Amount    hongbao.Amount `json:"amount"`
+}
+
+func (c *confirmed) write(w io.Writer) error {
+	for _, x := range c.Credits {
+		if _, err := fmt.Fprintf(w, "%s: credit %s, %d minor units to account %s\n", x.Letter, x.Reference, x.Amount, x.Account); err != nil {
+			return err
+		}
+	}
+	return c.Write(w)
+}
+
+func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.Pick, f *confirmFlags) error {
+	verdict, who := f.told()
+	switch {
+	case d.cfg.Settlement.Kind != configs.SettleRemote:
+		return usage("settlement.kind is %s: there is no remote that could have booked anything; requeue or drop the letters", d.cfg.Settlement.Kind)
+	case f.booked && d.cfg.Remote.Queryable:
+		return usage("remote.queryable is true, so nobody's word is needed: `hongbao dead requeue` asks the remote, and records what it has booked")
+	}
+	report := &confirmed{Credits: []confirmedCredit{}}
+	for _, id := range pick.IDs {
+		x, err := letters.Get(cmd.Context(), id)
+		if err != nil {
+			return err
+		}
+		if g := x.Grant; g != nil {
+			report.Credits = append(report.Credits, confirmedCredit{id, remote.Key(d.cfg.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount})
+		}
+	}
+	handler, err := d.requeueAtRemote(cmd.Context(), configs.SinkBalance, verdict)
+	if err != nil {
+		return err
+	}
+	report.DeadReport, err = letters.Requeue(cmd.Context(), replay.RequeueConfig{
+		Handler: handler, BatchGrants: d.cfg.Publisher.BatchGrants, Patience: f.patience, DryRun: f.dryRun}, pick, who)
+	if err == nil && report.Failed+report.Unreadable > 0 {
+		err = errors.New("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody can read them")
+	}
+	return errors.Join(printReport(cmd, f.json, report, report.write), err)
+}
