@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -89,6 +90,8 @@ func (f *confirmFlags) told() (remote.Verdict, replay.Decider) {
 type confirmed struct {
 	*replay.DeadReport
 	Credits []confirmedCredit `json:"credits"`
+	// Gone are letters that are not there any more: they were decided.
+	Gone []string `json:"gone"`
 }
 
 type confirmedCredit struct {
@@ -104,6 +107,11 @@ func (c *confirmed) write(w io.Writer) error {
 			return err
 		}
 	}
+	for _, id := range c.Gone {
+		if _, err := fmt.Fprintf(w, "%s: there is no such letter any more\n", id); err != nil {
+			return err
+		}
+	}
 	return c.Write(w)
 }
 
@@ -115,15 +123,9 @@ func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.
 	case f.booked && d.cfg.Remote.Queryable:
 		return usage("remote.queryable is true, so nobody's word is needed: `hongbao dead requeue` asks the remote, and records what it has booked")
 	}
-	report := &confirmed{Credits: []confirmedCredit{}}
-	for _, id := range pick.IDs {
-		x, err := letters.Get(cmd.Context(), id)
-		if err != nil {
-			return err
-		}
-		if g := x.Grant; g != nil {
-			report.Credits = append(report.Credits, confirmedCredit{id, remote.Key(d.cfg.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount})
-		}
+	report, err := d.inDoubt(cmd.Context(), letters, &pick)
+	if err != nil {
+		return err
 	}
 	handler, err := d.requeueAtRemote(cmd.Context(), configs.SinkBalance, verdict)
 	if err != nil {
@@ -135,4 +137,28 @@ func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.
 		err = errors.New("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody can read them")
 	}
 	return errors.Join(printReport(cmd, f.json, report, report.write), err)
+}
+
+// inDoubt begins the report, and leaves in pick the letters that are there: a command that was killed is run again, with the same ones.
+func (d *deps) inDoubt(ctx context.Context, letters *replay.Letters, pick *replay.Pick) (*confirmed, error) {
+	report := &confirmed{Credits: []confirmedCredit{}, Gone: []string{}}
+	var there []string
+	for _, id := range pick.IDs {
+		x, err := letters.Get(ctx, id)
+		if errors.Is(err, replay.ErrNoLetter) && len(pick.IDs) > 1 {
+			report.Gone = append(report.Gone, id)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		there = append(there, id)
+		if g := x.Grant; g != nil {
+			report.Credits = append(report.Credits, confirmedCredit{id, remote.Key(d.cfg.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount})
+		}
+	}
+	if pick.IDs = there; len(there) == 0 {
+		return nil, errors.New("none of the letters is there any more; `hongbao dead list` shows those that are")
+	}
+	return report, nil
 }
