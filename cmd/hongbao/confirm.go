@@ -18,6 +18,7 @@ import (
 // confirmFlags are what a person has found out at the remote, and who it was.
 type confirmFlags struct {
 	booked, notBooked, dryRun, json bool
+	asked                           string
 	who                             replay.Decider
 	patience                        time.Duration
 }
@@ -27,12 +28,13 @@ func deadConfirmCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "confirm LETTER...", Short: "Record what a person found out at the remote about credits in doubt, and end their letters",
 		Long: "For letters of sink balance, with settlement.kind=remote, that only the owners of the remote can tell about. --booked: they have the\n" +
-			"credit under the reference, as it was asked for; nothing is sent, and the ledger records it. --not-booked: they do not have it, and no\n" +
-			"request can be under way any more; it is sent anew, once. The letters are kept among the decided ones, with who and why. Begin with\n" +
-			"--dry-run: it prints the references to ask about. Where the remote or the ledger can tell, they are believed, not the person.",
+			"credit under the reference, as it was asked for; nothing is sent, and the ledger records it. --not-booked: they did not have it when they\n" +
+			"were --asked, and no request could be under way any more; it is sent anew, once: what was sent after that time is in doubt again, so the\n" +
+			"same command may run twice. The letters are kept among the decided ones, with who and why. Begin with --dry-run: it prints the\n" +
+			"references to ask about. Where the remote or the ledger can tell, they are believed, not the person.",
 		Example: "  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\" --dry-run\n" +
 			"  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\"\n" +
-			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --by ann --why \"bank ticket 4711\"",
+			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --asked 2026-02-17T21:30:00Z --by ann --why \"bank ticket 4711\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd, args); err != nil {
 				return err
@@ -46,6 +48,7 @@ func deadConfirmCmd() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.booked, "booked", false, "the remote has the credits as they were asked for")
 	flags.BoolVar(&f.notBooked, "not-booked", false, "the remote does not have them, and nothing is under way: send them anew")
+	flags.StringVar(&f.asked, "asked", "", "when the remote was looked at, as 2026-02-17T21:30:00Z (required with --not-booked)")
 	flags.StringVar(&f.who.By, "by", "", "who found it out; kept with the letter (required)")
 	flags.StringVar(&f.who.Why, "why", "", "how; kept with the letter (required)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the references and amounts only, write nothing")
@@ -63,6 +66,8 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 		return usage("say either --booked or --not-booked %s", see)
 	case f.who.By == "" || f.who.Why == "":
 		return usage("--by and --why are required: who found it out, and how %s", see)
+	case f.notBooked == (f.asked == ""):
+		return usage("--asked goes with --not-booked, and only with that: when the remote was looked at %s", see)
 	case f.patience < 0:
 		return usage("--patience: give 0 or more")
 	}
@@ -78,12 +83,22 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 	return nil
 }
 
-// told is what the remote's handler is told, and how it is kept with the letter.
-func (f *confirmFlags) told() (remote.Verdict, replay.Decider) {
+// told is a person's word about credits at the remote; see remote.Config.
+type told struct {
+	verdict remote.Verdict
+	at      time.Time
+}
+
+// word is what the remote's handler is told, and how it is kept with the letter.
+func (f *confirmFlags) word() (told, replay.Decider, error) {
 	if f.booked {
-		return remote.Done, replay.Decider{By: f.who.By, Why: "booked at the remote: " + f.who.Why}
+		return told{verdict: remote.Done}, replay.Decider{By: f.who.By, Why: "booked at the remote: " + f.who.Why}, nil
 	}
-	return remote.NotSent, replay.Decider{By: f.who.By, Why: "not booked at the remote: " + f.who.Why}
+	at, err := parseTime("--asked", f.asked)
+	if err == nil && at.After(time.Now()) {
+		err = usage("--asked %s: that is still to come", f.asked)
+	}
+	return told{remote.NotSent, at}, replay.Decider{By: f.who.By, Why: "not booked at the remote, asked at " + f.asked + ": " + f.who.Why}, err
 }
 
 // confirmed is the report of a confirmation: the letters', and the credits that it is about.
@@ -116,8 +131,10 @@ func (c *confirmed) write(w io.Writer) error {
 }
 
 func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.Pick, f *confirmFlags) error {
-	verdict, who := f.told()
+	word, who, err := f.word()
 	switch {
+	case err != nil:
+		return err
 	case d.cfg.Settlement.Kind != configs.SettleRemote:
 		return usage("settlement.kind is %s: there is no remote that could have booked anything; requeue or drop the letters", d.cfg.Settlement.Kind)
 	case f.booked && d.cfg.Remote.Queryable:
@@ -127,7 +144,7 @@ func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.
 	if err != nil {
 		return err
 	}
-	handler, err := d.requeueAtRemote(cmd.Context(), configs.SinkBalance, verdict)
+	handler, err := d.requeueAtRemote(cmd.Context(), configs.SinkBalance, word)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -99,6 +100,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 			if lost {
 				require.NoError(t, d.rdb.Del(t.Context(), d.space.Shard(0).Claims("balance")).Err())
 			}
+			asked := time.Now().UTC().Format(time.RFC3339Nano)
 			b.recovers()
 			d.refused(1, append([]string{"dead", "requeue", "--by", "ann", "--why", "try"}, append(booked, not...)...), "refused 4 letters again")
 			_, _, posts := b.has()
@@ -118,7 +120,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 			require.Equal(t, want["u0000"]+want["u0001"], d.show("rain").Ledger.Granted)
 			d.refused(1, confirm("--booked", booked[:1]), "no_such_dead_letter")
 			d.refused(1, confirm("--booked", booked), "none of the letters is there any more")
-			require.Contains(t, d.ok(confirm("--not-booked", append(not, booked...))...), booked[0]+": there is no such letter any more")
+			require.Contains(t, d.ok(confirm("--not-booked", append(not, booked...), "--asked", asked)...), booked[0]+": there is no such letter any more")
 			credits, most, posts := b.has()
 			require.Equal(t, []int{4, 1, 6}, []int{credits, most, posts})
 			require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)
@@ -129,7 +131,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, log, 4)
 			require.Equal(t, "booked at the remote: ticket 4711", log[0].Values["why"])
-			require.Equal(t, "not booked at the remote: ticket 4711", log[3].Values["why"])
+			require.Equal(t, "not booked at the remote, asked at "+asked+": ticket 4711", log[3].Values["why"])
 			require.Equal(t, "ann", log[3].Values["by"])
 		})
 	}
@@ -154,6 +156,10 @@ func TestConfirmRefuses(t *testing.T) {
 		{"either --booked or --not-booked", line(letter.ID)},
 		{"either --booked or --not-booked", line("--booked", "--not-booked", letter.ID)},
 		{"--by and --why", []string{"dead", "confirm", "--booked", letter.ID}},
+		{"--asked goes with --not-booked", line("--not-booked", letter.ID)},
+		{"--asked goes with --not-booked", line("--booked", "--asked", "2026-02-17T21:30:00Z", letter.ID)},
+		{"--asked", line("--not-booked", "--asked", "yesterday", letter.ID)},
+		{"still to come", line("--not-booked", "--asked", "2126-02-17T21:30:00Z", letter.ID)},
 		{"--patience", line("--booked", "--patience=-1s", letter.ID)},
 		{"is of sink kafka", line("--booked", "kafka/0/1-1")},
 		{"as `hongbao dead list` prints it", line("--booked", "balance/0")},

@@ -242,7 +242,7 @@ func (d *deps) requeue(cmd *cobra.Command, letters *replay.Letters, cfg replay.R
 		claims.Done = replay.RequeueSink(sink)
 		cfg.Handler, err = d.publisherTo(cmd.Context(), d.cfg.Kafka.Topic, claims, &lua.Reader{Redis: d.redis, Space: d.space})
 	} else if d.cfg.Settlement.Kind == configs.SettleRemote {
-		cfg.Handler, err = d.requeueAtRemote(cmd.Context(), sink, "")
+		cfg.Handler, err = d.requeueAtRemote(cmd.Context(), sink, told{})
 	} else {
 		cfg.Handler, err = d.handler(cmd.Context(), sink)
 	}

@@ -48,9 +48,10 @@ type Config struct {
 	// more while the remote surely remembers it since then, else only looked up, and never sent as a new one. For replays.
 	Again bool
 	// Told is what a person has found out at the remote about the grants, for those of which nobody else can tell; else empty. Done: it
-	// has the credits as we ask for them; nothing is sent, for remotes that can't be asked. NotSent: it does not have them, and nothing
-	// is under way; they are sent anew.
-	Told Verdict
+	// has the credits as we ask for them; nothing is sent, for remotes that can't be asked. NotSent: it did not have them at ToldAt, and
+	// nothing was under way; they are sent anew, but not what may have been sent since then.
+	Told   Verdict
+	ToldAt time.Time
 
 	// ClaimTime bounds the work under one claim. It must be below the claims' lease.
 	ClaimTime time.Duration
@@ -93,6 +94,9 @@ func (c *Config) Check() error {
 	if c.Told != "" && c.Told != NotSent && (c.Told != Done || c.Queryable) || c.Told != "" && c.Again {
 		bad("Told is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Again", c.Told, NotSent, Done)
 	}
+	if (c.Told == NotSent) == c.ToldAt.IsZero() {
+		bad("ToldAt is %s: it goes with Told %s, and only with that", c.ToldAt, NotSent)
+	}
 	if c.BatchCredits > 0 && c.Retention == 0 {
 		bad("BatchCredits is %d, but Retention 0: batches are for idempotent remotes only", c.BatchCredits)
 	}
@@ -126,3 +130,6 @@ func (c *Config) checkTimes(bad func(string, ...any)) {
 }
 
 func (c *Config) idempotent() bool { return c.Retention > 0 }
+
+// toldUnsent tells whether a person says that nothing came of what may have been sent since first.
+func (c *Config) toldUnsent(first time.Time) bool { return c.Told == NotSent && first.Before(c.ToldAt) }

@@ -365,6 +365,8 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 		require.ErrorContains(t, cfg.Check(), "Told")
 	}
 	cfg.Told = NotSent
+	require.ErrorContains(t, cfg.Check(), "ToldAt")
+	cfg.ToldAt = time.Now()
 	require.NoError(t, cfg.Check())
 	cfg.Again = true
 	require.ErrorContains(t, cfg.Check(), "Told")

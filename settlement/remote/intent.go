@@ -47,7 +47,7 @@ func (h *Handler) intends(ctx context.Context, it *item, claim string) bool {
 // the item's own claim, that one goes and the intent stays.
 func (h *Handler) void(ctx context.Context, it *item, since time.Time) bool {
 	it.last = result{verdict: Unknown, err: errLostClaim}
-	if age := h.now().Sub(since); age < h.cfg.ClaimTime && h.cfg.Told == "" {
+	if age := h.now().Sub(since); age < h.cfg.ClaimTime {
 		it.fate, it.err = fateFresh, hongbao.Errorf(hongbao.Transient, "credit %s: %w; that was %s ago, and its worker may still be at it",
 			it.credit.Reference, errLostClaim, age.Round(time.Millisecond))
 		return false

@@ -10,8 +10,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// told is what a person says.
-func told(v Verdict) func(*Config) { return func(c *Config) { c.Told = v } }
+// told is what a person says, who has just found it out.
+func told(v Verdict) func(*Config) {
+	return func(c *Config) {
+		if c.Told = v; v == NotSent {
+			c.ToldAt = time.Now()
+		}
+	}
+}
 
 // A remote that can tell nothing booked the first two grants, and not the others, and never answered. Nobody but a person can
 // decide; what he says is done once, with the claim and without it.
@@ -123,6 +129,39 @@ func TestToldWhatIsNotSo(t *testing.T) {
 			l.has(t, grants(1, 1))
 		}
 	})
+}
+
+// What is sent on a person's word and not answered is in doubt anew: the word was about what was before, however often it is repeated,
+// and whatever Redis has lost meanwhile.
+func TestToldBeforeItWasSent(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){"neither": neither, "queryable": queryable} {
+		b, m, l := newBank(t), newClaims(), newBooks()
+		b.forgets = true
+		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
+		require.NotNil(t, newRecording(t, b, m.as("w1"), l, change).Handle(t.Context(), grants(1, 1)))
+		m.died("w1")
+		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
+		l.ages(time.Hour)
+		word := told(NotSent)
+		cfg := Config{}
+		word(&cfg)
+		same := func(c *Config) { c.Told, c.ToldAt = cfg.Told, cfg.ToldAt }
+		for i := range 4 {
+			errs := newRecording(t, b, m.requeues("p1"), l, change, same).Handle(t.Context(), grants(1, 1))
+			b.holds(t, grants(1, 1))
+			require.Equal(t, 2, b.all(), "%s: what was lost, and what was sent on the word", name)
+			if name == "neither" {
+				require.Len(t, errs, 1)
+				require.NotEqual(t, hongbao.Permanent, hongbao.ClassOf(errs[0]))
+			} else {
+				require.Nil(t, errs)
+			}
+			if i == 1 {
+				m.forgetAll()
+			}
+		}
+	}
 }
 
 // A remote without QueryFinal: its "not found" counts when a person says so too, and then the credit is sent once.
