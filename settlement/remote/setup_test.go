@@ -65,17 +65,6 @@ func (m *memClaims) left() int {
 	return len(m.open)
 }
 
-// covered is what all claims cover together.
-func (m *memClaims) covered() []hongbao.SeqRange {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var list []hongbao.SeqRange
-	for _, c := range m.open {
-		list = append(list, c.Events...)
-	}
-	return list
-}
-
 // ack marks grants as the consumer does when a handler said that they are done, or set them aside.
 func (m *memClaims) ack(grants []hongbao.Grant, errs []error) {
 	m.mu.Lock()

@@ -216,3 +216,14 @@ func TestRequeuedOutOfAClaim(t *testing.T) {
 	b.holds(t, all)
 	l.has(t, all)
 }
+
+// covered is what all claims cover together.
+func (m *memClaims) covered() []hongbao.SeqRange {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []hongbao.SeqRange
+	for _, c := range m.open {
+		list = append(list, c.Events...)
+	}
+	return list
+}
