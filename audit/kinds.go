@@ -67,5 +67,5 @@ var kindOrder = []struct {
 	{MalformedRecord, "find out who writes to the topic"},
 	{DeadLetter, "mend the cause and requeue it (hongbao dead requeue), or drop it with a reason (hongbao dead drop)"},
 	{InQuarantine, "decide and resolve it (hongbao quarantine resolve); docs/ledger.md has each reason"},
-	{OpenClaim, "its events are finished: look at the claim with HGETALL and remove it"},
+	{OpenClaim, "its events are finished: decide the dead letters among them first, then look at the claim with HGETALL and remove it"},
 }

@@ -78,11 +78,17 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 // taken over; then whoever holds it finishes it. A claim that Redis has lost meanwhile is completed too, unless another one covers some
 // of its events by now.
 func (c *Claims) Complete(ctx context.Context, shard int, claim hongbao.Claim) error {
+	return c.Narrow(ctx, shard, claim, nil)
+}
+
+// Narrow is Complete for some of what a claim covers: the events of claim, which may be none, are done, and it is left with the
+// events left, which are in the dark still, under the same fence. hongbao.ErrFenced as for Complete.
+func (c *Claims) Narrow(ctx context.Context, shard int, claim hongbao.Claim, left []hongbao.SeqRange) error {
 	var also []string
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = append(also, c.cfg.Done)
 	}
-	return lua.Complete(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim, also...)
+	return lua.Narrow(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim, left, also...)
 }
 
 // Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.

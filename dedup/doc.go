@@ -4,6 +4,7 @@
 // themselves. A claim is written before the push and is gone after it:
 //
 //	new --claim--> claimed --complete--> done (bits set, claim gone, one script)
+//	                  |--narrow (some of its events are decided)--> claimed, the others
 //	                  |--release (certainly not sent)--> new
 //	                  '--its owner dies, or can't tell--> open: whoever claims one of its events next takes it over
 //

@@ -84,12 +84,18 @@ func Claim(ctx context.Context, rdb redis.Scripter, k Keys, c *ClaimCall) (hongb
 // if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or went back in time) is completed all the
 // same, unless another claim covers some of its events by now.
 func Complete(ctx context.Context, rdb redis.Scripter, k Keys, sink string, c *hongbao.Claim, also ...string) error {
+	return Narrow(ctx, rdb, k, sink, c, nil, also...)
+}
+
+// Narrow is Complete for some of a claim's events, those of c, which may be none: they are done, and the claim is left with the
+// events left, under the same fence. A repeat answers the same.
+func Narrow(ctx context.Context, rdb redis.Scripter, k Keys, sink string, c *hongbao.Claim, left []hongbao.SeqRange, also ...string) error {
 	m := newMarks(k, sink, []string{k.Claims(sink)}, c.Events)
 	for _, other := range also {
 		more := newMarks(k, other, m.keys, c.Events)
 		m.keys, m.pieces = more.keys, append(m.pieces, more.pieces...)
 	}
-	args := []any{c.ID, c.Fence, formatRanges(c.Events)}
+	args := []any{c.ID, c.Fence, formatRanges(c.Events), formatRanges(left)}
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last)
 	}

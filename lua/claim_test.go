@@ -172,6 +172,31 @@ func TestClaimsAgainstModel(t *testing.T) {
 					}
 				}
 			},
+			"narrow": func(t *rapid.T) {
+				c := pick(t)
+				var out, left []hongbao.SeqRange
+				for _, r := range c.Events {
+					for seq := r.First; seq <= r.Last; seq++ {
+						if rapid.Bool().Draw(t, "done") {
+							out = lua.AppendSeq(out, seq)
+						} else {
+							left = lua.AppendSeq(left, seq)
+						}
+					}
+				}
+				if c.Events = out; len(left) == 0 || !m.valid(&c) && m.lost(&c) {
+					t.Skip("that is complete")
+				}
+				if !end(t, m.valid(&c), lua.Narrow(ctx, b.rdb, k, "kafka", &c, left)) {
+					return
+				}
+				m.open[c.ID].Events = left
+				for _, r := range out {
+					for seq := r.First; seq <= r.Last; seq++ {
+						m.done[seq] = true
+					}
+				}
+			},
 			"release": func(t *rapid.T) {
 				c := pick(t)
 				if end(t, m.valid(&c), lua.Release(ctx, b.rdb, k, "kafka", &c)) {
@@ -274,6 +299,39 @@ func TestClaimRepeated(t *testing.T) {
 	done, err := lua.Claim(t.Context(), b.rdb, b.k, claimCall("c2", "w1"))
 	require.NoError(t, err)
 	require.Equal(t, ranges, done.Done)
+}
+
+// A claim is left with what is in the dark: its other events are done or free again, and it keeps its payload, owner and fence.
+func TestNarrow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call := claimCall("c1", "w1")
+	call.Events, call.Payload = []hongbao.SeqRange{{First: 1, Last: 10}}, "two\nlines 1-9\n"
+	a, err := lua.Claim(t.Context(), b.rdb, b.k, call)
+	require.NoError(t, err)
+	mine := hongbao.Claim{ID: "c1", Fence: a.Fence, Events: []hongbao.SeqRange{{First: 2, Last: 5}}}
+	left := []hongbao.SeqRange{{First: 6, Last: 6}, {First: 9, Last: 9}}
+	for range 2 {
+		require.NoError(t, lua.Narrow(t.Context(), b.rdb, b.k, "kafka", &mine, left, "requeue-kafka"))
+	}
+	mine.Events = nil
+	left = left[1:]
+	require.NoError(t, lua.Narrow(t.Context(), b.rdb, b.k, "kafka", &mine, left), "nothing of it is done, and 6 is free again")
+	call.ID, call.Owner = "c2", "w2"
+	call.TakeLive = true
+	for _, done := range []string{"", "requeue-kafka"} {
+		call.Done = done
+		got, err := lua.Claim(t.Context(), b.rdb, b.k, call)
+		require.NoError(t, err)
+		require.Equal(t, []hongbao.SeqRange{{First: 2, Last: 5}}, got.Done)
+		require.Len(t, got.Open, 1)
+		require.Equal(t, left, got.Open[0].Events)
+		require.Equal(t, call.Payload, got.Open[0].Payload)
+		require.ErrorIs(t, lua.Narrow(t.Context(), b.rdb, b.k, "kafka", &mine, left), hongbao.ErrFenced, "it was taken over")
+		mine.Fence = got.Open[0].Fence
+	}
+	require.NoError(t, lua.Complete(t.Context(), b.rdb, b.k, "kafka", &mine))
+	require.ErrorIs(t, lua.Narrow(t.Context(), b.rdb, b.k, "kafka", &mine, left), hongbao.ErrFenced, "it is gone")
 }
 
 // A claim that nobody can read stops everybody who would overlap it, and is not overwritten.

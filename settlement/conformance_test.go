@@ -69,6 +69,9 @@ var cases = map[string]func(*testing.T, *fixture){
 	"codes of many processes at once":             testCodesTogether,
 	"codes that can't be":                         testCodesInvalid,
 	"grants have their codes":                     testGrantCodes,
+	"what was put aside is recorded (B41)":        testRecordedAside,
+	"an intent is noted once":                     testIntend,
+	"intents of many at once":                     testIntendTogether,
 }
 
 // conformance runs each case on a new, empty database.

@@ -28,6 +28,8 @@ var postgresDialect = dialect{
 	readGrants: `SELECT g.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
 			SELECT ` + grantColumns + `, batch FROM grants
 			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS g`,
+	readQuarantine: `SELECT q.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
+			SELECT ` + grantColumns + ` FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q`,
 	credit: `INSERT INTO account (id, kind, currency, balance)
 		SELECT c.id, 'user', c.currency, c.amount FROM unnest($1::text[], $2::text[], $3::bigint[]) AS c (id, currency, amount)
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,

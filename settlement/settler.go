@@ -31,7 +31,7 @@ type SettlerConfig struct {
 	OnQuarantine func(Quarantined) error
 }
 
-// Settler is the hongbao.Handler that settles grants. Its method may be called at once, also with the same grants.
+// Settler is the hongbao.Handler that settles grants. Its methods may be called at once, also with the same grants.
 type Settler struct {
 	config SettlerConfig
 }
@@ -68,29 +68,6 @@ func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		return errs
 	}
 	return nil
-}
-
-// Recorded gives what the ledger holds of the grants' packets as paid, in any order, whoever has them there. EntryID, Trace
-// and Code are empty.
-func (s *Settler) Recorded(ctx context.Context, grants []hongbao.Grant) (list []hongbao.Grant, err error) {
-	items := make([]item, len(grants))
-	for i := range grants {
-		items[i].grant = &grants[i]
-	}
-	l := s.config.Ledger
-	for part := range slices.Chunk(items, MaxBatch) {
-		err := l.read(ctx, func(ctx context.Context, t txn) error {
-			has, err := l.readGrants(ctx, t, part)
-			for _, g := range has {
-				list = append(list, g.Grant)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read what the ledger holds of %d packets: %w", len(grants), err)
-		}
-	}
-	return list, nil
 }
 
 // sort tells the grants that can be settled from those for quarantine; errs gets what is malformed or can't be told.

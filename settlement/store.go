@@ -45,6 +45,8 @@ type dialect struct {
 	insertGrants string
 	// readGrants takes the packed columns campaign and packet; it gives the rows there are.
 	readGrants string
+	// readQuarantine takes the packed columns campaign and packet; it gives what came, of every row of quarantine there is.
+	readQuarantine string
 	// credit takes the packed columns id, currency and amount of user accounts, sorted by id.
 	credit string
 	// insertCodes takes the packed columns campaign, packet and code; a code or a packet that is taken fails the whole.

@@ -54,8 +54,8 @@ func (d *deps) serveBalance(cmd *cobra.Command) error {
 }
 
 // remote makes the handler that settles at a remote balance system and records it in the ledger; needs Redis for its claims.
-// done, if not empty, is the sink whose done bits say what is settled, instead of sink balance's. again: see remote.Config.
-func (d *deps) remote(ctx context.Context, done string, again bool) (*remote.Handler, error) {
+// done, if not empty, is the sink whose done bits say what is settled, instead of sink balance's. again and word: see remote.Config.
+func (d *deps) remote(ctx context.Context, done string, again bool, word told) (*remote.Handler, error) {
 	plans, err := d.plans()
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (d *deps) remote(ctx context.Context, done string, again bool) (*remote.Han
 		return nil, err
 	}
 	rc := d.cfg.RemoteConfig()
-	rc.Again = again
+	rc.Again, rc.Told, rc.ToldAt = again, word.verdict, word.at
 	h, err := remote.New(rc, claims, &planned{plans, d}, settler)
 	if err != nil {
 		return nil, err
@@ -81,11 +81,11 @@ func (d *deps) remote(ctx context.Context, done string, again bool) (*remote.Han
 }
 
 // requeueAtRemote is what dead letters go to: sink balance's own done bits count them as finished.
-func (d *deps) requeueAtRemote(ctx context.Context, sink string) (hongbao.Handler, error) {
+func (d *deps) requeueAtRemote(ctx context.Context, sink string, word told) (hongbao.Handler, error) {
 	if err := d.openLedger(ctx); err != nil {
 		return nil, err
 	}
-	h, err := d.remote(ctx, replay.RequeueSink(sink), false)
+	h, err := d.remote(ctx, replay.RequeueSink(sink), false, word)
 	return &unrecorded{&alarmed{h, d}, d.ledger}, err
 }
 
@@ -94,7 +94,7 @@ func (d *deps) replayAtRemote(ctx context.Context, done string) (hongbao.Handler
 	if err := d.openLedger(ctx); err != nil {
 		return nil, err
 	}
-	h, err := d.remote(ctx, done, true)
+	h, err := d.remote(ctx, done, true, told{})
 	return &alarmed{h, d}, err
 }
 
@@ -103,7 +103,7 @@ func (d *deps) auditedRemote(ctx context.Context) (*audit.Remote, error) {
 	if !d.cfg.Remote.Queryable {
 		return &audit.Remote{Concurrency: d.cfg.Remote.Concurrency}, nil
 	}
-	h, err := d.remote(ctx, "", false)
+	h, err := d.remote(ctx, "", false, told{})
 	if err != nil {
 		return nil, err
 	}

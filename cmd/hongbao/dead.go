@@ -21,7 +21,7 @@ func deadCmd() *cobra.Command {
 	return family("dead", "Look at dead letters, deliver them after all, or drop them",
 		"A dead letter is a grant that a sink could not take, or an entry that can't be read. Nothing removes it but a person's\n"+
 			"decision, and that is kept with the letter, with who and why.",
-		deadListCmd(), deadShowCmd(), deadRequeueCmd(), deadDropCmd())
+		deadListCmd(), deadShowCmd(), deadRequeueCmd(), deadDropCmd(), deadConfirmCmd())
 }
 
 // letterFlags pick dead letters.
@@ -242,7 +242,7 @@ func (d *deps) requeue(cmd *cobra.Command, letters *replay.Letters, cfg replay.R
 		claims.Done = replay.RequeueSink(sink)
 		cfg.Handler, err = d.publisherTo(cmd.Context(), d.cfg.Kafka.Topic, claims, &lua.Reader{Redis: d.redis, Space: d.space})
 	} else if d.cfg.Settlement.Kind == configs.SettleRemote {
-		cfg.Handler, err = d.requeueAtRemote(cmd.Context(), sink)
+		cfg.Handler, err = d.requeueAtRemote(cmd.Context(), sink, told{})
 	} else {
 		cfg.Handler, err = d.handler(cmd.Context(), sink)
 	}

@@ -18,6 +18,7 @@ var lines = map[string]struct{ server, args string }{
 	"work": {"redis", ""}, "audit": {"redis", ""}, "tail": {"redis", ""}, "replay": {"redis", "again --to balance"},
 	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis", "kafka/0/1-1 --by ann --why mended"},
 	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"}, "balance": {"ledger", ""},
+	"dead confirm": {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 }
 
 // Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 1; of a flag that does

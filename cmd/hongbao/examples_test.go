@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,6 +43,8 @@ type stage struct {
 	words  map[string]string // what stands in an example for something that only a user knows
 	used   map[string]bool
 	worker *program
+	// trusted is the environment without a remote that can tell nothing.
+	trusted []string
 }
 
 // act is one command's turn: its examples are run in their order.
@@ -70,10 +73,14 @@ var play = []act{
 	{command: "campaign show"},
 	{command: "grab", after: func(s *stage, r result) { require.Contains(s.t, r.out, `"outcome":"granted"`) }},
 	{command: "receipts"},
-	{command: "dead list", before: (*stage).bury},
+	{command: "dead list", before: func(s *stage) { s.bury("kafka") }},
 	{command: "dead show"},
 	{command: "dead requeue", after: says("1 of 1 letters were requeued")},
 	{command: "dead drop", after: says("1 of 1 letters were dropped")},
+	{command: "dead confirm", before: (*stage).doubt, after: func(s *stage, r result) {
+		says("1 of 1 letters were requeued")(s, r)
+		s.env = s.trusted
+	}},
 	{command: "work", until: `"working"`},
 	{command: "tail", until: `"user":"u1"`, before: func(s *stage) {
 		worker := s.start("work")
@@ -128,10 +135,10 @@ func (s *stage) edit(file, pattern, by string) {
 	require.NoError(s.t, os.WriteFile(path, []byte(edited), 0o600))
 }
 
-// bury makes the first two grants dead letters of sink kafka, under the names that the examples give them.
-func (s *stage) bury() {
-	s.buried("kafka")
-	key := s.space.Shard(0).Dead("kafka")
+// bury makes the first two grants dead letters of a sink, under the names that the examples give them.
+func (s *stage) bury(sink string) {
+	s.buried(sink)
+	key := s.space.Shard(0).Dead(sink)
 	letters, err := s.rdb.Do(s.t.Context(), "XRANGE", key, "-", "+").Slice() // with the fields in their order
 	require.NoError(s.t, err)
 	require.Len(s.t, letters, 2)
@@ -139,6 +146,16 @@ func (s *stage) bury() {
 	for i, id := range []string{"1771358400000-0", "1771358400123-0"} {
 		require.NoError(s.t, s.rdb.XAdd(s.t.Context(), &redis.XAddArgs{Stream: key, ID: id, Values: letters[i].([]any)[1]}).Err())
 	}
+}
+
+// doubt makes them dead letters of sink balance, at a remote that can neither repeat nor be asked.
+func (s *stage) doubt() {
+	s.bury("balance")
+	addr := freeAddr(s.t)
+	startBalance(s.t, addr, filepath.Join(s.t.TempDir(), "balance.db"))
+	s.trusted = slices.Clone(s.env)
+	s.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false",
+		"REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
 }
 
 // forge plants eight grants of a packet that has gone to somebody, and decides about those that no example names.

@@ -191,7 +191,7 @@ func (d *deps) handler(ctx context.Context, sink string) (hongbao.Handler, error
 			return nil, err
 		}
 		if d.cfg.Settlement.Kind == configs.SettleRemote {
-			h, err := d.remote(ctx, "", false)
+			h, err := d.remote(ctx, "", false, told{})
 			return &alarmed{h, d}, err
 		}
 		return d.settler(ctx)

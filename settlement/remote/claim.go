@@ -46,8 +46,8 @@ func (h *Handler) round(ctx context.Context, items []*item) []*item {
 		granted, claim.Fence = ctx.Err() == nil, a.Open[0].Fence
 	}
 	if granted {
-		h.credit(ctx, items, first)
-		h.end(ctx, claim, items, 0)
+		h.credit(ctx, items, claim.ID, first)
+		h.end(ctx, claim, items, nil)
 		return nil
 	}
 	return h.clear(ctx, items, &a)
@@ -55,7 +55,7 @@ func (h *Handler) round(ctx context.Context, items []*item) []*item {
 
 // credit brings the items of a granted claim to the remote and then to the ledger. What the ledger holds was credited before,
 // whatever Redis says: it may have lost that.
-func (h *Handler) credit(ctx context.Context, items []*item, first time.Time) {
+func (h *Handler) credit(ctx context.Context, items []*item, claim string, first time.Time) {
 	for _, it := range items {
 		it.fate = fateFresh
 	}
@@ -68,10 +68,18 @@ func (h *Handler) credit(ctx context.Context, items []*item, first time.Time) {
 	if err != nil {
 		return
 	}
-	if h.cfg.Again {
+	switch {
+	case h.cfg.Again:
 		h.each(len(items), 1, func(i, _ int) { h.repeat(ctx, items[i]) })
-	} else {
+	case h.cfg.Told == Done:
+		for _, it := range items {
+			it.fate = fateDone
+		}
+	case h.cfg.idempotent():
 		h.push(ctx, items, first)
+	default:
+		h.push(ctx, slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return !h.intends(ctx, it, claim) }), first)
+		h.forget(ctx, items)
 	}
 	h.record(ctx, items)
 }
@@ -104,8 +112,8 @@ func doneIn(items []*item, done []hongbao.SeqRange) []*item {
 	})
 }
 
-// takeOver resolves the items that an open claim covers. The claim ends when nothing of it is left in the dark; its events
-// that are not among the items come to some worker by themselves.
+// takeOver resolves the items that an open claim covers. The claim keeps only what is left in the dark; its events that are not
+// among the items come to some worker, or with their dead letters, by themselves.
 func (h *Handler) takeOver(ctx context.Context, items []*item, open *hongbao.Claim) []*item {
 	var mine, rest []*item
 	for _, it := range items {
@@ -156,7 +164,7 @@ func (h *Handler) takeOver(ctx context.Context, items []*item, open *hongbao.Cla
 	}
 	h.each(len(dark), 1, func(i, _ int) { h.resolve(ctx, dark[i], n.first) })
 	h.record(ctx, mine)
-	if h.end(ctx, a.Open[at], mine, left-int64(len(mine))) {
+	if h.end(ctx, a.Open[at], mine, a.Done) {
 		for _, it := range mine {
 			if it.fate == fateFresh {
 				rest = append(rest, it)
@@ -166,30 +174,42 @@ func (h *Handler) takeOver(ctx context.Context, items []*item, open *hongbao.Cla
 	return rest
 }
 
-// end ends the claim if none of its events is in the dark: those that are done get their bits, the others are free again.
-// others is how many of its events are not among the items. It tells whether the claim is gone.
-func (h *Handler) end(ctx context.Context, claim hongbao.Claim, items []*item, others int64) bool {
-	var done []*item
-	for _, it := range items {
-		if it.fate == fateOpen {
-			return false
-		}
-		if it.fate == fateDone {
-			done = append(done, it)
+// end ends the claim, or leaves it with what is in the dark still: of its items those that are done get their bits, and those that
+// were certainly not booked are free again. done are events of it that were done before. It tells whether that worked.
+func (h *Handler) end(ctx context.Context, claim hongbao.Claim, items []*item, done []hongbao.SeqRange) bool {
+	out := make(map[int64]bool, len(items))
+	for _, r := range done {
+		for seq := r.First; seq <= r.Last; seq++ {
+			out[seq] = true
 		}
 	}
-	if others > 0 || len(items) == 0 {
+	var credited []*item
+	for _, it := range items {
+		if out[it.seq] = it.fate != fateOpen; it.fate == fateDone {
+			credited = append(credited, it)
+		}
+	}
+	if len(items) == 0 {
+		return false
+	}
+	left := without(claim.Events, out)
+	if count(left) == count(claim.Events) {
 		return false
 	}
 	// What is known stays true when the lease is lost, and the fence keeps us from ending another worker's claim.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	shard := items[0].shard
-	if len(done) == 0 {
-		return h.finish(func() error { return h.claims.Release(ctx, shard, claim) })
-	}
-	claim.Events = eventsOf(done)
-	return h.finish(func() error { return h.claims.Complete(ctx, shard, claim) })
+	claim.Events = eventsOf(credited)
+	return h.finish(func() error {
+		switch {
+		case len(left) > 0:
+			return h.claims.Narrow(ctx, shard, claim, left)
+		case len(credited) == 0:
+			return h.claims.Release(ctx, shard, claim)
+		}
+		return h.claims.Complete(ctx, shard, claim)
+	})
 }
 
 const endTime = 5 * time.Second
@@ -210,6 +230,19 @@ func eventsOf(items []*item) []hongbao.SeqRange {
 	seqs := make([]int64, len(items))
 	for i, it := range items {
 		seqs[i] = it.seq
+	}
+	return runs(seqs)
+}
+
+// without gives the events that are not out.
+func without(events []hongbao.SeqRange, out map[int64]bool) []hongbao.SeqRange {
+	var seqs []int64
+	for _, r := range events {
+		for seq := r.First; seq <= r.Last; seq++ {
+			if !out[seq] {
+				seqs = append(seqs, seq)
+			}
+		}
 	}
 	return runs(seqs)
 }

@@ -47,6 +47,11 @@ type Config struct {
 	// Again: the grants were settled before, or may have been, at the time that they carry or later. Each is asked for once
 	// more while the remote surely remembers it since then, else only looked up, and never sent as a new one. For replays.
 	Again bool
+	// Told is what a person has found out at the remote about the grants, for those of which nobody else can tell; else empty. Done: it
+	// has the credits as we ask for them; nothing is sent, for remotes that can't be asked. NotSent: it did not have them at ToldAt, and
+	// nothing was under way; they are sent anew, but not what may have been sent since then.
+	Told   Verdict
+	ToldAt time.Time
 
 	// ClaimTime bounds the work under one claim. It must be below the claims' lease.
 	ClaimTime time.Duration
@@ -86,6 +91,12 @@ func (c *Config) Check() error {
 	number("BatchCredits", int64(c.BatchCredits), 0, 1_000)
 	number("Repeats", int64(c.Repeats), 0, 20)
 	number("BreakerFailures", int64(c.BreakerFailures), 1, 1_000_000)
+	if c.Told != "" && c.Told != NotSent && (c.Told != Done || c.Queryable) || c.Told != "" && c.Again {
+		bad("Told is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Again", c.Told, NotSent, Done)
+	}
+	if (c.Told == NotSent) == c.ToldAt.IsZero() {
+		bad("ToldAt is %s: it goes with Told %s, and only with that", c.ToldAt, NotSent)
+	}
 	if c.BatchCredits > 0 && c.Retention == 0 {
 		bad("BatchCredits is %d, but Retention 0: batches are for idempotent remotes only", c.BatchCredits)
 	}
@@ -119,3 +130,6 @@ func (c *Config) checkTimes(bad func(string, ...any)) {
 }
 
 func (c *Config) idempotent() bool { return c.Retention > 0 }
+
+// toldUnsent tells whether a person says that nothing came of what may have been sent since first.
+func (c *Config) toldUnsent(first time.Time) bool { return c.Told == NotSent && first.Before(c.ToldAt) }

@@ -17,12 +17,13 @@
 //   - UNKNOWN: it may have happened. Everything that is not surely one of the others.
 //
 // Before the first request a claim with the time is stored (package dedup on Redis), so that whoever takes over knows what
-// may have been sent, and since when. UNKNOWN is resolved by what the remote is able to do:
+// may have been sent, and since when. For a remote that is not idempotent the ledger notes it as well, for when Redis loses
+// the claim. UNKNOWN is resolved by what the remote is able to do:
 //
 //   - idempotent: the same key again, but not when its retention since the first request has run out;
 //   - queryable: a question by reference. Found as we asked for it is done; found otherwise is a Conflict; not found counts
 //     only when no request can still be under way (Config.QueryFinal), and then it is sent anew;
-//   - neither: never a second time. The grant is a Conflict, and a person decides.
+//   - neither: never a second time. The grant is a Conflict, and a person decides (Config.Told).
 //
 // net/http repeats requests by itself: on a connection that was closed in between, any request with an Idempotency-Key
 // whose body it can rewind, and on HTTP/2. None of that is on: bodies can't be rewound, HTTP/2 and redirects are off, and

@@ -28,6 +28,7 @@ type Handler struct {
 	breaker   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	slots     chan struct{}
 	gate      atomic.Int64 // unix ns until which the remote asked for silence
+	unsent    sync.Map     // reference -> claim of an intent that may stand in the ledger, and under which certainly nothing was sent
 	now       func() time.Time
 	count     counters
 }
@@ -96,7 +97,8 @@ type item struct {
 	seq    int64
 	credit credit
 	fate   fate
-	err    error // nil if and only if done
+	err    error  // nil if and only if done
+	intent string // claim of its intent in the ledger
 	last   result
 	odd    int // answers about another credit
 }

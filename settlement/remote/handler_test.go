@@ -243,7 +243,8 @@ func TestHalfOfAClaim(t *testing.T) {
 	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[2]))
 	require.False(t, hongbao.IsOutage(errs[2]), "one bad credit is no outage")
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[4]))
-	require.Equal(t, 1, m.left(), "nothing of the claim is lost while a part of it is unknown")
+	require.Equal(t, 1, m.left())
+	require.Equal(t, runs([]int64{3}), m.covered(), "what is unknown is claimed still, and nothing else")
 	m.ack(all, errs)
 	b.set(nil)
 	require.Nil(t, h.Handle(t.Context(), all[2:3]))
@@ -359,4 +360,14 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, cfg.Check(), "Margin")
 	cfg = testConfig("http://x")
 	require.NoError(t, cfg.Check())
+	for _, told := range []Verdict{Done, Rejected} { // it can be asked
+		cfg.Told = told
+		require.ErrorContains(t, cfg.Check(), "Told")
+	}
+	cfg.Told = NotSent
+	require.ErrorContains(t, cfg.Check(), "ToldAt")
+	cfg.ToldAt = time.Now()
+	require.NoError(t, cfg.Check())
+	cfg.Again = true
+	require.ErrorContains(t, cfg.Check(), "Told")
 }

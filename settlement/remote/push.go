@@ -103,9 +103,14 @@ func (h *Handler) ask(ctx context.Context, it *item, first time.Time) bool {
 		h.take(it, h.post(ctx, it), true)
 		return it.fate != fateOpen
 	case h.cfg.Queryable:
-		return h.lookUp(ctx, it, age)
+		return h.lookUp(ctx, it, first)
 	case odd:
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
+	case h.cfg.Told == Done:
+		h.count.resolved.Add(1)
+		it.fate, it.err = fateDone, nil
+	case h.cfg.toldUnsent(first):
+		it.fate, it.err = fateFresh, hongbao.Errorf(hongbao.Transient, "credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
 	case h.cfg.idempotent():
 		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could pay twice", age.Round(time.Second), h.cfg.Retention))
 	default:
@@ -115,7 +120,7 @@ func (h *Handler) ask(ctx context.Context, it *item, first time.Time) bool {
 }
 
 // lookUp resolves an item by a query.
-func (h *Handler) lookUp(ctx context.Context, it *item, age time.Duration) bool {
+func (h *Handler) lookUp(ctx context.Context, it *item, first time.Time) bool {
 	clashed := it.last.clash
 	r := h.query(ctx, it)
 	if r.clash { // one wrong answer is not enough to call a person
@@ -125,7 +130,7 @@ func (h *Handler) lookUp(ctx context.Context, it *item, age time.Duration) bool 
 	case r.clash, r.verdict == NotSent && clashed:
 		it.last = r
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
-	case r.verdict == NotSent && h.cfg.QueryFinal > 0 && age >= h.cfg.QueryFinal:
+	case r.verdict == NotSent && (h.cfg.toldUnsent(first) || h.cfg.QueryFinal > 0 && h.now().Sub(first) >= h.cfg.QueryFinal):
 		it.last, it.fate = r, fateFresh
 		it.err = h.failed(it, hongbao.Transient, "was not booked and never will be; it is sent anew")
 	case r.verdict == NotSent:

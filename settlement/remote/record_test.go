@@ -23,9 +23,60 @@ type books struct {
 	fail  func(g *hongbao.Grant) error // not nil: what it says of each grant
 	// unread is what reading gives.
 	unread error
+
+	intents map[string]intent // by reference
+	intend  func() error      // not nil: what comes of an intent that is noted now
+	forgets func() error      // not nil: what comes of removing one, which does not happen if it fails
 }
 
-func newBooks() *books { return &books{held: map[string]hongbao.Grant{}} }
+// intent is what was about to be sent.
+type intent struct {
+	claim string
+	since time.Time
+}
+
+func newBooks() *books {
+	return &books{held: map[string]hongbao.Grant{}, intents: map[string]intent{}}
+}
+
+func (b *books) Intend(_ context.Context, g *hongbao.Grant, claim string) (string, time.Time, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := Key("prod", g.Campaign, g.Packet)
+	if _, found := b.intents[key]; !found {
+		b.intents[key] = intent{claim, time.Now()}
+	}
+	if b.intend != nil {
+		if err := b.intend(); err != nil {
+			return "", time.Time{}, err
+		}
+	}
+	return b.intents[key].claim, b.intents[key].since, nil
+}
+
+func (b *books) Forget(_ context.Context, g *hongbao.Grant, claim string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.forgets != nil {
+		if err := b.forgets(); err != nil {
+			return err
+		}
+	}
+	if key := Key("prod", g.Campaign, g.Packet); b.intents[key].claim == claim {
+		delete(b.intents, key)
+	}
+	return nil
+}
+
+// ages makes the intents that stand older.
+func (b *books) ages(by time.Duration) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, i := range b.intents {
+		b.intents[key] = intent{i.claim, i.since.Add(-by)}
+	}
+	return len(b.intents)
+}
 
 func (b *books) Handle(_ context.Context, grants []hongbao.Grant) []error {
 	b.mu.Lock()

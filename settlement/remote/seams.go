@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -16,19 +17,27 @@ type Claims interface {
 	Complete(ctx context.Context, shard int, c hongbao.Claim) error
 	// Release removes a claim whose events are certainly not pushed; hongbao.ErrFenced as above.
 	Release(ctx context.Context, shard int, c hongbao.Claim) error
+	// Narrow marks the claim's events done and leaves it with only the events left; hongbao.ErrFenced as above.
+	Narrow(ctx context.Context, shard int, c hongbao.Claim, left []hongbao.SeqRange) error
 	// Note keeps for ever that the remote has credited the events, although their claim can't be completed yet.
 	Note(ctx context.Context, shard int, events []hongbao.SeqRange) error
 	// Noted gives those of the events that Note was told of.
 	Noted(ctx context.Context, shard int, events []hongbao.SeqRange) ([]hongbao.SeqRange, error)
 }
 
-// Ledger holds what the remote has credited. Package settlement's Settler is one.
+// Ledger holds what the remote has credited, and what is about to be sent to a remote that is not idempotent. Package settlement's Settler is one.
 type Ledger interface {
 	// Handler is handed the grants that the remote has certainly credited; nil from it means that it holds them durably, and
 	// a repeat changes nothing there.
 	hongbao.Handler
-	// Recorded gives what the ledger holds of the grants' packets, in any order, whoever has them there.
+	// Recorded gives what the ledger holds of the grants' packets, in any order: whoever has them there, or the very same grants
+	// that it put aside for a person.
 	Recorded(ctx context.Context, grants []hongbao.Grant) ([]hongbao.Grant, error)
+	// Intend notes durably that the grant's credit is about to be sent under a claim, unless it was noted before. It gives the claim
+	// of the note that stands, and since when it does. After an error it may stand or not.
+	Intend(ctx context.Context, g *hongbao.Grant, claim string) (by string, since time.Time, err error)
+	// Forget removes the note, if it is that of the claim.
+	Forget(ctx context.Context, g *hongbao.Grant, claim string) error
 }
 
 // Campaigns tells what was planned. It must be safe for use by many workers at once.

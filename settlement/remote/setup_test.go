@@ -45,7 +45,10 @@ func newClaims() *memClaims {
 }
 
 // as is one worker's view of the claims.
-func (m *memClaims) as(owner string) *worker { return &worker{m, owner} }
+func (m *memClaims) as(owner string) *worker { return &worker{m, owner, m.done} }
+
+// requeues is the view of who requeues dead letters: by the sink's own bits they are done.
+func (m *memClaims) requeues(owner string) *worker { return &worker{m, owner, map[int64]bool{}} }
 
 // died ends the leases of a worker.
 func (m *memClaims) died(owner string) {
@@ -76,6 +79,7 @@ func (m *memClaims) ack(grants []hongbao.Grant, errs []error) {
 type worker struct {
 	*memClaims
 	owner string
+	bits  map[int64]bool // what is done for it
 }
 
 func overlap(a, b []hongbao.SeqRange) bool {
@@ -90,7 +94,7 @@ func (w *worker) Claim(_ context.Context, _ int, id string, events []hongbao.Seq
 	if w.fail != nil {
 		return a, w.fail
 	}
-	for _, seq := range slices.Sorted(maps.Keys(w.done)) {
+	for _, seq := range slices.Sorted(maps.Keys(w.bits)) {
 		if holds(events, seq) {
 			a.Done = append(a.Done, hongbao.SeqRange{First: seq, Last: seq})
 		}
@@ -124,16 +128,34 @@ func (w *worker) end(c hongbao.Claim, done bool) error {
 		return hongbao.ErrFenced
 	}
 	delete(w.open, c.ID)
-	for _, r := range c.Events {
-		for seq := r.First; done && seq <= r.Last; seq++ {
-			w.done[seq] = true
-		}
+	if done {
+		w.mark(c.Events)
 	}
 	return nil
 }
 
+func (w *worker) mark(events []hongbao.SeqRange) {
+	for _, r := range events {
+		for seq := r.First; seq <= r.Last; seq++ {
+			w.done[seq], w.bits[seq] = true, true
+		}
+	}
+}
+
 func (w *worker) Complete(_ context.Context, _ int, c hongbao.Claim) error { return w.end(c, true) }
 func (w *worker) Release(_ context.Context, _ int, c hongbao.Claim) error  { return w.end(c, false) }
+
+func (w *worker) Narrow(_ context.Context, _ int, c hongbao.Claim, left []hongbao.SeqRange) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	has := w.open[c.ID]
+	if has == nil || has.Fence != c.Fence {
+		return hongbao.ErrFenced
+	}
+	has.Events = left
+	w.mark(c.Events)
+	return nil
+}
 
 func (w *worker) Note(ctx context.Context, _ int, events []hongbao.SeqRange) error {
 	if ctx.Err() != nil {
@@ -187,7 +209,8 @@ type bank struct {
 	requests int
 	inside   atomic.Int64 // visits where a redirect leads to
 	answer   func(w http.ResponseWriter, r *http.Request, c credit)
-	forgets  bool // does not know keys: every post is booked
+	forgets  bool        // does not know keys: every post is booked
+	deaf     atomic.Bool // to questions
 }
 
 func newBank(t *testing.T) *bank {
@@ -269,6 +292,10 @@ func (b *bank) batch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *bank) get(w http.ResponseWriter, r *http.Request) {
+	if b.deaf.Load() {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
 	b.mu.Lock()
 	has := b.booked[r.PathValue("reference")]
 	b.mu.Unlock()

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/replay"
+)
+
+// blindBank can neither repeat nor be asked: it books whatever it is sent. While it is sick it hangs up instead of an answer, and books
+// only what sick says.
+type blindBank struct {
+	*httptest.Server
+	mu     sync.Mutex
+	booked map[string]int
+	posts  int
+	sick   func(account string) (books bool)
+}
+
+func newBlindBank(t *testing.T) *blindBank {
+	t.Helper()
+	b := &blindBank{booked: map[string]int{}}
+	b.Server = httptest.NewServer(b)
+	t.Cleanup(b.Close)
+	return b
+}
+
+func (b *blindBank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var c map[string]any
+	if json.NewDecoder(r.Body).Decode(&c) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.posts++
+	if b.sick == nil || b.sick(c["account"].(string)) {
+		b.booked[c["reference"].(string)]++
+	}
+	if b.sick != nil {
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = conn.Close()
+		}
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(c)
+}
+
+func (b *blindBank) recovers() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sick = nil
+}
+
+func (b *blindBank) has() (credits, most, posts int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.booked {
+		credits, most = credits+n, max(most, n)
+	}
+	return credits, most, b.posts
+}
+
+// Credits in doubt at a remote that can tell nothing wait for a person; what he found out is recorded, or sent anew, once; whether
+// Redis has kept the claims or lost them.
+func TestConfirmCreditsInDoubt(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"claims stand": false, "Redis lost them": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{})
+			d.campaign("rain", 10, 1_000)
+			b := newBlindBank(t)
+			b.sick = func(account string) bool { return account < "u0002" }
+			d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false", "REMOTE_CLAIM_TIME", "2s",
+				"REMOTE_TIMEOUT", "1s", "REMOTE_HEADER_TIMEOUT", "900ms", "CONSUMER_LEASE", "3s")
+			want := d.winners(t, "rain", 4)
+			w := d.start("work")
+			d.quiet()
+			w.stop(syscall.SIGTERM)
+			var booked, not []string
+			for _, l := range decided[listed](t, d.ok("dead", "list", "--sink", "balance", "--class", "conflict", "--json")).Letters {
+				if l.Grant.User < "u0002" {
+					booked = append(booked, l.ID)
+				} else {
+					not = append(not, l.ID)
+				}
+			}
+			require.Len(t, booked, 2)
+			require.Len(t, not, 2)
+			if lost {
+				require.NoError(t, d.rdb.Del(t.Context(), d.space.Shard(0).Claims("balance")).Err())
+			}
+			asked := time.Now().UTC().Format(time.RFC3339Nano)
+			b.recovers()
+			d.refused(1, append([]string{"dead", "requeue", "--by", "ann", "--why", "try"}, append(booked, not...)...), "refused 4 letters again")
+			_, _, posts := b.has()
+			require.Equal(t, 4, posts, "nothing is sent again without a word")
+
+			confirm := func(flag string, ids []string, more ...string) []string {
+				return append(append([]string{"dead", "confirm", flag, "--by", "ann", "--why", "ticket 4711"}, more...), ids...)
+			}
+			dry := d.ok(confirm("--booked", booked, "--dry-run")...)
+			require.Contains(t, dry, "credit "+d.id()+":rain:")
+			require.Contains(t, dry, "to account u0000")
+			require.Contains(t, dry, "Dry run: nothing was written. 2 letters would be requeued")
+			require.Zero(t, d.show("rain").Ledger.Granted)
+			said := decided[confirmed](t, d.ok(confirm("--booked", booked, "--json")...))
+			require.EqualValues(t, 2, said.Decided)
+			require.Len(t, said.Credits, 2)
+			require.Equal(t, want["u0000"]+want["u0001"], d.show("rain").Ledger.Granted)
+			d.refused(1, confirm("--booked", booked[:1]), "no_such_dead_letter")
+			d.refused(1, confirm("--booked", booked), "none of the letters is there any more")
+			require.Contains(t, d.ok(confirm("--not-booked", append(not, booked...), "--asked", asked)...), booked[0]+": there is no such letter any more")
+			credits, most, posts := b.has()
+			require.Equal(t, []int{4, 1, 6}, []int{credits, most, posts})
+			require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)
+			report := d.auditNow()
+			require.Equal(t, audit.Agrees, report.Verdict, "%v", report.Found)
+			require.Zero(t, report.Total.OpenClaims)
+			log, err := d.rdb.XRange(t.Context(), d.space.Shard(0).Decided("balance"), "-", "+").Result()
+			require.NoError(t, err)
+			require.Len(t, log, 4)
+			require.Equal(t, "booked at the remote: ticket 4711", log[0].Values["why"])
+			require.Equal(t, "not booked at the remote, asked at "+asked+": ticket 4711", log[3].Values["why"])
+			require.Equal(t, "ann", log[3].Values["by"])
+		})
+	}
+}
+
+// A word that is not needed, or that is about nothing, is refused.
+func TestConfirmRefuses(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	d.winners(t, "rain", 1)
+	d.buried("balance")
+	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
+	line := func(args ...string) []string {
+		return append([]string{"dead", "confirm", "--by", "ann", "--why", "ticket"}, args...)
+	}
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"by their ids", line("--booked")},
+		{"either --booked or --not-booked", line(letter.ID)},
+		{"either --booked or --not-booked", line("--booked", "--not-booked", letter.ID)},
+		{"--by and --why", []string{"dead", "confirm", "--booked", letter.ID}},
+		{"--asked goes with --not-booked", line("--not-booked", letter.ID)},
+		{"--asked goes with --not-booked", line("--booked", "--asked", "2026-02-17T21:30:00Z", letter.ID)},
+		{"--asked", line("--not-booked", "--asked", "yesterday", letter.ID)},
+		{"still to come", line("--not-booked", "--asked", "2126-02-17T21:30:00Z", letter.ID)},
+		{"--patience", line("--booked", "--patience=-1s", letter.ID)},
+		{"is of sink kafka", line("--booked", "kafka/0/1-1")},
+		{"as `hongbao dead list` prints it", line("--booked", "balance/0")},
+		{"settlement.kind is ledger", line("--booked", letter.ID)},
+		{"nobody's word is needed", line("--booked", letter.ID, "--settlement.kind=remote", "--remote.url=http://127.0.0.1:1",
+			"--remote.claim_time=2s", "--remote.timeout=1s")},
+	} {
+		d.refused(2, c.args, c.says)
+	}
+	require.Equal(t, []replay.Letter{letter}, decided[listed](t, d.ok("dead", "list", "--json")).Letters, "it is as it was")
+}

@@ -1,0 +1,114 @@
+package settlement
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Recorded gives what the ledger holds of the grants' packets: as paid, whoever has them there; or, of a packet that it has
+// not paid, the very same grant in quarantine. The order is any; EntryID, Trace and Code are empty.
+func (s *Settler) Recorded(ctx context.Context, grants []hongbao.Grant) (list []hongbao.Grant, err error) {
+	items := make([]item, len(grants))
+	for i := range grants {
+		items[i].grant = &grants[i]
+	}
+	l := s.config.Ledger
+	for part := range slices.Chunk(items, MaxBatch) {
+		err := l.read(ctx, func(ctx context.Context, t txn) error {
+			has, err := l.readGrants(ctx, t, part)
+			for _, g := range has {
+				list = append(list, g.Grant)
+			}
+			if err != nil || len(has) == len(part) {
+				return err
+			}
+			aside, err := l.readAside(ctx, t, slices.DeleteFunc(slices.Clone(part), func(it item) bool {
+				_, paid := has[keyOf(it.grant)]
+				return paid
+			}))
+			list = append(list, aside...)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read what the ledger holds of %d packets: %w", len(grants), err)
+		}
+	}
+	return list, nil
+}
+
+// readAside gives those of the items' grants that are in quarantine, decided or not.
+func (l *Ledger) readAside(ctx context.Context, t txn, items []item) (list []hongbao.Grant, err error) {
+	campaigns, packets := make([]string, len(items)), make([]int64, len(items))
+	came := make(map[hongbao.Grant]bool, len(items))
+	for i, it := range items {
+		campaigns[i], packets[i] = it.grant.Campaign, it.grant.Packet
+		came[factsOf(it.grant)] = true
+	}
+	packed, err := l.dialect.pack(campaigns, packets)
+	if err != nil {
+		return nil, err
+	}
+	err = t.query(ctx, l.dialect.readQuarantine, packed, func(s scan) error {
+		var has hongbao.Grant
+		var shard, at int64
+		err := s(&has.Campaign, &has.Packet, &has.User, &has.Amount, &shard, &has.Seq, &has.Epoch, &has.RequestID, &at)
+		has.Shard, has.Time = int(shard), time.UnixMilli(at).UTC()
+		if came[factsOf(&has)] {
+			list = append(list, has)
+		}
+		return err
+	})
+	return list, err
+}
+
+// factsOf is of a grant what difference compares.
+func factsOf(g *hongbao.Grant) hongbao.Grant {
+	return hongbao.Grant{Campaign: g.Campaign, Packet: g.Packet, User: g.User, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq}
+}
+
+// Intend notes durably, and outside of Redis, that a grant's credit is about to be asked for at a remote under a claim, unless
+// that was noted before. It gives the claim of the note that stands, and since when it does. Of a note under another claim nobody
+// knows what became of it: the credit may have been booked. After an error the note may stand or not; the same call again tells.
+func (s *Settler) Intend(ctx context.Context, g *hongbao.Grant, claim string) (by string, since time.Time, err error) {
+	err = s.config.Ledger.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		var changed int64
+		by, since = claim, time.Now().UTC().Truncate(time.Millisecond)
+		err := t.run(ctx, stmt{sql: `INSERT INTO intent (campaign, packet, user_id, amount, shard, seq, claim, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (campaign, packet) DO NOTHING`,
+			args: []any{g.Campaign, g.Packet, g.User, int64(g.Amount), int64(g.Shard), g.Seq, claim, since.UnixMilli()}, changed: &changed})
+		if err != nil || changed == 1 {
+			return nil, err
+		}
+		found := false
+		err = t.query(ctx, `SELECT claim, created_at FROM intent WHERE campaign = $1 AND packet = $2`, []any{g.Campaign, g.Packet},
+			func(s scan) error {
+				var at int64
+				err := s(&by, &at)
+				found, since = true, time.UnixMilli(at).UTC()
+				return err
+			})
+		if err == nil && !found {
+			err = hongbao.Errorf(hongbao.Transient, "it was removed in between: %w", errAgain)
+		}
+		return nil, err
+	})
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("note in the ledger that packet %d of campaign %s is about to be sent: %w", g.Packet, g.Campaign, err)
+	}
+	return by, since, nil
+}
+
+// Forget removes the note of Intend if it is that of the claim: certainly nothing was booked under it. A repeat changes nothing.
+func (s *Settler) Forget(ctx context.Context, g *hongbao.Grant, claim string) error {
+	err := s.config.Ledger.write(ctx, func(context.Context, txn) ([]stmt, error) {
+		return []stmt{{sql: `DELETE FROM intent WHERE campaign = $1 AND packet = $2 AND claim = $3`, args: []any{g.Campaign, g.Packet, claim}}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("remove from the ledger that packet %d of campaign %s was to be sent: %w", g.Packet, g.Campaign, err)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/settlement"
+	"github.com/hongbao-project/hongbao/settlement/remote"
+)
+
+// simpleBank books whatever it is sent, however often. While hold is not nil an answer waits for it.
+type simpleBank struct {
+	*httptest.Server
+	mu      sync.Mutex
+	booked  map[string]int
+	hold    chan struct{}
+	arrived chan string
+}
+
+func newSimpleBank(t *testing.T) *simpleBank {
+	t.Helper()
+	b := &simpleBank{booked: map[string]int{}, arrived: make(chan string, 100)}
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var c map[string]any
+		if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&c) != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		reference := c["reference"].(string)
+		b.mu.Lock()
+		b.booked[reference]++
+		hold := b.hold
+		b.mu.Unlock()
+		b.arrived <- reference
+		if hold != nil {
+			<-hold
+		}
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(c)
+	}))
+	t.Cleanup(b.Close)
+	return b
+}
+
+// once tells that the remote booked these packets of campaign rain, each once.
+func (b *simpleBank) once(t *testing.T, packets ...int64) {
+	t.Helper()
+	want := map[string]int{}
+	for _, p := range packets {
+		want[remote.Key("test", "rain", p)] = 1
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Equal(t, want, b.booked)
+}
+
+// blindWorkers make handlers for a remote that can neither repeat nor be asked, and for one that remembers keys.
+type blindWorkers struct {
+	*bundle
+	*inLedger
+	bank *simpleBank
+	made int
+}
+
+func newBlindWorkers(t *testing.T) *blindWorkers {
+	t.Helper()
+	plan := &planned{forged: map[string]hongbao.Amount{}, money: map[string]string{}}
+	b := &blindWorkers{bundle: setup(t, 1), bank: newSimpleBank(t),
+		inLedger: newLedger(t, plan, settlement.Config{Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})}
+	b.create(t, "rain", "CNY", 10)
+	return b
+}
+
+func (b *blindWorkers) worker(t *testing.T, retention time.Duration) *remote.Handler {
+	t.Helper()
+	b.made++
+	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "balance", Owner: fmt.Sprintf("w%d", b.made), Lease: 30 * time.Second})
+	require.NoError(t, err)
+	h, err := remote.New(remote.Config{
+		URL: b.bank.URL, Deployment: "test", ConnectTimeout: 5 * time.Second, HeaderTimeout: 15 * time.Second, Timeout: 18 * time.Second, IdleTimeout: time.Second,
+		BodyBytes: 4096, Concurrency: 8, Retention: retention, Margin: time.Minute, ClaimTime: 20 * time.Second, Pause: time.Millisecond,
+		BreakerFailures: 1000, BreakerOpen: time.Second, MaxRetryAfter: time.Second,
+	}, claims, b.plan, b.settler(t))
+	require.NoError(t, err)
+	t.Cleanup(h.Close)
+	return h
+}
+
+// failover loses the claims and the done bits, and tells how many keys that were.
+func (b *blindWorkers) failover(t *testing.T) int64 {
+	t.Helper()
+	k := b.space.Shard(0)
+	n, err := b.rdb.Del(t.Context(), k.Claims("balance"), k.Done("balance", 0), k.Done("balance-noted", 0)).Result()
+	require.NoError(t, err)
+	return n
+}
+
+func rainGrants(packets ...int64) (list []hongbao.Grant) {
+	for _, p := range packets {
+		list = append(list, hongbao.Grant{Seq: p, Epoch: 1, Campaign: "rain", Packet: p, Amount: amountOf(p), User: user(int(p)), Time: time.UnixMilli(1_700_000_000_000).UTC()})
+	}
+	return list
+}
+
+// A failover of Redis loses the claim while the first request is under way: nothing is sent a second time.
+func TestFailoverWhileTheRemoteBooks(t *testing.T) {
+	t.Parallel()
+	b := newBlindWorkers(t)
+	b.bank.hold = make(chan struct{})
+	release := sync.OnceFunc(func() { close(b.bank.hold) })
+	t.Cleanup(release)
+	first := make(chan []error, 1)
+	h := b.worker(t, 0)
+	go func() { first <- h.Handle(t.Context(), rainGrants(1)) }()
+	select {
+	case reference := <-b.bank.arrived:
+		require.Equal(t, remote.Key("test", "rain", 1), reference)
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing was sent")
+	}
+	require.EqualValues(t, 1, b.failover(t), "the claim")
+	other := b.worker(t, 0)
+	errs := other.Handle(t.Context(), rainGrants(1))
+	b.bank.once(t, 1)
+	require.Len(t, errs, 1)
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
+	release()
+	require.Nil(t, <-first)
+	require.Nil(t, other.Handle(t.Context(), rainGrants(1, 2)))
+	b.bank.once(t, 1, 2)
+	b.agrees(t)
+}
+
+// The ledger puts aside what the remote has booked, for it is above what was funded. When Redis loses that too, it is not
+// sent again.
+func TestFailoverAfterQuarantine(t *testing.T) {
+	t.Parallel()
+	for name, retention := range map[string]time.Duration{"neither": 0, "idempotent": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBlindWorkers(t)
+			b.plan.forged[planKey("rain", 2)] = 1_000_000 // the plan lies, so that the last guard is met
+			list := rainGrants(1, 2, 3)
+			list[1].Amount = 1_000_000
+			require.Nil(t, b.worker(t, retention).Handle(t.Context(), list))
+			aside, err := b.inLedger.ledger.Quarantine(t.Context(), 0, 10)
+			require.NoError(t, err)
+			require.Len(t, aside, 1)
+			require.Equal(t, settlement.OverFunded, aside[0].Reason)
+			b.bank.once(t, 1, 2, 3)
+			require.EqualValues(t, 2, b.failover(t), "the last fence and the done bits")
+			require.Nil(t, b.worker(t, retention).Handle(t.Context(), list))
+			b.bank.once(t, 1, 2, 3)
+			b.agrees(t)
+		})
+	}
+}
