@@ -157,15 +157,11 @@ func (t *Trimmer) report(shard int, out *lua.Trimmed) {
 	}
 }
 
-// dropBits deletes the chunks of done bits of which no event is in the stream any more.
+// dropBits deletes the chunks of done bits of which no event is in the stream any more. Redis has noted before how far.
 func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) error {
-	first := out.FirstKept
-	if first == 0 {
-		first = min(out.Finished, out.Seq) + 1
-	}
 	const most = 1_000
-	for from := &t.chunk[k.Index()]; *from < first/lua.ChunkEvents; {
-		n := min(first/lua.ChunkEvents-*from, most)
+	for from := &t.chunk[k.Index()]; *from < out.Bits/lua.ChunkEvents; {
+		n := min(out.Bits/lua.ChunkEvents-*from, most)
 		for _, g := range out.Groups {
 			keys := make([]string, n)
 			for i := range keys {

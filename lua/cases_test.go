@@ -273,7 +273,7 @@ func scriptCases() map[string]scriptCase {
 			},
 		},
 		"claim": {
-			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka"), b.k.Meta()) },
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := lua.Claim(ctx, b.rdb, b.k, claimCall("c1", "w1"))
 				return err

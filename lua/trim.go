@@ -30,8 +30,10 @@ type Trimmed struct {
 	// FirstKept is the first event of the first entry kept; 0 if none is.
 	FirstKept int64
 	Deleted   int
-	Missing   []string
-	Groups    []GroupLag
+	// Bits is the first event whose done bits are needed: all groups have finished those before it. It never falls; see GroupDone.
+	Bits    int64
+	Missing []string
+	Groups  []GroupLag
 }
 
 // GroupLag is how far a consumer group is behind.
@@ -45,7 +47,7 @@ type GroupLag struct {
 
 // TrimEvents deletes what every group has finished and the retention no longer keeps.
 func TrimEvents(ctx context.Context, rdb redis.Scripter, k Keys, t Trim) (Trimmed, error) {
-	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit}
+	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit, ChunkEvents}
 	for _, g := range t.Groups {
 		args = append(args, g)
 	}
@@ -54,7 +56,7 @@ func TrimEvents(ctx context.Context, rdb redis.Scripter, k Keys, t Trim) (Trimme
 		return Trimmed{}, err
 	}
 	r := replyReader{rest: reply}
-	out := Trimmed{Seq: r.int64(), Finished: r.int64(), FirstKept: r.int64(), Deleted: r.int()}
+	out := Trimmed{Seq: r.int64(), Finished: r.int64(), FirstKept: r.int64(), Deleted: r.int(), Bits: r.int64()}
 	out.Missing = r.strings(r.int())
 	for r.err == nil && len(r.rest) > 0 {
 		g := GroupLag{Name: r.string(), Finished: r.int64()}

@@ -1,12 +1,13 @@
 -- trim: deletes from the stream what every group has finished and the retention no longer keeps, and writes the seq up
--- to which every declared group is finished into meta.
+-- to which every declared group is finished into meta. The done bits of whole chunks behind the stream may be deleted then:
+-- meta's field bits tells which, before they are, so that what they said is known for ever.
 --
 -- KEYS  1 events  2 meta
 -- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most
---       4... the groups that must exist
+--       4 how many events' done bits are in one chunk  5... the groups that must exist
 --       Whole nodes of the stream are deleted (XTRIM ~), so up to 100 entries more are kept.
--- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, number of declared groups that are
---       missing, these; then for every group that exists: name, finished seq, ms since its oldest unfinished entry (0 for none)
+-- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, first event whose done bits are still
+--       needed, number of declared groups that are missing, these; then for every group that exists: name, finished seq, ms since its oldest unfinished entry (0 for none)
 -- Cost  O(groups + entries deleted), and some 40 looks into the stream while it has more events than are kept
 -- First write HSET finished: it may grow memory, by a number at most. Nothing is deleted while a declared group is missing.
 --       It runs when Redis is out of memory too: see newDrainScript.
@@ -19,7 +20,7 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local declared, missing = {}, {}
-for i = 4, #ARGV do
+for i = 5, #ARGV do
 	declared[ARGV[i]] = true
 end
 
@@ -82,13 +83,14 @@ for _, info in ipairs(exists and redis.call('XINFO', 'GROUPS', KEYS[1]) or {}) d
 	rows[#rows + 1] = string.format('%.0f', mine)
 	rows[#rows + 1] = string.format('%.0f', age)
 end
-for i = 4, #ARGV do
+for i = 5, #ARGV do
 	if not seen[ARGV[i]] then
 		missing[#missing + 1] = ARGV[i]
 	end
 end
 
 local deleted, first = 0, 0
+local bits = tonumber(redis.call('HGET', KEYS[2], 'bits') or 0)
 if #missing == 0 and exists then
 	redis.call('HSET', KEYS[2], 'finished', string.format('%.0f', finished))
 	local cut = string.format('%.0f-0', math.max(0, now - tonumber(ARGV[1])))
@@ -115,11 +117,18 @@ if #missing == 0 and exists then
 	end
 	deleted = redis.call('XTRIM', KEYS[1], 'MINID', '~', cut, 'LIMIT', ARGV[3])
 	first = seq_from('-') or 0
+	local behind = first > 0 and first or math.min(finished, tonumber(last)) + 1
+	behind = behind - behind % tonumber(ARGV[4])
+	if behind > bits then
+		bits = behind
+		redis.call('HSET', KEYS[2], 'bits', string.format('%.0f', bits))
+	end
 else
 	finished = tonumber(redis.call('HGET', KEYS[2], 'finished') or 0)
 end
 
-local reply = { last, string.format('%.0f', finished), string.format('%.0f', first), tostring(deleted), tostring(#missing) }
+local reply = { last, string.format('%.0f', finished), string.format('%.0f', first), tostring(deleted),
+	string.format('%.0f', bits), tostring(#missing) }
 for _, name in ipairs(missing) do
 	reply[#reply + 1] = name
 end

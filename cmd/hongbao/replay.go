@@ -182,7 +182,7 @@ func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags)
 		cfg.Target += ", what is missing there"
 		claims.Done = cfg.DoneSink
 	} else {
-		cfg.DoneSink = configs.SinkKafka
+		cfg.DoneSink, claims.Trimmed = configs.SinkKafka, true
 	}
 	var lost *replay.Lost
 	if f.missing {
