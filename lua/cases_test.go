@@ -110,7 +110,7 @@ func scriptCases() map[string]scriptCase {
 		},
 		"init": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Meta()} },
+			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events()} },
 			prep:  func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
 			call:  func(ctx context.Context, b *bundle) error { return lua.Init(ctx, b.rdb, b.space, "test") },
 		},
