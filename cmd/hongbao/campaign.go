@@ -155,12 +155,30 @@ func (d *deps) load(ctx context.Context, bar io.Writer, id string) error {
 		return err
 	}
 	store, err := d.store()
+	if err == nil {
+		err = d.notGranted(ctx, store, id)
+	}
 	if err != nil {
 		return err
 	}
 	p := progress(bar, c.Spec.Packets, "loading "+id)
 	err = store.Load(ctx, c.Spec, plan, c.Hash, func(n int64) { _ = p.Set64(n) }) // a bar that can't be drawn is no reason to stop
 	fmt.Fprintln(bar)
+	return err
+}
+
+// notGranted refuses a campaign that Redis has lost although the ledger holds grants of it: all of its packets would be dealt again, and those who get
+// one a second time would be told that they have won, and not be paid.
+func (d *deps) notGranted(ctx context.Context, store *campaign.Store, id string) error {
+	_, there, err := store.Status(ctx, id)
+	if err != nil || there {
+		return err
+	}
+	held, err := d.ledger.Held(ctx, id)
+	if err == nil && held.Granted > 0 {
+		err = hongbao.Errorf(hongbao.Conflict, "campaign %s is not in Redis, and the ledger has settled %d of its grants: Redis has lost it, and loaded again it would "+
+			"deal their packets to others. Restore Redis from its files or a replica; `hongbao audit --campaign %s` tells what is missing", id, held.Granted, id)
+	}
 	return err
 }
 
