@@ -62,6 +62,7 @@ func conformance(t *testing.T, newConfig backend) {
 		"a key or reference that was used":            testCreditReused,
 		"credits in one call":                         testCreditBatch,
 		"a balance above any amount":                  testCreditTooMuch,
+		"credits one by one, and the database away":   testCreditAway,
 		"credits booked by many at once":              testCreditTogether,
 		"a statement in pages":                        testStatement,
 		"balances that are not their credits":         testCreditDifferences,

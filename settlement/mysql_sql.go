@@ -21,6 +21,7 @@ var mysqlDialect = dialect{
 	readGrants: `SELECT g.campaign, g.packet, g.user_id, g.amount, g.shard, g.seq, g.epoch, g.request_id, g.granted_at, g.batch
 		FROM ` + mysqlRows("campaign text", "packet") + `
 		STRAIGHT_JOIN grants AS g ON g.campaign = k.campaign AND g.packet = k.packet`,
+	userAccount: `'user:' || c.currency || ':' || g.user_id`,
 	credit: `INSERT INTO account (id, kind, currency, balance) SELECT k.id, 'user', k.currency, k.amount
 		FROM ` + mysqlRows("id text", "currency text", "amount") + `
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,

@@ -28,6 +28,7 @@ var sqliteDialect = dialect{
 			value ->> 8, $2 FROM json_each($1) WHERE true ON CONFLICT (campaign, packet) DO NOTHING`,
 	readGrants: `SELECT ` + grantColumns + `, batch FROM json_each($1) AS k CROSS JOIN grants
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
+	userAccount: `'user:' || c.currency || ':' || g.user_id`,
 	credit: `INSERT INTO account (id, kind, currency, balance)
 		SELECT value ->> 0, 'user', value ->> 1, value ->> 2 FROM json_each($1) WHERE true
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,

@@ -45,6 +45,8 @@ type dialect struct {
 	insertGrants string
 	// readGrants takes the packed columns campaign and packet; it gives the rows there are.
 	readGrants string
+	// userAccount is the id of a user's account, of a row g of grants and its row c of campaign; see UserAccount.
+	userAccount string
 	// credit takes the packed columns id, currency and amount of user accounts, sorted by id.
 	credit string
 	// insertCodes takes the packed columns campaign, packet and code; a code or a packet that is taken fails the whole.
