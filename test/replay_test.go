@@ -370,3 +370,29 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	require.NoError(t, err)
 	c.exactly(c.topic)
 }
+
+// Two replays of what is missing at once, under names of their own, push it once: the second one looks at the topic when the first has ended.
+func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	c := newOneCopy(t, broker, 0)
+	c.grants(1_000)
+	_, err := lua.Ack(t.Context(), c.rdb, c.keys, "kafka", []hongbao.SeqRange{{First: 1, Last: 1_000}}, nil) // finished, and not in the topic
+	require.NoError(t, err)
+	path, err := program()
+	require.NoError(t, err)
+	var both []*exec.Cmd
+	var logs [2]bytes.Buffer
+	for i := range 2 {
+		cmd := exec.Command(path, "replay", fmt.Sprint("lost", i), "--to", "kafka", "--missing", "--rate", "500", "--publisher.batch_grants", "50")
+		cmd.Env, cmd.Stderr = append(os.Environ(), c.env...), &logs[i]
+		require.NoError(t, cmd.Start())
+		both = append(both, cmd)
+	}
+	for i, cmd := range both {
+		require.NoError(t, cmd.Wait(), logs[i].String())
+	}
+	c.exactly(c.topic)
+}
