@@ -96,6 +96,8 @@ type shard struct {
 	seen   seqs
 	closes map[string]hongbao.Entry // of campaigns whose close the stream still has
 	gaps   []hongbao.SeqRange
+	// decided are digests, by seq, of grants of campaigns that have left Redis: a person decided that the ledger need not have them.
+	decided map[int64]uint64
 	// expired is the seq below which the topic has kept nothing; firstInTopic the lowest seq seen there, 0 for none.
 	expired, firstInTopic int64
 	report                ShardReport
@@ -110,7 +112,7 @@ func newRun(cfg *Config, opts Options) *run {
 	n := cfg.Space.Len()
 	for i := range n {
 		r.shards = append(r.shards, &shard{
-			Keys: cfg.Space.Shard(i), closes: map[string]hongbao.Entry{}, report: ShardReport{Shard: i, Finished: map[string]int64{}},
+			Keys: cfg.Space.Shard(i), closes: map[string]hongbao.Entry{}, decided: map[int64]uint64{}, report: ShardReport{Shard: i, Finished: map[string]int64{}},
 		})
 	}
 	switch {
@@ -212,6 +214,14 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 	b = binary.LittleEndian.AppendUint64(b, uint64(shard))
 	b = binary.LittleEndian.AppendUint64(b, uint64(seq))
 	return maphash.Bytes(r.seed, append(b, user...))
+}
+
+// decide notes a grant that a person decided not to settle. While Redis has its campaign the receipts tell of the grant; after that
+// nothing else might.
+func (r *run) decide(g *hongbao.Grant) {
+	if c := r.campaigns[g.Campaign]; (c == nil || !c.inRedis()) && g.Shard >= 0 && g.Shard < len(r.shards) && g.Seq > 0 {
+		r.shards[g.Shard].decided[g.Seq] = r.digest(g.User, g.Amount, g.Shard, g.Seq)
+	}
 }
 
 // observe takes in a grant that the stream or a sink tells of.

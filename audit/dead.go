@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -73,7 +74,7 @@ func (r *run) readDecided(ctx context.Context) error {
 					return fmt.Errorf("decided dead letters of %s on shard %d: %w", k.group, i, err)
 				}
 				for j := range page {
-					k.decided(i, page[j].Values)
+					r.decidedLetter(k, i, page[j].Values)
 				}
 				if len(page) < letters {
 					break
@@ -85,16 +86,22 @@ func (r *run) readDecided(ctx context.Context) error {
 	return nil
 }
 
-// decided takes in one decided letter. Its own fields come after those of the decision, and the first of a name counts.
-func (k *sink) decided(shard int, fields []string) {
+// decidedLetter takes in one decided letter. Its own fields come after those of the decision, and the first of a name counts.
+func (r *run) decidedLetter(k *sink, shard int, fields []string) {
 	f := map[string]string{}
 	for i := 0; i+1 < len(fields); i += 2 {
 		if _, ok := f[fields[i]]; !ok {
 			f[fields[i]] = fields[i+1]
 		}
 	}
-	if seq := parseSeq(f["seq"]); seq > 0 && f["decision"] == lua.Dropped {
-		k.dropped[shard][seq] = fmt.Sprintf("dead letter %.40s was dropped by %.128s: %.200q", f["letter"], f["by"], f["why"])
+	seq := parseSeq(f["seq"])
+	if seq == 0 || f["decision"] != lua.Dropped {
+		return
+	}
+	k.dropped[shard][seq] = fmt.Sprintf("dead letter %.40s was dropped by %.128s: %.200q", f["letter"], f["by"], f["why"])
+	// field grant is the line of a grant in an entry: packet, amount, user, ...
+	if words := strings.Split(f["grant"], " "); k.from == inLedger && len(words) > 2 {
+		r.decide(&hongbao.Grant{Campaign: f["entry.c"], Shard: shard, Seq: seq, User: words[2], Amount: hongbao.Amount(parseSeq(words[1]))})
 	}
 }
 

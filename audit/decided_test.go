@@ -45,3 +45,34 @@ func TestDecidedLetters(t *testing.T) {
 		})
 	}
 }
+
+// What a person decided not to pay is explained for ever: also when its campaign was refunded and has left Redis, and the stream is trimmed.
+func TestDecidedAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	for what, decide := range map[string]func(t *testing.T, w *world){
+		"void in quarantine": func(_ *testing.T, w *world) {
+			w.ledger.quarantined = []audit.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"), Resolution: "void: forged"}}
+			drop(w.ledger.grants, "a", "u0003")
+		},
+		"a dropped letter": func(t *testing.T, w *world) {
+			w.bury(t, "the account is closed")
+			k := w.keys("a")
+			letters, err := lua.Letters(t.Context(), w.rdb, k, ledgerGroup, "-", "+", 10)
+			require.NoError(t, err)
+			require.Len(t, letters, 1)
+			_, err = lua.Decide(t.Context(), w.rdb, k, &lua.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: lua.Dropped, By: "ann", Why: "closed"})
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := busy(t)
+			decide(t, w)
+			r := w.audit(t, audit.Options{})
+			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			w.leave(t, "a")
+			r = w.audit(t, audit.Options{})
+			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+		})
+	}
+}

@@ -49,6 +49,11 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 		c.counts.Newer++
 	case f.has(inReceipts):
 		r.judgeReceipt(c, packet, f, beyond)
+	case !c.inRedis() && !f.has(inLedger) && r.shards[f.shard].decided[f.seq] == f.digest:
+		if _, dropped := r.sinks[0].dropped[f.shard][f.seq]; !dropped {
+			f.from |= inQuarantine
+		}
+		r.judgeSinks(c, packet, f)
 	case c.inRedis() || !f.has(inLedger) && r.Ledger != nil:
 		if c.inRedis() && !f.has(inStock) {
 			c.strays++
@@ -240,6 +245,9 @@ func (r *run) judgeSeqs(s *shard) {
 			r.found(Difference{Kind: StreamGap, Where: s.Events(), Event: event(s.Index(), gap.First),
 				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, what is before and after them is", gap.First, gap.Last)})
 		}
+	}
+	for seq := range s.decided {
+		s.seen.add(seq)
 	}
 	holes := s.seen.holes(s.seq)
 	for _, h := range holes {

@@ -67,7 +67,9 @@ func (r *run) quarantined(q *Quarantined) {
 	if f := c.facts.find(g.Packet); f != nil && f.from&told != 0 && f.digest == r.digest(g.User, g.Amount, g.Shard, g.Seq) {
 		f.from |= inQuarantine
 	}
-	if q.Resolution == "" {
+	if q.Resolution != "" {
+		r.decide(g)
+	} else {
 		r.found(Difference{Kind: InQuarantine, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
 			Detail: fmt.Sprintf("quarantine %d, %s: %s", q.ID, q.Reason, describeGrant(g))})
 	}

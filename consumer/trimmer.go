@@ -172,11 +172,7 @@ func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) (e
 	if first/lua.ChunkEvents <= *from {
 		return nil
 	}
-	err = lua.SetKept(ctx, t.cfg.Redis, k, first/lua.ChunkEvents*lua.ChunkEvents)
-	if lua.IsOutOfMemory(err) {
-		return nil // what frees more goes on, the bits wait
-	}
-	if err != nil {
+	if err := lua.SetKept(ctx, t.cfg.Redis, k, first/lua.ChunkEvents*lua.ChunkEvents); err != nil {
 		return err
 	}
 	const most = 1_000

@@ -3,6 +3,7 @@ package lua
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -58,14 +59,33 @@ func Done(ctx context.Context, rdb redis.Cmdable, k Keys, sink string, r hongbao
 	return set, nil
 }
 
+// GroupDone is Done for the bits of a consumer group, of which whole chunks are deleted behind the stream (see SetKept): events
+// that far back are finished.
+func GroupDone(ctx context.Context, rdb redis.Cmdable, k Keys, group string, r hongbao.SeqRange) (Bitset, error) {
+	set, err := Done(ctx, rdb, k, group, r)
+	if err != nil {
+		return set, err
+	}
+	// It is asked after the bits, and written before any of them is deleted.
+	set.behind, err = rdb.HGet(ctx, k.Meta(), keptField).Int64()
+	if err != nil && !errors.Is(err, redis.Nil) { // nothing was ever trimmed
+		return set, fmt.Errorf("read how far the done bits of shard %d are deleted: %w", k.shard, Classify(err))
+	}
+	return set, nil
+}
+
 // Bitset is a run of done bits.
 type Bitset struct {
-	first int64 // seq of the first bit
-	bits  []byte
+	first  int64 // seq of the first bit
+	bits   []byte
+	behind int64 // all before it are done
 }
 
 // Has tells whether seq is done; it must be within the run that was asked for.
 func (b Bitset) Has(seq int64) bool {
+	if seq < b.behind {
+		return true
+	}
 	i := seq - b.first
 	return b.bits[i/8]&(0x80>>(i%8)) != 0
 }

@@ -119,7 +119,7 @@ func loadCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"init": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Meta()} },
+			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events()} },
 			prep:  func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
 			call:  func(ctx context.Context, b *bundle) error { return lua.Init(ctx, b.rdb, b.space, "test") },
 		},
@@ -222,6 +222,10 @@ func pendingCases() map[string]scriptCase {
 				return err
 			},
 		},
+		"kept": {
+			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			call: func(ctx context.Context, b *bundle) error { return lua.SetKept(ctx, b.rdb, b.k, lua.ChunkEvents) },
+		},
 		"forget": {
 			keys: events,
 			prep: func(t *testing.T, b *bundle) {
@@ -306,7 +310,7 @@ func claimCases() map[string]scriptCase {
 	}
 	return map[string]scriptCase{
 		"claim": {
-			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka"), b.k.Meta()) },
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := lua.Claim(ctx, b.rdb, b.k, claimCall("c1", "w1"))
 				return err

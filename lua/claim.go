@@ -33,8 +33,10 @@ var (
 type ClaimCall struct {
 	Sink, ID, Owner string
 	// Done is the sink whose done bits say what was pushed before; empty: Sink.
-	Done  string
-	Lease time.Duration
+	Done string
+	// Trimmed: those bits are a consumer group's, and what was deleted of them behind the stream is done; see GroupDone.
+	Trimmed bool
+	Lease   time.Duration
 	// TakeLive: claims of live owners are taken over too. For sinks that make a second push of the same claim harmless.
 	TakeLive bool
 	Events   []hongbao.SeqRange
@@ -47,12 +49,15 @@ func Claim(ctx context.Context, rdb redis.Scripter, k Keys, c *ClaimCall) (hongb
 	if done == "" {
 		done = c.Sink
 	}
-	m := newMarks(k, done, []string{k.Claims(c.Sink)}, c.Events)
-	take := "ended"
+	m := newMarks(k, done, []string{k.Claims(c.Sink), k.Meta()}, c.Events)
+	take, trimmed := "ended", ""
 	if c.TakeLive {
 		take = "any"
 	}
-	args := []any{c.ID, c.Owner, c.Lease.Milliseconds(), take, c.Payload, formatRanges(c.Events)}
+	if c.Trimmed {
+		trimmed = "trimmed"
+	}
+	args := []any{c.ID, c.Owner, c.Lease.Milliseconds(), take, c.Payload, formatRanges(c.Events), trimmed}
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last, p.base)
 	}

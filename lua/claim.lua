@@ -1,8 +1,9 @@
 -- claim: asks for the right to push events to a sink. Granted only if none of them is done or covered by another claim.
 --
--- KEYS  1 claims  2... the chunks of the sink's done bitmap
+-- KEYS  1 claims  2 meta  3... the chunks of the sink's done bitmap
 -- ARGV  1 claim id  2 owner  3 lease, ms  4 "any" to take over claims of live owners too, else "ended"  5 payload
---       6 the events "first-last,first-last"  7... the same as marks: number of the key, first bit, last bit, seq of bit 0
+--       6 the events "first-last,first-last"  7 "trimmed" if these bits are deleted behind the stream: then what lies before meta's
+--       field kept is done; else ""  8... the events as marks: number of the key, first bit, last bit, seq of bit 0
 -- Reply "granted", fence; or "no", claims in the hands of a live owner, number of done ranges, these as first, last; then
 --       for each claim taken over: id, fence, events, payload
 -- Cost  O(events + claims)
@@ -16,14 +17,23 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local all = redis.call('HGETALL', KEYS[1])
 
 local wanted = runs_of(ARGV[6])
+local behind = tonumber(redis.call('HGET', KEYS[2], 'kept') or 0)
+if ARGV[7] ~= 'trimmed' then
+	behind = 0
+end
 local done = {}
-for i = 7, #ARGV, 4 do
+for _, r in ipairs(wanted) do
+	if r[1] < behind then
+		done[#done + 1] = { r[1], math.min(r[2], behind - 1) }
+	end
+end
+for i = 8, #ARGV, 4 do
 	local base = tonumber(ARGV[i + 3])
 	for _, bit in ipairs(bits_set(KEYS[tonumber(ARGV[i])], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))) do
 		local seq = base + bit
-		if #done > 0 and done[#done][2] == seq - 1 then
+		if seq >= behind and #done > 0 and done[#done][2] == seq - 1 then
 			done[#done][2] = seq
-		else
+		elseif seq >= behind then
 			done[#done + 1] = { seq, seq }
 		end
 	end

@@ -2,11 +2,16 @@ package lua
 
 import (
 	"context"
-	"errors"
+	_ "embed"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
 )
+
+//go:embed kept.lua
+var keptSource string
+
+var keptScript = newDrainScript("kept", keptSource)
 
 // GroupFinished tells up to which event a consumer group has finished all on a shard, at most seq, which must be an
 // event that the shard already had when it is called. Whatever moves meanwhile, the answer is never too high. exists is
@@ -54,20 +59,11 @@ func FirstKept(ctx context.Context, rdb redis.UniversalClient, space *Space, sha
 }
 
 // SetKept notes that all events below seq were finished by every group and have left the stream, so that their done bits may go:
-// from then on an entry that claims one of them is a forged one. A lower seq than the noted one changes nothing, unless two
-// processes note at once; then the next one that notes mends it.
-func SetKept(ctx context.Context, rdb redis.Cmdable, k Keys, seq int64) error {
-	has, err := rdb.HGet(ctx, k.Meta(), keptField).Int64()
-	if err == nil && has >= seq {
-		return nil
-	}
-	if err == nil || errors.Is(err, redis.Nil) {
-		err = rdb.HSet(ctx, k.Meta(), keptField, seq).Err()
-	}
-	if err != nil {
-		return fmt.Errorf("note from which event on %s keeps done bits: %w", k.Meta(), Classify(err))
-	}
-	return nil
+// from then on an entry that claims one of them is a forged one, and GroupDone takes them for done. A lower seq than the noted one
+// changes nothing.
+func SetKept(ctx context.Context, rdb redis.Scripter, k Keys, seq int64) error {
+	_, err := keptScript.run(ctx, rdb, []string{k.Meta()}, []any{seq})
+	return err
 }
 
 // seqFrom is the first seq at or after an id; 0 if there is none. Entries that can't be read, and forged ones, are passed over: one

@@ -99,12 +99,22 @@ func Classify(err error) error {
 // that could not even be made, does not say that nothing happened at the first try. A group that is missing stays
 // ErrNoGroup: who meets it has to make it.
 func classifyCall(rdb redis.Scripter, err error) error {
-	c, ok := rdb.(interface{ Options() *redis.Options })
 	classed := Classify(err)
-	if !ok || c.Options().MaxRetries < 1 || hongbao.ClassOf(classed) != hongbao.Transient || errors.Is(classed, ErrNoGroup) {
+	if !repeats(rdb) || hongbao.ClassOf(classed) != hongbao.Transient || errors.Is(classed, ErrNoGroup) {
 		return classed
 	}
 	return hongbao.Outagef(hongbao.Unknown, "redis failed, and the client may have called it before: %w", err)
+}
+
+// repeats tells whether the client may call more than once. A cluster's goes on as for a redirect when a connection breaks.
+func repeats(rdb redis.Scripter) bool {
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		return c.Options().MaxRedirects > 0
+	case interface{ Options() *redis.Options }:
+		return c.Options().MaxRetries > 0
+	}
+	return false
 }
 
 func isDialError(err error) bool {

@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -260,3 +262,47 @@ type replyError string
 
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
+
+// A cluster client calls again by itself when a connection breaks. That its last try could not even connect does not say that the first
+// one was not carried out.
+func TestClusterClientMayHaveCalledBefore(t *testing.T) {
+	t.Parallel()
+	node, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	arrived := make(chan bool, 1)
+	go func() { // the call arrives, and its answer is lost: the node dies
+		conn, err := node.Accept()
+		if err != nil {
+			arrived <- false
+			return
+		}
+		defer conn.Close()
+		defer node.Close()
+		for buf := make([]byte, 4096); ; {
+			n, err := conn.Read(buf)
+			if err != nil || strings.Contains(string(buf[:n]), "evalsha") {
+				arrived <- err == nil
+				return
+			}
+			if _, err := conn.Write([]byte("-ERR unknown command\r\n")); err != nil {
+				arrived <- false
+				return
+			}
+		}
+	}()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{node.Addr().String()}, MaxRedirects: 3, DialerRetries: 1, DisableIdentity: true, DisableRoutingPolicies: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: node.Addr().String()}}}}, nil
+		},
+	})
+	defer rdb.Close()
+	space, err := lua.NewSpace("hb", 1)
+	require.NoError(t, err)
+	_, err = lua.Grab(t.Context(), rdb, space.Shard(0), call("rain", "u1"), nil)
+	require.True(t, <-arrived)
+	require.ErrorContains(t, err, "connection refused")
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.True(t, hongbao.IsOutage(err))
+}

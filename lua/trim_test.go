@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -202,4 +203,43 @@ func TestTrimIgnoresForgedSeq(t *testing.T) {
 	out := b.trim(t, lua.Trim{Groups: []string{"kafka"}})
 	require.EqualValues(t, 0, out.Finished)
 	require.EqualValues(t, 1, out.FirstKept)
+}
+
+// Before done bits may be deleted it is written down which, and that never falls: a replay that asks later takes them for done, a claim of a
+// replay into the group's own sink is refused them, and a worker's claim is not.
+func TestWhatTheDeletedBitsSaid(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const group = "kafka"
+	look := func(seq int64) bool {
+		t.Helper()
+		done, err := lua.GroupDone(t.Context(), b.rdb, b.k, group, hongbao.SeqRange{First: 1, Last: 2 * lua.ChunkEvents})
+		require.NoError(t, err)
+		return done.Has(seq)
+	}
+	claim := func(trimmed bool) hongbao.ClaimAnswer {
+		t.Helper()
+		a, err := lua.Claim(t.Context(), b.rdb, b.k, &lua.ClaimCall{
+			Sink: group, ID: fmt.Sprint(trimmed, time.Now().UnixNano()), Owner: "w1", Lease: time.Minute, Trimmed: trimmed, TakeLive: true,
+			Events: []hongbao.SeqRange{{First: 5, Last: 6}, {First: lua.ChunkEvents - 2, Last: lua.ChunkEvents + 1}},
+		})
+		require.NoError(t, err)
+		return a
+	}
+	require.False(t, look(5), "nothing was deleted yet")
+	a := claim(true)
+	require.True(t, a.Granted())
+	require.NoError(t, b.rdb.Del(t.Context(), b.k.Claims(group)).Err())
+
+	for _, kept := range []int64{lua.ChunkEvents, 0, 5} {
+		require.NoError(t, lua.SetKept(t.Context(), b.rdb, b.k, kept))
+	}
+	require.True(t, look(1))
+	require.True(t, look(lua.ChunkEvents-1))
+	require.False(t, look(lua.ChunkEvents))
+	_, err := lua.Ack(t.Context(), b.rdb, b.k, group, []hongbao.SeqRange{{First: 5, Last: 5}, {First: lua.ChunkEvents, Last: lua.ChunkEvents}}, nil)
+	require.NoError(t, err)
+	require.True(t, look(lua.ChunkEvents))
+	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 6}, {First: lua.ChunkEvents - 2, Last: lua.ChunkEvents}}, claim(true).Done)
+	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 5}, {First: lua.ChunkEvents, Last: lua.ChunkEvents}}, claim(false).Done)
 }

@@ -44,7 +44,11 @@ func (w *run) note(change func(*Report)) {
 
 func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) error {
 	k := w.Space.Shard(shard)
-	done, err := lua.Done(ctx, w.Redis, k, w.DoneSink, hongbao.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
+	look := lua.Done
+	if w.DoneSink != DoneSink(w.Name) {
+		look = lua.GroupDone
+	}
+	done, err := look(ctx, w.Redis, k, w.DoneSink, hongbao.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func FindLost(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, 
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 		if at.last > 0 {
-			if at.done, err = lua.Done(ctx, rdb, k, sink, hongbao.SeqRange{First: 1, Last: at.last}); err != nil {
+			if at.done, err = lua.GroupDone(ctx, rdb, k, sink, hongbao.SeqRange{First: 1, Last: at.last}); err != nil {
 				return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 			}
 		}

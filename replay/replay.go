@@ -27,7 +27,7 @@ type Config struct {
 	// Handler delivers. It must make a second delivery of a grant harmless.
 	Handler hongbao.Handler
 	// DoneSink is the sink whose done bits say what was delivered: DoneSink(Name), or the sink's own where only what
-	// it does not have yet is wanted.
+	// it does not have yet is wanted. Of those what lies so far back that they are deleted counts as delivered.
 	DoneSink string
 	// Marks: the Handler sets those done bits itself, as the publisher does. Else the replay does, after the Handler.
 	Marks bool

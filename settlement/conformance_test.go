@@ -72,6 +72,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"what was put aside is recorded (B41)":        testRecordedAside,
 	"an intent is noted once":                     testIntend,
 	"intents of many at once":                     testIntendTogether,
+	"credits one by one, and the database away":   testCreditAway,
 }
 
 // conformance runs each case on a new, empty database.

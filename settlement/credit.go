@@ -43,8 +43,8 @@ func (l *Ledger) Credit(ctx context.Context, credits []hongbao.Credit) ([]hongba
 		err := l.bookAll(ctx, []*hongbao.Credited{a})
 		if errors.Is(err, errOverdraw) {
 			a.Err = hongbao.Errorf(hongbao.Permanent, "the balance of account %s would be above %d", a.Credit.Account, hongbao.MaxAmount)
-		} else if err != nil {
-			return nil, err
+		} else if err != nil { // it says of its own credit that nothing was booked; of those before it that is not true
+			return nil, hongbao.Outagef(hongbao.Unknown, "book %d credits one by one, of which some may be booked: %w", len(valid), err)
 		}
 	}
 	return answers, nil

@@ -1,6 +1,7 @@
 package settlement
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -99,6 +100,37 @@ func testCreditTooMuch(t *testing.T, f *fixture) {
 	answers = f.credit(t, small)
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(answers[0].Err))
 	require.Equal(t, hongbao.MaxAmount, f.balances(t, "u1")[0].Balance)
+}
+
+// awayStore fails every write after the first ones, before anything of it is sent.
+type awayStore struct {
+	store
+	after int
+}
+
+func (s *awayStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+	if s.after--; s.after < 0 {
+		return hongbao.Outagef(hongbao.Transient, "the database is away")
+	}
+	return s.store.write(ctx, fn)
+}
+
+// testCreditAway loses the database while credits that can't go together are booked one by one: some are booked, so it must not be said that nothing was.
+func testCreditAway(t *testing.T, f *fixture) {
+	huge, small := testCredit(1), testCredit(4)
+	huge.Amount = hongbao.MaxAmount
+	all := []hongbao.Credit{huge, small, testCredit(2)}
+	server := f.ledger.store
+	f.ledger.store = &awayStore{server, 2} // all of them together, and one alone
+	_, err := f.ledger.Credit(t.Context(), all)
+	f.ledger.store = server
+	require.True(t, hongbao.IsOutage(err))
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.MaxAmount, f.balances(t, "u1")[0].Balance, "one is booked")
+	answers := f.credit(t, all...)
+	require.True(t, answers[0].Repeated)
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(answers[1].Err))
+	require.False(t, answers[2].Repeated)
 }
 
 func testCreditTogether(t *testing.T, f *fixture) {

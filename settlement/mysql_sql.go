@@ -24,6 +24,7 @@ var mysqlDialect = dialect{
 	readQuarantine: `SELECT q.campaign, q.packet, q.user_id, q.amount, q.shard, q.seq, q.epoch, q.request_id, q.granted_at
 		FROM ` + mysqlRows("campaign text", "packet") + `
 		STRAIGHT_JOIN quarantine AS q ON q.campaign = k.campaign AND q.packet = k.packet`,
+	userAccount: `'user:' || c.currency || ':' || g.user_id`,
 	credit: `INSERT INTO account (id, kind, currency, balance) SELECT k.id, 'user', k.currency, k.amount
 		FROM ` + mysqlRows("id text", "currency text", "amount") + `
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,6 +32,8 @@ var postgresDialect = dialect{
 			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS g`,
 	readQuarantine: `SELECT q.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
 			SELECT ` + grantColumns + ` FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q`,
+	// The parts have different collations, so it must be said.
+	userAccount: `('user:' || c.currency || ':' || g.user_id) COLLATE "C"`,
 	credit: `INSERT INTO account (id, kind, currency, balance)
 		SELECT c.id, 'user', c.currency, c.amount FROM unnest($1::text[], $2::text[], $3::bigint[]) AS c (id, currency, amount)
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,
@@ -39,7 +43,8 @@ var postgresDialect = dialect{
 }
 
 type postgres struct {
-	pool *pgxpool.Pool
+	pool   *pgxpool.Pool
+	opened atomic.Bool // its settings were checked once
 }
 
 func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
@@ -49,15 +54,16 @@ func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
 		return nil, errors.New("the DSN is not a connection string of PostgreSQL: want postgres://user@host:port/database?...")
 	}
 	setPool(pc, config)
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
+	p := &postgres{}
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return p.gate(ctx, conn, config) }
+	if p.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, fmt.Errorf("make the connection pool: %w", err)
 	}
-	p := &postgres{pool: pool}
 	if err := p.check(ctx, config); err != nil {
-		pool.Close()
+		p.pool.Close()
 		return nil, err
 	}
+	p.opened.Store(true)
 	return p, nil
 }
 
@@ -82,19 +88,35 @@ func setPool(pc *pgxpool.Config, config *Config) {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
+const postgresAsk = `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
+	current_setting('default_transaction_read_only'), current_setting('synchronous_commit'),
+	current_setting('fsync'), current_setting('full_page_writes')`
+
+func (s *postgresSettings) scan(row scan) error {
+	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage)
+}
+
 func (p *postgres) check(ctx context.Context, config *Config) error {
 	var s postgresSettings
-	err := p.read(ctx, func(t txn) error {
-		return t.query(ctx, `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
-			current_setting('default_transaction_read_only'), current_setting('synchronous_commit'),
-			current_setting('fsync'), current_setting('full_page_writes')`, nil, func(row scan) error {
-			return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage)
-		})
-	})
+	err := p.read(ctx, func(t txn) error { return t.query(ctx, postgresAsk, nil, s.scan) })
 	if err != nil {
 		return fmt.Errorf("ask for the server's settings: %w", err)
 	}
 	return refuse(s.problems(), config.UnsafeAllow)
+}
+
+// gate checks every connection that is made after the first check: after a failover it may lead to a server that forgets what it
+// has confirmed. A server that takes no writes says so by itself.
+func (p *postgres) gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
+	if !p.opened.Load() {
+		return nil
+	}
+	var s postgresSettings
+	if err := s.scan(conn.QueryRow(ctx, postgresAsk).Scan); err != nil {
+		return fmt.Errorf("ask for the server's settings: %w", err)
+	}
+	bad := slices.DeleteFunc(s.problems(), func(e *SettingError) bool { return !slices.Contains(UnsafeSettings(), e.Setting) })
+	return refuse(bad, config.UnsafeAllow)
 }
 
 func (p *postgres) close() error {

@@ -117,3 +117,33 @@ func TestReadOnlyServer(t *testing.T) {
 	}, "the server takes writes again")
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
+
+// TestPostgresGatesEachConnection has the server begin to forget what it confirms, as after a failover to one with other settings: new connections are
+// refused, and nothing is settled there.
+func TestPostgresGatesEachConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	f := newFixture(t, postgresConfig(t))
+	f.create(t, "rain", 10)
+	u, err := url.Parse(f.config.DSN)
+	require.NoError(t, err)
+	admin := connect(t, f.config.DSN)
+	name := pgx.Identifier{u.Path[1:]}.Sanitize()
+	_, err = admin.Exec(t.Context(), "ALTER DATABASE "+name+" SET synchronous_commit = off")
+	require.NoError(t, err)
+	_, err = killOthers(t.Context(), admin)
+	require.NoError(t, err)
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+		require.Len(t, errs, 5)
+		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
+		var refused *SettingError
+		return errors.As(errs[0], &refused) && refused.Setting == "synchronous_commit"
+	}, "the connection is refused")
+	_, err = admin.Exec(t.Context(), "ALTER DATABASE "+name+" RESET synchronous_commit")
+	require.NoError(t, err)
+	f.settles(t, grantsOf("rain", 1, 5)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}

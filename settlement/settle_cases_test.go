@@ -281,6 +281,15 @@ func testBalanceOverflow(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.Equal(t, hongbao.Amount(1<<63-1), f.balance(t, rich))
 	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("rain")))
+
+	errs = f.Handle(t.Context(), grantsOf("rain", 1, 7)) // it costs no other grant of the batch
+	require.Len(t, errs, 7)
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
+	for _, err := range errs[1:] {
+		require.NoError(t, err)
+	}
+	require.Equal(t, fundedFor(10)-fundedFor(7)+planned(1), f.balance(t, PoolAccount("rain")))
+	require.Equal(t, planned(2), f.balance(t, UserAccount(grant("rain", 2).User, testCurrency)))
 }
 
 func testSettledAfterQuarantine(t *testing.T, f *fixture) {

@@ -152,14 +152,15 @@ func (s *Settler) judge(
 	return "", nil
 }
 
-// settle settles the items, and gives those for quarantine. When the funding does not cover all of them it halves them
-// until those that overdraw stand alone.
+// settle settles the items, and gives those for quarantine. When the funding does not cover all of them, or the database can't hold
+// one (a balance that would overflow), it halves them until those that are to blame stand alone.
 func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
 	aside, err := s.config.Ledger.settle(ctx, items, known)
 	if err == nil {
 		return aside
 	}
-	if !errors.Is(err, errOverdraw) {
+	overdraws := errors.Is(err, errOverdraw)
+	if !overdraws && (len(items) == 1 || hongbao.ClassOf(err) != hongbao.Permanent) {
 		for _, it := range items {
 			errs[it.index] = err
 		}

@@ -30,6 +30,7 @@ var sqliteDialect = dialect{
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
 	readQuarantine: `SELECT ` + grantColumns + ` FROM json_each($1) AS k CROSS JOIN quarantine
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
+	userAccount: `'user:' || c.currency || ':' || g.user_id`,
 	credit: `INSERT INTO account (id, kind, currency, balance)
 		SELECT value ->> 0, 'user', value ->> 1, value ->> 2 FROM json_each($1) WHERE true
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,

@@ -47,6 +47,8 @@ type dialect struct {
 	readGrants string
 	// readQuarantine takes the packed columns campaign and packet; it gives what came, of every row of quarantine there is.
 	readQuarantine string
+	// userAccount is the id of a user's account, of a row g of grants and its row c of campaign; see UserAccount.
+	userAccount string
 	// credit takes the packed columns id, currency and amount of user accounts, sorted by id.
 	credit string
 	// insertCodes takes the packed columns campaign, packet and code; a code or a packet that is taken fails the whole.

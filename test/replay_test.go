@@ -20,6 +20,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/replay"
@@ -332,4 +333,66 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	}
 	_, err = c.hongbao("replay", "no", "--to", "topic:"+c.topic)
 	require.ErrorContains(t, err, "say --to kafka")
+}
+
+// The trimmer deletes done bits behind the stream. What they said still holds: a replay to the topic pushes nothing a second time, and finds
+// what is missing there.
+func TestReplayBehindTheDoneBits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	c := newOneCopy(t, broker, 0)
+	c.grants(lua.ChunkEvents + 3_000)
+	_, err := lua.Ack(t.Context(), c.rdb, c.keys, "kafka", []hongbao.SeqRange{{First: 11, Last: 30}}, nil) // finished, and not in the topic
+	require.NoError(t, err)
+	gone := make([]int64, 20)
+	for i := range gone {
+		gone[i] = int64(11 + i)
+	}
+	w := c.worker()
+	c.finished()
+	c.drain(w)
+	c.settled()
+	cfg := consumer.DefaultTrimmerConfig()
+	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log, cfg.Retention = c.rdb, c.space, []string{"kafka"}, zap.NewNop(), 0
+	trimmer, err := consumer.NewTrimmer(cfg)
+	require.NoError(t, err)
+	testkit.Eventually(t, 20*time.Second, func() bool { // a retention of 0 means before this millisecond
+		require.NoError(t, trimmer.Trim(t.Context(), 0))
+		return c.rdb.Exists(t.Context(), c.keys.Done("kafka", 0)).Val() == 0
+	}, "the first chunk of done bits is deleted")
+	c.exactly(c.topic, gone...)
+	_, err = c.hongbao("replay", "all", "--to", "kafka")
+	require.NoError(t, err)
+	c.exactly(c.topic, gone...)
+	_, err = c.hongbao("replay", "lost", "--to", "kafka", "--missing")
+	require.NoError(t, err)
+	c.exactly(c.topic)
+}
+
+// Two replays of what is missing at once, under names of their own, push it once: the second one looks at the topic when the first has ended.
+func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	c := newOneCopy(t, broker, 0)
+	c.grants(1_000)
+	_, err := lua.Ack(t.Context(), c.rdb, c.keys, "kafka", []hongbao.SeqRange{{First: 1, Last: 1_000}}, nil) // finished, and not in the topic
+	require.NoError(t, err)
+	path, err := program()
+	require.NoError(t, err)
+	var both []*exec.Cmd
+	var logs [2]bytes.Buffer
+	for i := range 2 {
+		cmd := exec.Command(path, "replay", fmt.Sprint("lost", i), "--to", "kafka", "--missing", "--rate", "500", "--publisher.batch_grants", "50")
+		cmd.Env, cmd.Stderr = append(os.Environ(), c.env...), &logs[i]
+		require.NoError(t, cmd.Start())
+		both = append(both, cmd)
+	}
+	for i, cmd := range both {
+		require.NoError(t, cmd.Wait(), logs[i].String())
+	}
+	c.exactly(c.topic)
 }

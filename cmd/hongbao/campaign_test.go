@@ -317,3 +317,20 @@ func TestUndecidedGrabSaysHowToGoOn(t *testing.T) {
 	require.Equal(t, "busy\nnothing is decided yet: grab again, with --request-id r2\n", d.ok("grab", "rain", "u2", "--request-id", "r2"))
 	require.Regexp(t, `^busy\nnothing is decided yet: grab again, with --request-id \S+\n$`, d.ok("grab", "rain", "u2"))
 }
+
+// A campaign that Redis has lost is not dealt a second time: packets of it are other users' already.
+func TestLoadRefusesWhatWasGranted(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
+	d.ok("campaign", "load", "rain")
+	w := d.start("work")
+	require.Contains(t, d.ok("grab", "rain", "u1"), "granted\n")
+	testkit.Eventually(t, 20*time.Second, func() bool { return d.show("rain").Ledger.Granted > 0 }, "it is settled")
+	w.stop(syscall.SIGTERM)
+	k := d.space.Home("rain")
+	require.NoError(t, d.rdb.Del(t.Context(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain")).Err())
+	before := d.content()
+	d.refused(1, []string{"campaign", "load", "rain"}, "the ledger has settled 1 of its grants")
+	require.Equal(t, before, d.content())
+}

@@ -48,7 +48,7 @@ func replayCmd() *cobra.Command {
 				return err
 			}
 			return with(cmd, needs{redis: true}, func(d *deps) error {
-				return d.replay(cmd, args[0], &f)
+				return d.alone(cmd, &f, func(ctx context.Context) error { return d.replay(ctx, cmd, args[0], &f) })
 			})
 		},
 	}
@@ -131,8 +131,21 @@ func parseTime(flag, text string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-func (d *deps) replay(cmd *cobra.Command, name string, f *replayFlags) error {
-	ctx := cmd.Context()
+// alone sees to it that only one process at a time looks for what is missing in the topic and pushes it: two that had both looked before the
+// other pushed would each push it.
+func (d *deps) alone(cmd *cobra.Command, f *replayFlags, do func(context.Context) error) error {
+	if !f.missing || f.dryRun {
+		return do(cmd.Context())
+	}
+	locks, err := d.locks()
+	if err != nil {
+		return err
+	}
+	d.log.Info("waiting for other replays with --missing, if there are any")
+	return locks.Do(cmd.Context(), "replay-missing", do)
+}
+
+func (d *deps) replay(ctx context.Context, cmd *cobra.Command, name string, f *replayFlags) error {
 	cfg := replay.Config{
 		Redis: d.redis, Space: d.space, Name: name, Target: f.to, DoneSink: replay.DoneSink(name), BatchGrants: d.cfg.Publisher.BatchGrants,
 		Rate: f.rate, Parallel: min(d.space.Len(), 8), Patience: f.patience,
@@ -207,7 +220,7 @@ func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags)
 		cfg.Target += ", what is missing there"
 		claims.Done = cfg.DoneSink
 	} else {
-		cfg.DoneSink = configs.SinkKafka
+		cfg.DoneSink, claims.Trimmed = configs.SinkKafka, true
 	}
 	var lost *replay.Lost
 	if f.missing {
