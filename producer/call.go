@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -55,16 +56,17 @@ func (f *flight) once(ctx context.Context) error {
 		return nil
 	}
 	var receipts [][]hongbao.Receipt
+	var users []string
 	for k := range answers {
 		if len(answers[k].Receipts) > 0 {
-			receipts = append(receipts, answers[k].Receipts)
+			receipts, users = append(receipts, answers[k].Receipts), append(users, f.req.Grabs[k].User)
 		}
 	}
 	if len(receipts) == 0 {
 		return nil
 	}
 	if i.durability != hongbao.Fast {
-		if err := f.lane.durable(ctx, i); err != nil {
+		if err := f.lane.durable(ctx, i, users, receipts); err != nil {
 			return afterGrant(err)
 		}
 	}
@@ -84,10 +86,11 @@ func afterGrant(err error) error {
 	return hongbao.Outagef(hongbao.Unknown, "granted, but not known to be safe yet: %w", err)
 }
 
-// durable waits until a replica, or the disk, has what Redis has now. WAIT and WAITAOF look at the primary's offset after
-// the connection's last command, so a PING goes ahead of them; then it does not matter which connection made the grab,
-// and a repeated grab waits for the first one's write as well.
-func (l *lane) durable(ctx context.Context, i *info) error {
+// durable waits until a replica, or the disk, has the users' receipts. WAIT and WAITAOF look at the primary's offset after
+// the connection's last command, so the receipts are read ahead of them; then it does not matter which connection made the grab,
+// and a repeated grab waits for the first one's write as well. A primary that does not have the receipts is another one than
+// decided the grab: a replica that was promoted without them.
+func (l *lane) durable(ctx context.Context, i *info, users []string, receipts [][]hongbao.Receipt) error {
 	timeout := timeoutOf(ctx, l.p.cfg.DurabilityTimeout)
 	wait := []any{"WAIT", 1, timeout.Milliseconds()}
 	if i.durability == hongbao.Fsync {
@@ -101,10 +104,16 @@ func (l *lane) durable(ctx context.Context, i *info) error {
 		return err
 	}
 	pipe := node.Pipeline()
-	pipe.Ping(ctx)
+	held := pipe.HMGet(ctx, l.keys.Receipts(l.id), users...)
 	cmd := pipe.Do(ctx, wait...)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("%s for durability class %q: %w", wait[0], i.durability, lua.Classify(err))
+	}
+	for k, v := range held.Val() {
+		text, _ := v.(string) // absent: nothing is held
+		if !holds(text, receipts[k]) {
+			return hongbao.Outagef(hongbao.Unknown, "the receipt of user %s is not on %s: another server became the primary meanwhile", users[k], l.keys.Meta())
+		}
 	}
 	copies, err := firstInt(cmd.Val())
 	if err != nil {
@@ -114,6 +123,17 @@ func (l *lane) durable(ctx context.Context, i *info) error {
 		return hongbao.Outagef(hongbao.Unknown, "%s: durability class %q was not reached within %s", wait[0], i.durability, timeout)
 	}
 	return nil
+}
+
+// holds tells whether a user's receipts, as Redis keeps them, hold all of the list.
+func holds(text string, list []hongbao.Receipt) bool {
+	for i := range list {
+		r := &list[i]
+		if !strings.Contains("\n"+text, fmt.Sprintf("\n%d %d %d ", r.Packet, r.Amount, r.Seq)) {
+			return false
+		}
+	}
+	return true
 }
 
 // firstInt reads the answer of WAIT, a number, or of WAITAOF, a list that begins with the local disk.

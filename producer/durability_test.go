@@ -166,3 +166,75 @@ func TestDurabilityOutOfReach(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
 }
+
+// switched turns a client to another server as soon as a call of a script was answered, as a sentinel's client does when it hears of a failover.
+type switched struct {
+	armed atomic.Bool
+	do    func()
+}
+
+func (h *switched) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *switched) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *switched) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && cmd.Name() == "evalsha" && h.armed.CompareAndSwap(true, false) {
+			h.do()
+		}
+		return err
+	}
+}
+
+// A replica was promoted while the old primary, cut off from it, decided a grab. That the new primary has a replica of its own says nothing of that
+// grab: what a user is told must be there.
+func TestReplicaClassOverAFailover(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b.loadClass(t, hongbao.Replica)
+	next := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
+	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: next})
+	var target atomic.Pointer[string]
+	target.Store(&b.server.Addr)
+	o := b.server.Options()
+	o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, *target.Load())
+	}
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	hook := &switched{do: func() {
+		target.Store(&next.Addr)
+		require.NoError(t, b.server.Kill())
+	}}
+	rdb.AddHook(hook)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	testkit.EventuallyOK(t, 20*time.Second, func() error {
+		_, err := p.Grab(t.Context(), grab("u0", "r0"))
+		return err
+	}, "the replica is there")
+	promoted := next.Client(t)
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		return promoted.HExists(t.Context(), b.k.Receipts("rain"), "u0").Val()
+	}, "it has what the primary has")
+	require.NoError(t, promoted.SlaveOf(t.Context(), "NO", "ONE").Err())
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := promoted.Do(t.Context(), "WAIT", 1, 100).Int()
+		return err == nil && n == 1
+	}, "the new primary has a replica")
+
+	hook.armed.Store(true)
+	testkit.EventuallyOK(t, 20*time.Second, func() error {
+		a, err := p.Grab(t.Context(), grab("u1", "r1"))
+		if err == nil {
+			require.Equal(t, hongbao.Granted, a.Outcome)
+		}
+		return err
+	}, "it is granted")
+	require.False(t, hook.armed.Load(), "the fault fired")
+	require.True(t, promoted.HExists(t.Context(), b.k.Receipts("rain"), "u1").Val(), "the user was told that he has won")
+}
