@@ -164,14 +164,14 @@ func TestPastTheRetention(t *testing.T) {
 				w.WriteHeader(http.StatusInternalServerError)
 			})
 			h := newHandler(t, b, m.as("w1"), change, func(c *Config) { c.Repeats = 0 })
-			start := time.Now()
 			errs := h.Handle(t.Context(), grants(1, 2))
 			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
+			sentBy := time.Now()
 			b.mu.Lock()
 			b.forgets, b.answer = true, nil
 			sent := b.posts["prod:rain:1"]
 			b.mu.Unlock()
-			h.now = func() time.Time { return start.Add(24*time.Hour - time.Minute) }
+			h.now = func() time.Time { return sentBy.Add(24*time.Hour - time.Minute) }
 			errs = h.Handle(t.Context(), grants(1, 2))
 			if name == "queryable" {
 				require.Nil(t, errs)
