@@ -77,6 +77,16 @@ type publishBench struct {
 	runs   int
 }
 
+// fresh makes the events of one run, and the empty topic that they go to.
+func (b *publishBench) fresh(ctx context.Context) (*lua.Space, string, error) {
+	space, _, err := b.rig.events(ctx, b.n)
+	if err != nil {
+		return nil, "", err
+	}
+	topic, err := b.topic(ctx)
+	return space, topic, err
+}
+
 func (b *publishBench) topic(ctx context.Context) (string, error) {
 	b.runs++
 	name := "bench-" + strconv.Itoa(b.runs)
@@ -84,11 +94,7 @@ func (b *publishBench) topic(ctx context.Context) (string, error) {
 }
 
 func (b *publishBench) ours(ctx context.Context) (float64, error) {
-	space, _, err := b.rig.events(ctx, b.n)
-	if err != nil {
-		return 0, err
-	}
-	topic, err := b.topic(ctx)
+	space, topic, err := b.fresh(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -102,11 +108,7 @@ func (b *publishBench) ours(ctx context.Context) (float64, error) {
 }
 
 func (b *publishBench) bare(ctx context.Context) (float64, error) {
-	space, _, err := b.rig.events(ctx, b.n)
-	if err != nil {
-		return 0, err
-	}
-	topic, err := b.topic(ctx)
+	space, topic, err := b.fresh(ctx)
 	if err != nil {
 		return 0, err
 	}

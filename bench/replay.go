@@ -42,11 +42,7 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 }
 
 func (b *publishBench) replay(ctx context.Context) (float64, error) {
-	space, _, err := b.rig.events(ctx, b.n)
-	if err != nil {
-		return 0, err
-	}
-	topic, err := b.topic(ctx)
+	space, topic, err := b.fresh(ctx)
 	if err != nil {
 		return 0, err
 	}

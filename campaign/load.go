@@ -243,7 +243,7 @@ func redisFields(c *hongbao.Campaign) ([]string, error) {
 	fields := []string{
 		"from", strconv.FormatInt(c.From.UnixMilli(), 10), "to", strconv.FormatInt(c.To.UnixMilli(), 10),
 		"user_campaign", strconv.FormatInt(c.UserHold(), 10), "user_day", user[hongbao.PerDay], "user_hour", user[hongbao.PerHour],
-		"fact_names", strings.Join(names, ","), "fact_limits", strings.Join(limits, " "), "zone", EncodeTransitions(zone),
+		"fact_names", strings.Join(names, ","), "fact_limits", strings.Join(limits, " "), "zone", encodeTransitions(zone),
 		"packets", strconv.FormatInt(c.Packets, 10), "total", strconv.FormatInt(int64(c.Total), 10),
 		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability), "spec", string(Canonical(*c)),
 	}

@@ -42,8 +42,8 @@ func Transitions(c hongbao.Campaign) ([]Transition, error) {
 	}
 }
 
-// EncodeTransitions writes the table as "ms:offset ms:offset ...", separated by one space.
-func EncodeTransitions(list []Transition) string {
+// encodeTransitions writes the table as "ms:offset ms:offset ...", separated by one space.
+func encodeTransitions(list []Transition) string {
 	var b strings.Builder
 	for i, t := range list {
 		if i > 0 {

@@ -47,7 +47,7 @@ func TestTransitions(t *testing.T) {
 	for _, tt := range zones {
 		list, err := Transitions(zoneCampaign(t, tt.name, tt.from, tt.to))
 		require.NoError(t, err)
-		require.Equal(t, tt.want, EncodeTransitions(list), tt.name)
+		require.Equal(t, tt.want, encodeTransitions(list), tt.name)
 	}
 	_, err := Transitions(hongbao.Campaign{TimeZone: "Local"})
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))

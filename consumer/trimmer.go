@@ -99,7 +99,8 @@ func (t *Trimmer) Run(ctx context.Context) error {
 	}
 }
 
-// Lag is how each shard stood in the last round; shards that were not looked at yet are zero.
+// Lag is how each shard stood in the last round, for the metrics and the autoscaler of the process that runs it: in grants, Seq less
+// Finished, and in seconds, the Age of each group. Shards that were not looked at yet are zero. It may be called at any time.
 func (t *Trimmer) Lag() []lua.Trimmed {
 	t.mu.Lock()
 	defer t.mu.Unlock()

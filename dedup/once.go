@@ -65,7 +65,8 @@ func (o *Once) Claim(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "claim", id, token))
 }
 
-// Retake claims a message that is in doubt, after the caller found out that it was not pushed.
+// Retake claims a message that is in doubt, after the caller asked whoever it was pushed to. Mine: push it now unless it is
+// there, then Complete. Any other state is that of Claim, and the message is not the caller's.
 func (o *Once) Retake(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "retake", id, token))
 }

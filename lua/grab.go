@@ -29,7 +29,7 @@ type GrabCall struct {
 	// MaxBacklog is how many unfinished events the shard may hold before grabs are answered busy.
 	MaxBacklog int64
 	// FactNames are the names of the facts that the campaign's limits count by, joined by ",", in the order of the
-	// campaign; each grab must have them. ErrFacts tells the right ones.
+	// campaign; each grab must have them. FactsError tells the right ones.
 	FactNames string
 	Grabs     []*hongbao.Grab
 }

@@ -7,7 +7,7 @@ import (
 
 // Difference is a place where the ledger does not agree with itself.
 type Difference struct {
-	// Where is a campaign, or a currency.
+	// Where is a campaign, a currency, or an account that credits were booked on.
 	Where string
 	// What says which two things ought to be equal.
 	What      string

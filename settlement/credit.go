@@ -233,7 +233,8 @@ func (l *Ledger) Statement(ctx context.Context, page hongbao.StatementPage) ([]h
 	return list, nil
 }
 
-// CheckCredits compares every account's balance with its credits, on one snapshot, and names every difference.
+// CheckCredits compares every account's balance with its credits, on one snapshot, and names every difference; a ledger in
+// which nothing was credited has none. It reads every credit within Config.Timeout.
 func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
 	var list []Difference
 	err := l.read(ctx, func(ctx context.Context, t txn) error {

@@ -179,22 +179,3 @@ func (l *Ledger) quarantine(ctx context.Context, where string, after int64, limi
 	}
 	return list, nil
 }
-
-// Resolve notes what a person decided about a grant in quarantine. It moves no money: a grant that is to be paid after
-// all is replayed, once what was wrong is mended. False if there is no such grant or it was decided before.
-func (l *Ledger) Resolve(ctx context.Context, id int64, by, resolution string) (bool, error) {
-	if by == "" || resolution == "" {
-		return false, hongbao.Errorf(hongbao.Permanent, "resolve quarantine %d: say who decides, and what", id)
-	}
-	var changed int64
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		return []stmt{{
-			sql:  `UPDATE quarantine SET resolved_at = $2, resolved_by = $3, resolution = $4 WHERE id = $1 AND resolved_at = 0`,
-			args: []any{id, time.Now().UnixMilli(), by, resolution}, changed: &changed,
-		}}, nil
-	})
-	if err != nil {
-		return false, fmt.Errorf("resolve quarantine %d: %w", id, err)
-	}
-	return changed == 1, nil
-}

@@ -21,7 +21,7 @@ func testRecordedAside(t *testing.T, f *fixture) {
 	f.settles(t, paid, other)
 	f.settles(t, grantsOf("nowhere", 1, 3)...)
 	require.Len(t, f.open(t), 4)
-	_, err := f.ledger.Resolve(t.Context(), f.open(t)[1].ID, "ann", "void")
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[1].ID, By: "ann", Why: "not paid"})
 	require.NoError(t, err)
 	altered := grant("nowhere", 2)
 	altered.User = "somebody"

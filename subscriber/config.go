@@ -67,9 +67,12 @@ func DefaultConfig() Config {
 }
 
 var (
-	topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+	groupName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 	plainName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
 )
+
+// isTopic tells what Kafka takes as the name of a topic.
+func isTopic(name string) bool { return groupName.MatchString(name) && name != "." && name != ".." }
 
 // check names every problem at once.
 func (c *Config) check() error {
@@ -85,10 +88,10 @@ func (c *Config) check() error {
 	}
 	need(c.Sink != nil && c.Log != nil, "Sink and Log are required")
 	need(plainName.MatchString(c.ClientID), "ClientID %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", c.ClientID)
-	need(topicName.MatchString(c.Topic), "Topic %.80q is no Kafka topic name", c.Topic)
-	need(topicName.MatchString(c.Group), "Group %.80q: want 1 to 249 of a-z A-Z 0-9 . _ -", c.Group)
+	need(isTopic(c.Topic), "Topic %.80q is no Kafka topic name", c.Topic)
+	need(groupName.MatchString(c.Group), "Group %.80q: want 1 to 249 of a-z A-Z 0-9 . _ -", c.Group)
 	need(plainName.MatchString(c.Deployment), "Deployment %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", c.Deployment)
-	need(topicName.MatchString(c.DeadLetters), "DeadLetters %.80q is no Kafka topic name", c.DeadLetters)
+	need(isTopic(c.DeadLetters), "DeadLetters %.80q is no Kafka topic name", c.DeadLetters)
 	need(c.DeadLetters != c.Topic, "DeadLetters is the topic itself: what fails would come again for ever")
 	number := func(name string, v, low, high int) {
 		need(v >= low && v <= high, "%s is %d: want %d to %d", name, v, low, high)
@@ -154,7 +157,7 @@ func newWriter(c *Config) *kafka.Writer {
 		Addr:            kafka.TCP(c.Brokers...),
 		Topic:           c.DeadLetters,
 		Balancer:        &kafka.Hash{},
-		MaxAttempts:     1, // writeDeadLetter repeats
+		MaxAttempts:     1, // bury repeats
 		BatchSize:       1,
 		BatchBytes:      maxDeadLetter,
 		BatchTimeout:    time.Millisecond,

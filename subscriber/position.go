@@ -72,12 +72,6 @@ func (p *Position) Add(seq int64) {
 	}
 }
 
-// Floor is the last event of which nothing is remembered; 0 if nothing was forgotten.
-func (p *Position) Floor() int64 { return p.floor }
-
-// Runs are the events that were seen and not forgotten, ascending.
-func (p *Position) Runs() []hongbao.SeqRange { return slices.Clone(p.runs) }
-
 const positionVersion = 1
 
 // MarshalBinary writes the position for a store: version, floor, number of runs; then for each run the hole before it less one and its length

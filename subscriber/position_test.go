@@ -32,8 +32,8 @@ func TestPositionIsASet(t *testing.T) {
 			require.Equal(t, model[seq], p.Look(seq) == Seen && seq > 0)
 		}
 		var last int64
-		for i, r := range p.Runs() {
-			require.True(t, r.First <= r.Last && (i == 0 || r.First > last+1), "runs ascend with holes between them: %v", p.Runs())
+		for i, r := range p.runs {
+			require.True(t, r.First <= r.Last && (i == 0 || r.First > last+1), "runs ascend with holes between them: %v", p.runs)
 			last = r.Last
 		}
 	})
@@ -54,7 +54,7 @@ func TestPositionKnowsHoles(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(b), 16)
 	p.Add(17)
-	require.Equal(t, []hongbao.SeqRange{{First: 1, Last: 1_000_000}}, p.Runs())
+	require.Equal(t, []hongbao.SeqRange{{First: 1, Last: 1_000_000}}, p.runs)
 }
 
 // Beyond its bound it forgets from below, and says so: neither "new" nor "seen".
@@ -64,18 +64,18 @@ func TestPositionBound(t *testing.T) {
 	for i := range int64(MaxRuns) {
 		p.Add(10 + 3*i)
 	}
-	require.Zero(t, p.Floor())
+	require.Zero(t, p.floor)
 	require.Equal(t, Fresh, p.Look(5))
 	p.Add(10 + 3*MaxRuns)
-	require.EqualValues(t, 12, p.Floor())
-	require.Len(t, p.Runs(), MaxRuns)
+	require.EqualValues(t, 12, p.floor)
+	require.Len(t, p.runs, MaxRuns)
 	for _, seq := range []int64{5, 10, 11, 12} {
 		require.Equal(t, TooOld, p.Look(seq), seq)
 		p.Add(seq)
 	}
 	require.Equal(t, Seen, p.Look(13))
 	require.Equal(t, Fresh, p.Look(14))
-	require.Len(t, p.Runs(), MaxRuns, "what is too old is not added")
+	require.Len(t, p.runs, MaxRuns, "what is too old is not added")
 	b, err := p.MarshalBinary()
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(b), 16<<10)
@@ -100,7 +100,7 @@ func TestPositionRefusesOtherBytes(t *testing.T) {
 		require.Equal(t, good, p, name)
 	}
 	require.NoError(t, good.UnmarshalBinary(nil))
-	require.Empty(t, good.Runs())
+	require.Empty(t, good.runs)
 }
 
 func FuzzPosition(f *testing.F) {
@@ -121,7 +121,7 @@ func FuzzPosition(f *testing.F) {
 		var q Position
 		require.NoError(t, q.UnmarshalBinary(out))
 		require.Equal(t, p, q)
-		for _, r := range p.Runs() {
+		for _, r := range p.runs {
 			require.Equal(t, Seen, p.Look(r.Last))
 			require.Equal(t, Fresh, p.Look(r.Last+1))
 		}

@@ -225,5 +225,5 @@ func TestApart(t *testing.T) {
 	}
 	r, err = a.Push(t.Context(), events(9, 1, 5))
 	require.NoError(t, err)
-	require.Equal(t, Report{Next: 2, Done: 1, TooOld: []int{0}}, r, fmt.Sprint(a.seen[shardOf{"/hongbao/d1", 9}].Floor()))
+	require.Equal(t, Report{Next: 2, Done: 1, TooOld: []int{0}}, r, fmt.Sprint(a.seen[shardOf{"/hongbao/d1", 9}].floor))
 }

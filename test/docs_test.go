@@ -14,37 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/configs"
 )
 
-// anchors are the headings of a Markdown file, as links name them.
-func anchors(text string) map[string]bool {
-	all := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
-		name := regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(m[1]), "")
-		all[strings.ReplaceAll(name, " ", "-")] = true
-	}
-	return all
-}
-
-// Every heading that a document links to is there.
-func TestDocsLinkToHeadings(t *testing.T) {
-	t.Parallel()
-	link := regexp.MustCompile(`\]\(([^)#:]*)#([^)]+)\)`)
-	seen := 0
-	sources(t, []string{".md"}, func(file string) {
-		text, err := os.ReadFile(filepath.Join("..", file))
-		require.NoError(t, err)
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			to := text
-			if m[1] != "" && strings.HasSuffix(m[1], ".md") {
-				to, err = os.ReadFile(filepath.Join("..", filepath.Dir(file), m[1]))
-				require.NoError(t, err)
-			}
-			require.True(t, anchors(string(to))[m[2]], "%s links to %s#%s, which has no such heading", file, m[1], m[2])
-			seen++
-		}
-	})
-	require.Greater(t, seen, 10)
-}
-
 // Every log line that docs/operations.md tells to alert on is written somewhere, and its Deployment waits for the drain.
 func TestOperationsAreTrue(t *testing.T) {
 	t.Parallel()

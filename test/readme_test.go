@@ -180,18 +180,37 @@ func TestReadmeDemo(t *testing.T) {
 	require.Contains(t, string(out), "AGREES")
 }
 
-// Every file and every make target that the documents name is there.
+// anchors are those of a document's headings, as GitHub makes them.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^#+ (.+)$").FindAllStringSubmatch(text, -1) {
+		words := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all[strings.ReplaceAll(words, " ", "-")] = true
+	}
+	return all
+}
+
+// Every file, heading and make target that the documents name is there.
 func TestDocsNameWhatIsThere(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../Makefile")
 	require.NoError(t, err)
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
 	target := regexp.MustCompile("(?m)(?:`|^\\$ |^    )make ([a-z]+)")
 	sources(t, []string{".md"}, func(file string) {
 		text, err := os.ReadFile(filepath.Join("..", file))
 		require.NoError(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			require.FileExists(t, filepath.Join("..", filepath.Dir(file), m[1]), "%s links to %s", file, m[1])
+			linked := filepath.Join("..", file)
+			if m[1] != "" {
+				linked = filepath.Join("..", filepath.Dir(file), m[1])
+				require.FileExists(t, linked, "%s links to %s", file, m[1])
+			}
+			if m[2] != "" {
+				page, err := os.ReadFile(linked)
+				require.NoError(t, err)
+				require.Contains(t, anchors(string(page)), m[2], "%s links to a heading that %s has not", file, linked)
+			}
 		}
 		for _, m := range target.FindAllStringSubmatch(string(text), -1) {
 			require.Contains(t, string(makefile), "\n"+m[1]+":", "%s names make %s", file, m[1])

@@ -94,6 +94,21 @@ func TestAuditAgreesAndDiffers(t *testing.T) {
 	require.Contains(t, text.out, "packet 7")
 }
 
+// The ledger under `hongbao balance` has credits besides its grants: a balance that is not their sum is named.
+func TestAuditNamesABalanceThatIsNotItsCredits(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	addr := freeAddr(t)
+	startBalance(t, addr, d.dsn, d.env...)
+	status, answer := call(t, "POST", "http://"+addr+"/v1/credits", `{"reference":"r1","account":"u1","currency":"CNY","amount":7}`)
+	require.Equal(t, 201, status, "%v", answer)
+	require.Contains(t, d.ok("audit"), "agrees")
+	require.EqualValues(t, 1, d.exec("UPDATE credit_account SET balance = balance + 1 WHERE id = 'u1'"))
+	text := d.refused(1, []string{"audit"}, "the audit found differences")
+	require.Contains(t, text.out, "ledger_unbalanced")
+	require.Contains(t, text.out, "account u1, CNY: sum of the credits = balance: want 7, got 8")
+}
+
 // What somebody else writes to the topic is named: a copy of a grant as a duplicate, a foreign record counted (B45).
 func TestAuditNamesACopyInTheTopic(t *testing.T) {
 	t.Parallel()

@@ -32,10 +32,11 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// startBalance starts `hongbao balance` on the address, over a ledger of its own.
-func startBalance(t *testing.T, addr, dsn string) *program {
+// startBalance starts `hongbao balance` on the address, over a ledger of its own unless the environment names another.
+func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 	t.Helper()
-	p := start(t, []string{"HONGBAO_BALANCE_TOKEN=" + balanceToken, "HONGBAO_LEDGER_DSN=" + dsn, "HONGBAO_LOG_FORMAT=json"}, "balance", "--balance.listen="+addr)
+	env = append([]string{"HONGBAO_BALANCE_TOKEN=" + balanceToken, "HONGBAO_LEDGER_DSN=" + dsn, "HONGBAO_LOG_FORMAT=json"}, env...)
+	p := start(t, env, "balance", "--balance.listen="+addr)
 	p.says("serving balances")
 	return p
 }

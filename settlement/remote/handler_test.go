@@ -35,41 +35,43 @@ func TestEveryGrantOnce(t *testing.T) {
 	}
 }
 
+// wrongAnswers are what a bank may say to a credit that it has booked, but what it should.
+var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, c credit){
+	"no answer": func(_ *bank, w http.ResponseWriter, _ credit) { drop(w) },
+	"500":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusInternalServerError) },
+	"502":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusBadGateway) },
+	"503":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusServiceUnavailable) },
+	"504":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusGatewayTimeout) },
+	"409":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusConflict) },
+	"empty":     func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusOK) },
+	"HTML":      func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte("<html>fine</html>")) },
+	"truncated": func(_ *bank, w http.ResponseWriter, c credit) { _, _ = w.Write(encode(c)[:20]) },
+	"NaN":       func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte(`{"amount":NaN}`)) },
+	"twice the same name": func(_ *bank, w http.ResponseWriter, c credit) {
+		_, _ = w.Write([]byte(strings.Replace(string(encode(c)), "{", `{"amount":1,`, 1)))
+	},
+	"endless": func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write(make([]byte, 1<<20)) },
+	"compressed": func(b *bank, w http.ResponseWriter, c credit) {
+		w.Header().Set("Content-Encoding", "gzip")
+		b.say(w, 200, c)
+	},
+	"other id":      func(b *bank, w http.ResponseWriter, c credit) { c.Reference = "other"; b.say(w, 200, c) },
+	"other amount":  func(b *bank, w http.ResponseWriter, c credit) { c.Amount++; b.say(w, 200, c) },
+	"other account": func(b *bank, w http.ResponseWriter, c credit) { c.Account = "x"; b.say(w, 200, c) },
+	"too late": func(_ *bank, w http.ResponseWriter, _ credit) {
+		<-time.After(600 * time.Millisecond)
+		w.WriteHeader(http.StatusCreated)
+	},
+	"redirect": func(b *bank, w http.ResponseWriter, _ credit) {
+		w.Header().Set("Location", b.URL+"/inside")
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	},
+}
+
 // F41, F42, F44, B43, B44: the remote books and then answers wrong, or not at all. The same key again, one credit.
 func TestAppliedAndAnsweredWrong(t *testing.T) {
 	t.Parallel()
-	wrong := map[string]func(b *bank, w http.ResponseWriter, c credit){
-		"no answer": func(_ *bank, w http.ResponseWriter, _ credit) { drop(w) },
-		"500":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusInternalServerError) },
-		"502":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusBadGateway) },
-		"503":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusServiceUnavailable) },
-		"504":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusGatewayTimeout) },
-		"409":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusConflict) },
-		"empty":     func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusOK) },
-		"HTML":      func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte("<html>fine</html>")) },
-		"truncated": func(_ *bank, w http.ResponseWriter, c credit) { _, _ = w.Write(encode(c)[:20]) },
-		"NaN":       func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte(`{"amount":NaN}`)) },
-		"twice the same name": func(_ *bank, w http.ResponseWriter, c credit) {
-			_, _ = w.Write([]byte(strings.Replace(string(encode(c)), "{", `{"amount":1,`, 1)))
-		},
-		"endless": func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write(make([]byte, 1<<20)) },
-		"compressed": func(b *bank, w http.ResponseWriter, c credit) {
-			w.Header().Set("Content-Encoding", "gzip")
-			b.say(w, 200, c)
-		},
-		"other id":      func(b *bank, w http.ResponseWriter, c credit) { c.Reference = "other"; b.say(w, 200, c) },
-		"other amount":  func(b *bank, w http.ResponseWriter, c credit) { c.Amount++; b.say(w, 200, c) },
-		"other account": func(b *bank, w http.ResponseWriter, c credit) { c.Account = "x"; b.say(w, 200, c) },
-		"too late": func(_ *bank, w http.ResponseWriter, _ credit) {
-			<-time.After(600 * time.Millisecond)
-			w.WriteHeader(http.StatusCreated)
-		},
-		"redirect": func(b *bank, w http.ResponseWriter, _ credit) {
-			w.Header().Set("Location", b.URL+"/inside")
-			w.WriteHeader(http.StatusTemporaryRedirect)
-		},
-	}
-	for name, answer := range wrong {
+	for name, answer := range wrongAnswers {
 		for able, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats, "queryable": queryable} {
 			t.Run(name+", "+able, func(t *testing.T) {
 				t.Parallel()
@@ -162,14 +164,14 @@ func TestPastTheRetention(t *testing.T) {
 				w.WriteHeader(http.StatusInternalServerError)
 			})
 			h := newHandler(t, b, m.as("w1"), change, func(c *Config) { c.Repeats = 0 })
-			start := time.Now()
 			errs := h.Handle(t.Context(), grants(1, 2))
 			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
+			sentBy := time.Now()
 			b.mu.Lock()
 			b.forgets, b.answer = true, nil
 			sent := b.posts["prod:rain:1"]
 			b.mu.Unlock()
-			h.now = func() time.Time { return start.Add(24*time.Hour - time.Minute) }
+			h.now = func() time.Time { return sentBy.Add(24*time.Hour - time.Minute) }
 			errs = h.Handle(t.Context(), grants(1, 2))
 			if name == "queryable" {
 				require.Nil(t, errs)
