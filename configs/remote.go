@@ -217,7 +217,7 @@ func (c *Config) RemoteConfig() remote.Config {
 // RemoteClaimsConfig is that of the balance sink's claims, complete but for Redis, Space and Owner. Claims of live owners are
 // not handed over: only the sink could tell that a second push is harmless.
 func (c *Config) RemoteClaimsConfig() dedup.Config {
-	return dedup.Config{Sink: SinkBalance, Lease: c.Consumer.Lease}
+	return dedup.Config{Sink: SinkBalance, Lease: c.Consumer.Lease, Trimmed: true}
 }
 
 // BalanceConfig is complete.

@@ -75,7 +75,7 @@ func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 // ClaimsConfig is that of the Kafka sink's claims, complete but for Redis, Space and Owner. Claims of live owners are handed
 // over too: the broker drops the second copy of a batch, and the pending list says whose turn it is.
 func (c *Config) ClaimsConfig() dedup.Config {
-	return dedup.Config{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true}
+	return dedup.Config{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
 }
 
 // LedgerConfig is complete. Its DSN may hold a password.

@@ -262,3 +262,12 @@ func TestLogger(t *testing.T) {
 	t.Cleanup(func() { _ = file.Close() })
 	require.False(t, (&input{}).must(t).console(file), "a file is no terminal")
 }
+
+// Both sinks are consumer groups: a worker that slept long must not push what others have finished and trimmed.
+func TestClaimsOfSinksAreTrimmed(t *testing.T) {
+	t.Parallel()
+	c, err := Load("hongbao.yaml", nil, nil)
+	require.NoError(t, err)
+	require.True(t, c.ClaimsConfig().Trimmed)
+	require.True(t, c.RemoteClaimsConfig().Trimmed)
+}

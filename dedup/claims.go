@@ -21,8 +21,9 @@ type Config struct {
 	// Done is the sink whose done bits say what was pushed before; empty: Sink. Who requeues dead letters, or replays what
 	// the sink has lost, has one of his own: by the sink's bits those events are done. Complete sets the bits of both.
 	Done string
-	// Trimmed: the done bits are a consumer group's, of which the trimmer deletes what lies behind the stream; that counts as done.
-	// For a replay into the group's own sink, which can have such events. A worker has not: what it holds is in the stream.
+	// Trimmed: the sink is a consumer group, of whose done bits the trimmer deletes what lies behind the stream; that counts as
+	// done. A replay into the group's own sink has such events, and so has a worker that slept while others finished and trimmed
+	// what it had read. It says nothing of the bits of Done, which nobody trims.
 	Trimmed bool
 	// Owner names this worker; never twice.
 	Owner string
@@ -73,7 +74,7 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 	}
 	return lua.Claim(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), &lua.ClaimCall{
 		Sink: c.cfg.Sink, Done: c.cfg.Done, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
-		Trimmed: c.cfg.Trimmed, Events: events, Payload: payload,
+		Trimmed: c.cfg.Trimmed && c.cfg.Done == "", Events: events, Payload: payload,
 	})
 }
 

@@ -144,3 +144,23 @@ func TestClaimsByMany(t *testing.T) {
 	}
 	require.EqualValues(t, 15*50, fenced.Load())
 }
+
+// A worker that slept while others finished and trimmed what it had read is told that it is done, though the bits are deleted by then;
+// who has done bits of his own, a requeue say, is not.
+func TestClaimBehindTheStream(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	claims := func(done string) *dedup.Claims {
+		c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "kafka", Done: done, Owner: "w1", Lease: time.Minute, Trimmed: true})
+		require.NoError(t, err)
+		return c
+	}
+	require.NoError(t, lua.SetKept(t.Context(), b.rdb, b.space.Shard(0), lua.ChunkEvents))
+	events := []hongbao.SeqRange{{First: 5, Last: 6}}
+	a, err := claims("").Claim(t.Context(), 0, "c1", events, "")
+	require.NoError(t, err)
+	require.Equal(t, events, a.Done)
+	a, err = claims("requeue").Claim(t.Context(), 0, "c2", events, "")
+	require.NoError(t, err)
+	require.True(t, a.Granted())
+}

@@ -205,8 +205,8 @@ func TestTrimIgnoresForgedSeq(t *testing.T) {
 	require.EqualValues(t, 1, out.FirstKept)
 }
 
-// Before done bits may be deleted it is written down which, and that never falls: a replay that asks later takes them for done, a claim of a
-// replay into the group's own sink is refused them, and a worker's claim is not.
+// Before done bits may be deleted it is written down which, and that never falls: a replay that asks later takes them for done, a claim on the
+// group's own sink is refused them, and one with done bits that nobody trims is not.
 func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

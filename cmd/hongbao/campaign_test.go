@@ -331,6 +331,6 @@ func TestLoadRefusesWhatWasGranted(t *testing.T) {
 	k := d.space.Home("rain")
 	require.NoError(t, d.rdb.Del(t.Context(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain")).Err())
 	before := d.content()
-	d.refused(1, []string{"campaign", "load", "rain"}, "the ledger has settled 1 of its grants")
+	d.refused(1, []string{"campaign", "load", "rain"}, "the ledger has paid 1 of its packets")
 	require.Equal(t, before, d.content())
 }

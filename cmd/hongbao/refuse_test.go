@@ -268,3 +268,21 @@ func TestUnreachableRedisIsAnError(t *testing.T) {
 		d.refused(1, command, "redis at 127.0.0.1:1", "can't be reached")
 	}
 }
+
+// A node of a cluster, and a Sentinel, answer a plain client, and refuse it call by call: the error says what they are, and what to set.
+func TestRedisOfAnotherModeIsRefused(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{})
+	node := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true})
+	sentinel := testkit.NewRedis(t, testkit.RedisOptions{Watches: node})
+	for addr, says := range map[string]string{
+		node.Addr: "it is a node of a Redis Cluster: set redis.mode to cluster", sentinel.Addr: "it is a Sentinel: set redis.mode to sentinel",
+	} {
+		d.set("REDIS_ADDRS", addr)
+		d.refused(1, []string{"work"}, addr, says)
+		d.refused(1, []string{"config", "check", "--connect"}, addr, says)
+	}
+}

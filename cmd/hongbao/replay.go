@@ -215,12 +215,12 @@ func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags)
 		if other == topic {
 			return usage("--to topic:%s is this deployment's own topic: say --to kafka, so that no event gets a second copy", topic)
 		}
-		topic, claims.Sink = other, cfg.DoneSink
+		topic, claims.Sink, claims.Trimmed = other, cfg.DoneSink, false
 	} else if f.missing {
 		cfg.Target += ", what is missing there"
 		claims.Done = cfg.DoneSink
 	} else {
-		cfg.DoneSink, claims.Trimmed = configs.SinkKafka, true
+		cfg.DoneSink = configs.SinkKafka
 	}
 	var lost *replay.Lost
 	if f.missing {
