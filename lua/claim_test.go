@@ -1,6 +1,7 @@
 package lua_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,130 +100,148 @@ func drawEvents(t *rapid.T) []hongbao.SeqRange {
 	return out
 }
 
+// claimLives are random lives of claims in a space of their own, beside the model.
+type claimLives struct {
+	claimModel
+	b     *bundle
+	ctx   context.Context
+	k     lua.Keys
+	known []hongbao.Claim // every claim that anybody ever held: most are fenced
+	made  int
+	losts int
+}
+
+func (l *claimLives) pick(t *rapid.T) hongbao.Claim {
+	if len(l.known) == 0 {
+		t.Skip("no claim yet")
+	}
+	return l.known[rapid.IntRange(max(0, len(l.known)-8), len(l.known)-1).Draw(t, "claim")]
+}
+
+// ended tells whether a claim that was valid, or not, was ended.
+func ended(t *rapid.T, valid bool, err error) bool {
+	if valid {
+		require.NoError(t, err)
+		return true
+	}
+	require.ErrorIs(t, err, hongbao.ErrFenced)
+	return false
+}
+
+func (l *claimLives) push(ranges []hongbao.SeqRange) {
+	for _, r := range ranges {
+		for seq := r.First; seq <= r.Last; seq++ {
+			l.done[seq] = true
+		}
+	}
+}
+
+func (l *claimLives) claims(t *rapid.T) {
+	l.made++
+	c := &lua.ClaimCall{
+		Sink: "kafka", ID: fmt.Sprintf("c%d", l.made), Owner: rapid.SampledFrom([]string{"w1", "w2"}).Draw(t, "owner"),
+		Lease: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "lease"), TakeLive: rapid.Bool().Draw(t, "any"),
+		Events: drawEvents(t), Payload: rapid.SampledFrom([]string{"", "a\nb 1-2\n", "\x00\xff"}).Draw(t, "payload"),
+	}
+	last := l.fence
+	got, err := lua.Claim(l.ctx, l.b.rdb, l.k, c)
+	require.NoError(t, err)
+	want := l.claim(c)
+	byID := func(a, b hongbao.Claim) int { return strings.Compare(a.ID, b.ID) }
+	slices.SortFunc(got.Open, byID)
+	slices.SortFunc(want.Open, byID)
+	fences := map[int64]bool{}
+	for i := range got.Open { // takeovers raise the fences, in any order
+		require.Greater(t, got.Open[i].Fence, last)
+		require.LessOrEqual(t, got.Open[i].Fence, l.fence)
+		fences[got.Open[i].Fence] = true
+		want.Open[i].Fence = got.Open[i].Fence
+		l.open[got.Open[i].ID].Fence = got.Open[i].Fence
+	}
+	require.Len(t, fences, len(got.Open))
+	require.Equal(t, want, got)
+	l.known = append(l.known, got.Open...)
+	if got.Granted() {
+		l.known = append(l.known, l.open[c.ID].Claim)
+	}
+}
+
+func (l *claimLives) complete(t *rapid.T) {
+	c := l.pick(t)
+	lost := l.lost(&c)
+	if !ended(t, lost || l.valid(&c), lua.Complete(l.ctx, l.b.rdb, l.k, "kafka", &c)) {
+		return
+	}
+	if lost {
+		l.losts++
+	}
+	delete(l.open, c.ID)
+	l.push(c.Events)
+}
+
+func (l *claimLives) narrow(t *rapid.T) {
+	c := l.pick(t)
+	var out, left []hongbao.SeqRange
+	for _, r := range c.Events {
+		for seq := r.First; seq <= r.Last; seq++ {
+			if rapid.Bool().Draw(t, "done") {
+				out = lua.AppendSeq(out, seq)
+			} else {
+				left = lua.AppendSeq(left, seq)
+			}
+		}
+	}
+	if c.Events = out; len(left) == 0 || !l.valid(&c) && l.lost(&c) {
+		t.Skip("that is complete")
+	}
+	if ended(t, l.valid(&c), lua.Narrow(l.ctx, l.b.rdb, l.k, "kafka", &c, left)) {
+		l.open[c.ID].Events = left
+		l.push(out)
+	}
+}
+
+func (l *claimLives) release(t *rapid.T) {
+	c := l.pick(t)
+	if ended(t, l.valid(&c), lua.Release(l.ctx, l.b.rdb, l.k, "kafka", &c)) {
+		delete(l.open, c.ID)
+	}
+}
+
+func (l *claimLives) deletedByHand(t *rapid.T) {
+	if rapid.IntRange(0, 7).Draw(t, "rarely") > 0 {
+		t.Skip("not now")
+	}
+	require.NoError(t, l.b.rdb.Del(l.ctx, l.k.Claims("kafka")).Err())
+	l.fence, l.open = 0, map[string]*modelClaim{}
+}
+
+func (l *claimLives) size(t *rapid.T) {
+	n, err := l.b.rdb.HLen(l.ctx, l.k.Claims("kafka")).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, len(l.open), max(0, n-1), "the claims and #fence")
+}
+
 // Random lives of claims: every answer is the model's, fences only rise, what is done stays done.
 func TestClaimsAgainstModel(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	ctx := t.Context()
-	losts := 0
+	b, losts := setup(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		space, err := lua.NewSpace(testkit.Prefix(t), 1)
 		require.NoError(rt, err)
-		k := space.Shard(0)
-		m := &claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}
-		var known []hongbao.Claim // every claim that anybody ever held: most are fenced
-		made := 0
-		pick := func(t *rapid.T) hongbao.Claim {
-			if len(known) == 0 {
-				t.Skip("no claim yet")
-			}
-			return known[rapid.IntRange(max(0, len(known)-8), len(known)-1).Draw(t, "claim")]
-		}
-		end := func(t *rapid.T, valid bool, err error) bool {
-			if valid {
-				require.NoError(t, err)
-				return true
-			}
-			require.ErrorIs(t, err, hongbao.ErrFenced)
-			return false
+		l := &claimLives{
+			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(), k: space.Shard(0),
 		}
 		rt.Repeat(map[string]func(*rapid.T){
-			"claim": func(t *rapid.T) {
-				made++
-				c := &lua.ClaimCall{
-					Sink: "kafka", ID: fmt.Sprintf("c%d", made), Owner: rapid.SampledFrom([]string{"w1", "w2"}).Draw(t, "owner"),
-					Lease: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "lease"), TakeLive: rapid.Bool().Draw(t, "any"),
-					Events: drawEvents(t), Payload: rapid.SampledFrom([]string{"", "a\nb 1-2\n", "\x00\xff"}).Draw(t, "payload"),
-				}
-				last := m.fence
-				got, err := lua.Claim(ctx, b.rdb, k, c)
-				require.NoError(t, err)
-				want := m.claim(c)
-				byID := func(a, b hongbao.Claim) int { return strings.Compare(a.ID, b.ID) }
-				slices.SortFunc(got.Open, byID)
-				slices.SortFunc(want.Open, byID)
-				fences := map[int64]bool{}
-				for i := range got.Open { // takeovers raise the fences, in any order
-					require.Greater(t, got.Open[i].Fence, last)
-					require.LessOrEqual(t, got.Open[i].Fence, m.fence)
-					fences[got.Open[i].Fence] = true
-					want.Open[i].Fence = got.Open[i].Fence
-					m.open[got.Open[i].ID].Fence = got.Open[i].Fence
-				}
-				require.Len(t, fences, len(got.Open))
-				require.Equal(t, want, got)
-				known = append(known, got.Open...)
-				if got.Granted() {
-					known = append(known, m.open[c.ID].Claim)
-				}
-			},
-			"complete": func(t *rapid.T) {
-				c := pick(t)
-				lost := m.lost(&c)
-				if !end(t, lost || m.valid(&c), lua.Complete(ctx, b.rdb, k, "kafka", &c)) {
-					return
-				}
-				if lost {
-					losts++
-				}
-				delete(m.open, c.ID)
-				for _, r := range c.Events {
-					for seq := r.First; seq <= r.Last; seq++ {
-						m.done[seq] = true
-					}
-				}
-			},
-			"narrow": func(t *rapid.T) {
-				c := pick(t)
-				var out, left []hongbao.SeqRange
-				for _, r := range c.Events {
-					for seq := r.First; seq <= r.Last; seq++ {
-						if rapid.Bool().Draw(t, "done") {
-							out = lua.AppendSeq(out, seq)
-						} else {
-							left = lua.AppendSeq(left, seq)
-						}
-					}
-				}
-				if c.Events = out; len(left) == 0 || !m.valid(&c) && m.lost(&c) {
-					t.Skip("that is complete")
-				}
-				if !end(t, m.valid(&c), lua.Narrow(ctx, b.rdb, k, "kafka", &c, left)) {
-					return
-				}
-				m.open[c.ID].Events = left
-				for _, r := range out {
-					for seq := r.First; seq <= r.Last; seq++ {
-						m.done[seq] = true
-					}
-				}
-			},
-			"release": func(t *rapid.T) {
-				c := pick(t)
-				if end(t, m.valid(&c), lua.Release(ctx, b.rdb, k, "kafka", &c)) {
-					delete(m.open, c.ID)
-				}
-			},
-			"delete": func(t *rapid.T) { // by hand
-				if rapid.IntRange(0, 7).Draw(t, "rarely") > 0 {
-					t.Skip("not now")
-				}
-				require.NoError(t, b.rdb.Del(ctx, k.Claims("kafka")).Err())
-				m.fence, m.open = 0, map[string]*modelClaim{}
-			},
-			"": func(t *rapid.T) {
-				n, err := b.rdb.HLen(ctx, k.Claims("kafka")).Result()
-				require.NoError(t, err)
-				require.EqualValues(t, len(m.open), max(0, n-1), "the claims and #fence")
-			},
+			"claim": l.claims, "complete": l.complete, "narrow": l.narrow, "release": l.release, "delete": l.deletedByHand, "": l.size,
 		})
+		losts += l.losts
 		for chunk := range int64(4) {
 			r := hongbao.SeqRange{First: chunk * lua.ChunkEvents, Last: (chunk+1)*lua.ChunkEvents - 1}
-			got, err := lua.Done(ctx, b.rdb, k, "kafka", r)
+			got, err := lua.Done(l.ctx, b.rdb, l.k, "kafka", r)
 			require.NoError(rt, err)
 			for seq := r.First; seq <= r.Last; seq++ {
-				if got.Has(seq) != m.done[seq] {
-					rt.Fatalf("seq %d: done is %v, want %v", seq, got.Has(seq), m.done[seq])
+				if got.Has(seq) != l.done[seq] {
+					rt.Fatalf("seq %d: done is %v, want %v", seq, got.Has(seq), l.done[seq])
 				}
 			}
 		}

@@ -221,7 +221,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		return promoted.HExists(t.Context(), b.k.Receipts("rain"), "u0").Val()
 	}, "it has what the primary has")
-	require.NoError(t, promoted.SlaveOf(t.Context(), "NO", "ONE").Err())
+	require.NoError(t, promoted.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		n, err := promoted.Do(t.Context(), "WAIT", 1, 100).Int()
 		return err == nil && n == 1

@@ -91,12 +91,7 @@ func (c *Config) Check() error {
 	number("BatchCredits", int64(c.BatchCredits), 0, 1_000)
 	number("Repeats", int64(c.Repeats), 0, 20)
 	number("BreakerFailures", int64(c.BreakerFailures), 1, 1_000_000)
-	if c.Told != "" && c.Told != NotSent && (c.Told != Done || c.Queryable) || c.Told != "" && c.Again {
-		bad("Told is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Again", c.Told, NotSent, Done)
-	}
-	if (c.Told == NotSent) == c.ToldAt.IsZero() {
-		bad("ToldAt is %s: it goes with Told %s, and only with that", c.ToldAt, NotSent)
-	}
+	c.checkTold(bad)
 	if c.BatchCredits > 0 && c.Retention == 0 {
 		bad("BatchCredits is %d, but Retention 0: batches are for idempotent remotes only", c.BatchCredits)
 	}
@@ -104,6 +99,15 @@ func (c *Config) Check() error {
 		return nil
 	}
 	return fmt.Errorf("remote configuration: %w", errors.Join(errs...))
+}
+
+func (c *Config) checkTold(bad func(string, ...any)) {
+	if c.Told != "" && c.Told != NotSent && (c.Told != Done || c.Queryable) || c.Told != "" && c.Again {
+		bad("Told is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Again", c.Told, NotSent, Done)
+	}
+	if (c.Told == NotSent) == c.ToldAt.IsZero() {
+		bad("ToldAt is %s: it goes with Told %s, and only with that", c.ToldAt, NotSent)
+	}
 }
 
 func (c *Config) checkTimes(bad func(string, ...any)) {

@@ -18,7 +18,7 @@ var errLostClaim = errors.New("it was about to be sent before, under a claim tha
 // intends notes the item's intent under the claim. False: it must not be sent now, and the item tells why.
 func (h *Handler) intends(ctx context.Context, it *item, claim string) bool {
 	if unsent, found := h.unsent.LoadAndDelete(it.credit.Reference); found {
-		claim = unsent.(string)
+		claim, _ = unsent.(string) // nothing else is stored
 	}
 	for range 2 { // the second time after a note that is void
 		by, since, err := h.ledger.ledger.Intend(ctx, it.grant, claim)
