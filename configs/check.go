@@ -9,8 +9,12 @@ import (
 
 // unsafeNames lists what unsafe.allow may name.
 func unsafeNames() []string {
-	return append(settlement.UnsafeSettings(), UnsafeRedis, unsafeSASL)
+	return append(settlement.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, unsafeSASL)
 }
+
+// UnsafeRedisAppendOnly allows a Redis without an append-only file, which a managed one may not offer: what its replicas do not have
+// either is lost with a restart. Its other settings are checked all the same.
+const UnsafeRedisAppendOnly = "redis_appendonly"
 
 // UnsafeRedis allows a Redis whose settings may lose receipts, or that does not tell its settings.
 const UnsafeRedis = "redis_settings"

@@ -20,21 +20,14 @@ type Server struct {
 	AppendOnly      bool
 	AppendFsync     string // empty if CONFIG GET is not allowed
 	Replicas        int
-	mode            string
+	Mode            string // standalone, cluster or sentinel
 }
 
-// Inspect asks a Redis server, or each primary of a cluster, what its settings are. A node of a cluster, or a Sentinel, is refused
-// where the client takes it for a server of its own: it would answer some calls and send others away.
+// Inspect asks a Redis server, or each primary of a cluster, what its settings are.
 func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
 		s, err := inspect(ctx, rdb)
-		if err == nil && s.mode == "cluster" {
-			err = hongbao.Errorf(hongbao.Broken, "it is a node of a Redis Cluster: set redis.mode to cluster")
-		}
-		if err == nil && s.mode == "sentinel" {
-			err = hongbao.Errorf(hongbao.Broken, "it is a Sentinel: set redis.mode to sentinel and redis.master_name to what it calls the primary")
-		}
 		return []Server{s}, err
 	}
 	var all []Server
@@ -64,7 +57,7 @@ func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	}
 	s := Server{
 		Version: info["redis_version"], Role: info["role"], MaxMemoryPolicy: info["maxmemory_policy"],
-		AppendOnly: info["aof_enabled"] == "1", mode: info["redis_mode"],
+		AppendOnly: info["aof_enabled"] == "1", Mode: info["redis_mode"],
 	}
 	s.Replicas, _ = strconv.Atoi(info["connected_slaves"]) // absent on a replica: none
 	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {

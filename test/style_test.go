@@ -27,8 +27,11 @@ func testSins(name string, src any) ([]string, error) {
 		if i, ok := n.(*ast.IfStmt); ok && isCall(i.Cond, "testing", "Short") {
 			ast.Inspect(i.Body, func(n ast.Node) bool { fine[n] = true; return true })
 		}
-		if l, ok := n.(*ast.FuncLit); ok && isProperty(l) {
+		if l, ok := n.(*ast.FuncLit); ok && isProperty(l.Type) {
 			ast.Inspect(l.Body, func(n ast.Node) bool { fine[n] = true; return true })
+		}
+		if d, ok := n.(*ast.FuncDecl); ok && isProperty(d.Type) {
+			ast.Inspect(d.Body, func(n ast.Node) bool { fine[n] = true; return true })
 		}
 		if isCall(n, "time", "Sleep") {
 			sins = append(sins, fset.Position(n.Pos()).String()+": time.Sleep in a test: wait for a condition with a deadline, or use testing/synctest")
@@ -44,8 +47,8 @@ func testSins(name string, src any) ([]string, error) {
 }
 
 // isProperty tells whether a function takes a *rapid.T.
-func isProperty(l *ast.FuncLit) bool {
-	for _, p := range l.Type.Params.List {
+func isProperty(f *ast.FuncType) bool {
+	for _, p := range f.Params.List {
 		star, ok := p.Type.(*ast.StarExpr)
 		if !ok {
 			continue

@@ -82,7 +82,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 			b := newBlindBank(t)
 			b.sick = func(account string) bool { return account < "u0002" }
 			d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false", "REMOTE_CLAIM_TIME", "2s",
-				"REMOTE_TIMEOUT", "1s", "REMOTE_HEADER_TIMEOUT", "900ms", "CONSUMER_LEASE", "3s")
+				"REMOTE_TIMEOUT", "1s", "REMOTE_HEADER_TIMEOUT", "900ms")
 			want := d.winners(t, "rain", 4)
 			w := d.start("work")
 			d.quiet()

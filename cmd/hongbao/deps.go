@@ -135,6 +135,13 @@ func (d *deps) checkRedis(ctx context.Context, class hongbao.Durability) error {
 		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(d.cfg.Redis.Addrs, ","), err))
 	}
 	for i := range servers {
+		if err := d.checkMode(&servers[i]); err != nil {
+			return err
+		}
+		if !servers[i].AppendOnly && class != hongbao.Fsync && d.allows(configs.UnsafeRedisAppendOnly) {
+			d.log.Warn("unsafe.allow: this Redis has no append-only file, so a restart would forget campaigns and receipts")
+			servers[i].AppendOnly = true
+		}
 		err := servers[i].Check(class)
 		if err != nil && d.allows(configs.UnsafeRedis) {
 			d.log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
@@ -145,6 +152,18 @@ func (d *deps) checkRedis(ctx context.Context, class hongbao.Durability) error {
 		}
 	}
 	return nil
+}
+
+// checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and send others away.
+func (d *deps) checkMode(s *lua.Server) error {
+	what := map[string]string{
+		"cluster":  "a node of a Redis Cluster: set redis.mode to cluster",
+		"sentinel": "a Sentinel: set redis.mode to sentinel, and redis.master_name to what it calls the primary",
+	}[s.Mode]
+	if what == "" || s.Mode == "cluster" && d.cfg.Redis.Mode == configs.Cluster {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "redis at %s is %s", strings.Join(d.cfg.Redis.Addrs, ","), what)
 }
 
 func (d *deps) allows(name string) bool {

@@ -162,6 +162,15 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 		d.refused(1, command, "appendonly is no", "set appendonly yes")
 	}
 	require.Empty(t, d.content())
+	d.set("UNSAFE_ALLOW", "redis_appendonly")
+	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	d.refused(1, []string{"campaign", "load", "rain"}, "maxmemory-policy") // the others are checked all the same
+	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	r := d.run("campaign", "load", "rain")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "unsafe.allow: this Redis has no append-only file")
+	d.ok("campaign", "create", spec(t, "synced", 10, 1000, "durability: fast", "durability: fsync"))
+	d.refused(1, []string{"campaign", "load", "synced"}, "appendonly is no") // what this class promises can't be had without it
 }
 
 // B50: what belongs to another deployment is left alone.
@@ -279,7 +288,7 @@ func TestRedisOfAnotherModeIsRefused(t *testing.T) {
 	node := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true})
 	sentinel := testkit.NewRedis(t, testkit.RedisOptions{Watches: node})
 	for addr, says := range map[string]string{
-		node.Addr: "it is a node of a Redis Cluster: set redis.mode to cluster", sentinel.Addr: "it is a Sentinel: set redis.mode to sentinel",
+		node.Addr: "is a node of a Redis Cluster: set redis.mode to cluster", sentinel.Addr: "is a Sentinel: set redis.mode to sentinel",
 	} {
 		d.set("REDIS_ADDRS", addr)
 		d.refused(1, []string{"work"}, addr, says)

@@ -151,6 +151,7 @@ func run(t *testing.T, env []string, args ...string) result {
 type deployment struct {
 	t     *testing.T
 	env   []string
+	times int // how many of env are the deployment's own; what a test sets comes after them
 	rdb   *redis.Client
 	space *lua.Space
 	dsn   string
@@ -204,6 +205,7 @@ func setup(t *testing.T, o options) *deployment {
 		d.topic, d.addr = o.broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"}), o.broker.Addr
 		d.set("DEPLOYMENT_SINKS", "balance,kafka", "KAFKA_BROKERS", d.addr, "KAFKA_TOPIC", d.topic, "KAFKA_PARTITIONS", "2")
 	}
+	d.times = len(d.env)
 	return d
 }
 
@@ -237,7 +239,8 @@ func (d *deployment) start(args ...string) *program {
 	return start(d.t, d.env, args...)
 }
 
-// unhurried are a deployment's times in production. Workers' are short in tests, for quick takeovers; other commands need not hurry.
+// unhurried are a deployment's times in production. Workers' are short in tests, for quick takeovers; other commands need not hurry,
+// unless the test says so.
 var unhurried = []string{
 	"HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_REDIS_READ_TIMEOUT=3s", "HONGBAO_REDIS_POOL_TIMEOUT=3s", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=5s",
 	"HONGBAO_PUBLISHER_ATTEMPT_TIME=15s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s",
@@ -246,7 +249,7 @@ var unhurried = []string{
 // run runs a command to its end.
 func (d *deployment) run(args ...string) result {
 	d.t.Helper()
-	return run(d.t, slices.Concat(d.env, unhurried), args...)
+	return run(d.t, slices.Concat(d.env[:d.times], unhurried, d.env[d.times:]), args...)
 }
 
 // ok runs a command that must end with exit code 0, and gives what it printed.
