@@ -16,13 +16,9 @@ import (
 // decide makes the call, and repeats it while its answer is unknown or Redis is out of reach. Every grab has a request
 // id, so a repeat of a call that was carried out gets the same answers.
 func (f *flight) decide(ctx context.Context) error {
-	policy := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(250*time.Millisecond),
-		backoff.WithMaxElapsedTime(0), // the call's context bounds it
-	)
-	var last, doubt error // doubt: a try of which nobody knows whether it was carried out
-	err := backoff.Retry(func() error {
-		last = f.once(ctx)
+	var doubt error // a try of which nobody knows whether it was carried out
+	last := insist(ctx, func() error {
+		last := f.once(ctx)
 		var facts *lua.FactsError
 		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
 			_, err := f.lane.look(ctx)
@@ -31,18 +27,33 @@ func (f *flight) decide(ctx context.Context) error {
 		if last != nil && doubt == nil && hongbao.ClassOf(last) == hongbao.Unknown {
 			doubt = last
 		}
+		return last
+	})
+	if last != nil && doubt != nil && hongbao.ClassOf(last) != hongbao.Unknown {
+		return hongbao.Outagef(hongbao.Unknown, "an earlier try may have been carried out (%w); the last one: %w", doubt, last)
+	}
+	return last
+}
+
+// insist repeats a call while Redis is out of reach or does not answer, until ctx ends. It gives the last try's error, not the
+// context's, which has no class.
+func insist(ctx context.Context, try func() error) error {
+	policy := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(250*time.Millisecond),
+		backoff.WithMaxElapsedTime(0), // the context bounds it
+	)
+	var last error
+	err := backoff.Retry(func() error {
+		last = try()
 		if last != nil && !hongbao.IsOutage(last) {
 			return backoff.Permanent(last)
 		}
 		return last
 	}, backoff.WithContext(policy, ctx))
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case doubt != nil && hongbao.ClassOf(last) != hongbao.Unknown:
-		return hongbao.Outagef(hongbao.Unknown, "an earlier try may have been carried out (%w); the last one: %w", doubt, last)
 	}
-	return last // not the context's end, which has no class
+	return last
 }
 
 func (f *flight) once(ctx context.Context) error {

@@ -258,3 +258,25 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	require.ErrorAs(t, err, &reply)
 	require.Empty(t, b.entries(t))
 }
+
+// The answer to the first look at a campaign is lost: the grab goes on. When none ever comes nothing was decided, and the error says so.
+func TestFirstLookIsRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	isLook := func(request []byte) bool { return bytes.Contains(request, []byte("user_campaign")) }
+	proxy, rdb := b.through(t, -1)
+	proxy.SwallowAnswers(2, isLook)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	a, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, 2, proxy.Fired().Swallowed)
+
+	proxy.SwallowAnswers(1_000, isLook)
+	p = b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
+	_, err = p.Grab(t.Context(), grab("u2", "r2"))
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Len(t, b.grants(t), 1)
+}

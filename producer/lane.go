@@ -61,7 +61,7 @@ func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
 		return l, nil
 	}
 	l = &lane{p: p, id: campaign, keys: p.cfg.Space.Home(campaign), rdb: p.cfg.Redis}
-	if found, err := l.look(ctx); err != nil || !found {
+	if found, err := l.first(ctx); err != nil || !found {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -74,6 +74,20 @@ func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
 }
 
 func (l *lane) info() *info { return l.seen.Load() }
+
+// first is the first look. While Redis is away it is repeated, as a call is; nothing is asked for as long as it fails.
+func (l *lane) first(ctx context.Context) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
+	defer cancel()
+	err = insist(ctx, func() error {
+		found, err = l.look(ctx)
+		return err
+	})
+	if hongbao.IsOutage(err) {
+		return false, hongbao.Outagef(hongbao.Transient, "nothing was decided: %w", err)
+	}
+	return found, err
+}
 
 // look reads what the campaign says of itself. It refuses a Redis that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
