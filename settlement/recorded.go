@@ -72,11 +72,13 @@ func factsOf(g *hongbao.Grant) hongbao.Grant {
 
 // Intend notes durably, and outside of Redis, that a grant's credit is about to be asked for at a remote under a claim, unless
 // that was noted before. It gives the claim of the note that stands, and since when it does. Of a note under another claim nobody
-// knows what became of it: the credit may have been booked. After an error the note may stand or not; the same call again tells.
+// knows what became of it: the credit may have been booked. After an error the note may stand or not; the same call again tells, and
+// counts from then on: it is made only if nothing was sent under the claim meanwhile.
 func (s *Settler) Intend(ctx context.Context, g *hongbao.Grant, claim string) (by string, since time.Time, err error) {
 	err = s.config.Ledger.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		var changed int64
-		by, since = claim, time.Now().UTC().Truncate(time.Millisecond)
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		by, since = claim, now
 		err := t.run(ctx, stmt{sql: `INSERT INTO intent (campaign, packet, user_id, amount, shard, seq, claim, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (campaign, packet) DO NOTHING`,
 			args: []any{g.Campaign, g.Packet, g.User, int64(g.Amount), int64(g.Shard), g.Seq, claim, since.UnixMilli()}, changed: &changed})
@@ -93,6 +95,11 @@ func (s *Settler) Intend(ctx context.Context, g *hongbao.Grant, claim string) (b
 			})
 		if err == nil && !found {
 			err = hongbao.Errorf(hongbao.Transient, "it was removed in between: %w", errAgain)
+		}
+		if err == nil && by == claim {
+			since = now
+			err = t.run(ctx, stmt{sql: `UPDATE intent SET created_at = $3 WHERE campaign = $1 AND packet = $2`,
+				args: []any{g.Campaign, g.Packet, now.UnixMilli()}})
 		}
 		return nil, err
 	})
