@@ -138,19 +138,22 @@ func (s *shard) decode(ctx context.Context, raw []lua.RawEntry) ([]*item, error)
 			it.entry, it.open = e, e.Grants
 			continue
 		}
-		s.log.Error("an entry can't be read, it is set aside as a dead letter", zap.String("entry", it.id), zap.Error(err))
-		if err := s.buryWhole(ctx, it, err); err != nil {
+		if _, err := s.buryWhole(ctx, it, "an entry can't be read, it is set aside as a dead letter", err); err != nil {
 			return items, err
 		}
 	}
 	return unfinished(items), nil
 }
 
-// buryWhole makes a dead letter of an entry, not of its events: no done bit is set.
-func (s *shard) buryWhole(ctx context.Context, it *item, reason error) error {
-	err := s.bury(ctx, it, nil, reason)
+// buryWhole makes a dead letter of an entry, not of its events: no done bit is set. It says so in the log, unless the entry is not
+// ours any more: what a worker that slept holds, others may have finished and trimmed, and then it looks like a forged one.
+func (s *shard) buryWhole(ctx context.Context, it *item, what string, reason error) (written bool, err error) {
+	written, err = s.bury(ctx, it, nil, reason)
 	it.finished = err == nil
-	return err
+	if written {
+		s.log.Error(what, zap.String("entry", it.id), zap.Error(reason))
+	}
+	return written, err
 }
 
 func unfinished(items []*item) []*item {
@@ -173,10 +176,12 @@ func (s *shard) dropForged(ctx context.Context, items []*item) ([]*item, error) 
 		if forged[i] == nil {
 			continue
 		}
-		s.c.count.forged.Add(1)
-		s.log.Error("ALARM: a forged entry is in the stream, it is set aside as a dead letter", zap.String("entry", it.id), zap.Error(forged[i]))
-		if err := s.buryWhole(ctx, it, forged[i]); err != nil {
+		written, err := s.buryWhole(ctx, it, "ALARM: a forged entry is in the stream, it is set aside as a dead letter", forged[i])
+		if err != nil {
 			return items, err
+		}
+		if written {
+			s.c.count.forged.Add(1)
 		}
 	}
 	return unfinished(items), nil
@@ -192,7 +197,7 @@ func (s *shard) dropDone(ctx context.Context, items []*item) error {
 			r.Last = items[n].entry.Last()
 			n++
 		}
-		set, err := lua.Done(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, r)
+		set, err := lua.GroupDone(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, r)
 		if err != nil {
 			return err
 		}

@@ -259,7 +259,7 @@ func (s *shard) setAside(ctx context.Context, it *item) error {
 		s.log.Error("a grant is set aside as a dead letter", zap.String("event", f.grant.EventID()),
 			zap.String("campaign", f.grant.Campaign), zap.Int64("packet", f.grant.Packet), zap.Int64("attempt", it.attempt), zap.Error(f.err))
 		last := i == len(it.failed)-1 && len(again) == 0 && open == 0
-		if err := s.bury(ctx, it, &letter{grant: &f.grant, last: last}, f.err); err != nil {
+		if _, err := s.bury(ctx, it, &letter{grant: &f.grant, last: last}, f.err); err != nil {
 			return err
 		}
 	}
@@ -286,15 +286,15 @@ type letter struct {
 	last  bool
 }
 
-// bury writes the dead letter of a grant, or of a whole entry that can't be read.
-func (s *shard) bury(ctx context.Context, it *item, of *letter, reason error) error {
+// bury writes the dead letter of a grant, or of a whole entry that can't be read. False: the entry is not ours any more.
+func (s *shard) bury(ctx context.Context, it *item, of *letter, reason error) (written bool, err error) {
 	l := lua.Letter{Group: s.cfg.Group, Consumer: s.cfg.Consumer, EntryID: it.id, Last: true, Class: hongbao.ClassOf(reason), Reason: reason.Error(), Attempts: it.attempt}
 	if of != nil {
 		l.Grant, l.Last = of.grant, of.last
 	}
-	written, err := lua.Dead(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, l)
+	written, err = lua.Dead(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, l)
 	if written {
 		s.c.count.dead.Add(1)
 	}
-	return err
+	return written, err
 }

@@ -170,11 +170,11 @@ func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) (e
 	if first == 0 {
 		first = min(out.Finished, out.Seq) + 1
 	}
-	if first/lua.ChunkEvents <= *from {
-		return nil
-	}
-	if err := lua.SetKept(ctx, t.cfg.Redis, k, first/lua.ChunkEvents*lua.ChunkEvents); err != nil {
-		return err
+	// It is noted each time: a failover may have lost the note, and what was deleted stays deleted.
+	if kept := max(first/lua.ChunkEvents, *from) * lua.ChunkEvents; kept > 0 {
+		if err := lua.SetKept(ctx, t.cfg.Redis, k, kept); err != nil {
+			return err
+		}
 	}
 	const most = 1_000
 	for *from < first/lua.ChunkEvents {

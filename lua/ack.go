@@ -38,40 +38,56 @@ func Ack(ctx context.Context, rdb redis.Scripter, k Keys, group string, events [
 
 // Done tells which of the events first..last the sink has finished: bit i of the answer is seq first+i.
 func Done(ctx context.Context, rdb redis.Cmdable, k Keys, sink string, r hongbao.SeqRange) (Bitset, error) {
-	set := Bitset{first: r.First, bits: make([]byte, 0, r.Len()/8+2)}
-	for first := r.First; first <= r.Last; {
-		chunk := first / ChunkEvents
-		last := min(r.Last, (chunk+1)*ChunkEvents-1)
-		low, high := first%ChunkEvents/8, last%ChunkEvents/8
-		s, err := rdb.GetRange(ctx, k.Done(sink, chunk), low, high).Result()
-		if err != nil {
-			return set, fmt.Errorf("read done bits of %s on shard %d: %w", sink, k.shard, Classify(err))
-		}
-		if first == r.First {
-			set.first = chunk*ChunkEvents + low*8
-		}
-		set.bits = append(set.bits, s...)
-		for n := high - low + 1 - int64(len(s)); n > 0; n-- {
-			set.bits = append(set.bits, 0)
-		}
-		first = last + 1
-	}
-	return set, nil
+	pipe := rdb.Pipeline()
+	read := readBits(ctx, pipe, k, sink, r)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	return read()
 }
 
 // GroupDone is Done for the bits of a consumer group, of which whole chunks are deleted behind the stream (see SetKept): events
 // that far back are finished.
 func GroupDone(ctx context.Context, rdb redis.Cmdable, k Keys, group string, r hongbao.SeqRange) (Bitset, error) {
-	set, err := Done(ctx, rdb, k, group, r)
+	pipe := rdb.Pipeline()
+	read := readBits(ctx, pipe, k, group, r)
+	kept := pipe.HGet(ctx, k.Meta(), keptField) // after the bits, as it is written before any of them is deleted
+	_, _ = pipe.Exec(ctx)
+	set, err := read()
 	if err != nil {
 		return set, err
 	}
-	// It is asked after the bits, and written before any of them is deleted.
-	set.behind, err = rdb.HGet(ctx, k.Meta(), keptField).Int64()
+	set.behind, err = kept.Int64()
 	if err != nil && !errors.Is(err, redis.Nil) { // nothing was ever trimmed
 		return set, fmt.Errorf("read how far the done bits of shard %d are deleted: %w", k.shard, Classify(err))
 	}
 	return set, nil
+}
+
+// readBits asks for the bits of a range by a pipeline, and gives what reads the answers.
+func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r hongbao.SeqRange) func() (Bitset, error) {
+	type piece struct {
+		answer *redis.StringCmd
+		bytes  int64
+	}
+	var pieces []piece
+	for first := r.First; first <= r.Last; {
+		chunk := first / ChunkEvents
+		last := min(r.Last, (chunk+1)*ChunkEvents-1)
+		low, high := first%ChunkEvents/8, last%ChunkEvents/8
+		pieces = append(pieces, piece{pipe.GetRange(ctx, k.Done(sink, chunk), low, high), high - low + 1})
+		first = last + 1
+	}
+	return func() (Bitset, error) {
+		set := Bitset{first: r.First / 8 * 8, bits: make([]byte, 0, r.Len()/8+2)}
+		for _, p := range pieces {
+			s, err := p.answer.Result()
+			if err != nil {
+				return set, fmt.Errorf("read done bits of %s on shard %d: %w", sink, k.shard, Classify(err))
+			}
+			set.bits = append(set.bits, s...)
+			set.bits = append(set.bits, make([]byte, p.bytes-int64(len(s)))...)
+		}
+		return set, nil
+	}
 }
 
 // Bitset is a run of done bits.

@@ -61,7 +61,8 @@ func mark(ctx context.Context, rdb redis.Scripter, space *Space, deployment, sha
 	}
 	if len(reply) == 1 && reply[0] == "lost" {
 		return hongbao.Errorf(hongbao.Broken, "redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
-			"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the stream's last entry", keys[0], keys[len(keys)-1])
+			"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the stream's last entry. Do not delete "+
+			"the stream: the done bits would stay", keys[0], keys[len(keys)-1])
 	}
 	return nil
 }

@@ -81,8 +81,8 @@ func (s *Server) Check(class hongbao.Durability) error {
 	if class == hongbao.Replica && s.Replicas == 0 {
 		errs = append(errs, errors.New(`no replica is connected, durability class "replica" needs one`))
 	}
-	if !s.AppendOnly {
-		errs = append(errs, errors.New("appendonly is no, so a restart would forget campaigns and receipts: set appendonly yes"))
+	if class == hongbao.Fsync && !s.AppendOnly {
+		errs = append(errs, errNoAppendOnly)
 	}
 	if class == hongbao.Fsync && s.AppendOnly && s.AppendFsync != "always" && !s.atLeast(7, 2) {
 		errs = append(errs, fmt.Errorf("appendfsync is %q and version %s has no WAITAOF (7.2): set appendfsync always for "+
@@ -92,6 +92,16 @@ func (s *Server) Check(class hongbao.Durability) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.Broken, "this Redis can't keep what durability class %q promises: %w", class, errors.Join(errs...))
+}
+
+var errNoAppendOnly = errors.New("appendonly is no, so a restart would forget campaigns and receipts: set appendonly yes")
+
+// CheckAppendOnly refuses a Redis without an append-only file, whatever the class. Broken, as Check.
+func (s *Server) CheckAppendOnly() error {
+	if s.AppendOnly {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "this Redis keeps nothing: %w", errNoAppendOnly)
 }
 
 // NeedsWaitAOF tells whether the fsync class asks for WAITAOF. It does wherever Redis knows it (7.2), since appendfsync may be

@@ -110,10 +110,12 @@ func TestServerCheck(t *testing.T) {
 	for _, part := range []string{"6.2.1 is too old", `role is "slave"`, "allkeys-lru", "no replica"} {
 		require.ErrorContains(t, err, part)
 	}
-	for _, class := range []hongbao.Durability{hongbao.Fast, hongbao.Replica, hongbao.Fsync} {
-		forgets := good
-		forgets.AppendOnly = false
-		require.ErrorContains(t, forgets.Check(class), "appendonly is no")
+	forgets := good
+	forgets.AppendOnly = false
+	require.ErrorContains(t, forgets.Check(hongbao.Fsync), "appendonly is no")
+	require.ErrorContains(t, forgets.CheckAppendOnly(), "appendonly is no")
+	for _, class := range []hongbao.Durability{hongbao.Fast, hongbao.Replica} {
+		require.NoError(t, forgets.Check(class), "unsafe.allow may have let it pass, and a producer does not know")
 	}
 	modern := good
 	modern.Version, modern.AppendFsync = "7.2.0", "everysec"

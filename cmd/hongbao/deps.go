@@ -138,11 +138,14 @@ func (d *deps) checkRedis(ctx context.Context, class hongbao.Durability) error {
 		if err := d.checkMode(&servers[i]); err != nil {
 			return err
 		}
-		if !servers[i].AppendOnly && class != hongbao.Fsync && d.allows(configs.UnsafeRedisAppendOnly) {
-			d.log.Warn("unsafe.allow: this Redis has no append-only file, so a restart would forget campaigns and receipts")
-			servers[i].AppendOnly = true
-		}
 		err := servers[i].Check(class)
+		if aof := servers[i].CheckAppendOnly(); aof != nil && err == nil {
+			err = aof
+			if d.allows(configs.UnsafeRedisAppendOnly) {
+				d.log.Warn("unsafe.allow: this Redis has no append-only file, so a restart would forget campaigns and receipts")
+				continue
+			}
+		}
 		if err != nil && d.allows(configs.UnsafeRedis) {
 			d.log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
 			continue

@@ -1,0 +1,75 @@
+package consumer
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// asleep lets others work while a worker asks whether its entries are real, before the question or after it: as if it slept there.
+type asleep struct {
+	after  bool
+	others func()
+	fell   atomic.Bool
+}
+
+func (*asleep) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*asleep) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *asleep) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		sleeps := slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "hmget" }) && h.fell.CompareAndSwap(false, true)
+		if sleeps && !h.after {
+			h.others()
+		}
+		err := next(ctx, cmds)
+		if sleeps && h.after {
+			h.others()
+		}
+		return err
+	}
+}
+
+// A worker slept with what it had read, and meanwhile others finished it, and it was trimmed, done bits and all. Nothing of it is handled
+// again, and no alarm tells of forged entries.
+func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]bool{"before it asks whether they are real": false, "after that": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, 1)
+			ids := b.add(t, 0, 2, 3)
+			h := &asleep{after: after}
+			h.others = func() {
+				ctx := context.Background()
+				_, err := lua.Ack(ctx, b.rdb, b.keys(), group, []hongbao.SeqRange{{First: 1, Last: 5}}, ids)
+				require.NoError(t, err)
+				require.NoError(t, lua.SetKept(ctx, b.rdb, b.keys(), lua.ChunkEvents))
+				require.NoError(t, b.rdb.XDel(ctx, b.keys().Events(), ids...).Err())
+				require.NoError(t, b.rdb.Unlink(ctx, b.keys().Done(group, 0)).Err())
+			}
+			s := newSink(nil)
+			cfg := b.config(t, "w", s)
+			client := b.client(t, b.addr)
+			client.AddHook(h)
+			cfg.Redis = client
+			w := start(t, cfg)
+			testkit.Eventually(t, soon, func() bool { return h.fell.Load() }, "the fault fired")
+			b.idle(t, 0)
+			require.NoError(t, w.stop())
+			require.Zero(t, s.numberOfCalls(), "it was done before")
+			require.Empty(t, b.dead(t))
+			require.Zero(t, w.Stats().Forged)
+			require.Zero(t, w.logged("ALARM"))
+		})
+	}
+}
