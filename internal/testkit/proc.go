@@ -87,6 +87,31 @@ func ended(err error) error {
 	return err
 }
 
+// frozen tells whether all threads of the processes stand still. Where there is no /proc it takes that for granted.
+func frozen(pids ...int) error {
+	for _, pid := range pids {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			return fmt.Errorf("list threads: %w", err)
+		}
+		for _, name := range stats {
+			text, err := os.ReadFile(name)
+			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+				continue // the thread has ended
+			}
+			if err != nil {
+				return fmt.Errorf("look at a thread: %w", err)
+			}
+			// "pid (name) state ...": the name may hold anything.
+			_, after, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
+			if state, _, _ := strings.Cut(after, " "); state != "T" && state != "t" && state != "Z" && state != "X" {
+				return fmt.Errorf("%s: it is in state %q", name, state)
+			}
+		}
+	}
+	return nil
+}
+
 // children lists the direct children of a process. Where there is no /proc it finds none.
 func children(pid int) []int {
 	id := strconv.Itoa(pid)

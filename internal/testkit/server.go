@@ -106,8 +106,17 @@ func (s *server) Restart() error {
 	return s.run(context.Background())
 }
 
-// Stop freezes the server with SIGSTOP: its connections stay open and nothing answers, until Cont.
-func (s *server) Stop() error { return s.current().signal(syscall.SIGSTOP) }
+// Stop freezes the server with SIGSTOP: its connections stay open and nothing answers, until Cont. It returns when all of its threads
+// stand still; the signal alone leaves them a moment in which they may answer.
+func (s *server) Stop() error {
+	p := s.current()
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return poll(ctx, p, func(context.Context) error { return errors.Join(frozen(p.pid), frozen(children(p.pid)...)) })
+}
 
 // Cont lets a frozen server go on.
 func (s *server) Cont() error { return s.current().signal(syscall.SIGCONT) }
