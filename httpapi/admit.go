@@ -36,12 +36,28 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// admit checks method and token, before anything of the request's body is read.
-func (b *Balance) admit(w http.ResponseWriter, r *http.Request, method string) error {
-	if method != "" && r.Method != method {
-		w.Header().Set("Allow", method)
-		return refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes "+method+" only")
+// admit checks method, token and room, before anything of the request's body is read, and does what the endpoint does.
+func (b *Balance) admit(w http.ResponseWriter, r *http.Request, e *endpoint) error {
+	if e.method != "" && r.Method != e.method {
+		w.Header().Set("Allow", e.method)
+		return refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes "+e.method+" only")
 	}
+	if e.open {
+		return e.do(w, r)
+	}
+	if err := b.authenticate(w, r); err != nil {
+		return err
+	}
+	select {
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
+		return e.do(w, r)
+	default:
+		return refuse(http.StatusServiceUnavailable, "busy", "too many requests are under way; come back")
+	}
+}
+
+func (b *Balance) authenticate(w http.ResponseWriter, r *http.Request) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(sum[:], b.token[:]) != 1 || !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) != 1 {
@@ -63,7 +79,7 @@ func (b *Balance) fail(w http.ResponseWriter, id string, err error, fields ...za
 	} else {
 		b.log.Info("a request was refused", fields...)
 	}
-	if p.status == http.StatusServiceUnavailable {
+	if p.status == http.StatusServiceUnavailable || p.status == http.StatusConflict {
 		w.Header().Set("Retry-After", "1")
 	}
 	write(w, p.status, map[string]string{"code": p.code, "message": p.message, "request_id": id})

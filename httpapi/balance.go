@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"sync"
 	"time"
 
@@ -98,22 +99,42 @@ func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	return err
 }
 
-// Handler is what Run serves.
+// endpoint is what a path takes.
+type endpoint struct {
+	method string // empty for any
+	open   bool   // without a token, and however much is under way
+	do     func(http.ResponseWriter, *http.Request) error
+}
+
+// Handler is what Run serves. An odd path is unknown like any other: a redirect would answer before the token is checked.
 func (b *Balance) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/v1/credits", b.route(http.MethodPost, b.credit))
-	mux.Handle("/v1/credits:batch", b.route(http.MethodPost, b.batch))
-	mux.Handle("/v1/credits/{reference}", b.route(http.MethodGet, b.byReference))
-	mux.Handle("/v1/accounts/{id}", b.route(http.MethodGet, b.account))
-	mux.Handle("/v1/accounts/{id}/statement", b.route(http.MethodGet, b.statement))
-	mux.Handle("/", b.route("", func(http.ResponseWriter, *http.Request) error {
+	mux.Handle("/livez", b.route(endpoint{http.MethodGet, true, alive}))
+	mux.Handle("/v1/credits", b.route(endpoint{http.MethodPost, false, b.credit}))
+	mux.Handle("/v1/credits:batch", b.route(endpoint{http.MethodPost, false, b.batch}))
+	mux.Handle("/v1/credits/{reference}", b.route(endpoint{http.MethodGet, false, b.byReference}))
+	mux.Handle("/v1/accounts/{id}", b.route(endpoint{http.MethodGet, false, b.account}))
+	mux.Handle("/v1/accounts/{id}/statement", b.route(endpoint{http.MethodGet, false, b.statement}))
+	unknown := b.route(endpoint{do: func(http.ResponseWriter, *http.Request) error {
 		return refuse(http.StatusNotFound, "not_found", "there is no such path; see docs/openapi-balance.yaml")
-	}))
-	return mux
+	}})
+	mux.Handle("/", unknown)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.EscapedPath(); p != path.Clean(p) { // ServeMux would redirect to the clean path
+			unknown.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func alive(w http.ResponseWriter, _ *http.Request) error {
+	write(w, http.StatusOK, map[string]string{"status": "ok"})
+	return nil
 }
 
 // route checks what every request must pass, and writes its error.
-func (b *Balance) route(method string, do func(http.ResponseWriter, *http.Request) error) http.Handler {
+func (b *Balance) route(e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := newRequestID()
 		h := w.Header()
@@ -123,17 +144,7 @@ func (b *Balance) route(method string, do func(http.ResponseWriter, *http.Reques
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(r.Context(), b.cfg.HandleTimeout)
 		defer cancel()
-		err := b.admit(w, r, method)
-		if err == nil {
-			select {
-			case b.slots <- struct{}{}:
-				err = do(w, r.WithContext(ctx))
-				<-b.slots
-			default:
-				err = refuse(http.StatusServiceUnavailable, "busy", "too many requests are under way; come back")
-			}
-		}
-		if err != nil {
+		if err := b.admit(w, r.WithContext(ctx), &e); err != nil {
 			b.fail(w, id, err, zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Duration("took", time.Since(start)))
 		}
 	})

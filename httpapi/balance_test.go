@@ -117,6 +117,17 @@ var refused = map[string]struct {
 	"HEAD of an account":   {do("HEAD", "/v1/accounts/u1"), 405, ""},
 	"another path":         {do("GET", "/v2/credits"), 404, "not_found"},
 	"a path, no token":     {do("GET", "/v2/credits", header("Authorization", "")), 401, "unauthorized"},
+	"double slash":         {do("GET", "//v1/accounts/u1"), 404, "not_found"},
+	"double slash inside":  {do("GET", "/v1//accounts/u1"), 404, "not_found"},
+	"slash at the end":     {do("GET", "/v1/accounts/u1/"), 404, "not_found"},
+	"dot in the path":      {do("GET", "/v1/./accounts/u1"), 404, "not_found"},
+	"dots in the path":     {do("GET", "/v1/credits/.."), 404, "not_found"},
+	"dots, no token":       {do("GET", "/v1/credits/..", header("Authorization", "")), 401, "unauthorized"},
+	"slashes, no token":    {do("GET", "//v1/accounts/u1", header("Authorization", "")), 401, "unauthorized"},
+	"POST, odd path":       {do("POST", "/v1//credits"), 404, "not_found"},
+	"reference .":          {post(strings.Replace(good, "r1", ".", 1)), 400, "reference_invalid"},
+	"reference ..":         {post(strings.Replace(good, "r1", "..", 1)), 400, "reference_invalid"},
+	"read reference ..":    {do("GET", "/v1/credits/%2e%2e"), 400, "reference_invalid"},
 	"bad reference":        {do("GET", "/v1/credits/a%20b"), 400, "reference_invalid"},
 	"bad account":          {do("GET", "/v1/accounts/%00"), 400, "account_invalid"},
 	"bad limit":            {do("GET", "/v1/accounts/u1/statement?limit=0"), 400, "limit_invalid"},
@@ -171,6 +182,7 @@ func TestInProgress(t *testing.T) {
 	second := s.call(t, "POST", "/v1/credits", good)
 	require.Equal(t, 409, second.status)
 	require.Equal(t, "in_progress", second.code())
+	require.Equal(t, "1", second.head.Get("Retry-After"))
 	batch := s.call(t, "POST", "/v1/credits:batch", `{"credits":[`+strings.Replace(good, "{", `{"key":"k1",`, 1)+`]}`, func(*http.Request) { close(s.hold) })
 	require.Equal(t, 200, batch.status)
 	wg.Wait()
@@ -323,4 +335,17 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 		require.ErrorContains(t, err, part)
 	}
 	require.NotContains(t, err.Error(), "secret")
+}
+
+// A probe needs no token, and is answered however much is under way.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	noToken := header("Authorization", "")
+	for _, path := range []string{"/livez"} {
+		r := s.call(t, "GET", path, "", noToken)
+		require.Equal(t, 200, r.status, r.text)
+		require.JSONEq(t, `{"status":"ok"}`, r.text)
+		require.Equal(t, 405, s.call(t, "POST", path, "", noToken).status)
+	}
 }

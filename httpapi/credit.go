@@ -163,8 +163,8 @@ func (b *Balance) part(o flatjson.Object) (hongbao.Credit, error) {
 // byReference is GET /v1/credits/{reference}.
 func (b *Balance) byReference(w http.ResponseWriter, r *http.Request) error {
 	reference := r.PathValue("reference")
-	if hongbao.CheckID(reference) != nil {
-		return refuse(http.StatusBadRequest, "reference_invalid", "a reference has 1 to 128 printable ASCII characters without spaces")
+	if checkReference(reference) != nil {
+		return refuse(http.StatusBadRequest, "reference_invalid", "a reference has 1 to 128 printable ASCII characters without spaces, and is not . or ..")
 	}
 	c, found, err := b.reader.CreditByReference(r.Context(), reference)
 	if err != nil {

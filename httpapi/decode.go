@@ -64,6 +64,14 @@ func readKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
+// checkReference refuses, besides what is no id, the two texts that are no name in a path: clients and proxies resolve them.
+func checkReference(text string) error {
+	if text == "." || text == ".." {
+		return errors.New("it is no name in a path")
+	}
+	return hongbao.CheckID(text)
+}
+
 // readCredit reads the fields of one credit but its key.
 func readCredit(o flatjson.Object) (hongbao.Credit, error) {
 	var c hongbao.Credit
@@ -72,12 +80,12 @@ func readCredit(o flatjson.Object) (hongbao.Credit, error) {
 		dest  *string
 		check func(string) error
 	}{
-		{"reference", &c.Reference, hongbao.CheckID}, {"account", &c.Account, hongbao.CheckID}, {"currency", &c.Currency, hongbao.CheckCurrency},
+		{"reference", &c.Reference, checkReference}, {"account", &c.Account, hongbao.CheckID}, {"currency", &c.Currency, hongbao.CheckCurrency},
 	} {
 		text, ok := o.Text(f.name)
 		if !ok || f.check(text) != nil {
 			return c, refuse(http.StatusBadRequest, f.name+"_invalid", "want a text in "+f.name+": ids are 1 to 128 printable ASCII "+
-				"characters without spaces, a currency is three capital letters")
+				"characters without spaces, a reference is not . or .., a currency is three capital letters")
 		}
 		*f.dest = text
 	}

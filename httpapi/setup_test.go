@@ -175,7 +175,10 @@ func (s *server) call(t *testing.T, method, path, body string, tweaks ...tweak) 
 	for _, f := range tweaks {
 		f(req)
 	}
-	client := &http.Client{Transport: &http.Transport{}}
+	client := &http.Client{
+		Transport:     &http.Transport{},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	require.NoError(t, err)
@@ -183,7 +186,7 @@ func (s *server) call(t *testing.T, method, path, body string, tweaks ...tweak) 
 	data, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	r := &reply{status: resp.StatusCode, head: resp.Header, text: string(data), closed: resp.Close}
-	if len(data) > 0 {
+	if r.head.Get("Content-Type") == "application/json" && len(data) > 0 {
 		require.NoError(t, json.Unmarshal(data, &r.body), "%s", data)
 	}
 	return r
