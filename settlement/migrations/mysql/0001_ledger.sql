@@ -16,8 +16,12 @@ CREATE TABLE campaign (
     refunded   bigint         NOT NULL DEFAULT 0 CHECK (refunded >= 0),
     state      varchar(255)   NOT NULL CHECK (state IN ('funded', 'refunded')),
     created_at bigint         NOT NULL,
+    revealed_at bigint        NOT NULL DEFAULT 0, -- 0: the seed is secret
     -- The last guard against over-issue: it holds whatever Redis or a worker believes.
-    CONSTRAINT campaign_not_over_funded CHECK (granted + refunded <= funded)
+    CONSTRAINT campaign_not_over_funded CHECK (granted + refunded <= funded),
+    -- The guards of a refund: it leaves nothing, and no seed is published before it.
+    CONSTRAINT campaign_refund_is_exact CHECK (state <> 'refunded' OR granted + refunded = funded),
+    CONSTRAINT campaign_revealed_late CHECK (revealed_at = 0 OR state = 'refunded')
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- A sponsor's account is where money comes in from outside: minus what it has funded so far, so it may be negative.
@@ -43,7 +47,8 @@ CREATE TABLE grants (
     granted_at bigint       NOT NULL,
     batch      bigint       NOT NULL, -- the transfer that debited the pool for it
     PRIMARY KEY (campaign, packet),
-    KEY grants_by_seq (shard, seq)
+    KEY grants_by_seq (shard, seq),
+    KEY grants_by_user (user_id, campaign) -- receipts of a campaign that has left Redis
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE TABLE transfer (
@@ -66,6 +71,8 @@ CREATE TABLE refund (
     transfer   varchar(255) NOT NULL,
     amount     bigint       NOT NULL CHECK (amount >= 0),
     packets    bigint       NOT NULL CHECK (packets >= 0),
+    shard      integer      NOT NULL, -- shard and seq of the close that the refund is based on
+    close_seq  bigint       NOT NULL,
     created_at bigint       NOT NULL,
     CONSTRAINT refund_campaign FOREIGN KEY (campaign) REFERENCES campaign (id),
     CONSTRAINT refund_transfer FOREIGN KEY (transfer) REFERENCES transfer (id)
@@ -93,9 +100,56 @@ CREATE TABLE quarantine (
     has_epoch      bigint       NOT NULL,
     has_request_id varchar(255) NOT NULL,
     has_granted_at bigint       NOT NULL,
-    created_at     bigint       NOT NULL,
+    created_at    bigint       NOT NULL,
     resolved_at    bigint       NOT NULL DEFAULT 0, -- 0: open
     resolved_by    varchar(255) NOT NULL DEFAULT '',
     resolution     varchar(4000) NOT NULL DEFAULT '',
     CONSTRAINT quarantine_once UNIQUE (campaign, packet, shard, seq, user_id, amount)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- What `hongbao balance` books: credits that other systems ask for over HTTP. These tables stand beside the campaigns' ones and
+-- share no row with them, so that the conservation of each holds by itself. Rows of credit never change.
+
+CREATE TABLE credit_account (
+    id       varchar(255) NOT NULL,
+    currency varchar(255) NOT NULL,
+    balance  bigint       NOT NULL,
+    credits  bigint       NOT NULL,
+    PRIMARY KEY (id, currency),
+    CONSTRAINT credit_account_in_range CHECK (balance >= 0 AND balance <= 9007199254740991)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE TABLE credit (
+    reference       varchar(255) NOT NULL PRIMARY KEY,
+    idempotency_key varchar(255) NOT NULL,
+    payload_hash    varchar(255) NOT NULL, -- SHA-256 of what the key stands for
+    account         varchar(255) NOT NULL,
+    currency        varchar(255) NOT NULL,
+    amount          bigint       NOT NULL CHECK (amount >= 1),
+    created_at     bigint       NOT NULL,
+    CONSTRAINT credit_once UNIQUE (idempotency_key), -- kept for ever: no retention to run out
+    KEY credit_statement (account, created_at, reference)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- Codes of coupons: one for each packet of a campaign that has them. Rows never change. A code is a secret.
+CREATE TABLE code (
+    campaign varchar(255) NOT NULL,
+    packet   bigint       NOT NULL CHECK (packet >= 1),
+    code     varchar(255) NOT NULL,
+    PRIMARY KEY (campaign, packet),
+    UNIQUE KEY code_once (campaign, code)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- What was about to be sent to a remote balance system that is not idempotent, in case Redis loses its claims. A row without its
+-- grant in grants may have been credited there or not. It is removed only when that is certainly not so.
+CREATE TABLE intent (
+    campaign   varchar(255) NOT NULL,
+    packet     bigint       NOT NULL CHECK (packet >= 1),
+    user_id    varchar(255) NOT NULL,
+    amount     bigint       NOT NULL CHECK (amount >= 0),
+    shard      integer      NOT NULL,
+    seq        bigint       NOT NULL,
+    claim      varchar(255) NOT NULL, -- the claim in Redis under which it was to be sent
+    created_at bigint       NOT NULL,
+    PRIMARY KEY (campaign, packet)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -14,8 +14,12 @@ CREATE TABLE campaign (
     refunded   bigint NOT NULL DEFAULT 0 CHECK (refunded >= 0),
     state      text   NOT NULL CHECK (state IN ('funded', 'refunded')),
     created_at bigint NOT NULL,
+    revealed_at bigint NOT NULL DEFAULT 0, -- 0: the seed is secret
     -- The last guard against over-issue: it holds whatever Redis or a worker believes.
-    CONSTRAINT campaign_not_over_funded CHECK (granted + refunded <= funded)
+    CONSTRAINT campaign_not_over_funded CHECK (granted + refunded <= funded),
+    -- The guards of a refund: it leaves nothing, and no seed is published before it.
+    CONSTRAINT campaign_refund_is_exact CHECK (state <> 'refunded' OR granted + refunded = funded),
+    CONSTRAINT campaign_revealed_late CHECK (revealed_at = 0 OR state = 'refunded')
 );
 
 -- A sponsor's account is where money comes in from outside: minus what it has funded so far, so it may be negative.
@@ -45,6 +49,9 @@ CREATE TABLE grants (
 -- Not unique: after Redis went back in time a seq can come twice, for different packets.
 CREATE INDEX grants_by_seq ON grants (shard, seq);
 
+-- Receipts of a campaign that has left Redis.
+CREATE INDEX grants_by_user ON grants (user_id, campaign);
+
 CREATE TABLE transfer (
     id         text COLLATE "C" PRIMARY KEY,
     kind       text   NOT NULL CHECK (kind IN ('funding', 'grants', 'refund')),
@@ -57,11 +64,16 @@ CREATE TABLE transfer (
     created_at bigint NOT NULL
 );
 
+-- The audit and the refund read the transfers of one campaign.
+CREATE INDEX transfer_by_campaign ON transfer (campaign);
+
 CREATE TABLE refund (
     campaign   text COLLATE "C" PRIMARY KEY REFERENCES campaign (id),
     transfer   text COLLATE "C" NOT NULL REFERENCES transfer (id),
     amount     bigint NOT NULL CHECK (amount >= 0),
     packets    bigint NOT NULL CHECK (packets >= 0),
+    shard      integer NOT NULL, -- shard and seq of the close that the refund is based on
+    close_seq  bigint NOT NULL,
     created_at bigint NOT NULL
 );
 
@@ -87,9 +99,56 @@ CREATE TABLE quarantine (
     has_epoch      bigint  NOT NULL,
     has_request_id text    NOT NULL,
     has_granted_at bigint  NOT NULL,
-    created_at     bigint  NOT NULL,
+    created_at    bigint  NOT NULL,
     resolved_at    bigint  NOT NULL DEFAULT 0, -- 0: open
     resolved_by    text    NOT NULL DEFAULT '',
     resolution     text    NOT NULL DEFAULT '',
     UNIQUE (campaign, packet, shard, seq, user_id, amount)
+);
+
+-- What `hongbao balance` books: credits that other systems ask for over HTTP. These tables stand beside the campaigns' ones and
+-- share no row with them, so that the conservation of each holds by itself. Rows of credit never change.
+
+CREATE TABLE credit_account (
+    id       text COLLATE "C" NOT NULL,
+    currency text COLLATE "C" NOT NULL,
+    balance  bigint NOT NULL,
+    credits  bigint NOT NULL,
+    PRIMARY KEY (id, currency),
+    CONSTRAINT credit_account_in_range CHECK (balance >= 0 AND balance <= 9007199254740991)
+);
+
+CREATE TABLE credit (
+    reference       text COLLATE "C" PRIMARY KEY,
+    idempotency_key text COLLATE "C" NOT NULL UNIQUE, -- kept for ever: no retention to run out
+    payload_hash    text   NOT NULL, -- SHA-256 of what the key stands for
+    account         text COLLATE "C" NOT NULL,
+    currency        text COLLATE "C" NOT NULL,
+    amount          bigint NOT NULL CHECK (amount >= 1),
+    created_at      bigint NOT NULL
+);
+
+CREATE INDEX credit_statement ON credit (account, created_at, reference);
+
+-- Codes of coupons: one for each packet of a campaign that has them. Rows never change. A code is a secret.
+CREATE TABLE code (
+    campaign text COLLATE "C" NOT NULL,
+    packet   bigint           NOT NULL CHECK (packet >= 1),
+    code     text COLLATE "C" NOT NULL,
+    PRIMARY KEY (campaign, packet),
+    UNIQUE (campaign, code)
+);
+
+-- What was about to be sent to a remote balance system that is not idempotent, in case Redis loses its claims. A row without its
+-- grant in grants may have been credited there or not. It is removed only when that is certainly not so.
+CREATE TABLE intent (
+    campaign   text COLLATE "C" NOT NULL,
+    packet     bigint  NOT NULL CHECK (packet >= 1),
+    user_id    text COLLATE "C" NOT NULL,
+    amount     bigint  NOT NULL CHECK (amount >= 0),
+    shard      integer NOT NULL,
+    seq        bigint  NOT NULL,
+    claim      text COLLATE "C" NOT NULL, -- the claim in Redis under which it was to be sent
+    created_at bigint  NOT NULL,
+    PRIMARY KEY (campaign, packet)
 );

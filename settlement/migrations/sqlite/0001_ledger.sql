@@ -14,8 +14,12 @@ CREATE TABLE campaign (
     refunded   INTEGER NOT NULL DEFAULT 0 CHECK (refunded >= 0),
     state      TEXT   NOT NULL CHECK (state IN ('funded', 'refunded')),
     created_at INTEGER NOT NULL,
+    revealed_at INTEGER NOT NULL DEFAULT 0, -- 0: the seed is secret
     -- The last guard against over-issue: it holds whatever Redis or a worker believes.
-    CONSTRAINT campaign_not_over_funded CHECK (granted + refunded <= funded)
+    CONSTRAINT campaign_not_over_funded CHECK (granted + refunded <= funded),
+    -- The guards of a refund: it leaves nothing, and no seed is published before it.
+    CONSTRAINT campaign_refund_is_exact CHECK (state <> 'refunded' OR granted + refunded = funded),
+    CONSTRAINT campaign_revealed_late CHECK (revealed_at = 0 OR state = 'refunded')
 ) STRICT;
 
 -- A sponsor's account is where money comes in from outside: minus what it has funded so far, so it may be negative.
@@ -45,6 +49,9 @@ CREATE TABLE grants (
 -- Not unique: after Redis went back in time a seq can come twice, for different packets.
 CREATE INDEX grants_by_seq ON grants (shard, seq);
 
+-- Receipts of a campaign that has left Redis.
+CREATE INDEX grants_by_user ON grants (user_id, campaign);
+
 CREATE TABLE transfer (
     id         TEXT PRIMARY KEY,
     kind       TEXT   NOT NULL CHECK (kind IN ('funding', 'grants', 'refund')),
@@ -57,11 +64,16 @@ CREATE TABLE transfer (
     created_at INTEGER NOT NULL
 ) STRICT;
 
+-- The audit and the refund read the transfers of one campaign.
+CREATE INDEX transfer_by_campaign ON transfer (campaign);
+
 CREATE TABLE refund (
     campaign   TEXT PRIMARY KEY REFERENCES campaign (id),
     transfer   TEXT NOT NULL REFERENCES transfer (id),
     amount     INTEGER NOT NULL CHECK (amount >= 0),
     packets    INTEGER NOT NULL CHECK (packets >= 0),
+    shard      INTEGER NOT NULL, -- shard and seq of the close that the refund is based on
+    close_seq  INTEGER NOT NULL,
     created_at INTEGER NOT NULL
 ) STRICT;
 
@@ -87,9 +99,56 @@ CREATE TABLE quarantine (
     has_epoch      INTEGER  NOT NULL,
     has_request_id TEXT    NOT NULL,
     has_granted_at INTEGER  NOT NULL,
-    created_at     INTEGER  NOT NULL,
+    created_at    INTEGER  NOT NULL,
     resolved_at    INTEGER  NOT NULL DEFAULT 0, -- 0: open
     resolved_by    TEXT    NOT NULL DEFAULT '',
     resolution     TEXT    NOT NULL DEFAULT '',
     UNIQUE (campaign, packet, shard, seq, user_id, amount)
 ) STRICT;
+
+-- What `hongbao balance` books: credits that other systems ask for over HTTP. These tables stand beside the campaigns' ones and
+-- share no row with them, so that the conservation of each holds by itself. Rows of credit never change.
+
+CREATE TABLE credit_account (
+    id       TEXT NOT NULL,
+    currency TEXT NOT NULL,
+    balance  INTEGER NOT NULL,
+    credits  INTEGER NOT NULL,
+    PRIMARY KEY (id, currency),
+    CONSTRAINT credit_account_in_range CHECK (balance >= 0 AND balance <= 9007199254740991)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE credit (
+    reference       TEXT PRIMARY KEY,
+    idempotency_key TEXT NOT NULL UNIQUE, -- kept for ever: no retention to run out
+    payload_hash    TEXT NOT NULL, -- SHA-256 of what the key stands for
+    account         TEXT NOT NULL,
+    currency        TEXT NOT NULL,
+    amount          INTEGER NOT NULL CHECK (amount >= 1),
+    created_at      INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX credit_statement ON credit (account, created_at, reference);
+
+-- Codes of coupons: one for each packet of a campaign that has them. Rows never change. A code is a secret.
+CREATE TABLE code (
+    campaign TEXT    NOT NULL,
+    packet   INTEGER NOT NULL CHECK (packet >= 1),
+    code     TEXT    NOT NULL,
+    PRIMARY KEY (campaign, packet),
+    UNIQUE (campaign, code)
+) STRICT, WITHOUT ROWID;
+
+-- What was about to be sent to a remote balance system that is not idempotent, in case Redis loses its claims. A row without its
+-- grant in grants may have been credited there or not. It is removed only when that is certainly not so.
+CREATE TABLE intent (
+    campaign   TEXT    NOT NULL,
+    packet     INTEGER NOT NULL CHECK (packet >= 1),
+    user_id    TEXT    NOT NULL,
+    amount     INTEGER NOT NULL CHECK (amount >= 0),
+    shard      INTEGER NOT NULL,
+    seq        INTEGER NOT NULL,
+    claim      TEXT    NOT NULL, -- the claim in Redis under which it was to be sent
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (campaign, packet)
+) STRICT, WITHOUT ROWID;
