@@ -186,7 +186,7 @@ func TestTLS(t *testing.T) {
 	}
 	c := (&input{args: []string{"--kafka.tls", "--kafka.tls_ca=" + cert, "--kafka.tls_cert=" + cert, "--kafka.tls_key=" + key, "--kafka.tls_server_name=k"}}).must(t)
 	have := c.PublisherConfig().TLS
-	require.Len(t, have.Certificates, 1)
+	require.NotNil(t, have.GetClientCertificate)
 	require.NotNil(t, have.RootCAs)
 	require.Equal(t, "k", have.ServerName)
 	require.False(t, have.InsecureSkipVerify)
@@ -194,7 +194,7 @@ func TestTLS(t *testing.T) {
 	c = (&input{args: []string{"--remote.url=https://b", "--remote.tls_ca=" + cert, "--remote.tls_cert=" + cert, "--remote.tls_key=" + key,
 		"--remote.tls_server_name=r"}}).must(t)
 	have = c.RemoteConfig().TLS
-	require.Len(t, have.Certificates, 1)
+	require.NotNil(t, have.GetClientCertificate)
 	require.NotNil(t, have.RootCAs)
 	require.Equal(t, "r", have.ServerName)
 	require.EqualValues(t, 0x0303, have.MinVersion)

@@ -42,6 +42,7 @@ type Config struct {
 
 	redisTLS, kafkaTLS, remoteTLS, balanceTLS *tls.Config
 	kafkaSASL                                 sasl.Mechanism
+	pairs                                     []*keyPair
 }
 
 // Deployment is what all processes of a deployment have in common. Only Sinks may change during its life.

@@ -16,28 +16,28 @@ import (
 const maxFile = 1 << 20
 
 // readFile reads at most limit bytes of a file that is not a pipe, a device or a folder.
-func readFile(path string, limit int64) ([]byte, os.FileMode, error) {
+func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 	before, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if !before.Mode().IsRegular() { // opening a pipe would wait for ever
-		return nil, 0, fmt.Errorf("open %s: it is no plain file", path)
+		return nil, nil, fmt.Errorf("open %s: it is no plain file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("read %s: it is larger than %d bytes", path, limit)
 	}
-	return data, info.Mode(), err
+	return data, info, err
 }
 
 // yamlFile is a koanf.Parser that is stricter than koanf's own: it reports what that one would overlook, and gives the

@@ -40,8 +40,14 @@ A key of the file that does not exist is refused, and so is a variable HONGBAO_.
 services (HONGBAO_SERVICE_HOST and the like).
 
 Secrets are refused in the file and on the command line, where others can read them. Set the variable, or set the variable with
-` + "`_FILE`" + ` at its end (` + "`HONGBAO_REDIS_PASSWORD_FILE=/run/secrets/redis`" + `) to the path of a file that holds nothing else. A file that its group or
-others can read is refused: ` + "`chmod 600`" + ` it. A process that finds anything wrong names all of it and ends with exit code 2.
+` + "`_FILE`" + ` at its end (` + "`HONGBAO_REDIS_PASSWORD_FILE=/run/secrets/redis`" + `) to the path of a file that holds nothing else.
+Such files, and the keys of certificates, belong to the process' user with mode 600 or less, or to root with mode 640 or less and a group of the
+process. That is PostgreSQL's rule for ssl_key_file, and how Kubernetes mounts a secret with defaultMode 0440 and fsGroup.
+
+Certificates and their keys are read again when their files change: the next handshake offers the new ones, and the log says so. A pair that
+can't be used is an error in the log, and the one before goes on. The files of ..._ca, tokens and passwords are read once, at the start.
+
+A process that finds anything wrong names all of it and ends with exit code 2.
 `
 
 func reference() string {

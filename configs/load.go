@@ -32,6 +32,7 @@ func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	l.commandLine(flags)
 	c := l.fill()
 	l.check(c)
+	c.pairs = l.pairs
 	if err := l.p.err(); err != nil {
 		return nil, err
 	}
@@ -43,6 +44,7 @@ type loader struct {
 	merged  *koanf.Koanf
 	sources map[string]string
 	p       problems
+	pairs   []*keyPair
 }
 
 // newLoader has the defaults.

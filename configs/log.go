@@ -18,7 +18,8 @@ const (
 )
 
 // Logger writes to w, one line an event: JSON, or text with the fields as JSON if w is a terminal. Nothing is sampled:
-// an incident's lines are the ones that are wanted. Control characters in fields are escaped.
+// an incident's lines are the ones that are wanted. Control characters in fields are escaped. Certificates that change are
+// told of there too.
 func (c *Config) Logger(w io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(c.Log.Level)
 	if err != nil {
@@ -35,7 +36,11 @@ func (c *Config) Logger(w io.Writer) (*zap.Logger, error) {
 		encoder = zapcore.NewConsoleEncoder(e)
 	}
 	out := zapcore.Lock(zapcore.AddSync(w))
-	return zap.New(zapcore.NewCore(encoder, out, level), zap.ErrorOutput(zapcore.Lock(os.Stderr))), nil
+	log := zap.New(zapcore.NewCore(encoder, out, level), zap.ErrorOutput(zapcore.Lock(os.Stderr)))
+	for _, p := range c.pairs {
+		p.log.Store(log)
+	}
+	return log, nil
 }
 
 func (c *Config) console(w io.Writer) bool {

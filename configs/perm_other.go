@@ -5,4 +5,4 @@ package configs
 import "os"
 
 // tooOpen can't tell: this system has no file modes.
-func tooOpen(string, os.FileMode) string { return "" }
+func tooOpen(string, os.FileInfo) string { return "" }

@@ -5,12 +5,41 @@ package configs
 import (
 	"fmt"
 	"os"
+	"slices"
+	"syscall"
 )
 
-// tooOpen tells what is wrong if others than its owner can read or change a file with a secret.
-func tooOpen(path string, perm os.FileMode) string {
-	if perm&0o077 == 0 {
-		return ""
+// tooOpen tells what is wrong with who owns a file with a secret, and who else can read or change it.
+func tooOpen(path string, info os.FileInfo) string {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Sprintf("%s has no owner that could be checked: keep it in a plain file system", path)
 	}
-	return fmt.Sprintf("%s is open to others than its owner (mode %04o): chmod 600 %s", path, perm, path)
+	groups, err := os.Getgroups()
+	if err != nil {
+		return fmt.Sprintf("%s can't be checked: this process can't read its own groups: %v", path, err)
+	}
+	file := fileOwner{perm: info.Mode().Perm(), user: int(owner.Uid), group: int(owner.Gid)}
+	return file.openTo(path, os.Geteuid(), append(groups, os.Getegid()))
+}
+
+type fileOwner struct {
+	perm        os.FileMode
+	user, group int
+}
+
+// openTo is PostgreSQL's rule for ssl_key_file. A file of user us is open to nobody else. One of root may be read by one of our
+// groups too: so Kubernetes mounts secrets.
+func (f fileOwner) openTo(path string, us int, groups []int) string {
+	switch {
+	case f.user != 0 && f.user != us:
+		return fmt.Sprintf("%s belongs to user %d, who could change it: chown %d %s, or chown root", path, f.user, us, path)
+	case f.perm&0o077 == 0:
+		return ""
+	case f.user != 0 || f.perm&0o037 != 0:
+		return fmt.Sprintf("%s is open to others than its owner (mode %04o): chmod 600 %s", path, f.perm, path)
+	case !slices.Contains(groups, f.group):
+		return fmt.Sprintf("%s can be read by group %d, which is none of this process: chmod 600 %s, or chgrp", path, f.group, path)
+	}
+	return ""
 }

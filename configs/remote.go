@@ -62,7 +62,7 @@ var remoteKnobs = []knob{
 		doc: "File with the certificates of those who may sign the remote's, in PEM; empty for the system's."},
 	{name: "remote.tls_cert", field: func(c *Config) any { return &c.Remote.TLS.Cert }, doc: "File with the client's certificate, in PEM."},
 	{name: "remote.tls_key", field: func(c *Config) any { return &c.Remote.TLS.Key },
-		doc: "File with the key of the client's certificate, in PEM; only its owner may be able to read it."},
+		doc: "File with the key of the client's certificate, in PEM; closed to others as a secret's file is."},
 	{name: "remote.tls_server_name", field: func(c *Config) any { return &c.Remote.TLS.ServerName },
 		doc: "Name that the remote's certificate must have; empty for the host in remote.url."},
 	{name: "remote.connect_timeout", field: func(c *Config) any { return &c.Remote.ConnectTimeout }, def: "2s", low: ms, high: minute,
@@ -108,7 +108,7 @@ var balanceKnobs = []knob{
 	{name: "balance.tls_cert", field: func(c *Config) any { return &c.Balance.TLSCert },
 		doc: "File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has it."},
 	{name: "balance.tls_key", field: func(c *Config) any { return &c.Balance.TLSKey },
-		doc: "File with the key of the certificate, in PEM; only its owner may be able to read it."},
+		doc: "File with the key of the certificate, in PEM; closed to others as a secret's file is."},
 	{name: "balance.read_header_timeout", field: func(c *Config) any { return &c.Balance.ReadHeaderTimeout }, def: "5s", low: ms, high: minute,
 		doc: "A request's head must have arrived."},
 	{name: "balance.read_timeout", field: func(c *Config) any { return &c.Balance.ReadTimeout }, def: "10s", low: ms, high: 5 * minute,
@@ -199,7 +199,7 @@ func (l *loader) balanceTLS(b *Balance) *tls.Config {
 		l.bad("balance.tls_key", "it is empty, but balance.tls_cert is set: set both or none")
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: l.certificate("balance.tls", &TLSFiles{Cert: b.TLSCert, Key: b.TLSKey})}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: l.keyPair("balance.tls", b.TLSCert, b.TLSKey).server}
 }
 
 // RemoteConfig is complete.

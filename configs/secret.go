@@ -11,11 +11,11 @@ const maxSecret = 64 << 10
 
 // readSecret reads a file with one secret; a line break at its end is not part of it. what is wrong is told without it.
 func readSecret(path string) (secret, wrong string) {
-	data, mode, err := readFile(path, maxSecret)
+	data, info, err := readFile(path, maxSecret)
 	if err != nil {
 		return "", "the secret can't be read: " + err.Error()
 	}
-	if wrong := tooOpen(path, mode.Perm()); wrong != "" {
+	if wrong := tooOpen(path, info); wrong != "" {
 		return "", wrong
 	}
 	secret = strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")

@@ -48,7 +48,7 @@ func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	}
 	switch {
 	case t.Cert != "" && t.Key != "":
-		c.Certificates = l.certificate(name, t)
+		c.GetClientCertificate = l.keyPair(name, t.Cert, t.Key).client
 	case t.Cert != "":
 		l.bad(name+"_key", "it is empty, but %s_cert is set: set both or none", name)
 	case t.Key != "":
@@ -57,25 +57,17 @@ func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	return c
 }
 
-func (l *loader) certificate(name string, t *TLSFiles) []tls.Certificate {
-	cert, _, errCert := readFile(t.Cert, maxFile)
-	if errCert != nil {
-		l.bad(name+"_cert", "it can't be read: %v", errCert)
+// keyPair reads the files of a certificate; name is what their knobs' names begin with.
+func (l *loader) keyPair(name, cert, key string) *keyPair {
+	p, certErr, keyErr := newKeyPair(cert, key)
+	if certErr != nil {
+		l.bad(name+"_cert", "%v", certErr)
 	}
-	key, mode, errKey := readFile(t.Key, maxFile)
-	if errKey != nil {
-		l.bad(name+"_key", "it can't be read: %v", errKey)
-	} else if wrong := tooOpen(t.Key, mode.Perm()); wrong != "" {
-		l.bad(name+"_key", "%s", wrong)
+	if keyErr != nil {
+		l.bad(name+"_key", "%v", keyErr)
 	}
-	if errCert != nil || errKey != nil {
-		return nil
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		l.bad(name+"_cert", "%s and %s are no pair, set the key that the certificate was made with: %v", t.Cert, t.Key, err)
-	}
-	return []tls.Certificate{pair}
+	l.pairs = append(l.pairs, p)
+	return p
 }
 
 func (l *loader) checkSASL(c *Config) {

@@ -48,12 +48,10 @@ type postgres struct {
 }
 
 func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
-	pc, err := pgxpool.ParseConfig(config.DSN)
+	pc, err := poolConfig(config)
 	if err != nil {
-		// The text of a parse error can hold the password.
-		return nil, errors.New("the DSN is not a connection string of PostgreSQL: want postgres://user@host:port/database?...")
+		return nil, err
 	}
-	setPool(pc, config)
 	p := &postgres{}
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return p.gate(ctx, conn, config) }
 	if p.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
@@ -65,6 +63,27 @@ func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
 	}
 	p.opened.Store(true)
 	return p, nil
+}
+
+func poolConfig(config *Config) (*pgxpool.Config, error) {
+	pc, err := pgxpool.ParseConfig(config.DSN)
+	if err != nil {
+		// The text of a parse error can hold the password.
+		return nil, errors.New("the DSN is not a connection string of PostgreSQL: want postgres://user@host:port/database?...")
+	}
+	setPool(pc, config)
+	pc.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error { return renewTLS(cc, config.DSN) }
+	return pc, nil
+}
+
+// renewTLS reads the DSN's certificates and key again, which may have changed since the last connection was made.
+func renewTLS(cc *pgx.ConnConfig, dsn string) error {
+	now, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return errors.New("the files that the DSN names as sslrootcert, sslcert and sslkey can't be read any more")
+	}
+	cc.TLSConfig, cc.Fallbacks = now.TLSConfig, now.Fallbacks
+	return nil
 }
 
 // setPool writes out every option whose default could hang or hold a lock for ever.
