@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -14,6 +13,9 @@ import (
 type Consumer struct {
 	cfg   Config
 	count counters
+
+	mu     sync.Mutex
+	health []Health // by shard
 }
 
 // New checks the configuration. It talks to nobody yet.
@@ -22,23 +24,25 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, err
 	}
 	cfg.Log = cfg.Log.With(zap.String("sink", cfg.Group), zap.String("consumer", cfg.Consumer))
-	return &Consumer{cfg: cfg}, nil
+	c := &Consumer{cfg: cfg, health: make([]Health, cfg.Space.Len())}
+	for i := range c.health {
+		c.health[i] = Health{Shard: i, Code: Working, Since: time.Now()}
+	}
+	return c, nil
 }
 
 // Run works until ctx ends, then drains: it takes no more, finishes what is in flight within DrainTimeout, and hands
 // the rest to the other workers at once. It returns after everything it started has ended. Call it once.
 //
-// A shard that is Broken stops by itself, is reported at once in the log, and its error is returned in the end; the other shards
-// go on. When all shards are broken Run returns before ctx ends.
+// A shard that is Broken says so in the log and in Health, hands back what it held, and tries again more and more slowly.
+// The other shards go on. Run returns the errors of the shards that are broken when ctx ends.
 func (c *Consumer) Run(ctx context.Context) error {
-	errs, left := make([]error, c.cfg.Space.Len()), make([]int, c.cfg.Space.Len())
+	left := make([]int, c.cfg.Space.Len())
 	var wg sync.WaitGroup
-	for i := range errs {
+	for i := range left {
 		wg.Go(func() {
 			s := newShard(c, i)
-			if errs[i] = s.run(ctx); errs[i] != nil {
-				s.log.Error("shard stopped: it is broken, a person has to look", zap.Error(errs[i]))
-			}
+			s.run(ctx)
 			left[i] = s.left
 		})
 	}
@@ -49,7 +53,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	c.cfg.Log.Info("drained", zap.Int64("done", n.Done), zap.Int64("dead", n.Dead), zap.Int64("parked", n.Parked),
 		zap.Int("left", rest))
-	return errors.Join(errs...)
+	return c.broken()
 }
 
 // backoff is how long an entry stays parked on a level: level 0 not at all, then doubled from level to level, with

@@ -54,6 +54,7 @@ func (d *delivery) handle(grants []owned) error {
 		if errs == nil {
 			if outages > 1 {
 				d.s.log.Info("the sink works again", zap.Int("grants", len(grants)))
+				d.s.stands(Working, nil)
 			}
 			done(grants)
 			return nil
@@ -94,6 +95,7 @@ func (d *delivery) waitOut(outages int64, held int, err error) {
 		d.s.c.count.outages.Add(1)
 		d.l.giveBack()
 	}
+	d.s.stands(SinkDown, err)
 	pause := min(d.s.c.backoffOf(outages, 100*time.Millisecond), 10*time.Second)
 	d.s.log.Warn("sink is down, the shard waits with what it holds", zap.Int("grants", held), zap.Duration("pause", pause), zap.Error(err))
 	t := time.NewTimer(pause)

@@ -15,7 +15,8 @@
 //     does one whose claim a live worker holds (hongbao.Heldf).
 //
 // Attempts are Redis' own delivery count, never memory. A batch-wide failure is halved before it is held against one
-// grant. A Broken error stops its shard and no other. Run returns after the drain, and says what it left.
+// grant. A shard that meets a Broken error says so, hands back what it holds, and tries again more and more slowly, up to
+// every 30 s; the other shards go on. Health tells how each shard stands. Run returns after the drain, and says what it left.
 //
 // Trimmer deletes from the stream what every group has finished. It deletes nothing while a declared group is missing.
 package consumer

@@ -205,15 +205,16 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// A shard whose meta is gone can't tell what is real: it stops and hands back what it holds.
-func TestShardWithoutMetaStops(t *testing.T) {
+// A shard whose meta is gone can't tell what is real: it is broken and hands back what it holds.
+func TestShardWithoutMetaIsBroken(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 2)
 	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Meta()).Err())
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
-	err := w.wait()
+	w.stands(0, ShardBroken)
+	err := w.stop()
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "never initialised, or its meta key was deleted")
 	holder, _ := b.holder(t, ids[0])

@@ -231,37 +231,20 @@ func TestUncomparableErrorsDoNoHarm(t *testing.T) {
 	s.onceEach(t, 4)
 }
 
-func TestBrokenStopsItsShardOnly(t *testing.T) {
+// A worker that is told to stop while a shard is broken says so.
+func TestBrokenAtTheEndIsTheErrorOfRun(t *testing.T) {
 	t.Parallel()
-	b := setup(t, 2)
-	b.add(t, 1, 5)
-	ids := b.add(t, 0, 1, 1, 1)
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
-		if grants[0].Shard == 1 {
-			return nil
-		}
-		return failing(func(seq int64) error {
-			if seq == 2 {
-				return hongbao.Errorf(hongbao.Broken, "ledger of another deployment")
-			}
-			return nil
-		})(t.Context(), grants)
-	})
+	b := setup(t, 1)
+	ids := b.add(t, 0, 1)
+	s := newSink(failing(func(int64) error { return hongbao.Errorf(hongbao.Broken, "ledger of another deployment") }))
 	w := start(t, b.config(t, "w", s))
-	b.pending(t, 1)
-	testkit.Eventually(t, soon, func() bool { return w.logged("shard stopped") == 1 }, "reported")
-	holder, count := b.holder(t, ids[1])
+	w.stands(0, ShardBroken)
+	err := w.stop()
+	holder, count := b.holder(t, ids[0])
 	require.Equal(t, "_retry/0", holder)
 	require.EqualValues(t, 0, count, "no attempt was taken")
-	b.add(t, 1, 5)
-	b.add(t, 0, 5)
-	b.idle(t, 1)
-	b.pending(t, 1)
-	err := w.stop()
 	require.ErrorContains(t, err, "ledger of another deployment")
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
-	_, did := s.times(4)
-	require.Zero(t, did, "the broken shard read nothing more")
 	require.Empty(t, b.dead(t))
 	require.EqualValues(t, 1, w.drained()["left"])
 }
@@ -270,29 +253,37 @@ func TestBrokenInOneHalfKeepsTheOtherFromTheHandler(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
+	var harm, after atomic.Bool
 	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 		if len(grants) == 2 {
+			if harm.Load() {
+				return nil
+			}
 			err := errors.New("batch failed")
 			return []error{err, err}
 		}
 		if grants[0].Seq == 1 {
+			harm.Store(true)
 			return []error{hongbao.Errorf(hongbao.Broken, "harm")}
 		}
+		after.Store(true)
 		return nil
 	})
 	w := start(t, b.config(t, "w", s))
-	require.ErrorContains(t, w.wait(), "harm")
-	came, did := s.times(2)
-	require.Equal(t, 1, came, "it came with the batch, and not again after the harm")
-	require.Zero(t, did)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	require.True(t, harm.Load())
+	require.False(t, after.Load(), "the other half came after the harm")
+	s.onceEach(t, 2)
 }
 
-func TestWrongNumberOfErrorsStopsTheShard(t *testing.T) {
+func TestWrongNumberOfErrorsBreaksTheShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 3)
 	w := start(t, b.config(t, "w", newSink(func(context.Context, []hongbao.Grant) []error { return make([]error, 2) })))
-	err := w.wait()
+	w.stands(0, ShardBroken)
+	err := w.stop()
 	require.ErrorContains(t, err, "2 errors for 3 grants")
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
 	require.Empty(t, b.doneBits(t, 3), "it can't be told what is done")

@@ -64,7 +64,7 @@ func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 	require.Contains(t, fmt.Sprint(dead[2]), "x4999")
 }
 
-func TestEntryOfANewerBuildStopsTheShardAndIsNotSkipped(t *testing.T) {
+func TestEntryOfANewerBuildBreaksTheShardAndIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
@@ -72,7 +72,8 @@ func TestEntryOfANewerBuildStopsTheShardAndIsNotSkipped(t *testing.T) {
 	b.add(t, 0, 2)
 	for _, name := range []string{"w1", "w2"} {
 		w := start(t, b.config(t, name, newSink(nil)))
-		err := w.wait()
+		w.stands(0, ShardBroken)
+		err := w.stop()
 		require.ErrorIs(t, err, hongbao.ErrNewerEntry)
 		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
 		holder, count := b.holder(t, id)

@@ -124,7 +124,7 @@ func TestStreamDeletedIsSurvived(t *testing.T) {
 	s.onceEach(t, 6)
 }
 
-func TestKeyOfAnotherTypeStopsTheShard(t *testing.T) {
+func TestKeyOfAnotherTypeBreaksTheShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	w := start(t, b.config(t, "w", newSink(nil)))
@@ -132,7 +132,8 @@ func TestKeyOfAnotherTypeStopsTheShard(t *testing.T) {
 		return b.rdb.XLen(t.Context(), b.keys().Events()).Err() == nil && b.rdb.Exists(t.Context(), b.keys().Events()).Val() == 1
 	}, "runs")
 	require.NoError(t, b.rdb.Set(t.Context(), b.keys().Events(), "planted", 0).Err())
-	err := w.wait()
+	w.stands(0, ShardBroken)
+	err := w.stop()
 	require.ErrorContains(t, err, "WRONGTYPE")
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
 }

@@ -25,6 +25,9 @@ type shard struct {
 	left       int     // entries that the last step did not finish
 	takeAtMost int     // entries at once; small after some that may kill their worker
 	forgeries  *lua.Forgeries
+
+	timesBroken int64 // lately, in a row
+	brokenAt    time.Time
 }
 
 func newShard(c *Consumer, i int) *shard {
@@ -35,15 +38,34 @@ func newShard(c *Consumer, i int) *shard {
 	}
 }
 
-// run takes, reads and works until ctx ends. The error is Broken: this shard must not go on.
-func (s *shard) run(ctx context.Context) error {
+// run takes, reads and works until ctx ends.
+func (s *shard) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.left = 0
-		if err := s.step(ctx); err != nil && !s.survive(ctx, err) {
-			return err
+		switch err := s.step(ctx); {
+		case err == nil:
+			s.stands(Working, nil)
+		case !s.survive(ctx, err):
+			s.rest(ctx, err)
 		}
 	}
-	return nil
+}
+
+// A broken shard rests this long at first, and twice as long each time, up to the second one.
+const brokenPause, maxBrokenPause = time.Second, 30 * time.Second
+
+// rest pauses a broken shard. What broke it comes first then: entries that it handed back are taken before new ones are read.
+func (s *shard) rest(ctx context.Context, err error) {
+	s.stands(ShardBroken, err)
+	if time.Since(s.brokenAt) > 2*maxBrokenPause {
+		s.timesBroken = 0
+	}
+	s.timesBroken++
+	s.brokenAt, s.took, s.nextTake = time.Now(), false, time.Time{}
+	pause := min(s.c.backoffOf(s.timesBroken, brokenPause), maxBrokenPause)
+	s.log.Error("ALARM: shard is broken, a person has to look; it is tried again", zap.String("code", ShardBroken),
+		zap.Duration("pause", pause), zap.Error(err))
+	sleep(ctx, pause)
 }
 
 func (s *shard) step(ctx context.Context) error {
@@ -130,7 +152,7 @@ func (s *shard) vanished(ids []string) {
 		"run `hongbao audit`, the receipts still have their grants", zap.Strings("entries", ids))
 }
 
-// survive deals with an error of a call to Redis; false if the shard has to stop.
+// survive deals with an error of a call to Redis; false if the shard is broken.
 func (s *shard) survive(ctx context.Context, err error) bool {
 	broken := func() bool { return hongbao.ClassOf(err) == hongbao.Broken }
 	if !broken() && errors.Is(err, lua.ErrNoGroup) {
@@ -145,6 +167,7 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 		return true
 	}
 	s.failures++
+	s.stands(RedisDown, err)
 	pause := min(s.c.backoffOf(s.failures, 50*time.Millisecond), 5*time.Second)
 	s.log.Warn("shard waits: a call to Redis failed", zap.Error(err), zap.Duration("pause", pause))
 	sleep(ctx, pause)

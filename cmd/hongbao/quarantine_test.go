@@ -150,7 +150,7 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	newer := grantEntry(ids[0], 1, "1", "u")
 	newer[1] = "2"
 	d.plant(ids[0], newer...)
-	w.says("shard stopped")
+	w.says("shard is broken")
 	require.Equal(t, 100, d.crowdOf(ids[0], 0, 100))
 	require.Equal(t, 100, d.crowdOf(ids[1], 0, 100))
 	testkit.Eventually(t, 20*time.Second, func() bool {

@@ -1,0 +1,56 @@
+package consumer
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// The codes of a shard's Health.
+const (
+	// Working: the shard reads, and its grants reach the sink.
+	Working = "working"
+	// SinkDown: the sink is out of reach; the shard waits with what it holds.
+	SinkDown = "sink_down"
+	// RedisDown: calls to Redis fail; the shard tries again within seconds.
+	RedisDown = "redis_down"
+	// ShardBroken: going on would do harm, and a person has to look. The shard tries again twice a minute.
+	ShardBroken = "shard_broken"
+)
+
+// Health is how one shard of a worker stands.
+type Health struct {
+	Shard int
+	Code  string
+	Since time.Time // the shard has had this code since then
+	Err   error     // why; nil if it works
+}
+
+// Health tells how each shard stands. It may be called at any time.
+func (c *Consumer) Health() []Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.health)
+}
+
+// stands notes how the shard stands.
+func (s *shard) stands(code string, err error) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	h := &s.c.health[s.keys.Index()]
+	if h.Code != code {
+		h.Code, h.Since = code, time.Now()
+	}
+	h.Err = err
+}
+
+// broken joins the errors of the shards that are broken now.
+func (c *Consumer) broken() error {
+	var errs []error
+	for _, h := range c.Health() {
+		if h.Code == ShardBroken {
+			errs = append(errs, h.Err)
+		}
+	}
+	return errors.Join(errs...)
+}
