@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // values are the fields of a good entry; change makes a bad one of it.
@@ -197,7 +197,7 @@ func TestGrantLineRoundTrip(t *testing.T) {
 				Amount: hongbao.Amount(rapid.Int64Range(0, int64(hongbao.MaxAmount)).Draw(t, "amount")),
 				User:   anyID().Draw(t, "user"), RequestID: optional.Draw(t, "request"), Trace: optional.Draw(t, "trace"),
 			}
-			text[i] = lua.GrantLine(&want[i])
+			text[i] = shards.GrantLine(&want[i])
 		}
 		e, err := hongbao.ParseEntry(2, "1-0", values(set(13, strings.Join(text, "\n"))))
 		require.NoError(t, err)
@@ -229,7 +229,7 @@ func written(e *hongbao.Entry) []string {
 	if e.Kind == hongbao.EntryGrant {
 		lines := make([]string, len(e.Grants))
 		for i := range e.Grants {
-			lines[i] = lua.GrantLine(&e.Grants[i])
+			lines[i] = shards.GrantLine(&e.Grants[i])
 		}
 		g = strings.Join(lines, "\n")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -22,7 +23,7 @@ func BenchmarkMillion(b *testing.B) {
 	space, err := lua.NewSpace(testkit.Prefix(b), 1)
 	require.NoError(b, err)
 	rdb := testkit.Redis(b).Client(b)
-	require.NoError(b, lua.Init(b.Context(), rdb, space, "bench"))
+	require.NoError(b, shards.Init(b.Context(), rdb, space, "bench"))
 	k := space.Shard(0)
 	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total", fmt.Sprint(n),
 		"user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "", "loaded", fmt.Sprint(n),
@@ -37,22 +38,22 @@ func BenchmarkMillion(b *testing.B) {
 		require.NoError(b, rdb.RPush(b.Context(), k.Stock("big"), stock...).Err())
 	}
 	for at := 0; at < n; at += 128 {
-		call := &lua.GrabCall{Campaign: "big", MaxBacklog: 1e9}
+		call := &shards.GrabCall{Campaign: "big", MaxBacklog: 1e9}
 		for i := at; i < min(at+128, n); i++ {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "big", User: fmt.Sprint("user", i)})
 		}
-		_, err := lua.Grab(b.Context(), rdb, k, call, nil)
+		_, err := shards.Of(rdb, k).Grab(b.Context(), call, nil)
 		require.NoError(b, err)
 	}
-	entries, err := lua.Entries(b.Context(), rdb, k, "-", "+")
+	entries, err := shards.Of(rdb, k).Entries(b.Context(), "-", "+")
 	require.NoError(b, err)
 	for _, e := range entries {
 		ledger.grants["big"] = append(ledger.grants["big"], e.Grants...)
 	}
 	topic := &memTopic{grants: ledger.grants["big"]}
-	_, err = lua.CreateGroup(b.Context(), rdb, k, ledgerGroup)
+	_, err = shards.Of(rdb, k).CreateGroup(b.Context(), ledgerGroup)
 	require.NoError(b, err)
-	_, err = lua.CreateGroup(b.Context(), rdb, k, topicGroup)
+	_, err = shards.Of(rdb, k).CreateGroup(b.Context(), topicGroup)
 	require.NoError(b, err)
 	a, err := audit.New(audit.Config{Redis: rdb, Space: space, Ledger: ledger, LedgerGroup: ledgerGroup, Topic: topic, TopicGroup: topicGroup, MaxListed: 10})
 	require.NoError(b, err)

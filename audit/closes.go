@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // judgeCloses takes in the seqs of all closes, of which each stands for an event without a grant: the stream tells them
@@ -92,7 +92,7 @@ func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 		}
 		state, err := r.Redis.HGet(ctx, r.shards[shard].Campaign(c.id), "state").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return lua.Classify(err)
+			return shards.Classify(err)
 		}
 		if err == nil && state != stateClosed && state != stateRefunded {
 			differs("the ledger has refunded it, but in Redis it is %.20q: Redis went back in time", state)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // A campaign that was closed, refunded and has left Redis is judged by the ledger alone.
@@ -32,7 +32,7 @@ func TestLeftRedis(t *testing.T) {
 // close closes a campaign, and brings the close to the sinks.
 func (w *world) close(t *testing.T, id string) hongbao.Entry {
 	t.Helper()
-	e, err := lua.Close(t.Context(), w.rdb, w.keys(id), id, true)
+	e, err := shards.Of(w.rdb, w.keys(id)).Close(t.Context(), id, true)
 	require.NoError(t, err)
 	w.settle(t)
 	w.publish(t)
@@ -43,7 +43,7 @@ func (w *world) close(t *testing.T, id string) hongbao.Entry {
 func (w *world) refund(t *testing.T, id string) {
 	t.Helper()
 	w.ledger.closed[id] = w.close(t, id)
-	_, err := lua.Refunded(t.Context(), w.rdb, w.keys(id), id)
+	_, err := shards.Of(w.rdb, w.keys(id)).Refunded(t.Context(), id)
 	require.NoError(t, err)
 }
 
@@ -52,7 +52,7 @@ func (w *world) leave(t *testing.T, id string) {
 	t.Helper()
 	w.refund(t, id)
 	do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys(id).Events(), 0))
-	left, err := lua.Retire(t.Context(), w.rdb, w.keys(id), id, 0)
+	left, err := shards.Of(w.rdb, w.keys(id)).Retire(t.Context(), id, 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // codePage is how many codes one call reads.
@@ -75,7 +75,7 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 	for cursor := uint64(0); ; {
 		pairs, next, err := r.Redis.HScan(ctx, s.Codes(c.id), cursor, "", codePage).Result()
 		if err != nil {
-			return fmt.Errorf("codes of campaign %s: %w", c.id, lua.Classify(err))
+			return fmt.Errorf("codes of campaign %s: %w", c.id, shards.Classify(err))
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			packet, err := strconv.ParseInt(pairs[i], 10, 64)
@@ -90,7 +90,7 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 		}
 	}
 	if n, err := r.Redis.Exists(ctx, s.Campaign(c.id)).Result(); err != nil || n == 0 {
-		return lua.Classify(err)
+		return shards.Classify(err)
 	}
 	c.codes.inRedis = true
 	for p := int64(1); p <= snap.packets; p++ {

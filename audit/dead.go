@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // letter is a dead letter of one grant.
@@ -30,7 +30,7 @@ func (r *run) readDead(ctx context.Context) error {
 			for from := "-"; ; {
 				page, err := r.Redis.XRangeN(ctx, s.Dead(k.group), from, "+", letters).Result()
 				if err != nil {
-					return fmt.Errorf("dead letters of %s on shard %d: %w", k.group, i, lua.Classify(err))
+					return fmt.Errorf("dead letters of %s on shard %d: %w", k.group, i, shards.Classify(err))
 				}
 				for j := range page {
 					r.letter(k, s, &page[j])
@@ -69,7 +69,7 @@ func (r *run) readDecided(ctx context.Context) error {
 	for _, k := range r.sinks {
 		for i, s := range r.shards {
 			for from := "-"; ; {
-				page, err := lua.DecidedLetters(ctx, r.Redis, s.Keys, k.group, from, "+", letters)
+				page, err := shards.Of(r.Redis, s.Keys).DecidedLetters(ctx, k.group, from, "+", letters)
 				if err != nil {
 					return fmt.Errorf("decided dead letters of %s on shard %d: %w", k.group, i, err)
 				}
@@ -95,7 +95,7 @@ func (r *run) decidedLetter(k *sink, shard int, fields []string) {
 		}
 	}
 	seq := parseSeq(f["seq"])
-	if seq == 0 || f["decision"] != lua.Dropped {
+	if seq == 0 || f["decision"] != shards.Dropped {
 		return
 	}
 	k.dropped[shard][seq] = fmt.Sprintf("dead letter %.40s was dropped by %.128s: %.200q", f["letter"], f["by"], f["why"])
@@ -112,14 +112,14 @@ var claimFormat = regexp.MustCompile(`^\d+ (\d+) [^\n]*\n([^\n]*)\n`)
 func (r *run) readClaims(ctx context.Context) error {
 	now, err := r.Redis.Time(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("time: %w", lua.Classify(err))
+		return fmt.Errorf("time: %w", shards.Classify(err))
 	}
 	for _, k := range r.sinks {
 		for i, s := range r.shards {
 			for cursor := uint64(0); ; {
 				pairs, next, err := r.Redis.HScan(ctx, s.Claims(k.group), cursor, "", 100).Result()
 				if err != nil {
-					return fmt.Errorf("claims of %s on shard %d: %w", k.group, i, lua.Classify(err))
+					return fmt.Errorf("claims of %s on shard %d: %w", k.group, i, shards.Classify(err))
 				}
 				for j := 0; j+1 < len(pairs); j += 2 {
 					r.claim(k, s, pairs[j], pairs[j+1], now)

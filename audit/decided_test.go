@@ -7,22 +7,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/audit"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // A dropped letter is named as decided and is no difference; one that was requeued stays a difference until its sink has the grant.
 func TestDecidedLetters(t *testing.T) {
 	t.Parallel()
-	for what, differs := range map[string]bool{lua.Dropped: false, lua.Requeued: true} {
+	for what, differs := range map[string]bool{shards.Dropped: false, shards.Requeued: true} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := busy(t)
 			w.bury(t, "the account is closed")
 			k := w.keys("a")
-			letters, err := lua.Letters(t.Context(), w.rdb, k, ledgerGroup, "-", "+", 10)
+			letters, err := shards.Of(w.rdb, k).Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			decided, err := lua.Decide(t.Context(), w.rdb, k, &lua.Decision{
+			decided, err := shards.Of(w.rdb, k).Decide(t.Context(), &shards.Decision{
 				Sink: ledgerGroup, Letter: letters[0].ID, What: what, By: "ann", Why: "paid\nby hand",
 			})
 			require.NoError(t, err)
@@ -57,10 +57,10 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 		"a dropped letter": func(t *testing.T, w *world) {
 			w.bury(t, "the account is closed")
 			k := w.keys("a")
-			letters, err := lua.Letters(t.Context(), w.rdb, k, ledgerGroup, "-", "+", 10)
+			letters, err := shards.Of(w.rdb, k).Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			_, err = lua.Decide(t.Context(), w.rdb, k, &lua.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: lua.Dropped, By: "ann", Why: "closed"})
+			_, err = shards.Of(w.rdb, k).Decide(t.Context(), &shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: shards.Dropped, By: "ann", Why: "closed"})
 			require.NoError(t, err)
 		},
 	} {

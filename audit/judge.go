@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // judge compares everything that was read. It asks Redis again only for campaigns that seem to be missing there.
@@ -226,7 +226,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 		for _, s := range r.shards {
 			n, err := r.Redis.Exists(ctx, s.Campaign(c.id)).Result()
 			if err != nil {
-				return lua.Classify(err)
+				return shards.Classify(err)
 			}
 			if n > 0 {
 				return nil // it was loaded while the audit was reading

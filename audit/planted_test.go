@@ -13,7 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // planted is one thing done to a world in which all agrees, and what the audit must name then: nothing less, nothing more.
@@ -122,13 +122,13 @@ var planted = map[string]struct {
 	"an entry written again": {
 		func(t *testing.T, w *world) {
 			g := w.settled("a", "u0003")
-			w.addEntry(t, lua.GrantLine(g), g.Seq)
+			w.addEntry(t, shards.GrantLine(g), g.Seq)
 		},
 		kinds(audit.StreamGap), "once more",
 	},
 	"an entry altered": {
 		func(t *testing.T, w *world) {
-			list, err := lua.Range(t.Context(), w.rdb, w.keys("a"), "-", "+", 10)
+			list, err := shards.Of(w.rdb, w.keys("a")).Range(t.Context(), "-", "+", 10)
 			require.NoError(t, err)
 			k, last := w.keys("a").Events(), list[len(list)-1]
 			do(t, w.rdb.XDel(t.Context(), k, last.ID))
@@ -145,7 +145,7 @@ var planted = map[string]struct {
 		func(t *testing.T, w *world) {
 			g := *w.settled("a", "u0003")
 			g.User = "mallory"
-			w.addEntry(t, lua.GrantLine(&g), g.Seq)
+			w.addEntry(t, shards.GrantLine(&g), g.Seq)
 		},
 		kinds(audit.Different, audit.StreamGap), `user "mallory"`,
 	},
@@ -153,7 +153,7 @@ var planted = map[string]struct {
 		func(t *testing.T, w *world) {
 			g := *w.settled("a", "u0003")
 			g.Packet, g.User = packets, "mallory"
-			w.addEntry(t, lua.GrantLine(&g), g.Seq)
+			w.addEntry(t, shards.GrantLine(&g), g.Seq)
 			*w.settled("a", "u0003"), *w.published("a", "u0003") = g, g
 		},
 		kinds(audit.Lost, audit.MissingInTopic, audit.Unfounded), `(stream, ledger, topic): no receipt has it`,
@@ -170,9 +170,9 @@ var planted = map[string]struct {
 		func(t *testing.T, w *world) {
 			id, err := w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"x", "1"}}).Result()
 			require.NoError(t, err)
-			_, err = lua.ReadNew(t.Context(), w.rdb, w.keys("a"), topicGroup, "w1", 10, 0)
+			_, err = shards.Of(w.rdb, w.keys("a")).ReadNew(t.Context(), topicGroup, "w1", 10, 0)
 			require.NoError(t, err)
-			_, err = lua.Dead(t.Context(), w.rdb, w.keys("a"), lua.Letter{
+			_, err = shards.Of(w.rdb, w.keys("a")).Dead(t.Context(), shards.Letter{
 				Group: topicGroup, Consumer: "w1", EntryID: id, Last: true, Class: hongbao.Permanent, Reason: "no field v", Attempts: 1,
 			})
 			require.NoError(t, err)
@@ -251,7 +251,7 @@ var planted = map[string]struct {
 	},
 	"an entry deleted from the stream": {
 		func(t *testing.T, w *world) {
-			list, err := lua.Range(t.Context(), w.rdb, w.keys("a"), "-", "+", 10)
+			list, err := shards.Of(w.rdb, w.keys("a")).Range(t.Context(), "-", "+", 10)
 			require.NoError(t, err)
 			do(t, w.rdb.XDel(t.Context(), w.keys("a").Events(), list[1].ID))
 		},
@@ -386,7 +386,7 @@ func (w *world) bury(t *testing.T, reason string) {
 	w.publish(t)
 	k := w.keys("a")
 	e := w.read(t, k.Index(), ledgerGroup)[0]
-	written, err := lua.Dead(t.Context(), w.rdb, k, lua.Letter{
+	written, err := shards.Of(w.rdb, k).Dead(t.Context(), shards.Letter{
 		Group: ledgerGroup, Consumer: "w1", EntryID: e.ID, Grant: &e.Grants[0], Last: true, Class: hongbao.Permanent, Reason: reason, Attempts: 1,
 	})
 	require.NoError(t, err)

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // progress is how far a group has come on a shard: everything up to finished, and what the done bits say up to upto.
 type progress struct {
 	exists         bool
 	finished, upto int64
-	bits           lua.Bitset
+	bits           shards.Bitset
 }
 
 func (p *progress) done(seq int64) bool {
@@ -74,7 +74,7 @@ func (r *run) readProgress(ctx context.Context) error {
 					Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", s.Index(), seq, k.group)})
 			}
 			if p.finished < seq {
-				p.bits, err = lua.Done(ctx, r.Redis, s.Keys, k.group, hongbao.SeqRange{First: p.finished + 1, Last: seq})
+				p.bits, err = shards.Of(r.Redis, s.Keys).Done(ctx, k.group, hongbao.SeqRange{First: p.finished + 1, Last: seq})
 				if err != nil {
 					return err
 				}
@@ -92,7 +92,7 @@ func (r *run) progressOf(ctx context.Context, s *shard, group string) (p progres
 	if seq, err = r.seqOf(ctx, s); err != nil {
 		return p, 0, err
 	}
-	p.finished, p.exists, err = lua.GroupFinished(ctx, r.Redis, r.Space, s.Index(), group, seq)
+	p.finished, p.exists, err = shards.GroupFinished(ctx, r.Redis, r.Space, s.Index(), group, seq)
 	return p, seq, err
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // eachReceipts gives the receipts of every user to fn. A user may come more than once.
@@ -13,7 +13,7 @@ func (r *run) eachReceipts(ctx context.Context, s *shard, campaign string, fn fu
 	for cursor := uint64(0); ; {
 		pairs, next, err := r.Redis.HScan(ctx, s.Receipts(campaign), cursor, "", receiptFields).Result()
 		if err != nil {
-			return fmt.Errorf("receipts: %w", lua.Classify(err))
+			return fmt.Errorf("receipts: %w", shards.Classify(err))
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			if err := fn(pairs[i], pairs[i+1]); err != nil {
@@ -29,7 +29,7 @@ func (r *run) eachReceipts(ctx context.Context, s *shard, campaign string, fn fu
 func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
 	broken := map[string]bool{} // users who were named: they may come again
 	return r.eachReceipts(ctx, s, c.id, func(user, text string) error {
-		list, err := lua.ParseReceipts(s.Index(), snap.from, text)
+		list, err := shards.ParseReceipts(s.Index(), snap.from, text)
 		if err != nil {
 			if !broken[user] {
 				broken[user] = true
@@ -90,7 +90,7 @@ func (r *run) describe(ctx context.Context) error {
 	for id, packets := range r.wanted {
 		for shard, snap := range r.campaigns[id].on {
 			err := r.eachReceipts(ctx, r.shards[shard], id, func(user, text string) error {
-				list, err := lua.ParseReceipts(shard, snap.from, text)
+				list, err := shards.ParseReceipts(shard, snap.from, text)
 				if err != nil {
 					return nil //nolint:nilerr // it was named when it was read first
 				}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // How much one call to Redis reads.
@@ -66,7 +66,7 @@ const (
 func (s *snapshot) over() bool { return s.state == stateClosed || s.state == stateRefunded }
 
 func (s *snapshot) parse(m map[string]string) error {
-	s.state, s.codes = m["state"], m[lua.CodesField] == "1"
+	s.state, s.codes = m["state"], m[shards.CodesField] == "1"
 	var errs []error
 	type field struct {
 		name string
@@ -123,7 +123,7 @@ func (r *run) seqOf(ctx context.Context, s *shard) (int64, error) {
 			"key prefix; if they are right, freeze it and put back what ledger and topic know", s.Index(), s.Meta())
 	}
 	if err != nil {
-		return 0, fmt.Errorf("seq of shard %d: %w", s.Index(), lua.Classify(err))
+		return 0, fmt.Errorf("seq of shard %d: %w", s.Index(), shards.Classify(err))
 	}
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq < 0 {
@@ -164,7 +164,7 @@ func (r *run) findCampaigns(ctx context.Context) (map[place]bool, error) {
 		for cursor := uint64(0); ; {
 			keys, next, err := rdb.Scan(ctx, cursor, "*}:c:*", scanKeys).Result()
 			if err != nil {
-				return fmt.Errorf("look for campaigns: %w", lua.Classify(err))
+				return fmt.Errorf("look for campaigns: %w", shards.Classify(err))
 			}
 			mu.Lock()
 			for _, key := range keys {
@@ -225,7 +225,7 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 		return nil
 	})
 	if err != nil {
-		return nil, "", lua.Classify(err)
+		return nil, "", shards.Classify(err)
 	}
 	if len(fields.Val()) == 0 {
 		if stocked.Val()+receipts.Val() == 0 {
@@ -249,7 +249,7 @@ func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapsh
 	for last := int64(-1); ; last -= stockPackets {
 		page, err := r.Redis.LRange(ctx, s.Stock(c.id), last-stockPackets+1, last).Result()
 		if err != nil {
-			return fmt.Errorf("stock: %w", lua.Classify(err))
+			return fmt.Errorf("stock: %w", shards.Classify(err))
 		}
 		for _, text := range page {
 			if err := r.stocked(ctx, c, snap, text); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -120,10 +121,10 @@ func newWorld(t *testing.T) *world {
 		rdb: testkit.Redis(t).Client(t), space: space, topic: &memTopic{}, plans: plans{},
 		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]hongbao.Entry{}},
 	}
-	require.NoError(t, lua.Init(t.Context(), w.rdb, space, "test"))
+	require.NoError(t, shards.Init(t.Context(), w.rdb, space, "test"))
 	for i := range space.Len() {
 		for _, group := range []string{ledgerGroup, topicGroup} {
-			_, err := lua.CreateGroup(t.Context(), w.rdb, space.Shard(i), group)
+			_, err := shards.Of(w.rdb, space.Shard(i)).CreateGroup(t.Context(), group)
 			require.NoError(t, err)
 		}
 	}
@@ -160,11 +161,11 @@ func (w *world) keys(id string) lua.Keys { return w.space.Home(id) }
 func (w *world) grab(t *testing.T, id string, first, n int) {
 	t.Helper()
 	for at := 0; at < n; at += 10 {
-		call := &lua.GrabCall{Campaign: id, MaxBacklog: 1e6}
+		call := &shards.GrabCall{Campaign: id, MaxBacklog: 1e6}
 		for i := at; i < min(at+10, n); i++ {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: id, User: user(first + i), RequestID: fmt.Sprint("r", first+i)})
 		}
-		answers, err := lua.Grab(t.Context(), w.rdb, w.keys(id), call, nil)
+		answers, err := shards.Of(w.rdb, w.keys(id)).Grab(t.Context(), call, nil)
 		require.NoError(t, err)
 		for _, a := range answers {
 			require.Equal(t, hongbao.Granted, a.Outcome)
@@ -177,7 +178,7 @@ func user(i int) string { return fmt.Sprintf("u%04d", i) }
 // read hands all new entries to a group.
 func (w *world) read(t *testing.T, shard int, group string) []hongbao.Entry {
 	t.Helper()
-	raw, err := lua.ReadNew(t.Context(), w.rdb, w.space.Shard(shard), group, "w1", 10_000, 0)
+	raw, err := shards.Of(w.rdb, w.space.Shard(shard)).ReadNew(t.Context(), group, "w1", 10_000, 0)
 	require.NoError(t, err)
 	var out []hongbao.Entry
 	for _, r := range raw {
@@ -211,7 +212,7 @@ func (w *world) bring(t *testing.T, group string, put func(hongbao.Grant)) {
 
 func (w *world) ack(t *testing.T, shard int, group string, e *hongbao.Entry) {
 	t.Helper()
-	_, err := lua.Ack(t.Context(), w.rdb, w.space.Shard(shard), group,
+	_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), group,
 		[]hongbao.SeqRange{{First: e.Seq, Last: e.Seq + e.Events() - 1}}, []string{e.ID})
 	require.NoError(t, err)
 }

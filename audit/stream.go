@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // streamEntries is how many entries of a stream are read at once.
@@ -29,7 +29,7 @@ func (r *run) readStream(ctx context.Context, s *shard) error {
 	next := int64(0) // the seq that the next entry should begin with; 0 if that can't be told
 	highest := int64(0)
 	for from := "-"; ; {
-		page, err := lua.Range(ctx, r.Redis, s.Keys, from, "+", streamEntries)
+		page, err := shards.Of(r.Redis, s.Keys).Range(ctx, from, "+", streamEntries)
 		if err != nil {
 			return err
 		}

@@ -10,14 +10,15 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // shards and batch are what both the bare loops and the consumers of the rows below work with.
 const (
-	shards = 2
-	batch  = 2_000 // grants
+	shardCount = 2
+	batch      = 2_000 // grants
 )
 
 // campaignOn makes up a campaign's id that lives on the shard.
@@ -31,26 +32,26 @@ func campaignOn(space *lua.Space, shard int) string {
 
 // events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes them.
 func (r *rig) events(ctx context.Context, n int) (*lua.Space, []settlement.Campaign, error) {
-	space, err := r.deployment(ctx, shards)
+	space, err := r.deployment(ctx, shardCount)
 	if err != nil {
 		return nil, nil, err
 	}
 	var campaigns []settlement.Campaign
-	for shard := range shards {
-		c, err := r.load(ctx, space, spec(campaignOn(space, shard), n/shards))
+	for shard := range shardCount {
+		c, err := r.load(ctx, space, spec(campaignOn(space, shard), n/shardCount))
 		if err != nil {
 			return nil, nil, err
 		}
 		campaigns = append(campaigns, c)
 		const entry = 50
-		for i := 0; i < n/shards; i += entry {
-			call := lua.GrabCall{Campaign: c.Spec.ID, MaxBacklog: 1e9, FactNames: "device"}
-			for u := i; u < min(i+entry, n/shards); u++ {
+		for i := 0; i < n/shardCount; i += entry {
+			call := shards.GrabCall{Campaign: c.Spec.ID, MaxBacklog: 1e9, FactNames: "device"}
+			for u := i; u < min(i+entry, n/shardCount); u++ {
 				call.Grabs = append(call.Grabs, &hongbao.Grab{
 					User: user(u), RequestID: fmt.Sprintf("r%05d", u%100_000), Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2)},
 				})
 			}
-			if _, err := lua.Grab(ctx, r.rdb, space.Shard(shard), &call, nil); err != nil {
+			if _, err := shards.Of(r.rdb, space.Shard(shard)).Grab(ctx, &call, nil); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -62,7 +63,7 @@ func (r *rig) events(ctx context.Context, n int) (*lua.Space, []settlement.Campa
 // then XACK. It is the least that any consumer has to do. It returns grants per second.
 func (r *rig) bareLoop(ctx context.Context, space *lua.Space, group string, n int, handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
 	for shard := range space.Len() {
-		if _, err := lua.CreateGroup(ctx, r.rdb, space.Shard(shard), group); err != nil {
+		if _, err := shards.Of(r.rdb, space.Shard(shard)).CreateGroup(ctx, group); err != nil {
 			return 0, err
 		}
 	}
@@ -70,7 +71,7 @@ func (r *rig) bareLoop(ctx context.Context, space *lua.Space, group string, n in
 	_, err := crowd(ctx, space.Len(), space.Len(), func(ctx context.Context, shard int) error {
 		k := space.Shard(shard)
 		for done := 0; done < n/space.Len(); {
-			raw, err := lua.ReadNew(ctx, r.rdb, k, group, "bare", batch/50, time.Second)
+			raw, err := shards.Of(r.rdb, k).ReadNew(ctx, group, "bare", batch/50, time.Second)
 			if err != nil {
 				return err
 			}

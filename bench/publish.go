@@ -15,6 +15,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -35,11 +36,11 @@ func publishRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	b := &publishBench{rig: r, broker: broker, n: n}
 	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: claims, stored batches, leases, done bits",
-		n, shards)
+		n, shardCount)
 	bare := Result{
 		Name: "publish_kafka", Unit: "grants/s", Want: 0.7, HowOurs: ours,
 		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, encode by kafka-go's RecordSet, RawProduce acks=all, XACK",
-			shards, batch),
+			shardCount, batch),
 	}
 	writer := Result{
 		Name: "publish_kafka_writer", Unit: "grants/s", Want: 0.45, HowOurs: ours,
@@ -99,7 +100,7 @@ func (b *publishBench) ours(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	group := "kafka-" + strconv.Itoa(b.runs)
-	p, err := b.publisher(space, topic, group, &lua.Reader{Redis: b.rig.rdb, Space: space})
+	p, err := b.publisher(space, topic, group, &shards.Reader{Redis: b.rig.rdb, Space: space})
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +120,7 @@ func (b *publishBench) bare(ctx context.Context) (float64, error) {
 	if err = errors.Join(err, id.Error); err != nil {
 		return 0, fmt.Errorf("take a producer id: %w", err)
 	}
-	var next [shards]int32
+	var next [shardCount]int32
 	return b.rig.bareLoop(ctx, space, "bare", b.n, func(ctx context.Context, shard int, grants []hongbao.Grant) error {
 		raw, err := encodeBare(id.Producer, next[shard], grants)
 		if err != nil {

@@ -28,7 +28,7 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 	res := Result{
 		Name: "replay", Unit: "grants/s", Want: 0.8,
 		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a fresh topic: the stream read again, done bits of its own, claims, stored batches",
-			b.n, shards),
+			b.n, shardCount),
 		HowBaseline: "the same grants through package consumer and the publisher: publish_kafka's own side",
 	}
 	_, err = b.writer(ctx) // a broker is slow until its JVM has compiled what it needs; that run does not count
@@ -54,7 +54,7 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 	defer p.Close()
 	r, err := replay.New(replay.Config{
 		Redis: b.rig.rdb, Space: space, Name: name, Target: "topic:" + topic, Handler: p, DoneSink: replay.DoneSink(name), Marks: true,
-		BatchGrants: batch, Parallel: shards, Patience: time.Minute,
+		BatchGrants: batch, Parallel: shardCount, Patience: time.Minute,
 	})
 	if err != nil {
 		return 0, err

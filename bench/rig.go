@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/settlement"
@@ -37,15 +38,15 @@ func newRig(ctx context.Context) (*rig, error) {
 func (r *rig) close() error { return errors.Join(r.rdb.Close(), r.server.Close()) }
 
 // deployment is an empty one in the rig's Redis.
-func (r *rig) deployment(ctx context.Context, shards int) (*lua.Space, error) {
+func (r *rig) deployment(ctx context.Context, n int) (*lua.Space, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("empty redis: %w", err)
 	}
-	space, err := lua.NewSpace("hb", shards)
+	space, err := lua.NewSpace("hb", n)
 	if err != nil {
 		return nil, err
 	}
-	return space, errors.Join(lua.Init(ctx, r.rdb, space, "bench"), lua.Load(ctx, r.rdb))
+	return space, errors.Join(shards.Init(ctx, r.rdb, space, "bench"), shards.Load(ctx, r.rdb))
 }
 
 // spec is a campaign of n packets, open now, with a limit by user and one by device and day.

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -71,9 +72,9 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 	if err != nil {
 		return err
 	}
-	var at lua.LoadState
+	var at shards.LoadState
 	err = s.patiently(ctx, func() error {
-		at, err = lua.Begin(ctx, s.cfg.Redis, k, &lua.BeginCall{Campaign: c.ID, Hash: hash, Fields: fields})
+		at, err = shards.Of(s.cfg.Redis, k).Begin(ctx, &shards.BeginCall{Campaign: c.ID, Hash: hash, Fields: fields})
 		return err
 	})
 	if err == nil && c.Codes != nil && at.Hash == hash {
@@ -85,12 +86,12 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 		if progress != nil {
 			progress(at.Loaded)
 		}
-		chunk := &lua.Chunk{
+		chunk := &shards.Chunk{
 			Campaign: c.ID, Hash: hash, First: at.Loaded + 1,
 			Amounts: plan.Amounts[at.Loaded:min(at.Loaded+int64(s.cfg.Chunk), c.Packets)],
 		}
 		err = s.patiently(ctx, func() error {
-			at, err = lua.LoadChunk(ctx, s.cfg.Redis, k, chunk)
+			at, err = shards.Of(s.cfg.Redis, k).LoadChunk(ctx, chunk)
 			return err
 		})
 	}
@@ -107,16 +108,16 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 	if at.State != Loading {
 		return nil
 	}
-	return s.patiently(ctx, func() error { return lua.SetState(ctx, s.cfg.Redis, k, c.ID, Open, Loading) })
+	return s.patiently(ctx, func() error { return shards.Of(s.cfg.Redis, k).SetState(ctx, c.ID, Open, Loading) })
 }
 
 // loadCodes puts every packet's code beside a campaign that was begun. A load goes on where the codes end; if the campaign
 // is loaded and some are missing, nobody knows which: all are put back.
-func (s *Store) loadCodes(ctx context.Context, k lua.Keys, c *hongbao.Campaign, at *lua.LoadState, progress func(int64)) error {
+func (s *Store) loadCodes(ctx context.Context, k lua.Keys, c *hongbao.Campaign, at *shards.LoadState, progress func(int64)) error {
 	if s.cfg.Codes == nil {
 		return hongbao.Errorf(hongbao.Permanent, "load campaign %s: its packets have codes, and nobody said where they are: give StoreConfig.Codes", c.ID)
 	}
-	chunk := &lua.CodesChunk{Campaign: c.ID, Hash: at.Hash, First: 1}
+	chunk := &shards.CodesChunk{Campaign: c.ID, Hash: at.Hash, First: 1}
 	has, err := s.putCodes(ctx, k, chunk)
 	if err != nil || has.Loaded == c.Packets {
 		return err
@@ -147,9 +148,9 @@ func (s *Store) loadCodes(ctx context.Context, k lua.Keys, c *hongbao.Campaign, 
 	return nil
 }
 
-func (s *Store) putCodes(ctx context.Context, k lua.Keys, chunk *lua.CodesChunk) (has lua.LoadState, err error) {
+func (s *Store) putCodes(ctx context.Context, k lua.Keys, chunk *shards.CodesChunk) (has shards.LoadState, err error) {
 	err = s.patiently(ctx, func() error {
-		has, err = lua.PutCodes(ctx, s.cfg.Redis, k, chunk)
+		has, err = shards.Of(s.cfg.Redis, k).PutCodes(ctx, chunk)
 		return err
 	})
 	if err != nil {
@@ -163,12 +164,12 @@ func (s *Store) putCodes(ctx context.Context, k lua.Keys, chunk *lua.CodesChunk)
 
 // Pause makes the campaign answer paused until Resume. A second call is no error.
 func (s *Store) Pause(ctx context.Context, id string) error {
-	return lua.SetState(ctx, s.cfg.Redis, s.cfg.Space.Home(id), id, Paused, Open)
+	return shards.Of(s.cfg.Redis, s.cfg.Space.Home(id)).SetState(ctx, id, Paused, Open)
 }
 
 // Resume opens a paused campaign. A second call is no error.
 func (s *Store) Resume(ctx context.Context, id string) error {
-	return lua.SetState(ctx, s.cfg.Redis, s.cfg.Space.Home(id), id, Open, Paused)
+	return shards.Of(s.cfg.Redis, s.cfg.Space.Home(id)).SetState(ctx, id, Open, Paused)
 }
 
 // patiently repeats a call that is safe to repeat while Redis is out of reach.
@@ -202,7 +203,7 @@ type Status struct {
 // Status reads how the campaign stands; false if it is not in Redis.
 func (s *Store) Status(ctx context.Context, id string) (Status, bool, error) {
 	k := s.cfg.Space.Home(id)
-	m, err := lua.CampaignFields(ctx, s.cfg.Redis, k, id)
+	m, err := shards.Of(s.cfg.Redis, k).CampaignFields(ctx, id)
 	if err != nil || len(m) == 0 {
 		return Status{}, false, err
 	}
@@ -248,7 +249,7 @@ func redisFields(c *hongbao.Campaign) ([]string, error) {
 		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability), "spec", string(Canonical(*c)),
 	}
 	if c.Codes != nil {
-		fields = append(fields, lua.CodesField, "1")
+		fields = append(fields, shards.CodesField, "1")
 	}
 	return fields, nil
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -105,19 +106,19 @@ func (s *Standing) Amount() hongbao.Amount {
 // is closed, refunded or gone from Redis is no error: the answer is the same.
 func (c *Closer) Close(ctx context.Context, id string, early bool) (Standing, error) {
 	k := c.cfg.Space.Home(id)
-	e, err := lua.Close(ctx, c.cfg.Redis, k, id, early)
+	e, err := shards.Of(c.cfg.Redis, k).Close(ctx, id, early)
 	return c.standing(ctx, id, e, err)
 }
 
-// Standing tells how far the end of a campaign is, and changes nothing. lua.ErrNotClosed if it was not closed.
+// Standing tells how far the end of a campaign is, and changes nothing. shards.ErrNotClosed if it was not closed.
 func (c *Closer) Standing(ctx context.Context, id string) (Standing, error) {
-	e, err := lua.CloseOf(ctx, c.cfg.Redis, c.cfg.Space.Home(id), id)
+	e, err := shards.Of(c.cfg.Redis, c.cfg.Space.Home(id)).CloseOf(ctx, id)
 	return c.standing(ctx, id, e, err)
 }
 
 // standing adds what the ledger and the group tell to a close entry, or to why there is none.
 func (c *Closer) standing(ctx context.Context, id string, e hongbao.Entry, notThere error) (Standing, error) {
-	if notThere != nil && !errors.Is(notThere, lua.ErrNotInRedis) {
+	if notThere != nil && !errors.Is(notThere, shards.ErrNotInRedis) {
 		return Standing{}, notThere
 	}
 	out := Standing{Close: e}
@@ -134,7 +135,7 @@ func (c *Closer) standing(ctx context.Context, id string, e hongbao.Entry, notTh
 		}
 		return out, nil
 	}
-	finished, exists, err := lua.GroupFinished(ctx, c.cfg.Redis, c.cfg.Space, c.cfg.Space.Home(id).Index(), c.cfg.Group, e.Seq)
+	finished, exists, err := shards.GroupFinished(ctx, c.cfg.Redis, c.cfg.Space, c.cfg.Space.Home(id).Index(), c.cfg.Group, e.Seq)
 	if err != nil {
 		return out, err
 	}
@@ -197,8 +198,8 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r hongbao.Refund, err
 	} else if r, err = c.post(ctx, o, &s); err != nil {
 		return r, err
 	}
-	_, err = lua.Refunded(ctx, c.cfg.Redis, c.cfg.Space.Home(o.Campaign), o.Campaign)
-	if err != nil && !errors.Is(err, lua.ErrNotInRedis) {
+	_, err = shards.Of(c.cfg.Redis, c.cfg.Space.Home(o.Campaign)).Refunded(ctx, o.Campaign)
+	if err != nil && !errors.Is(err, shards.ErrNotInRedis) {
 		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w", o.Campaign, err)
 	}
 	return r, nil

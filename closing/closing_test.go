@@ -11,8 +11,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/closing"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // B35, B36: before the close, twice, with entries pending.
@@ -20,11 +20,11 @@ func TestRefundInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.Refund(t.Context(), order(70, 0))
-	require.ErrorIs(t, err, lua.ErrNotClosed)
+	require.ErrorIs(t, err, shards.ErrNotClosed)
 	_, err = b.Standing(t.Context(), "rain")
-	require.ErrorIs(t, err, lua.ErrNotClosed)
+	require.ErrorIs(t, err, shards.ErrNotClosed)
 	_, err = b.Close(t.Context(), "typo", true)
-	require.ErrorIs(t, err, lua.ErrNotInRedis)
+	require.ErrorIs(t, err, shards.ErrNotInRedis)
 	_, err = b.Close(t.Context(), "rain", false)
 	require.ErrorContains(t, err, "its window is open until")
 

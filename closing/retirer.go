@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -84,12 +85,12 @@ func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 
 func (r *Retirer) shard(ctx context.Context, k lua.Keys) (gone []string, err error) {
 	for {
-		due, err := lua.DueToRetire(ctx, r.cfg.Redis, k, r.cfg.Grace, retireCampaigns)
+		due, err := shards.Of(r.cfg.Redis, k).DueToRetire(ctx, r.cfg.Grace, retireCampaigns)
 		if err != nil {
 			return gone, err
 		}
 		for _, id := range due {
-			left, err := lua.Retire(ctx, r.cfg.Redis, k, id, r.cfg.Grace)
+			left, err := shards.Of(r.cfg.Redis, k).Retire(ctx, id, r.cfg.Grace)
 			if err != nil {
 				return gone, err
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/closing"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -100,19 +101,19 @@ func setup(t *testing.T) *bundle {
 		t: t, rdb: testkit.Redis(t).Client(t), space: space, k: space.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
 		ledger: &memLedger{refunds: map[string]hongbao.Refund{}},
 	}
-	require.NoError(t, lua.Init(t.Context(), b.rdb, space, "test"))
-	_, err = lua.CreateGroup(t.Context(), b.rdb, b.k, "balance")
+	require.NoError(t, shards.Init(t.Context(), b.rdb, space, "test"))
+	_, err = shards.Of(b.rdb, b.k).CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
-	_, err = lua.Begin(t.Context(), b.rdb, b.k, &lua.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
+	_, err = shards.Of(b.rdb, b.k).Begin(t.Context(), &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
 		"from", "1000", "to", "9000000000000", "packets", "10", "total", "100", "user_campaign", "1", "user_day", "", "user_hour", "",
 		"fact_names", "", "fact_limits", "", "zone", "0:0",
 	}})
 	require.NoError(t, err)
-	_, err = lua.LoadChunk(t.Context(), b.rdb, b.k, &lua.Chunk{Campaign: "rain", Hash: "h", First: 1,
+	_, err = shards.Of(b.rdb, b.k).LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: 1,
 		Amounts: []hongbao.Amount{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}})
 	require.NoError(t, err)
-	require.NoError(t, lua.SetState(t.Context(), b.rdb, b.k, "rain", "open", "loading"))
-	answers, err := lua.Grab(t.Context(), b.rdb, b.k, &lua.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+	require.NoError(t, shards.Of(b.rdb, b.k).SetState(t.Context(), "rain", "open", "loading"))
+	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 		Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u1"}, {Campaign: "rain", User: "u2"}, {Campaign: "rain", User: "u3"}}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.Granted, answers[2].Outcome)
@@ -143,10 +144,10 @@ func (b *bundle) settle(grants int64) {
 	b.ledger.mu.Lock()
 	b.ledger.grants = grants
 	b.ledger.mu.Unlock()
-	raw, err := lua.ReadNew(b.t.Context(), b.rdb, b.k, "balance", "w1", 100, 0)
+	raw, err := shards.Of(b.rdb, b.k).ReadNew(b.t.Context(), "balance", "w1", 100, 0)
 	require.NoError(b.t, err)
 	for _, r := range raw {
-		_, err := lua.Ack(b.t.Context(), b.rdb, b.k, "balance", nil, []string{r.ID})
+		_, err := shards.Of(b.rdb, b.k).Ack(b.t.Context(), "balance", nil, []string{r.ID})
 		require.NoError(b.t, err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -31,14 +31,14 @@ func TestBlockingReadOnRedis(t *testing.T) {
 	require.Equal(t, "hongbao", name)
 	space, err := c.Space()
 	require.NoError(t, err)
-	_, err = lua.CreateGroup(t.Context(), rdb, space.Shard(0), SinkBalance)
+	_, err = shards.Of(rdb, space.Shard(0)).CreateGroup(t.Context(), SinkBalance)
 	require.NoError(t, err)
 
 	start := time.Now()
-	entries, err := lua.ReadNew(t.Context(), reads, space.Shard(0), SinkBalance, "w1", 1, c.Consumer.Block)
+	entries, err := shards.Of(reads, space.Shard(0)).ReadNew(t.Context(), SinkBalance, "w1", 1, c.Consumer.Block)
 	require.NoError(t, err)
 	require.Empty(t, entries)
 	require.GreaterOrEqual(t, time.Since(start), c.Consumer.Block)
-	_, err = lua.ReadNew(t.Context(), rdb, space.Shard(0), SinkBalance, "w1", 1, c.Consumer.Block)
+	_, err = shards.Of(rdb, space.Shard(0)).ReadNew(t.Context(), SinkBalance, "w1", 1, c.Consumer.Block)
 	require.Error(t, err, "the client for short commands gives up before")
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -28,7 +29,7 @@ type failure struct {
 }
 
 // work brings entries to the handler and ends their delivery. All of them are the worker's own when it begins.
-func (s *shard) work(ctx context.Context, raw []lua.RawEntry) error {
+func (s *shard) work(ctx context.Context, raw []shards.RawEntry) error {
 	items, err := s.decode(ctx, raw)
 	if err == nil {
 		items, err = s.dropForged(ctx, items)
@@ -117,7 +118,7 @@ func (s *shard) measure(items []*item) {
 	}
 }
 
-func hold(raw []lua.RawEntry) []*item {
+func hold(raw []shards.RawEntry) []*item {
 	items := make([]*item, len(raw))
 	for i := range raw {
 		items[i] = &item{id: raw[i].ID, attempt: raw[i].Attempt}
@@ -127,7 +128,7 @@ func hold(raw []lua.RawEntry) []*item {
 
 // decode reads the entries. One that can't be read becomes a dead letter whole, at once; one from a newer build stops
 // the shard.
-func (s *shard) decode(ctx context.Context, raw []lua.RawEntry) ([]*item, error) {
+func (s *shard) decode(ctx context.Context, raw []shards.RawEntry) ([]*item, error) {
 	items := hold(raw)
 	for i, it := range items {
 		e, err := hongbao.ParseEntry(s.keys.Index(), raw[i].ID, raw[i].Values)
@@ -160,7 +161,7 @@ func unfinished(items []*item) []*item {
 	return slices.DeleteFunc(items, func(it *item) bool { return it.finished })
 }
 
-// dropForged sets aside what no grab and no close wrote: see lua.Forgeries. They become dead letters whole. Were their events
+// dropForged sets aside what no grab and no close wrote: see shards.Forgeries. They become dead letters whole. Were their events
 // handled, or buried one by one, the done bits would be set, and the real events of those seqs would be skipped when
 // they come.
 func (s *shard) dropForged(ctx context.Context, items []*item) ([]*item, error) {
@@ -197,7 +198,7 @@ func (s *shard) dropDone(ctx context.Context, items []*item) error {
 			r.Last = items[n].entry.Last()
 			n++
 		}
-		set, err := lua.GroupDone(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, r)
+		set, err := shards.Of(s.cfg.Redis, s.keys).GroupDone(context.WithoutCancel(ctx), s.cfg.Group, r)
 		if err != nil {
 			return err
 		}
@@ -215,17 +216,17 @@ func (s *shard) dropDone(ctx context.Context, items []*item) error {
 
 // handBack gives what is not finished to the other workers at once, and takes no attempt from it.
 func (s *shard) handBack(ctx context.Context, items []*item) error {
-	var list []lua.Parking
+	var list []shards.Parking
 	for _, it := range items {
 		if !it.finished {
-			list = append(list, lua.Parking{ID: it.id, Level: 0, Attempts: it.attempt - 1})
+			list = append(list, shards.Parking{ID: it.id, Level: 0, Attempts: it.attempt - 1})
 		}
 	}
 	if len(list) == 0 {
 		return nil
 	}
 	s.left += len(list)
-	n, err := lua.Park(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, s.cfg.Consumer, list)
+	n, err := shards.Of(s.cfg.Redis, s.keys).Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, list)
 	s.c.count.handedBack.Add(int64(n))
 	if err != nil {
 		return err // they are taken when the lease is over

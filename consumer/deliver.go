@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // deliver brings one batch of items to the handler and ends their delivery. When it returns without an error and the
@@ -201,7 +201,7 @@ func (d *delivery) ack(items []*item) error {
 	grants := 0
 	for _, it := range items {
 		for _, seq := range it.done {
-			runs = lua.AppendSeq(runs, seq)
+			runs = shards.AppendSeq(runs, seq)
 		}
 		grants += len(it.done)
 		if len(it.done) == len(it.open) {
@@ -231,7 +231,7 @@ func (d *delivery) ackPatiently(runs []hongbao.SeqRange, ids []string) error {
 		if last != nil {
 			d.s.log.Warn("ack failed, it is tried again", zap.Error(last))
 		}
-		_, last = lua.Ack(context.WithoutCancel(d.l.ctx), d.s.cfg.Redis, d.s.keys, d.s.cfg.Group, runs, ids)
+		_, last = shards.Of(d.s.cfg.Redis, d.s.keys).Ack(context.WithoutCancel(d.l.ctx), d.s.cfg.Group, runs, ids)
 		if hongbao.ClassOf(last) == hongbao.Broken {
 			return backoff.Permanent(last)
 		}
@@ -272,8 +272,8 @@ func (s *shard) setAside(ctx context.Context, it *item) error {
 	if len(again) == 0 {
 		return nil
 	}
-	n, err := lua.Park(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, s.cfg.Group, s.cfg.Consumer,
-		[]lua.Parking{{ID: it.id, Level: min(it.attempt, s.c.topLevel()), Attempts: attempts}})
+	n, err := shards.Of(s.cfg.Redis, s.keys).Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
+		[]shards.Parking{{ID: it.id, Level: min(it.attempt, s.c.topLevel()), Attempts: attempts}})
 	if err != nil || n == 0 {
 		return err // not ours any more, or deleted from the stream: who takes it next sees that
 	}
@@ -290,11 +290,11 @@ type letter struct {
 
 // bury writes the dead letter of a grant, or of a whole entry that can't be read. False: the entry is not ours any more.
 func (s *shard) bury(ctx context.Context, it *item, of *letter, reason error) (written bool, err error) {
-	l := lua.Letter{Group: s.cfg.Group, Consumer: s.cfg.Consumer, EntryID: it.id, Last: true, Class: hongbao.ClassOf(reason), Reason: reason.Error(), Attempts: it.attempt}
+	l := shards.Letter{Group: s.cfg.Group, Consumer: s.cfg.Consumer, EntryID: it.id, Last: true, Class: hongbao.ClassOf(reason), Reason: reason.Error(), Attempts: it.attempt}
 	if of != nil {
 		l.Grant, l.Last = of.grant, of.last
 	}
-	written, err = lua.Dead(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, l)
+	written, err = shards.Of(s.cfg.Redis, s.keys).Dead(context.WithoutCancel(ctx), l)
 	if written {
 		s.c.count.dead.Add(1)
 	}

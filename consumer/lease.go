@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // lease keeps the entries of one batch ours while the handler is at them.
@@ -61,13 +61,13 @@ func (l *lease) giveBack() {
 		return
 	}
 	l.mu.Lock()
-	var list []lua.Parking
+	var list []shards.Parking
 	for i := range l.ids {
-		list = append(list, lua.Parking{ID: l.ids[i], Level: lua.Stay, Attempts: l.attempts[l.ids[i]] - 1})
+		list = append(list, shards.Parking{ID: l.ids[i], Level: shards.Stay, Attempts: l.attempts[l.ids[i]] - 1})
 	}
 	l.mu.Unlock()
 	cfg := l.s.cfg
-	if _, err := lua.Park(l.ctx, cfg.Redis, l.s.keys, cfg.Group, cfg.Consumer, list); err != nil {
+	if _, err := shards.Of(cfg.Redis, l.s.keys).Park(l.ctx, cfg.Group, cfg.Consumer, list); err != nil {
 		l.s.log.Warn("attempts could not be given back, it is tried at the next outage", zap.Error(err))
 		return
 	}
@@ -168,7 +168,7 @@ func (l *lease) renew() {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, l.s.cfg.Lease/3)
 	defer cancel()
-	states, err := lua.Renew(ctx, l.s.cfg.Redis, l.s.keys, l.s.cfg.Group, l.s.cfg.Consumer, ids)
+	states, err := shards.Of(l.s.cfg.Redis, l.s.keys).Renew(ctx, l.s.cfg.Group, l.s.cfg.Consumer, ids)
 	if err != nil {
 		if l.ctx.Err() == nil {
 			l.s.log.Warn("the lease could not be renewed, it is tried again", zap.Error(err))
@@ -183,10 +183,10 @@ func (l *lease) renew() {
 	for i, state := range states {
 		switch {
 		case i < finished:
-		case state == lua.Gone && !l.gone[ids[i]]:
+		case state == shards.Gone && !l.gone[ids[i]]:
 			l.gone[ids[i]] = true
 			gone = append(gone, ids[i])
-		case state == lua.Lost:
+		case state == shards.Lost:
 			l.lose(errLeaseLost, zap.String("entry", ids[i]))
 			return
 		}

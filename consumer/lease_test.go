@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 const shortLease = 300 * time.Millisecond
@@ -22,9 +22,9 @@ const shortLease = 300 * time.Millisecond
 // vanish reads entries as a worker that is never heard of again.
 func (b *bundle) vanish(t *testing.T, name string, count int) {
 	t.Helper()
-	_, err := lua.CreateGroup(t.Context(), b.rdb, b.keys(), group)
+	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), group)
 	require.NoError(t, err)
-	raw, err := lua.ReadNew(t.Context(), b.rdb, b.keys(), group, name, count, 0)
+	raw, err := shards.Of(b.rdb, b.keys()).ReadNew(t.Context(), group, name, count, 0)
 	require.NoError(t, err)
 	require.Len(t, raw, count)
 }

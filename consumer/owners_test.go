@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // gated is a sink whose calls wait for the test, one gate for each worker.
@@ -120,7 +120,7 @@ func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 	w := start(t, cfg)
 	<-in
 	begin := time.Now()
-	_, err := lua.Ack(t.Context(), b.rdb, b.keys(), group, []hongbao.SeqRange{{First: 1, Last: 2}}, ids[:1])
+	_, err := shards.Of(b.rdb, b.keys()).Ack(t.Context(), group, []hongbao.SeqRange{{First: 1, Last: 2}}, ids[:1])
 	require.NoError(t, err)
 	b.idle(t, 0)
 	require.Less(t, time.Since(begin), cfg.Lease, "it did not wait for the lease")

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
@@ -168,7 +168,7 @@ func TestManyAbandonedEntriesAreTaken(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, repeat(1, 9_000)...)
 	b.vanish(t, "gone", 9_000)
-	_, err := lua.CreateGroup(t.Context(), b.rdb, b.keys(), group)
+	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)

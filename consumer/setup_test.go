@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -48,31 +49,31 @@ type bundle struct {
 	seqs  []int64 // by shard: the last event written
 }
 
-func setup(t *testing.T, shards int) *bundle {
+func setup(t *testing.T, n int) *bundle {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	return setupOn(t, testkit.Redis(t), shards)
+	return setupOn(t, testkit.Redis(t), n)
 }
 
 // setupOwn has a Redis that the test may kill. It writes every command to disk before it answers.
-func setupOwn(t *testing.T, shards int) (*bundle, *testkit.RedisServer) {
+func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
-	return setupOn(t, r, shards), r
+	return setupOn(t, r, n), r
 }
 
-func setupOn(t *testing.T, r *testkit.RedisServer, shards int) *bundle {
+func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 	t.Helper()
-	b := &bundle{rdb: r.Client(t), addr: r.Addr, name: testkit.Prefix(t), seqs: make([]int64, shards)}
+	b := &bundle{rdb: r.Client(t), addr: r.Addr, name: testkit.Prefix(t), seqs: make([]int64, n)}
 	var err error
-	b.space, err = lua.NewSpace(b.name, shards)
+	b.space, err = lua.NewSpace(b.name, n)
 	require.NoError(t, err)
-	require.NoError(t, lua.Init(t.Context(), b.rdb, b.space, "test"))
+	require.NoError(t, shards.Init(t.Context(), b.rdb, b.space, "test"))
 	return b
 }
 
@@ -373,7 +374,7 @@ func (b *bundle) holder(t testing.TB, id string) (string, int64) {
 // doneBits lists which of the events 1..n of shard 0 have their done bit.
 func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
 	t.Helper()
-	set, err := lua.Done(context.Background(), b.rdb, b.keys(), group, hongbao.SeqRange{First: 1, Last: n})
+	set, err := shards.Of(b.rdb, b.keys()).Done(context.Background(), group, hongbao.SeqRange{First: 1, Last: n})
 	require.NoError(t, err)
 	var out []int64
 	for seq := int64(1); seq <= n; seq++ {

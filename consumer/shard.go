@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -24,7 +25,7 @@ type shard struct {
 	failures   int64   // in a row, of calls to Redis
 	left       int     // entries that the last step did not finish
 	takeAtMost int     // entries at once; small after some that may kill their worker
-	forgeries  *lua.Forgeries
+	forgeries  *shards.Forgeries
 
 	timesBroken int64 // lately, in a row
 	brokenAt    time.Time
@@ -34,7 +35,7 @@ func newShard(c *Consumer, i int) *shard {
 	return &shard{
 		c: c, cfg: &c.cfg, keys: c.cfg.Space.Shard(i), log: c.cfg.Log.With(zap.Int("shard", i)),
 		perEntry: hongbao.MaxEntryGrants, takeAtMost: c.cfg.MaxEntries,
-		forgeries: lua.NewForgeries(c.cfg.Redis, c.cfg.Space, i),
+		forgeries: shards.NewForgeries(c.cfg.Redis, c.cfg.Space, i),
 	}
 }
 
@@ -71,7 +72,7 @@ func (s *shard) rest(ctx context.Context, err error) {
 func (s *shard) step(ctx context.Context) error {
 	if !s.hasGroup {
 		err := s.createGroup(ctx, false)
-		if err != nil && !lua.IsOutOfMemory(err) {
+		if err != nil && !shards.IsOutOfMemory(err) {
 			return err
 		}
 		// A Redis that is out of memory makes no group. If it is there all the same, its entries must be brought to their
@@ -89,7 +90,7 @@ func (s *shard) step(ctx context.Context) error {
 }
 
 // next takes what is due, else reads what is new. After what was taken it is the turn of what is new.
-func (s *shard) next(ctx context.Context) ([]lua.RawEntry, error) {
+func (s *shard) next(ctx context.Context) ([]shards.RawEntry, error) {
 	if s.took {
 		s.took = false
 		if entries, err := s.read(ctx, 0); err != nil || len(entries) > 0 {
@@ -116,20 +117,20 @@ func (s *shard) room() int {
 }
 
 // read reads what is new. A read that was sent is waited for, even when ctx ends: its entries are ours from then on.
-func (s *shard) read(ctx context.Context, block time.Duration) ([]lua.RawEntry, error) {
-	entries, err := lua.ReadNew(context.WithoutCancel(ctx), s.cfg.Reads, s.keys, s.cfg.Group, s.cfg.Consumer, s.room(), block)
+func (s *shard) read(ctx context.Context, block time.Duration) ([]shards.RawEntry, error) {
+	entries, err := shards.Of(s.cfg.Reads, s.keys).ReadNew(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, s.room(), block)
 	if err == nil {
 		s.failures = 0
 	}
 	return entries, err
 }
 
-func (s *shard) take(ctx context.Context) ([]lua.RawEntry, error) {
+func (s *shard) take(ctx context.Context) ([]shards.RawEntry, error) {
 	levels := make([]time.Duration, s.c.topLevel()+1)
 	for i := range levels {
 		levels[i] = s.c.backoff(int64(i))
 	}
-	entries, gone, err := lua.TakeIdle(context.WithoutCancel(ctx), s.cfg.Redis, s.keys, lua.Take{
+	entries, gone, err := shards.Of(s.cfg.Redis, s.keys).TakeIdle(context.WithoutCancel(ctx), shards.Take{
 		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.room(), s.takeAtMost),
 		Lease: s.cfg.Lease, Backoff: levels,
 	})
@@ -155,7 +156,7 @@ func (s *shard) vanished(ids []string) {
 // survive deals with an error of a call to Redis; false if the shard is broken.
 func (s *shard) survive(ctx context.Context, err error) bool {
 	broken := func() bool { return hongbao.ClassOf(err) == hongbao.Broken }
-	if !broken() && errors.Is(err, lua.ErrNoGroup) {
+	if !broken() && errors.Is(err, shards.ErrNoGroup) {
 		if err = s.createGroup(ctx, true); err == nil {
 			return true
 		}
@@ -176,7 +177,7 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 
 // createGroup makes the group if it is not there, from the first entry kept: sinks are idempotent.
 func (s *shard) createGroup(ctx context.Context, vanished bool) error {
-	made, err := lua.CreateGroup(ctx, s.cfg.Redis, s.keys, s.cfg.Group)
+	made, err := shards.Of(s.cfg.Redis, s.keys).CreateGroup(ctx, s.cfg.Group)
 	if err != nil {
 		return err
 	}

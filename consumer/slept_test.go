@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -51,9 +52,9 @@ func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
 			h := &asleep{after: after}
 			h.others = func() {
 				ctx := context.Background()
-				_, err := lua.Ack(ctx, b.rdb, b.keys(), group, []hongbao.SeqRange{{First: 1, Last: 5}}, ids)
+				_, err := shards.Of(b.rdb, b.keys()).Ack(ctx, group, []hongbao.SeqRange{{First: 1, Last: 5}}, ids)
 				require.NoError(t, err)
-				require.NoError(t, lua.SetKept(ctx, b.rdb, b.keys(), lua.ChunkEvents))
+				require.NoError(t, shards.Of(b.rdb, b.keys()).SetKept(ctx, lua.ChunkEvents))
 				require.NoError(t, b.rdb.XDel(ctx, b.keys().Events(), ids...).Err())
 				require.NoError(t, b.rdb.Unlink(ctx, b.keys().Done(group, 0)).Err())
 			}

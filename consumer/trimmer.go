@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -46,7 +47,7 @@ type Trimmer struct {
 	chunk []int64 // by shard: below it every chunk of done bits is deleted
 
 	mu   sync.Mutex
-	last []lua.Trimmed
+	last []shards.Trimmed
 	told []string // by shard: the trouble that was reported last
 }
 
@@ -82,7 +83,7 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
 	}
 	n := cfg.Space.Len()
-	return &Trimmer{cfg: cfg, chunk: make([]int64, n), last: make([]lua.Trimmed, n), told: make([]string, n)}, nil
+	return &Trimmer{cfg: cfg, chunk: make([]int64, n), last: make([]shards.Trimmed, n), told: make([]string, n)}, nil
 }
 
 // Run trims until ctx ends.
@@ -101,7 +102,7 @@ func (t *Trimmer) Run(ctx context.Context) error {
 
 // Lag is how each shard stood in the last round, for the metrics and the autoscaler of the process that runs it: in grants, Seq less
 // Finished, and in seconds, the Age of each group. Shards that were not looked at yet are zero. It may be called at any time.
-func (t *Trimmer) Lag() []lua.Trimmed {
+func (t *Trimmer) Lag() []shards.Trimmed {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.last)
@@ -111,7 +112,7 @@ func (t *Trimmer) Lag() []lua.Trimmed {
 func (t *Trimmer) Trim(ctx context.Context, shard int) error {
 	k := t.cfg.Space.Shard(shard)
 	for ctx.Err() == nil {
-		out, err := lua.TrimEvents(ctx, t.cfg.Redis, k, lua.Trim{
+		out, err := shards.Of(t.cfg.Redis, k).TrimEvents(ctx, shards.Trim{
 			Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, Groups: t.cfg.Groups,
 		})
 		if err != nil {
@@ -135,7 +136,7 @@ func (t *Trimmer) Trim(ctx context.Context, shard int) error {
 }
 
 // report tells of groups that are missing or that nobody declared, once until it changes.
-func (t *Trimmer) report(shard int, out *lua.Trimmed) {
+func (t *Trimmer) report(shard int, out *shards.Trimmed) {
 	var unknown []string
 	for _, g := range out.Groups {
 		if !slices.Contains(t.cfg.Groups, g.Name) {
@@ -160,10 +161,10 @@ func (t *Trimmer) report(shard int, out *lua.Trimmed) {
 
 // dropBits deletes the chunks of done bits of which no event is in the stream any more. The script takes the first entry that it can read for
 // real; before anything is deleted that is made sure.
-func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) (err error) {
+func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *shards.Trimmed) (err error) {
 	first, from := out.FirstKept, &t.chunk[k.Index()]
 	if first/lua.ChunkEvents > *from {
-		if first, err = lua.FirstKept(ctx, t.cfg.Redis, t.cfg.Space, k.Index()); err != nil {
+		if first, err = shards.FirstKept(ctx, t.cfg.Redis, t.cfg.Space, k.Index()); err != nil {
 			return err
 		}
 	}
@@ -172,7 +173,7 @@ func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) (e
 	}
 	// It is noted each time: a failover may have lost the note, and what was deleted stays deleted.
 	if kept := max(first/lua.ChunkEvents, *from) * lua.ChunkEvents; kept > 0 {
-		if err := lua.SetKept(ctx, t.cfg.Redis, k, kept); err != nil {
+		if err := shards.Of(t.cfg.Redis, k).SetKept(ctx, kept); err != nil {
 			return err
 		}
 	}
@@ -185,7 +186,7 @@ func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) (e
 				keys[i] = k.Done(g.Name, *from+int64(i))
 			}
 			if err := t.cfg.Redis.Unlink(ctx, keys...).Err(); err != nil {
-				return fmt.Errorf("delete done bits of %s: %w", g.Name, lua.Classify(err))
+				return fmt.Errorf("delete done bits of %s: %w", g.Name, shards.Classify(err))
 			}
 		}
 		*from += n
@@ -193,9 +194,9 @@ func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *lua.Trimmed) (e
 	return nil
 }
 
-func (t *Trimmer) forget(ctx context.Context, k lua.Keys, out *lua.Trimmed) error {
+func (t *Trimmer) forget(ctx context.Context, k lua.Keys, out *shards.Trimmed) error {
 	for _, g := range out.Groups {
-		names, err := lua.Forget(ctx, t.cfg.Redis, k, g.Name, "", t.cfg.ForgetAfter)
+		names, err := shards.Of(t.cfg.Redis, k).Forget(ctx, g.Name, "", t.cfg.ForgetAfter)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -48,9 +49,9 @@ func (b *bundle) meta(t *testing.T, field string) string {
 // read hands n entries to a consumer of a group, and acks them.
 func (b *bundle) finish(t *testing.T, name string, n int) {
 	t.Helper()
-	_, err := lua.CreateGroup(t.Context(), b.rdb, b.keys(), name)
+	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), name)
 	require.NoError(t, err)
-	raw, err := lua.ReadNew(t.Context(), b.rdb, b.keys(), name, "c", n, 0)
+	raw, err := shards.Of(b.rdb, b.keys()).ReadNew(t.Context(), name, "c", n, 0)
 	require.NoError(t, err)
 	for i := range raw {
 		require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), name, raw[i].ID).Err())
@@ -239,7 +240,7 @@ func TestUnfinishedEntriesBehindForgedOnesCount(t *testing.T) {
 	b := setup(t, 1)
 	forgeMany(t, b)
 	b.add(t, 0, repeat(1, 10)...)
-	_, err := lua.CreateGroup(t.Context(), b.rdb, b.keys(), group)
+	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	tr, _ := b.trimmer(t, group)
 	require.NoError(t, tr.Trim(t.Context(), 0))
@@ -255,7 +256,7 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, ids[0]).Err())
 	b.vanish(t, "holds", 1)
 	b.vanish(t, "parks", 1)
-	n, err := lua.Park(t.Context(), b.rdb, b.keys(), group, "parks", []lua.Parking{{ID: ids[2], Level: 1, Attempts: 1}})
+	n, err := shards.Of(b.rdb, b.keys()).Park(t.Context(), group, "parks", []shards.Parking{{ID: ids[2], Level: 1, Attempts: 1}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, ids[2]).Err())
@@ -286,7 +287,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	b := setup(t, 1)
 	k := b.keys()
 	const packets = 40
-	_, err := lua.Begin(t.Context(), b.rdb, k, &lua.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
+	_, err := shards.Of(b.rdb, k).Begin(t.Context(), &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
 		"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1",
 		"fact_names", "", "fact_limits", "", "zone", "0:0", "packets", strconv.Itoa(packets), "total", strconv.Itoa(packets),
 	}})
@@ -295,19 +296,19 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	for i := range amounts {
 		amounts[i] = 1
 	}
-	_, err = lua.LoadChunk(t.Context(), b.rdb, k, &lua.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: amounts})
+	_, err = shards.Of(b.rdb, k).LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: amounts})
 	require.NoError(t, err)
-	require.NoError(t, lua.SetState(t.Context(), b.rdb, k, "rain", "open", "loading"))
+	require.NoError(t, shards.Of(b.rdb, k).SetState(t.Context(), "rain", "open", "loading"))
 	users := 0
 	grab := func() hongbao.Outcome {
 		users++
-		a, err := lua.Grab(t.Context(), b.rdb, k, &lua.GrabCall{
+		a, err := shards.Of(b.rdb, k).Grab(t.Context(), &shards.GrabCall{
 			Campaign: "rain", MaxBacklog: 10, Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u" + strconv.Itoa(users)}},
 		}, nil)
 		require.NoError(t, err)
 		return a[0].Outcome
 	}
-	_, err = lua.CreateGroup(t.Context(), b.rdb, k, group)
+	_, err = shards.Of(b.rdb, k).CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	tr, _ := b.trimmer(t, group)
 	ctx, cancel := context.WithCancel(t.Context())

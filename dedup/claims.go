@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -72,7 +73,7 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 		return hongbao.ClaimAnswer{}, hongbao.Errorf(hongbao.Permanent, "claim %.80q of shard %d was refused before anything was touched: %w",
 			id, shard, err)
 	}
-	return lua.Claim(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), &lua.ClaimCall{
+	return shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Claim(ctx, &shards.ClaimCall{
 		Sink: c.cfg.Sink, Done: c.cfg.Done, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
 		Trimmed: c.cfg.Trimmed && c.cfg.Done == "", Events: events, Payload: payload,
 	})
@@ -92,31 +93,31 @@ func (c *Claims) Narrow(ctx context.Context, shard int, claim hongbao.Claim, lef
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = append(also, c.cfg.Done)
 	}
-	return lua.Narrow(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim, left, also...)
+	return shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Narrow(ctx, c.cfg.Sink, &claim, left, also...)
 }
 
 // Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.
 func (c *Claims) Release(ctx context.Context, shard int, claim hongbao.Claim) error {
-	return lua.Release(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.cfg.Sink, &claim)
+	return shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Release(ctx, c.cfg.Sink, &claim)
 }
 
 // Note keeps that events were pushed although their claim can't be completed yet: something that has to follow the push is out
 // of reach. It is kept for ever, under a name beside the sink's done bits.
 func (c *Claims) Note(ctx context.Context, shard int, events []hongbao.SeqRange) error {
-	_, err := lua.Ack(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.noted(), events, nil)
+	_, err := shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Ack(ctx, c.noted(), events, nil)
 	return err
 }
 
 // Noted gives those of the events that Note was told of, by rising seq.
 func (c *Claims) Noted(ctx context.Context, shard int, events []hongbao.SeqRange) (list []hongbao.SeqRange, err error) {
 	for _, r := range events {
-		set, err := lua.Done(ctx, c.cfg.Redis, c.cfg.Space.Shard(shard), c.noted(), r)
+		set, err := shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Done(ctx, c.noted(), r)
 		if err != nil {
 			return nil, err
 		}
 		for seq := r.First; seq <= r.Last; seq++ {
 			if set.Has(seq) {
-				list = lua.AppendSeq(list, seq)
+				list = shards.AppendSeq(list, seq)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -155,7 +156,7 @@ func TestClaimBehindTheStream(t *testing.T) {
 		require.NoError(t, err)
 		return c
 	}
-	require.NoError(t, lua.SetKept(t.Context(), b.rdb, b.space.Shard(0), lua.ChunkEvents))
+	require.NoError(t, shards.Of(b.rdb, b.space.Shard(0)).SetKept(t.Context(), lua.ChunkEvents))
 	events := []hongbao.SeqRange{{First: 5, Last: 6}}
 	a, err := claims("").Claim(t.Context(), 0, "c1", events, "")
 	require.NoError(t, err)

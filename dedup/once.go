@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -109,7 +110,7 @@ func (o *Once) do(ctx context.Context, step, id, token string) (string, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails
 	shard := int(h.Sum32() % uint32(o.cfg.Space.Len()))
-	return lua.Once(ctx, o.cfg.Redis, o.cfg.Space.Shard(shard), &lua.OnceCall{
+	return shards.Of(o.cfg.Redis, o.cfg.Space.Shard(shard)).Once(ctx, &shards.OnceCall{
 		Name: o.cfg.Name, ID: id, Do: step, Token: token, Lease: o.cfg.Lease, Keep: o.cfg.Keep,
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -55,7 +56,7 @@ func New(cfg Config) (*Locks, error) {
 // lock is lost; fn must then stop at once. Do returns fn's error, after fn and all that Do started have returned. A lock
 // that can't be given back ends with its lease. name is as a campaign's id.
 func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
-	call := &lua.LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}
+	call := &shards.LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}
 	sent, err := l.take(ctx, call)
 	if err != nil {
 		return err
@@ -82,10 +83,10 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context
 }
 
 // take tries until it has the lock, and tells when it sent the call that got it.
-func (l *Locks) take(ctx context.Context, call *lua.LockCall) (time.Time, error) {
+func (l *Locks) take(ctx context.Context, call *shards.LockCall) (time.Time, error) {
 	for {
 		sent := time.Now()
-		taken, held, err := lua.TakeLock(ctx, l.cfg.Redis, l.k, call)
+		taken, held, err := shards.Of(l.cfg.Redis, l.k).TakeLock(ctx, call)
 		if err != nil {
 			l.release(ctx, call) // it may be ours, and nobody would renew it
 			if ctx.Err() != nil {
@@ -111,7 +112,7 @@ func (l *Locks) take(ctx context.Context, call *lua.LockCall) (time.Time, error)
 }
 
 // renew begins the lease anew every third of it. A renewal that fails is tried again, until over fires.
-func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lua.LockCall, over *time.Timer, lose context.CancelCauseFunc) {
+func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *shards.LockCall, over *time.Timer, lose context.CancelCauseFunc) {
 	tick := time.NewTicker(l.cfg.Lease / 3)
 	defer tick.Stop()
 	for {
@@ -124,7 +125,7 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lua.LockC
 		}
 		sent := time.Now()
 		try, cancel := context.WithTimeout(ctx, l.cfg.Lease/3)
-		mine, err := lua.RenewLock(try, l.cfg.Redis, l.k, call)
+		mine, err := shards.Of(l.cfg.Redis, l.k).RenewLock(try, call)
 		cancel()
 		switch {
 		case err == nil && !mine:
@@ -137,8 +138,8 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lua.LockC
 }
 
 // release gives the lock back, also after ctx has ended. If that fails the lease ends by itself.
-func (l *Locks) release(ctx context.Context, call *lua.LockCall) {
+func (l *Locks) release(ctx context.Context, call *shards.LockCall) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(l.cfg.Lease, time.Second))
 	defer cancel()
-	_, _ = lua.ReleaseLock(ctx, l.cfg.Redis, l.k, call)
+	_, _ = shards.Of(l.cfg.Redis, l.k).ReleaseLock(ctx, call)
 }

@@ -1,4 +1,5 @@
-// Package lua holds every script that Redis runs, one file and one typed Go function each, and the names of the keys.
+// Package lua holds every script that Redis runs, one file each, and the names of the keys.
+// Each script has one method of internal/shards.Shard, which calls it.
 //
 // It promises that a script runs on one slot (all keys share their shard's hash tag), checks everything before its
 // first write, gives the same answer when it runs twice, and changes nothing if a key holds another type. The head of
@@ -17,7 +18,4 @@
 //	replay                        what a named replay covers
 //	bits                          functions of done bits that others include
 //	lock                          a named lock with one owner
-//
-// Scripts are called by their SHA-1 and, if the server does not know them (NOSCRIPT, so nothing happened), by text.
-// Errors carry a hongbao.Class, set in Classify.
 package lua

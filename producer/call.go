@@ -10,7 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // decide makes the call, and repeats it while its answer is unknown or Redis is out of reach. Every grab has a request
@@ -19,7 +19,7 @@ func (f *flight) decide(ctx context.Context) error {
 	var doubt error // a try of which nobody knows whether it was carried out
 	last := insist(ctx, func() error {
 		last := f.once(ctx)
-		var facts *lua.FactsError
+		var facts *shards.FactsError
 		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
 			_, err := f.lane.look(ctx)
 			last = errors.Join(hongbao.Errorf(hongbao.Transient, "the campaign was replaced, nothing happened: %w", facts), err)
@@ -58,7 +58,7 @@ func insist(ctx context.Context, try func() error) error {
 
 func (f *flight) once(ctx context.Context) error {
 	i := f.info
-	answers, err := lua.Grab(ctx, f.lane.rdb, f.lane.keys, &f.req, f.answers)
+	answers, err := shards.Of(f.lane.rdb, f.lane.keys).Grab(ctx, &f.req, f.answers)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (f *flight) once(ctx context.Context) error {
 		}
 	}
 	if i.codes {
-		if err := lua.FillCodes(ctx, f.lane.rdb, f.lane.keys, f.lane.id, receipts...); err != nil {
+		if err := shards.Of(f.lane.rdb, f.lane.keys).FillCodes(ctx, f.lane.id, receipts...); err != nil {
 			return hongbao.Outagef(hongbao.Unknown, "granted, but the codes are not at hand: %w", err)
 		}
 	}
@@ -118,7 +118,7 @@ func (l *lane) durable(ctx context.Context, i *info, users []string, receipts []
 	held := pipe.HMGet(ctx, l.keys.Receipts(l.id), users...)
 	cmd := pipe.Do(ctx, wait...)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("%s for durability class %q: %w", wait[0], i.durability, lua.Classify(err))
+		return fmt.Errorf("%s for durability class %q: %w", wait[0], i.durability, shards.Classify(err))
 	}
 	for k, v := range held.Val() {
 		text, _ := v.(string) // absent: nothing is held

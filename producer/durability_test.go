@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -74,7 +74,7 @@ func TestFsyncClass(t *testing.T) {
 	b := setup(t)
 	b.loadClass(t, hongbao.Fsync)
 	_, err := b.producer(t, nil).Grab(t.Context(), grab("u0", "r0"))
-	servers, inspectErr := lua.Inspect(t.Context(), b.admin)
+	servers, inspectErr := shards.Inspect(t.Context(), b.admin)
 	require.NoError(t, inspectErr)
 	require.Len(t, servers, 1)
 	require.Equal(t, "everysec", servers[0].AppendFsync)
@@ -100,11 +100,11 @@ func TestFsyncClass(t *testing.T) {
 
 func TestServerCheck(t *testing.T) {
 	t.Parallel()
-	good := lua.Server{Version: "7.0.15", Role: "master", MaxMemoryPolicy: "noeviction", AppendOnly: true, AppendFsync: "always", Replicas: 1}
+	good := shards.Server{Version: "7.0.15", Role: "master", MaxMemoryPolicy: "noeviction", AppendOnly: true, AppendFsync: "always", Replicas: 1}
 	for _, class := range []hongbao.Durability{hongbao.Fast, hongbao.Replica, hongbao.Fsync} {
 		require.NoError(t, good.Check(class))
 	}
-	bad := lua.Server{Version: "6.2.1", Role: "slave", MaxMemoryPolicy: "allkeys-lru"}
+	bad := shards.Server{Version: "6.2.1", Role: "slave", MaxMemoryPolicy: "allkeys-lru"}
 	err := bad.Check(hongbao.Replica)
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
 	for _, part := range []string{"6.2.1 is too old", `role is "slave"`, "allkeys-lru", "no replica"} {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -91,9 +92,9 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 
 // look reads what the campaign says of itself. It refuses a Redis that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
-	v, err := l.rdb.HMGet(ctx, l.keys.Campaign(l.id), "user_campaign", "fact_names", "durability", lua.CodesField).Result()
+	v, err := l.rdb.HMGet(ctx, l.keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField).Result()
 	if err != nil {
-		return false, fmt.Errorf("look for campaign %s: %w", l.id, lua.Classify(err))
+		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
 	}
 	hold, ok := v[0].(string)
 	if !ok {
@@ -114,7 +115,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		servers, err := lua.Inspect(ctx, node)
+		servers, err := shards.Inspect(ctx, node)
 		if err != nil {
 			return false, err
 		}
@@ -135,7 +136,7 @@ func (l *lane) node(ctx context.Context) (redis.UniversalClient, error) {
 	}
 	node, err := cluster.MasterForKey(ctx, l.keys.Meta())
 	if err != nil {
-		return nil, fmt.Errorf("find the node of campaign %s: %w", l.id, lua.Classify(err))
+		return nil, fmt.Errorf("find the node of campaign %s: %w", l.id, shards.Classify(err))
 	}
 	return node, nil
 }
@@ -208,14 +209,14 @@ func (l *lane) queue(c *call) error {
 
 // fly makes calls until nothing waits.
 func (l *lane) fly() {
-	f := flight{lane: l, batch: make([]*call, 0, lua.MaxGrabs), answers: make([]hongbao.Answer, 0, lua.MaxGrabs)}
+	f := flight{lane: l, batch: make([]*call, 0, shards.MaxGrabs), answers: make([]hongbao.Answer, 0, shards.MaxGrabs)}
 	f.req.Campaign, f.req.MaxBacklog = l.id, l.p.cfg.MaxBacklog
 	for {
 		// The callers that were just answered come back with their next grab: let them queue first, so that the next call
 		// is not made for a few of them.
 		runtime.Gosched()
 		l.mu.Lock()
-		n := min(len(l.waiting), lua.MaxGrabs)
+		n := min(len(l.waiting), shards.MaxGrabs)
 		if n == 0 {
 			l.flying--
 			l.mu.Unlock()
@@ -235,7 +236,7 @@ type flight struct {
 	lane    *lane
 	info    *info // what the present call goes by
 	batch   []*call
-	req     lua.GrabCall
+	req     shards.GrabCall
 	answers []hongbao.Answer
 }
 

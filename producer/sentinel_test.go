@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
@@ -45,7 +46,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	space, err := lua.NewSpace(testkit.Prefix(t), 1)
 	require.NoError(t, err)
-	require.NoError(t, lua.Init(t.Context(), client, space, "test"))
+	require.NoError(t, shards.Init(t.Context(), client, space, "test"))
 	b := &bundle{admin: client, space: space, k: space.Shard(0)}
 	c := spec("rain", 4000)
 	c.Durability = hongbao.Replica

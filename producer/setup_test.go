@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
@@ -42,7 +43,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	space, err := lua.NewSpace(testkit.Prefix(t), 1)
 	require.NoError(t, err)
 	b := &bundle{server: server, admin: server.Client(t), space: space, k: space.Shard(0)}
-	require.NoError(t, lua.Init(t.Context(), b.admin, space, "test"))
+	require.NoError(t, shards.Init(t.Context(), b.admin, space, "test"))
 	return b
 }
 
@@ -92,7 +93,7 @@ func (b *bundle) through(t *testing.T, retries int) (*testkit.Proxy, *redis.Clie
 
 func (b *bundle) entries(t *testing.T) []hongbao.Entry {
 	t.Helper()
-	out, err := lua.Entries(t.Context(), b.admin, b.k, "-", "+")
+	out, err := shards.Of(b.admin, b.k).Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -44,11 +45,11 @@ func (w *run) note(change func(*Report)) {
 
 func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) error {
 	k := w.Space.Shard(shard)
-	look := lua.Done
+	look := shards.Of(w.Redis, k).Done
 	if w.DoneSink != DoneSink(w.Name) {
-		look = lua.GroupDone
+		look = shards.Of(w.Redis, k).GroupDone
 	}
-	done, err := look(ctx, w.Redis, k, w.DoneSink, hongbao.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
+	done, err := look(ctx, w.DoneSink, hongbao.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
 	if err != nil {
 		return err
 	}
@@ -86,9 +87,9 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 func mark(ctx context.Context, w *run, k lua.Keys, grants []hongbao.Grant) error {
 	var events []hongbao.SeqRange
 	for i := range grants {
-		events = lua.AppendSeq(events, grants[i].Seq)
+		events = shards.AppendSeq(events, grants[i].Seq)
 	}
-	_, err := lua.Ack(ctx, w.Redis, k, w.DoneSink, events, nil)
+	_, err := shards.Of(w.Redis, k).Ack(ctx, w.DoneSink, events, nil)
 	return err
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // Letter is a dead letter: a grant that its sink could not take, or a whole entry that can't be read.
@@ -37,7 +37,7 @@ type Letter struct {
 }
 
 // parseLetter reads a letter. What is not as it should be is left empty: a letter can always be shown and dropped.
-func parseLetter(sink string, shard int, raw *lua.RawEntry) Letter {
+func parseLetter(sink string, shard int, raw *shards.RawEntry) Letter {
 	l := Letter{ID: sink + "/" + strconv.Itoa(shard) + "/" + raw.ID, Sink: sink, Shard: shard, Fields: []string{}, stream: raw.ID}
 	number := func(s string) int64 {
 		n, err := strconv.ParseInt(s, 10, 64)
@@ -171,7 +171,7 @@ func eachLetter(ctx context.Context, s *source, shard int, sink, after string, f
 		from = "(" + after
 	}
 	for {
-		raw, err := lua.Letters(ctx, s.rdb, s.space.Shard(shard), sink, from, "+", letterPage)
+		raw, err := shards.Of(s.rdb, s.space.Shard(shard)).Letters(ctx, sink, from, "+", letterPage)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -113,7 +114,7 @@ func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
 	if shard >= l.source.space.Len() {
 		return Letter{}, hongbao.Errorf(hongbao.Permanent, "letter %s: the deployment has shards 0 to %d", id, l.source.space.Len()-1)
 	}
-	raw, err := lua.Letters(ctx, l.source.rdb, l.source.space.Shard(shard), sink, stream, stream, 1)
+	raw, err := shards.Of(l.source.rdb, l.source.space.Shard(shard)).Letters(ctx, sink, stream, stream, 1)
 	if err != nil {
 		return Letter{}, err
 	}
@@ -146,7 +147,7 @@ func (d *Decider) check() error {
 // Drop decides that letters are not to be delivered: those of ids, or if there are none those that the filter picks.
 // They leave the dead letters and stand among the decided ones. A dry run counts only.
 func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool) (*DeadReport, error) {
-	r := newDeadReport(lua.Dropped, dryRun)
+	r := newDeadReport(shards.Dropped, dryRun)
 	if err := who.check(); err != nil {
 		return r, hongbao.Errorf(hongbao.Permanent, "drop dead letters: %w", err)
 	}
@@ -156,7 +157,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool)
 			if dryRun {
 				break
 			}
-			if err := l.decide(ctx, &letters[i], lua.Dropped, who, r); err != nil {
+			if err := l.decide(ctx, &letters[i], shards.Dropped, who, r); err != nil {
 				return err
 			}
 		}
@@ -169,7 +170,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool)
 }
 
 func (l *Letters) decide(ctx context.Context, x *Letter, what string, who Decider, r *DeadReport) error {
-	now, err := lua.Decide(ctx, l.source.rdb, l.source.space.Shard(x.Shard), &lua.Decision{
+	now, err := shards.Of(l.source.rdb, l.source.space.Shard(x.Shard)).Decide(ctx, &shards.Decision{
 		Sink: x.Sink, Letter: x.stream, What: what, By: who.By, Why: who.Why,
 	})
 	if now {
@@ -221,7 +222,7 @@ type RequeueConfig struct {
 // Requeue delivers the grants of letters to their sink, and removes each letter afterwards, with who and why. All letters
 // must be of the one sink that the Handler is. Letters that can't be read, or that the sink refuses again, stay.
 func (l *Letters) Requeue(ctx context.Context, cfg RequeueConfig, pick Pick, who Decider) (*DeadReport, error) {
-	r := newDeadReport(lua.Requeued, cfg.DryRun)
+	r := newDeadReport(shards.Requeued, cfg.DryRun)
 	if err := errors.Join(who.check(), cfg.check()); err != nil {
 		return r, hongbao.Errorf(hongbao.Permanent, "requeue dead letters: %w", err)
 	}
@@ -270,7 +271,7 @@ func (l *Letters) requeue(ctx context.Context, cfg *RequeueConfig, p *pace, lett
 		done: func(ctx context.Context, done []hongbao.Grant) error {
 			for i := range done {
 				for _, x := range find(&done[i]) {
-					if err := l.decide(ctx, x, lua.Requeued, who, r); err != nil {
+					if err := l.decide(ctx, x, shards.Requeued, who, r); err != nil {
 						return err
 					}
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/replay"
 )
 
@@ -131,7 +131,7 @@ func TestRequeue(t *testing.T) {
 	require.Equal(t, map[string]int{"1-5": 1, "0-3": 1, "0-4": 1}, w.target.copies)
 	require.Equal(t, "0-7 0-0", idsOf(list(t, l, replay.LetterFilter{})))
 
-	log, err := lua.DecidedLetters(t.Context(), w.rdb, w.space.Shard(0), "kafka", "-", "+", 10)
+	log, err := shards.Of(w.rdb, w.space.Shard(0)).DecidedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 2)
 	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", "mended,\nby hand"}, log[0].Values[2:8])
@@ -185,7 +185,7 @@ func TestRequeueKilled(t *testing.T) {
 		require.Positive(t, w.target.copies[id], id)
 	}
 	var log int64
-	for shard := range shards {
+	for shard := range shardCount {
 		log += w.rdb.XLen(t.Context(), w.space.Shard(shard).Decided("kafka")).Val()
 	}
 	require.Equal(t, int64(4), log, "each letter is ended once")
@@ -208,7 +208,7 @@ func TestDrop(t *testing.T) {
 	_, err = l.Drop(t.Context(), replay.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.ErrorIs(t, err, replay.ErrNoLetter)
 	require.Equal(t, "0-3 0-4 0-7 1-5", idsOf(list(t, l, replay.LetterFilter{})))
-	log, err := lua.DecidedLetters(t.Context(), w.rdb, w.space.Shard(0), "kafka", "-", "+", 10)
+	log, err := shards.Of(w.rdb, w.space.Shard(0)).DecidedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(log[0].Values, " "), "decision dropped by ann")
 	require.Contains(t, strings.Join(log[0].Values, " "), "entry.forged 1")
@@ -238,16 +238,16 @@ func TestLost(t *testing.T) {
 	l := w.letters(t)
 	_, err := l.Drop(t.Context(), replay.Pick{IDs: []string{list(t, l, replay.LetterFilter{})[1].ID}}, ann, false) // 0-4
 	require.NoError(t, err)
-	for shard := range shards {
-		_, err := lua.Ack(t.Context(), w.rdb, w.space.Shard(shard), "kafka", []hongbao.SeqRange{{First: 1, Last: 8}}, nil)
+	for shard := range shardCount {
+		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 8}}, nil)
 		require.NoError(t, err)
 	}
 	lost, err := replay.FindLost(t.Context(), w.rdb, w.space, "kafka")
 	require.NoError(t, err)
-	_, err = lua.Ack(t.Context(), w.rdb, w.space.Shard(0), "kafka", []hongbao.SeqRange{{First: 9, Last: 9}}, nil) // delivered while the sink is read
+	_, err = shards.Of(w.rdb, w.space.Shard(0)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 9, Last: 9}}, nil) // delivered while the sink is read
 	require.NoError(t, err)
 	for _, seq := range []int64{2, 5, 8} {
-		for shard := range shards {
+		for shard := range shardCount {
 			g := grant(shard, seq)
 			lost.Has(&g)
 		}
@@ -255,7 +255,7 @@ func TestLost(t *testing.T) {
 	lost.Has(&hongbao.Grant{Shard: 7, Seq: 1})
 	lost.Expired(1) // keeps events from 2 on
 	var picked []string
-	for shard := range shards {
+	for shard := range shardCount {
 		for seq := int64(1); seq <= 10; seq++ {
 			if g := grant(shard, seq); lost.Picks(&g) {
 				picked = append(picked, g.EventID())

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -20,7 +21,7 @@ type Lost struct {
 
 type lostShard struct {
 	mu   sync.Mutex
-	done lua.Bitset
+	done shards.Bitset
 	last int64
 	// aside are the events of dead letters, waiting and dropped ones: these are decided one by one.
 	aside map[int64]bool
@@ -38,11 +39,11 @@ func FindLost(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, 
 		k, at := space.Shard(i), &l.shards[i]
 		at.seen, at.aside = map[int64]uint64{}, map[int64]bool{}
 		var err error
-		if at.last, err = lua.LastSeq(ctx, rdb, k); err != nil {
+		if at.last, err = shards.Of(rdb, k).LastSeq(ctx); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 		if at.last > 0 {
-			if at.done, err = lua.GroupDone(ctx, rdb, k, sink, hongbao.SeqRange{First: 1, Last: at.last}); err != nil {
+			if at.done, err = shards.Of(rdb, k).GroupDone(ctx, sink, hongbao.SeqRange{First: 1, Last: at.last}); err != nil {
 				return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 			}
 		}
@@ -61,10 +62,10 @@ func (s *lostShard) letters(ctx context.Context, from *source, shard int, sink s
 		return nil
 	})
 	for at := "-"; err == nil; {
-		var raw []lua.RawEntry
-		raw, err = lua.DecidedLetters(ctx, from.rdb, from.space.Shard(shard), sink, at, "+", letterPage)
+		var raw []shards.RawEntry
+		raw, err = shards.Of(from.rdb, from.space.Shard(shard)).DecidedLetters(ctx, sink, at, "+", letterPage)
 		for i := range raw {
-			if f := fieldsOf(raw[i].Values); f["decision"] == lua.Dropped {
+			if f := fieldsOf(raw[i].Values); f["decision"] == shards.Dropped {
 				if seq, err := strconv.ParseInt(f["seq"], 10, 64); err == nil {
 					s.aside[seq] = true
 				}

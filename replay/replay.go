@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -186,7 +187,7 @@ func (w *run) begin(ctx context.Context) error {
 		}
 		n, err := w.Redis.XLen(ctx, w.Space.Shard(shard).Dead(w.opts.Dead)).Result()
 		if err != nil {
-			return fmt.Errorf("count the dead letters of %s on shard %d: %w", w.opts.Dead, shard, lua.Classify(err))
+			return fmt.Errorf("count the dead letters of %s on shard %d: %w", w.opts.Dead, shard, shards.Classify(err))
 		}
 		w.report.Events += n
 	}
@@ -195,20 +196,20 @@ func (w *run) begin(ctx context.Context) error {
 
 func (w *run) first() int64 { return max(1, w.opts.Filter.Seqs.First) }
 
-func (w *run) beginShard(ctx context.Context, k lua.Keys, text string) (lua.Replay, error) {
+func (w *run) beginShard(ctx context.Context, k lua.Keys, text string) (shards.Replay, error) {
 	wanted := w.opts.Filter.Seqs.Last
 	if !w.opts.DryRun {
-		return lua.BeginReplay(ctx, w.Redis, k, w.Name, text, wanted)
+		return shards.Of(w.Redis, k).BeginReplay(ctx, w.Name, text, wanted)
 	}
-	has, found, err := lua.LookUpReplay(ctx, w.Redis, k, w.Name)
+	has, found, err := shards.Of(w.Redis, k).LookUpReplay(ctx, w.Name)
 	if err != nil || found {
 		return has, err
 	}
-	last, err := lua.LastSeq(ctx, w.Redis, k)
+	last, err := shards.Of(w.Redis, k).LastSeq(ctx)
 	if wanted > 0 {
 		last = min(last, wanted)
 	}
-	return lua.Replay{Covers: text, Last: last}, err
+	return shards.Replay{Covers: text, Last: last}, err
 }
 
 // shards works on so many shards at once as configured, until all are done or one fails.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/replay"
 )
 
@@ -28,7 +28,7 @@ func TestStreamThenLedger(t *testing.T) {
 	require.Equal(t, replay.Counts{FromStream: 200, FromLedger: 400}, report.Counts)
 	require.Equal(t, int64(600), report.Events)
 	require.Equal(t, int64(600), report.Looked)
-	var last [shards]int64
+	var last [shardCount]int64
 	for _, g := range w.target.got {
 		require.Equal(t, grant(g.Shard, g.Seq), g)
 		require.Greater(t, g.Seq, last[g.Shard])
@@ -315,8 +315,8 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.add(t, 50)
-	for shard := range shards {
-		_, err := lua.Ack(t.Context(), w.rdb, w.space.Shard(shard), "kafka", []hongbao.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
+	for shard := range shardCount {
+		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
 		require.NoError(t, err)
 	}
 	cfg := w.config("mend")
@@ -324,7 +324,7 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	report := w.run(t, cfg, replay.Options{})
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq > 20 && g.Seq < 30 }), w.target.copies)
 	require.Equal(t, int64(82), report.Before)
-	done, err := lua.Done(t.Context(), w.rdb, w.space.Shard(0), "kafka", hongbao.SeqRange{First: 21, Last: 21})
+	done, err := shards.Of(w.rdb, w.space.Shard(0)).Done(t.Context(), "kafka", hongbao.SeqRange{First: 21, Last: 21})
 	require.NoError(t, err)
 	require.False(t, done.Has(21))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/replay"
@@ -26,12 +27,12 @@ type world struct {
 	prefix string
 	ledger memLedger
 	target *target
-	seq    [shards]int64
+	seq    [shardCount]int64
 }
 
 const (
-	shards = 2
-	began  = 1_700_000_000_000 // unix ms of seq 0; each seq is a second later
+	shardCount = 2
+	began      = 1_700_000_000_000 // unix ms of seq 0; each seq is a second later
 )
 
 func setup(t *testing.T) *world {
@@ -41,16 +42,16 @@ func setup(t *testing.T) *world {
 	}
 	w := &world{rdb: testkit.Redis(t).Client(t), prefix: testkit.Prefix(t), target: &target{copies: map[string]int{}}}
 	var err error
-	w.space, err = lua.NewSpace(w.prefix, shards)
+	w.space, err = lua.NewSpace(w.prefix, shardCount)
 	require.NoError(t, err)
-	require.NoError(t, lua.Init(t.Context(), w.rdb, w.space, "test"))
+	require.NoError(t, shards.Init(t.Context(), w.rdb, w.space, "test"))
 	return w
 }
 
 // grant is what stands under a seq of a shard, always the same.
 func grant(shard int, seq int64) hongbao.Grant {
 	return hongbao.Grant{
-		Shard: shard, Seq: seq, Epoch: 1, Campaign: []string{"rain", "snow"}[seq%2], Packet: seq*shards + int64(shard) + 1, Amount: hongbao.Amount(100 + seq%7),
+		Shard: shard, Seq: seq, Epoch: 1, Campaign: []string{"rain", "snow"}[seq%2], Packet: seq*shardCount + int64(shard) + 1, Amount: hongbao.Amount(100 + seq%7),
 		User: fmt.Sprintf("u%d", seq%10), RequestID: fmt.Sprintf("r%d", seq), Time: time.UnixMilli(began + seq*1000).UTC(),
 	}
 }
@@ -58,7 +59,7 @@ func grant(shard int, seq int64) hongbao.Grant {
 // add writes n grants to each shard's stream, one or two an entry, and to the ledger.
 func (w *world) add(t *testing.T, n int) {
 	t.Helper()
-	for shard := range shards {
+	for shard := range shardCount {
 		k := w.space.Shard(shard)
 		_, err := w.rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			for range n {
@@ -66,7 +67,7 @@ func (w *world) add(t *testing.T, n int) {
 				g := grant(shard, w.seq[shard])
 				w.ledger.add(g)
 				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), ID: fmt.Sprintf("%d-%d", began+g.Seq/5, g.Seq), Values: []any{
-					"v", 1, "k", "grant", "c", g.Campaign, "q", g.Seq, "e", 1, "t", g.Time.UnixMilli(), "g", lua.GrantLine(&g),
+					"v", 1, "k", "grant", "c", g.Campaign, "q", g.Seq, "e", 1, "t", g.Time.UnixMilli(), "g", shards.GrantLine(&g),
 				}})
 			}
 			p.HSet(t.Context(), k.Meta(), "seq", w.seq[shard])
@@ -79,7 +80,7 @@ func (w *world) add(t *testing.T, n int) {
 // receive writes the receipts of all grants.
 func (w *world) receive(t *testing.T) {
 	t.Helper()
-	for shard := range shards {
+	for shard := range shardCount {
 		receipts := map[string]map[string]string{"rain": {}, "snow": {}}
 		for seq := range w.seq[shard] {
 			g := grant(shard, seq+1)
@@ -130,7 +131,7 @@ func (w *world) run(t *testing.T, cfg replay.Config, opts replay.Options) *repla
 // memLedger is a ledger in memory.
 type memLedger struct {
 	mu     sync.Mutex
-	grants [shards][]hongbao.Grant
+	grants [shardCount][]hongbao.Grant
 }
 
 func (l *memLedger) add(g hongbao.Grant) {
@@ -193,7 +194,7 @@ func (t *target) take(g hongbao.Grant) {
 // events are the names of the seqs of a shard that pick picks.
 func (w *world) events(pick func(g *hongbao.Grant) bool) map[string]int {
 	out := map[string]int{}
-	for shard := range shards {
+	for shard := range shardCount {
 		for seq := int64(1); seq <= w.seq[shard]; seq++ {
 			if g := grant(shard, seq); pick(&g) {
 				out[g.EventID()] = 1
@@ -209,12 +210,12 @@ func all(*hongbao.Grant) bool { return true }
 func (w *world) bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 	t.Helper()
 	k, g := w.space.Shard(shard), grant(shard, seq)
-	_, err := lua.CreateGroup(t.Context(), w.rdb, k, "kafka")
+	_, err := shards.Of(w.rdb, k).CreateGroup(t.Context(), "kafka")
 	require.NoError(t, err)
-	_, err = lua.ReadNew(t.Context(), w.rdb, k, "kafka", "w1", 10_000, 0)
+	_, err = shards.Of(w.rdb, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
 	g.EntryID = fmt.Sprintf("%d-%d", began+seq/5, seq)
-	written, err := lua.Dead(t.Context(), w.rdb, k, lua.Letter{
+	written, err := shards.Of(w.rdb, k).Dead(t.Context(), shards.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: g.EntryID, Grant: &g, Last: true, Class: class, Reason: "no, \"never\"\nagain", Attempts: 3,
 	})
 	require.NoError(t, err)
@@ -225,13 +226,13 @@ func (w *world) bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 func (w *world) buryEntry(t *testing.T, fields ...string) {
 	t.Helper()
 	k := w.space.Shard(0)
-	_, err := lua.CreateGroup(t.Context(), w.rdb, k, "kafka")
+	_, err := shards.Of(w.rdb, k).CreateGroup(t.Context(), "kafka")
 	require.NoError(t, err)
 	id, err := w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: fields}).Result()
 	require.NoError(t, err)
-	_, err = lua.ReadNew(t.Context(), w.rdb, k, "kafka", "w1", 10_000, 0)
+	_, err = shards.Of(w.rdb, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
-	_, err = lua.Dead(t.Context(), w.rdb, k, lua.Letter{
+	_, err = shards.Of(w.rdb, k).Dead(t.Context(), shards.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.Permanent, Reason: "can't be read", Attempts: 1,
 	})
 	require.NoError(t, err)

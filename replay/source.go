@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -39,14 +40,14 @@ type source struct {
 // filled from the ledger.
 func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
 	k := s.space.Shard(shard)
-	forgeries := lua.NewForgeries(s.rdb, s.space, shard)
+	forgeries := shards.NewForgeries(s.rdb, s.space, shard)
 	from, err := s.seek(ctx, k, seqs.First, forgeries)
 	if err != nil {
 		return err
 	}
 	count := 50
 	for next := seqs.First; next <= seqs.Last; {
-		raw, err := lua.Range(ctx, s.rdb, k, from, "+", count)
+		raw, err := shards.Of(s.rdb, k).Range(ctx, from, "+", count)
 		if err != nil {
 			return err
 		}
@@ -163,14 +164,14 @@ func seqOfLedgerID(id string) (int64, bool) {
 
 // seek finds where to begin to read for a seq: an id at or before its entry, not far from it. Ids are times, and rise with
 // the seqs.
-func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, forgeries *lua.Forgeries) (string, error) {
+func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, forgeries *shards.Forgeries) (string, error) {
 	first, firstSeq, err := s.probe(ctx, k, "-", forgeries)
 	if err != nil || first < 0 || firstSeq >= seq {
 		return "-", err
 	}
 	ends, err := s.rdb.XRevRangeN(ctx, k.Events(), "+", "-", 1).Result()
 	if err != nil || len(ends) == 0 {
-		return "-", lua.Classify(err)
+		return "-", shards.Classify(err)
 	}
 	low, high := first, msOf(ends[0].ID)
 	for low < high {
@@ -190,8 +191,8 @@ func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, forgeries *lua
 
 // probe tells time and seq of the first entry at or after an id; a time of -1 if there is none, or it can't be read, or is
 // forged: then the reading begins earlier, and tells of it.
-func (s *source) probe(ctx context.Context, k lua.Keys, id string, forgeries *lua.Forgeries) (ms, seq int64, err error) {
-	raw, err := lua.Range(ctx, s.rdb, k, id, "+", 1)
+func (s *source) probe(ctx context.Context, k lua.Keys, id string, forgeries *shards.Forgeries) (ms, seq int64, err error) {
+	raw, err := shards.Of(s.rdb, k).Range(ctx, id, "+", 1)
 	if err != nil {
 		return -1, 0, err
 	}
@@ -225,7 +226,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	first, made := seqOfLedgerID(firstID)
 	last, alsoMade := seqOfLedgerID(lastID)
 	if !made || !alsoMade {
-		return (&lua.Reader{Redis: e.Redis, Space: e.Space}).Entries(ctx, shard, firstID, lastID)
+		return (&shards.Reader{Redis: e.Redis, Space: e.Space}).Entries(ctx, shard, firstID, lastID)
 	}
 	if e.Ledger == nil {
 		return nil, nil

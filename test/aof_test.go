@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -26,8 +27,8 @@ func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.Redis
 // grabOne has a user grab one packet of rain.
 func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 	t.Helper()
-	call := &lua.GrabCall{Campaign: "rain", MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
-	answers, err := lua.Grab(t.Context(), b.rdb, b.space.Shard(0), call, nil)
+	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
+	answers, err := shards.Of(b.rdb, b.space.Shard(0)).Grab(t.Context(), call, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.Granted, answers[0].Outcome)
 	return answers[0]
@@ -38,10 +39,10 @@ func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	t.Helper()
 	k := b.space.Shard(0)
-	seq, err := lua.LastSeq(t.Context(), b.rdb, k)
+	seq, err := shards.Of(b.rdb, k).LastSeq(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, n, seq)
-	entries, err := lua.Entries(t.Context(), b.rdb, k, "-", "+")
+	entries, err := shards.Of(b.rdb, k).Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	require.Len(t, entries, int(n))
 	receipts, err := b.rdb.HLen(t.Context(), k.Receipts("rain")).Result()
@@ -52,7 +53,7 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 		require.Len(t, entries[i].Grants, 1)
 		g := &entries[i].Grants[0]
 		require.Equal(t, int64(i+1), g.Seq)
-		has, err := lua.UserReceipts(t.Context(), b.rdb, k, "rain", g.User)
+		has, err := shards.Of(b.rdb, k).UserReceipts(t.Context(), "rain", g.User)
 		require.NoError(t, err)
 		require.Len(t, has, 1)
 		require.Equal(t, []any{g.Packet, g.Amount, g.Seq}, []any{has[0].Packet, has[0].Amount, has[0].Seq})
@@ -87,7 +88,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 	const before, torn, packets = 3, 3, 10
 	dir := t.TempDir()
 	server, b := aofServer(t, dir, map[string]string{"appendfsync": "always"})
-	require.NoError(t, lua.Init(t.Context(), b.rdb, b.space, "test"))
+	require.NoError(t, shards.Init(t.Context(), b.rdb, b.space, "test"))
 	b.load(t, spec("rain", packets, 1000))
 	for i := range before {
 		b.grabOne(t, i)
@@ -144,7 +145,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 	const packets = 1000
 	// Each key that the rewrite saves takes it a tenth of a second longer, so that the kill finds it at work.
 	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "100000"})
-	require.NoError(t, lua.Init(t.Context(), b.rdb, b.space, "test"))
+	require.NoError(t, shards.Init(t.Context(), b.rdb, b.space, "test"))
 	b.load(t, spec("rain", packets, 100_000))
 	n := 0
 	for range 5 {

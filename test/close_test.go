@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/settlement"
@@ -127,7 +128,7 @@ func (e *ending) work() (stop func()) {
 // left is what the campaign has left, as the close tells it.
 func (e *ending) left() int64 {
 	e.t.Helper()
-	c, err := lua.CloseOf(e.t.Context(), e.rdb, e.keys, "rain")
+	c, err := shards.Of(e.rdb, e.keys).CloseOf(e.t.Context(), "rain")
 	require.NoError(e.t, err)
 	return int64(c.Close.LeftAmount)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -30,7 +31,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	space, err := lua.NewSpace(testkit.Prefix(t), 3)
 	require.NoError(t, err)
 	b := &bundle{rdb: client, space: space, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
-	require.NoError(t, lua.Init(t.Context(), client, space, "test"))
+	require.NoError(t, shards.Init(t.Context(), client, space, "test"))
 	oneSlotAShard(t, b)
 
 	ids := oneCampaignAShard(t, client, space)
@@ -104,9 +105,9 @@ func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, space *lua.Spa
 func vanished(t *testing.T, b *bundle) (entries int) {
 	t.Helper()
 	for i := range b.space.Len() {
-		_, err := lua.CreateGroup(t.Context(), b.rdb, b.space.Shard(i), "balance")
+		_, err := shards.Of(b.rdb, b.space.Shard(i)).CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
-		raw, err := lua.ReadNew(t.Context(), b.rdb, b.space.Shard(i), "balance", "vanished", 2, 0)
+		raw, err := shards.Of(b.rdb, b.space.Shard(i)).ReadNew(t.Context(), "balance", "vanished", 2, 0)
 		require.NoError(t, err)
 		entries += len(raw)
 	}

@@ -20,7 +20,7 @@ import (
 
 const module = "github.com/hongbao-project/hongbao"
 
-// stages are the packages that do one thing each and do not know each other; true for those that may import lua.
+// stages are the packages that do one thing each and do not know each other; true for those that may import lua and internal/shards.
 var stages = map[string]bool{
 	"audit": true, "campaign": true, "closing": true, "consumer": true, "dedup": true, "httpapi": false, "lock": true, "producer": true,
 	"publisher": false, "replay": true, "settlement": false, "settlement/remote": false, "subscriber": false,
@@ -29,7 +29,7 @@ var stages = map[string]bool{
 // clients are the libraries that speak to a server, with the packages that may import them. cmd, configs, bench and
 // test may import them all.
 var clients = map[string][]string{
-	"github.com/redis/go-redis":     {"lua", "audit", "campaign", "closing", "consumer", "dedup", "lock", "producer", "replay", "internal/testkit"},
+	"github.com/redis/go-redis":     {"internal/shards", "audit", "campaign", "closing", "consumer", "dedup", "lock", "producer", "replay", "internal/testkit"},
 	"github.com/segmentio/kafka-go": {"publisher", "subscriber", "topic", "internal/testkit"},
 	"database/sql":                  {"settlement", "subscriber", "internal/testkit"},
 	"github.com/jackc/pgx":          {"settlement", "internal/testkit"},
@@ -89,7 +89,7 @@ func brokenInside(from, to string, test bool) string {
 			return ""
 		}
 		return "JSON from outside comes in by httpapi and settlement/remote only"
-	case test && (to == "lua" || to == "campaign"):
+	case test && (redisSide(to) || to == "campaign"):
 		return "" // a test of Redis needs keys and something to load into them
 	case anything(from):
 		if to == "configs" && strings.HasPrefix(from, "configs") {
@@ -101,27 +101,35 @@ func brokenInside(from, to string, test bool) string {
 			return ""
 		}
 		return "topic is for the two sides of the topic, publisher and subscriber"
-	case to == "" && !strings.HasPrefix(from, "internal/"):
+	case to == "" && (from == "internal/shards" || !strings.HasPrefix(from, "internal/")):
 		return ""
+	case from == "internal/shards":
+		if to == "lua" {
+			return ""
+		}
+		return "internal/shards imports lua and the root package only"
 	case from == "." || strings.HasPrefix(from, "internal/"):
 		return from + " imports nothing of this repository"
 	case fromStage && toStage:
 		return "stages do not import each other"
-	case fromStage && to == "lua":
+	case fromStage && redisSide(to):
 		if stages[from] {
 			return ""
 		}
 		return from + " does not know Redis' scripts"
 	case toStage || to == "configs":
-		return "the arrow points the other way: cmd -> configs -> stages -> lua -> root"
+		return "the arrow points the other way: cmd -> configs -> stages -> internal/shards -> lua -> root"
 	}
 	return "no law knows this import: say in test/law_test.go where it belongs"
 }
 
+// redisSide tells whether a package names Redis' keys or runs its scripts.
+func redisSide(folder string) bool { return folder == "lua" || folder == "internal/shards" }
+
 // known tells whether the law has a place for a folder with Go files.
 func known(from string) bool {
 	_, stage := stages[from]
-	return stage || anything(from) || slices.Contains([]string{".", "lua", "topic", "internal/flatjson", "internal/group", "internal/testkit"}, from)
+	return stage || anything(from) || slices.Contains([]string{".", "lua", "topic", "internal/flatjson", "internal/group", "internal/shards", "internal/testkit"}, from)
 }
 
 // sources calls fn with every file of the repository whose name ends with one of the suffixes; path uses slashes.
@@ -195,7 +203,9 @@ func TestImportLawForbids(t *testing.T) {
 		{"internal/testkit", module + "/lua", false, "imports nothing"},
 		{"audit", module + "/cmd/hongbao", false, "nobody imports cmd"},
 		{"configs", module + "/test/soak", true, "nobody imports test"},
-		{"settlement", "github.com/redis/go-redis/v9", false, "only lua"},
+		{"settlement", "github.com/redis/go-redis/v9", false, "only internal/shards"},
+		{"internal/shards", module + "/campaign", false, "imports lua"},
+		{"settlement", module + "/internal/shards", false, "does not know Redis"},
 		{"consumer", "database/sql", false, "only settlement"},
 		{"consumer", "github.com/segmentio/kafka-go/protocol", false, "only publisher"},
 		{"dedup", module + "/newthing", false, "no law knows"},
@@ -212,7 +222,7 @@ func TestImportLawForbids(t *testing.T) {
 		require.Contains(t, broken(a.from, a.to, a.test), a.why, "%s -> %s", a.from, a.to)
 	}
 	for _, a := range [][2]string{
-		{".", "time"}, {"lua", module}, {"consumer", module + "/lua"}, {"cmd/hongbao", module + "/consumer"}, {"cmd/hongbao", module + "/configs"},
+		{".", "time"}, {"lua", module}, {"consumer", module + "/lua"}, {"consumer", module + "/internal/shards"}, {"internal/shards", module + "/lua"}, {"cmd/hongbao", module + "/consumer"}, {"cmd/hongbao", module + "/configs"},
 		{"publisher", module + "/topic"}, {"topic", module}, {"subscriber", "database/sql"}, {"examples/frontend", module + "/dedup"},
 		{"configs", module + "/publisher"}, {"bench", module + "/internal/testkit"}, {"settlement", "database/sql"}, {"producer", "go.uber.org/zap"},
 	} {

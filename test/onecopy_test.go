@@ -18,6 +18,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -56,8 +57,8 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 	c.space, err = lua.NewSpace(prefix, 1)
 	require.NoError(t, err)
 	c.keys = c.space.Shard(0)
-	require.NoError(t, lua.Init(t.Context(), c.rdb, c.space, "onecopy"))
-	_, err = lua.CreateGroup(t.Context(), c.rdb, c.keys, "kafka")
+	require.NoError(t, shards.Init(t.Context(), c.rdb, c.space, "onecopy"))
+	_, err = shards.Of(c.rdb, c.keys).CreateGroup(t.Context(), "kafka")
 	require.NoError(t, err)
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": "onecopy", "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SINKS": "kafka", "REDIS_ADDRS": testkit.Redis(t).Addr,
@@ -116,7 +117,7 @@ func (c *oneCopy) worker() *exec.Cmd {
 func (c *oneCopy) finished() {
 	c.t.Helper()
 	testkit.EventuallyOK(c.t, 60*time.Second, func() error {
-		t, err := lua.TrimEvents(c.t.Context(), c.rdb, c.keys, lua.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1, Groups: []string{"kafka"}})
+		t, err := shards.Of(c.rdb, c.keys).TrimEvents(c.t.Context(), shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1, Groups: []string{"kafka"}})
 		if err == nil && t.Finished < c.seq {
 			err = fmt.Errorf("%d of %d finished", t.Finished, c.seq)
 		}

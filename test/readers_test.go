@@ -25,8 +25,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/subscriber"
 )
@@ -66,7 +66,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) [
 		Brokers: []string{broker.Addr}, ClientID: "test", Topic: topic, Partitions: 2, Deployment: "test", Worker: "w1",
 		BatchGrants: 100, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second, IdleTimeout: time.Minute,
 		MetadataTTL: time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second, ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
-	}, claims, &lua.Reader{Redis: b.rdb, Space: b.space})
+	}, claims, &shards.Reader{Redis: b.rdb, Space: b.space})
 	require.NoError(t, err)
 	t.Cleanup(pub.Close)
 	cfg := consumer.DefaultConfig()

@@ -21,6 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/replay"
@@ -189,7 +190,7 @@ func openClaims(c *oneCopy, sink string) []string {
 // settled puts all grants into a ledger that the deployment has from now on.
 func (c *oneCopy) settled() {
 	c.t.Helper()
-	entries, err := lua.Entries(c.t.Context(), c.rdb, c.keys, "-", "+")
+	entries, err := shards.Of(c.rdb, c.keys).Entries(c.t.Context(), "-", "+")
 	require.NoError(c.t, err)
 	var grants []hongbao.Grant
 	for _, e := range entries {
@@ -269,9 +270,9 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 // bury makes every event that is not finished a dead letter, and counts them.
 func (c *oneCopy) bury(group string) (letters int64) {
 	c.t.Helper()
-	entries, err := lua.Entries(c.t.Context(), c.rdb, c.keys, "-", "+")
+	entries, err := shards.Of(c.rdb, c.keys).Entries(c.t.Context(), "-", "+")
 	require.NoError(c.t, err)
-	_, err = lua.ReadNew(c.t.Context(), c.rdb, c.keys, group, "digger", 100_000, 0)
+	_, err = shards.Of(c.rdb, c.keys).ReadNew(c.t.Context(), group, "digger", 100_000, 0)
 	require.NoError(c.t, err)
 	pending, err := c.rdb.XPendingExt(c.t.Context(), &redis.XPendingExtArgs{
 		Stream: c.keys.Events(), Group: group, Start: "-", End: "+", Count: 100_000,
@@ -286,7 +287,7 @@ func (c *oneCopy) bury(group string) (letters int64) {
 			if owner[e.ID] == "" {
 				break
 			}
-			written, err := lua.Dead(c.t.Context(), c.rdb, c.keys, lua.Letter{
+			written, err := shards.Of(c.rdb, c.keys).Dead(c.t.Context(), shards.Letter{
 				Group: group, Consumer: owner[e.ID], EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
 				Class: hongbao.Permanent, Reason: "a test", Attempts: 1,
 			})
@@ -308,9 +309,9 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	c := newOneCopy(t, broker, 0)
 	c.grants(200)
 	lost := []hongbao.SeqRange{{First: 11, Last: 30}, {First: 77, Last: 77}} // finished, and not in the topic
-	_, err := lua.Ack(t.Context(), c.rdb, c.keys, "kafka", lost, nil)
+	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", lost, nil)
 	require.NoError(t, err)
-	entries, err := lua.Entries(t.Context(), c.rdb, c.keys, "-", "+")
+	entries, err := shards.Of(c.rdb, c.keys).Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	require.NoError(t, c.rdb.XDel(t.Context(), c.keys.Events(), entries[15].ID).Err()) // 151 to 160 never reach the group
 	w := c.worker()
@@ -344,7 +345,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(lua.ChunkEvents + 3_000)
-	_, err := lua.Ack(t.Context(), c.rdb, c.keys, "kafka", []hongbao.SeqRange{{First: 11, Last: 30}}, nil) // finished, and not in the topic
+	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 11, Last: 30}}, nil) // finished, and not in the topic
 	require.NoError(t, err)
 	gone := make([]int64, 20)
 	for i := range gone {
@@ -379,7 +380,7 @@ func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(1_000)
-	_, err := lua.Ack(t.Context(), c.rdb, c.keys, "kafka", []hongbao.SeqRange{{First: 1, Last: 1_000}}, nil) // finished, and not in the topic
+	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 1_000}}, nil) // finished, and not in the topic
 	require.NoError(t, err)
 	path, err := program()
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
@@ -29,15 +30,15 @@ type bundle struct {
 	log   *zap.Logger
 }
 
-func setup(t *testing.T, shards int) *bundle {
+func setup(t *testing.T, n int) *bundle {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := lua.NewSpace(testkit.Prefix(t), shards)
+	space, err := lua.NewSpace(testkit.Prefix(t), n)
 	require.NoError(t, err)
 	b := &bundle{rdb: testkit.Redis(t).Client(t), space: space, log: zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))}
-	require.NoError(t, lua.Init(t.Context(), b.rdb, space, "test"))
+	require.NoError(t, shards.Init(t.Context(), b.rdb, space, "test"))
 	return b
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/closing"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lock"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
@@ -68,9 +68,9 @@ func closeCmd() *cobra.Command {
 // closeHint says what to do about a campaign that is not where it should be.
 func closeHint(err error, id string) error {
 	switch {
-	case errors.Is(err, lua.ErrNotClosed):
+	case errors.Is(err, shards.ErrNotClosed):
 		return fmt.Errorf("%w: `hongbao campaign close %s` ends it first", err, id)
-	case errors.Is(err, lua.ErrNotInRedis):
+	case errors.Is(err, shards.ErrNotInRedis):
 		return fmt.Errorf("%w: `hongbao campaign load %s` brings it there; then close it, and all of its money can go back", err, id)
 	}
 	return err

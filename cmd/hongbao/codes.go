@@ -10,7 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
@@ -106,8 +106,8 @@ func (s *codeSource) HasCodes(ctx context.Context, id string) (bool, error) {
 	if has, ok := s.has[id]; ok {
 		return has, nil
 	}
-	has, err := lua.HasCodes(ctx, s.deps.redis, s.deps.space.Home(id), id)
-	if errors.Is(err, lua.ErrNotInRedis) {
+	has, err := shards.Of(s.deps.redis, s.deps.space.Home(id)).HasCodes(ctx, id)
+	if errors.Is(err, shards.ErrNotInRedis) {
 		l, err := s.open(ctx)
 		if err != nil {
 			return false, err
@@ -129,7 +129,7 @@ func (s *codeSource) HasCodes(ctx context.Context, id string) (bool, error) {
 
 // Codes gives the codes of packets; "" for one that neither Redis nor the ledger has.
 func (s *codeSource) Codes(ctx context.Context, id string, packets []int64) ([]string, error) {
-	codes, err := lua.Codes(ctx, s.deps.redis, s.deps.space.Home(id), id, packets)
+	codes, err := shards.Of(s.deps.redis, s.deps.space.Home(id)).Codes(ctx, id, packets)
 	if err != nil || !slices.Contains(codes, "") {
 		return codes, err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/replay"
 )
 
@@ -240,7 +240,7 @@ func (d *deps) requeue(cmd *cobra.Command, letters *replay.Letters, cfg replay.R
 	if sink == configs.SinkKafka {
 		claims := d.cfg.ClaimsConfig()
 		claims.Done = replay.RequeueSink(sink)
-		cfg.Handler, err = d.publisherTo(cmd.Context(), d.cfg.Kafka.Topic, claims, &lua.Reader{Redis: d.redis, Space: d.space})
+		cfg.Handler, err = d.publisherTo(cmd.Context(), d.cfg.Kafka.Topic, claims, &shards.Reader{Redis: d.redis, Space: d.space})
 	} else if d.cfg.Settlement.Kind == configs.SettleRemote {
 		cfg.Handler, err = d.requeueAtRemote(cmd.Context(), sink, told{})
 	} else {

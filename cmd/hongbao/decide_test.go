@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/configs"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/replay"
 	"github.com/hongbao-project/hongbao/settlement"
 )
@@ -34,15 +34,15 @@ func (d *deployment) auditNow() audit.Report {
 func (d *deployment) buried(sink string) {
 	d.t.Helper()
 	k, ctx := d.space.Shard(0), d.t.Context()
-	_, err := lua.CreateGroup(ctx, d.rdb, k, sink)
+	_, err := shards.Of(d.rdb, k).CreateGroup(ctx, sink)
 	require.NoError(d.t, err)
-	_, err = lua.ReadNew(ctx, d.rdb, k, sink, "digger", 1000, 0)
+	_, err = shards.Of(d.rdb, k).ReadNew(ctx, sink, "digger", 1000, 0)
 	require.NoError(d.t, err)
-	entries, err := lua.Entries(ctx, d.rdb, k, "-", "+")
+	entries, err := shards.Of(d.rdb, k).Entries(ctx, "-", "+")
 	require.NoError(d.t, err)
 	for _, e := range entries {
 		for i := range e.Grants {
-			written, err := lua.Dead(ctx, d.rdb, k, lua.Letter{
+			written, err := shards.Of(d.rdb, k).Dead(ctx, shards.Letter{
 				Group: sink, Consumer: "digger", EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.Permanent,
 				Reason: "the account is closed", Attempts: 3,
 			})
@@ -103,13 +103,13 @@ func TestDeadEntry(t *testing.T) {
 	d := setup(t, options{})
 	d.ok("dead", "list") // it makes the deployment
 	k := d.space.Shard(0)
-	_, err := lua.CreateGroup(t.Context(), d.rdb, k, "balance")
+	_, err := shards.Of(d.rdb, k).CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
 	id, err := d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: []string{"poison", "1"}}).Result()
 	require.NoError(t, err)
-	_, err = lua.ReadNew(t.Context(), d.rdb, k, "balance", "digger", 10, 0)
+	_, err = shards.Of(d.rdb, k).ReadNew(t.Context(), "balance", "digger", 10, 0)
 	require.NoError(t, err)
-	_, err = lua.Dead(t.Context(), d.rdb, k, lua.Letter{Group: "balance", Consumer: "digger", EntryID: id, Last: true, Reason: "no field v", Attempts: 1})
+	_, err = shards.Of(d.rdb, k).Dead(t.Context(), shards.Letter{Group: "balance", Consumer: "digger", EntryID: id, Last: true, Reason: "no field v", Attempts: 1})
 	require.NoError(t, err)
 	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
 	require.Equal(t, []string{"poison", "1"}, letter.Fields)
@@ -132,7 +132,7 @@ func TestReplayToLedger(t *testing.T) {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
 	// As if a worker had acked what the ledger never got.
-	_, err := lua.Ack(t.Context(), d.rdb, d.space.Shard(0), "balance", []hongbao.SeqRange{{First: 1, Last: 5}}, nil)
+	_, err := shards.Of(d.rdb, d.space.Shard(0)).Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 1, Last: 5}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
 	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"), "would deliver 5 of 5")
@@ -156,12 +156,12 @@ func TestQuarantineIsResolved(t *testing.T) {
 	d.ok("grab", "rain", "u2")
 	d.ok("replay", "settle", "--to", "balance")
 	k := d.space.Shard(0)
-	entries, err := lua.Entries(t.Context(), d.rdb, k, "-", "+")
+	entries, err := shards.Of(d.rdb, k).Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	for i, e := range entries { // the same packets, dealt to others
 		g := e.Grants[0]
 		g.User = fmt.Sprintf("other%d", i)
-		values := []any{"v", 1, "k", "grant", "c", "rain", "q", 3 + i, "e", 1, "t", e.Time.UnixMilli(), "g", lua.GrantLine(&g)}
+		values := []any{"v", 1, "k", "grant", "c", "rain", "q", 3 + i, "e", 1, "t", e.Time.UnixMilli(), "g", shards.GrantLine(&g)}
 		require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: values}).Err())
 	}
 	require.NoError(t, d.rdb.HSet(t.Context(), k.Meta(), "seq", 4).Err())

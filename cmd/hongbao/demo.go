@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // demo is one run of `hongbao demo`.
@@ -258,7 +258,7 @@ type standing struct{ granted, settled, published int64 }
 // progress asks Redis how far each consumer group is.
 func (d *demo) progress(ctx context.Context) (standing, error) {
 	cfg := d.cfg.TrimmerConfig()
-	t, err := lua.TrimEvents(ctx, d.redis, d.space.Shard(0), lua.Trim{Retention: cfg.Retention, MaxEvents: cfg.MaxEvents, Limit: 1, Groups: cfg.Groups})
+	t, err := shards.Of(d.redis, d.space.Shard(0)).TrimEvents(ctx, shards.Trim{Retention: cfg.Retention, MaxEvents: cfg.MaxEvents, Limit: 1, Groups: cfg.Groups})
 	at := standing{granted: t.Seq}
 	for _, g := range t.Groups {
 		switch g.Name {

@@ -20,6 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/settlement"
@@ -117,7 +118,7 @@ func (d *deps) openRedis(ctx context.Context) error {
 	if err := d.checkRedis(ctx, hongbao.Fast); err != nil {
 		return err
 	}
-	return lua.Init(ctx, d.redis, d.space, d.cfg.Deployment.ID)
+	return shards.Init(ctx, d.redis, d.space, d.cfg.Deployment.ID)
 }
 
 // away says what to do about a server that can't be reached; other errors say it themselves.
@@ -130,7 +131,7 @@ func away(knob string, err error) error {
 
 // checkRedis looks at each server's settings, for a campaign of the durability class. What unsafe.allow names is warned of only.
 func (d *deps) checkRedis(ctx context.Context, class hongbao.Durability) error {
-	servers, err := lua.Inspect(ctx, d.redis)
+	servers, err := shards.Inspect(ctx, d.redis)
 	if err != nil {
 		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(d.cfg.Redis.Addrs, ","), err))
 	}
@@ -158,7 +159,7 @@ func (d *deps) checkRedis(ctx context.Context, class hongbao.Durability) error {
 }
 
 // checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and send others away.
-func (d *deps) checkMode(s *lua.Server) error {
+func (d *deps) checkMode(s *shards.Server) error {
 	what := map[string]string{
 		"cluster":  "a node of a Redis Cluster: set redis.mode to cluster",
 		"sentinel": "a Sentinel: set redis.mode to sentinel, and redis.master_name to what it calls the primary",
@@ -223,7 +224,7 @@ func (d *deps) store() (*campaign.Store, error) {
 
 // publisher makes the publisher of sink kafka; needs Redis. The caller's context bounds the check of the topic.
 func (d *deps) publisher(ctx context.Context) (*publisher.Publisher, error) {
-	return d.publisherTo(ctx, d.cfg.Kafka.Topic, d.cfg.ClaimsConfig(), &lua.Reader{Redis: d.redis, Space: d.space})
+	return d.publisherTo(ctx, d.cfg.Kafka.Topic, d.cfg.ClaimsConfig(), &shards.Reader{Redis: d.redis, Space: d.space})
 }
 
 // publisherTo makes a publisher to a topic, with claims of its own.

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // B40, B39, B42: what contradicts the ledger is not paid, its campaign is paused, and the audit names it.
@@ -76,7 +76,7 @@ func TestGrantsAfterTheCloseOrElsewhereAreNoGrants(t *testing.T) {
 			require.Equal(t, 4, d.crowdOf("rain", 0, 4))
 			d.ok("campaign", "close", "rain", "--early")
 			home := d.space.Home("rain")
-			e, err := lua.CloseOf(t.Context(), d.rdb, home, "rain")
+			e, err := shards.Of(d.rdb, home).CloseOf(t.Context(), "rain")
 			require.NoError(t, err)
 			nobodys, err := d.rdb.LIndex(t.Context(), home.Stock("rain"), 0).Result()
 			require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
@@ -56,7 +56,7 @@ func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error
 	if err == nil {
 		out.Receipts = append(out.Receipts, list...)
 	}
-	if !errors.Is(err, lua.ErrNotInRedis) {
+	if !errors.Is(err, shards.ErrNotInRedis) {
 		return out, err
 	}
 	if err := d.openLedger(ctx); err != nil {
@@ -91,14 +91,14 @@ func writeReceipts(cmd *cobra.Command, w io.Writer, out *receiptsOf) error {
 // redisReceipts reads a user's receipts from Redis, with their codes.
 func (d *deps) redisReceipts(ctx context.Context, id, user string) ([]hongbao.Receipt, error) {
 	k := d.space.Home(id)
-	list, err := lua.UserReceipts(ctx, d.redis, k, id, user)
+	list, err := shards.Of(d.redis, k).UserReceipts(ctx, id, user)
 	if err != nil || len(list) == 0 {
 		return list, err
 	}
-	if has, err := lua.HasCodes(ctx, d.redis, k, id); err != nil || !has {
+	if has, err := shards.Of(d.redis, k).HasCodes(ctx, id); err != nil || !has {
 		return list, err
 	}
-	return list, lua.FillCodes(ctx, d.redis, k, id, list)
+	return list, shards.Of(d.redis, k).FillCodes(ctx, id, list)
 }
 
 func writeReceipt(w io.Writer, r *hongbao.Receipt) {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 func versionCmd() *cobra.Command {
@@ -33,5 +33,5 @@ func versionText() string {
 		}
 	}
 	return fmt.Sprintf("hongbao %s%s\n%s, entries version %d, Redis schema %d\n",
-		version, revision, goVersion, hongbao.EntryVersion, lua.SchemaVersion)
+		version, revision, goVersion, hongbao.EntryVersion, shards.SchemaVersion)
 }

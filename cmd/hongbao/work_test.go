@@ -17,6 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
@@ -88,7 +89,7 @@ func (d *deployment) quiet() {
 			return fmt.Errorf("%d pending, lag %d, %d of %d groups", pending, lag, groups, want)
 		}
 		for i := range d.space.Len() { // a Redis that was started again does not know the lag
-			at, err := lua.TrimEvents(d.t.Context(), d.rdb, d.space.Shard(i), lua.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1})
+			at, err := shards.Of(d.rdb, d.space.Shard(i)).TrimEvents(d.t.Context(), shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1})
 			if err != nil {
 				return err
 			}

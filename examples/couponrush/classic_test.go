@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/couponrush"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
@@ -83,7 +84,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
 	space, err := lua.NewSpace(prefix, 1)
 	require.NoError(t, err)
-	require.NoError(t, lua.Init(t.Context(), rdb, space, "test"))
+	require.NoError(t, shards.Init(t.Context(), rdb, space, "test"))
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space = rdb, space
 	p, err := producer.New(cfg)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -69,7 +70,7 @@ func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, er
 		if a.Limit.Limit.Per == hongbao.PerDay {
 			return DayLimit, "", nil
 		}
-		receipts, err := lua.UserReceipts(ctx, r.Redis, r.Space.Home(r.Campaign.ID), r.Campaign.ID, user)
+		receipts, err := shards.Of(r.Redis, r.Space.Home(r.Campaign.ID)).UserReceipts(ctx, r.Campaign.ID, user)
 		if err != nil {
 			return -1, "", err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/redpacket"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -26,7 +27,7 @@ func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr()})
 	space, err := lua.NewSpace("hb", 1)
 	check(err)
-	check(lua.Init(ctx, rdb, space, "example"))
+	check(shards.Init(ctx, rdb, space, "example"))
 
 	c := rain("rain", 3, 30, hongbao.Split{Mode: hongbao.SplitEven})
 	seed := campaign.NewSeed()

@@ -13,7 +13,7 @@ import (
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	const packets = 1_000
-	total := int64(packets * grabsPerPacket * shards * perShard)
+	total := int64(packets * grabsPerPacket * shardCount * perShard)
 	waveOf := map[int64]int64{}
 	turns := map[int64]int64{}
 	for k := range total {
@@ -23,7 +23,7 @@ func TestTurns(t *testing.T) {
 		}
 		require.Equal(t, waveOf[c], wave, "campaign %d", c)
 	}
-	require.Len(t, turns, shards*perShard)
+	require.Len(t, turns, shardCount*perShard)
 	for c, n := range turns {
 		require.EqualValues(t, packets*grabsPerPacket, n, "campaign %d", c)
 		for d := range c {

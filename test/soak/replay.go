@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/replay"
 )
@@ -91,7 +92,7 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 		}
 	}
 	if err != nil {
-		return at, fmt.Errorf("look how far the replay is: %w", lua.Classify(err))
+		return at, fmt.Errorf("look how far the replay is: %w", shards.Classify(err))
 	}
 	return at, nil
 }

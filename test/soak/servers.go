@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	shards     = 4
+	shardCount = 4
 	perShard   = 2
 	partitions = 4
 	topic      = "hongbao.grants"
@@ -64,7 +64,7 @@ func (s *soak) startServers(ctx context.Context) error {
 		}
 	}
 	for name, value := range map[string]string{
-		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shards), "REDIS_ADDRS": v.redis.Addr, "REDIS_READ_TIMEOUT": "1s",
+		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shardCount), "REDIS_ADDRS": v.redis.Addr, "REDIS_READ_TIMEOUT": "1s",
 		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr, "KAFKA_TOPIC": topic,
 		"KAFKA_PARTITIONS": fmt.Sprint(partitions), "CONSUMER_LEASE": lease.String(), "CONSUMER_POLL": "200ms", "CONSUMER_BLOCK": "500ms",
 		"PUBLISHER_REQUEST_TIMEOUT": "1500ms", "PUBLISHER_ATTEMPT_TIME": "3s", "PUBLISHER_MAX_CLAIM_AGE": "3s",
@@ -105,9 +105,9 @@ func (s *soak) once(ctx context.Context, env []string, args ...string) ([]byte, 
 // prepare creates and loads the campaigns: several on each shard, of different kinds of limits, five grabs for each packet.
 func (s *soak) prepare(ctx context.Context) error {
 	grabs := s.seconds * s.rate
-	packets := grabs / (grabsPerPacket * shards * perShard)
+	packets := grabs / (grabsPerPacket * shardCount * perShard)
 	now := time.Now().Truncate(time.Second)
-	for shard := range shards {
+	for shard := range shardCount {
 		for n, id := 0, 0; n < perShard; id++ {
 			c := hongbao.Campaign{
 				ID: fmt.Sprintf("rain-%d-%d", shard, id), Name: "Soak", Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(packets) * 500,
@@ -130,7 +130,7 @@ func (s *soak) prepare(ctx context.Context) error {
 			}
 		}
 	}
-	s.say("%d campaigns of %d packets on %d shards", len(s.campaigns), packets, shards)
+	s.say("%d campaigns of %d packets on %d shards", len(s.campaigns), packets, shardCount)
 	return nil
 }
 

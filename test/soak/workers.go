@@ -115,7 +115,7 @@ func (w *workers) harass(ctx context.Context, over <-chan struct{}) error {
 // look adds one to busy if, just before a fault, the worker's group has entries on any shard that are pending or undelivered.
 func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
 	v, ctx := &w.s.servers, context.WithoutCancel(ctx)
-	for i := range shards {
+	for i := range shardCount {
 		events := v.space.Shard(i).Events()
 		there, err := v.rdb.Exists(ctx, events).Result()
 		if err == nil && there == 0 {

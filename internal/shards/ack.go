@@ -1,0 +1,117 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+var ackScript = newDrainScript("ack", "bits")
+
+// Ack marks events as done by the group's sink and acks the entries ids, in one step. Both may be repeated.
+// It returns how many entries were acked now.
+func (k *Shard) Ack(ctx context.Context, group string, events []hongbao.SeqRange, ids []string) (int, error) {
+	m := newMarks(k.Keys, group, []string{k.Keys.Events()}, events)
+	args := make([]any, 2, 2+3*len(m.pieces)+len(ids))
+	args[0], args[1] = group, len(m.pieces)
+	for _, p := range m.pieces {
+		args = append(args, p.key, p.first, p.last)
+	}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	reply, err := ackScript.run(ctx, k.rdb, m.keys, args)
+	if err != nil {
+		return 0, err
+	}
+	return one(ackScript, reply, strconv.Atoi)
+}
+
+// Done tells which of the events first..last the sink has finished: bit i of the answer is seq first+i.
+func (k *Shard) Done(ctx context.Context, sink string, r hongbao.SeqRange) (Bitset, error) {
+	pipe := k.rdb.Pipeline()
+	read := readBits(ctx, pipe, k.Keys, sink, r)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	return read()
+}
+
+// GroupDone is Done for the bits of a consumer group, of which whole chunks are deleted behind the stream (see SetKept): events
+// that far back are finished.
+func (k *Shard) GroupDone(ctx context.Context, group string, r hongbao.SeqRange) (Bitset, error) {
+	pipe := k.rdb.Pipeline()
+	read := readBits(ctx, pipe, k.Keys, group, r)
+	kept := pipe.HGet(ctx, k.Keys.Meta(), keptField) // after the bits, as it is written before any of them is deleted
+	_, _ = pipe.Exec(ctx)
+	set, err := read()
+	if err != nil {
+		return set, err
+	}
+	set.behind, err = kept.Int64()
+	if err != nil && !errors.Is(err, redis.Nil) { // nothing was ever trimmed
+		return set, fmt.Errorf("read how far the done bits of shard %d are deleted: %w", k.Keys.Index(), Classify(err))
+	}
+	return set, nil
+}
+
+// readBits asks for the bits of a range by a pipeline, and gives what reads the answers.
+func readBits(ctx context.Context, pipe redis.Pipeliner, k lua.Keys, sink string, r hongbao.SeqRange) func() (Bitset, error) {
+	type piece struct {
+		answer *redis.StringCmd
+		bytes  int64
+	}
+	var pieces []piece
+	for first := r.First; first <= r.Last; {
+		chunk := first / lua.ChunkEvents
+		last := min(r.Last, (chunk+1)*lua.ChunkEvents-1)
+		low, high := first%lua.ChunkEvents/8, last%lua.ChunkEvents/8
+		pieces = append(pieces, piece{pipe.GetRange(ctx, k.Done(sink, chunk), low, high), high - low + 1})
+		first = last + 1
+	}
+	return func() (Bitset, error) {
+		set := Bitset{first: r.First / 8 * 8, bits: make([]byte, 0, r.Len()/8+2)}
+		for _, p := range pieces {
+			s, err := p.answer.Result()
+			if err != nil {
+				return set, fmt.Errorf("read done bits of %s on shard %d: %w", sink, k.Index(), Classify(err))
+			}
+			set.bits = append(set.bits, s...)
+			set.bits = append(set.bits, make([]byte, p.bytes-int64(len(s)))...)
+		}
+		return set, nil
+	}
+}
+
+// Bitset is a run of done bits.
+type Bitset struct {
+	first  int64 // seq of the first bit
+	bits   []byte
+	behind int64 // all before it are done
+}
+
+// Has tells whether seq is done; it must be within the run that was asked for.
+func (b Bitset) Has(seq int64) bool {
+	if seq < b.behind {
+		return true
+	}
+	i := seq - b.first
+	return b.bits[i/8]&(0x80>>(i%8)) != 0
+}
+
+// one reads a reply of one string.
+func one[T any](s *script, reply []string, parse func(string) (T, error)) (T, error) {
+	var zero T
+	if len(reply) != 1 {
+		return zero, fmt.Errorf("script %s answered %d strings, want 1", s.name, len(reply))
+	}
+	v, err := parse(reply[0])
+	if err != nil {
+		return zero, fmt.Errorf("script %s: %w", s.name, err)
+	}
+	return v, nil
+}

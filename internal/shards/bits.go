@@ -1,0 +1,49 @@
+package shards
+
+import (
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// marks translates runs of events into what bits.lua understands: the chunk keys that they touch, to be appended to
+// KEYS, and for each piece of a run within one chunk the number of its key, first and last bit.
+type marks struct {
+	keys   []string // the KEYS so far, chunks appended
+	pieces []piece
+	chunks map[int64]int
+}
+
+type piece struct {
+	key         int // as Lua counts KEYS, from 1
+	first, last int64
+	base        int64 // seq of bit 0
+}
+
+func newMarks(k lua.Keys, sink string, keys []string, events []hongbao.SeqRange) marks {
+	m := marks{keys: keys, chunks: make(map[int64]int, 2)}
+	for _, r := range events {
+		for first := r.First; first <= r.Last; {
+			chunk := first / lua.ChunkEvents
+			last := min(r.Last, (chunk+1)*lua.ChunkEvents-1)
+			key, ok := m.chunks[chunk]
+			if !ok {
+				m.keys = append(m.keys, k.Done(sink, chunk))
+				key = len(m.keys)
+				m.chunks[chunk] = key
+			}
+			base := chunk * lua.ChunkEvents
+			m.pieces = append(m.pieces, piece{key: key, first: first - base, last: last - base, base: base})
+			first = last + 1
+		}
+	}
+	return m
+}
+
+// AppendSeq adds seq to runs of rising events, joining it to the last run if it follows it.
+func AppendSeq(runs []hongbao.SeqRange, seq int64) []hongbao.SeqRange {
+	if n := len(runs); n > 0 && runs[n-1].Last+1 == seq {
+		runs[n-1].Last = seq
+		return runs
+	}
+	return append(runs, hongbao.SeqRange{First: seq, Last: seq})
+}

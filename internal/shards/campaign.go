@@ -1,0 +1,146 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+var (
+	initScript  = newScript("init")
+	beginScript = newScript("begin")
+	loadScript  = newScript("load")
+	stateScript = newScript("state")
+)
+
+// SchemaVersion is the version of the key layout.
+const SchemaVersion = 1
+
+// Init marks every shard as the deployment's. Broken if a shard holds data of another deployment, schema version or
+// number of shards, or has lost its meta key.
+func Init(ctx context.Context, rdb redis.Scripter, space *lua.Space, deployment string) error {
+	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
+	if err := mark(ctx, rdb, space, deployment, "all", space.Deployment()); err != nil {
+		return err
+	}
+	for i := range space.Len() {
+		if err := mark(ctx, rdb, space, deployment, strconv.Itoa(i), space.Shard(i).Meta(), space.Shard(i).Events()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mark marks the first key as the deployment's; the second one is a shard's stream.
+func mark(ctx context.Context, rdb redis.Scripter, space *lua.Space, deployment, shard string, keys ...string) error {
+	reply, err := initScript.run(ctx, rdb, keys, []any{SchemaVersion, deployment, space.Len(), shard})
+	if err != nil {
+		return err
+	}
+	if len(reply) == 3 && reply[0] == "differs" {
+		return hongbao.Errorf(hongbao.Broken, "redis key %s belongs to something else: its %s is %q, this deployment is %q "+
+			"with schema version %d and %d shards; point the configuration to the right Redis or use another key prefix",
+			keys[0], reply[1], reply[2], deployment, SchemaVersion, space.Len())
+	}
+	if len(reply) == 1 && reply[0] == "lost" {
+		return hongbao.Errorf(hongbao.Broken, "redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
+			"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the stream's last entry. Do not delete "+
+			"the stream: the done bits would stay", keys[0], keys[len(keys)-1])
+	}
+	return nil
+}
+
+// LoadState is how far the load of a campaign is.
+type LoadState struct {
+	State  string // loading, open, paused, ...
+	Loaded int64
+	Hash   string // of the plan that is there
+}
+
+// BeginCall is what begin.lua writes.
+type BeginCall struct {
+	Campaign string
+	Hash     string
+	// Fields are the other fields and values of the campaign's hash, in turn.
+	Fields []string
+}
+
+// Begin puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
+func (k *Shard) Begin(ctx context.Context, c *BeginCall) (LoadState, error) {
+	id := c.Campaign
+	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id), k.Keys.Codes(id)}
+	args := []any{c.Hash}
+	for _, f := range c.Fields {
+		args = append(args, f)
+	}
+	reply, err := beginScript.run(ctx, k.rdb, keys, args)
+	if err != nil {
+		return LoadState{}, err
+	}
+	return loadState(beginScript, reply)
+}
+
+// Chunk is a run of packets for the stock.
+type Chunk struct {
+	Campaign string
+	Hash     string
+	// First is the number of the first packet; packets are numbered from 1.
+	First   int64
+	Amounts []hongbao.Amount
+}
+
+// LoadChunk puts the next packets into the stock. The chunk was taken if the answer's Loaded covers it.
+func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
+	args := make([]any, 3, 3+len(c.Amounts))
+	var sum int64
+	for i, a := range c.Amounts {
+		sum += int64(a)
+		args = append(args, strconv.FormatInt(c.First+int64(i), 10)+" "+strconv.FormatInt(int64(a), 10))
+	}
+	args[0], args[1], args[2] = c.Hash, c.First-1, sum
+	reply, err := loadScript.run(ctx, k.rdb, []string{k.Keys.Campaign(c.Campaign), k.Keys.Stock(c.Campaign)}, args)
+	if err != nil {
+		return LoadState{}, err
+	}
+	return loadState(loadScript, reply)
+}
+
+func loadState(s *script, reply []string) (LoadState, error) {
+	r := replyReader{rest: reply}
+	out := LoadState{State: r.string(), Loaded: r.int64(), Hash: r.string()}
+	return out, r.done(s)
+}
+
+// SetState moves a campaign on its shard to a state; from is the state that it must come from. A campaign that is in
+// the state already is no error.
+func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
+	reply, err := stateScript.run(ctx, k.rdb, []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign)}, []any{to, from})
+	if err != nil {
+		return err
+	}
+	if len(reply) != 3 || reply[0] != "refused" {
+		return nil
+	}
+	switch reply[2] {
+	case "missing":
+		return hongbao.Errorf(hongbao.Permanent, "campaign %s is not in Redis: load it first", campaign)
+	case "packets":
+		return hongbao.Errorf(hongbao.Permanent, "campaign %s has not all its packets yet: load it to the end first", campaign)
+	}
+	return hongbao.Errorf(hongbao.Permanent, "campaign %s is %s: only a campaign that is %s can become %s",
+		campaign, reply[1], from, to)
+}
+
+// CampaignFields reads the campaign's hash; empty if it is not there.
+func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string]string, error) {
+	m, err := k.rdb.HGetAll(ctx, k.Keys.Campaign(campaign)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
+	}
+	return m, nil
+}

@@ -1,0 +1,137 @@
+package shards_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// A load that is killed and repeated at any chunk, in any order, ends with each packet once.
+func TestLoadChunks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	load := func(first int64, hash string, amounts ...hongbao.Amount) shards.LoadState {
+		t.Helper()
+		at, err := shards.Of(b.rdb, b.k).LoadChunk(ctx, &shards.Chunk{Campaign: "rain", Hash: hash, First: first, Amounts: amounts})
+		require.NoError(t, err)
+		return at
+	}
+	require.Equal(t, shards.LoadState{}, load(1, "h", 2, 4), "it was not begun")
+	fields := []string{"packets", "4", "total", "10", "from", "1", "to", "2", "user_campaign", "1", "fact_names", ""}
+	call := &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: fields}
+	at, err := shards.Of(b.rdb, b.k).Begin(ctx, call)
+	require.NoError(t, err)
+	require.Equal(t, shards.LoadState{State: "loading", Hash: "h"}, at)
+	require.EqualValues(t, 0, load(3, "h", 3, 1).Loaded, "a chunk too early")
+	require.Equal(t, shards.LoadState{State: "loading", Hash: "h"}, load(1, "other", 9, 9), "another plan")
+	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded)
+	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded, "a repeat")
+	err = shards.Of(b.rdb, b.k).SetState(ctx, "rain", campaign.Open, campaign.Loading)
+	require.ErrorContains(t, err, "not all its packets")
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+
+	call.Hash = "other"
+	at, err = shards.Of(b.rdb, b.k).Begin(ctx, call)
+	require.NoError(t, err)
+	require.Equal(t, shards.LoadState{State: "loading", Loaded: 2, Hash: "h"}, at, "it tells whose plan is there")
+	require.EqualValues(t, 4, load(3, "h", 3, 1).Loaded)
+	stock, err := b.rdb.LRange(ctx, b.k.Stock("rain"), 0, -1).Result()
+	require.NoError(t, err)
+	require.Equal(t, "1 2 2 4 3 3 4 1", strings.Join(stock, " "))
+	f, err := shards.Of(b.rdb, b.k).CampaignFields(ctx, "rain")
+	require.NoError(t, err)
+	require.Equal(t, []string{"4", "10", "0", "0"}, []string{f["loaded"], f["loaded_amount"], f["granted"], f["granted_amount"]})
+}
+
+func TestLoadNoticesForeignStock(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	require.NoError(t, b.rdb.RPush(ctx, b.k.Stock("rain"), "1:1").Err())
+	before := b.dump(t)
+	require.ErrorContains(t, begin(ctx, b), "HBLEFTOVER")
+	require.Empty(t, differ(before, b.dump(t)))
+	require.NoError(t, b.rdb.Del(ctx, b.k.Stock("rain")).Err())
+	require.NoError(t, begin(ctx, b))
+	require.NoError(t, b.rdb.RPush(ctx, b.k.Stock("rain"), "1:1").Err())
+	before = b.dump(t)
+	err := chunk(ctx, b)
+	require.ErrorContains(t, err, "HBSTOCK")
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Empty(t, differ(before, b.dump(t)))
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	set := func(to, from string) error { return shards.Of(b.rdb, b.k).SetState(ctx, "rain", to, from) }
+	require.ErrorContains(t, set(campaign.Paused, campaign.Open), "not in Redis")
+	require.NoError(t, begin(ctx, b))
+	require.ErrorContains(t, set(campaign.Paused, campaign.Open), "is loading")
+	require.NoError(t, chunk(ctx, b))
+	for range 2 { // a repeat is no error
+		require.NoError(t, set(campaign.Open, campaign.Loading))
+	}
+	require.NoError(t, set(campaign.Paused, campaign.Open))
+	require.NoError(t, set(campaign.Paused, campaign.Open))
+	require.ErrorContains(t, set(campaign.Open, campaign.Loading), "is paused")
+	require.NoError(t, set(campaign.Open, campaign.Paused))
+}
+
+// A shard that was never initialised takes nothing.
+func TestUninitialisedShard(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	require.NoError(t, b.rdb.Del(ctx, b.k.Meta(), b.space.Deployment()).Err())
+	_, grabErr := shards.Of(b.rdb, b.k).Grab(ctx, call("rain", "u1"), nil)
+	_, trimErr := shards.Of(b.rdb, b.k).TrimEvents(ctx, shards.Trim{Limit: 1, MaxEvents: 1})
+	for name, err := range map[string]error{"grab": grabErr, "trim": trimErr, "begin": begin(ctx, b)} {
+		require.ErrorContains(t, err, "HBNOTREADY", name)
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), name)
+	}
+	require.Empty(t, b.dump(t))
+}
+
+// A broken reply is an error that names the script, never a made-up answer.
+func TestParseGrabReply(t *testing.T) {
+	t.Parallel()
+	c := call("rain", "u1", "u2")
+	for name, reply := range map[string][]string{
+		"empty": {}, "short": {"s\ts", "1", "1"}, "long": {"s\ts", "1", "1", "1", "1"}, "no time": {"s\ts", "x", "1", "1"},
+		"no seq": {"s\ts", "1", "1", ""}, "an answer too few": {"s", "1", "1", "1"}, "one too many": {"s\ts\ts", "1", "1", "1"},
+		"no outcome": {"s\t", "1", "1", "1"}, "unknown outcome": {"s\tz", "1", "1", "1"}, "bad packet": {"s\t1 x", "1", "1", "1"},
+		"packet without amount": {"s\t12", "1", "1", "1"}, "bad receipt": {"s\t=1 2 x 4 r", "1", "1", "1"},
+		"short receipt": {"s\ta1 2 3 4", "1", "1", "1"}, "bad limit": {"s\tluser:day:1", "1", "1", "1"},
+		"limit of text": {"s\tluser:day:x:1", "1", "1", "1"}, "granted nothing": {"s\ta", "1", "1", "1"}, "six fields": {"s\t=1 2 3 4 r 5", "1", "1", "1"}, "no receipt": {"s\t=", "1", "1", "1"},
+		"empty line": {"s\ta1 2 3 4 r\n\n1 2 3 4 q", "1", "1", "1"},
+	} {
+		answers, err := shards.ParseGrabReply(0, c, reply, nil)
+		require.ErrorContains(t, err, "grab", name)
+		require.Nil(t, answers, name)
+		require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), name)
+	}
+}
+
+// A shard that has lost its meta key while its stream is there is not made anew: its seqs would begin again, and the done bits of the first ones
+// would keep the new events from every sink.
+func TestInitRefusesAShardThatLostItsMeta(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 5))
+	b.grab(t, "rain", "u1")
+	require.NoError(t, shards.Init(t.Context(), b.rdb, b.space, "test"))
+	require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err())
+	before := b.dump(t)
+	err := shards.Init(t.Context(), b.rdb, b.space, "test")
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+	require.ErrorContains(t, err, b.k.Meta())
+	require.Empty(t, differ(before, b.dump(t)))
+}

@@ -1,0 +1,347 @@
+package shards_test
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// scriptCase is one script in a state in which it would write.
+type scriptCase struct {
+	keys func(b *bundle) []string
+	prep func(t *testing.T, b *bundle)
+	call func(ctx context.Context, b *bundle) error
+	// grows: refused when Redis is out of memory. The others end work or free memory and go on.
+	grows bool
+}
+
+var ranges = []hongbao.SeqRange{{First: 1, Last: 2}, {First: lua.ChunkEvents - 1, Last: lua.ChunkEvents}}
+
+func claimCall(id, owner string) *shards.ClaimCall {
+	return &shards.ClaimCall{Sink: "kafka", ID: id, Owner: owner, Lease: time.Minute, Events: ranges, Payload: "p"}
+}
+
+func (b *bundle) doneKeys(first ...string) []string {
+	return append(first, b.k.Done("kafka", 0), b.k.Done("kafka", 1))
+}
+
+// pending leaves two entries with worker w1 of group kafka.
+func pending(t *testing.T, b *bundle) {
+	b.events(t, "rain", 2, 1)
+	b.group(t, "kafka")
+	require.Len(t, b.read(t, "kafka", "w1", 10), 2)
+}
+
+// deadLetter leaves one dead letter of group kafka, of seq 3.
+func deadLetter(t *testing.T, b *bundle) {
+	pending(t, b)
+	written, err := shards.Of(b.rdb, b.k).Dead(t.Context(), shards.Letter{
+		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.Permanent, Reason: "too large", Attempts: 3,
+		Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
+	})
+	require.NoError(t, err)
+	require.True(t, written)
+}
+
+func claimed(t *testing.T, b *bundle) {
+	_, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
+	require.NoError(t, err)
+}
+
+func events(b *bundle) []string { return []string{b.k.Events()} }
+func claims(b *bundle) []string { return []string{b.k.Claims("kafka")} }
+
+func begin(ctx context.Context, b *bundle) error {
+	_, err := shards.Of(b.rdb, b.k).Begin(ctx, &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{"packets", "2", "total", "6"}})
+	return err
+}
+
+func chunk(ctx context.Context, b *bundle) error {
+	_, err := shards.Of(b.rdb, b.k).LoadChunk(ctx, &shards.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: []hongbao.Amount{2, 4}})
+	return err
+}
+
+func putCodes(ctx context.Context, b *bundle) error {
+	_, err := shards.Of(b.rdb, b.k).PutCodes(ctx, &shards.CodesChunk{Campaign: "rain", Hash: "h", First: 1, Codes: []string{"A1", "B2"}})
+	return err
+}
+
+func (b *bundle) id(ctx context.Context, at int) string {
+	rows, err := b.rdb.XRange(ctx, b.k.Events(), "-", "+").Result()
+	if err != nil || at >= len(rows) {
+		return "1-1" // the stream holds another type
+	}
+	return rows[at].ID
+}
+
+// scriptCases are all scripts, each under its name.
+func scriptCases() map[string]scriptCase {
+	all := map[string]scriptCase{}
+	for _, some := range []map[string]scriptCase{grabCases(), loadCases(), endCases(), pendingCases(), keepCases(), claimCases()} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// grabCases is the grab.
+func grabCases() map[string]scriptCase {
+	grab := call("rain", "u1", "u2/r2")
+	grab.FactNames = "device"
+	for _, g := range grab.Grabs {
+		g.Facts = map[string]string{"device": "d"}
+	}
+	return map[string]scriptCase{
+		"grab": {
+			grows: true,
+			keys:  func(b *bundle) []string { return shards.GrabKeys(b.k, "rain") },
+			prep: func(t *testing.T, b *bundle) {
+				c := spec("rain", 5)
+				c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 9})
+				b.load(t, c)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Grab(ctx, grab, nil)
+				return err
+			},
+		},
+	}
+}
+
+// loadCases are those that bring a deployment and a campaign into Redis.
+func loadCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"init": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events()} },
+			prep:  func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
+			call:  func(ctx context.Context, b *bundle) error { return shards.Init(ctx, b.rdb, b.space, "test") },
+		},
+		"begin": {
+			grows: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Codes("rain")}
+			},
+			call: begin,
+		},
+		"load": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain")} },
+			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
+			call:  chunk,
+		},
+		"codes": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Codes("rain")} },
+			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
+			call:  putCodes,
+		},
+		"state": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain")} },
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, begin(t.Context(), b))
+				require.NoError(t, chunk(t.Context(), b))
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).SetState(ctx, "rain", campaign.Open, campaign.Loading)
+			},
+		},
+	}
+}
+
+// endCases are those that end a campaign.
+func endCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"close": {
+			grows: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Meta(), b.k.Events(), b.k.Campaign("rain"), b.k.Stock("rain")}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 5))
+				b.grab(t, "rain", "u1", "u2")
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Close(ctx, "rain", true)
+				return err
+			},
+		},
+		"refunded": {
+			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Refunded()} },
+			prep: func(t *testing.T, b *bundle) { b.closed(t, "rain", 5, 2) },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Refunded(ctx, "rain")
+				return err
+			},
+		},
+		"retire": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Codes("rain"), b.k.Refunded()}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.closed(t, "rain", 5, 2)
+				_, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
+				require.NoError(t, err)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Retire(ctx, "rain", 0)
+				return err
+			},
+		},
+	}
+}
+
+// pendingCases are those that work on a group's pending list.
+func pendingCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"take": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := shards.Of(b.rdb, b.k).TakeIdle(ctx, shards.Take{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+				return err
+			},
+		},
+		"renew": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Renew(ctx, "kafka", "w1", []string{b.id(ctx, 0)})
+				return err
+			},
+		},
+		"park": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Park(ctx, "kafka", "w1", []shards.Parking{{ID: b.id(ctx, 0), Level: 1, Attempts: 1}})
+				return err
+			},
+		},
+		"kept": {
+			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			call: func(ctx context.Context, b *bundle) error { return shards.Of(b.rdb, b.k).SetKept(ctx, lua.ChunkEvents) },
+		},
+		"forget": {
+			keys: events,
+			prep: func(t *testing.T, b *bundle) {
+				pending(t, b)
+				require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Events(), "kafka", "dead").Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Forget(ctx, "kafka", "w1", 0)
+				return err
+			},
+		},
+		"ack": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Events()) },
+			prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", ranges, []string{b.id(ctx, 0)})
+				return err
+			},
+		},
+		"dead": {
+			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
+			prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Dead(ctx, shards.Letter{
+					Group: "kafka", Consumer: "w1", EntryID: b.id(ctx, 1), Last: true,
+					Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
+				})
+				return err
+			},
+		},
+	}
+}
+
+// keepCases are those that keep the stream and the dead letters.
+func keepCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"decide": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Dead("kafka"), b.k.Decided("kafka")} },
+			prep:  deadLetter,
+			call: func(ctx context.Context, b *bundle) error {
+				id := "1-1"
+				if rows, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result(); err == nil && len(rows) > 0 {
+					id = rows[0].ID
+				}
+				_, err := shards.Of(b.rdb, b.k).Decide(ctx, &shards.Decision{Sink: "kafka", Letter: id, What: shards.Dropped, By: "ann", Why: "a test"})
+				return err
+			},
+		},
+		"replay": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Replay("r1"), b.k.Meta()} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).BeginReplay(ctx, "r1", "{}", 0)
+				return err
+			},
+		},
+		"trim": {
+			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Meta()} },
+			prep: func(t *testing.T, b *bundle) {
+				pending(t, b)
+				_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, []string{b.id(t.Context(), 0)})
+				require.NoError(t, err)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).TrimEvents(ctx, shards.Trim{Retention: 0, MaxEvents: 1, Limit: 9, Groups: []string{"kafka"}})
+				return err
+			},
+		},
+	}
+}
+
+// claimCases are those that have an owner: claims, locks, messages told once.
+func claimCases() map[string]scriptCase {
+	once := func(step string) func(context.Context, *bundle) error {
+		return func(ctx context.Context, b *bundle) error {
+			_, err := shards.Of(b.rdb, b.k).Once(ctx, &shards.OnceCall{
+				Name: "sms", ID: "m1", Do: step, Token: "t1", Lease: time.Minute, Keep: time.Hour,
+			})
+			return err
+		}
+	}
+	return map[string]scriptCase{
+		"claim": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka"), b.k.Meta()) },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Claim(ctx, claimCall("c1", "w1"))
+				return err
+			},
+		},
+		"complete": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
+			prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges})
+			},
+		},
+		"release": {
+			keys: claims, prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).Release(ctx, "kafka", &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges})
+			},
+		},
+		"once": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Once("sms", "m1")} },
+			call:  once("claim"),
+		},
+		"lock": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Lock("close")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w1"))
+				return err
+			},
+		},
+	}
+}

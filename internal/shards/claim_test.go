@@ -1,0 +1,366 @@
+package shards_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// claimModel is what claim.lua and its companions must agree with. Leases are either over at once or never.
+type claimModel struct {
+	fence int64
+	done  map[int64]bool
+	open  map[string]*modelClaim
+}
+
+type modelClaim struct {
+	hongbao.Claim
+	owner string
+	over  bool
+}
+
+func overlap(a, b []hongbao.SeqRange) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x.First <= y.Last && y.First <= x.Last {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (m *claimModel) claim(c *shards.ClaimCall) hongbao.ClaimAnswer {
+	var a hongbao.ClaimAnswer
+	for _, r := range c.Events {
+		for seq := r.First; seq <= r.Last; seq++ {
+			if m.done[seq] {
+				a.Done = shards.AppendSeq(a.Done, seq)
+			}
+		}
+	}
+	over := c.Lease < time.Minute
+	for _, o := range m.open {
+		switch {
+		case !overlap(o.Events, c.Events):
+		case c.TakeLive || o.owner == c.Owner || o.over:
+			a.Open = append(a.Open, o.Claim)
+			o.owner, o.over = c.Owner, over
+		default:
+			a.Held++
+		}
+	}
+	if !a.Granted() {
+		m.fence += int64(len(a.Open))
+		return a
+	}
+	m.fence++
+	a.Fence = m.fence
+	m.open[c.ID] = &modelClaim{
+		Claim: hongbao.Claim{ID: c.ID, Fence: a.Fence, Events: c.Events, Payload: c.Payload}, owner: c.Owner, over: over,
+	}
+	return a
+}
+
+func (m *claimModel) valid(c *hongbao.Claim) bool {
+	o := m.open[c.ID]
+	return o != nil && o.Fence == c.Fence
+}
+
+// lost tells whether the claims were deleted since c was granted, and nobody claimed its events again: complete must end it then.
+func (m *claimModel) lost(c *hongbao.Claim) bool {
+	for _, o := range m.open {
+		if overlap(o.Events, c.Events) {
+			return false
+		}
+	}
+	return m.open[c.ID] == nil && m.fence < c.Fence
+}
+
+// drawEvents are rising runs that do not touch, near the edges of chunks.
+func drawEvents(t *rapid.T) []hongbao.SeqRange {
+	first := rapid.SampledFrom([]int64{1, lua.ChunkEvents - 30, 2*lua.ChunkEvents - 30}).Draw(t, "base")
+	var out []hongbao.SeqRange
+	for range rapid.IntRange(1, 3).Draw(t, "runs") {
+		first += rapid.Int64Range(2, 20).Draw(t, "gap")
+		last := first + rapid.Int64Range(0, 20).Draw(t, "more")
+		out = append(out, hongbao.SeqRange{First: first, Last: last})
+		first = last
+	}
+	return out
+}
+
+// claimLives are random lives of claims in a space of their own, beside the model.
+type claimLives struct {
+	claimModel
+	b     *bundle
+	ctx   context.Context
+	k     lua.Keys
+	known []hongbao.Claim // every claim that anybody ever held: most are fenced
+	made  int
+	losts int
+}
+
+func (l *claimLives) pick(t *rapid.T) hongbao.Claim {
+	if len(l.known) == 0 {
+		t.Skip("no claim yet")
+	}
+	return l.known[rapid.IntRange(max(0, len(l.known)-8), len(l.known)-1).Draw(t, "claim")]
+}
+
+// ended tells whether a claim that was valid, or not, was ended.
+func ended(t *rapid.T, valid bool, err error) bool {
+	if valid {
+		require.NoError(t, err)
+		return true
+	}
+	require.ErrorIs(t, err, hongbao.ErrFenced)
+	return false
+}
+
+func (l *claimLives) push(ranges []hongbao.SeqRange) {
+	for _, r := range ranges {
+		for seq := r.First; seq <= r.Last; seq++ {
+			l.done[seq] = true
+		}
+	}
+}
+
+func (l *claimLives) claims(t *rapid.T) {
+	l.made++
+	c := &shards.ClaimCall{
+		Sink: "kafka", ID: fmt.Sprintf("c%d", l.made), Owner: rapid.SampledFrom([]string{"w1", "w2"}).Draw(t, "owner"),
+		Lease: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "lease"), TakeLive: rapid.Bool().Draw(t, "any"),
+		Events: drawEvents(t), Payload: rapid.SampledFrom([]string{"", "a\nb 1-2\n", "\x00\xff"}).Draw(t, "payload"),
+	}
+	last := l.fence
+	got, err := shards.Of(l.b.rdb, l.k).Claim(l.ctx, c)
+	require.NoError(t, err)
+	want := l.claim(c)
+	byID := func(a, b hongbao.Claim) int { return strings.Compare(a.ID, b.ID) }
+	slices.SortFunc(got.Open, byID)
+	slices.SortFunc(want.Open, byID)
+	fences := map[int64]bool{}
+	for i := range got.Open { // takeovers raise the fences, in any order
+		require.Greater(t, got.Open[i].Fence, last)
+		require.LessOrEqual(t, got.Open[i].Fence, l.fence)
+		fences[got.Open[i].Fence] = true
+		want.Open[i].Fence = got.Open[i].Fence
+		l.open[got.Open[i].ID].Fence = got.Open[i].Fence
+	}
+	require.Len(t, fences, len(got.Open))
+	require.Equal(t, want, got)
+	l.known = append(l.known, got.Open...)
+	if got.Granted() {
+		l.known = append(l.known, l.open[c.ID].Claim)
+	}
+}
+
+func (l *claimLives) complete(t *rapid.T) {
+	c := l.pick(t)
+	lost := l.lost(&c)
+	if !ended(t, lost || l.valid(&c), shards.Of(l.b.rdb, l.k).Complete(l.ctx, "kafka", &c)) {
+		return
+	}
+	if lost {
+		l.losts++
+	}
+	delete(l.open, c.ID)
+	l.push(c.Events)
+}
+
+func (l *claimLives) narrow(t *rapid.T) {
+	c := l.pick(t)
+	var out, left []hongbao.SeqRange
+	for _, r := range c.Events {
+		for seq := r.First; seq <= r.Last; seq++ {
+			if rapid.Bool().Draw(t, "done") {
+				out = shards.AppendSeq(out, seq)
+			} else {
+				left = shards.AppendSeq(left, seq)
+			}
+		}
+	}
+	if c.Events = out; len(left) == 0 || !l.valid(&c) && l.lost(&c) {
+		t.Skip("that is complete")
+	}
+	if ended(t, l.valid(&c), shards.Of(l.b.rdb, l.k).Narrow(l.ctx, "kafka", &c, left)) {
+		l.open[c.ID].Events = left
+		l.push(out)
+	}
+}
+
+func (l *claimLives) release(t *rapid.T) {
+	c := l.pick(t)
+	if ended(t, l.valid(&c), shards.Of(l.b.rdb, l.k).Release(l.ctx, "kafka", &c)) {
+		delete(l.open, c.ID)
+	}
+}
+
+func (l *claimLives) deletedByHand(t *rapid.T) {
+	if rapid.IntRange(0, 7).Draw(t, "rarely") > 0 {
+		t.Skip("not now")
+	}
+	require.NoError(t, l.b.rdb.Del(l.ctx, l.k.Claims("kafka")).Err())
+	l.fence, l.open = 0, map[string]*modelClaim{}
+}
+
+func (l *claimLives) size(t *rapid.T) {
+	n, err := l.b.rdb.HLen(l.ctx, l.k.Claims("kafka")).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, len(l.open), max(0, n-1), "the claims and #fence")
+}
+
+// Random lives of claims: every answer is the model's, fences only rise, what is done stays done.
+func TestClaimsAgainstModel(t *testing.T) {
+	t.Parallel()
+	b, losts := setup(t), 0
+	rapid.Check(t, func(rt *rapid.T) {
+		space, err := lua.NewSpace(testkit.Prefix(t), 1)
+		require.NoError(rt, err)
+		l := &claimLives{
+			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(), k: space.Shard(0),
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"claim": l.claims, "complete": l.complete, "narrow": l.narrow, "release": l.release, "delete": l.deletedByHand, "": l.size,
+		})
+		losts += l.losts
+		for chunk := range int64(4) {
+			r := hongbao.SeqRange{First: chunk * lua.ChunkEvents, Last: (chunk+1)*lua.ChunkEvents - 1}
+			got, err := shards.Of(b.rdb, l.k).Done(l.ctx, "kafka", r)
+			require.NoError(rt, err)
+			for seq := r.First; seq <= r.Last; seq++ {
+				if got.Has(seq) != l.done[seq] {
+					rt.Fatalf("seq %d: done is %v, want %v", seq, got.Has(seq), l.done[seq])
+				}
+			}
+		}
+	})
+	require.Positive(t, losts, "claims that were deleted and completed all the same")
+}
+
+// Somebody deletes the claims between push and complete (F31): the push arrived, so its events are done. Who has claimed them anew by then is
+// not cut short, and what was ended as it should be stays ended.
+func TestCompleteOfADeletedClaim(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		meanwhile func(*testing.T, *bundle)
+		fenced    bool
+	}{
+		"nobody came":               {func(*testing.T, *bundle) {}, false},
+		"other events were claimed": {func(t *testing.T, b *bundle) { grant(t, b, "c9", hongbao.SeqRange{First: 1000, Last: 1001}) }, false},
+		"its events were claimed":   {func(t *testing.T, b *bundle) { grant(t, b, "c9", ranges[0]) }, true},
+		"a claim can't be read": {func(t *testing.T, b *bundle) {
+			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Claims("kafka"), "c9", "garbage").Err())
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			for i := range 3 { // so that the fence has risen
+				grant(t, b, fmt.Sprintf("c%d", i), hongbao.SeqRange{First: int64(500 + i), Last: int64(500 + i)})
+			}
+			a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("mine", "w1"))
+			require.NoError(t, err)
+			require.True(t, a.Granted())
+			require.NoError(t, b.rdb.Del(t.Context(), b.k.Claims("kafka")).Err())
+			c.meanwhile(t, b)
+			mine := hongbao.Claim{ID: "mine", Fence: a.Fence, Events: ranges}
+			before := b.dump(t)
+			err = shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &mine)
+			if c.fenced {
+				require.ErrorIs(t, err, hongbao.ErrFenced)
+				require.Empty(t, differ(before, b.dump(t)))
+				return
+			}
+			require.NoError(t, err)
+			after := b.dump(t)
+			require.NoError(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &mine), "a repeat")
+			require.Empty(t, differ(after, b.dump(t)))
+			again, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("again", "w1"))
+			require.NoError(t, err)
+			require.Equal(t, ranges, again.Done)
+		})
+	}
+}
+
+func grant(t *testing.T, b *bundle, id string, events hongbao.SeqRange) {
+	t.Helper()
+	call := claimCall(id, "w2")
+	call.Events = []hongbao.SeqRange{events}
+	a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), call)
+	require.NoError(t, err)
+	require.True(t, a.Granted())
+}
+
+// A claim whose answer was lost is handed over at the repeat, with its payload, and the first fence is worth nothing.
+func TestClaimRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
+	require.NoError(t, err)
+	require.True(t, first.Granted())
+	again, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
+	require.NoError(t, err)
+	require.Equal(t, []hongbao.Claim{{ID: "c1", Fence: first.Fence + 1, Events: ranges, Payload: "p"}}, again.Open)
+	require.ErrorIs(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &hongbao.Claim{ID: "c1", Fence: first.Fence, Events: ranges}), hongbao.ErrFenced)
+	require.NoError(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &again.Open[0]))
+	done, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c2", "w1"))
+	require.NoError(t, err)
+	require.Equal(t, ranges, done.Done)
+}
+
+// A claim is left with what is in the dark: its other events are done or free again, and it keeps its payload, owner and fence.
+func TestNarrow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call := claimCall("c1", "w1")
+	call.Events, call.Payload = []hongbao.SeqRange{{First: 1, Last: 10}}, "two\nlines 1-9\n"
+	a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), call)
+	require.NoError(t, err)
+	mine := hongbao.Claim{ID: "c1", Fence: a.Fence, Events: []hongbao.SeqRange{{First: 2, Last: 5}}}
+	left := []hongbao.SeqRange{{First: 6, Last: 6}, {First: 9, Last: 9}}
+	for range 2 {
+		require.NoError(t, shards.Of(b.rdb, b.k).Narrow(t.Context(), "kafka", &mine, left, "requeue-kafka"))
+	}
+	mine.Events = nil
+	left = left[1:]
+	require.NoError(t, shards.Of(b.rdb, b.k).Narrow(t.Context(), "kafka", &mine, left), "nothing of it is done, and 6 is free again")
+	call.ID, call.Owner = "c2", "w2"
+	call.TakeLive = true
+	for _, done := range []string{"", "requeue-kafka"} {
+		call.Done = done
+		got, err := shards.Of(b.rdb, b.k).Claim(t.Context(), call)
+		require.NoError(t, err)
+		require.Equal(t, []hongbao.SeqRange{{First: 2, Last: 5}}, got.Done)
+		require.Len(t, got.Open, 1)
+		require.Equal(t, left, got.Open[0].Events)
+		require.Equal(t, call.Payload, got.Open[0].Payload)
+		require.ErrorIs(t, shards.Of(b.rdb, b.k).Narrow(t.Context(), "kafka", &mine, left), hongbao.ErrFenced, "it was taken over")
+		mine.Fence = got.Open[0].Fence
+	}
+	require.NoError(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &mine))
+	require.ErrorIs(t, shards.Of(b.rdb, b.k).Narrow(t.Context(), "kafka", &mine, left), hongbao.ErrFenced, "it is gone")
+}
+
+// A claim that nobody can read stops everybody who would overlap it, and is not overwritten.
+func TestClaimGarbled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Claims("kafka"), "c0", "garbage").Err())
+	before := b.dump(t)
+	_, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Empty(t, differ(before, b.dump(t)))
+}

@@ -1,0 +1,182 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+var (
+	closeScript    = newScript("close")
+	refundedScript = newDrainScript("refunded")
+	retireScript   = newDrainScript("retire")
+)
+
+// ErrNotInRedis says that a campaign is not on its shard: it was never loaded, or it was refunded and its grace is over.
+var ErrNotInRedis = errors.New("the campaign is not in Redis")
+
+// ErrNotClosed says that a campaign is still to be closed.
+var ErrNotClosed = errors.New("the campaign is not closed")
+
+// Close closes a campaign on its shard and gives its close entry. A campaign that is closed gives the same entry again.
+// Before the end of its window it is closed only if early is set. A refusal is Permanent, ErrNotInRedis if the campaign
+// is not there; a frozen shard is Transient.
+func (k *Shard) Close(ctx context.Context, campaign string, early bool) (hongbao.Entry, error) {
+	how := ""
+	if early {
+		how = "early"
+	}
+	keys := []string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign), k.Keys.Stock(campaign)}
+	reply, err := closeScript.run(ctx, k.rdb, keys, []any{how})
+	if err != nil {
+		return hongbao.Entry{}, err
+	}
+	r := replyReader{rest: reply}
+	if r.string() == "refused" {
+		return hongbao.Entry{}, refusedClose(campaign, &r)
+	}
+	_ = r.string() // closed or refunded: the answer is the same
+	e := readClose(&r, k.Keys, campaign)
+	return e, r.done(closeScript)
+}
+
+// readClose reads seq, time, epoch, granted, granted amount, left, left amount.
+func readClose(r *replyReader, k lua.Keys, campaign string) hongbao.Entry {
+	e := hongbao.Entry{Shard: k.Index(), Kind: hongbao.EntryClose, Campaign: campaign, Seq: r.int64()}
+	e.Time, e.Epoch = time.UnixMilli(r.int64()).UTC(), r.int64()
+	e.Close = hongbao.Closing{Granted: r.int64(), GrantedAmount: hongbao.Amount(r.int64()), Left: r.int64(), LeftAmount: hongbao.Amount(r.int64())}
+	return e
+}
+
+func refusedClose(campaign string, r *replyReader) error {
+	why, state, to := r.string(), r.string(), r.int64()
+	if err := r.done(closeScript); err != nil {
+		return err
+	}
+	switch why {
+	case "missing":
+		return hongbao.Errorf(hongbao.Permanent, "close campaign %s: %w", campaign, ErrNotInRedis)
+	case "loading":
+		return hongbao.Errorf(hongbao.Permanent, "close campaign %s: it was never opened; load it to the end first, "+
+			"then close it: all of its money goes back", campaign)
+	case "window":
+		return hongbao.Errorf(hongbao.Permanent, "close campaign %s: it is %s, and its window is open until %s; "+
+			"wait for its end, or end it early (--early)", campaign, state, time.UnixMilli(to).UTC().Format(time.RFC3339))
+	case "frozen":
+		return hongbao.Errorf(hongbao.Transient, "close campaign %s: its shard is frozen until what Redis lost is put back; try again then", campaign)
+	}
+	return hongbao.Errorf(hongbao.Broken, "close campaign %s: the script refused for %.40q, which this build does not know", campaign, why)
+}
+
+// CloseOf gives the close entry of a campaign that is closed on its shard. ErrNotInRedis, or ErrNotClosed with the
+// campaign's state, if there is none; both are Permanent.
+func (k *Shard) CloseOf(ctx context.Context, campaign string) (hongbao.Entry, error) {
+	values, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "close_seq", "closed_at", "close_epoch",
+		"granted", "granted_amount", "loaded", "loaded_amount").Result()
+	if err != nil {
+		return hongbao.Entry{}, fmt.Errorf("read the close of campaign %s: %w", campaign, Classify(err))
+	}
+	state, ok := values[0].(string)
+	if !ok {
+		return hongbao.Entry{}, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	}
+	if values[1] == nil {
+		return hongbao.Entry{}, hongbao.Errorf(hongbao.Permanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
+	}
+	r := replyReader{}
+	for _, v := range values[1:] {
+		s, _ := v.(string) // an absent field is no number, which is told
+		r.rest = append(r.rest, s)
+	}
+	e := readClose(&r, k.Keys, campaign)
+	e.Close.Left, e.Close.LeftAmount = e.Close.Left-e.Close.Granted, e.Close.LeftAmount-e.Close.GrantedAmount // so far what was loaded
+	if r.err != nil {
+		return e, hongbao.Errorf(hongbao.Broken, "the close of campaign %s in Redis can't be read, look at %s: %w",
+			campaign, k.Keys.Campaign(campaign), r.err)
+	}
+	return e, nil
+}
+
+// Refunded notes on its shard that a closed campaign was refunded, and gives the time of the first such note. A campaign
+// that is not closed is refused, ErrNotInRedis if it is not there.
+func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error) {
+	reply, err := refundedScript.run(ctx, k.rdb, []string{k.Keys.Campaign(campaign), k.Keys.Refunded()}, []any{campaign})
+	if err != nil {
+		return time.Time{}, err
+	}
+	r := replyReader{rest: reply}
+	if r.string() == "ok" {
+		at := time.UnixMilli(r.int64()).UTC()
+		return at, r.done(refundedScript)
+	}
+	switch state := r.string(); {
+	case r.err != nil:
+		return time.Time{}, r.done(refundedScript)
+	case state == "":
+		return time.Time{}, hongbao.Errorf(hongbao.Permanent, "note the refund of campaign %s: %w", campaign, ErrNotInRedis)
+	default:
+		return time.Time{}, hongbao.Errorf(hongbao.Permanent, "note the refund of campaign %s, which is %s: %w", campaign, state, ErrNotClosed)
+	}
+}
+
+// DueToRetire lists up to count campaigns of the shard that were refunded at least grace ago, by Redis' clock.
+func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int) ([]string, error) {
+	now, err := k.rdb.Time(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask Redis for its time: %w", Classify(err))
+	}
+	ids, err := k.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: k.Keys.Refunded(), Start: "-inf", Stop: strconv.FormatInt(now.Add(-grace).UnixMilli(), 10), ByScore: true, Count: int64(count),
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("look for refunded campaigns on shard %d: %w", k.Keys.Index(), Classify(err))
+	}
+	return ids, nil
+}
+
+// Retire takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait otherwise; 0 if
+// it is gone. A campaign that was not refunded is refused.
+func (k *Shard) Retire(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
+	keys := []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Receipts(campaign), k.Keys.Counters(campaign), k.Keys.Codes(campaign), k.Keys.Refunded()}
+	reply, err := retireScript.run(ctx, k.rdb, keys, []any{campaign, grace.Milliseconds()})
+	if err != nil {
+		return 0, err
+	}
+	r := replyReader{rest: reply}
+	switch what := r.string(); what {
+	case "gone":
+		return 0, nil
+	case "waits":
+		left := time.Duration(r.int64()) * time.Millisecond
+		return left, r.done(retireScript)
+	default:
+		return 0, hongbao.Errorf(hongbao.Permanent, "retire campaign %s: it is %s, only a refunded one leaves Redis", campaign, r.string())
+	}
+}
+
+// UserReceipts gives a user's receipts in a campaign; ErrNotInRedis (Permanent) if the campaign is not there.
+func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) ([]hongbao.Receipt, error) {
+	var from, text *redis.StringCmd
+	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error { // one instant: it may leave Redis meanwhile
+		from, text = p.HGet(ctx, k.Keys.Campaign(campaign), "from"), p.HGet(ctx, k.Keys.Receipts(campaign), user)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, Classify(err))
+	}
+	if errors.Is(from.Err(), redis.Nil) {
+		return nil, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	}
+	start, err := from.Int64()
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis, field from: %w", campaign, err)
+	}
+	return ParseReceipts(k.Keys.Index(), start, text.Val())
+}

@@ -1,0 +1,303 @@
+package shards_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func lock(token string) *shards.LockCall {
+	return &shards.LockCall{Name: "close", Token: token, Lease: time.Minute}
+}
+
+// closed loads a campaign, has users u1, u2, ... grab some packets, and closes it.
+func (b *bundle) closed(t *testing.T, id string, packets int64, granted int) hongbao.Entry {
+	t.Helper()
+	b.load(t, spec(id, packets))
+	for i := range granted {
+		b.grab(t, id, []string{"u1/r1", "u2/r2", "u3/r3"}[i])
+	}
+	e, err := shards.Of(b.rdb, b.k).Close(t.Context(), id, true)
+	require.NoError(t, err)
+	return e
+}
+
+func TestCloseEndsACampaign(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 5))
+	first := b.grab(t, "rain", "u1/r1", "u2/r2")
+	before := b.dump(t)
+	_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false)
+	require.ErrorContains(t, err, "its window is open until")
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Empty(t, differ(before, b.dump(t)))
+	_, err = shards.Of(b.rdb, b.k).CloseOf(t.Context(), "rain")
+	require.ErrorIs(t, err, shards.ErrNotClosed)
+
+	e, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	amount := first[0].Receipts[0].Amount + first[1].Receipts[0].Amount
+	require.Equal(t, hongbao.Closing{Granted: 2, GrantedAmount: amount, Left: 3, LeftAmount: 50 - amount}, e.Close)
+	require.EqualValues(t, 3, e.Seq)
+	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	e.ID = entries[1].ID
+	require.Equal(t, e, entries[1], "the entry tells what the call answered")
+
+	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1/r1", "u3/r3"), nil)
+	require.NoError(t, err)
+	require.Equal(t, first[0].Receipts, answers[0].Receipts, "a repeat gets its receipt")
+	require.Equal(t, hongbao.Ended, answers[1].Outcome)
+
+	after := b.dump(t)
+	again, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false) // the window does not matter any more
+	require.NoError(t, err)
+	stored, err := shards.Of(b.rdb, b.k).CloseOf(t.Context(), "rain")
+	require.NoError(t, err)
+	e.ID = ""
+	require.Equal(t, e, again)
+	require.Equal(t, e, stored)
+	require.Empty(t, differ(after, b.dump(t)))
+}
+
+func TestCloseRefuses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, c := range map[string]struct {
+		prep  func(b *bundle)
+		says  string
+		class hongbao.Class
+	}{
+		"unknown": {func(*bundle) {}, shards.ErrNotInRedis.Error(), hongbao.Permanent},
+		"loading": {func(b *bundle) { require.NoError(t, begin(t.Context(), b)) }, "never opened", hongbao.Permanent},
+		"frozen": {func(b *bundle) {
+			b.load(t, spec("rain", 5))
+			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "frozen", "1").Err())
+		}, "frozen", hongbao.Transient},
+		"a stock that does not fit": {func(b *bundle) {
+			b.load(t, spec("rain", 5))
+			require.NoError(t, b.rdb.RPop(t.Context(), b.k.Stock("rain")).Err())
+		}, "HBSTOCK", hongbao.Broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setupOn(t, b.rdb)
+			c.prep(b)
+			before := b.dump(t)
+			_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true)
+			require.ErrorContains(t, err, c.says)
+			require.Equal(t, c.class, hongbao.ClassOf(err))
+			require.Empty(t, differ(before, b.dump(t)))
+		})
+	}
+}
+
+// A campaign that was closed before its window answers ended, not "not started".
+func TestClosedBeforeItsWindow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := spec("rain", 5)
+	c.From, c.To = c.From.Add(2*time.Hour), c.To.Add(2*time.Hour)
+	b.load(t, c)
+	_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Ended, answers[0].Outcome)
+}
+
+// F58: many close at once while others grab; there is one close, and nothing is granted after it.
+func TestConcurrentCloses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 400))
+	var group errgroup.Group
+	got := make([]hongbao.Entry, 10)
+	for i := range got {
+		group.Go(func() error {
+			_, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", grabber(i, 0), grabber(i, 1), grabber(i, 2)), nil)
+			if err == nil {
+				got[i], err = shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true)
+			}
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	last := entries[len(entries)-1]
+	require.Equal(t, hongbao.EntryClose, last.Kind)
+	var granted int64
+	for _, e := range entries[:len(entries)-1] {
+		require.Equal(t, hongbao.EntryGrant, e.Kind)
+		granted += e.Events()
+	}
+	require.Equal(t, granted, last.Close.Granted)
+	last.ID = ""
+	for _, e := range got {
+		require.Equal(t, last, e)
+	}
+}
+
+func grabber(i, j int) string { return string(rune('a'+i)) + string(rune('a'+j)) }
+
+func TestRefundedAndRetired(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("snow", 3))
+	_, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "snow")
+	require.ErrorIs(t, err, shards.ErrNotClosed)
+	_, err = shards.Of(b.rdb, b.k).Refunded(t.Context(), "none")
+	require.ErrorIs(t, err, shards.ErrNotInRedis)
+	_, err = shards.Of(b.rdb, b.k).Retire(t.Context(), "snow", 0)
+	require.ErrorContains(t, err, "it is open, only a refunded one")
+
+	closed := b.closed(t, "rain", 5, 2)
+	receipts, err := shards.Of(b.rdb, b.k).UserReceipts(t.Context(), "rain", "u1")
+	require.NoError(t, err)
+	require.Len(t, receipts, 1)
+	none, err := shards.Of(b.rdb, b.k).UserReceipts(t.Context(), "rain", "u9")
+	require.NoError(t, err)
+	require.Empty(t, none)
+	at, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
+	require.NoError(t, err)
+	again, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, at, again)
+	same, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false)
+	require.NoError(t, err)
+	require.Equal(t, closed, same)
+
+	left, err := shards.Of(b.rdb, b.k).Retire(t.Context(), "rain", time.Hour)
+	require.NoError(t, err)
+	require.InDelta(t, time.Hour.Minutes(), left.Minutes(), 1)
+	due, err := shards.Of(b.rdb, b.k).DueToRetire(t.Context(), time.Hour, 10)
+	require.NoError(t, err)
+	require.Empty(t, due)
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		due, err = shards.Of(b.rdb, b.k).DueToRetire(t.Context(), 0, 10)
+		return err == nil && len(due) == 1
+	}, "its grace is over")
+	require.Equal(t, []string{"rain"}, due)
+	for range 2 {
+		left, err = shards.Of(b.rdb, b.k).Retire(t.Context(), "rain", 0)
+		require.NoError(t, err)
+		require.Zero(t, left)
+	}
+	for _, key := range []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Refunded()} {
+		n, err := b.rdb.Exists(t.Context(), key).Result()
+		require.NoError(t, err)
+		require.Zero(t, n, key)
+	}
+	_, err = shards.Of(b.rdb, b.k).UserReceipts(t.Context(), "rain", "u1")
+	require.ErrorIs(t, err, shards.ErrNotInRedis)
+}
+
+func TestLockHasOneOwner(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	taken, _, err := shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w1"))
+	require.NoError(t, err)
+	require.True(t, taken)
+	taken, _, err = shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w1"))
+	require.NoError(t, err)
+	require.True(t, taken, "a repeat whose answer was lost")
+	taken, held, err := shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w2"))
+	require.NoError(t, err)
+	require.False(t, taken)
+	require.Positive(t, held)
+	for _, own := range []func(string) (bool, error){
+		func(w string) (bool, error) { return shards.Of(b.rdb, b.k).RenewLock(ctx, lock(w)) },
+		func(w string) (bool, error) { return shards.Of(b.rdb, b.k).ReleaseLock(ctx, lock(w)) },
+	} {
+		mine, err := own("w2")
+		require.NoError(t, err)
+		require.False(t, mine, "another's token")
+		mine, err = own("w1")
+		require.NoError(t, err)
+		require.True(t, mine)
+	}
+	gone, err := shards.Of(b.rdb, b.k).RenewLock(ctx, lock("w1"))
+	require.NoError(t, err)
+	require.False(t, gone, "a released lock can't be renewed")
+	_, _, err = shards.Of(b.rdb, b.k).TakeLock(ctx, &shards.LockCall{Name: "a b", Token: "w1", Lease: time.Minute})
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+}
+
+func TestGroupFinished(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	finished := func(seq int64) (int64, bool) {
+		n, exists, err := shards.GroupFinished(t.Context(), b.rdb, b.space, 0, "balance", seq)
+		require.NoError(t, err)
+		return n, exists
+	}
+	_, exists := finished(1)
+	require.False(t, exists, "no stream")
+	e := b.closed(t, "rain", 5, 3)
+	_, exists = finished(e.Seq)
+	require.False(t, exists, "no group")
+	b.group(t, "balance")
+	n, exists := finished(e.Seq)
+	require.True(t, exists)
+	require.Zero(t, n, "nothing delivered")
+	raw := b.read(t, "balance", "w1", 2)
+	n, _ = finished(e.Seq)
+	require.Zero(t, n, "delivered and pending")
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "balance", nil, []string{raw[0].ID})
+	require.NoError(t, err)
+	n, _ = finished(e.Seq)
+	require.EqualValues(t, 1, n)
+	for _, r := range append(raw[1:], b.read(t, "balance", "w1", 9)...) {
+		_, err = shards.Of(b.rdb, b.k).Ack(t.Context(), "balance", nil, []string{r.ID})
+		require.NoError(t, err)
+	}
+	n, _ = finished(e.Seq)
+	require.Equal(t, e.Seq, n)
+}
+
+// A forged entry with a seq far ahead, the first that is pending, does not make believe that all before it is finished.
+func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.group(t, "balance")
+	require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(), Values: []any{
+		"v", 1, "k", "grant", "c", "rain", "q", 1 << 40, "e", 1, "t", 1700000000000, "g", "77 9 thief - -",
+	}}).Err())
+	e := b.closed(t, "rain", 5, 3)
+	raw := b.read(t, "balance", "w1", 1)
+	require.Len(t, raw, 1, "the forged one is pending, nothing else was delivered")
+	n, exists, err := shards.GroupFinished(t.Context(), b.rdb, b.space, 0, "balance", e.Seq)
+	require.NoError(t, err)
+	require.True(t, exists)
+	require.Zero(t, n)
+}
+
+// Nor does one with a seq that the shard has come to by then.
+func TestGroupFinishedPassesOverForgedEntriesOfThePast(t *testing.T) {
+	t.Parallel()
+	for name, seq := range map[string]int{"of a later grant": 3, "of the close": 4} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.group(t, "balance")
+			require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(), Values: []any{
+				"v", 1, "k", "grant", "c", "nobody-knows", "q", seq, "e", 1, "t", 1700000000000, "g", "77 9 thief - -",
+			}}).Err())
+			e := b.closed(t, "rain", 5, 3)
+			n, exists, err := shards.GroupFinished(t.Context(), b.rdb, b.space, 0, "balance", e.Seq)
+			require.NoError(t, err)
+			require.True(t, exists)
+			require.Zero(t, n)
+		})
+	}
+}

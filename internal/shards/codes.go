@@ -1,0 +1,100 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+var codesScript = newScript("codes")
+
+// CodesField is the field of a campaign's hash that says, by "1", that its packets have codes; other campaigns lack it.
+const CodesField = "codes"
+
+// CodesChunk is a run of packets' codes.
+type CodesChunk struct {
+	Campaign string
+	Hash     string // of the plan
+	// First is the number of the first packet; packets are numbered from 1.
+	First int64
+	Codes []string
+}
+
+// PutCodes puts codes beside a campaign that is in Redis, loading or loaded. Nothing is written if another plan is there, or
+// none: the answer's Hash tells. Loaded is the number of packets that have a code. A chunk without codes only asks.
+func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) {
+	args := make([]any, 2, 2+len(c.Codes))
+	args[0], args[1] = c.Hash, c.First
+	for _, code := range c.Codes {
+		args = append(args, code)
+	}
+	reply, err := codesScript.run(ctx, k.rdb, []string{k.Keys.Campaign(c.Campaign), k.Keys.Codes(c.Campaign)}, args)
+	if err != nil {
+		return LoadState{}, err
+	}
+	return loadState(codesScript, reply)
+}
+
+// HasCodes tells whether a campaign's packets have codes, which never changes. ErrNotInRedis (Permanent) if the campaign
+// is not there.
+func (k *Shard) HasCodes(ctx context.Context, campaign string) (bool, error) {
+	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField).Result()
+	if err != nil {
+		return false, fmt.Errorf("ask whether campaign %s has codes: %w", campaign, Classify(err))
+	}
+	if v[0] == nil {
+		return false, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	}
+	return v[1] == "1", nil
+}
+
+// ErrNoCode says that a packet has no code although its campaign has codes.
+var ErrNoCode = errors.New("the packet has no code")
+
+// Codes reads the codes of packets with one HMGET; "" for a packet that has none.
+func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]string, error) {
+	codes := make([]string, len(packets))
+	if len(packets) == 0 {
+		return codes, nil
+	}
+	fields := make([]string, len(packets))
+	for i, p := range packets {
+		fields[i] = strconv.FormatInt(p, 10)
+	}
+	v, err := k.rdb.HMGet(ctx, k.Keys.Codes(campaign), fields...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read %d codes of campaign %s: %w", len(packets), campaign, Classify(err))
+	}
+	for i := range v {
+		codes[i], _ = v[i].(string)
+	}
+	return codes, nil
+}
+
+// FillCodes puts the codes into receipts of a campaign that has codes, with one HMGET for all of them. A code that can't be
+// read, or is not there (ErrNoCode), is an error: the grants stand, and a repeat tells their codes.
+func (k *Shard) FillCodes(ctx context.Context, campaign string, receipts ...[]hongbao.Receipt) error {
+	var packets []int64
+	for _, list := range receipts {
+		for i := range list {
+			packets = append(packets, list[i].Packet)
+		}
+	}
+	codes, err := k.Codes(ctx, campaign, packets)
+	if err != nil {
+		return err
+	}
+	for _, list := range receipts {
+		for i := range list {
+			if codes[0] == "" {
+				return hongbao.Errorf(hongbao.Broken, "packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back from the ledger",
+					list[i].Packet, campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
+			}
+			list[i].Code, codes = codes[0], codes[1:]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var decideScript = newScript("decide")
+
+// What a person decides about a dead letter.
+const (
+	Requeued = "requeued" // it was delivered to its sink after all
+	Dropped  = "dropped"  // it is not to be delivered
+)
+
+// Decision ends a dead letter.
+type Decision struct {
+	Sink, Letter string // id of the letter
+	What         string // Requeued or Dropped
+	By, Why      string
+}
+
+// Decide moves a dead letter to the decided ones, with the decision, in one step. It tells whether that was done now:
+// false if the letter is not there (any more).
+func (k *Shard) Decide(ctx context.Context, d *Decision) (bool, error) {
+	reply, err := decideScript.run(ctx, k.rdb, []string{k.Keys.Dead(d.Sink), k.Keys.Decided(d.Sink)}, []any{d.Letter, d.What, d.By, d.Why})
+	if err != nil {
+		return false, err
+	}
+	return one(decideScript, reply, func(s string) (bool, error) { return s == "decided", nil })
+}
+
+// Letters reads a shard's dead letters of a sink from first to last as Range reads entries.
+func (k *Shard) Letters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
+	return rangeOf(ctx, k.rdb, k.Keys.Dead(sink), first, last, count)
+}
+
+// DecidedLetters reads a shard's decided letters of a sink as Range reads entries: the fields letter, decision, by, why and decided,
+// then those of the letter.
+func (k *Shard) DecidedLetters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
+	return rangeOf(ctx, k.rdb, k.Keys.Decided(sink), first, last, count)
+}
+
+func rangeOf(ctx context.Context, rdb redis.UniversalClient, key, first, last string, count int) ([]RawEntry, error) {
+	v, err := rdb.Do(ctx, "XRANGE", key, first, last, "COUNT", count).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read %s from %s to %s: %w", key, first, last, Classify(err))
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("read %s: redis answered %T, want an array", key, v)
+	}
+	return rawEntries(list, 0)
+}

@@ -1,0 +1,89 @@
+package shards_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// A letter is decided once, and stands among the decided ones with everything it had.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	deadLetter(t, b)
+	letters, err := shards.Of(b.rdb, b.k).Letters(ctx, "kafka", "-", "+", 10)
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	d := shards.Decision{Sink: "kafka", Letter: letters[0].ID, What: shards.Requeued, By: "ann", Why: "mended"}
+	for _, want := range []bool{true, false} {
+		decided, err := shards.Of(b.rdb, b.k).Decide(ctx, &d)
+		require.NoError(t, err)
+		require.Equal(t, want, decided)
+	}
+	require.Zero(t, b.rdb.XLen(ctx, b.k.Dead("kafka")).Val())
+	log, err := shards.Of(b.rdb, b.k).DecidedLetters(ctx, "kafka", "-", "+", 10)
+	require.NoError(t, err)
+	require.Len(t, log, 1)
+	v := log[0].Values
+	require.Equal(t, []string{"letter", letters[0].ID, "decision", "requeued", "by", "ann", "why", "mended", "decided"}, v[:9])
+	require.Equal(t, letters[0].Values, v[10:])
+}
+
+// What a replay covers is fixed when it begins.
+func TestBeginReplay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	_, found, err := shards.Of(b.rdb, b.k).LookUpReplay(ctx, "r1")
+	require.NoError(t, err)
+	require.False(t, found)
+	b.events(t, "rain", 2, 1)
+	last, err := shards.Of(b.rdb, b.k).LastSeq(ctx)
+	require.NoError(t, err)
+	first, err := shards.Of(b.rdb, b.k).BeginReplay(ctx, "r1", "all", 0)
+	require.NoError(t, err)
+	require.Equal(t, shards.Replay{Covers: "all", Last: last}, first)
+	require.NoError(t, b.rdb.HIncrBy(ctx, b.k.Meta(), "seq", 5).Err())
+	again, err := shards.Of(b.rdb, b.k).BeginReplay(ctx, "r1", "less", 1)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	has, found, err := shards.Of(b.rdb, b.k).LookUpReplay(ctx, "r1")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, first, has)
+	short, err := shards.Of(b.rdb, b.k).BeginReplay(ctx, "r2", "some", 1)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), short.Last)
+}
+
+// A claim can look at the done bits of another sink, and Complete sets both.
+func TestClaimWithOtherDoneBits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	_, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", ranges, nil)
+	require.NoError(t, err)
+	c := claimCall("c1", "w1")
+	c.Done = "requeue-kafka"
+	a, err := shards.Of(b.rdb, b.k).Claim(ctx, c)
+	require.NoError(t, err)
+	require.True(t, a.Granted(), "kafka's own bits do not count")
+	more := append([]hongbao.SeqRange{{First: 9, Last: 9}}, ranges...)
+	require.NoError(t, shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &hongbao.Claim{ID: "c1", Fence: a.Fence, Events: more}, "requeue-kafka"))
+	for _, sink := range []string{"kafka", "requeue-kafka"} {
+		done, err := shards.Of(b.rdb, b.k).Done(ctx, sink, hongbao.SeqRange{First: 1, Last: lua.ChunkEvents})
+		require.NoError(t, err)
+		for _, seq := range []int64{1, 2, 9, lua.ChunkEvents - 1, lua.ChunkEvents} {
+			require.True(t, done.Has(seq), "%s %d", sink, seq)
+		}
+		require.False(t, done.Has(3))
+	}
+	a, err = shards.Of(b.rdb, b.k).Claim(ctx, c)
+	require.NoError(t, err)
+	require.Equal(t, ranges, a.Done)
+}

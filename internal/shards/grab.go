@@ -1,0 +1,275 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+var grabScript = newScript("grab")
+
+// MaxGrabs is how many grabs one call decides.
+const MaxGrabs = hongbao.MaxEntryGrants
+
+// GrabCall is one call of grab.lua: grabs of one campaign on one shard.
+type GrabCall struct {
+	Campaign string
+	// MaxBacklog is how many unfinished events the shard may hold before grabs are answered busy.
+	MaxBacklog int64
+	// FactNames are the names of the facts that the campaign's limits count by, joined by ",", in the order of the
+	// campaign; each grab must have them. FactsError tells the right ones.
+	FactNames string
+	Grabs     []*hongbao.Grab
+}
+
+// FactsError says that the campaign's limits count by other facts than the call brought. Nothing was decided.
+type FactsError struct{ Names string }
+
+func (e *FactsError) Error() string {
+	return fmt.Sprintf("the campaign's limits count by the facts %q", e.Names)
+}
+
+// Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]; its room is reused.
+//
+// The call may be repeated after an error: a grab with a request id gets its receipt again. *FactsError means that
+// nothing was decided and the call is to be repeated with other facts.
+func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
+	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // an entry with more grants could not be read
+		return nil, hongbao.Errorf(hongbao.Permanent, "a call of %d grabs was refused before anything was touched: want 1 to %d",
+			len(call.Grabs), MaxGrabs)
+	}
+	reply, err := grabScript.run(ctx, k.rdb, GrabKeys(k.Keys, call.Campaign), GrabArgs(call))
+	if err != nil {
+		return nil, err
+	}
+	return ParseGrabReply(k.Keys.Index(), call, reply, answers)
+}
+
+// GrabKeys are the KEYS of grab.lua.
+func GrabKeys(k lua.Keys, campaign string) []string {
+	c := k.Campaign(campaign)
+	return []string{k.Meta(), k.Events(), c, c + ":stock", c + ":receipts", c + ":counters"}
+}
+
+// GrabArgs are the ARGV of grab.lua.
+func GrabArgs(call *GrabCall) []any {
+	n := len(call.Grabs)
+	var names []string
+	if call.FactNames != "" {
+		names = strings.Split(call.FactNames, ",")
+	}
+	flags, traces := grabFlags(call.Grabs)
+	args := make([]any, 5, 5+(3+len(names))*n)
+	args[0], args[1], args[2], args[3] = call.MaxBacklog, call.FactNames, flags, n
+	for _, g := range call.Grabs {
+		args = append(args, &g.User) // a text in an interface would be a new object each
+	}
+	for _, g := range call.Grabs {
+		args = append(args, &g.RequestID)
+	}
+	if traces {
+		for _, g := range call.Grabs {
+			args = append(args, &g.Trace)
+		}
+	}
+	places := make([]byte, 0, len(names)*(n+1))
+	for _, name := range names {
+		places, args = grabFact(call.Grabs, name, places, args)
+	}
+	args[4] = places
+	return args
+}
+
+// grabFact adds the values that the grabs bring for one fact, none twice, and which of them each brings.
+func grabFact(grabs []*hongbao.Grab, name string, places []byte, args []any) ([]byte, []any) {
+	seen := valuesSeen.Get().(map[string]byte) //nolint:forcetypeassert // the pool holds nothing else
+	size := len(places)
+	places = append(places, 0)
+	for _, g := range grabs {
+		v := g.Facts[name]
+		place, ok := seen[v]
+		if !ok {
+			place = byte(len(seen) + 1)
+			seen[v] = place
+			args = append(args, v)
+		}
+		places = append(places, place)
+	}
+	places[size] = byte(len(seen))
+	clear(seen)
+	valuesSeen.Put(seen)
+	return places, args
+}
+
+var valuesSeen = sync.Pool{New: func() any { return make(map[string]byte, MaxGrabs) }}
+
+// grabFlags tells the script what it need not look for: users who come twice, and traces.
+func grabFlags(grabs []*hongbao.Grab) (flags string, traces bool) {
+	users := usersSeen.Get().(map[string]struct{}) //nolint:forcetypeassert // the pool holds nothing else
+	for _, g := range grabs {
+		users[g.User] = struct{}{}
+		traces = traces || g.Trace != ""
+	}
+	if len(users) == len(grabs) {
+		flags = "d"
+	}
+	clear(users)
+	usersSeen.Put(users)
+	if traces {
+		flags += "t"
+	}
+	return flags, traces
+}
+
+var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, MaxGrabs) }}
+
+// ParseGrabReply reads the reply of grab.lua.
+func ParseGrabReply(shard int, call *GrabCall, reply []string, answers []hongbao.Answer) ([]hongbao.Answer, error) {
+	if len(reply) != 4 {
+		return nil, fmt.Errorf("script grab answered %d strings, want 4", len(reply))
+	}
+	now, err1 := strconv.ParseInt(reply[1], 10, 64)
+	from, err2 := strconv.ParseInt(reply[2], 10, 64)
+	seq, err3 := strconv.ParseInt(reply[3], 10, 64)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, fmt.Errorf("script grab answered a time or a seq that is none: %w", err)
+	}
+	if n := strings.Count(reply[0], "\t") + 1; n != len(call.Grabs) {
+		return nil, fmt.Errorf("script grab gave %d answers for %d grabs", n, len(call.Grabs))
+	}
+	p := grabParser{shard: shard, from: from, seq: seq, now: time.UnixMilli(now)}
+	answers = answers[:0]
+	i := 0
+	for text := range strings.SplitSeq(reply[0], "\t") {
+		if names, ok := strings.CutPrefix(text, "F"); ok {
+			return nil, &FactsError{Names: names}
+		}
+		a, err := p.answer(text, call.Grabs[i].RequestID)
+		if err != nil {
+			return nil, fmt.Errorf("script grab answered %.80q: %w", text, err)
+		}
+		answers = append(answers, a)
+		i++
+	}
+	return answers, nil
+}
+
+type grabParser struct {
+	shard int
+	from  int64
+	seq   int64 // the last one that was given
+	now   time.Time
+}
+
+var grabOutcomes = map[byte]hongbao.Outcome{
+	'a': hongbao.AlreadyGranted, 'l': hongbao.LimitReached, 's': hongbao.SoldOut,
+	'n': hongbao.NotStarted, 'e': hongbao.Ended, 'p': hongbao.Paused, 'u': hongbao.UnknownCampaign,
+	'r': hongbao.Refilling, 'b': hongbao.Busy, 'f': hongbao.Frozen,
+}
+
+func (p *grabParser) answer(text, request string) (hongbao.Answer, error) {
+	if text == "" {
+		return hongbao.Answer{}, errors.New("it is empty")
+	}
+	if text[0] >= '0' && text[0] <= '9' {
+		return p.granted(text, request)
+	}
+	var err error
+	if text[0] == '=' {
+		a := hongbao.Answer{Outcome: hongbao.Granted, Time: p.now}
+		if a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:]); err == nil && len(a.Receipts) != 1 {
+			err = fmt.Errorf("a repeat, and %d receipts", len(a.Receipts))
+		}
+		return a, err
+	}
+	a := hongbao.Answer{Outcome: grabOutcomes[text[0]], Time: p.now}
+	switch a.Outcome {
+	case "":
+		return a, errors.New("no such outcome")
+	case hongbao.AlreadyGranted:
+		if text == "a" {
+			return a, errors.New("already granted, and no receipt")
+		}
+		a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:])
+	case hongbao.LimitReached:
+		a.Limit, err = parseLimitHit(text[1:])
+	case hongbao.NotStarted:
+		a.Starts = time.UnixMilli(p.from)
+	default: // the outcome is all there is to say
+	}
+	return a, err
+}
+
+// granted reads a packet that was granted by this call.
+func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
+	number, value, _ := strings.Cut(text, " ")
+	packet, err1 := parseDigits(number)
+	amount, err2 := parseDigits(value)
+	if err := errors.Join(err1, err2); err != nil {
+		return hongbao.Answer{}, err
+	}
+	p.seq++
+	return hongbao.Answer{Outcome: hongbao.Granted, Time: p.now, Receipts: []hongbao.Receipt{{
+		Shard: p.shard, Seq: p.seq, Packet: packet, Amount: hongbao.Amount(amount), Time: p.now, RequestID: request,
+	}}}, nil
+}
+
+func parseLimitHit(text string) (*hongbao.LimitHit, error) {
+	f := strings.Split(text, ":")
+	if len(f) != 4 {
+		return nil, errors.New("want by:per:max:ms")
+	}
+	most, err1 := strconv.ParseInt(f[2], 10, 64)
+	ms, err2 := strconv.ParseInt(f[3], 10, 64)
+	hit := &hongbao.LimitHit{Limit: hongbao.Limit{By: f[0], Per: hongbao.Period(f[1]), Max: most}}
+	if ms > 0 {
+		hit.Resets = time.UnixMilli(ms)
+	}
+	return hit, errors.Join(err1, err2)
+}
+
+// ParseReceipts reads a user's receipts as Redis keeps them: "packet amount seq ms request-id", ms since the window's start,
+// separated by newlines. from is the window's start in unix ms.
+func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error) {
+	out := make([]hongbao.Receipt, 0, 1)
+	for more := text != ""; more; {
+		var one string
+		one, text, more = strings.Cut(text, "\n")
+		r := hongbao.Receipt{Shard: shard}
+		whole := one
+		var n [4]int64
+		for i := range n {
+			digits, rest, ok := strings.Cut(one, " ")
+			v, err := parseDigits(digits)
+			if !ok || err != nil {
+				return nil, fmt.Errorf("receipt %.80q can't be read: want \"packet amount seq ms request-id\"", whole)
+			}
+			n[i], one = v, rest
+		}
+		r.Packet, r.Amount, r.Seq, r.Time = n[0], hongbao.Amount(n[1]), n[2], time.UnixMilli(from+n[3])
+		if r.RequestID = one; strings.Contains(one, " ") {
+			return nil, fmt.Errorf("receipt %.80q can't be read: it has more than five fields", whole)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// parseDigits reads what a script writes: digits only, without a leading zero, below 2^53.
+func parseDigits(s string) (int64, error) {
+	if s == "" || s[0] < '0' || s[0] > '9' || len(s) > 1 && s[0] == '0' {
+		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && n > int64(hongbao.MaxAmount) {
+		err = fmt.Errorf("%d is above %d", n, hongbao.MaxAmount)
+	}
+	return n, err
+}

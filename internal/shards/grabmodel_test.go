@@ -1,0 +1,166 @@
+package shards_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+)
+
+// model is a plain campaign on one shard: what grab.lua must agree with.
+type model struct {
+	spec       hongbao.Campaign
+	zone       []campaign.Transition
+	state      string
+	stock      []hongbao.Receipt // packet and amount only
+	receipts   map[string][]hongbao.Receipt
+	counters   map[string]int64
+	granted    int64
+	amount     hongbao.Amount
+	seq        int64
+	finished   int64
+	maxBacklog int64
+	frozen     bool
+	events     []hongbao.Grant
+}
+
+func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
+	zone, err := campaign.Transitions(c)
+	if err != nil {
+		return nil, err
+	}
+	m := &model{
+		spec: c, zone: zone, state: campaign.Open, maxBacklog: 1e6,
+		receipts: map[string][]hongbao.Receipt{}, counters: map[string]int64{},
+	}
+	for i, a := range plan.Amounts {
+		m.stock = append(m.stock, hongbao.Receipt{Packet: int64(i + 1), Amount: a})
+	}
+	return m, nil
+}
+
+// grab decides one grab at a time, in the order that design.md gives: window, repeat, limits, stock, backlog.
+func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
+	if m.frozen {
+		return hongbao.Answer{Outcome: hongbao.Frozen, Time: now}
+	}
+	mine := m.receipts[g.User]
+	for _, r := range mine {
+		if g.RequestID != "" && r.RequestID == g.RequestID {
+			return hongbao.Answer{Outcome: hongbao.Granted, Receipts: []hongbao.Receipt{r}, Time: now}
+		}
+	}
+	switch {
+	case m.state == campaign.Paused && now.Before(m.spec.To):
+		return hongbao.Answer{Outcome: hongbao.Paused, Time: now}
+	case now.Before(m.spec.From):
+		return hongbao.Answer{Outcome: hongbao.NotStarted, Starts: m.spec.From, Time: now}
+	case !now.Before(m.spec.To):
+		return hongbao.Answer{Outcome: hongbao.Ended, Time: now}
+	}
+	if len(mine) > 0 && m.spec.UserHold() == 1 {
+		return hongbao.Answer{Outcome: hongbao.AlreadyGranted, Receipts: mine, Time: now}
+	}
+	if hit := m.limit(g, now); hit != nil {
+		return hongbao.Answer{Outcome: hongbao.LimitReached, Limit: hit, Time: now}
+	}
+	if len(m.stock) == 0 {
+		return hongbao.Answer{Outcome: hongbao.SoldOut, Time: now}
+	}
+	if m.seq-m.finished >= m.maxBacklog {
+		return hongbao.Answer{Outcome: hongbao.Busy, Time: now}
+	}
+	return m.grant(g, now)
+}
+
+func (m *model) grant(g *hongbao.Grab, now time.Time) hongbao.Answer {
+	r := m.stock[0]
+	m.stock = m.stock[1:]
+	m.seq++
+	r.Seq, r.Time, r.RequestID = m.seq, now, g.RequestID
+	m.receipts[g.User] = append(m.receipts[g.User], r)
+	for _, l := range m.spec.Limits {
+		if l.By != hongbao.ByUser {
+			m.counters[m.counter(l, g, now)]++
+		}
+	}
+	m.granted++
+	m.amount += r.Amount
+	m.events = append(m.events, hongbao.Grant{
+		Seq: r.Seq, Epoch: 1, Campaign: m.spec.ID, Packet: r.Packet, Amount: r.Amount, User: g.User,
+		RequestID: g.RequestID, Trace: g.Trace, Time: now.UTC(),
+	})
+	return hongbao.Answer{Outcome: hongbao.Granted, Receipts: []hongbao.Receipt{r}, Time: now}
+}
+
+// limit finds the first limit that is reached: those by user (campaign, day, hour) go ahead of those by facts.
+func (m *model) limit(g *hongbao.Grab, now time.Time) *hongbao.LimitHit {
+	for _, per := range []hongbao.Period{hongbao.PerCampaign, hongbao.PerDay, hongbao.PerHour} {
+		for _, l := range m.spec.Limits {
+			if l.By != hongbao.ByUser || l.Per != per {
+				continue
+			}
+			bucket, _ := campaign.Bucket(m.zone, per, now.UnixMilli())
+			var count int64
+			for _, r := range m.receipts[g.User] {
+				if b, _ := campaign.Bucket(m.zone, per, r.Time.UnixMilli()); b == bucket {
+					count++
+				}
+			}
+			if count >= l.Max {
+				return m.hit(l, now)
+			}
+		}
+	}
+	for _, l := range m.spec.Limits {
+		if l.By != hongbao.ByUser && m.counters[m.counter(l, g, now)] >= l.Max {
+			return m.hit(l, now)
+		}
+	}
+	return nil
+}
+
+func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
+	hit := &hongbao.LimitHit{Limit: l}
+	if _, resets := campaign.Bucket(m.zone, l.Per, now.UnixMilli()); resets != 0 {
+		hit.Resets = time.UnixMilli(resets)
+	}
+	return hit
+}
+
+// counter is the field that counts a fact's value: "<position of the fact><c, d or h>:<bucket>:<value>".
+func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) string {
+	position := 0
+	for i, name := range m.factNames() {
+		if name == l.By {
+			position = i + 1
+		}
+	}
+	bucket := ""
+	if b, _ := campaign.Bucket(m.zone, l.Per, now.UnixMilli()); l.Per != hongbao.PerCampaign {
+		bucket = fmt.Sprint(b)
+	}
+	return fmt.Sprintf("%d%.1s:%s:%s", position, l.Per, bucket, g.Facts[l.By])
+}
+
+func (m *model) factNames() []string {
+	var names []string
+	for _, l := range m.spec.Limits {
+		if l.By != hongbao.ByUser && !strings.Contains(","+strings.Join(names, ",")+",", ","+l.By+",") {
+			names = append(names, l.By)
+		}
+	}
+	return names
+}
+
+// stored is a user's receipts as Redis keeps them.
+func (m *model) stored(user string) string {
+	var parts []string
+	for _, r := range m.receipts[user] {
+		parts = append(parts, fmt.Sprintf("%d %d %d %d %s", r.Packet, r.Amount, r.Seq,
+			r.Time.UnixMilli()-m.spec.From.UnixMilli(), r.RequestID))
+	}
+	return strings.Join(parts, "\n")
+}

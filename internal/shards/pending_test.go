@@ -1,0 +1,360 @@
+package shards_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+const lease = time.Minute
+
+func (b *bundle) take(t testing.TB, worker string, count int) ([]shards.RawEntry, []string) {
+	t.Helper()
+	entries, gone, err := shards.Of(b.rdb, b.k).TakeIdle(t.Context(), shards.Take{
+		Group: "kafka", Consumer: worker, Count: count, Lease: lease, Backoff: []time.Duration{0, 10 * time.Minute, time.Hour},
+	})
+	require.NoError(t, err)
+	return entries, gone
+}
+
+func idsOf(entries []shards.RawEntry) []string {
+	out := make([]string, len(entries))
+	for i := range entries {
+		out[i] = entries[i].ID
+	}
+	return out
+}
+
+func TestTakeOfDeadWorkers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 2, 3, 1)
+	b.group(t, "kafka")
+	raw := b.read(t, "kafka", "w1", 3)
+	require.Equal(t, ids[:3], idsOf(raw))
+	for _, r := range raw {
+		require.EqualValues(t, 1, r.Attempt)
+	}
+	none, gone := b.take(t, "w2", 9)
+	require.Empty(t, none, "w1 is alive")
+	require.Empty(t, gone)
+
+	b.age(t, "kafka", "w1", lease-time.Second, ids[0])
+	none, _ = b.take(t, "w2", 9)
+	require.Empty(t, none, "not a second before the lease is over")
+
+	b.age(t, "kafka", "w1", lease, ids[0], ids[2])
+	got, gone := b.take(t, "w2", 9)
+	require.Empty(t, gone)
+	require.Equal(t, []string{ids[0], ids[2]}, idsOf(got))
+	for i, r := range got {
+		require.EqualValues(t, 2, r.Attempt, "the broker counts")
+		e, err := hongbao.ParseEntry(0, r.ID, r.Values)
+		require.NoError(t, err)
+		require.Equal(t, []int64{1, 4}[i], e.Seq)
+	}
+	require.Equal(t, map[string]string{ids[0]: "w2 2", ids[1]: "w1 1", ids[2]: "w2 2"}, b.owners(t, "kafka"))
+	none, _ = b.take(t, "w3", 9)
+	require.Empty(t, none)
+	require.Equal(t, []string{ids[3]}, idsOf(b.read(t, "kafka", "w3", 9)), "the new ones were not touched")
+}
+
+func TestTakeIsBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 3)
+	b.read(t, "kafka", "w2", 2)
+	b.age(t, "kafka", "w1", lease, ids[:3]...)
+	b.age(t, "kafka", "w2", lease, ids[3:]...)
+	got, _ := b.take(t, "w3", 4)
+	require.Len(t, got, 4)
+	got, _ = b.take(t, "w3", 4)
+	require.Len(t, got, 1)
+}
+
+// Of many workers that look at once just one gets each entry.
+func TestTakeByMany(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w0", 10)
+	b.age(t, "kafka", "w0", lease, ids...)
+	var mu sync.Mutex
+	taken := map[string]int{}
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			got, _ := b.take(t, "worker-"+user(w), 3)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, r := range got {
+				taken[r.ID]++
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, taken, 10)
+	for id, n := range taken {
+		require.Equal(t, 1, n, id)
+	}
+}
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 4)
+	b.age(t, "kafka", "w1", lease, ids...)
+	b.age(t, "kafka", "w2", 0, ids[1])
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, ids[2:3])
+	require.NoError(t, err)
+	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Events(), ids[3]).Err())
+
+	got, err := shards.Of(b.rdb, b.k).Renew(t.Context(), "kafka", "w1", ids)
+	require.NoError(t, err)
+	require.Equal(t, []shards.Renewal{shards.Ours, shards.Lost, shards.Lost, shards.Gone}, got)
+	require.Equal(t, map[string]string{ids[0]: "w1 1", ids[1]: "w2 1", ids[3]: "w1 1"}, b.owners(t, "kafka"),
+		"no attempt is counted, and what is gone stays pending until somebody reports it")
+	none, gone := b.take(t, "w3", 9)
+	require.Empty(t, none, "the lease was renewed")
+	require.Equal(t, ids[3:], gone)
+	none2, err := shards.Of(b.rdb, b.k).Renew(t.Context(), "kafka", "w1", nil)
+	require.NoError(t, err)
+	require.Empty(t, none2)
+}
+
+func TestParked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 4)
+	b.age(t, "kafka", "w2", 0, ids[3])
+	n, err := shards.Of(b.rdb, b.k).Park(t.Context(), "kafka", "w1", []shards.Parking{
+		{ID: ids[0], Level: 1, Attempts: 3}, {ID: ids[1], Level: 0, Attempts: 0}, {ID: ids[2], Level: 7, Attempts: 1},
+		{ID: ids[3], Level: 1, Attempts: 1},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 3, n, "the last one is no longer w1's")
+	require.Equal(t, map[string]string{ids[0]: "_retry/1 3", ids[1]: "_retry/0 0", ids[2]: "_retry/7 1", ids[3]: "w2 1"}, b.owners(t, "kafka"))
+
+	got, _ := b.take(t, "w3", 9)
+	require.Equal(t, []string{ids[1]}, idsOf(got), "level 0 has no backoff")
+	require.EqualValues(t, 1, got[0].Attempt, "a hand-over of one that was not tried costs no attempt")
+	b.age(t, "kafka", "_retry/1", 9*time.Minute, ids[0])
+	b.age(t, "kafka", "_retry/7", 59*time.Minute, ids[2])
+	got, _ = b.take(t, "w3", 9)
+	require.Empty(t, got, "far beyond the lease, but not beyond the backoff")
+	b.age(t, "kafka", "_retry/1", 10*time.Minute, ids[0])
+	got, _ = b.take(t, "w3", 9)
+	require.Equal(t, []string{ids[0]}, idsOf(got))
+	require.EqualValues(t, 4, got[0].Attempt)
+	b.age(t, "kafka", "_retry/7", time.Hour, ids[2])
+	got, _ = b.take(t, "w3", 9)
+	require.Equal(t, []string{ids[2]}, idsOf(got), "levels above the last backoff have the last one")
+}
+
+// Entries that were deleted while they were pending are reported, never silently acked: Redis 7 drops them from the
+// pending list at any XCLAIM.
+func TestDeletedWhilePending(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 3)
+	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Events(), ids[0], ids[2]).Err())
+	n, err := shards.Of(b.rdb, b.k).Park(t.Context(), "kafka", "w1", []shards.Parking{{ID: ids[0], Level: 1, Attempts: 1}, {ID: ids[1], Level: 0}})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Contains(t, b.owners(t, "kafka"), ids[0], "parking must not lose the trace of it")
+	// what XCLAIM would do by itself
+	for _, id := range []string{ids[0], ids[2]} {
+		row := b.owners(t, "kafka")[id]
+		require.Equal(t, "w1 1", row)
+	}
+	entries, gone, err := shards.Of(b.rdb, b.k).TakeIdle(t.Context(), shards.Take{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+	require.NoError(t, err)
+	require.Equal(t, []string{ids[1]}, idsOf(entries))
+	require.Equal(t, []string{ids[0], ids[2]}, gone)
+	_, gone, err = shards.Of(b.rdb, b.k).TakeIdle(t.Context(), shards.Take{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
+	require.NoError(t, err)
+	require.Empty(t, gone, "told once")
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1)
+	b.group(t, "kafka")
+	for _, name := range []string{"me", "dead1", "dead2", "busy", "_retry/2"} {
+		require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Events(), "kafka", name).Err())
+	}
+	b.read(t, "kafka", "busy", 1)
+	removed, err := shards.Of(b.rdb, b.k).Forget(t.Context(), "kafka", "me", time.Hour)
+	require.NoError(t, err)
+	require.Empty(t, removed, "none was idle for an hour")
+	removed, err = shards.Of(b.rdb, b.k).Forget(t.Context(), "kafka", "me", 0)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"dead1", "dead2"}, removed)
+	require.Equal(t, map[string]string{ids[0]: "busy 1"}, b.owners(t, "kafka"))
+}
+
+// A group that vanished is ErrNoGroup, whoever meets it, be it the group, the stream, or a read that waits.
+func TestNoGroup(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	check := func(name string, err error) {
+		t.Helper()
+		require.ErrorIs(t, err, shards.ErrNoGroup, name)
+		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), name)
+	}
+	all := func() {
+		t.Helper()
+		_, err := shards.Of(b.rdb, b.k).ReadNew(ctx, "kafka", "w1", 1, 0)
+		check("read", err)
+		_, _, err = shards.Of(b.rdb, b.k).TakeIdle(ctx, shards.Take{Group: "kafka", Consumer: "w1", Count: 1, Backoff: []time.Duration{0}})
+		check("take", err)
+		_, err = shards.Of(b.rdb, b.k).Renew(ctx, "kafka", "w1", []string{"1-1"})
+		check("renew", err)
+		_, err = shards.Of(b.rdb, b.k).Park(ctx, "kafka", "w1", []shards.Parking{{ID: "1-1"}})
+		check("park", err)
+		_, err = shards.Of(b.rdb, b.k).Forget(ctx, "kafka", "w1", 0)
+		check("forget", err)
+		_, err = shards.Of(b.rdb, b.k).Dead(ctx, shards.Letter{Group: "kafka", Consumer: "w1", EntryID: "1-1"})
+		check("dead", err)
+	}
+	all()
+	b.events(t, "rain", 1)
+	all()
+	b.group(t, "kafka")
+	made, err := shards.Of(b.rdb, b.k).CreateGroup(ctx, "kafka")
+	require.NoError(t, err)
+	require.False(t, made)
+	require.Len(t, b.read(t, "kafka", "w1", 9), 1)
+	require.Empty(t, b.read(t, "kafka", "w1", 9))
+
+	for _, harm := range []func() error{
+		func() error { return b.rdb.XGroupDestroy(ctx, b.k.Events(), "kafka").Err() },
+		func() error { return b.rdb.Del(ctx, b.k.Events()).Err() },
+	} {
+		b.group(t, "kafka")
+		b.read(t, "kafka", "w1", 9)
+		errs := make(chan error, 1)
+		go func() {
+			_, err := shards.Of(b.rdb, b.k).ReadNew(ctx, "kafka", "w1", 1, 20*time.Second)
+			errs <- err
+		}()
+		b.blocked(t)
+		require.NoError(t, harm())
+		err := <-errs
+		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+	}
+}
+
+// blocked waits until somebody waits in XREADGROUP for the bundle's stream.
+func (b *bundle) blocked(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		list, err := b.rdb.ClientList(t.Context()).Result()
+		return err == nil && strings.Contains(list, "cmd=xreadgroup")
+	}, 5*time.Second, 5*time.Millisecond)
+}
+
+func TestReadNewWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 1))
+	b.group(t, "kafka")
+	start := time.Now()
+	require.Empty(t, b.read(t, "kafka", "w1", 1), "no wait at all without block")
+	none, err := shards.Of(b.rdb, b.k).ReadNew(t.Context(), "kafka", "w1", 1, 50*time.Millisecond)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	require.Greater(t, time.Since(start), 40*time.Millisecond)
+	got := make(chan []shards.RawEntry, 1)
+	go func() {
+		raw, _ := shards.Of(b.rdb, b.k).ReadNew(t.Context(), "kafka", "w1", 1, 10*time.Second)
+		got <- raw
+	}()
+	b.grab(t, "rain", "u1")
+	require.Len(t, <-got, 1)
+}
+
+func TestDead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	ids := b.events(t, "rain", 2)
+	b.group(t, "kafka")
+	raw := b.read(t, "kafka", "w1", 9)
+	e, err := hongbao.ParseEntry(0, raw[0].ID, raw[0].Values)
+	require.NoError(t, err)
+	letter := func(at int, last bool) shards.Letter {
+		return shards.Letter{
+			Group: "kafka", Consumer: "w1", EntryID: ids[0], Grant: &e.Grants[at], Last: last, Class: hongbao.Permanent,
+			Reason: strings.Repeat("x", 5000), Attempts: 4,
+		}
+	}
+	stranger := letter(0, true)
+	stranger.Consumer = "w2"
+	written, err := shards.Of(b.rdb, b.k).Dead(ctx, stranger)
+	require.NoError(t, err)
+	require.False(t, written, "w2 does not have the entry")
+	for _, want := range []bool{true, false} {
+		written, err = shards.Of(b.rdb, b.k).Dead(ctx, letter(0, false))
+		require.NoError(t, err)
+		require.Equal(t, want, written)
+	}
+	require.Contains(t, b.owners(t, "kafka"), ids[0], "grant 2 is left")
+	written, err = shards.Of(b.rdb, b.k).Dead(ctx, letter(1, true))
+	require.NoError(t, err)
+	require.True(t, written)
+	require.Empty(t, b.owners(t, "kafka"))
+	written, err = shards.Of(b.rdb, b.k).Dead(ctx, letter(1, true))
+	require.NoError(t, err)
+	require.False(t, written)
+
+	letters, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result()
+	require.NoError(t, err)
+	require.Len(t, letters, 2)
+	v := letters[1].Values
+	require.Equal(t, shards.GrantLine(&e.Grants[1]), v["grant"])
+	require.Equal(t, []any{"kafka", ids[0], "2", "permanent", "4", "1", "rain", raw[0].Values[13]},
+		[]any{v["group"], v["entry"], v["seq"], v["class"], v["attempts"], v["entry.q"], v["entry.c"], v["entry.g"]})
+	require.Len(t, v["reason"], shards.MaxReason)
+	done, err := shards.Of(b.rdb, b.k).Done(ctx, "kafka", hongbao.SeqRange{First: 1, Last: 3})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, true, false}, []bool{done.Has(1), done.Has(2), done.Has(3)})
+}
+
+// An entry that can't be read is set aside whole, with all its fields.
+func TestDeadWholeEntry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	require.NoError(t, b.rdb.Do(ctx, "XADD", b.k.Events(), "*", "v", "1", "junk", "a\nb\x00").Err())
+	b.group(t, "kafka")
+	raw := b.read(t, "kafka", "w1", 9)
+	letter := shards.Letter{Group: "kafka", Consumer: "w1", EntryID: raw[0].ID, Last: true, Class: hongbao.Permanent, Reason: "no", Attempts: 1}
+	for _, want := range []bool{true, false} {
+		written, err := shards.Of(b.rdb, b.k).Dead(ctx, letter)
+		require.NoError(t, err)
+		require.Equal(t, want, written)
+	}
+	letters, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result()
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	require.Equal(t, "a\nb\x00", letters[0].Values["entry.junk"])
+	require.Empty(t, b.owners(t, "kafka"))
+}

@@ -1,0 +1,42 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+)
+
+var replayScript = newScript("replay")
+
+// Replay is what a named replay covers on a shard.
+type Replay struct {
+	Covers string
+	Last   int64 // seq
+}
+
+// BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last one now. For a replay that
+// was begun before it gives what was said then.
+func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64) (Replay, error) {
+	reply, err := replayScript.run(ctx, k.rdb, []string{k.Keys.Replay(name), k.Keys.Meta()}, []any{covers, last})
+	if err != nil {
+		return Replay{}, err
+	}
+	r := replyReader{rest: reply}
+	out := Replay{Covers: r.string(), Last: r.int64()}
+	return out, r.done(replayScript)
+}
+
+// LookUpReplay tells how a named replay was begun on a shard; false if it was not. It writes nothing.
+func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, error) {
+	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last").Result()
+	if err != nil {
+		return Replay{}, false, fmt.Errorf("read %s: %w", k.Keys.Replay(name), Classify(err))
+	}
+	covers, ok := v[0].(string)
+	if !ok {
+		return Replay{}, false, nil
+	}
+	text, _ := v[1].(string) // absent: refused below
+	r := replyReader{rest: []string{text}}
+	out := Replay{Covers: covers, Last: r.int64()}
+	return out, true, r.err
+}

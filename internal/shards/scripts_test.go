@@ -1,0 +1,310 @@
+package shards_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func (c *scriptCase) setup(t *testing.T, b *bundle) {
+	if c.prep != nil {
+		c.prep(t, b)
+	}
+}
+
+// A key of another type on any KEYS[i] gives an error and no change at all, and each call does write when nothing is wrong.
+func TestScriptsOnWrongTypes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, c := range scriptCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			good := setupOn(t, b.rdb)
+			c.setup(t, good)
+			before := good.dump(t)
+			require.NoError(t, c.call(t.Context(), good))
+			if name != "renew" { // it changes idle times only, which DUMP does not show
+				require.NotEmpty(t, differ(before, good.dump(t)), "this case would not notice a half write")
+			}
+			for i := range c.keys(good) {
+				b := setupOn(t, b.rdb)
+				c.setup(t, b)
+				key := c.keys(b)[i]
+				kind, err := b.rdb.Type(t.Context(), key).Result()
+				require.NoError(t, err)
+				require.NoError(t, b.rdb.Del(t.Context(), key).Err())
+				if kind == "hash" || kind == "stream" || kind == "list" {
+					require.NoError(t, b.rdb.Set(t.Context(), key, "planted", 0).Err())
+				} else {
+					require.NoError(t, b.rdb.SAdd(t.Context(), key, "planted").Err())
+				}
+				before := b.dump(t)
+				err = c.call(t.Context(), b)
+				require.Error(t, err, "KEYS[%d] %s", i+1, key)
+				require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "KEYS[%d] %s: %v", i+1, key, err)
+				require.Empty(t, differ(before, b.dump(t)), "KEYS[%d] %s", i+1, key)
+			}
+		})
+	}
+}
+
+// Out of memory a script that grows is refused without any change, and those that end work go on, so that memory
+// becomes free again.
+func TestScriptsOutOfMemory(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.NewRedis(t, testkit.RedisOptions{}).Client(t)
+	refused := 0
+	for name, c := range scriptCases() { // one after the other: maxmemory is for all
+		b := setupOn(t, rdb)
+		c.setup(t, b)
+		before := b.dump(t)
+		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+		err := c.call(t.Context(), b)
+		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+		if !c.grows {
+			require.NoError(t, err, name)
+			continue
+		}
+		refused++
+		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%s: %v", name, err)
+		require.True(t, hongbao.IsOutage(err), name)
+		require.Empty(t, differ(before, b.dump(t)), name)
+		require.NoError(t, c.call(t.Context(), b), name)
+		require.NotEmpty(t, differ(before, b.dump(t)), name)
+	}
+	t.Logf("out of memory refused %d scripts", refused)
+}
+
+// A cluster refuses a script whose keys are not all of one slot (F10); it runs every one of ours.
+func TestScriptsOnACluster(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true}).Client(t) // one node that has all slots: a plain client will do
+	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, lua.Slots-1).Err())
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		info, err := rdb.ClusterInfo(t.Context()).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	}, "the cluster is up")
+	two, err := lua.NewSpace(testkit.Prefix(t), 2)
+	require.NoError(t, err)
+	err = rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])", []string{two.Shard(0).Meta(), two.Shard(1).Meta()}).Err()
+	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
+	for name, c := range scriptCases() {
+		t.Run(name, func(t *testing.T) {
+			b := setupOn(t, rdb)
+			c.setup(t, b)
+			require.NoError(t, c.call(t.Context(), b))
+		})
+	}
+}
+
+// What a second run of each script does, as its head says.
+func TestScriptsRepeated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	fenced := map[string]bool{"complete": true, "release": true}
+	changes := map[string]bool{"claim": true, "once": true, "take": true, "trim": true, "forget": true, "renew": true} // see their own tests
+	for name, c := range scriptCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupOn(t, b.rdb)
+			c.setup(t, b)
+			require.NoError(t, c.call(t.Context(), b))
+			after := b.dump(t)
+			err := c.call(t.Context(), b)
+			if fenced[name] {
+				require.ErrorIs(t, err, hongbao.ErrFenced)
+			} else {
+				require.NoError(t, err)
+			}
+			if !changes[name] {
+				require.Empty(t, differ(after, b.dump(t)))
+			}
+		})
+	}
+}
+
+var (
+	sections = []string{"KEYS", "ARGV", "Reply", "Cost", "First write", "Repeat"}
+	callKey  = regexp.MustCompile(`redis\.p?call\(\s*'([A-Z]+)'\s*,\s*([^,)\s]+(?:\s*,\s*[^,)\s]+)?)`)
+)
+
+// Each script has its head, a case above, and names keys by KEYS[i] only.
+func TestScriptSources(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../lua/*.lua")
+	require.NoError(t, err)
+	cases := scriptCases()
+	require.Len(t, files, len(cases)+1, "each script has a case, and bits.lua is none")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		file = filepath.Base(file)
+		name := strings.TrimSuffix(file, ".lua")
+		head, body, ok := strings.Cut(string(text), "\n\n")
+		require.True(t, ok, file)
+		require.True(t, strings.HasPrefix(head, "-- "+name+": "), file)
+		checkKeys(t, file, body)
+		if name == "bits" {
+			continue
+		}
+		require.Contains(t, cases, name)
+		at := 0
+		for _, s := range sections {
+			i := strings.Index(head, "\n-- "+s)
+			require.Greater(t, i, at, "%s: %s is missing or out of order", file, s)
+			at = i
+		}
+	}
+}
+
+func checkKeys(t *testing.T, file, body string) {
+	t.Helper()
+	require.NotContains(t, body, "pcall", file)
+	require.NotContains(t, body, "cjson.decode", file) // its numbers lose digits from 10^14 on
+	require.NotContains(t, body, "math.random", file)
+	require.Equal(t, strings.Count(body, "redis.call("), len(callKey.FindAllString(body, -1))+strings.Count(body, "redis.call('TIME')"), file)
+	for _, m := range callKey.FindAllStringSubmatch(body, -1) {
+		command, args := m[1], strings.Split(m[2], ",")
+		key := strings.TrimSpace(args[0])
+		if command == "XINFO" || command == "XGROUP" {
+			require.Len(t, args, 2, "%s: %s", file, m[0])
+			key = strings.TrimSpace(args[1])
+		}
+		// bits.lua's functions are given the key; their callers are looked at below.
+		ok := strings.HasPrefix(key, "KEYS[") || file == "bits.lua" && key == "bitmap"
+		require.True(t, ok, "%s: %s names its key by %s", file, m[0], key)
+	}
+	for _, line := range strings.Split(body, "\n") {
+		if strings.Contains(line, "set_bits(") || strings.Contains(line, "bits_set(") {
+			require.True(t, file == "bits.lua" || strings.Contains(line, "(KEYS["), "%s: %s", file, line)
+		}
+	}
+}
+
+// Nothing but NOSCRIPT makes a script run by its text, and that loses nothing: grabs go on while the cache is emptied.
+func TestScriptCacheEmptied(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
+	b.load(t, spec("rain", 2000))
+	require.NoError(t, shards.Load(t.Context(), b.rdb))
+	ctx, stop := context.WithCancel(t.Context())
+	flushes := make(chan int)
+	go func() {
+		n := 0
+		for ctx.Err() == nil {
+			if b.rdb.ScriptFlush(ctx).Err() == nil {
+				n++
+			}
+		}
+		flushes <- n
+	}()
+	for i := range 1000 {
+		b.grab(t, "rain", user(2*i), user(2*i+1))
+	}
+	stop()
+	require.NotZero(t, <-flushes)
+	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	require.Len(t, entries, 1000)
+	require.EqualValues(t, 1999, entries[999].Seq)
+}
+
+func user(i int) string {
+	return "u" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]hongbao.Class{
+		"OOM command not allowed": hongbao.Transient, "LOADING Redis is loading": hongbao.Transient,
+		"BUSY Redis is busy": hongbao.Transient, "READONLY You can't write": hongbao.Transient,
+		"NOREPLICAS Not enough": hongbao.Transient, "MISCONF Errors writing": hongbao.Transient,
+		"CLUSTERDOWN": hongbao.Transient, "TRYAGAIN": hongbao.Transient, "MASTERDOWN": hongbao.Transient,
+		"UNBLOCKED the stream key no longer exists": hongbao.Transient,
+		"ERR max number of clients reached":         hongbao.Transient,
+		"NOGROUP No such key":                       hongbao.Transient,
+		"WRONGTYPE Operation against a key":         hongbao.Broken,
+		"ERR unknown command":                       hongbao.Broken, "NOAUTH Authentication required": hongbao.Broken,
+		"HBNOTREADY this shard": hongbao.Broken,
+	} {
+		err := shards.Classify(replyError(text))
+		require.Equal(t, want, hongbao.ClassOf(err), text)
+		require.Equal(t, want == hongbao.Transient && !strings.HasPrefix(text, "NOGROUP"), hongbao.IsOutage(err), text)
+	}
+	require.NoError(t, shards.Classify(nil))
+	require.ErrorIs(t, shards.Classify(redis.Nil), redis.Nil)
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(shards.Classify(context.DeadlineExceeded)))
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(shards.Classify(redis.ErrPoolTimeout)))
+}
+
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+// A cluster client calls again by itself when a connection breaks. That its last try could not even connect does not say that the first
+// one was not carried out.
+func TestClusterClientMayHaveCalledBefore(t *testing.T) {
+	t.Parallel()
+	node, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	arrived := make(chan bool, 1)
+	go func() { // the call arrives, and its answer is lost: the node dies
+		conn, err := node.Accept()
+		if err != nil {
+			arrived <- false
+			return
+		}
+		defer conn.Close()
+		defer node.Close()
+		for buf := make([]byte, 4096); ; {
+			n, err := conn.Read(buf)
+			if err != nil || strings.Contains(string(buf[:n]), "evalsha") {
+				arrived <- err == nil
+				return
+			}
+			if _, err := conn.Write([]byte("-ERR unknown command\r\n")); err != nil {
+				arrived <- false
+				return
+			}
+		}
+	}()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{node.Addr().String()}, MaxRedirects: 3, DialerRetries: 1, DisableIdentity: true, DisableRoutingPolicies: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: node.Addr().String()}}}}, nil
+		},
+	})
+	defer rdb.Close()
+	space, err := lua.NewSpace("hb", 1)
+	require.NoError(t, err)
+	_, err = shards.Of(rdb, space.Shard(0)).Grab(t.Context(), call("rain", "u1"), nil)
+	require.True(t, <-arrived)
+	require.ErrorContains(t, err, "connection refused")
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.True(t, hongbao.IsOutage(err))
+}

@@ -1,0 +1,117 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Server is what a Redis server says of itself, as far as money depends on it.
+type Server struct {
+	Version         string
+	Role            string
+	MaxMemoryPolicy string
+	AppendOnly      bool
+	AppendFsync     string // empty if CONFIG GET is not allowed
+	Replicas        int
+	Mode            string // standalone, cluster or sentinel
+}
+
+// Inspect asks a Redis server, or each primary of a cluster, what its settings are.
+func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		s, err := inspect(ctx, rdb)
+		return []Server{s}, err
+	}
+	var all []Server
+	found := make(chan Server, 1024)
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		s, err := inspect(ctx, node)
+		found <- s
+		return err
+	})
+	close(found)
+	for s := range found {
+		all = append(all, s)
+	}
+	return all, err
+}
+
+func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
+	text, err := rdb.Info(ctx).Result()
+	if err != nil {
+		return Server{}, fmt.Errorf("ask redis for INFO: %w", Classify(err))
+	}
+	info := map[string]string{}
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			info[name] = value
+		}
+	}
+	s := Server{
+		Version: info["redis_version"], Role: info["role"], MaxMemoryPolicy: info["maxmemory_policy"],
+		AppendOnly: info["aof_enabled"] == "1", Mode: info["redis_mode"],
+	}
+	s.Replicas, _ = strconv.Atoi(info["connected_slaves"]) // absent on a replica: none
+	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
+		s.AppendFsync = c["appendfsync"]
+	}
+	return s, nil
+}
+
+// Check refuses what contradicts the durability class, with every reason at once. Broken: do not run on this server.
+func (s *Server) Check(class hongbao.Durability) error {
+	var errs []error
+	if !s.atLeast(7, 0) {
+		errs = append(errs, fmt.Errorf("version %s is too old: use Redis 7.0 or newer", s.Version))
+	}
+	if s.Role != "master" {
+		errs = append(errs, fmt.Errorf("its role is %q: point the configuration to the primary", s.Role))
+	}
+	if s.MaxMemoryPolicy != "noeviction" {
+		errs = append(errs, fmt.Errorf("maxmemory-policy is %q and would evict receipts: set it to noeviction", s.MaxMemoryPolicy))
+	}
+	if class == hongbao.Replica && s.Replicas == 0 {
+		errs = append(errs, errors.New(`no replica is connected, durability class "replica" needs one`))
+	}
+	if class == hongbao.Fsync && !s.AppendOnly {
+		errs = append(errs, errNoAppendOnly)
+	}
+	if class == hongbao.Fsync && s.AppendOnly && s.AppendFsync != "always" && !s.atLeast(7, 2) {
+		errs = append(errs, fmt.Errorf("appendfsync is %q and version %s has no WAITAOF (7.2): set appendfsync always for "+
+			`durability class "fsync"`, s.AppendFsync, s.Version))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "this Redis can't keep what durability class %q promises: %w", class, errors.Join(errs...))
+}
+
+var errNoAppendOnly = errors.New("appendonly is no, so a restart would forget campaigns and receipts: set appendonly yes")
+
+// CheckAppendOnly refuses a Redis without an append-only file, whatever the class. Broken, as Check.
+func (s *Server) CheckAppendOnly() error {
+	if s.AppendOnly {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "this Redis keeps nothing: %w", errNoAppendOnly)
+}
+
+// NeedsWaitAOF tells whether the fsync class asks for WAITAOF. It does wherever Redis knows it (7.2), since appendfsync may be
+// changed under way; older ones must have appendfsync always, which is done before the answer.
+func (s *Server) NeedsWaitAOF() bool { return s.atLeast(7, 2) }
+
+func (s *Server) atLeast(major, minor int) bool {
+	a, rest, _ := strings.Cut(s.Version, ".")
+	b, _, _ := strings.Cut(rest, ".")
+	x, err1 := strconv.Atoi(a)
+	y, err2 := strconv.Atoi(b)
+	return err1 == nil && err2 == nil && (x > major || x == major && y >= minor)
+}

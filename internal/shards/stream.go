@@ -1,0 +1,194 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// ReadNew hands up to count new entries to the consumer, waiting up to block for the first one; none is no error.
+// ErrNoGroup (errors.Is) if the group or the stream is not there.
+func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, block time.Duration) ([]RawEntry, error) {
+	// No BLOCK at all for 0: BLOCK 0 would wait for ever. The client's read timeout must be above block.
+	args := []any{"XREADGROUP", "GROUP", group, consumer, "COUNT", count}
+	if ms := block.Milliseconds(); ms > 0 {
+		args = append(args, "BLOCK", ms)
+	}
+	args = append(args, "STREAMS", k.Keys.Events(), ">")
+	v, err := k.rdb.Do(ctx, args...).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s for group %s: %w", k.Keys.Events(), group, Classify(err))
+	}
+	list, err := streamOf(v)
+	if err != nil {
+		return nil, fmt.Errorf("read %s for group %s: %w", k.Keys.Events(), group, err)
+	}
+	return rawEntries(list, 1)
+}
+
+// Range reads the shard's entries from first to last, both included; "-" and "+" are the ends, "(" before an id
+// excludes it. At most count are read.
+func (k *Shard) Range(ctx context.Context, first, last string, count int) ([]RawEntry, error) {
+	return rangeOf(ctx, k.rdb, k.Keys.Events(), first, last, count)
+}
+
+// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left out, forged
+// ones are not.
+func (k *Shard) Entries(ctx context.Context, first, last string) ([]hongbao.Entry, error) {
+	raw, err := k.rangeAll(ctx, first, last)
+	if err != nil {
+		return nil, err
+	}
+	var out []hongbao.Entry
+	for i := range raw {
+		e, err := hongbao.ParseEntry(k.Keys.Index(), raw[i].ID, raw[i].Values)
+		if errors.Is(err, hongbao.ErrNewerEntry) {
+			return nil, err
+		}
+		if err == nil { // one that can't be read is a dead letter, not the fault of its neighbours
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// rangeAll reads all entries from first to last, page by page.
+func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, error) {
+	const page = 500
+	var all []RawEntry
+	for {
+		raw, err := k.Range(ctx, first, last, page)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, raw...); len(raw) < page {
+			return all, nil
+		}
+		first = "(" + raw[len(raw)-1].ID
+	}
+}
+
+// LastSeq reads the seq of the shard's last event.
+func (k *Shard) LastSeq(ctx context.Context) (int64, error) {
+	seq, err := k.rdb.HGet(ctx, k.Keys.Meta(), "seq").Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, hongbao.Errorf(hongbao.Broken, "%s has no seq: this shard was never initialised, or its meta key was deleted", k.Keys.Meta())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the last seq of %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	return seq, nil
+}
+
+// Head is how far a shard has come.
+type Head struct {
+	Seq   int64 // of its last event
+	Epoch int64
+	Kept  int64 // events below it have left the stream, and their done bits are gone
+}
+
+// Behind tells whether the entry claims what the shard has not come to yet. An event and its seq are written in one step, so
+// if the head was read after the entry, no grab and no close wrote that entry.
+func (h Head) Behind(e *hongbao.Entry) bool {
+	return e.Last() > h.Seq || e.Epoch > h.Epoch
+}
+
+// keptField of meta is the first event whose done bit is kept; absent while all are.
+const keptField = "kept"
+
+var headFields = []string{"seq", "epoch", keptField}
+
+// readHead reads the head from the answer to an HMGET of headFields. All of it only rises.
+func readHead(k lua.Keys, cmd *redis.SliceCmd) (Head, error) {
+	v, err := cmd.Result()
+	if err != nil {
+		return Head{}, fmt.Errorf("read seq and epoch of %s: %w", k.Meta(), Classify(err))
+	}
+	var h Head
+	for i, into := range []*int64{&h.Seq, &h.Epoch, &h.Kept} {
+		text, _ := v[i].(string)
+		if headFields[i] == keptField && v[i] == nil {
+			break
+		}
+		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return Head{}, hongbao.Errorf(hongbao.Broken,
+				"%s has no seq and epoch in plain digits: this shard was never initialised, or its meta key was deleted or changed: %w", k.Meta(), err)
+		}
+	}
+	return h, nil
+}
+
+// CreateGroup makes the consumer group, reading from the first entry that is kept, and the stream if need be. It tells
+// whether the group was made now.
+func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
+	err := k.rdb.XGroupCreateMkStream(ctx, k.Keys.Events(), group, "0-0").Err() // miniredis keeps "0" as it is, and trim compares ids
+	if redis.HasErrorPrefix(err, "BUSYGROUP") {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("create group %s of %s: %w", group, k.Keys.Events(), Classify(err))
+	}
+	return true, nil
+}
+
+// streamOf finds the entries of the only stream in a reply of XREADGROUP: RESP2 gives [[key, entries]], RESP3 {key: entries}.
+func streamOf(v any) ([]any, error) {
+	var entries any
+	switch v := v.(type) {
+	case []any:
+		if pair, ok := first(v).([]any); ok && len(pair) == 2 {
+			entries = pair[1]
+		}
+	case map[any]any:
+		for _, entries = range v {
+			break
+		}
+	}
+	if list, ok := entries.([]any); ok {
+		return list, nil
+	}
+	return nil, fmt.Errorf("redis answered %T, want the entries of one stream", v)
+}
+
+func first(list []any) any {
+	if len(list) != 1 {
+		return nil
+	}
+	return list[0]
+}
+
+func rawEntries(list []any, attempt int64) ([]RawEntry, error) {
+	out := make([]RawEntry, len(list))
+	for i := range list {
+		pair, ok := list[i].([]any)
+		if !ok || len(pair) != 2 {
+			return nil, fmt.Errorf("redis answered %T as an entry, want id and fields", list[i])
+		}
+		id, ok := pair[0].(string)
+		if !ok {
+			return nil, fmt.Errorf("redis answered %T as an entry's id", pair[0])
+		}
+		out[i] = RawEntry{ID: id, Attempt: attempt}
+		values, ok := pair[1].([]any)
+		if !ok {
+			continue // a deleted entry has no fields; it can't be decoded and is told as such
+		}
+		out[i].Values = make([]string, len(values))
+		for j := range values {
+			if out[i].Values[j], ok = values[j].(string); !ok {
+				return nil, fmt.Errorf("redis answered %T in entry %s", values[j], id)
+			}
+		}
+	}
+	return out, nil
+}

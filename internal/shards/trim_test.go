@@ -1,0 +1,246 @@
+package shards_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// written makes a stream of entries with n events each at made-up times, and seq and all groups as a deployment has them.
+// Entries with n = 0 can't be read.
+func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Duration) []string {
+	t.Helper()
+	seq := int64(0)
+	now := time.Now()
+	var ids []string
+	for i, n := range sizes {
+		id := fmt.Sprintf("%d-%d", now.Add(-ageOf(i)).UnixMilli(), i)
+		args := []any{"XADD", b.k.Events(), id, "v", "1", "k", "grant", "c", "rain", "q", seq + 1, "e", "1", "t", "1", "g", "x"}
+		if n == 0 {
+			args = []any{"XADD", b.k.Events(), id, "q", "1e9", "junk", "y"}
+		}
+		require.NoError(t, b.rdb.Do(t.Context(), args...).Err())
+		seq += int64(n)
+		ids = append(ids, id)
+	}
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "seq", seq).Err())
+	return ids
+}
+
+func repeat(n, times int) []int {
+	out := make([]int, times)
+	for i := range out {
+		out[i] = n
+	}
+	return out
+}
+
+func old(int) time.Duration { return time.Hour }
+
+func (b *bundle) trim(t *testing.T, c shards.Trim) shards.Trimmed {
+	t.Helper()
+	if c.Limit == 0 {
+		c.Limit = 10_000
+	}
+	if c.MaxEvents == 0 {
+		c.MaxEvents = 1e6
+	}
+	out, err := shards.Of(b.rdb, b.k).TrimEvents(t.Context(), c)
+	require.NoError(t, err)
+	meta, err := b.rdb.HGet(t.Context(), b.k.Meta(), "finished").Int64()
+	require.NoError(t, err)
+	require.Equal(t, out.Finished, meta)
+	return out
+}
+
+func (b *bundle) done(t *testing.T, group string, count int) {
+	t.Helper()
+	raw := b.read(t, group, "w1", count)
+	require.Len(t, raw, count)
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group, nil, idsOf(raw))
+	require.NoError(t, err)
+}
+
+func lags(out shards.Trimmed) map[string]int64 {
+	m := map[string]int64{}
+	for _, g := range out.Groups {
+		m[g.Name] = g.Finished
+	}
+	return m
+}
+
+func TestTrimKeepsWhatAnyGroupNeeds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.written(t, repeat(2, 1000), old)
+	for _, g := range []string{"balance", "kafka", "stranger"} {
+		b.group(t, g)
+	}
+	declared := []string{"balance", "kafka"}
+	out := b.trim(t, shards.Trim{Groups: declared})
+	require.Equal(t, 0, out.Deleted, "nobody has read anything")
+	require.EqualValues(t, 0, out.Finished)
+	require.EqualValues(t, 2000, out.Seq)
+	require.EqualValues(t, 1, out.FirstKept)
+
+	b.done(t, "balance", 1000)
+	b.done(t, "kafka", 900)
+	b.read(t, "stranger", "w1", 500)
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "stranger", nil, append(ids[:300:300], ids[301:500]...))
+	require.NoError(t, err)
+	out = b.trim(t, shards.Trim{Groups: declared})
+	require.Equal(t, map[string]int64{"balance": 2000, "kafka": 1800, "stranger": 600}, lags(out))
+	require.EqualValues(t, 1800, out.Finished, "a group that is not declared does not count as backlog")
+	require.Positive(t, out.Deleted)
+	require.LessOrEqual(t, out.Deleted, 300, "entry 301 is pending for a group that nobody declared")
+	require.Contains(t, b.ids(t), ids[300])
+	require.EqualValues(t, 2*out.Deleted+1, out.FirstKept)
+	for _, g := range out.Groups {
+		require.Equal(t, g.Name != "balance", g.Age > 0, g.Name)
+		require.InDelta(t, time.Hour, max(g.Age, time.Hour), float64(time.Minute))
+	}
+
+	b.done(t, "kafka", 100)
+	_, err = shards.Of(b.rdb, b.k).Ack(t.Context(), "stranger", nil, ids[300:301])
+	require.NoError(t, err)
+	out = b.trim(t, shards.Trim{Groups: declared})
+	require.EqualValues(t, 2000, out.Finished)
+	require.Contains(t, b.ids(t), ids[500], "undelivered for the stranger")
+	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.k.Events(), "stranger").Err())
+	out = b.trim(t, shards.Trim{Groups: declared})
+	require.Less(t, len(b.ids(t)), 200, "all but what is left of a node of the stream")
+	require.Empty(t, out.Missing)
+}
+
+func TestTrimMissingGroupBlocks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.written(t, repeat(1, 300), old)
+	b.group(t, "kafka")
+	b.done(t, "kafka", 300)
+	out := b.trim(t, shards.Trim{Groups: []string{"balance", "kafka"}})
+	require.Equal(t, []string{"balance"}, out.Missing)
+	require.Zero(t, out.Deleted)
+	require.Zero(t, out.Finished, "nothing is known of what balance has finished")
+	require.Len(t, b.ids(t), 300)
+
+	fresh := setupOn(t, b.rdb)
+	out = fresh.trim(t, shards.Trim{Groups: []string{"kafka"}})
+	require.Equal(t, []string{"kafka"}, out.Missing)
+}
+
+func TestTrimRetentionAndBounds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.written(t, repeat(1, 1000), func(i int) time.Duration { return time.Duration(1000-i) * time.Second })
+	b.group(t, "kafka")
+	b.done(t, "kafka", 1000)
+	groups := []string{"kafka"}
+	out := b.trim(t, shards.Trim{Groups: groups, Retention: time.Hour})
+	require.Zero(t, out.Deleted)
+	out = b.trim(t, shards.Trim{Groups: groups, Retention: 500 * time.Second})
+	require.InDelta(t, 450, out.Deleted, 51)
+	require.Contains(t, b.ids(t), ids[500])
+
+	out = b.trim(t, shards.Trim{Groups: groups, Retention: 0, Limit: 100})
+	require.LessOrEqual(t, out.Deleted, 100)
+	require.Positive(t, out.Deleted)
+
+	// the bound on events wins over the retention
+	b.trim(t, shards.Trim{Groups: groups, Retention: time.Hour, MaxEvents: 10})
+	kept := len(b.ids(t))
+	require.GreaterOrEqual(t, kept, 10)
+	require.Less(t, kept, 10+101, "up to one node of the stream more is kept")
+}
+
+func TestTrimMaxEventsNeverPassesPending(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.written(t, repeat(1, 500), func(i int) time.Duration { return time.Duration(1000-i) * time.Millisecond })
+	b.group(t, "kafka")
+	raw := b.read(t, "kafka", "w1", 500)
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, append(ids[:250:250], ids[251:]...))
+	require.NoError(t, err)
+	require.Len(t, raw, 500)
+	b.trim(t, shards.Trim{Groups: []string{"kafka"}, Retention: time.Hour, MaxEvents: 1})
+	require.Contains(t, b.ids(t), ids[250])
+	require.Less(t, len(b.ids(t)), 351)
+}
+
+// Entries that can't be read, however many in a row, never make a group look further than it is.
+func TestTrimFinishedAmongUnreadable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sizes := append(append(repeat(2, 3), repeat(0, 400)...), repeat(2, 2)...)
+	ids := b.written(t, sizes, old)
+	b.group(t, "kafka")
+	groups := []string{"kafka"}
+	b.done(t, "kafka", 3)
+	require.EqualValues(t, 6, b.trim(t, shards.Trim{Groups: groups}).Finished, "undelivered, behind 400 that can't be read")
+	raw := b.read(t, "kafka", "w1", 402)
+	require.Len(t, raw, 402)
+	require.EqualValues(t, 6, b.trim(t, shards.Trim{Groups: groups}).Finished, "pending, behind 400 that can't be read")
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, ids[3:403])
+	require.NoError(t, err)
+	require.EqualValues(t, 6, b.trim(t, shards.Trim{Groups: groups}).Finished)
+	_, err = shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, ids[403:404])
+	require.NoError(t, err)
+	require.EqualValues(t, 8, b.trim(t, shards.Trim{Groups: groups}).Finished)
+}
+
+// A planted entry with a seq that was never given does not count.
+func TestTrimIgnoresForgedSeq(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.rdb.Do(t.Context(), "XADD", b.k.Events(), "1-1", "q", "99999999999").Err())
+	b.written(t, repeat(1, 5), old)
+	b.group(t, "kafka")
+	out := b.trim(t, shards.Trim{Groups: []string{"kafka"}})
+	require.EqualValues(t, 0, out.Finished)
+	require.EqualValues(t, 1, out.FirstKept)
+}
+
+// Before done bits may be deleted it is written down which, and that never falls: a replay that asks later takes them for done, a claim on the
+// group's own sink is refused them, and one with done bits that nobody trims is not.
+func TestWhatTheDeletedBitsSaid(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const group = "kafka"
+	look := func(seq int64) bool {
+		t.Helper()
+		done, err := shards.Of(b.rdb, b.k).GroupDone(t.Context(), group, hongbao.SeqRange{First: 1, Last: 2 * lua.ChunkEvents})
+		require.NoError(t, err)
+		return done.Has(seq)
+	}
+	claim := func(trimmed bool) hongbao.ClaimAnswer {
+		t.Helper()
+		a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), &shards.ClaimCall{
+			Sink: group, ID: fmt.Sprint(trimmed, time.Now().UnixNano()), Owner: "w1", Lease: time.Minute, Trimmed: trimmed, TakeLive: true,
+			Events: []hongbao.SeqRange{{First: 5, Last: 6}, {First: lua.ChunkEvents - 2, Last: lua.ChunkEvents + 1}},
+		})
+		require.NoError(t, err)
+		return a
+	}
+	require.False(t, look(5), "nothing was deleted yet")
+	a := claim(true)
+	require.True(t, a.Granted())
+	require.NoError(t, b.rdb.Del(t.Context(), b.k.Claims(group)).Err())
+
+	for _, kept := range []int64{lua.ChunkEvents, 0, 5} {
+		require.NoError(t, shards.Of(b.rdb, b.k).SetKept(t.Context(), kept))
+	}
+	require.True(t, look(1))
+	require.True(t, look(lua.ChunkEvents-1))
+	require.False(t, look(lua.ChunkEvents))
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group, []hongbao.SeqRange{{First: 5, Last: 5}, {First: lua.ChunkEvents, Last: lua.ChunkEvents}}, nil)
+	require.NoError(t, err)
+	require.True(t, look(lua.ChunkEvents))
+	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 6}, {First: lua.ChunkEvents - 2, Last: lua.ChunkEvents}}, claim(true).Done)
+	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 5}, {First: lua.ChunkEvents, Last: lua.ChunkEvents}}, claim(false).Done)
+}
