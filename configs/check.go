@@ -9,7 +9,7 @@ import (
 
 // unsafeNames lists what unsafe.allow may name.
 func unsafeNames() []string {
-	return append(settlement.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, unsafeSASL)
+	return append(settlement.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen)
 }
 
 // UnsafeRedisAppendOnly allows a Redis without an append-only file, which a managed one may not offer: what its replicas do not have
@@ -21,6 +21,12 @@ const UnsafeRedis = "redis_settings"
 
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"
+
+// UnsafeRemoteToken and UnsafeBalanceListen allow tokens in clear text where something else protects them: a service mesh, a proxy on the same machine.
+const (
+	UnsafeRemoteToken   = "remote_token_without_tls"
+	UnsafeBalanceListen = "balance_listen_without_tls"
+)
 
 // check looks for values that are fine by themselves and contradict each other.
 func (l *loader) check(c *Config) {

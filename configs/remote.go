@@ -2,7 +2,10 @@ package configs
 
 import (
 	"crypto/tls"
+	"net"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -172,6 +175,27 @@ func (l *loader) checkRemote(c *Config) {
 	c.remoteTLS = l.remoteTLS(r)
 	l.order("balance.handle_timeout", b.HandleTimeout, "below balance.write_timeout", b.WriteTimeout, "its answer would never be written", "balance.write_timeout")
 	c.balanceTLS = l.balanceTLS(b)
+	l.checkPlain(c)
+}
+
+// checkPlain refuses what would send a token in clear text to another machine, or take one from it.
+func (l *loader) checkPlain(c *Config) {
+	u, err := url.Parse(c.Remote.URL)
+	if err == nil && l.p.fine("remote.url", "remote.token", "unsafe.allow") && u.Scheme == "http" && c.Remote.Token != "" &&
+		!loopback(u.Hostname()) && !slices.Contains(c.Unsafe.Allow, UnsafeRemoteToken) {
+		l.bad("remote.url", "it is http, so remote.token would be sent in clear text: use https, or add %s to unsafe.allow", UnsafeRemoteToken)
+	}
+	host, _, err := net.SplitHostPort(c.Balance.Listen)
+	if err == nil && l.p.fine("balance.listen", "balance.tls_cert", "balance.tls_key", "unsafe.allow") && c.Balance.TLSCert == "" &&
+		!loopback(host) && !slices.Contains(c.Unsafe.Allow, UnsafeBalanceListen) {
+		l.bad("balance.listen", "it is not on loopback, and balance.tls_cert is empty, so tokens would come in clear text: "+
+			"set balance.tls_cert and balance.tls_key, or add %s to unsafe.allow", UnsafeBalanceListen)
+	}
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // remoteTLS reads the files for an https remote; nil for the system's roots.

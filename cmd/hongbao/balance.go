@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -12,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/httpapi"
 	"github.com/hongbao-project/hongbao/replay"
@@ -40,6 +42,9 @@ func (d *deps) serveBalance(cmd *cobra.Command) error {
 	cfg := d.cfg.BalanceConfig()
 	if err := cfg.Check(); err != nil {
 		return usageError{err}
+	}
+	if cfg.TLS == nil && d.allows(configs.UnsafeBalanceListen) {
+		d.log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
 	}
 	if err := d.openLedger(cmd.Context()); err != nil {
 		return err
@@ -71,6 +76,9 @@ func (d *deps) remote(ctx context.Context, done string, again bool, word told) (
 		return nil, err
 	}
 	rc := d.cfg.RemoteConfig()
+	if d.allows(configs.UnsafeRemoteToken) && strings.HasPrefix(rc.URL, "http://") {
+		d.log.Warn("unsafe.allow: remote.token is sent in clear text")
+	}
 	rc.Again, rc.Told, rc.ToldAt = again, word.verdict, word.at
 	h, err := remote.New(rc, claims, &planned{plans, d}, settler)
 	if err != nil {
