@@ -133,10 +133,14 @@ func allGranted(ctx context.Context, ledger *settlement.Ledger, campaigns []sett
 
 // openLedger opens an empty ledger with the campaigns in it, and a settler on it.
 func openLedger(ctx context.Context, dsn string, campaigns []settlement.Campaign) (*settlement.Ledger, *settlement.Settler, error) {
-	ledger, err := settlement.Open(ctx, settlement.Config{
+	config := settlement.Config{
 		Driver: settlement.PostgreSQL, DSN: dsn, Conns: 8, ConnectTimeout: 5 * time.Second, LockTimeout: 10 * time.Second,
 		Timeout: time.Minute, Retries: 10,
-	})
+	}
+	if _, err := settlement.Migrate(ctx, config); err != nil {
+		return nil, nil, err
+	}
+	ledger, err := settlement.Open(ctx, config)
 	if err != nil {
 		return nil, nil, err
 	}

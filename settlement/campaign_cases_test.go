@@ -108,15 +108,12 @@ func testReopen(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`}, stmt{sql: `DROP TABLE quarantine`}, stmt{sql: `DROP TABLE refund`},
 		stmt{sql: `DROP TABLE transfer`}, stmt{sql: `DROP TABLE grants`}, stmt{sql: `DROP TABLE account`},
 		stmt{sql: `DROP TABLE campaign`}, stmt{sql: `DROP TABLE credit`}, stmt{sql: `DROP TABLE credit_account`}, stmt{sql: `DROP TABLE code`},
-		stmt{sql: `DROP TABLE intent`})
+		stmt{sql: `DROP TABLE intent`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`})
 	var group errgroup.Group
 	for range 6 { // all of them find nothing, one migrates
 		group.Go(func() error {
-			l, err := Open(context.Background(), f.config)
-			if err != nil {
-				return err
-			}
-			return l.Close()
+			_, err := Migrate(context.Background(), f.config)
+			return err
 		})
 	}
 	require.NoError(t, group.Wait())
@@ -126,12 +123,38 @@ func testReopen(t *testing.T, f *fixture) {
 	newFixture(t, f.config).holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
+// An older build goes on with a newer schema until a step says that it can't.
 func testNewerSchema(t *testing.T, f *fixture) {
-	f.tamper(t, stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, applied_at) VALUES (99, '0099_future.sql', 'x', 0)`})
-	_, err := Open(t.Context(), f.config)
+	row := func(version, lowest int64) stmt {
+		return stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, '0099_future.sql', 'x', $2, 7)`,
+			args: []any{version, lowest}}
+	}
+	f.tamper(t, row(98, 1))
+	f.create(t, "rain", 2)
+	open(t, f.config)
+	newFixture(t, f.config).settles(t, grant("rain", 1))
+
+	f.tamper(t, row(99, 98))
+	_, err := Migrate(t.Context(), f.config)
+	require.ErrorContains(t, err, "the schema has version 99 (0099_future.sql)")
+	_, err = Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "the schema has version 99 (0099_future.sql)")
 	require.ErrorContains(t, err, "upgrade this program")
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+}
+
+// What reads never makes tables: they would look like a ledger in which nobody was paid.
+func testNotFounded(t *testing.T, f *fixture) {
+	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
+	_, err := Open(t.Context(), f.config)
+	require.ErrorContains(t, err, "the schema has version 0, this build needs version 1")
+	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
+	for range 2 { // the first one made nothing
+		_, err = Open(t.Context(), f.config)
+		require.ErrorIs(t, err, ErrNotFounded)
+		require.ErrorContains(t, err, "`hongbao init`")
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	}
 }
 
 func testOtherSchema(t *testing.T, f *fixture) {
@@ -146,8 +169,9 @@ func testFailedMigration(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	applied := int64(len(steps))
 	steps = append(steps, migration{version: applied + 1, name: "bad", sum: "x",
-		script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
-	require.Error(t, f.ledger.apply(t.Context(), steps))
+		lowest: applied, script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
+	_, err = f.ledger.apply(t.Context(), steps)
+	require.Error(t, err)
 	if f.config.Driver == MySQL { // it is resumed instead, see TestMigrationKilledAnywhere
 		f.tamper(t, stmt{sql: `DROP TABLE half`}, stmt{sql: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
 	}

@@ -4,6 +4,12 @@ import "testing"
 
 // cases are what every database must do.
 var cases = map[string]func(*testing.T, *fixture){
+	"a ledger is founded once":                    testFound,
+	"founded by many at once":                     testFoundTogether,
+	"a ledger in use is not founded":              testFoundInUse,
+	"a shard's epoch and server":                  testShardState,
+	"the highest seq of a shard":                  testHighestSeq,
+	"campaigns that are funded":                   testFundedCampaigns,
 	"a repeat changes nothing":                    testRepeat,
 	"one batch, many campaigns":                   testManyCampaigns,
 	"coupons without a value":                     testCoupons,
@@ -49,7 +55,8 @@ var cases = map[string]func(*testing.T, *fixture){
 	"every difference is found":                   testDifferences,
 	"a row deleted by hand stops the shard":       testDeletedByHand,
 	"opened again, and by many at once":           testReopen,
-	"a newer schema is refused":                   testNewerSchema,
+	"a newer schema":                              testNewerSchema,
+	"a database without tables is refused":        testNotFounded,
 	"a schema with another past is refused":       testOtherSchema,
 	"a failed migration leaves nothing":           testFailedMigration,
 	"a grant that was settled after quarantine":   testSettledAfterQuarantine,

@@ -27,10 +27,13 @@ func ExampleSettler() {
 	folder, err := os.MkdirTemp("", "ledger")
 	check(err)
 	defer os.RemoveAll(folder)
-	ledger, err := settlement.Open(ctx, settlement.Config{
+	config := settlement.Config{
 		Driver: settlement.SQLite, DSN: filepath.Join(folder, "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
 		LockTimeout: 5 * time.Second, Timeout: 30 * time.Second, Retries: 5,
-	})
+	}
+	_, err = settlement.Migrate(ctx, config) // once; a worker only opens
+	check(err)
+	ledger, err := settlement.Open(ctx, config)
 	check(err)
 	defer ledger.Close()
 

@@ -20,10 +20,36 @@ type Ledger struct {
 	known   campaignCache
 }
 
-// Open connects, checks the server's settings, and brings the schema up to date. Workers that start together are safe:
-// one migrates, the others wait for it. It refuses a configuration with a *SettingError in the chain for every setting
-// that could lose money.
+// Open connects to a ledger that is there, and checks the server's settings and the schema; it makes and changes nothing.
+// It refuses a configuration with a *SettingError in the chain for every setting that could lose money, and (Broken) a
+// database without the tables of this build: Migrate makes them, `hongbao init` calls it.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
+	l, err := reach(ctx, config, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.checkSchema(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", config.Driver, err), l.store.close())
+	}
+	return l, nil
+}
+
+// Migrate makes the tables or brings them up to date, and names the steps that were missing. Those who migrate at the same
+// time are safe: one does, the others wait for it. Where nothing is missing it needs no right to change the schema.
+func Migrate(ctx context.Context, config Config) (steps []string, err error) {
+	l, err := reach(ctx, config, true)
+	if err != nil {
+		return nil, err
+	}
+	steps, err = l.migrate(ctx)
+	if err = errors.Join(err, l.store.close()); err != nil {
+		return nil, fmt.Errorf("migrate the %s ledger: %w", config.Driver, err)
+	}
+	return steps, nil
+}
+
+// reach connects to the database and checks its settings; create says that a file of SQLite may be made.
+func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
@@ -38,13 +64,10 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 		l.store, err = openMySQL(ctx, &l.config)
 	case SQLite:
 		l.dialect = &sqliteDialect
-		l.store, err = openSQLite(ctx, &config)
+		l.store, err = openSQLite(ctx, &config, create)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the %s ledger: %w", config.Driver, err)
-	}
-	if err := l.migrate(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", config.Driver, err), l.store.close())
 	}
 	return l, nil
 }

@@ -18,16 +18,16 @@ import (
 // migrate brings the schema up to date. MySQL commits each statement that changes the schema by itself, so how far a
 // migration has come is written down: before its n-th statement the row says begun = n, and applied_at is 0 until all are
 // done. Whoever comes after a kill runs that n-th statement again: it may have happened, and then says that it is there.
-func (m *mysqlStore) migrate(ctx context.Context, steps []migration) error {
+func (m *mysqlStore) migrate(ctx context.Context, steps []migration) (done []string, err error) {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
-		return mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
+		return nil, mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
 	}
 	defer conn.Close()
 	// The lock ends with the connection, which is thrown away in any case.
 	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
 	if err := m.lockSchema(ctx, conn); err != nil {
-		return err
+		return nil, err
 	}
 	return mysqlMigration{ctx: ctx, conn: conn}.run(steps)
 }
@@ -58,58 +58,61 @@ func (m mysqlMigration) exec(text string, args ...any) error {
 	return nil
 }
 
-func (m mysqlMigration) run(steps []migration) error {
+func (m mysqlMigration) run(steps []migration) (done []string, err error) {
 	if err := m.exec(`CREATE TABLE IF NOT EXISTS hongbao_schema (version bigint PRIMARY KEY, name varchar(255) NOT NULL,
-		sum varchar(255) NOT NULL, applied_at bigint NOT NULL, begun integer NOT NULL DEFAULT 0)
+		sum varchar(255) NOT NULL, lowest bigint NOT NULL, applied_at bigint NOT NULL, begun integer NOT NULL DEFAULT 0)
 		ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`); err != nil {
-		return err
+		return nil, err
 	}
-	applied, begun, err := m.applied(steps)
+	has, begun, err := m.applied()
+	if err == nil {
+		err = has.check(steps)
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, step := range steps[applied:] {
+	for _, step := range steps[min(has.done, int64(len(steps))):] {
 		if err := m.apply(step, begun); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
+			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
-		begun = -1
+		begun, done = -1, append(done, step.name)
 	}
-	return nil
+	return done, nil
 }
 
-// applied tells how many steps are done, and which statement of the next one was begun; -1 if it has no row.
-func (m mysqlMigration) applied(steps []migration) (applied int64, begun int, err error) {
-	rows, err := m.conn.QueryContext(m.ctx, `SELECT version, name, sum, applied_at, begun FROM hongbao_schema ORDER BY version`)
+// applied tells what the database has, and which statement of the step after those that are done was begun; -1 if that one has no row.
+func (m mysqlMigration) applied() (has schema, begun int, err error) {
+	rows, err := m.conn.QueryContext(m.ctx, `SELECT version, name, sum, lowest, applied_at, begun FROM hongbao_schema ORDER BY version`)
 	if err != nil {
-		return 0, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
+		return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
 	}
 	defer rows.Close()
 	begun = -1
-	for n := int64(1); rows.Next(); n++ {
-		var has migration
+	for rows.Next() {
+		var step migration
 		var at int64
 		var last int
-		if err := rows.Scan(&has.version, &has.name, &has.sum, &at, &last); err != nil {
-			return 0, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
+		if err := rows.Scan(&step.version, &step.name, &step.sum, &step.lowest, &at, &last); err != nil {
+			return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
 		}
-		if err := checkApplied(steps, n, has); err != nil {
-			return 0, 0, err
-		}
-		if begun = last; at != 0 {
-			applied, begun = n, -1
+		has.steps = append(has.steps, step)
+		if at == 0 {
+			begun = last
+		} else {
+			has.done++
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return 0, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
+		return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
 	}
-	return applied, begun, nil
+	return has, begun, nil
 }
 
 // apply runs a step from its begun-th statement on, counted from 1; 0 and below: from the first one.
 func (m mysqlMigration) apply(step migration, begun int) error {
 	if begun < 0 {
-		if err := m.exec(`INSERT INTO hongbao_schema (version, name, sum, applied_at) VALUES (?, ?, ?, 0)`,
-			step.version, step.name, step.sum); err != nil {
+		if err := m.exec(`INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES (?, ?, ?, ?, 0)`,
+			step.version, step.name, step.sum, step.lowest); err != nil {
 			return err
 		}
 	}

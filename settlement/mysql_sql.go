@@ -13,6 +13,7 @@ import (
 // key a row, whatever the optimizer thinks of the size of a JSON text.
 var mysqlDialect = dialect{
 	migrations: "migrations/mysql",
+	hasSchema:  `SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'hongbao_schema'`,
 	pack:       packJSON,
 	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 		SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2

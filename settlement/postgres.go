@@ -21,6 +21,7 @@ import (
 var postgresDialect = dialect{
 	migrations: "migrations/postgres",
 	lock:       `SELECT pg_advisory_xact_lock(7166473318640)`,
+	hasSchema:  `SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema')`,
 	pack:       func(columns ...any) ([]any, error) { return columns, nil },
 	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 		SELECT g.*, $10::bigint FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],

@@ -3,10 +3,12 @@ package settlement
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,4 +148,43 @@ func TestPostgresGatesEachConnection(t *testing.T) {
 	require.NoError(t, err)
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}
+
+// TestWorkerNeedsNoDDL has a worker found, settle and set aside as a user who may change rows and no table.
+func TestWorkerNeedsNoDDL(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	config := postgresConfig(t)
+	steps, err := Migrate(t.Context(), config)
+	require.NoError(t, err)
+	require.NotEmpty(t, steps)
+	admin := connect(t, config.DSN)
+	u, err := url.Parse(config.DSN)
+	require.NoError(t, err)
+	worker := "worker_" + strings.ToLower(rand.Text())
+	for _, sql := range []string{"CREATE ROLE " + worker + " LOGIN", "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO " + worker} {
+		_, err := admin.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	u.User = url.User(worker)
+	config.DSN = u.String()
+	_, err = connect(t, config.DSN).Exec(t.Context(), "CREATE TABLE mine (id bigint)")
+	require.ErrorContains(t, err, "permission denied")
+
+	steps, err = Migrate(t.Context(), config)
+	require.NoError(t, err, "nothing is missing, so nothing is made")
+	require.Empty(t, steps)
+	f := newFixture(t, config)
+	_, err = f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
+	require.NoError(t, err)
+	require.NoError(t, f.ledger.SetShard(t.Context(), 0, 0, ShardState{Epoch: 1}))
+	f.create(t, "rain", 3)
+	forged := grant("rain", 3)
+	forged.Amount++
+	f.settles(t, append(grantsOf("rain", 1, 2), forged)...)
+	require.Len(t, f.open(t), 1)
+	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }

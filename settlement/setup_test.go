@@ -57,6 +57,8 @@ func testConfig(driver Driver, dsn string) Config {
 
 func open(t testing.TB, c Config) *Ledger {
 	t.Helper()
+	_, err := Migrate(t.Context(), c)
+	require.NoError(t, err)
 	l, err := Open(t.Context(), c)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"reflect"
 	"time"
@@ -21,6 +23,7 @@ import (
 // sqliteDialect sends a table as one JSON array of rows.
 var sqliteDialect = dialect{
 	migrations: "migrations/sqlite",
+	hasSchema:  `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'hongbao_schema'`,
 	pack:       packJSON,
 	// WHERE true: without it the parser takes ON CONFLICT for a join's ON.
 	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
@@ -64,12 +67,20 @@ type sqliteStore struct {
 	writer, readers *sql.DB
 }
 
-func openSQLite(ctx context.Context, config *Config) (*sqliteStore, error) {
+func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore, error) {
 	path, err := filepath.Abs(config.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("find the file %s: %w", config.DSN, err)
 	}
-	query := url.Values{"_pragma": {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !create {
+		return nil, hongbao.Errorf(hongbao.Broken, "%w: there is no file %s; let ledger.dsn name the right one, `hongbao init` makes a new one",
+			ErrNotFounded, path)
+	}
+	mode := "rw"
+	if create {
+		mode = "rwc"
+	}
+	query := url.Values{"mode": {mode}, "_pragma": {
 		"busy_timeout(" + millis(config.LockTimeout) + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
 	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query.Encode()}).String()
 	s := &sqliteStore{}

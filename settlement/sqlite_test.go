@@ -35,6 +35,7 @@ func TestSQLiteSettings(t *testing.T) {
 func TestSQLiteRefused(t *testing.T) {
 	t.Parallel()
 	l := open(t, sqliteConfig(t))
+	l.store.(*sqliteStore).readers.SetMaxIdleConns(0) // the journal's mode can't be changed beside another connection
 	conn, err := l.store.(*sqliteStore).writer.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
@@ -97,6 +98,9 @@ func TestSQLiteDamagedFile(t *testing.T) {
 	_, err := Open(t.Context(), testConfig(SQLite, path))
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
 	require.ErrorContains(t, err, path)
-	_, err = Open(t.Context(), testConfig(SQLite, filepath.Join(t.TempDir(), "no", "such", "folder.db")))
+	none := testConfig(SQLite, filepath.Join(t.TempDir(), "no", "such", "folder.db"))
+	_, err = Migrate(t.Context(), none)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
+	_, err = Open(t.Context(), none)
+	require.ErrorIs(t, err, ErrNotFounded)
 }

@@ -39,6 +39,8 @@ type store interface {
 type dialect struct {
 	// migrations is a folder of the embedded ones; lock, if not empty, is what to run before any of them.
 	migrations, lock string
+	// hasSchema counts the table hongbao_schema.
+	hasSchema string
 	// pack makes the arguments that carry a table, given by its columns ([]string or []int64), to one statement.
 	pack func(columns ...any) ([]any, error)
 	// insertGrants takes the packed columns of grants but batch, then batch.

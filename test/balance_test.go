@@ -34,11 +34,10 @@ const balanceToken = "token-of-the-tests-0123"
 // remoteBalance is a balance server over a ledger of its own, as `hongbao balance` runs it.
 func remoteBalance(t *testing.T) (url string, ledger *settlement.Ledger) {
 	t.Helper()
-	ledger, err := settlement.Open(t.Context(), settlement.Config{
+	ledger = newDatabase(t, settlement.Config{
 		Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "balance.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
 		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
-	require.NoError(t, err)
 	b, err := httpapi.NewBalance(httpapi.Config{
 		Listen: "127.0.0.1:0", Token: balanceToken, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second, HeaderBytes: 16 << 10, BodyBytes: 4 << 10,

@@ -197,10 +197,9 @@ func (c *oneCopy) settled() {
 		grants = append(grants, e.Grants...)
 	}
 	file := filepath.Join(c.t.TempDir(), "ledger.db")
-	l, err := settlement.Open(c.t.Context(), settlement.Config{
+	l := newDatabase(c.t, settlement.Config{
 		Driver: settlement.SQLite, DSN: file, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
-	require.NoError(c.t, err)
 	seed, of := campaign.NewSeed(), spec("rain", c.seq, hongbao.Amount(100*c.seq))
 	_, err = l.CreateCampaign(c.t.Context(), settlement.Campaign{
 		Spec: of, Canonical: campaign.Canonical(of), Seed: seed, Hash: campaign.Commit(of, seed),

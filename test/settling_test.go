@@ -87,8 +87,7 @@ type inLedger struct {
 func newLedger(t *testing.T, plan *planned, c settlement.Config) *inLedger {
 	t.Helper()
 	c.Conns, c.ConnectTimeout, c.LockTimeout, c.Timeout, c.Retries = 8, 5*time.Second, 10*time.Second, 30*time.Second, 10
-	l, err := settlement.Open(t.Context(), c)
-	require.NoError(t, err)
+	l := newDatabase(t, c)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return &inLedger{plan: plan, ledger: l}
 }

@@ -74,14 +74,23 @@ func (b *bundle) producer(t *testing.T) *producer.Producer {
 	return p
 }
 
+// newDatabase makes the tables of a ledger in an empty database, and opens it.
+func newDatabase(t *testing.T, c settlement.Config) *settlement.Ledger {
+	t.Helper()
+	_, err := settlement.Migrate(t.Context(), c)
+	require.NoError(t, err)
+	l, err := settlement.Open(t.Context(), c)
+	require.NoError(t, err)
+	return l
+}
+
 // ledger is an SQLite ledger with the campaigns, and the settler on it.
 func (b *bundle) ledger(t *testing.T, campaigns ...settlement.Campaign) (*settlement.Ledger, *settlement.Settler) {
 	t.Helper()
-	l, err := settlement.Open(t.Context(), settlement.Config{
+	l := newDatabase(t, settlement.Config{
 		Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
 		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
-	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	for _, c := range campaigns {
 		_, err := l.CreateCampaign(t.Context(), c)

@@ -177,6 +177,10 @@ func (d *deps) allows(name string) bool {
 func (d *deps) openLedger(ctx context.Context) error {
 	cfg := d.cfg.LedgerConfig()
 	_, missing := os.Stat(cfg.DSN)
+	_, err := settlement.Migrate(ctx, cfg)
+	if err != nil {
+		return away("ledger.dsn", err)
+	}
 	l, err := settlement.Open(ctx, cfg)
 	if err != nil {
 		return away("ledger.dsn", err)

@@ -1,3 +1,4 @@
+-- lowest: 1
 -- The ledger. Money is integers in minor units, times are unix milliseconds. Rows of grants and transfer never change.
 -- The same tables as on PostgreSQL. Ids are compared byte by byte (utf8mb4_bin): "a" is not "A".
 -- Each statement must fail when it runs a second time, or change nothing: DDL commits by itself on MySQL, and a worker
@@ -153,3 +154,21 @@ CREATE TABLE intent (
     created_at bigint       NOT NULL,
     PRIMARY KEY (campaign, packet)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- Whose ledger this is: one row, written when the deployment is founded.
+CREATE TABLE deployment (
+    one        integer NOT NULL PRIMARY KEY CHECK (one = 1),
+    id         varchar(255)    NOT NULL,
+    key_prefix varchar(255)    NOT NULL,
+    shards     integer NOT NULL CHECK (shards >= 1),
+    founding   varchar(255)    NOT NULL CHECK (founding <> '') -- Redis has the same: it tells this ledger from others with the same id
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- What the ledger knows of each shard in Redis.
+CREATE TABLE shard (
+    shard integer NOT NULL PRIMARY KEY,
+    epoch bigint  NOT NULL CHECK (epoch >= 0), -- 0: not founded in Redis yet
+    token varchar(255)    NOT NULL                     -- of the Redis server for which the shard was opened last
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE INDEX quarantine_by_seq ON quarantine (shard, seq);

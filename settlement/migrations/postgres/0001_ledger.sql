@@ -1,3 +1,4 @@
+-- lowest: 1
 -- The ledger. Money is integers in minor units, times are unix milliseconds. Rows of grants and transfer never change.
 -- Ids are compared byte by byte (COLLATE "C"): the order must not depend on the server's locale.
 
@@ -152,3 +153,21 @@ CREATE TABLE intent (
     created_at bigint  NOT NULL,
     PRIMARY KEY (campaign, packet)
 );
+
+-- Whose ledger this is: one row, written when the deployment is founded.
+CREATE TABLE deployment (
+    one        integer PRIMARY KEY CHECK (one = 1),
+    id         text    NOT NULL,
+    key_prefix text    NOT NULL,
+    shards     integer NOT NULL CHECK (shards >= 1),
+    founding   text    NOT NULL CHECK (founding <> '') -- Redis has the same: it tells this ledger from others with the same id
+);
+
+-- What the ledger knows of each shard in Redis.
+CREATE TABLE shard (
+    shard integer PRIMARY KEY,
+    epoch bigint  NOT NULL CHECK (epoch >= 0), -- 0: not founded in Redis yet
+    token text    NOT NULL                     -- of the Redis server for which the shard was opened last
+);
+
+CREATE INDEX quarantine_by_seq ON quarantine (shard, seq);

@@ -1,3 +1,4 @@
+-- lowest: 1
 -- The ledger. Money is integers in minor units, times are unix milliseconds. Rows of grants and transfer never change.
 -- The same tables as on PostgreSQL; STRICT, so that an overflow is an error and never becomes a float.
 
@@ -152,3 +153,21 @@ CREATE TABLE intent (
     created_at INTEGER NOT NULL,
     PRIMARY KEY (campaign, packet)
 ) STRICT, WITHOUT ROWID;
+
+-- Whose ledger this is: one row, written when the deployment is founded.
+CREATE TABLE deployment (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    id         TEXT    NOT NULL,
+    key_prefix TEXT    NOT NULL,
+    shards     INTEGER NOT NULL CHECK (shards >= 1),
+    founding   TEXT    NOT NULL CHECK (founding <> '') -- Redis has the same: it tells this ledger from others with the same id
+) STRICT;
+
+-- What the ledger knows of each shard in Redis.
+CREATE TABLE shard (
+    shard INTEGER PRIMARY KEY,
+    epoch INTEGER  NOT NULL CHECK (epoch >= 0), -- 0: not founded in Redis yet
+    token TEXT    NOT NULL                     -- of the Redis server for which the shard was opened last
+) STRICT;
+
+CREATE INDEX quarantine_by_seq ON quarantine (shard, seq);
