@@ -44,8 +44,8 @@ type Error struct {
 	// Outage marks a failure of the whole sink, not of one grant: it is down or out of reach. The consumer then
 	// waits with all it holds and takes no attempt from any grant.
 	Outage bool
-	// Held marks that a live worker has this grant's push in hand, under a claim that ends by itself. The consumer then
-	// parks the grant and takes no attempt from it.
+	// Held marks that this grant has to wait for something that is no failure of its own: a live worker has its push in hand, or
+	// it is not known yet whether the sink refuses this grant or everything. The consumer parks it and takes no attempt from it.
 	Held bool
 	err  error
 }
@@ -63,7 +63,7 @@ func Outagef(c Class, format string, args ...any) error {
 	return &Error{Class: c, Outage: true, err: fmt.Errorf(format, args...)}
 }
 
-// Heldf makes an error that says that a live worker has the grant's push in hand, so nothing was done; format and args are
+// Heldf makes an error that says that the grant has to wait for something that is no failure of its own; format and args are
 // those of fmt.Errorf.
 func Heldf(format string, args ...any) error {
 	return &Error{Class: Transient, Held: true, err: fmt.Errorf(format, args...)}
@@ -84,7 +84,7 @@ func IsOutage(err error) bool {
 	return errors.As(err, &e) && e.Outage
 }
 
-// IsHeld tells whether err says that a live worker has the grant's push in hand.
+// IsHeld tells whether err says that the grant has to wait for something that is no failure of its own.
 func IsHeld(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Held

@@ -27,7 +27,9 @@ type Handler struct {
 	ledger    recorder
 	breaker   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	slots     chan struct{}
-	gate      atomic.Int64 // unix ns until which the remote asked for silence
+	gate      atomic.Int64 // unix ns until which the remote is left alone
+	credits   refusals     // of those who asked for a credit
+	questions refusals     // of those who asked about one
 	unsent    sync.Map     // reference -> claim of an intent that may stand in the ledger, and under which certainly nothing was sent
 	now       func() time.Time
 	count     counters

@@ -57,8 +57,12 @@ func (h *Handler) take(it *item, r result, again bool) {
 }
 
 func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
-	if it.last.outage {
+	switch {
+	case it.last.outage:
 		return hongbao.Outagef(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
+	case it.last.waits:
+		return hongbao.Heldf("credit %s %s, and no other account's went through yet, so it may be refused alone or with all: %w",
+			it.credit.Reference, how, it.last.err)
 	}
 	return hongbao.Errorf(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
 }
@@ -164,7 +168,11 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	body := encode(map[string]any{"credits": list})
 	a, unsent := h.request(ctx, http.MethodPost, "/v1/credits:batch", "", body, h.cfg.BodyBytes*int64(len(items)))
 	for i, r := range h.judgeBatch(&a, unsent, items) {
-		h.take(items[i], r, false)
+		if it := items[i]; r.bare && a.status != http.StatusOK { // one of them may be the reason: each is asked for alone
+			h.take(it, h.post(ctx, it), false)
+		} else {
+			h.take(it, h.judged(&h.credits, it.credit.Account, r), false)
+		}
 	}
 }
 
@@ -188,11 +196,11 @@ func (h *Handler) judgeBatch(a *answer, unsent *result, items []*item) []result 
 	}
 	if a.status != http.StatusOK {
 		c := code(a.body)
-		v := h.cfg.judge(a.status, c)
-		if v == Done {
-			v = Unknown
+		r := h.cfg.ofAnswer(a.status, c, fmt.Errorf("the batch: %w %d %.40q", errStatus, a.status, c))
+		if r.after = a.retryAfter; r.verdict == Done {
+			r.verdict = Unknown
 		}
-		return all(result{verdict: v, err: fmt.Errorf("the batch: %w %d %.40q", errStatus, a.status, c), after: a.retryAfter, outage: refusesAll(a.status)})
+		return all(r)
 	}
 	o, err := flatjson.Parse(a.body, "results", len(items))
 	answers, ok := o["results"].([]flatjson.Object)
@@ -213,8 +221,7 @@ func (h *Handler) judgePart(o flatjson.Object, want *credit) result {
 		return result{verdict: Unknown, err: fmt.Errorf("the batch: %w: status: %w", errBody, err)}
 	}
 	c, _ := o.Text("code")
-	r := result{verdict: h.cfg.judge(int(status), c), clash: c == codeKeyReused || c == codeReferenceReused}
-	r.err = fmt.Errorf("in a batch: %w %d %.40q", errStatus, status, c)
+	r := h.cfg.ofAnswer(int(status), c, fmt.Errorf("in a batch: %w %d %.40q", errStatus, status, c))
 	if r.verdict == Done {
 		if err := want.compare(o); err != nil {
 			return result{verdict: Unknown, err: fmt.Errorf("in a batch: %w", err)}

@@ -20,6 +20,8 @@ type result struct {
 	err     error
 	// outage: not this credit, the whole remote.
 	outage bool
+	// bare: a refusal without a code, so that it does not say whom it is about. It waits until that is known: see refusals.
+	bare, waits bool
 	// clash: something else is there under our key or reference.
 	clash bool
 	// after is when to come back, if the remote said so.
@@ -34,7 +36,7 @@ var errStatus = errors.New("the remote answered")
 // closed tells why nothing may be sent now; nil if something may.
 func (h *Handler) closed() error {
 	if until := time.Unix(0, h.gate.Load()); h.now().Before(until) {
-		return hongbao.Outagef(hongbao.Transient, "the remote asked to be left alone until %s; nothing was sent", until.UTC().Format(time.RFC3339))
+		return hongbao.Outagef(hongbao.Transient, "the remote is left alone until %s, as it asked or as it refuses everybody; nothing was sent", until.UTC().Format(time.RFC3339))
 	}
 	if h.breaker.State() == gobreaker.StateOpen {
 		return hongbao.Outagef(hongbao.Transient, "the breaker is open after %d failures in a row; nothing was sent, it is tried again within %s",
@@ -98,10 +100,11 @@ func (h *Handler) post(ctx context.Context, it *item) result {
 	if unsent != nil {
 		return *unsent
 	}
-	if r, failed := h.failure(&a); failed {
-		return r
+	r, failed := h.failure(&a)
+	if !failed {
+		r = h.judgeOne(a.status, a.body, a.retryAfter, &it.credit)
 	}
-	return h.judgeOne(a.status, a.body, a.retryAfter, &it.credit)
+	return h.judged(&h.credits, it.credit.Account, r)
 }
 
 // failure is the result of a request without a whole answer.
@@ -113,25 +116,20 @@ func (h *Handler) failure(a *answer) (result, bool) {
 		return result{verdict: NotSent, err: fmt.Errorf("no connection, nothing was sent: %w", a.err), outage: true}, true
 	case a.status != 0 && h.cfg.judge(a.status, "") != Done && !errors.Is(a.err, errRedirect):
 		// The head alone decides: what the body says more is for people.
-		return result{verdict: h.cfg.judge(a.status, ""), err: fmt.Errorf("%w %d: %w", errStatus, a.status, a.err), outage: refusesAll(a.status),
-			after: a.retryAfter}, true
+		r := h.cfg.ofAnswer(a.status, "", fmt.Errorf("%w %d: %w", errStatus, a.status, a.err))
+		r.after = a.retryAfter
+		return r, true
 	}
 	return result{verdict: Unknown, err: a.err}, true
 }
-
-// refusesAll tells whether a status would meet every credit alike.
-func refusesAll(status int) bool { return ofStatus[status] == NotSent || everybody(status) }
 
 // judgeOne gives the verdict on a whole answer about one credit.
 func (h *Handler) judgeOne(status int, body []byte, after time.Duration, want *credit) result {
 	o, err := flatjson.Parse(body, "", 0)
 	c, _ := o.Text("code")
-	v := h.cfg.judge(status, c)
-	if v != Done {
-		return result{
-			verdict: v, err: fmt.Errorf("%w %d %.40q", errStatus, status, c), after: after, outage: refusesAll(status),
-			clash: c == codeKeyReused || c == codeReferenceReused,
-		}
+	if r := h.cfg.ofAnswer(status, c, fmt.Errorf("%w %d %.40q", errStatus, status, c)); r.verdict != Done {
+		r.after = after
+		return r
 	}
 	if err != nil {
 		return result{verdict: Unknown, err: fmt.Errorf("%w %d: %w: %w", errStatus, status, errBody, err)}
@@ -152,10 +150,14 @@ func (h *Handler) query(ctx context.Context, it *item) result {
 	case a.err != nil:
 		return result{verdict: Unknown, err: fmt.Errorf("the query failed: %w", a.err), outage: !a.sent}
 	case a.status == http.StatusNotFound && code(a.body) == codeNotFound: // any other 404 may come from a wrong address
+		h.questions.pass(it.credit.Account)
 		return result{verdict: NotSent, err: fmt.Errorf("the remote has no credit %s", it.credit.Reference)}
 	case a.status != http.StatusOK:
-		return result{verdict: Unknown, err: fmt.Errorf("the query: %w %d", errStatus, a.status), outage: refusesAll(a.status), after: a.retryAfter}
+		r := h.cfg.ofAnswer(a.status, code(a.body), fmt.Errorf("the query: %w %d", errStatus, a.status))
+		r.verdict, r.clash, r.after = Unknown, false, a.retryAfter
+		return h.judged(&h.questions, it.credit.Account, r)
 	}
+	h.questions.pass(it.credit.Account)
 	o, err := flatjson.Parse(a.body, "", 0)
 	if err != nil {
 		return result{verdict: Unknown, err: fmt.Errorf("the query: %w: %w", errBody, err)}

@@ -211,7 +211,14 @@ type bank struct {
 	answer   func(w http.ResponseWriter, r *http.Request, c credit)
 	forgets  bool        // does not know keys: every post is booked
 	deaf     atomic.Bool // to questions
+	refused  map[string]int
 }
+
+// How long a test waits for what must come, and how often it looks.
+const (
+	patient = 20 * time.Second
+	tick    = 5 * time.Millisecond
+)
 
 func newBank(t *testing.T) *bank {
 	t.Helper()
@@ -253,8 +260,12 @@ func (b *bank) post(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	b.posts[c.Reference]++
 	b.requests++
-	answer := b.answer
+	answer, refused := b.answer, b.refused[c.Account]
 	b.mu.Unlock()
+	if refused != 0 {
+		w.WriteHeader(refused)
+		return
+	}
 	if answer != nil {
 		answer(w, r, c)
 		return
@@ -277,8 +288,14 @@ func (b *bank) batch(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	b.requests++
-	answer := b.answer
+	answer, refused := b.answer, b.refused
 	b.mu.Unlock()
+	for _, c := range in.Credits { // one bad account spoils the batch
+		if refused[c.Account] != 0 {
+			w.WriteHeader(refused[c.Account])
+			return
+		}
+	}
 	if answer != nil {
 		answer(w, r, in.Credits[0])
 		return

@@ -33,7 +33,7 @@ var ofStatus = map[int]Verdict{
 	http.StatusGone:                Rejected,
 	http.StatusUnprocessableEntity: Rejected,
 
-	// Refused before anyone looked at the credit, as it would be for every other one: the configuration is wrong.
+	// Refused before anyone looked at the credit. Without a code it may be about this account or about every request: see refusals.
 	http.StatusUnauthorized:                NotSent,
 	http.StatusForbidden:                   NotSent,
 	http.StatusNotFound:                    NotSent,
@@ -54,6 +54,17 @@ const (
 	codeNotFound        = "credit_not_found"
 )
 
+// refusesCredit has the codes that refuse one credit for good, and refusesAll those that would meet every request: the
+// configuration is wrong.
+var (
+	refusesCredit = map[string]bool{
+		"account_invalid": true, "amount_out_of_range": true, "credit_refused": true, "currency_invalid": true, "reference_invalid": true,
+	}
+	refusesAll = map[string]bool{
+		"body_too_large": true, "content_encoding": true, "content_type": true, "method_not_allowed": true, "not_found": true, "unauthorized": true,
+	}
+)
+
 // judge gives the verdict on a status and an error's code. A remote that can neither repeat nor be asked gets no benefit of
 // the doubt: of "later" only 429 says that nothing was begun.
 func (c *Config) judge(status int, code string) Verdict {
@@ -63,6 +74,8 @@ func (c *Config) judge(status int, code string) Verdict {
 		return Unknown
 	case code == codeKeyReused || code == codeReferenceReused:
 		return Unknown // to be looked at: something is there under our name
+	case v == NotSent && refusesCredit[code]:
+		return Rejected
 	case v == Wait && !c.idempotent() && !c.Queryable:
 		if status == http.StatusTooManyRequests {
 			return NotSent
@@ -70,4 +83,13 @@ func (c *Config) judge(status int, code string) Verdict {
 		return Unknown
 	}
 	return v
+}
+
+// ofAnswer is the result of an answer that is not Done; err says what came.
+func (c *Config) ofAnswer(status int, code string, err error) result {
+	r := result{verdict: c.judge(status, code), err: err, clash: code == codeKeyReused || code == codeReferenceReused}
+	refused := r.verdict == NotSent && ofStatus[status] == NotSent
+	r.bare = refused && !refusesAll[code]
+	r.outage = everybody(status) || refused && !r.bare
+	return r
 }

@@ -1,0 +1,173 @@
+package remote
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// refuses makes the bank answer a status, without a code, to credits of the accounts.
+func (b *bank) refuses(status int, accounts ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refused = map[string]int{}
+	for _, a := range accounts {
+		b.refused[a] = status
+	}
+}
+
+// Every grant of account u3 is refused without a word: its neighbours are paid, and it fails alone, by attempts.
+func TestOneAccountIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{403, 404} {
+		for name, change := range kinds {
+			t.Run(http.StatusText(status)+", "+name, func(t *testing.T) {
+				t.Parallel()
+				b, m := newBank(t), newClaims()
+				b.refuses(status, "u3")
+				h := newHandler(t, b, m.as("w1"), change, func(c *Config) { c.Concurrency = 1 })
+				var others, own []hongbao.Grant
+				for _, g := range grants(1, 14) {
+					if g.User == "u3" {
+						own = append(own, g)
+					} else {
+						others = append(others, g)
+					}
+				}
+				errs := h.Handle(t.Context(), grants(1, 14))
+				for i, g := range grants(1, 14) {
+					require.False(t, hongbao.IsOutage(errs[i]), "the shard would stop: %v", errs[i])
+					require.Equal(t, g.User == "u3", errs[i] != nil, "%v", errs[i])
+				}
+				require.True(t, hongbao.IsHeld(errs[2]), "nobody else had gone through yet: %v", errs[2])
+				require.Len(t, own, 2)
+				for range 3 {
+					for _, err := range h.Handle(t.Context(), own) {
+						require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+						require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "others went through, so an attempt counts: %v", err)
+					}
+				}
+				b.holds(t, others)
+				b.refuses(status)
+				require.Nil(t, h.Handle(t.Context(), own))
+				b.holds(t, grants(1, 14))
+			})
+		}
+	}
+}
+
+// Nobody else is there to tell: the grant waits, and loses no attempt. Then another account's credit goes through.
+func TestRefusedAlone(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	b.refuses(403, "u3")
+	h := newHandler(t, b, m.as("w1"))
+	for range 3 {
+		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(3, 3))[0]))
+		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "the same account tells nothing new")
+	}
+	require.Nil(t, h.Handle(t.Context(), grants(4, 4)))
+	err := h.Handle(t.Context(), grants(3, 3))[0]
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+}
+
+// Two accounts are refused and nobody went through: it looks like the whole remote. But the shard must get on to a third one,
+// which tells: the same two again are no outage.
+func TestTwoBadAccountsStopNoShard(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	b.refuses(403, "u3", "u4")
+	h := newHandler(t, b, m.as("w1"))
+	outages := 0
+	require.Eventually(t, func() bool { // as a consumer does while the sink is down
+		for _, err := range h.Handle(t.Context(), grants(3, 4)) {
+			if hongbao.IsOutage(err) {
+				outages++
+				return false
+			}
+			require.True(t, hongbao.IsHeld(err), "%v", err)
+		}
+		return true
+	}, patient, tick)
+	require.Positive(t, outages)
+	require.Nil(t, h.Handle(t.Context(), grants(5, 6)))
+	for _, err := range h.Handle(t.Context(), grants(3, 4)) {
+		require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+	}
+	require.Zero(t, m.left())
+}
+
+// Everybody is refused: that is an outage, few requests find it out, and no grant loses an attempt.
+func TestEverybodyIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, change := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, m := newBank(t), newClaims()
+			b.refuses(403, "u0", "u1", "u2", "u3", "u4", "u5", "u6")
+			h := newHandler(t, b, m.as("w1"), change, func(c *Config) { c.Concurrency = 1 })
+			errs := h.Handle(t.Context(), grants(1, 100))
+			outages := 0
+			for _, err := range errs {
+				require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+				if hongbao.IsOutage(err) {
+					outages++
+				}
+			}
+			require.Greater(t, outages, 50)
+			require.Less(t, b.all(), 20, "then it is left alone for a while")
+			b.refuses(403)
+			require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 100)) == nil }, patient, tick)
+			b.holds(t, grants(1, 100))
+			require.Zero(t, m.left())
+		})
+	}
+}
+
+// A code of the contract judges: this credit, or every request.
+func TestRefusedWithACode(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{403, 404, 422} {
+		b, m := newBank(t), newClaims()
+		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
+			b.say(w, status, map[string]string{"code": "credit_refused"})
+		})
+		for _, err := range newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 2)) {
+			require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%d: %v", status, err)
+		}
+		require.Zero(t, m.left())
+	}
+	b, m := newBank(t), newClaims()
+	b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
+		b.say(w, http.StatusUnauthorized, map[string]string{"code": "unauthorized"})
+	})
+	require.True(t, hongbao.IsOutage(newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 1))[0]))
+}
+
+// A question about one account is refused: the others go on, and nothing is sent.
+func TestQuestionIsRefused(t *testing.T) {
+	t.Parallel()
+	b, m := newBank(t), newClaims()
+	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
+	good := b.Config.Handler
+	b.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == "/v1/credits/prod:rain:3" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		good.ServeHTTP(w, r)
+	})
+	h := newHandler(t, b, m.as("w1"), queryable, func(c *Config) { c.Concurrency, c.Repeats = 1, 0 })
+	errs := h.Handle(t.Context(), grants(2, 5))
+	require.True(t, hongbao.IsHeld(errs[1]), "%v", errs[1])
+	errs[1] = nil
+	require.Equal(t, make([]error, 4), errs)
+	err := h.Handle(t.Context(), grants(3, 3))[0]
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+	require.Equal(t, 1, b.asked("prod:rain:3"))
+}

@@ -1,0 +1,83 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/settlement/remote"
+)
+
+// doorman stands in front of a balance server and refuses one account without a word.
+type doorman struct {
+	*httptest.Server
+	account atomic.Value
+	refused atomic.Int64
+}
+
+func newDoorman(t *testing.T, target, account string) *doorman {
+	t.Helper()
+	to, err := url.Parse(target)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	d := &doorman{}
+	d.account.Store(account)
+	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		var c struct{ Account string }
+		if json.Unmarshal(body, &c) == nil && c.Account == d.account.Load() {
+			d.refused.Add(1)
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(d.Close)
+	return d
+}
+
+// The remote refuses one account: its shard goes on, with what comes later too. When the account is let in, it is paid.
+func TestOneAccountTheRemoteRefuses(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	const packets = 60
+	rain, snow := b.load(t, spec("rain", packets, 10_000)), b.load(t, spec("snow", packets, 10_000))
+	ledger, books := b.ledger(t, rain, snow)
+	want := b.crowd(t, "rain", packets)
+	address, bank := remoteBalance(t)
+	d := newDoorman(t, address, user(7))
+	c, _ := b.remoteWorker(t, "w1", d.URL, ledger, books, func(*remote.Config) {})
+	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == packets-1 }, "all others of the campaign are paid")
+	for account, amount := range b.crowd(t, "snow", packets) {
+		want[account] += amount
+	}
+	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == 2*packets-2 }, "and all others of the next one")
+	require.Positive(t, d.refused.Load())
+	require.Zero(t, c.Stats().Outages)
+	balances, err := bank.AccountBalances(t.Context(), user(7))
+	require.NoError(t, err)
+	require.Empty(t, balances)
+	d.account.Store("")
+	testkit.Eventually(t, 30*time.Second, func() bool { return b.settled(t) }, "it is let in")
+	require.Zero(t, b.dead(t))
+	for account, amount := range want {
+		balances, err := bank.AccountBalances(t.Context(), account)
+		require.NoError(t, err)
+		require.Equal(t, []hongbao.AccountBalance{{Currency: "CNY", Balance: amount, Credits: 2}}, balances, account)
+	}
+}
