@@ -2,12 +2,17 @@ package main
 
 import (
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -122,11 +127,12 @@ func TestStoppedWhileASinkIsAsked(t *testing.T) {
 	w.signal(syscall.SIGTERM)
 	r := w.wait(30 * time.Second)
 	require.Zero(t, r.code, r.err)
-	require.Empty(t, r.err)
+	require.NotContains(t, r.err, "can't be reached")
+	require.NotContains(t, r.err, "ALARM")
 }
 
-// A sink that is away and comes back to refuse what it is to do ends alone, and its error is told in the end.
-func TestSinkThatComesBackBrokenEndsAlone(t *testing.T) {
+// A topic that is wrong, at the start already, stops no credit; when it is mended the worker publishes, without a restart.
+func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -135,15 +141,56 @@ func TestSinkThatComesBackBrokenEndsAlone(t *testing.T) {
 	d := setup(t, options{kafka: true, broker: broker})
 	d.set("KAFKA_PARTITIONS", "3") // the topic has 2
 	d.campaign("rain", 100, 1000)
-	require.NoError(t, broker.Kill())
 	w := d.start("work")
-	w.says("a sink can't be reached; the others work")
-	require.NoError(t, broker.Restart())
-	w.says("a sink stopped working, the others go on")
+	w.says("ALARM: a sink refuses to begin")
+	w.says(`"code":"sink_broken"`)
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "the other sink works on")
+	client := kafka.Client{Addr: kafka.TCP(broker.Addr)}
+	res, err := client.CreatePartitions(t.Context(), &kafka.CreatePartitionsRequest{
+		Topics: []kafka.TopicPartitionsConfig{{Name: d.topic, Count: 3}},
+	})
+	require.NoError(t, err)
+	require.NoError(t, res.Errors[d.topic])
+	w.says("the sink works again")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.agrees(100)
+}
+
+// A ledger that is wrong stops no message, and the worker says so in the end.
+func TestWrongLedgerStopsNoMessage(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 100, 1000)
+	file := filepath.Join(t.TempDir(), "other.db")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("no database ", 1000)), 0o600))
+	d.set("LEDGER_DSN", file)
+	w := d.start("work")
+	w.says("ALARM: a sink refuses to begin")
+	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("kafka") == 0 }, "the other sink works on")
 	w.signal(syscall.SIGTERM)
 	r := w.wait(30 * time.Second)
 	require.Equal(t, 1, r.code, r.err)
-	require.Contains(t, r.err, "configured are 3")
+}
+
+func TestHealthOfASinkIsThatOfItsWorstShard(t *testing.T) {
+	t.Parallel()
+	working, down := consumer.Health{Code: consumer.Working}, consumer.Health{Shard: 1, Code: consumer.SinkDown}
+	away, broken := consumer.Health{Shard: 2, Code: consumer.RedisDown}, consumer.Health{Shard: 3, Code: consumer.ShardBroken}
+	for _, c := range []struct {
+		shards []consumer.Health
+		want   sinkHealth
+	}{
+		{[]consumer.Health{working, working}, sinkHealth{code: "working"}},
+		{[]consumer.Health{working, down, working}, sinkHealth{code: "sink_down", bad: 1, worst: down}},
+		{[]consumer.Health{down, away, down}, sinkHealth{code: "redis_down", bad: 3, worst: away}},
+		{[]consumer.Health{broken, down, working}, sinkHealth{code: "shard_broken", bad: 2, worst: broken}},
+	} {
+		require.Equal(t, c.want, healthOf(c.shards))
+	}
 }

@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
@@ -58,12 +54,10 @@ func (d *deps) work(ctx context.Context, sinks []string) error {
 	if err != nil {
 		return err
 	}
-	d.log.Info("working", zap.Strings("sinks", sinks), zap.String("worker", d.worker), zap.Int("shards", d.space.Len()))
 	return group.Run(ctx, parts...)
 }
 
-// parts opens what the sinks need, and refuses to begin when none of them can be reached: whoever started the worker sees
-// it at once, and starts it again.
+// parts opens what all sinks need.
 func (d *deps) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
 	if err := d.openRedis(ctx); err != nil {
 		return nil, err
@@ -84,90 +78,11 @@ func (d *deps) parts(ctx context.Context, sinks []string) ([]group.Part, error) 
 	if len(d.cfg.Unsafe.Allow) > 0 {
 		parts = append(parts, group.Part{Name: "unsafe.allow", Run: d.warnOfUnsafe})
 	}
-	workers, err := d.sinkWorkers(ctx, reads, sinks)
-	if err != nil {
-		return nil, err
+	all := make(sinkWorkers, len(sinks))
+	for i, sink := range sinks {
+		all[i] = newSinkWorker(d, reads, sink)
 	}
-	return append(parts, group.Part{Name: "sinks", Run: func(ctx context.Context) error { return workAll(ctx, workers) }}), nil
-}
-
-// sinkWorker works for one sink. Its handler is nil as long as the sink was not reached.
-type sinkWorker struct {
-	d       *deps
-	config  consumer.Config
-	handler hongbao.Handler
-}
-
-// sinkWorkers opens the sinks. One that refuses what it is to do (a Broken error) is an error; so is it when none can be
-// reached. Else those that can't be reached are left for later: a broker that is down must not delay a credit.
-func (d *deps) sinkWorkers(ctx context.Context, reads redis.UniversalClient, sinks []string) ([]*sinkWorker, error) {
-	var workers []*sinkWorker
-	var away []error
-	for _, sink := range sinks {
-		w := &sinkWorker{d: d, config: d.cfg.ConsumerConfig(sink)}
-		w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = d.redis, reads, d.space, d.worker, d.log
-		var err error
-		if w.handler, err = d.handler(ctx, sink); err != nil {
-			if ctx.Err() != nil || !hongbao.IsOutage(err) {
-				return nil, err
-			}
-			w.handler = nil
-			away = append(away, err)
-		}
-		workers = append(workers, w)
-	}
-	if len(away) == len(sinks) {
-		return nil, errors.Join(away...)
-	}
-	for _, err := range away {
-		d.log.Error("a sink can't be reached; the others work, and it is tried again and again", zap.Error(err))
-	}
-	return workers, nil
-}
-
-// workAll lets the sinks work side by side. One that breaks ends alone, and its error is told in the end.
-func workAll(ctx context.Context, workers []*sinkWorker) error {
-	errs := make([]error, len(workers))
-	var wg sync.WaitGroup
-	for i, w := range workers {
-		wg.Go(func() {
-			if err := w.run(ctx); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", w.config.Group, err)
-				w.d.log.Error("a sink stopped working, the others go on", zap.Error(errs[i]))
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// run reaches the sink, if it was not reached yet, and works for it until ctx ends.
-func (w *sinkWorker) run(ctx context.Context) error {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(30*time.Second),
-		backoff.WithMaxElapsedTime(0))
-	for w.handler == nil {
-		if !pause(ctx, policy.NextBackOff()) {
-			return nil
-		}
-		h, err := w.d.handler(ctx, w.config.Group)
-		switch {
-		case err == nil:
-			w.handler = h
-			w.d.log.Info("the sink works again", zap.String("sink", w.config.Group))
-		case ctx.Err() != nil:
-			return nil // told to stop while it asked: that says nothing of the sink
-		case !hongbao.IsOutage(err):
-			return err
-		default:
-			w.d.log.Warn("the sink can't be reached yet", zap.String("sink", w.config.Group), zap.Error(err))
-		}
-	}
-	w.config.Handler = w.handler
-	c, err := consumer.New(w.config)
-	if err != nil {
-		return err
-	}
-	return c.Run(ctx)
+	return append(parts, group.Part{Name: "health", Run: all.tellHealth}, group.Part{Name: "sinks", Run: all.run}), nil
 }
 
 // retirer takes refunded campaigns out of Redis.
@@ -187,8 +102,10 @@ func (d *deps) handler(ctx context.Context, sink string) (hongbao.Handler, error
 	case configs.SinkKafka:
 		return d.publisher(ctx)
 	case configs.SinkBalance:
-		if err := d.openLedger(ctx); err != nil {
-			return nil, err
+		if d.ledger == nil { // another try may have opened it
+			if err := d.openLedger(ctx); err != nil {
+				return nil, err
+			}
 		}
 		if d.cfg.Settlement.Kind == configs.SettleRemote {
 			h, err := d.remote(ctx, "", false, told{})

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+)
+
+// The codes of a sink that was not opened yet; consumer.Health has those of its shards after that.
+const (
+	sinkOpening = "sink_opening"
+	sinkDown    = consumer.SinkDown
+	// sinkBroken: the sink refuses what it is to do, and a person has to look.
+	sinkBroken = "sink_broken"
+)
+
+// sinkWorker works for one sink. It opens the sink by itself, and tries again for as long as that fails.
+type sinkWorker struct {
+	d      *deps
+	config consumer.Config
+
+	mu       sync.Mutex
+	consumer *consumer.Consumer // nil as long as the sink was not opened
+	err      error              // why not
+	since    time.Time          // when it was to be opened first
+}
+
+func newSinkWorker(d *deps, reads redis.UniversalClient, sink string) *sinkWorker {
+	w := &sinkWorker{d: d, config: d.cfg.ConsumerConfig(sink), since: time.Now()}
+	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = d.redis, reads, d.space, d.worker, d.log
+	return w
+}
+
+// open opens the sink.
+func (w *sinkWorker) open(ctx context.Context) error {
+	h, err := w.d.handler(ctx, w.config.Group)
+	var c *consumer.Consumer
+	if err == nil {
+		w.config.Handler = h
+		c, err = consumer.New(w.config)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err = err; err == nil {
+		w.consumer = c
+	}
+	return err
+}
+
+// run opens the sink, and works for it until ctx ends. It tells first how the first try went.
+func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
+	sink := zap.String("sink", w.config.Group)
+	err := w.open(ctx)
+	first(err)
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(30*time.Second),
+		backoff.WithMaxElapsedTime(0))
+	for tries := 0; err != nil; tries++ {
+		away := hongbao.IsOutage(err)
+		switch {
+		case ctx.Err() != nil:
+			return nil // told to stop while it asked: that says nothing of the sink
+		case !away:
+			w.d.log.Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
+				sink, zap.String("code", sinkBroken), zap.Error(err))
+		case tries == 0:
+			w.d.log.Error("a sink can't be reached; the others work, and it is tried again and again",
+				sink, zap.String("code", sinkDown), zap.Error(err))
+		default:
+			w.d.log.Warn("the sink can't be reached yet", sink, zap.Error(err))
+		}
+		if !pause(ctx, policy.NextBackOff()) {
+			if away {
+				return nil
+			}
+			return err
+		}
+		if err = w.open(ctx); err == nil {
+			w.d.log.Info("the sink works again", sink)
+		}
+	}
+	w.d.log.Info("working", sink, zap.String("worker", w.d.worker), zap.Int("shards", w.d.space.Len()))
+	return w.consumer.Run(ctx)
+}
+
+// sinkHealth is how a sink stands in this process.
+type sinkHealth struct {
+	code  string
+	bad   int             // shards that do not work
+	worst consumer.Health // of those
+}
+
+func (w *sinkWorker) health() sinkHealth {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	closed := func(code string) sinkHealth {
+		return sinkHealth{code: code, bad: w.config.Space.Len(), worst: consumer.Health{Since: w.since, Err: w.err}}
+	}
+	switch {
+	case w.consumer != nil:
+		return healthOf(w.consumer.Health())
+	case w.err == nil:
+		return closed(sinkOpening)
+	case hongbao.IsOutage(w.err):
+		return closed(sinkDown)
+	}
+	return closed(sinkBroken)
+}
+
+func healthOf(shards []consumer.Health) sinkHealth {
+	all := sinkHealth{code: consumer.Working}
+	rank := func(code string) int {
+		return slices.Index([]string{consumer.Working, consumer.SinkDown, consumer.RedisDown, consumer.ShardBroken}, code)
+	}
+	for _, h := range shards {
+		if h.Code == consumer.Working {
+			continue
+		}
+		all.bad++
+		if rank(h.Code) > rank(all.code) {
+			all.code, all.worst = h.Code, h
+		}
+	}
+	return all
+}
+
+// sinkWorkers are those of one process.
+type sinkWorkers []*sinkWorker
+
+// run lets the sinks work side by side: each begins when it is open, and what one meets concerns no other. When none can be
+// opened at first, run ends: whoever started the worker sees it at once, and starts it again.
+func (all sinkWorkers) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs, opened := make([]error, len(all)), make(chan error, len(all))
+	var wg sync.WaitGroup
+	for i, w := range all {
+		wg.Go(func() {
+			if err := w.run(ctx, func(err error) { opened <- err }); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", w.config.Group, err)
+			}
+		})
+	}
+	var refused []error
+	for range all {
+		if err := <-opened; err != nil {
+			refused = append(refused, err)
+		}
+	}
+	if len(refused) == len(all) && ctx.Err() == nil {
+		cancel()
+		wg.Wait()
+		return errors.Join(refused...)
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// healthEvery is how often the log tells of a sink that does not work.
+const healthEvery = time.Minute
+
+// tellHealth tells in the log, again and again, which sinks do not work.
+func (all sinkWorkers) tellHealth(ctx context.Context) error {
+	for pause(ctx, healthEvery) {
+		for _, w := range all {
+			if h := w.health(); h.bad > 0 {
+				w.d.log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group), zap.String("code", h.code),
+					zap.Int("shards", h.bad), zap.Int("shard", h.worst.Shard), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
+			}
+		}
+	}
+	return nil
+}
