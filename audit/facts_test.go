@@ -52,19 +52,6 @@ func TestHolesFarAway(t *testing.T) {
 	require.Len(t, s.words.pages, 2)
 }
 
-func TestEveryKindHasAdvice(t *testing.T) {
-	t.Parallel()
-	for _, k := range []Kind{
-		Lost, DoubleCredit, Unfounded, Different, OverHold, PacketTwice, PacketMissing, PacketUnknown, NotPlanned, CounterDrift,
-		FundingDiffers, LedgerUnbalanced, CampaignMissing, CampaignBroken, SeqGap, DuplicateSeq, SeqBeyond, AfterClose, StreamGap,
-		UnreadableEntry, GroupMissing, MissingInTopic, DuplicateInTopic, MalformedRecord, DeadLetter, InQuarantine, OpenClaim,
-	} {
-		i := kindIndex(k)
-		require.Less(t, i, len(kindOrder), k)
-		require.NotEmpty(t, kindOrder[i].next)
-	}
-}
-
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Topic: noTopic{}, TopicGroup: "Kafka", MaxListed: 0})

@@ -392,3 +392,29 @@ func (w *world) bury(t *testing.T, reason string) {
 	require.NoError(t, err)
 	require.True(t, written)
 }
+
+// A ledger row that was deleted is lost, and its user's balance still has it: a replay would credit him again.
+func TestDeletedLedgerRowIsNotReplayed(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	drop(w.ledger.grants, "a", "u0003")
+	text := func() string {
+		var b strings.Builder
+		require.NoError(t, w.audit(t, audit.Options{}).Write(&b))
+		return b.String()
+	}
+	require.Contains(t, text(), "hongbao replay", "a ledger that agrees with itself has forgotten the grant as a whole")
+	w.ledger.problems = []string{"campaign a: sum of the grants = granted: want 2000, got 1950"}
+	require.Contains(t, text(), "\nlost: 1.")
+	require.NotContains(t, text(), "hongbao replay")
+}
+
+// After a rollback of Redis one live worker may write a grant twice: the report says so before anybody hunts a forger.
+func TestDuplicateInTheTopicNamesTheRollback(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	w.topic.grants = append(w.topic.grants, *w.published("a", "u0003"))
+	var b strings.Builder
+	require.NoError(t, w.audit(t, audit.Options{}).Write(&b))
+	require.Contains(t, b.String(), "a rollback of Redis")
+}

@@ -32,6 +32,9 @@ type Report struct {
 	// Found counts all differences of each kind; Differences names them, as many of a kind as Config.MaxListed.
 	Found       map[Kind]int64 `json:"found"`
 	Differences []Difference   `json:"differences"`
+	// Remedies says what to do about each kind that was found. None of them moves money while the ledger does not agree
+	// with itself.
+	Remedies map[Kind]Remedy `json:"remedies"`
 	// Decided names grants that a person decided not to deliver to a sink, as many as Config.MaxListed; Total.Dropped
 	// counts all.
 	Decided []Decided `json:"decided"`
@@ -44,6 +47,12 @@ type Decided struct {
 	Packet   int64  `json:"packet"`
 	Event    string `json:"event"`
 	Detail   string `json:"detail"`
+}
+
+// Remedy is what a kind of difference means, and what a person does about it.
+type Remedy struct {
+	Means string `json:"means"`
+	Do    string `json:"do"`
 }
 
 // CampaignReport is one campaign's counts.
@@ -168,12 +177,7 @@ func (d *Difference) compare(o *Difference) int {
 }
 
 func kindIndex(k Kind) int {
-	for i := range kindOrder {
-		if kindOrder[i].kind == k {
-			return i
-		}
-	}
-	return len(kindOrder)
+	return slices.IndexFunc(remedies, func(m remedy) bool { return m.kind == k })
 }
 
 // finish turns what was found into the report.
@@ -198,6 +202,10 @@ func (r *run) finish() *Report {
 		if count := rep.Total.perGrant(k); count != nil {
 			*count = n
 		}
+	}
+	rep.Remedies = make(map[Kind]Remedy, len(rep.Found))
+	for k := range rep.Found {
+		rep.Remedies[k] = remedyOf(k, rep.Found)
 	}
 	rep.Seconds = time.Since(rep.Started).Seconds()
 	return rep

@@ -57,14 +57,16 @@ func (r *Report) table(b *strings.Builder) {
 
 func (r *Report) differences(b *strings.Builder) {
 	at := 0
-	for _, k := range kindOrder {
-		n := r.Found[k.kind]
+	for i := range remedies {
+		k := remedies[i].kind
+		n := r.Found[k]
 		if n == 0 {
 			continue
 		}
-		fmt.Fprintf(b, "\n%s: %d. What to do: %s.\n", k.kind, n, k.next)
+		remedy := remedyOf(k, r.Found)
+		fmt.Fprintf(b, "\n%s: %d. It means: %s. What to do: %s.\n", k, n, remedy.Means, remedy.Do)
 		named := int64(0)
-		for ; at < len(r.Differences) && r.Differences[at].Kind == k.kind; at++ {
+		for ; at < len(r.Differences) && r.Differences[at].Kind == k; at++ {
 			fmt.Fprintf(b, "  %s\n", r.Differences[at].String())
 			named++
 		}

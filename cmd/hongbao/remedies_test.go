@@ -1,0 +1,84 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// asCommand is a command line of ours in backquotes: in a page, or in a text or comment of the program.
+var asCommand = regexp.MustCompile("`(?:bin/)?hongbao ([^`\n]+)`")
+
+// missing says what of a command line does not exist; "" if all of it does.
+func missing(root *cobra.Command, line string) string {
+	words := strings.Fields(line)
+	cmd, _, err := root.Find(words)
+	if err != nil {
+		return err.Error()
+	}
+	for _, w := range words {
+		name, isFlag := strings.CutPrefix(w, "--")
+		name, _, _ = strings.Cut(name, "=")
+		name = strings.TrimRight(name, ".,;:)")
+		if isFlag && name != "help" && name != "version" && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+			return "no flag --" + name
+		}
+	}
+	if rest := strings.Fields(strings.TrimPrefix("hongbao "+line, cmd.CommandPath())); cmd.HasSubCommands() && len(rest) > 0 && rest[0][0] != '-' {
+		return cmd.CommandPath() + " has no command " + rest[0]
+	}
+	return ""
+}
+
+// alternatives are the lines that a line with a word a|b stands for.
+func alternatives(line string) []string {
+	words := strings.Fields(line)
+	for i, w := range words {
+		if strings.Contains(w, "|") {
+			var lines []string
+			for choice := range strings.SplitSeq(w, "|") {
+				words[i] = choice
+				lines = append(lines, alternatives(strings.Join(words, " "))...)
+			}
+			return lines
+		}
+	}
+	return []string{line}
+}
+
+// Every command that a page, a text or a comment names exists, with its flags. The audit's remedies are among them.
+func TestCommandsThatAreNamedExist(t *testing.T) {
+	t.Parallel()
+	require.NotEmpty(t, missing(root(), "campaign freeze ID"))
+	require.NotEmpty(t, missing(root(), "thaw"))
+	require.NotEmpty(t, missing(root(), "replay x --to kafka --everything"))
+	checked := 0
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".." {
+			return fs.SkipDir
+		}
+		if name := entry.Name(); err != nil || !strings.HasSuffix(name, ".md") && !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range asCommand.FindAllStringSubmatch(string(text), -1) {
+			for _, line := range alternatives(m[1]) {
+				checked++
+				assert.Empty(t, missing(root(), line), "%s names `hongbao %s`", path, m[1])
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Greater(t, checked, 100)
+}
