@@ -92,7 +92,7 @@ func (r *run) progressOf(ctx context.Context, s *shard, group string) (p progres
 	if seq, err = r.seqOf(ctx, s); err != nil {
 		return p, 0, err
 	}
-	p.finished, p.exists, err = shards.GroupFinished(ctx, r.Redis, r.Space, s.Index(), group, seq)
+	p.finished, p.exists, err = shards.Of(r.Redis, s.Keys).GroupFinished(ctx, group, seq)
 	return p, seq, err
 }
 

@@ -135,7 +135,7 @@ func (c *Closer) standing(ctx context.Context, id string, e hongbao.Entry, notTh
 		}
 		return out, nil
 	}
-	finished, exists, err := shards.GroupFinished(ctx, c.cfg.Redis, c.cfg.Space, c.cfg.Space.Home(id).Index(), c.cfg.Group, e.Seq)
+	finished, exists, err := shards.Of(c.cfg.Redis, c.cfg.Space.Home(id)).GroupFinished(ctx, c.cfg.Group, e.Seq)
 	if err != nil {
 		return out, err
 	}

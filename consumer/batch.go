@@ -32,10 +32,7 @@ type failure struct {
 func (s *shard) work(ctx context.Context, raw []shards.RawEntry) error {
 	items, err := s.decode(ctx, raw)
 	if err == nil {
-		items, err = s.dropForged(ctx, items)
-	}
-	if err == nil {
-		err = s.dropDone(ctx, items)
+		items, err = s.skipDone(ctx, items)
 	}
 	if err == nil {
 		items, err = s.buryHopeless(ctx, items)
@@ -161,57 +158,53 @@ func unfinished(items []*item) []*item {
 	return slices.DeleteFunc(items, func(it *item) bool { return it.finished })
 }
 
-// dropForged sets aside what no grab and no close wrote: see shards.Forgeries. They become dead letters whole. Were their events
-// handled, or buried one by one, the done bits would be set, and the real events of those seqs would be skipped when
-// they come.
-func (s *shard) dropForged(ctx context.Context, items []*item) ([]*item, error) {
-	entries := make([]*hongbao.Entry, len(items))
-	for i, it := range items {
-		entries[i] = &it.entry
-	}
-	forged, err := s.forgeries.Find(context.WithoutCancel(ctx), entries, !s.took)
+// skipDone leaves out the grants that the sink has finished in an earlier delivery. An entry that the shard's head refutes
+// becomes a dead letter whole: if its events were handled, or dead-lettered one by one, their done bits would be set,
+// and the real events of those seqs would be skipped when they come.
+func (s *shard) skipDone(ctx context.Context, items []*item) ([]*item, error) {
+	ranges, of := neighbours(items)
+	p, err := shards.Of(s.cfg.Redis, s.keys).Progress(context.WithoutCancel(ctx), s.cfg.Group, ranges...)
 	if err != nil {
 		return items, err
 	}
 	for i, it := range items {
-		if forged[i] == nil {
+		if why := p.Refute(&it.entry); why != nil {
+			if err := s.refuted(ctx, it, why); err != nil {
+				return items, err
+			}
 			continue
 		}
-		written, err := s.buryWhole(ctx, it, "ALARM: a forged entry is in the stream, it is set aside as a dead letter", forged[i])
-		if err != nil {
-			return items, err
-		}
-		if written {
-			s.c.count.forged.Add(1)
+		done := func(g hongbao.Grant) bool { return p.Done[of[i]].Has(g.Seq) }
+		if all := len(it.open); slices.ContainsFunc(it.open, done) {
+			it.open = slices.DeleteFunc(slices.Clone(it.open), done)
+			s.c.count.skipped.Add(int64(all - len(it.open)))
 		}
 	}
 	return unfinished(items), nil
 }
 
-// dropDone leaves out the grants that the sink has finished in an earlier delivery.
-func (s *shard) dropDone(ctx context.Context, items []*item) error {
-	for i := 0; i < len(items); {
-		// One look at the bits for as many neighbours as lie close together.
-		r := hongbao.SeqRange{First: items[i].entry.Seq, Last: items[i].entry.Last()}
-		n := i + 1
-		for n < len(items) && items[n].entry.Seq > r.Last && items[n].entry.Seq < r.Last+lua.ChunkEvents {
-			r.Last = items[n].entry.Last()
-			n++
-		}
-		set, err := shards.Of(s.cfg.Redis, s.keys).GroupDone(context.WithoutCancel(ctx), s.cfg.Group, r)
-		if err != nil {
-			return err
-		}
-		for _, it := range items[i:n] {
-			done := func(g hongbao.Grant) bool { return set.Has(g.Seq) }
-			if all := len(it.open); slices.ContainsFunc(it.open, done) {
-				it.open = slices.DeleteFunc(slices.Clone(it.open), done)
-				s.c.count.skipped.Add(int64(all - len(it.open)))
-			}
-		}
-		i = n
+func (s *shard) refuted(ctx context.Context, it *item, why error) error {
+	written, err := s.buryWhole(ctx, it, "ALARM: a forged entry is in the stream, it is set aside as a dead letter", why)
+	if written {
+		s.c.count.forged.Add(1)
 	}
-	return nil
+	return err
+}
+
+// neighbours gives the ranges of events that the items have, one for as many items as lie close together; of tells for
+// each item in which range it is.
+func neighbours(items []*item) (ranges []hongbao.SeqRange, of []int) {
+	of = make([]int, len(items))
+	for i, it := range items {
+		first, last := it.entry.Seq, it.entry.Last()
+		if n := len(ranges); n > 0 && first > ranges[n-1].Last && first < ranges[n-1].Last+lua.ChunkEvents {
+			ranges[n-1].Last = last
+		} else {
+			ranges = append(ranges, hongbao.SeqRange{First: first, Last: last})
+		}
+		of[i] = len(ranges) - 1
+	}
+	return ranges, of
 }
 
 // handBack gives what is not finished to the other workers at once, and takes no attempt from it.

@@ -25,7 +25,6 @@ type shard struct {
 	failures   int64   // in a row, of calls to Redis
 	left       int     // entries that the last step did not finish
 	takeAtMost int     // entries at once; small after some that may kill their worker
-	forgeries  *shards.Forgeries
 
 	timesBroken int64 // lately, in a row
 	brokenAt    time.Time
@@ -35,7 +34,6 @@ func newShard(c *Consumer, i int) *shard {
 	return &shard{
 		c: c, cfg: &c.cfg, keys: c.cfg.Space.Shard(i), log: c.cfg.Log.With(zap.Int("shard", i)),
 		perEntry: hongbao.MaxEntryGrants, takeAtMost: c.cfg.MaxEntries,
-		forgeries: shards.NewForgeries(c.cfg.Redis, c.cfg.Space, i),
 	}
 }
 

@@ -159,21 +159,15 @@ func (t *Trimmer) report(shard int, out *shards.Trimmed) {
 	}
 }
 
-// dropBits deletes the chunks of done bits of which no event is in the stream any more. The script takes the first entry that it can read for
-// real; before anything is deleted that is made sure.
-func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *shards.Trimmed) (err error) {
+// dropBits deletes the chunks of done bits of which no event is in the stream any more.
+func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *shards.Trimmed) error {
 	first, from := out.FirstKept, &t.chunk[k.Index()]
-	if first/lua.ChunkEvents > *from {
-		if first, err = shards.FirstKept(ctx, t.cfg.Redis, t.cfg.Space, k.Index()); err != nil {
-			return err
-		}
-	}
 	if first == 0 {
 		first = min(out.Finished, out.Seq) + 1
 	}
 	// It is noted each time: a failover may have lost the note, and what was deleted stays deleted.
 	if kept := max(first/lua.ChunkEvents, *from) * lua.ChunkEvents; kept > 0 {
-		if err := shards.Of(t.cfg.Redis, k).SetKept(ctx, kept); err != nil {
+		if err := shards.Of(t.cfg.Redis, k).RaiseDoneFloor(ctx, kept); err != nil {
 			return err
 		}
 	}

@@ -192,9 +192,9 @@ func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
 	tr.cfg.Retention = 0
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, "3", b.chunks(t))
-	require.NoError(t, b.rdb.HDel(t.Context(), b.keys().Meta(), "kept").Err()) // as a failover may do
+	require.NoError(t, b.rdb.HDel(t.Context(), b.keys().Meta(), "done_floor").Err()) // as a failover may do
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, strconv.Itoa(3*lua.ChunkEvents), b.rdb.HGet(t.Context(), b.keys().Meta(), "kept").Val(), "what is deleted stays deleted, so it is noted again")
+	require.Equal(t, strconv.Itoa(3*lua.ChunkEvents), b.rdb.HGet(t.Context(), b.keys().Meta(), "done_floor").Val(), "what is deleted stays deleted, so it is noted again")
 }
 
 // Entries that somebody else wrote must not make the trimmer believe that the stream is further than it is.

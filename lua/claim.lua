@@ -2,8 +2,8 @@
 --
 -- KEYS  1 claims  2 meta  3... the chunks of the sink's done bitmap
 -- ARGV  1 claim id  2 owner  3 lease, ms  4 "any" to take over claims of live owners too, else "ended"  5 payload
---       6 the events "first-last,first-last"  7 "trimmed" if these bits are deleted behind the stream: then what lies before meta's
---       field kept is done; else ""  8... the events as marks: number of the key, first bit, last bit, seq of bit 0
+--       6 the events "first-last,first-last"  7 "trimmed" if these bits are deleted behind the stream: then what lies below
+--       meta's done_floor is done; else ""  8... the events as marks: number of the key, first bit, last bit, seq of bit 0
 -- Reply "granted", fence; or "no", claims in the hands of a live owner, number of done ranges, these as first, last; then
 --       for each claim taken over: id, fence, events, payload
 -- Cost  O(events + claims)
@@ -17,7 +17,7 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local all = redis.call('HGETALL', KEYS[1])
 
 local wanted = runs_of(ARGV[6])
-local behind = tonumber(redis.call('HGET', KEYS[2], 'kept') or 0)
+local behind = tonumber(redis.call('HGET', KEYS[2], 'done_floor') or 0)
 if ARGV[7] ~= 'trimmed' then
 	behind = 0
 end

@@ -12,7 +12,7 @@
 //   - A dry run writes nothing, neither to Redis nor to the target.
 //   - A grant counts as delivered when its Handler says so. What can't be delivered is named in the report, and
 //     tried again by the next run under that name.
-//   - Entries that no grab and no close wrote (shards.Forgeries tells which) are passed over and told.
+//   - Entries that the numbers of its shard refute (shards.Head.Refute) are passed over and told.
 //
 // Letters lists and decides dead letters. A requeue brings the grant to the sink's own Handler and removes the letter
 // afterwards, with who and why, in one step: killed in between, it is done again, and the Handler makes that harmless (the

@@ -328,25 +328,3 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, done.Has(21))
 }
-
-// B41: an entry that somebody wrote behind its campaign's close is not delivered, by nobody and never; the report counts it.
-func TestGrantBehindTheCloseIsNotReplayed(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	w.add(t, 10)
-	k := w.space.Shard(0)
-	ctx := t.Context()
-	require.NoError(t, w.rdb.HSet(ctx, k.Campaign("over"), "state", "closed", "close_seq", 3).Err())
-	require.NoError(t, w.rdb.XAdd(ctx, newEntry(k, "v", "1", "k", "grant", "c", "over", "q", "12", "e", "1", "t", "1700000100000", "g", "77 9 thief - -")).Err())
-	require.NoError(t, w.rdb.HSet(ctx, k.Meta(), "seq", 12).Err())
-	report := w.run(t, w.config("all"), replay.Options{})
-	require.True(t, report.Finished)
-	require.EqualValues(t, 20, report.Delivered)
-	require.Equal(t, replay.Counts{FromStream: 20, NotFound: 2, Forged: 1}, report.Counts)
-	for _, g := range w.target.got {
-		require.NotEqual(t, "thief", g.User)
-	}
-	var text strings.Builder
-	require.NoError(t, report.Write(&text))
-	require.Contains(t, text.String(), "1 entries are forged")
-}

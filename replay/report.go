@@ -19,7 +19,7 @@ type Counts struct {
 	NotFound int64 `json:"not_found"`
 	// Unreadable are entries and dead letters that can't be read.
 	Unreadable int64 `json:"unreadable"`
-	// Forged are entries that no grab and no close wrote: see shards.Forgeries. They are never delivered.
+	// Forged are entries that their shard's numbers refute: see shards.Head.Refute. They are never delivered.
 	Forged int64 `json:"forged"`
 	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
 	// replayed, the event's name is taken; the audit names them.

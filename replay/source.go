@@ -40,8 +40,7 @@ type source struct {
 // filled from the ledger.
 func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
 	k := s.space.Shard(shard)
-	forgeries := shards.NewForgeries(s.rdb, s.space, shard)
-	from, err := s.seek(ctx, k, seqs.First, forgeries)
+	from, err := s.seek(ctx, k, seqs.First)
 	if err != nil {
 		return err
 	}
@@ -56,8 +55,8 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 		}
 		from = "(" + raw[len(raw)-1].ID
 		var read Counts // the seqs of what is not real, if it has any, become a gap
-		var entries []*hongbao.Entry
-		if entries, read.Unreadable, read.Forged, err = forgeries.Real(ctx, raw); err != nil {
+		var entries []hongbao.Entry
+		if entries, read.Unreadable, read.Forged, err = shards.Of(s.rdb, k).Decode(ctx, raw); err != nil {
 			return err
 		}
 		before := next
@@ -72,7 +71,7 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 }
 
 // entries hands on what the entries hold of the seqs, and fills the gaps before and between them. It gives the next seq.
-func (s *source) entries(ctx context.Context, entries []*hongbao.Entry, read Counts, seqs hongbao.SeqRange, fn func(*part) error) (int64, error) {
+func (s *source) entries(ctx context.Context, entries []hongbao.Entry, read Counts, seqs hongbao.SeqRange, fn func(*part) error) (int64, error) {
 	p := &part{read: read}
 	flush := func() error {
 		if p.events == 0 && p.read == (Counts{}) {
@@ -82,7 +81,8 @@ func (s *source) entries(ctx context.Context, entries []*hongbao.Entry, read Cou
 		p = &part{}
 		return fn(full)
 	}
-	for _, e := range entries {
+	for i := range entries {
+		e := &entries[i]
 		if e.Seq > seqs.First {
 			if err := flush(); err != nil {
 				return seqs.First, err
@@ -164,8 +164,8 @@ func seqOfLedgerID(id string) (int64, bool) {
 
 // seek finds where to begin to read for a seq: an id at or before its entry, not far from it. Ids are times, and rise with
 // the seqs.
-func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, forgeries *shards.Forgeries) (string, error) {
-	first, firstSeq, err := s.probe(ctx, k, "-", forgeries)
+func (s *source) seek(ctx context.Context, k lua.Keys, seq int64) (string, error) {
+	first, firstSeq, err := s.probe(ctx, k, "-")
 	if err != nil || first < 0 || firstSeq >= seq {
 		return "-", err
 	}
@@ -176,7 +176,7 @@ func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, forgeries *sha
 	low, high := first, msOf(ends[0].ID)
 	for low < high {
 		mid := low + (high-low+1)/2
-		at, atSeq, err := s.probe(ctx, k, strconv.FormatInt(mid, 10), forgeries)
+		at, atSeq, err := s.probe(ctx, k, strconv.FormatInt(mid, 10))
 		if err != nil {
 			return "-", err
 		}
@@ -191,12 +191,12 @@ func (s *source) seek(ctx context.Context, k lua.Keys, seq int64, forgeries *sha
 
 // probe tells time and seq of the first entry at or after an id; a time of -1 if there is none, or it can't be read, or is
 // forged: then the reading begins earlier, and tells of it.
-func (s *source) probe(ctx context.Context, k lua.Keys, id string, forgeries *shards.Forgeries) (ms, seq int64, err error) {
+func (s *source) probe(ctx context.Context, k lua.Keys, id string) (ms, seq int64, err error) {
 	raw, err := shards.Of(s.rdb, k).Range(ctx, id, "+", 1)
 	if err != nil {
 		return -1, 0, err
 	}
-	real, _, _, err := forgeries.Real(ctx, raw)
+	real, _, _, err := shards.Of(s.rdb, k).Decode(ctx, raw)
 	if err != nil || len(real) == 0 {
 		return -1, 0, err
 	}

@@ -2,7 +2,6 @@ package shards
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -41,22 +40,44 @@ func (k *Shard) Done(ctx context.Context, sink string, r hongbao.SeqRange) (Bits
 	return read()
 }
 
-// GroupDone is Done for the bits of a consumer group, of which whole chunks are deleted behind the stream (see SetKept): events
-// that far back are finished.
-func (k *Shard) GroupDone(ctx context.Context, group string, r hongbao.SeqRange) (Bitset, error) {
+// Progress is what a consumer group asks about a batch that it has read.
+type Progress struct {
+	Head
+	Done []Bitset // one for each range
+}
+
+// Progress reads the head and the done bits of a consumer group in ranges of events, in one round trip. Events below
+// the done floor count as done, because their bits have been deleted.
+func (k *Shard) Progress(ctx context.Context, group string, ranges ...hongbao.SeqRange) (Progress, error) {
 	pipe := k.rdb.Pipeline()
-	read := readBits(ctx, pipe, k.Keys, group, r)
-	kept := pipe.HGet(ctx, k.Keys.Meta(), keptField) // after the bits, as it is written before any of them is deleted
-	_, _ = pipe.Exec(ctx)
-	set, err := read()
+	read := make([]func() (Bitset, error), len(ranges))
+	for i, r := range ranges {
+		read[i] = readBits(ctx, pipe, k.Keys, group, r)
+	}
+	head := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // after the bits: the floor is raised before any of them is deleted
+	_, _ = pipe.Exec(ctx)                                 // each command has its own error
+	var p Progress
+	var err error
+	if p.Head, err = k.parseHead(head); err != nil {
+		return p, err
+	}
+	p.Done = make([]Bitset, len(ranges))
+	for i := range ranges {
+		if p.Done[i], err = read[i](); err != nil {
+			return p, err
+		}
+		p.Done[i].behind = p.DoneFloor
+	}
+	return p, nil
+}
+
+// GroupDone is Done for the bits of a consumer group: what lies below the done floor counts as done.
+func (k *Shard) GroupDone(ctx context.Context, group string, r hongbao.SeqRange) (Bitset, error) {
+	p, err := k.Progress(ctx, group, r)
 	if err != nil {
-		return set, err
+		return Bitset{}, err
 	}
-	set.behind, err = kept.Int64()
-	if err != nil && !errors.Is(err, redis.Nil) { // nothing was ever trimmed
-		return set, fmt.Errorf("read how far the done bits of shard %d are deleted: %w", k.Keys.Index(), Classify(err))
-	}
-	return set, nil
+	return p.Done[0], nil
 }
 
 // readBits asks for the bits of a range by a pipeline, and gives what reads the answers.

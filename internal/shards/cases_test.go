@@ -223,9 +223,11 @@ func pendingCases() map[string]scriptCase {
 				return err
 			},
 		},
-		"kept": {
+		"raise_done_floor": {
 			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
-			call: func(ctx context.Context, b *bundle) error { return shards.Of(b.rdb, b.k).SetKept(ctx, lua.ChunkEvents) },
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).RaiseDoneFloor(ctx, lua.ChunkEvents)
+			},
 		},
 		"forget": {
 			keys: events,

@@ -237,7 +237,7 @@ func TestGroupFinished(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	finished := func(seq int64) (int64, bool) {
-		n, exists, err := shards.GroupFinished(t.Context(), b.rdb, b.space, 0, "balance", seq)
+		n, exists, err := shards.Of(b.rdb, b.k).GroupFinished(t.Context(), "balance", seq)
 		require.NoError(t, err)
 		return n, exists
 	}
@@ -276,28 +276,8 @@ func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 	e := b.closed(t, "rain", 5, 3)
 	raw := b.read(t, "balance", "w1", 1)
 	require.Len(t, raw, 1, "the forged one is pending, nothing else was delivered")
-	n, exists, err := shards.GroupFinished(t.Context(), b.rdb, b.space, 0, "balance", e.Seq)
+	n, exists, err := shards.Of(b.rdb, b.k).GroupFinished(t.Context(), "balance", e.Seq)
 	require.NoError(t, err)
 	require.True(t, exists)
 	require.Zero(t, n)
-}
-
-// Nor does one with a seq that the shard has come to by then.
-func TestGroupFinishedPassesOverForgedEntriesOfThePast(t *testing.T) {
-	t.Parallel()
-	for name, seq := range map[string]int{"of a later grant": 3, "of the close": 4} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := setup(t)
-			b.group(t, "balance")
-			require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(), Values: []any{
-				"v", 1, "k", "grant", "c", "nobody-knows", "q", seq, "e", 1, "t", 1700000000000, "g", "77 9 thief - -",
-			}}).Err())
-			e := b.closed(t, "rain", 5, 3)
-			n, exists, err := shards.GroupFinished(t.Context(), b.rdb, b.space, 0, "balance", e.Seq)
-			require.NoError(t, err)
-			require.True(t, exists)
-			require.Zero(t, n)
-		})
-	}
 }

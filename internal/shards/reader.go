@@ -15,17 +15,14 @@ type Reader struct {
 	Space *lua.Space
 }
 
-// Entries reads and decodes a shard's entries from firstID to lastID, both included; forged ones, and entries that are gone, are
-// left out.
+// Entries reads and decodes a shard's entries from firstID to lastID, both included. It leaves out what can't be read,
+// what the shard's head refutes, and what is gone.
 func (r *Reader) Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error) {
-	raw, err := Of(r.Redis, r.Space.Shard(shard)).rangeAll(ctx, firstID, lastID)
+	s := Of(r.Redis, r.Space.Shard(shard))
+	raw, err := s.rangeAll(ctx, firstID, lastID)
 	if err != nil {
 		return nil, err
 	}
-	real, _, _, err := NewForgeries(r.Redis, r.Space, shard).Real(ctx, raw)
-	entries := make([]hongbao.Entry, len(real))
-	for i, e := range real {
-		entries[i] = *e
-	}
+	entries, _, _, err := s.Decode(ctx, raw)
 	return entries, err
 }

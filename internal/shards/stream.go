@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // ReadNew hands up to count new entries to the consumer, waiting up to block for the first one; none is no error.
@@ -42,8 +40,7 @@ func (k *Shard) Range(ctx context.Context, first, last string, count int) ([]Raw
 	return rangeOf(ctx, k.rdb, k.Keys.Events(), first, last, count)
 }
 
-// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left out, forged
-// ones are not.
+// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left out.
 func (k *Shard) Entries(ctx context.Context, first, last string) ([]hongbao.Entry, error) {
 	raw, err := k.rangeAll(ctx, first, last)
 	if err != nil {
@@ -80,52 +77,8 @@ func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, e
 
 // LastSeq reads the seq of the shard's last event.
 func (k *Shard) LastSeq(ctx context.Context) (int64, error) {
-	seq, err := k.rdb.HGet(ctx, k.Keys.Meta(), "seq").Int64()
-	if errors.Is(err, redis.Nil) {
-		return 0, hongbao.Errorf(hongbao.Broken, "%s has no seq: this shard was never initialised, or its meta key was deleted", k.Keys.Meta())
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read the last seq of %s: %w", k.Keys.Meta(), Classify(err))
-	}
-	return seq, nil
-}
-
-// Head is how far a shard has come.
-type Head struct {
-	Seq   int64 // of its last event
-	Epoch int64
-	Kept  int64 // events below it have left the stream, and their done bits are gone
-}
-
-// Behind tells whether the entry claims what the shard has not come to yet. An event and its seq are written in one step, so
-// if the head was read after the entry, no grab and no close wrote that entry.
-func (h Head) Behind(e *hongbao.Entry) bool {
-	return e.Last() > h.Seq || e.Epoch > h.Epoch
-}
-
-// keptField of meta is the first event whose done bit is kept; absent while all are.
-const keptField = "kept"
-
-var headFields = []string{"seq", "epoch", keptField}
-
-// readHead reads the head from the answer to an HMGET of headFields. All of it only rises.
-func readHead(k lua.Keys, cmd *redis.SliceCmd) (Head, error) {
-	v, err := cmd.Result()
-	if err != nil {
-		return Head{}, fmt.Errorf("read seq and epoch of %s: %w", k.Meta(), Classify(err))
-	}
-	var h Head
-	for i, into := range []*int64{&h.Seq, &h.Epoch, &h.Kept} {
-		text, _ := v[i].(string)
-		if headFields[i] == keptField && v[i] == nil {
-			break
-		}
-		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return Head{}, hongbao.Errorf(hongbao.Broken,
-				"%s has no seq and epoch in plain digits: this shard was never initialised, or its meta key was deleted or changed: %w", k.Meta(), err)
-		}
-	}
-	return h, nil
+	h, err := k.Head(ctx)
+	return h.Seq, err
 }
 
 // CreateGroup makes the consumer group, reading from the first entry that is kept, and the stream if need be. It tells

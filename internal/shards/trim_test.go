@@ -233,7 +233,7 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	require.NoError(t, b.rdb.Del(t.Context(), b.k.Claims(group)).Err())
 
 	for _, kept := range []int64{lua.ChunkEvents, 0, 5} {
-		require.NoError(t, shards.Of(b.rdb, b.k).SetKept(t.Context(), kept))
+		require.NoError(t, shards.Of(b.rdb, b.k).RaiseDoneFloor(t.Context(), kept))
 	}
 	require.True(t, look(1))
 	require.True(t, look(lua.ChunkEvents-1))

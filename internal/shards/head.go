@@ -1,0 +1,105 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Head is how far a shard has come.
+type Head struct {
+	Seq   int64 // of its last event
+	Epoch int64
+	// DoneFloor is the lowest seq whose done bits still exist. Every group has finished the events below it.
+	DoneFloor int64
+}
+
+// The fields of meta that a Head has.
+const (
+	seqField       = "seq"
+	epochField     = "epoch"
+	doneFloorField = "done_floor" // absent until the first bits are deleted
+)
+
+var headFields = []string{seqField, epochField, doneFloorField}
+
+// ErrFrozen says that a shard answers nobody: Redis was never founded, or it may have lost what it had acknowledged.
+// It is an outage: nothing happened, and the call is good again once the shard is open.
+var ErrFrozen = errors.New("the shard is frozen")
+
+// Refute says why no grab and no close can have written an entry, or gives nil. It goes by numbers: the shard has not
+// come to the entry's seq or epoch, or its events left the stream long ago. The head must have been read after the
+// entry, because an event and its seq are written in one step. The error is a Conflict.
+func (h Head) Refute(e *hongbao.Entry) error {
+	const advice = "no grab wrote it; find out who can write to Redis"
+	switch {
+	case e.Last() > h.Seq || e.Epoch > h.Epoch:
+		return hongbao.Errorf(hongbao.Conflict, "entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+advice,
+			e.ID, e.Seq, e.Last(), e.Epoch, e.Shard, h.Seq, h.Epoch)
+	case e.Seq < h.DoneFloor:
+		return hongbao.Errorf(hongbao.Conflict, "entry %s has events %d to %d, but shard %d finished all below %d long ago and trimmed them: "+advice,
+			e.ID, e.Seq, e.Last(), e.Shard, h.DoneFloor)
+	}
+	return nil
+}
+
+// Head reads how far the shard has come.
+func (k *Shard) Head(ctx context.Context) (Head, error) {
+	return k.parseHead(k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
+}
+
+// parseHead reads the head from the answer to an HMGET of headFields.
+func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
+	v, err := cmd.Result()
+	if err != nil {
+		return Head{}, fmt.Errorf("read seq and epoch of %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	if v[0] == nil || v[1] == nil {
+		return Head{}, k.notFounded()
+	}
+	var h Head
+	for i, into := range []*int64{&h.Seq, &h.Epoch, &h.DoneFloor} {
+		text, _ := v[i].(string)
+		if headFields[i] == doneFloorField && v[i] == nil {
+			break
+		}
+		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return Head{}, hongbao.Errorf(hongbao.Broken, "%s, field %s: somebody changed it by hand: %w", k.Keys.Meta(), headFields[i], err)
+		}
+	}
+	return h, nil
+}
+
+// notFounded is the error of a shard without meta.
+func (k *Shard) notFounded() error {
+	return hongbao.Outagef(hongbao.Transient, "%w: redis key %s has no seq, so this Redis has lost the shard, or nobody founded it; "+
+		"run `hongbao recover --dry-run`, or `hongbao init` for a new deployment", ErrFrozen, k.Keys.Meta())
+}
+
+// Decode decodes what was read from the stream and leaves out what is unreadable, and what the shard's head refutes; both are
+// counted. An entry of a newer build is an error.
+func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []hongbao.Entry, unreadable, forged int64, err error) {
+	head, err := k.Head(ctx)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	for i := range raw {
+		e, err := hongbao.ParseEntry(k.Keys.Index(), raw[i].ID, raw[i].Values)
+		switch {
+		case errors.Is(err, hongbao.ErrNewerEntry):
+			return nil, 0, 0, err
+		case err != nil:
+			unreadable++
+		case head.Refute(&e) != nil:
+			forged++
+		default:
+			entries = append(entries, e)
+		}
+	}
+	return entries, unreadable, forged, nil
+}
