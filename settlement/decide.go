@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -57,13 +58,18 @@ func (d *Decision) check() error {
 // however often it is called and by however many. The same decision again moves nothing and gives the same answer.
 //
 // A grant can be paid only if it can never be settled any more, or it could be paid twice: one whose campaign the ledger did
-// not have is to be replayed once the campaign is created, and one that the ledger has settled since is paid already.
-func (l *Ledger) Decide(ctx context.Context, d Decision) (Quarantined, error) {
+// not have is to be replayed once the campaign is created, and one that the ledger has settled since is paid already. Nobody is paid
+// who was paid this packet before, and nobody more than the plan has for it. Only a decision to pay needs the plan.
+func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quarantined, error) {
 	if err := d.check(); err != nil {
 		return Quarantined{}, err
 	}
+	most, err := l.mostPayable(ctx, &d, plan)
+	if err != nil {
+		return Quarantined{}, fmt.Errorf("decide quarantine %d: %w", d.ID, err)
+	}
 	var q Quarantined
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		now := time.Now().UnixMilli()
 		var changed int64
 		// The update comes first: whoever decides at the same time waits for it, and then sees the row as decided.
@@ -89,7 +95,7 @@ func (l *Ledger) Decide(ctx context.Context, d Decision) (Quarantined, error) {
 		case !d.Pay:
 			return nil, nil
 		}
-		return l.payFromReserve(ctx, t, &q, now)
+		return l.payFromReserve(ctx, t, &q, most)
 	})
 	if err != nil {
 		return Quarantined{}, fmt.Errorf("decide quarantine %d: %w", d.ID, err)
@@ -97,8 +103,31 @@ func (l *Ledger) Decide(ctx context.Context, d Decision) (Quarantined, error) {
 	return q, nil
 }
 
+// mostPayable is what the plan has for the packet of a grant that is to be paid; -1 if there is no such packet, or nobody knows.
+func (l *Ledger) mostPayable(ctx context.Context, d *Decision, plan PlanSource) (hongbao.Amount, error) {
+	if !d.Pay || plan == nil {
+		return -1, nil
+	}
+	q, found, err := l.Quarantined(ctx, d.ID)
+	if err != nil || !found {
+		return -1, err // Decide itself says that there is none
+	}
+	k, found, err := l.lookUp(ctx, q.Grant.Campaign)
+	if err != nil || !found || q.Grant.Packet < 1 || q.Grant.Packet > k.packets {
+		return -1, err
+	}
+	amount, found, err := plan.Amount(ctx, q.Grant.Campaign, q.Grant.Packet)
+	if err != nil {
+		return -1, fmt.Errorf("ask the plan of campaign %s for packet %d: %w", q.Grant.Campaign, q.Grant.Packet, err)
+	}
+	if !found {
+		return -1, nil
+	}
+	return amount, nil
+}
+
 // payable tells the campaign of a grant that can be paid from the reserve.
-func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined) (StoredCampaign, error) {
+func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) (StoredCampaign, error) {
 	g := &q.Grant
 	c, found, err := readCampaign(ctx, t, g.Campaign)
 	if err != nil {
@@ -116,20 +145,24 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined) (StoredCamp
 	switch {
 	case paid && difference(g, &s.Grant) == "":
 		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: the ledger has settled this very grant since; decide that it is void", ErrNotPayable)
+	case paid && s.User == g.User:
+		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: its user was paid packet %d already, as event %s; decide that it is void",
+			ErrNotPayable, g.Packet, s.EventID())
 	case !paid && q.Reason == NoCampaign && c.State != StateRefunded:
 		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: campaign %s is in the ledger now, so it may still be settled: replay the grant to the "+
 			"ledger first", ErrNotPayable, g.Campaign)
 	}
-	if g.Amount < 0 || g.Amount > hongbao.MaxAmount {
-		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: its amount is %d", ErrNotPayable, g.Amount)
+	if g.Amount < 0 || g.Amount > most {
+		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: its amount is %d, and the plan does not have as much for packet %d; decide that it is void",
+			ErrNotPayable, g.Amount, g.Packet)
 	}
 	return c, nil
 }
 
-// payFromReserve moves the money, and gives the statements that are left. The transfer's id makes a second payment of the same grant
-// impossible, whatever the quarantine says.
-func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, now int64) ([]stmt, error) {
-	c, err := l.payable(ctx, t, q)
+// payFromReserve moves the money. The transfer's id makes a second payment of the packet to the same user impossible, whatever the
+// quarantine says.
+func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) ([]stmt, error) {
+	c, err := l.payable(ctx, t, q, most)
 	if err != nil {
 		return nil, err
 	}
@@ -140,18 +173,21 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, now 
 	if err != nil {
 		return nil, err
 	}
-	var changed int64
-	debit := stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`, args: []any{reserve, int64(g.Amount)}, changed: &changed}
-	if err := t.run(ctx, append(credits, debit)...); err != nil {
+	account := stmt{sql: `INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING`,
+		args: []any{reserve, "sponsor", currency, int64(0)}}
+	debit := stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`, args: []any{reserve, int64(g.Amount)}}
+	var booked int64
+	once := stmt{sql: insertTransfer + ` ON CONFLICT (id) DO NOTHING`, args: []any{
+		"quarantine:" + g.Campaign + ":" + strconv.FormatInt(g.Packet, 10) + ":" + g.User, "funding", g.Campaign, reserve, user,
+		int64(g.Amount), int64(0), int64(0), time.Now().UnixMilli()}, changed: &booked}
+	if err := t.run(ctx, append(slices.Clip(credits), account, debit, once)...); err != nil {
 		return nil, err
 	}
-	var stmts []stmt
-	if changed == 0 {
-		stmts = append(stmts, stmt{sql: `INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4)`,
-			args: []any{reserve, "sponsor", currency, -int64(g.Amount)}})
+	if booked == 0 {
+		return nil, hongbao.Errorf(hongbao.Permanent, "%w: its user was paid packet %d from the reserve before; decide that it is void",
+			ErrNotPayable, g.Packet)
 	}
-	return append(stmts, stmt{sql: insertTransfer, args: []any{
-		"quarantine:" + strconv.FormatInt(q.ID, 10), "funding", g.Campaign, reserve, user, int64(g.Amount), int64(0), int64(0), now}}), nil
+	return nil, nil
 }
 
 func readQuarantined(ctx context.Context, t txn, id int64) (q Quarantined, found bool, err error) {

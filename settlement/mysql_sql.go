@@ -22,7 +22,7 @@ var mysqlDialect = dialect{
 	readGrants: `SELECT g.campaign, g.packet, g.user_id, g.amount, g.shard, g.seq, g.epoch, g.request_id, g.granted_at, g.batch
 		FROM ` + mysqlRows("campaign text", "packet") + `
 		STRAIGHT_JOIN grants AS g ON g.campaign = k.campaign AND g.packet = k.packet`,
-	readQuarantine: `SELECT q.campaign, q.packet, q.user_id, q.amount, q.shard, q.seq, q.epoch, q.request_id, q.granted_at
+	readQuarantine: `SELECT q.campaign, q.packet, q.user_id, q.amount, q.shard, q.seq, q.epoch, q.request_id, q.granted_at, q.resolved_at
 		FROM ` + mysqlRows("campaign text", "packet") + `
 		STRAIGHT_JOIN quarantine AS q ON q.campaign = k.campaign AND q.packet = k.packet`,
 	userAccount: `'user:' || c.currency || ':' || g.user_id`,

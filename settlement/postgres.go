@@ -32,7 +32,7 @@ var postgresDialect = dialect{
 			SELECT ` + grantColumns + `, batch FROM grants
 			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS g`,
 	readQuarantine: `SELECT q.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
-			SELECT ` + grantColumns + ` FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q`,
+			SELECT ` + grantColumns + `, resolved_at FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q`,
 	// The parts have different collations, so it must be said.
 	userAccount: `('user:' || c.currency || ':' || g.user_id) COLLATE "C"`,
 	credit: `INSERT INTO account (id, kind, currency, balance)

@@ -87,9 +87,9 @@ func testResolve(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("nowhere", 1, 3)...)
 	list := f.open(t)
 	require.Len(t, list, 3)
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: list[1].ID})
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: list[1].ID}, nil)
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
-	_, err = f.ledger.Decide(t.Context(), Decision{ID: list[1].ID, By: "ann", Why: "forged"})
+	_, err = f.ledger.Decide(t.Context(), Decision{ID: list[1].ID, By: "ann", Why: "forged"}, nil)
 	require.NoError(t, err)
 	f.settles(t, grantsOf("nowhere", 1, 3)...) // comes again: decided is decided
 	require.Equal(t, []Quarantined{list[0], list[2]}, f.open(t))

@@ -40,29 +40,72 @@ func (s *Settler) Recorded(ctx context.Context, grants []hongbao.Grant) (list []
 	return list, nil
 }
 
+// undecided gives the items without those about which a person has decided: void stays void, and what was paid from the reserve
+// is paid. items are sorted by campaign. Few campaigns have such grants, so one look at each is all that most batches cost.
+func (l *Ledger) undecided(ctx context.Context, items []item) (left []item, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		left = items
+		var suspects []item
+		for first := 0; first < len(items); {
+			id, last := items[first].grant.Campaign, first
+			for last < len(items) && items[last].grant.Campaign == id {
+				last++
+			}
+			err := t.query(ctx, `SELECT 1 FROM quarantine WHERE campaign = $1 AND resolved_at > 0 LIMIT 1`, []any{id}, func(s scan) error {
+				suspects = append(suspects, items[first:last]...)
+				return s(new(int64))
+			})
+			if err != nil {
+				return err
+			}
+			first = last
+		}
+		if len(suspects) == 0 {
+			return nil
+		}
+		decided := map[hongbao.Grant]bool{}
+		err := l.eachAside(ctx, t, suspects, func(g hongbao.Grant, resolved bool) { decided[factsOf(&g)] = resolved })
+		left = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return decided[factsOf(it.grant)] })
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what was decided about %d grants: %w", len(items), err)
+	}
+	return left, nil
+}
+
 // readAside gives those of the items' grants that are in quarantine, decided or not.
 func (l *Ledger) readAside(ctx context.Context, t txn, items []item) (list []hongbao.Grant, err error) {
-	campaigns, packets := make([]string, len(items)), make([]int64, len(items))
 	came := make(map[hongbao.Grant]bool, len(items))
+	for _, it := range items {
+		came[factsOf(it.grant)] = true
+	}
+	err = l.eachAside(ctx, t, items, func(g hongbao.Grant, _ bool) {
+		if came[factsOf(&g)] {
+			list = append(list, g)
+		}
+	})
+	return list, err
+}
+
+// eachAside calls fn for what is in quarantine of the items' packets.
+func (l *Ledger) eachAside(ctx context.Context, t txn, items []item, fn func(g hongbao.Grant, resolved bool)) error {
+	campaigns, packets := make([]string, len(items)), make([]int64, len(items))
 	for i, it := range items {
 		campaigns[i], packets[i] = it.grant.Campaign, it.grant.Packet
-		came[factsOf(it.grant)] = true
 	}
 	packed, err := l.dialect.pack(campaigns, packets)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = t.query(ctx, l.dialect.readQuarantine, packed, func(s scan) error {
+	return t.query(ctx, l.dialect.readQuarantine, packed, func(s scan) error {
 		var has hongbao.Grant
-		var shard, at int64
-		err := s(&has.Campaign, &has.Packet, &has.User, &has.Amount, &shard, &has.Seq, &has.Epoch, &has.RequestID, &at)
+		var shard, at, resolved int64
+		err := s(&has.Campaign, &has.Packet, &has.User, &has.Amount, &shard, &has.Seq, &has.Epoch, &has.RequestID, &at, &resolved)
 		has.Shard, has.Time = int(shard), time.UnixMilli(at).UTC()
-		if came[factsOf(&has)] {
-			list = append(list, has)
-		}
+		fn(has, resolved > 0)
 		return err
 	})
-	return list, err
 }
 
 // factsOf is of a grant what difference compares.

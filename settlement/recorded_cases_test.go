@@ -22,7 +22,7 @@ func testRecordedAside(t *testing.T, f *fixture) {
 	f.settles(t, paid, other)
 	f.settles(t, grantsOf("nowhere", 1, 3)...)
 	require.Len(t, f.open(t), 4)
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[1].ID, By: "ann", Why: "not paid"})
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[1].ID, By: "ann", Why: "not paid"}, nil)
 	require.NoError(t, err)
 	altered := grant("nowhere", 2)
 	altered.User = "somebody"

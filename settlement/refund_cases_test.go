@@ -176,7 +176,7 @@ func testRefundMissing(t *testing.T, f *fixture) {
 		_, err := f.ledger.Refund(t.Context(), closed, missing)
 		require.ErrorContains(t, err, says)
 	}
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "not paid"})
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "not paid"}, nil)
 	require.NoError(t, err)
 	_, err = f.ledger.Refund(t.Context(), closed, 0)
 	require.ErrorIs(t, err, hongbao.ErrSettling)

@@ -52,6 +52,10 @@ func (l *Ledger) settle(ctx context.Context, items []item, known map[string]know
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet))
 	})
+	items, err := l.undecided(ctx, items)
+	if err != nil || len(items) == 0 {
+		return nil, err
+	}
 	// A statement can't insert a key twice; what comes twice in the batch is compared with the first.
 	firsts := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
 	packed, err := l.dialect.pack(columnsOf(firsts)...)

@@ -31,7 +31,7 @@ var sqliteDialect = dialect{
 			value ->> 8, $2 FROM json_each($1) WHERE true ON CONFLICT (campaign, packet) DO NOTHING`,
 	readGrants: `SELECT ` + grantColumns + `, batch FROM json_each($1) AS k CROSS JOIN grants
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
-	readQuarantine: `SELECT ` + grantColumns + ` FROM json_each($1) AS k CROSS JOIN quarantine
+	readQuarantine: `SELECT ` + grantColumns + `, resolved_at FROM json_each($1) AS k CROSS JOIN quarantine
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
 	userAccount: `'user:' || c.currency || ':' || g.user_id`,
 	credit: `INSERT INTO account (id, kind, currency, balance)

@@ -47,7 +47,7 @@ type dialect struct {
 	insertGrants string
 	// readGrants takes the packed columns campaign and packet; it gives the rows there are.
 	readGrants string
-	// readQuarantine takes the packed columns campaign and packet; it gives what came, of every row of quarantine there is.
+	// readQuarantine takes the packed columns campaign and packet; it gives what came and resolved_at, of every row of quarantine there is.
 	readQuarantine string
 	// userAccount is the id of a user's account, of a row g of grants and its row c of campaign; see UserAccount.
 	userAccount string

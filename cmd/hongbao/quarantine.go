@@ -159,7 +159,8 @@ func quarantineResolveCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resolve ID", Short: "Decide about a grant in quarantine: pay it from the reserve, or void it",
 		Long: "Decides once, and prints the decided grant. --pay moves the amount from the reserve's account to the user's, in the same\n" +
-			"transaction as the decision; the same command again moves nothing. Grants that may still be settled are replayed instead.\n" +
+			"transaction as the decision; the same command again moves nothing. Nobody is paid who was paid that packet before, and nobody\n" +
+			"more than the plan has for it. Grants that may still be settled are replayed instead.\n" +
 			"With settlement.kind=remote --pay moves money in the ledger only, not at the remote; ask there first.",
 		Example: "  hongbao quarantine resolve 7 --pay --by ann --why \"Redis dealt the packet twice\"\n" +
 			"  hongbao quarantine resolve 8 --void --by ann --why \"forged\"",
@@ -175,7 +176,11 @@ func quarantineResolveCmd() *cobra.Command {
 				return usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
 			}
 			return with(cmd, needs{ledger: true}, func(d *deps) error {
-				q, err := d.ledger.Decide(cmd.Context(), decision)
+				plans, err := d.plans()
+				if err != nil {
+					return err
+				}
+				q, err := d.ledger.Decide(cmd.Context(), decision, plans)
 				switch {
 				case errors.Is(err, settlement.ErrNotInQuarantine):
 					return fmt.Errorf("%w: `hongbao quarantine list` shows them", err)

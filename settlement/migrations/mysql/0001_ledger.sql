@@ -108,6 +108,9 @@ CREATE TABLE quarantine (
     CONSTRAINT quarantine_once UNIQUE (campaign, packet, shard, seq, user_id, amount)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- Whether a person has decided about a grant of the campaign.
+CREATE INDEX quarantine_decided ON quarantine (campaign, resolved_at);
+
 -- What `hongbao balance` books: credits that other systems ask for over HTTP. These tables stand beside the campaigns' ones and
 -- share no row with them, so that the conservation of each holds by itself. Rows of credit never change.
 
