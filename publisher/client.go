@@ -137,7 +137,7 @@ func (p *Publisher) sinkError(what string, v verdict, err error) error {
 	case v == absent:
 		hint = "the topic or its partition is not there; was it deleted? See docs/topic.md, \"When the topic went back\""
 	case errors.Is(err, kafka.TopicAuthorizationFailed), errors.Is(err, kafka.ClusterAuthorizationFailed):
-		hint = "allow this user WRITE, READ and DESCRIBE on the topic, then start the shard again"
+		hint = "allow this user WRITE, READ and DESCRIBE on the topic; the shard tries again by itself"
 	case errors.Is(err, kafka.InvalidTimestamp):
 		hint = "the clocks of this machine and of the broker are too far apart"
 	}

@@ -17,8 +17,9 @@
 // copy of the old batch can arrive any more.
 //
 // It refuses, by name and at start (Check): a topic with other partitions than configured, with unclean elections, with
-// too few in-sync replicas, with compaction, with too small messages. It stops the shard rather than guess when the topic's
-// end lies before an offset that it has seen (deleted and made again, or its tail was lost).
+// too few in-sync replicas, with compaction, with too small messages. When the topic's end lies before an offset that it has
+// seen (deleted and made again, or its tail was lost) it says so with a Broken error, once; then it goes on with the log
+// that is there, and looks in all of it for the batches that were stored before.
 //
 // DecodeMessage and Scan are the other direction: what subscribers, tail and audit read.
 package publisher

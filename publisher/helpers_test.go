@@ -44,13 +44,16 @@ func firstRecord(t testing.TB, raw []byte) record {
 
 // holdsKey tells whether the request's batch has a record with the key; it leaves the request as it was.
 func holdsKey(r *rawproduce.Request, key string) bool {
+	return holds(r, append([]byte{byte(2 * len(key))}, key...)) // its varint length before it
+}
+
+func holds(r *rawproduce.Request, needle []byte) bool {
 	set := &r.Topics[0].Partitions[0].RecordSet
 	raw, err := io.ReadAll(set.Reader)
 	if err != nil {
 		panic(err)
 	}
 	set.Reader = bytes.NewReader(raw)
-	needle := append([]byte{byte(2 * len(key))}, key...) // its varint length before it
 	return bytes.Contains(raw, needle)
 }
 

@@ -17,7 +17,7 @@ import (
 func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) error {
 	born := p.now()
 	look := s.searchFor(o)
-	b, err := p.reach(ctx, &o.st, look)
+	b, err := p.reach(ctx, s, &o.st, look)
 	if err != nil {
 		return err
 	}
@@ -55,9 +55,9 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, loo
 		return hongbao.Errorf(hongbao.Broken, "%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays for a person",
 			p.where(s.partition), n.producer, n.epoch, sent.err, o.claim.ID)
 	case again:
-		return p.undecided(ctx, s, sent)
+		return p.undecided(s, sent)
 	}
-	if err := p.checkOffset(st, sent.base); err != nil {
+	if err := p.checkOffset(s, st, sent.base); err != nil {
 		return err
 	}
 	p.count.fences.Add(1)
@@ -94,13 +94,16 @@ func (s *slot) searchFor(o *claimed) *search {
 }
 
 // reach makes sure that the log still holds everything that is to be read.
-func (p *Publisher) reach(ctx context.Context, st *stored, look *search) (bounds, error) {
+func (p *Publisher) reach(ctx context.Context, s *slot, st *stored, look *search) (bounds, error) {
 	b, err := p.ends(ctx, st.partition)
 	if err != nil {
 		return b, err
 	}
 	if b.end < look.next {
-		return b, p.wentBack(st.partition, look.next, "its end is at offset "+decimal(b.end))
+		if !s.knewBack(st) {
+			return b, p.wentBack(s, look.next, "its end is at offset "+decimal(b.end))
+		}
+		*look = search{next: b.start, seen: make(map[int64]struct{})} // it stands anywhere in the new log, or nowhere
 	}
 	if b.start > look.next {
 		return b, p.waits(st, "the log begins at offset "+decimal(b.start)+" only: retention removed what may have held it")

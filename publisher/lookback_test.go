@@ -23,7 +23,7 @@ func orphan(t *testing.T, b *bench, n int, f fate) ([]hongbao.Grant, *wire) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w.fate = func() fate { cancel(); return f }
-	requireClass(t, p.Handle(ctx, g), n, hongbao.Unknown, false)
+	requireClass(t, p.Handle(ctx, g), n, hongbao.Unknown, true)
 	require.Equal(t, 1, b.store.open(0))
 	require.Equal(t, 1, w.sends)
 	return g, w
@@ -251,7 +251,7 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				w.fate = func() fate { cancel(); return f }
-				requireClass(t, p.Handle(ctx, g), len(g), hongbao.Unknown, false)
+				requireClass(t, p.Handle(ctx, g), len(g), hongbao.Unknown, true)
 				b.store.shard(0).entries = change(b.store.shard(0).entries)
 				next, _ := b.worker(t)
 				require.Nil(t, next.Handle(t.Context(), g))

@@ -2,9 +2,11 @@ package publisher
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -113,7 +115,7 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	g := b.store.grants(0, 3, decided)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fate = func() fate { cancel(); return lost }
-	requireClass(t, p.Handle(ctx, g), 3, hongbao.Unknown, false)
+	requireClass(t, p.Handle(ctx, g), 3, hongbao.Unknown, true)
 	w.fate = nil
 	b.store.held = 1
 	errs := p.Handle(t.Context(), g)
@@ -132,7 +134,7 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 		w.fate = fates()
 		ctx, cancel := context.WithCancel(t.Context())
 		b.store.granted = func(hongbao.Claim) { cancel() }
-		requireClass(t, p.Handle(ctx, b.store.grants(0, 2, decided)), 2, hongbao.Unknown, false)
+		requireClass(t, p.Handle(ctx, b.store.grants(0, 2, decided)), 2, hongbao.Unknown, true)
 		require.Zero(t, w.sends)
 		require.Equal(t, 1, b.store.open(0))
 	})
@@ -144,9 +146,47 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 		b.store.granted = func(hongbao.Claim) { // the process sleeps
 			p.now = func() time.Time { return time.Now().Round(0).Add(p.cfg.MaxClaimAge + time.Second) }
 		}
-		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 2, decided)), 2, hongbao.Unknown, false)
+		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 2, decided)), 2, hongbao.Unknown, true)
 		require.Zero(t, w.sends)
 		require.EqualValues(t, 1, p.Stats().Stale)
 		require.Nil(t, p.slots[0].session)
 	})
+}
+
+// The shards of a partition wait for each other; one that waits for longer than its call may take has failed at nothing.
+func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.worker(t)
+	first, second := b.store.grants(0, 3, decided), b.store.grants(2, 3, decided)
+	inside, leave := make(chan struct{}), make(chan struct{})
+	b.store.granted = func(hongbao.Claim) {
+		close(inside)
+		<-leave
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.Nil(t, p.Handle(t.Context(), first)) })
+	<-inside
+	b.store.granted = nil
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	requireClass(t, p.Handle(ctx, second), 3, hongbao.Transient, true)
+	close(leave)
+	wg.Wait()
+	require.Nil(t, p.Handle(t.Context(), second))
+	requireOneCopy(t, &b.cfg, first, second)
+}
+
+// One that got the slot late has little time left to send.
+func TestSendThatTheCallCutsShortIsNoFailureOfAGrant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, w := b.worker(t)
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 1, decided)), "it has a producer id")
+	w.fate = func() fate { return lost }
+	g := b.store.grants(0, 3, decided)
+	ctx, cancel := context.WithTimeout(t.Context(), hopeless)
+	defer cancel()
+	requireClass(t, p.Handle(ctx, g), 3, hongbao.Unknown, true)
+	require.Positive(t, w.fired)
 }

@@ -101,19 +101,18 @@ func (p *Publisher) after(ctx context.Context, s *slot, c *call, b *push, sent s
 		if sent.verdict != tooMuch {
 			return p.sinkError("sending to "+p.where(s.partition), sent.verdict, sent.err)
 		}
-		if released {
-			s.keep(b.open)
-			p.halve(c, &b.claimed, sent.err)
+		if !released {
+			return nil
 		}
-		return nil
+		return p.narrow(ctx, s, c, b, sent.err)
 	case again:
 	}
-	return p.undecided(ctx, s, sent)
+	return p.undecided(s, sent)
 }
 
 // finish completes a batch that is in the log. Only here, and after a release, the session goes on.
 func (p *Publisher) finish(ctx context.Context, s *slot, c *call, b *push, base int64) error {
-	if err := p.checkOffset(&b.st, base); err != nil {
+	if err := p.checkOffset(s, &b.st, base); err != nil {
 		return err
 	}
 	done, err := p.complete(ctx, c, &b.claim)
@@ -130,26 +129,51 @@ func (p *Publisher) finish(ctx context.Context, s *slot, c *call, b *push, base 
 	return nil
 }
 
-// halve makes the next batch smaller, or gives up the one grant that the broker does not take.
-func (p *Publisher) halve(c *call, b *claimed, cause error) {
+// narrow makes the next batch smaller. One grant alone is given up once the broker took a minimal record.
+func (p *Publisher) narrow(ctx context.Context, s *slot, c *call, b *push, cause error) error {
 	p.count.refused.Add(1)
-	n := int(b.st.count())
-	if n > 1 {
+	if n := int(b.st.count()); n > 1 {
+		s.keep(b.open)
 		c.most = max(1, n/2)
-		return
+		return nil
+	}
+	if err := p.probe(ctx, s, b.open); err != nil {
+		return fmt.Errorf("the broker refuses a grant alone (%w), so a minimal record was tried: %w", cause, err)
 	}
 	c.tookOne()
-	c.settle(b.claim.Events, hongbao.Errorf(hongbao.Permanent, "%s does not take this grant: %w; compare the topic's max.message.bytes",
-		p.where(b.st.partition), cause))
+	c.settle(b.claim.Events, hongbao.Errorf(hongbao.Permanent,
+		"%s takes a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition), cause))
+	return nil
 }
 
-// undecided is the error of a batch that may or may not be in the log. Its claim stays.
-func (p *Publisher) undecided(ctx context.Context, s *slot, sent sendResult) error {
-	if ctx.Err() != nil || errors.Is(sent.err, errStale) {
-		return hongbao.Errorf(hongbao.Unknown, "sending to %s was broken off: %w; its claim stays", p.where(s.partition), sent.err)
+// probe sends the smallest record that there is, a fence record under the session's own numbers. It tells a grant that
+// the broker does not take from a broker that takes nothing.
+func (p *Publisher) probe(ctx context.Context, s *slot, open *session) error {
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	born := p.now()
+	s.batch.start(open.numbers, born.UnixMilli())
+	s.batch.addFence(open.numbers, born.UnixMilli())
+	sent := p.send(attempt, s, born, s.batch.finish())
+	switch {
+	case sent.verdict == appended:
+		open.sequence++
+		open.end, open.known = max(open.end, sent.base+1), p.now()
+		s.keep(open)
+		return nil
+	case sent.verdict == lookBack || sent.verdict == fenced:
+		return hongbao.Outagef(hongbao.Transient, "the broker refuses the producer id, the next try takes another: %w", sent.err)
+	case sent.verdict == again || sent.unsure:
+		return p.undecided(s, sent)
 	}
-	return hongbao.Outagef(hongbao.Unknown, "sending to %s for %v: no answer that decides: %w; its claim stays",
-		p.where(s.partition), p.cfg.AttemptTime, sent.err)
+	return p.sinkError("sending a minimal record to "+p.where(s.partition), sent.verdict, sent.err)
+}
+
+// undecided is the error of a batch that may or may not be in the log. Its claim stays. No grant is to blame, also when
+// the time of the call was over first: other shards had the partition before.
+func (p *Publisher) undecided(s *slot, sent sendResult) error {
+	return hongbao.Outagef(hongbao.Unknown, "sending to %s: no answer in time that decides: %w; its claim stays",
+		p.where(s.partition), sent.err)
 }
 
 // complete marks the claim's events done. False: it was taken over, go round.

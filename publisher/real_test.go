@@ -252,6 +252,9 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	errs := fresh.Handle(t.Context(), g)
 	requireClass(t, errs, 20, hongbao.Broken, false)
 	require.ErrorContains(t, errs[0], "went back")
+	require.Nil(t, fresh.Handle(t.Context(), g), "it was told, and the batch has its place in the new log")
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)), "the worker that found the topic gone goes on")
+	requireOneCopy(t, &b.cfg, g, b.store.shard(0).entries[2].Grants)
 }
 
 func TestKafkaScanIsQuick(t *testing.T) {

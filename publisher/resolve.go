@@ -43,7 +43,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim hongbao
 	sent := p.send(attempt, s, born, s.batch.finish())
 	switch sent.verdict {
 	case appended:
-		if err := p.checkOffset(&st, sent.base); err != nil {
+		if err := p.checkOffset(s, &st, sent.base); err != nil {
 			return err
 		}
 		p.count.sentAgain.Add(1)
@@ -58,7 +58,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim hongbao
 		return p.sinkError("sending a stored batch to "+p.where(s.partition), sent.verdict, sent.err)
 	case again:
 	}
-	return p.undecided(ctx, s, sent)
+	return p.undecided(s, sent)
 }
 
 // maxRebuilt bounds a rebuilt batch; it is as long as the first copy was, whatever BatchBytes is now.
@@ -122,15 +122,22 @@ func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongb
 }
 
 // checkOffset tells whether the batch stands where it can stand: at or behind the end that was noted before it was sent.
-func (p *Publisher) checkOffset(st *stored, base int64) error {
-	if base >= st.noted {
+func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
+	if base >= st.noted || s.knewBack(st) {
 		return nil
 	}
-	return p.wentBack(st.partition, st.noted, fmt.Sprintf("a batch was appended at offset %d", base))
+	return p.wentBack(s, st.noted, fmt.Sprintf("a batch was appended at offset %d", base))
 }
 
-func (p *Publisher) wentBack(partition int, was int64, seen string) error {
+// wentBack is told once for what was stored before: then the slot goes on with the log that is there now.
+func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
+	s.back = p.now()
 	return hongbao.Errorf(hongbao.Broken,
-		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its tail; "+
-			"compare with `hongbao audit`; see docs/topic.md, \"When the topic went back\"", p.where(partition), seen, was)
+		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its tail. "+
+			"What was in it is missing there: `hongbao audit` names it, `hongbao replay --to kafka --missing` pushes it again; "+
+			"see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
 }
+
+// knewBack tells whether the batch was stored before it was told that the log went back: its noted offset is one of the
+// log before.
+func (s *slot) knewBack(st *stored) bool { return st.ms <= s.back.UnixMilli() }

@@ -15,6 +15,7 @@ type slot struct {
 	batch   *batch
 	// searches are those that are not at their end, by claim.
 	searches map[string]*search
+	back     time.Time // when it was told that the log went back
 }
 
 // session is a producer id whose next sequence is certainly unused: its last claim, if it had any, ended with this worker's
@@ -68,7 +69,7 @@ func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 			return err
 		}
 		if b.end < open.end {
-			return p.wentBack(s.partition, open.end, "its end is at offset "+decimal(b.end))
+			return p.wentBack(s, open.end, "its end is at offset "+decimal(b.end))
 		}
 		open.end, open.known = b.end, known
 		return nil

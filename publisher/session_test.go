@@ -20,7 +20,7 @@ func TestSessionIsAbandonedWhenAClaimWasTakenOver(t *testing.T) {
 	g := b.store.grants(0, 20, decided)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fate = func() fate { cancel(); return lost } // the lease is lost; nothing was sent
-	requireClass(t, p.Handle(ctx, g), 20, hongbao.Unknown, false)
+	requireClass(t, p.Handle(ctx, g), 20, hongbao.Unknown, true)
 	w.fate = nil
 	require.Nil(t, other.Handle(t.Context(), g), "the successor uses the sequence up")
 	next := b.store.grants(0, 20, decided)
@@ -39,7 +39,7 @@ func TestWithoutTheSessionRuleAnEventIsLost(t *testing.T) {
 	kept := *p.slots[0].session
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fate = func() fate { cancel(); return lost }
-	requireClass(t, p.Handle(ctx, g), 20, hongbao.Unknown, false)
+	requireClass(t, p.Handle(ctx, g), 20, hongbao.Unknown, true)
 	w.fate = nil
 	require.Nil(t, other.Handle(t.Context(), g))
 	p.slots[0].session = &kept // what the rule forbids

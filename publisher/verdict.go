@@ -40,6 +40,7 @@ var verdicts = map[kafka.Error]verdict{
 	kafka.MessageSizeTooLarge: tooMuch,
 	kafka.RecordListTooLarge:  tooMuch,
 	kafka.InvalidRecord:       tooMuch,
+	kafka.PolicyViolation:     tooMuch,
 
 	kafka.TopicAuthorizationFailed:    refused,
 	kafka.ClusterAuthorizationFailed:  refused,
@@ -50,7 +51,6 @@ var verdicts = map[kafka.Error]verdict{
 	kafka.InvalidConfiguration:        refused,
 	kafka.InvalidRequest:              refused,
 	kafka.UnsupportedForMessageFormat: refused,
-	kafka.PolicyViolation:             refused,
 	kafka.UnsupportedCompressionType:  refused,
 
 	kafka.UnknownTopicOrPartition: absent,

@@ -36,6 +36,48 @@ func TestTooLargeBatchesAreHalved(t *testing.T) {
 	require.Zero(t, b.store.open(0))
 }
 
+// A broker that refuses every grant, one by one too, but not for what the grants hold: no grant is to blame.
+func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		probe  error // what the minimal record gets; the grants get InvalidRecord
+		class  hongbao.Class
+		outage bool
+	}{
+		"refused too": {kafka.InvalidRecord, hongbao.Broken, false},
+		"too large":   {kafka.MessageSizeTooLarge, hongbao.Broken, false},
+		"denied":      {kafka.TopicAuthorizationFailed, hongbao.Broken, false},
+		"no answer":   {errWire, hongbao.Unknown, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p, w := b.worker(t)
+			p.cfg.AttemptTime = hopeless
+			probes := 0
+			w.answer = func(r kafka.Request) error {
+				produce, ok := r.(*rawproduce.Request)
+				switch {
+				case !ok:
+					return nil
+				case holds(produce, []byte(TypeGrant)):
+					return kafka.InvalidRecord
+				}
+				probes++
+				return c.probe
+			}
+			g := b.store.grants(0, 4, decided)
+			requireClass(t, p.Handle(t.Context(), g), 4, c.class, c.outage)
+			require.Positive(t, probes)
+			require.Zero(t, b.store.open(0), "no grant is in the log")
+			w.answer = nil
+			p.cfg.AttemptTime = b.cfg.AttemptTime
+			require.Nil(t, p.Handle(t.Context(), g))
+			requireOneCopy(t, &b.cfg, g)
+		})
+	}
+}
+
 func TestRealSizeLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "9000"}))
@@ -139,8 +181,8 @@ func TestErrorTable(t *testing.T) {
 	want := map[verdict][]kafka.Error{
 		lookBack: {45, 46, 59},
 		fenced:   {47, 90},
-		tooMuch:  {10, 18, 87},
-		refused:  {17, 21, 29, 31, 32, 35, 40, 42, 43, 44, 76},
+		tooMuch:  {10, 18, 44, 87},
+		refused:  {17, 21, 29, 31, 32, 35, 40, 42, 43, 76},
 		absent:   {3, 100, 103},
 	}
 	listed := map[kafka.Error]verdict{}
