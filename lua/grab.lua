@@ -1,25 +1,27 @@
 -- grab: decides up to 128 grabs of one campaign on one shard, and writes one stream entry for all that it grants.
 --
--- KEYS  1 meta  2 events  3 campaign  4 stock  5 receipts  6 counters
+-- KEYS  1 meta  2 events  3 campaign  4 stock  5 receipts  6... a hash of counters for each name in ARGV[3]
 -- ARGV  1 bound of the backlog, events
 --       2 names of the facts that each grab brings, "device,channel", "" for none
---       3 flags: "d" if no user comes twice, "t" if the grabs bring traceparents
---       4 n, number of grabs
---       5 which value of each fact a grab brings: for each name in that order a byte with the number of values, then n
+--       3 names of the hashes of counters that the campaign's limits by facts need now, "" for none: "c" counts for the whole
+--         campaign, "d20778" for a day, "h498672" for an hour, in this order, joined by ","
+--       4 flags: "d" if no user comes twice, "t" if the grabs bring traceparents
+--       5 n, number of grabs
+--       6 which value of each fact a grab brings: for each name in that order a byte with the number of values, then n
 --         bytes with the place, from 1, of each grab's value among them
---       6... n users, n request ids ("" for none), with flag t n traceparents ("" for none), then the values of each fact,
+--       7... n users, n request ids ("" for none), with flag t n traceparents ("" for none), then the values of each fact,
 --         none twice
 -- Reply flat strings: the answers, one for each grab, separated by tabs; Redis time in ms; window's start in ms; the last
 --       seq before this call. An answer is
 --       <packet> <amount>    granted now, with the next seq; the time is now, the request id the grab's own
 --       =<receipt>           granted before by the same request id
---       a<receipts>          already granted: all receipts of the user
+--       a<receipts>          already granted: all receipts of the user, and he gets no other one now
 --       l<by>:<per>:<max>:<ms>  limit reached; ms is when it counts anew, 0 for never
 --       s sold out   n not started   e ended   p paused   u unknown campaign
 --       b busy   f frozen         undecided, to be repeated
---       F<names>             the campaign's limits want these facts, not those of ARGV[2]; nothing was decided
+--       F<names> <hashes>    the limits need these facts and hashes, not those of ARGV[2] and ARGV[3]; nothing was decided
 --       A receipt is "packet amount seq ms request-id", ms since the window's start; receipts are separated by newlines.
--- Cost  O(grabs): some 50 us for one, 0.5 ms for 128, on one core.
+-- Cost  O(grabs, and receipts of their users): some 50 us for one, 0.5 ms for 128, on one core.
 -- First write XADD: it grows memory, so out of memory is refused before any change, and so is a stream of another type.
 --       Everything else is checked before it.
 -- Repeat a grab with a request id gets its receipt again, word for word, whatever has become of the campaign; one
@@ -43,31 +45,84 @@ end
 local from_text = camp[2] or '0'
 local from = tonumber(from_text)
 local seq = tonumber(meta[1])
-local n = tonumber(ARGV[4])
-local users, requests, traces = 5, 5 + n, 5 + 2 * n -- what is of grab i stands i places behind
+local n = tonumber(ARGV[5])
+local users, requests, traces = 6, 6 + n, 6 + 2 * n -- what is of grab i stands i places behind
 local values = traces
-if find(ARGV[3], 't', 1, true) then
+if find(ARGV[4], 't', 1, true) then
 	values = traces + n
 else
 	traces = nil
+end
+
+-- zone is "ms:seconds ms:seconds ...", rising: from when on which UTC offset is in force. Days and hours are those of the
+-- campaign's clock on the wall; an hour that a clock change repeats counts as two.
+local UNIT = { day = 86400000, hour = 3600000 }
+local function shift_of(per, seconds)
+	return per == 'hour' and seconds * 1000 % UNIT.hour or seconds * 1000
+end
+
+-- The day or hour that it is now: its number, when it began, when the next one begins. Where the clock is put back from
+-- one day into the one before, what lies between counts in both.
+local function period(per)
+	if per == 'campaign' then
+		return nil, nil, 0
+	end
+	local shift, began, shift_before, change, next_shift = 0, -math.huge, nil, nil, nil
+	for at, seconds in gmatch(camp[9], '(%-?%d+):(%-?%d+)') do -- nearly always there is but one
+		at, seconds = tonumber(at), shift_of(per, seconds)
+		if at <= now then
+			shift, began, shift_before = seconds, at, began > -math.huge and shift
+		elseif not change then
+			change, next_shift = at, seconds
+		end
+	end
+	local unit = UNIT[per]
+	local bucket = math.floor((now + shift) / unit)
+	local start, resets = bucket * unit - shift, (bucket + 1) * unit - shift
+	if shift_before then
+		local start_before = bucket * unit - shift_before
+		start = math.max(start, began)
+		start = start_before < began and math.min(start, start_before) or start
+	end
+	if change and change <= resets then
+		resets = math.max(change, (bucket + 1) * unit - next_shift)
+	end
+	return bucket, start, resets
+end
+
+-- counters: per -> its hash, and until when that counts. hashes: their names, as ARGV[3] should have them
+local counters, hashes = {}, ''
+if camp[8] and camp[8] ~= '' then
+	local key = 6
+	for _, per in ipairs({ 'campaign', 'day', 'hour' }) do
+		if find(camp[8], per, 1, true) then
+			local bucket, _, resets = period(per)
+			hashes = hashes .. (key > 6 and ',' or '') .. sub(per, 1, 1) .. (bucket and format('%d', bucket) or '')
+			counters[per] = { key = KEYS[key], resets = resets }
+			key = key + 1
+		end
+	end
 end
 
 -- answers are written over the receipts as each grab has been decided
 local answers = call('HMGET', KEYS[5], unpack(ARGV, users + 1, users + n))
 
 -- one answer for all: nothing but types is looked at below it
-local every = (meta[4] == '1' and 'f') or (not camp[1] and 'u') or (camp[7] ~= ARGV[2] and 'F' .. camp[7])
+local every = (meta[4] == '1' and 'f') or (not camp[1] and 'u') or
+	((camp[7] ~= ARGV[2] or hashes ~= ARGV[3]) and 'F' .. camp[7] .. ' ' .. hashes)
 if every then
 	call('XLEN', KEYS[2])
 	call('LLEN', KEYS[4])
-	call('HLEN', KEYS[6])
+	for k = 6, #KEYS do
+		call('HLEN', KEYS[k])
+	end
 	for i = 1, n do
 		answers[i] = every
 	end
 	return { table.concat(answers, '\t'), now_text, from_text, meta[1] }
 end
 
--- what a grab that is no repeat is refused with, whoever asks
+-- what a grab that is no repeat is refused with, if the user has nothing yet
 local refusal
 if camp[1] == 'paused' then
 	refusal = 'p'
@@ -84,7 +139,7 @@ end
 
 local one_each = camp[4] == '1'
 local held -- user -> receipts as they change below; only needed if a user comes twice
-if not find(ARGV[3], 'd', 1, true) then
+if not find(ARGV[4], 'd', 1, true) then
 	held = {}
 	for i = 1, n do
 		held[ARGV[users + i]] = answers[i]
@@ -103,118 +158,88 @@ else
 	call('LLEN', KEYS[4])
 end
 
--- zone is "ms:seconds ms:seconds ...", rising: from when on which UTC offset is in force. Days and hours are those of the
--- campaign's clock on the wall; an hour that a clock change repeats counts as two.
-local UNIT = { day = 86400000, hour = 3600000 }
-local function shift_of(per, seconds)
-	return per == 'hour' and seconds * 1000 % UNIT.hour or seconds * 1000
-end
-
--- the day or hour that holds an instant, and when the next one begins
-local function period(per, ms)
-	if per == 'campaign' then
-		return nil, 0
-	end
-	local shift, change, next_shift = 0, nil, nil
-	local at, seconds = match(camp[9], '^(%-?%d+):(%-?%d+)$') -- nearly always there is but one
-	if at and tonumber(at) <= ms then
-		shift = shift_of(per, seconds)
-	else
-		for later, offset in gmatch(camp[9], '(%-?%d+):(%-?%d+)') do
-			later = tonumber(later)
-			if later <= ms then
-				shift = shift_of(per, offset)
-			elseif not change then
-				change, next_shift = later, shift_of(per, offset)
-			end
-		end
-	end
-	local unit = UNIT[per]
-	local bucket = math.floor((ms + shift) / unit)
-	local resets = (bucket + 1) * unit - shift
-	if change and change <= resets then
-		resets = math.max(change, (bucket + 1) * unit - next_shift)
-	end
-	return bucket, resets
-end
-
 local user_limits = {}
 for i = 1, one_each and 0 or 3 do
 	local most = tonumber(camp[3 + i] or '')
 	if most and not refusal then
 		local per = (i == 1 and 'campaign') or (i == 2 and 'day') or 'hour'
-		local bucket, resets = period(per, now)
-		user_limits[#user_limits + 1] = { per = per, max = most, bucket = bucket, resets = resets }
+		local _, start, resets = period(per)
+		user_limits[#user_limits + 1] = { per = per, max = most, start = start and start - from, resets = resets }
 	end
 end
 
--- limits by facts: "position:per:max ...". fields are the counters of each limit, one for each value of its fact; there are as
--- many as values, or more. field_of says for each limit and grab which one it looks at, most_of up to where it may rise.
-local fact_limits, field_of, most_of, fields, counts, total = {}, {}, {}, nil, nil, 0
+-- limits by facts: "position:per:max ...". Each has its fields, one for each value of its fact, and what they count; of
+-- tells for each grab which one it looks at.
+local fact_limits = {}
 if ARGV[2] ~= '' and not refusal then
 	local firsts, first = {}, values -- where the values of each fact stand
-	for at = 1, #ARGV[5], n + 1 do
+	for at = 1, #ARGV[6], n + 1 do
 		firsts[#firsts + 1] = first
-		first = first + byte(ARGV[5], at)
+		first = first + byte(ARGV[6], at)
 	end
-	fields = { unpack(ARGV, values + 1) }
 	for position, per, most in gmatch(camp[8], '(%d+):(%a+):(%d+)') do
-		local bucket, resets = period(per, now)
-		local head = position .. sub(per, 1, 1) .. ':' .. (bucket or '') .. ':'
-		position = tonumber(position)
-		local at = (position - 1) * (n + 1) + 1
-		local limit, of = #fact_limits + 1, { byte(ARGV[5], at + 1, at + n) }
-		for i = 1, total > 0 and n or 0 do
-			of[i] = of[i] + total
+		local head, at = position .. ':', (position - 1) * (n + 1) + 1
+		first = firsts[tonumber(position)]
+		local fields = { unpack(ARGV, first + 1, first + byte(ARGV[6], at)) }
+		for k = 1, #fields do
+			fields[k] = head .. fields[k]
 		end
-		fact_limits[limit] = { position = position, per = per, resets = resets }
-		field_of[limit], most_of[limit] = of, tonumber(most)
-		local size = byte(ARGV[5], at)
-		for k = 1, size do
-			fields[total + k] = head .. ARGV[firsts[position] + k]
+		local hash = counters[per]
+		local counts = call('HMGET', hash.key, unpack(fields))
+		for k = 1, #fields do
+			counts[k] = tonumber(counts[k] or 0)
 		end
-		total = total + size
-	end
-	counts = call('HMGET', KEYS[6], unpack(fields)) -- at most 16 limits, so far below what a call can take
-	for i = 1, total do
-		counts[i] = tonumber(counts[i] or 0)
+		fact_limits[#fact_limits + 1] = {
+			position = tonumber(position), per = per, max = tonumber(most), resets = hash.resets, key = hash.key,
+			fields = fields, counts = counts, before = { unpack(counts) }, of = { byte(ARGV[6], at + 1, at + n) },
+		}
 	end
 else
-	call('HLEN', KEYS[6])
+	for k = 6, #KEYS do
+		call('HLEN', KEYS[k])
+	end
 end
 
-local function refused_by_fact(limit, most)
+local function refused_by_fact(limit)
 	local at = 0
 	for name in gmatch(ARGV[2], '[^,]+') do
 		at = at + 1
 		if at == limit.position then
-			return 'l' .. name .. ':' .. limit.per .. ':' .. most .. ':' .. format('%d', limit.resets)
+			return 'l' .. name .. ':' .. limit.per .. ':' .. limit.max .. ':' .. format('%d', limit.resets)
 		end
 	end
 end
 
+-- A user's receipts stand in the order of time. So a limit is reached if he has that many, and the earliest of the last
+-- that many is of the present period.
+local begins = {}
 local function refused_by_user(receipts)
-	if one_each then
-		return 'a' .. receipts
+	local count, at = 0, 0
+	while at do
+		count = count + 1
+		begins[count] = at + 1
+		at = find(receipts, '\n', at + 1, true)
 	end
 	for _, limit in ipairs(user_limits) do
-		local count = 0
-		for dt in gmatch(receipts, '%d+ %d+ %d+ (%d+) [^\n]*') do
-			if limit.per == 'campaign' or period(limit.per, from + dt) == limit.bucket then
-				count = count + 1
-			end
-		end
 		if count >= limit.max then
-			return 'luser:' .. limit.per .. ':' .. limit.max .. ':' .. format('%d', limit.resets)
+			local earliest = limit.start and match(receipts, '^%d+ %d+ %d+ (%d+)', begins[count - limit.max + 1])
+			if not limit.start or tonumber(earliest) >= limit.start then
+				return 'luser:' .. limit.per .. ':' .. limit.max .. ':' .. format('%d', limit.resets)
+			end
 		end
 	end
 end
 
 local function same_request(receipts, request)
-	for receipt in gmatch(receipts, '[^\n]+') do
-		if sub(receipt, -#request - 1) == ' ' .. request then
-			return '=' .. receipt
+	local last = sub(receipts, -#request - 1) == ' ' .. request and #receipts
+	local at = find(receipts, ' ' .. request .. '\n', 1, true)
+	local to = at and at + #request or last
+	if to then
+		local first = to
+		while first > 1 and byte(receipts, first - 1) ~= 10 do
+			first = first - 1
 		end
+		return '=' .. sub(receipts, first, to)
 	end
 end
 
@@ -225,7 +250,6 @@ local dt = ' ' .. format('%d', now - from) .. ' '
 local granted, amount, filled = 0, 0, 0
 local stored = { unpack(ARGV, users + 1, users + 2 * n) } -- user, receipts, user, receipts, ... of those who are granted; made in its full size
 local nlimits = #fact_limits
-local before = counts and { unpack(counts) }
 
 for i = 1, n do
 	local mine, request = answers[i], ARGV[requests + i]
@@ -233,11 +257,17 @@ for i = 1, n do
 	if held then
 		mine = held[user]
 	end
-	local answer = mine and request ~= '' and same_request(mine, request) or refusal or (mine and refused_by_user(mine))
+	local answer
+	if mine then
+		answer = request ~= '' and same_request(mine, request) or ((one_each or refusal) and 'a' .. mine) or refused_by_user(mine)
+	else
+		answer = refusal
+	end
 	if not answer then
 		for k = 1, nlimits do
-			if counts[field_of[k][i]] >= most_of[k] then
-				answer = refused_by_fact(fact_limits[k], most_of[k])
+			local limit = fact_limits[k]
+			if limit.counts[limit.of[i]] >= limit.max then
+				answer = refused_by_fact(limit)
 				break
 			end
 		end
@@ -266,8 +296,9 @@ for i = 1, n do
 			stored[filled + 1], stored[filled + 2] = user, mine -- one that comes twice is set twice: the last value stays
 			filled = filled + 2
 			for k = 1, nlimits do
-				local field = field_of[k][i]
-				counts[field] = counts[field] + 1
+				local limit = fact_limits[k]
+				local field = limit.of[i]
+				limit.counts[field] = limit.counts[field] + 1
 			end
 			local trace = traces and ARGV[traces + i] or ''
 			packets[granted] = answer .. ' ' .. user .. ' ' ..
@@ -281,20 +312,28 @@ if granted == 0 then
 	call('XLEN', KEYS[2])
 	return { table.concat(answers, '\t'), now_text, from_text, meta[1] }
 end
-local counters, size, texts = total > 0 and { unpack(fields) }, 0, {} -- few counts differ
-for i = 1, total do
-	local count = counts[i]
-	if count ~= before[i] then
-		texts[count] = texts[count] or format('%d', count)
-		counters[size + 1], counters[size + 2] = fields[i], texts[count]
-		size = size + 2
-	end
-end
 call('XADD', KEYS[2], '*', 'v', '1', 'k', 'grant', 'c', match(KEYS[3], '[^:]+$'),
 	'q', format('%d', seq + 1), 'e', meta[2], 't', now_text, 'g', table.concat(packets, '\n', 1, granted))
 call('HSET', KEYS[5], unpack(stored, 1, filled))
-if size > 0 then
-	call('HSET', KEYS[6], unpack(counters, 1, size))
+local texts = {} -- few counts differ
+for k = 1, nlimits do
+	local limit = fact_limits[k]
+	local fields, counts, before = limit.fields, limit.counts, limit.before
+	local changed, size = { unpack(fields) }, 0
+	for i = 1, #fields do
+		local count = counts[i]
+		if count ~= before[i] then
+			texts[count] = texts[count] or format('%d', count)
+			changed[size + 1], changed[size + 2] = fields[i], texts[count]
+			size = size + 2
+		end
+	end
+	if size > 0 then
+		call('HSET', limit.key, unpack(changed, 1, size))
+		if UNIT[limit.per] then -- a period's hash goes one period after its end: a clock that is set back a little finds it
+			call('PEXPIREAT', limit.key, format('%d', limit.resets + UNIT[limit.per]), 'NX')
+		end
+	end
 end
 call('LTRIM', KEYS[4], granted, -1)
 call('HSET', KEYS[3], 'granted', format('%d', camp[10] + granted), 'granted_amount', format('%d', camp[11] + amount))

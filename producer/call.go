@@ -58,7 +58,11 @@ func insist(ctx context.Context, try func() error) error {
 
 func (f *flight) once(ctx context.Context) error {
 	i := f.info
+	counters := f.req.Counters
 	answers, err := shards.Of(f.lane.rdb, f.lane.keys).Grab(ctx, &f.req, f.answers)
+	if told := f.req.Counters; told != counters {
+		f.lane.counters.Store(&told)
+	}
 	if err != nil {
 		return err
 	}

@@ -165,8 +165,8 @@ func TestUnknownThenBroken(t *testing.T) {
 	proxy := testkit.NewProxy(t, b.server.Addr)
 	o := b.server.Options()
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if proxy.Fired().Swallowed == 1 { // between the try and its repeat: another type where the counters are
-			if err := b.admin.Set(ctx, b.k.Counters("rain"), "planted", 0).Err(); err != nil {
+		if proxy.Fired().Swallowed == 1 { // between the try and its repeat: another type where the stock is
+			if err := b.admin.Set(ctx, b.k.Stock("rain"), "planted", 0).Err(); err != nil {
 				return nil, err
 			}
 		}
@@ -249,7 +249,7 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 10))
 	p := b.producer(t, nil)
-	require.NoError(t, b.admin.Set(t.Context(), b.k.Counters("rain"), "planted", 0).Err())
+	require.NoError(t, b.admin.Set(t.Context(), b.k.Stock("rain"), "planted", 0).Err())
 	start := time.Now()
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))

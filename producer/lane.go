@@ -24,6 +24,8 @@ type lane struct {
 	keys lua.Keys
 	rdb  redis.UniversalClient
 	seen atomic.Pointer[info]
+	// counters is what the last call was told of shards.GrabCall.Counters: a new call need not ask.
+	counters atomic.Pointer[string]
 
 	mu      sync.Mutex
 	waiting []*call
@@ -264,6 +266,9 @@ func (f *flight) run() {
 func (f *flight) gather() {
 	f.info = f.lane.info()
 	f.req.FactNames = f.info.factNames
+	if counters := f.lane.counters.Load(); counters != nil {
+		f.req.Counters = *counters
+	}
 	f.req.Grabs = f.req.Grabs[:0]
 	fit := f.batch[:0]
 	for _, c := range f.batch {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -295,4 +296,43 @@ func TestCloseCutsShort(t *testing.T) {
 	require.Less(t, time.Since(start), 2*time.Second, "the caller does not wait for Redis")
 	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(<-closed))
 	require.Less(t, time.Since(start), 8*time.Second)
+}
+
+// A limit by day costs the first grab one call more, which tells where the day is counted; after it a lonely grab is one call.
+func TestLimitOfADayIsOneCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := spec("rain", 10)
+	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
+	b.load(t, c)
+	scripts := &counted{match: "evalsha"}
+	rdb := b.server.Client(t)
+	rdb.AddHook(scripts)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	for i := range int64(4) {
+		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", i), Facts: map[string]string{"device": fmt.Sprint("d", i)}})
+		require.NoError(t, err)
+		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, 2+i, scripts.n.Load())
+	}
+}
+
+// counted counts the commands of a name.
+type counted struct {
+	match string
+	n     atomic.Int64
+}
+
+func (h *counted) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == h.match {
+			h.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
 }

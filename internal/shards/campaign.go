@@ -73,7 +73,7 @@ type BeginCall struct {
 // Begin puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
 func (k *Shard) Begin(ctx context.Context, c *BeginCall) (LoadState, error) {
 	id := c.Campaign
-	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id), k.Keys.Codes(id)}
+	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id, "c"), k.Keys.Codes(id)}
 	args := []any{c.Hash}
 	for _, f := range c.Fields {
 		args = append(args, f)

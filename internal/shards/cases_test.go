@@ -2,6 +2,7 @@ package shards_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -93,26 +94,40 @@ func scriptCases() map[string]scriptCase {
 
 // grabCases is the grab.
 func grabCases() map[string]scriptCase {
-	grab := call("rain", "u1", "u2/r2")
-	grab.FactNames = "device"
-	for _, g := range grab.Grabs {
-		g.Facts = map[string]string{"device": "d"}
+	grab := func() *shards.GrabCall {
+		c := call("rain", "u1", "u2/r2")
+		c.FactNames, c.Counters = "device", "c,"+dayOf(spec("rain", 5))
+		for _, g := range c.Grabs {
+			g.Facts = map[string]string{"device": "d"}
+		}
+		return c
 	}
 	return map[string]scriptCase{
 		"grab": {
 			grows: true,
-			keys:  func(b *bundle) []string { return shards.GrabKeys(b.k, "rain") },
+			keys:  func(b *bundle) []string { return shards.GrabKeys(b.k, grab()) },
 			prep: func(t *testing.T, b *bundle) {
 				c := spec("rain", 5)
-				c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 9})
+				c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 9},
+					hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 9})
 				b.load(t, c)
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Grab(ctx, grab, nil)
+				_, err := shards.Of(b.rdb, b.k).Grab(ctx, grab(), nil)
 				return err
 			},
 		},
 	}
+}
+
+// dayOf names the hash that counts for the present day of a campaign.
+func dayOf(c hongbao.Campaign) string {
+	zone, err := campaign.Transitions(c)
+	if err != nil {
+		panic(err)
+	}
+	day, _ := campaign.Bucket(zone, hongbao.PerDay, time.Now().UnixMilli())
+	return fmt.Sprint("d", day)
 }
 
 // loadCases are those that bring a deployment and a campaign into Redis.
@@ -127,7 +142,7 @@ func loadCases() map[string]scriptCase {
 		"begin": {
 			grows: true,
 			keys: func(b *bundle) []string {
-				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Codes("rain")}
+				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"), b.k.Codes("rain")}
 			},
 			call: begin,
 		},
@@ -184,7 +199,7 @@ func endCases() map[string]scriptCase {
 		},
 		"retire": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Codes("rain"), b.k.Refunded()}
+				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"), b.k.Codes("rain"), b.k.Refunded()}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.closed(t, "rain", 5, 2)

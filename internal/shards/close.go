@@ -144,7 +144,7 @@ func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int)
 // Retire takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait otherwise; 0 if
 // it is gone. A campaign that was not refunded is refused.
 func (k *Shard) Retire(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
-	keys := []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Receipts(campaign), k.Keys.Counters(campaign), k.Keys.Codes(campaign), k.Keys.Refunded()}
+	keys := []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Receipts(campaign), k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded()}
 	reply, err := retireScript.run(ctx, k.rdb, keys, []any{campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err

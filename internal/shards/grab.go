@@ -26,11 +26,15 @@ type GrabCall struct {
 	// FactNames are the names of the facts that the campaign's limits count by, joined by ",", in the order of the
 	// campaign; each grab must have them. FactsError tells the right ones.
 	FactNames string
-	Grabs     []*hongbao.Grab
+	// Counters are the names of the hashes in which the campaign's limits by facts count now, as Redis last told them. Grab
+	// learns them and writes them here: a call that keeps them asks once a period.
+	Counters string
+	Grabs    []*hongbao.Grab
 }
 
-// FactsError says that the campaign's limits count by other facts than the call brought. Nothing was decided.
-type FactsError struct{ Names string }
+// FactsError says that the campaign's limits count by other facts, or in other hashes, than the call brought. Nothing was
+// decided.
+type FactsError struct{ Names, Counters string }
 
 func (e *FactsError) Error() string {
 	return fmt.Sprintf("the campaign's limits count by the facts %q", e.Names)
@@ -39,23 +43,39 @@ func (e *FactsError) Error() string {
 // Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]; its room is reused.
 //
 // The call may be repeated after an error: a grab with a request id gets its receipt again. *FactsError means that
-// nothing was decided and the call is to be repeated with other facts.
+// nothing was decided and the call is to be repeated with other facts. A day or an hour that began since the last call is no
+// error: Grab names the new hashes itself.
 func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
 	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // an entry with more grants could not be read
 		return nil, hongbao.Errorf(hongbao.Permanent, "a call of %d grabs was refused before anything was touched: want 1 to %d",
 			len(call.Grabs), MaxGrabs)
 	}
-	reply, err := grabScript.run(ctx, k.rdb, GrabKeys(k.Keys, call.Campaign), GrabArgs(call))
-	if err != nil {
-		return nil, err
+	for range 3 { // the second try fails only if a period ends between the two
+		reply, err := grabScript.run(ctx, k.rdb, GrabKeys(k.Keys, call), GrabArgs(call))
+		if err != nil {
+			return nil, err
+		}
+		answers, err = ParseGrabReply(k.Keys.Index(), call, reply, answers)
+		var facts *FactsError
+		if !errors.As(err, &facts) || facts.Names != call.FactNames {
+			return answers, err
+		}
+		call.Counters = facts.Counters
 	}
-	return ParseGrabReply(k.Keys.Index(), call, reply, answers)
+	return nil, hongbao.Outagef(hongbao.Transient, "campaign %s: the periods of its limits changed three times under way; nothing happened, "+
+		"try again", call.Campaign)
 }
 
 // GrabKeys are the KEYS of grab.lua.
-func GrabKeys(k lua.Keys, campaign string) []string {
-	c := k.Campaign(campaign)
-	return []string{k.Meta(), k.Events(), c, c + ":stock", c + ":receipts", c + ":counters"}
+func GrabKeys(k lua.Keys, call *GrabCall) []string {
+	c := k.Campaign(call.Campaign)
+	keys := []string{k.Meta(), k.Events(), c, c + ":stock", c + ":receipts"}
+	if call.Counters != "" {
+		for name := range strings.SplitSeq(call.Counters, ",") {
+			keys = append(keys, k.Counters(call.Campaign, name))
+		}
+	}
+	return keys
 }
 
 // GrabArgs are the ARGV of grab.lua.
@@ -66,8 +86,8 @@ func GrabArgs(call *GrabCall) []any {
 		names = strings.Split(call.FactNames, ",")
 	}
 	flags, traces := grabFlags(call.Grabs)
-	args := make([]any, 5, 5+(3+len(names))*n)
-	args[0], args[1], args[2], args[3] = call.MaxBacklog, call.FactNames, flags, n
+	args := make([]any, 6, 6+(3+len(names))*n)
+	args[0], args[1], args[2], args[3], args[4] = call.MaxBacklog, call.FactNames, call.Counters, flags, n
 	for _, g := range call.Grabs {
 		args = append(args, &g.User) // a text in an interface would be a new object each
 	}
@@ -83,7 +103,7 @@ func GrabArgs(call *GrabCall) []any {
 	for _, name := range names {
 		places, args = grabFact(call.Grabs, name, places, args)
 	}
-	args[4] = places
+	args[5] = places
 	return args
 }
 
@@ -148,8 +168,9 @@ func ParseGrabReply(shard int, call *GrabCall, reply []string, answers []hongbao
 	answers = answers[:0]
 	i := 0
 	for text := range strings.SplitSeq(reply[0], "\t") {
-		if names, ok := strings.CutPrefix(text, "F"); ok {
-			return nil, &FactsError{Names: names}
+		if wanted, ok := strings.CutPrefix(text, "F"); ok {
+			names, counters, _ := strings.Cut(wanted, " ")
+			return nil, &FactsError{Names: names, Counters: counters}
 		}
 		a, err := p.answer(text, call.Grabs[i].RequestID)
 		if err != nil {

@@ -130,8 +130,10 @@ func (h *history) past(t *testing.T) {
 	for user := range m.receipts {
 		pipe.HSet(t.Context(), h.k.Receipts(id), user, m.stored(user))
 	}
-	for field, n := range m.counters {
-		pipe.HSet(t.Context(), h.k.Counters(id), field, n)
+	for hash, counts := range m.counters {
+		for field, n := range counts {
+			pipe.HSet(t.Context(), h.k.Counters(id, hash), field, n)
+		}
 	}
 	m.events = nil
 	pipe.LTrim(t.Context(), h.k.Stock(id), m.granted, -1)
@@ -268,11 +270,16 @@ func (h *history) compare(t *testing.T) {
 	for user, text := range receipts {
 		require.Equal(t, m.stored(user), text, h.name)
 	}
-	counters, err := h.b.rdb.HGetAll(ctx, h.k.Counters(id)).Result()
+	hashes, err := h.b.rdb.Keys(ctx, h.k.Counters(id, "*")).Result()
 	require.NoError(t, err)
-	require.Len(t, counters, len(m.counters), h.name)
-	for field, n := range m.counters {
-		require.Equal(t, n, number(t, counters[field]), "%s: %s", h.name, field)
+	require.Len(t, hashes, len(m.counters), h.name)
+	for hash, counts := range m.counters {
+		counters, err := h.b.rdb.HGetAll(ctx, h.k.Counters(id, hash)).Result()
+		require.NoError(t, err)
+		require.Len(t, counters, len(counts), h.name)
+		for field, n := range counts {
+			require.Equal(t, n, number(t, counters[field]), "%s: %s %s", h.name, hash, field)
+		}
 	}
 	f, err := shards.Of(h.b.rdb, h.k).CampaignFields(ctx, id)
 	require.NoError(t, err)

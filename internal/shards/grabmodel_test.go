@@ -16,7 +16,7 @@ type model struct {
 	state      string
 	stock      []hongbao.Receipt // packet and amount only
 	receipts   map[string][]hongbao.Receipt
-	counters   map[string]int64
+	counters   map[string]map[string]int64 // hash -> field
 	granted    int64
 	amount     hongbao.Amount
 	seq        int64
@@ -33,7 +33,7 @@ func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
 	}
 	m := &model{
 		spec: c, zone: zone, state: campaign.Open, maxBacklog: 1e6,
-		receipts: map[string][]hongbao.Receipt{}, counters: map[string]int64{},
+		receipts: map[string][]hongbao.Receipt{}, counters: map[string]map[string]int64{},
 	}
 	for i, a := range plan.Amounts {
 		m.stock = append(m.stock, hongbao.Receipt{Packet: int64(i + 1), Amount: a})
@@ -41,7 +41,7 @@ func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
 	return m, nil
 }
 
-// grab decides one grab at a time, in the order that design.md gives: window, repeat, limits, stock, backlog.
+// grab decides one grab at a time, in the order that design.md gives: receipts, window, limits, stock, backlog.
 func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
 	if m.frozen {
 		return hongbao.Answer{Outcome: hongbao.Frozen, Time: now}
@@ -52,16 +52,12 @@ func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
 			return hongbao.Answer{Outcome: hongbao.Granted, Receipts: []hongbao.Receipt{r}, Time: now}
 		}
 	}
-	switch {
-	case m.state == campaign.Paused && now.Before(m.spec.To):
-		return hongbao.Answer{Outcome: hongbao.Paused, Time: now}
-	case now.Before(m.spec.From):
-		return hongbao.Answer{Outcome: hongbao.NotStarted, Starts: m.spec.From, Time: now}
-	case !now.Before(m.spec.To):
-		return hongbao.Answer{Outcome: hongbao.Ended, Time: now}
-	}
-	if len(mine) > 0 && m.spec.UserHold() == 1 {
+	refusal := m.refusal(now)
+	if len(mine) > 0 && (refusal.Outcome != "" || m.spec.UserHold() == 1) {
 		return hongbao.Answer{Outcome: hongbao.AlreadyGranted, Receipts: mine, Time: now}
+	}
+	if refusal.Outcome != "" {
+		return refusal
 	}
 	if hit := m.limit(g, now); hit != nil {
 		return hongbao.Answer{Outcome: hongbao.LimitReached, Limit: hit, Time: now}
@@ -75,6 +71,19 @@ func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
 	return m.grant(g, now)
 }
 
+// refusal is what the campaign's state and window say to a user who has nothing yet; no outcome if nothing.
+func (m *model) refusal(now time.Time) hongbao.Answer {
+	switch {
+	case m.state == campaign.Paused && now.Before(m.spec.To):
+		return hongbao.Answer{Outcome: hongbao.Paused, Time: now}
+	case now.Before(m.spec.From):
+		return hongbao.Answer{Outcome: hongbao.NotStarted, Starts: m.spec.From, Time: now}
+	case !now.Before(m.spec.To):
+		return hongbao.Answer{Outcome: hongbao.Ended, Time: now}
+	}
+	return hongbao.Answer{}
+}
+
 func (m *model) grant(g *hongbao.Grab, now time.Time) hongbao.Answer {
 	r := m.stock[0]
 	m.stock = m.stock[1:]
@@ -83,7 +92,11 @@ func (m *model) grant(g *hongbao.Grab, now time.Time) hongbao.Answer {
 	m.receipts[g.User] = append(m.receipts[g.User], r)
 	for _, l := range m.spec.Limits {
 		if l.By != hongbao.ByUser {
-			m.counters[m.counter(l, g, now)]++
+			hash, field := m.counter(l, g, now)
+			if m.counters[hash] == nil {
+				m.counters[hash] = map[string]int64{}
+			}
+			m.counters[hash][field]++
 		}
 	}
 	m.granted++
@@ -115,7 +128,10 @@ func (m *model) limit(g *hongbao.Grab, now time.Time) *hongbao.LimitHit {
 		}
 	}
 	for _, l := range m.spec.Limits {
-		if l.By != hongbao.ByUser && m.counters[m.counter(l, g, now)] >= l.Max {
+		if l.By == hongbao.ByUser {
+			continue
+		}
+		if hash, field := m.counter(l, g, now); m.counters[hash][field] >= l.Max {
 			return m.hit(l, now)
 		}
 	}
@@ -130,8 +146,8 @@ func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
 	return hit
 }
 
-// counter is the field that counts a fact's value: "<position of the fact><c, d or h>:<bucket>:<value>".
-func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) string {
+// counter is where a fact's value is counted: in hash "<c, d or h><bucket>", in field "<position of the fact>:<value>".
+func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, field string) {
 	position := 0
 	for i, name := range m.factNames() {
 		if name == l.By {
@@ -142,7 +158,7 @@ func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) string 
 	if b, _ := campaign.Bucket(m.zone, l.Per, now.UnixMilli()); l.Per != hongbao.PerCampaign {
 		bucket = fmt.Sprint(b)
 	}
-	return fmt.Sprintf("%d%.1s:%s:%s", position, l.Per, bucket, g.Facts[l.By])
+	return fmt.Sprintf("%.1s%s", l.Per, bucket), fmt.Sprintf("%d:%s", position, g.Facts[l.By])
 }
 
 func (m *model) factNames() []string {

@@ -1,0 +1,129 @@
+package shards_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what campaign.Bucket counts.
+func TestPeriodsAroundClockChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var hit, passed, changed int
+	for seed := range uint64(300) {
+		p := newPeriods(seed)
+		c := spec(fmt.Sprintf("rain-%d", seed), 1)
+		c.From, c.To = p.now.Add(-5*24*time.Hour), p.now.Add(24*time.Hour)
+		c.Limits = []hongbao.Limit{
+			{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 100}, {By: hongbao.ByUser, Per: p.per, Max: p.most},
+		}
+		b.load(t, c)
+		pipe := b.rdb.Pipeline()
+		pipe.HSet(t.Context(), b.k.Campaign(c.ID), "zone", p.encoded())
+		var receipts []string
+		for i, at := range p.receipts {
+			receipts = append(receipts, fmt.Sprintf("%d 1 %d %d r%d", i+1, i+1, at.Sub(c.From).Milliseconds(), i))
+		}
+		pipe.HSet(t.Context(), b.k.Receipts(c.ID), "u", strings.Join(receipts, "\n"))
+		_, err := pipe.Exec(t.Context())
+		require.NoError(t, err)
+		answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call(c.ID, "u/new"), nil)
+		require.NoError(t, err)
+
+		bucket, resets := campaign.Bucket(p.zone, p.per, answers[0].Time.UnixMilli())
+		var count int64
+		for _, at := range p.receipts {
+			if of, _ := campaign.Bucket(p.zone, p.per, at.UnixMilli()); of == bucket {
+				count++
+			}
+		}
+		if count < p.most {
+			passed++
+			require.Equal(t, hongbao.Granted, answers[0].Outcome, "seed %d: %+v, counted %d", seed, p, count)
+			continue
+		}
+		hit++
+		if len(p.zone) > 1 {
+			changed++
+		}
+		require.Equal(t, hongbao.LimitReached, answers[0].Outcome, "seed %d: %+v, counted %d", seed, p, count)
+		require.Equal(t, resets, answers[0].Limit.Resets.UnixMilli(), "seed %d: %+v", seed, p)
+	}
+	t.Logf("refused %d, %d of them around a change, granted %d", hit, changed, passed)
+	require.Greater(t, changed, 30)
+	require.Greater(t, passed, 60)
+}
+
+// periods is a user's past in a time zone that is made up.
+type periods struct {
+	now      time.Time
+	per      hongbao.Period
+	most     int64
+	zone     []campaign.Transition
+	receipts []time.Time
+}
+
+func newPeriods(seed uint64) *periods {
+	r := rand.New(rand.NewPCG(seed, 2))
+	p := &periods{now: time.Now().Truncate(time.Millisecond), per: []hongbao.Period{hongbao.PerDay, hongbao.PerHour}[r.IntN(2)], most: 1 + r.Int64N(8)}
+	offset := r.IntN(49)*1800 - 12*3600
+	p.zone = []campaign.Transition{{Offset: offset}}
+	back := 30 * time.Hour
+	if p.per == hongbao.PerHour {
+		back = 3 * time.Hour
+	}
+	if r.IntN(3) > 0 { // the local clock is moved, at a full hour of its own as all clocks are
+		at := p.now.Add(-time.Duration(r.Int64N(int64(back)))).Unix()
+		at -= (at + int64(offset)) % 3600
+		step := []int{-3600, -1800, 1800, 3600}[r.IntN(4)]
+		if local := (at + int64(offset)) % 86400; local == 0 && step < 0 {
+			step = -step // nobody's clock goes back at midnight any more after the day has begun
+		}
+		p.zone = append(p.zone, campaign.Transition{From: at * 1000, Offset: offset + step})
+	}
+	at := p.now.Add(-back)
+	for range 20 {
+		if at = at.Add(time.Duration(r.Int64N(int64(back) / 10))).Truncate(time.Millisecond); at.Before(p.now) {
+			p.receipts = append(p.receipts, at)
+		}
+	}
+	return p
+}
+
+func (p *periods) encoded() string {
+	var parts []string
+	for _, t := range p.zone {
+		parts = append(parts, fmt.Sprintf("%d:%d", t.From, t.Offset))
+	}
+	return strings.Join(parts, " ")
+}
+
+// A limit by a fact counts anew with the next day: the call that comes first is told the day's hash, and the next calls know it.
+func TestCountersOfTheNextDay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := spec("rain", 10)
+	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
+	b.load(t, c)
+	g := call("rain", "u1")
+	g.FactNames, g.Counters = "device", "d1"
+	g.Grabs[0].Facts = map[string]string{"device": "d"}
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Counters("rain", "d1"), "1:d", 1).Err())
+	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, answers[0].Outcome)
+	require.Equal(t, dayOf(c), g.Counters)
+	g.Grabs[0].User = "u2"
+	answers, err = shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.LimitReached, answers[0].Outcome)
+}
