@@ -95,10 +95,15 @@ func setup(t *testing.T) *bundle {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
+	return setupOn(t, testkit.Redis(t))
+}
+
+func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
+	t.Helper()
 	space, err := lua.NewSpace(testkit.Prefix(t), 2)
 	require.NoError(t, err)
 	b := &bundle{
-		t: t, rdb: testkit.Redis(t).Client(t), space: space, k: space.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
+		t: t, rdb: server.Client(t), space: space, k: space.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
 		ledger: &memLedger{refunds: map[string]hongbao.Refund{}},
 	}
 	require.NoError(t, shards.Init(t.Context(), b.rdb, space, "test"))

@@ -288,7 +288,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	k := b.keys()
 	const packets = 40
 	_, err := shards.Of(b.rdb, k).Begin(t.Context(), &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
-		"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1",
+		"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1", "user_day", "", "user_hour", "",
 		"fact_names", "", "fact_limits", "", "zone", "0:0", "packets", strconv.Itoa(packets), "total", strconv.Itoa(packets),
 	}})
 	require.NoError(t, err)

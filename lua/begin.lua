@@ -10,7 +10,10 @@
 if not redis.call('HGET', KEYS[1], 'seq') then
 	return redis.error_reply('HBNOTREADY this shard was never initialised')
 end
-local has = redis.call('HMGET', KEYS[2], 'state', 'loaded', 'hash')
+local has, damage = whole(KEYS[2], 'state', 'loaded', 'hash')
+if damage then
+	return damage
+end
 local leftover = redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5]) + redis.call('HLEN', KEYS[6])
 if has[1] then
 	return { has[1], has[2], has[3] }

@@ -7,23 +7,27 @@
 --       or "refused", why (missing, loading, window, frozen), the state, the end of the window in ms
 -- Cost  O(1)
 -- First write XADD: it grows memory. Everything is checked before it.
+--       It runs when Redis is out of memory too (see newDrainScript): a campaign that was closed and refunded leaves Redis.
 -- Repeat gives the same answer, also after the refund: the counts of a closed campaign do not change.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen')
-local c = redis.call('HMGET', KEYS[3], 'state', 'to', 'granted', 'granted_amount', 'loaded', 'loaded_amount',
-	'close_seq', 'closed_at', 'close_epoch')
+local c, damage = whole(KEYS[3], 'state', 'to', 'granted', 'granted_amount', 'loaded', 'loaded_amount')
+local closed, half_closed = whole(KEYS[3], 'close_seq', 'closed_at', 'close_epoch')
 redis.call('XLEN', KEYS[2])
 local stocked = redis.call('LLEN', KEYS[4])
 
 if not meta[1] then
 	return redis.error_reply('HBNOTREADY this shard was never initialised')
 end
+if damage or half_closed then
+	return damage or half_closed
+end
 local left = string.format('%.0f', (c[5] or 0) - (c[3] or 0))
 local left_amount = string.format('%.0f', (c[6] or 0) - (c[4] or 0))
-if c[7] then
-	return { 'closed', c[1], c[7], c[8], c[9], c[3], c[4], left, left_amount }
+if closed[1] then
+	return { 'closed', c[1], closed[1], closed[2], closed[3], c[3], c[4], left, left_amount }
 end
 local refused = (not c[1] and 'missing') or (meta[3] == '1' and 'frozen') or (c[1] == 'loading' and 'loading') or
 	(ARGV[1] ~= 'early' and now < tonumber(c[2]) and 'window')

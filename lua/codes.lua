@@ -7,8 +7,11 @@
 -- First write HSET: it grows memory.
 -- Repeat changes nothing: the same codes are set again.
 
-local has = redis.call('HMGET', KEYS[1], 'state', 'hash')
+local has, damage = whole(KEYS[1], 'state', 'hash')
 local coded = redis.call('HLEN', KEYS[2])
+if damage then
+	return damage
+end
 if not has[1] or has[2] ~= ARGV[1] then
 	return { has[1] or '', string.format('%.0f', coded), has[2] or '' }
 end

@@ -16,6 +16,6 @@
 //	codes                         coupons' codes beside a campaign
 //	decide                        the end of a dead letter
 //	replay                        what a named replay covers
-//	bits                          functions of done bits that others include
+//	bits, fields                  functions on done bits, and on hashes, that others include
 //	lock                          a named lock with one owner
 package lua

@@ -36,10 +36,13 @@ local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local now = tonumber(now_text)
 local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen')
-local camp = call('HMGET', KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour',
+local camp, damage = whole(KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour',
 	'fact_names', 'fact_limits', 'zone', 'granted', 'granted_amount')
 if not meta[1] then
 	return redis.error_reply('HBNOTREADY this shard was never initialised')
+end
+if damage then
+	return damage
 end
 
 local from_text = camp[2] or '0'

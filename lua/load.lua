@@ -7,8 +7,11 @@
 -- First write RPUSH: it grows memory.
 -- Repeat changes nothing: the chunk's place is taken.
 
-local has = redis.call('HMGET', KEYS[1], 'state', 'loaded', 'hash', 'loaded_amount')
+local has, damage = whole(KEYS[1], 'state', 'loaded', 'hash', 'loaded_amount')
 local stocked = redis.call('LLEN', KEYS[2])
+if damage then
+	return damage
+end
 if has[1] ~= 'loading' or has[3] ~= ARGV[1] or has[2] ~= ARGV[2] then
 	return { has[1] or '', has[2] or '0', has[3] or '' }
 end

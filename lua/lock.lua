@@ -5,7 +5,8 @@
 -- Reply take: "ok", or "held" and the ms for which the other owner still has it
 --       renew, release: "ok", or "lost" if the token is not the owner's
 -- Cost  O(1)
--- First write SET: it grows memory.
+-- First write SET: it grows memory, by one key that ends with its lease.
+--       It runs when Redis is out of memory too (see newDrainScript): campaigns are refunded and taken out of Redis under a lock.
 -- Repeat of take or renew by the owner begins the lease anew. Of release: "lost".
 
 local owner = redis.call('GET', KEYS[1])

@@ -11,18 +11,19 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local c = redis.call('HMGET', KEYS[1], 'state', 'refunded_at')
+local there = redis.call('EXISTS', KEYS[1]) == 1
 redis.call('LLEN', KEYS[2])
 redis.call('HLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])
 redis.call('HLEN', KEYS[5])
 redis.call('ZCARD', KEYS[6])
-if c[1] and c[1] ~= 'refunded' then
-	return { 'refused', c[1] }
+if there and c[1] ~= 'refunded' then
+	return { 'refused', c[1] or 'damaged' }
 end
-if c[1] and c[2] + ARGV[2] > now then
+if there and c[2] + ARGV[2] > now then
 	return { 'waits', string.format('%.0f', c[2] + ARGV[2] - now) }
 end
-if c[1] then
+if there then
 	redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 end
 redis.call('ZREM', KEYS[6], ARGV[1])

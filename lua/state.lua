@@ -5,10 +5,14 @@
 -- Reply "ok" and the state, or "refused", the state, and why: missing, state, packets
 -- Cost  O(1)
 -- First write HSET of a field that exists: it grows memory by a few bytes.
+--       It runs when Redis is out of memory too (see newDrainScript): who pauses a campaign stops what fills it.
 -- Repeat answers "ok": it is in that state already.
 
-local c = redis.call('HMGET', KEYS[1], 'state', 'packets', 'total', 'loaded', 'loaded_amount')
+local c, damage = whole(KEYS[1], 'state', 'packets', 'total', 'loaded', 'loaded_amount')
 local stocked = redis.call('LLEN', KEYS[2])
+if damage then
+	return damage
+end
 if not c[1] then
 	return { 'refused', '', 'missing' }
 end

@@ -13,9 +13,9 @@ import (
 
 var (
 	initScript  = newScript("init")
-	beginScript = newScript("begin")
-	loadScript  = newScript("load")
-	stateScript = newScript("state")
+	beginScript = newScript("begin", "fields")
+	loadScript  = newScript("load", "fields")
+	stateScript = newDrainScript("state", "fields")
 )
 
 // SchemaVersion is the version of the key layout.

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	closeScript    = newScript("close")
+	closeScript    = newDrainScript("close", "fields")
 	refundedScript = newDrainScript("refunded")
 	retireScript   = newDrainScript("retire")
 )

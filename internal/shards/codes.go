@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-var codesScript = newScript("codes")
+var codesScript = newScript("codes", "fields")
 
 // CodesField is the field of a campaign's hash that says, by "1", that its packets have codes; other campaigns lack it.
 const CodesField = "codes"

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/lua"
 )
 
-var grabScript = newScript("grab")
+var grabScript = newScript("grab", "fields")
 
 // MaxGrabs is how many grabs one call decides.
 const MaxGrabs = hongbao.MaxEntryGrants

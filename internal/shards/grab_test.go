@@ -341,7 +341,8 @@ func TestGrabUnknownAndLoading(t *testing.T) {
 	require.Equal(t, hongbao.UnknownCampaign, answers[1].Outcome)
 
 	_, err = shards.Of(b.rdb, b.k).Begin(t.Context(), &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
-		"from", "1", "to", "9", "user_campaign", "1", "fact_names", "", "packets", "1", "total", "1",
+		"from", "1", "to", "9", "user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "0:0",
+		"packets", "1", "total", "1",
 	}})
 	require.NoError(t, err)
 	answers, err = shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)

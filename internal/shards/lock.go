@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-var lockScript = newScript("lock")
+var lockScript = newDrainScript("lock")
 
 // LockCall names a lock and who wants it.
 type LockCall struct {

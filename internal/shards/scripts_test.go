@@ -154,7 +154,7 @@ func TestScriptSources(t *testing.T) {
 	files, err := filepath.Glob("../../lua/*.lua")
 	require.NoError(t, err)
 	cases := scriptCases()
-	require.Len(t, files, len(cases)+1, "each script has a case, and bits.lua is none")
+	require.Len(t, files, len(cases)+2, "each script has a case; bits.lua and fields.lua are none")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestScriptSources(t *testing.T) {
 		require.True(t, ok, file)
 		require.True(t, strings.HasPrefix(head, "-- "+name+": "), file)
 		checkKeys(t, file, body)
-		if name == "bits" {
+		if name == "bits" || name == "fields" {
 			continue
 		}
 		require.Contains(t, cases, name)
@@ -190,13 +190,13 @@ func checkKeys(t *testing.T, file, body string) {
 			require.Len(t, args, 2, "%s: %s", file, m[0])
 			key = strings.TrimSpace(args[1])
 		}
-		// bits.lua's functions are given the key; their callers are looked at below.
-		ok := strings.HasPrefix(key, "KEYS[") || file == "bits.lua" && key == "bitmap"
+		// The functions of bits.lua and fields.lua are given the key; their callers are looked at below.
+		ok := strings.HasPrefix(key, "KEYS[") || file == "bits.lua" && key == "bitmap" || file == "fields.lua" && key == "hash"
 		require.True(t, ok, "%s: %s names its key by %s", file, m[0], key)
 	}
 	for _, line := range strings.Split(body, "\n") {
-		if strings.Contains(line, "set_bits(") || strings.Contains(line, "bits_set(") {
-			require.True(t, file == "bits.lua" || strings.Contains(line, "(KEYS["), "%s: %s", file, line)
+		if strings.Contains(line, "set_bits(") || strings.Contains(line, "bits_set(") || strings.Contains(line, "whole(") {
+			require.True(t, file == "bits.lua" || file == "fields.lua" || strings.Contains(line, "(KEYS["), "%s: %s", file, line)
 		}
 	}
 }
