@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +40,7 @@ func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies)
 	wantErr := c.call(t.Context(), b)
 	wantReply, want := replies.last, b.content(t, timeless)
 	for _, key := range c.keys(b) {
-		if slices.Contains([]string{b.k.Receipts("rain"), b.k.Counters("rain"), b.k.Codes("rain"), b.k.Claims("kafka")}, key) {
+		if anyFields.MatchString(key) {
 			continue // no field of theirs has to be there
 		}
 		b.restore(t, begin)
@@ -70,6 +69,9 @@ func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies)
 	b.restore(t, begin)
 	return deleted
 }
+
+// anyFields are the hashes of which no field has to be there.
+var anyFields = regexp.MustCompile(`:(receipts|codes|counters:\w+|claims:\w+)$`)
 
 // restore puts the keys of the deployment back as dump found them.
 func (b *bundle) restore(t *testing.T, keys map[string]string) {
