@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// Credit is what a balance system is asked to do: add an amount to an account, once.
+// Credit is what a balance system is asked to do: move an amount from a client's fund to an account, once.
 type Credit struct {
+	// Client is who asks. Each client has its own keys and references.
+	Client string
 	// Key is the idempotency key; a repeat with the same key is the same credit. Reference names the credit for ever.
 	// Both are ids, see CheckID.
 	Key, Reference string
@@ -26,10 +28,12 @@ type Credited struct {
 	Err      error
 }
 
-// The contradictions that a balance system refuses; their errors are Conflicts.
+// Why a balance system refuses a credit. The first two are contradictions, their errors are Conflicts. The third is Transient: nothing
+// was booked, and the same credit can be booked once the client's fund is filled.
 var (
 	ErrKeyReused       = errors.New("the idempotency key was used for another credit")
 	ErrReferenceReused = errors.New("the reference was used for another credit")
+	ErrFundExhausted   = errors.New("the client's fund does not cover it")
 )
 
 // AccountBalance is what an account holds in one currency.
@@ -40,11 +44,49 @@ type AccountBalance struct {
 	Credits int64
 }
 
-// StatementPage asks for credits of an account, oldest first.
+// StatementLine is a credit in the statement of its account and currency. Lines are numbered 1, 2, 3, ... in the order in which the
+// credits were booked, without a gap; Client tells whose Reference it is.
+type StatementLine struct {
+	Number int64
+	Credit
+}
+
+// StatementPage asks for lines of a statement.
 type StatementPage struct {
-	Account string
-	// After is the last credit of the page before; zero to begin. Only Created and Reference are looked at.
-	After Credit
+	Account, Currency string
+	// After is the number of the last line that was read; 0 to begin.
+	After int64
 	// Limit bounds the page.
 	Limit int
+}
+
+// CreditPage asks for credits of a client, in the order of their references.
+type CreditPage struct {
+	Client string
+	// After is the last reference that was read, or any text to begin behind; empty to begin.
+	After string
+	// Limit bounds the page.
+	Limit int
+}
+
+// Scope is what a token of the balance API is good for.
+type Scope string
+
+// The scopes.
+const (
+	// ScopeCredit books credits.
+	ScopeCredit Scope = "credits:write"
+	// ScopeCredits reads the client's own credits.
+	ScopeCredits Scope = "credits:read"
+	// ScopeAccounts reads balances and statements of every account.
+	ScopeAccounts Scope = "accounts:read"
+)
+
+// ClientToken is a token of a client of the balance API, as it is stored.
+type ClientToken struct {
+	Client string
+	// Hash is the SHA-256 of the token, 64 digits of 0-9 and a-f. The token itself is nowhere.
+	Hash    string
+	Scopes  []Scope
+	Created time.Time
 }

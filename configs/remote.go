@@ -107,7 +107,7 @@ var balanceKnobs = []knob{
 	{name: "balance.listen", field: func(c *Config) any { return &c.Balance.Listen }, def: "127.0.0.1:8081", check: hostPort,
 		doc: "Address to listen on; 0.0.0.0:8081 for every interface."},
 	{name: "balance.token", field: func(c *Config) any { return &c.Balance.Token }, secret: alwaysSecret,
-		doc: "Bearer token that callers must send, 16 to 512 characters."},
+		doc: "Token for `hongbao balance client add`, which keeps its hash, 32 to 512 characters; empty: it draws one. The server does not need it."},
 	{name: "balance.tls_cert", field: func(c *Config) any { return &c.Balance.TLSCert },
 		doc: "File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has it."},
 	{name: "balance.tls_key", field: func(c *Config) any { return &c.Balance.TLSKey },
@@ -248,7 +248,7 @@ func (c *Config) RemoteClaimsConfig() dedup.Config {
 func (c *Config) BalanceConfig() httpapi.Config {
 	b := &c.Balance
 	return httpapi.Config{
-		Listen: b.Listen, TLS: c.balanceTLS.Clone(), Token: b.Token.Reveal(), ReadHeaderTimeout: b.ReadHeaderTimeout, ReadTimeout: b.ReadTimeout,
+		Listen: b.Listen, TLS: c.balanceTLS.Clone(), ReadHeaderTimeout: b.ReadHeaderTimeout, ReadTimeout: b.ReadTimeout,
 		WriteTimeout: b.WriteTimeout, IdleTimeout: b.IdleTimeout, HandleTimeout: b.HandleTimeout, DrainTimeout: b.DrainTimeout,
 		HeaderBytes: b.HeaderBytes, BodyBytes: b.BodyBytes, BatchBytes: b.BatchBytes, BatchCredits: b.BatchCredits, InFlight: b.InFlight,
 	}

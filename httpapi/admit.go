@@ -3,12 +3,12 @@ package httpapi
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -36,35 +36,59 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// admit checks method, token and room, before anything of the request's body is read, and does what the endpoint does.
-func (b *Balance) admit(w http.ResponseWriter, r *http.Request, e *endpoint) error {
-	if e.method != "" && r.Method != e.method {
-		w.Header().Set("Allow", e.method)
-		return refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes "+e.method+" only")
+// admit checks method, token and room, before anything of the request's body is read, and does what the method's endpoint does. It
+// gives the client whose token came.
+func (b *Balance) admit(w http.ResponseWriter, r *http.Request, endpoints []endpoint) (client string, err error) {
+	e, err := choose(w, r.Method, endpoints)
+	if err != nil {
+		return "", err
 	}
 	if e.open {
-		return e.do(w, r)
+		return "", e.do(w, r, "")
 	}
-	if err := b.authenticate(w, r); err != nil {
-		return err
+	token, err := b.authenticate(w, r)
+	if err != nil {
+		return "", err
+	}
+	if e.scope != "" && !slices.Contains(token.Scopes, e.scope) {
+		return token.Client, refuse(http.StatusForbidden, "forbidden", "the token is not good for this; it needs scope "+string(e.scope))
 	}
 	select {
 	case b.slots <- struct{}{}:
 		defer func() { <-b.slots }()
-		return e.do(w, r)
+		return token.Client, e.do(w, r, token.Client)
 	default:
-		return refuse(http.StatusServiceUnavailable, "busy", "too many requests are under way; come back")
+		return token.Client, refuse(http.StatusServiceUnavailable, "busy", "too many requests are under way; come back")
 	}
 }
 
-func (b *Balance) authenticate(w http.ResponseWriter, r *http.Request) error {
+// choose gives the endpoint for a method.
+func choose(w http.ResponseWriter, method string, endpoints []endpoint) (*endpoint, error) {
+	methods := make([]string, len(endpoints))
+	for i := range endpoints {
+		if methods[i] = endpoints[i].method; methods[i] == "" || methods[i] == method {
+			return &endpoints[i], nil
+		}
+	}
+	allow := strings.Join(methods, ", ")
+	w.Header().Set("Allow", allow)
+	return nil, refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes "+allow+" only")
+}
+
+func (b *Balance) authenticate(w http.ResponseWriter, r *http.Request) (*hongbao.ClientToken, error) {
+	valid, err := b.tokens.current(r.Context())
+	if err != nil {
+		return nil, unread(err)
+	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(token))
-	if subtle.ConstantTimeCompare(sum[:], b.token[:]) != 1 || !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) != 1 {
+	// What a look-up by the hash takes tells nothing of the token.
+	known := valid.byHash[hex.EncodeToString(sum[:])]
+	if known == nil || !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) != 1 {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		return refuse(http.StatusUnauthorized, "unauthorized", "send the token of the balance server as Authorization: Bearer ...")
+		return nil, refuse(http.StatusUnauthorized, "unauthorized", "send a token that is valid here as Authorization: Bearer ...")
 	}
-	return nil
+	return known, nil
 }
 
 // fail writes an error. The class of one that comes from the book says what the caller has to do.
@@ -79,7 +103,10 @@ func (b *Balance) fail(w http.ResponseWriter, id string, err error, fields ...za
 	} else {
 		b.log.Info("a request was refused", fields...)
 	}
-	if p.status == http.StatusServiceUnavailable || p.status == http.StatusConflict {
+	switch {
+	case errors.Is(err, hongbao.ErrFundExhausted):
+		w.Header().Set("Retry-After", "10") // a person has to fill the fund
+	case p.status == http.StatusServiceUnavailable || p.status == http.StatusConflict:
 		w.Header().Set("Retry-After", "1")
 	}
 	write(w, p.status, map[string]string{"code": p.code, "message": p.message, "request_id": id})
@@ -89,6 +116,9 @@ func ofClass(err error) *problem {
 	switch {
 	case errors.Is(err, hongbao.ErrKeyReused):
 		return &problem{http.StatusUnprocessableEntity, "idempotency_key_reused", "the key was used for another credit; a new credit needs a new key", err}
+	case errors.Is(err, hongbao.ErrFundExhausted):
+		return &problem{http.StatusServiceUnavailable, "fund_exhausted", "nothing was booked: the client's fund does not cover it; " +
+			"once it is filled, send the same request again", err}
 	case errors.Is(err, hongbao.ErrReferenceReused):
 		return &problem{http.StatusUnprocessableEntity, "reference_reused", "the reference was used for another credit; GET it to see which", err}
 	}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,9 +25,11 @@ type Book interface {
 
 // Reader tells what was booked. settlement.Ledger is one.
 type Reader interface {
-	CreditByReference(ctx context.Context, reference string) (hongbao.Credit, bool, error)
+	CreditByReference(ctx context.Context, client, reference string) (hongbao.Credit, bool, error)
+	Credits(ctx context.Context, page hongbao.CreditPage) ([]hongbao.Credit, error)
 	AccountBalances(ctx context.Context, account string) ([]hongbao.AccountBalance, error)
-	Statement(ctx context.Context, page hongbao.StatementPage) ([]hongbao.Credit, error)
+	Statement(ctx context.Context, page hongbao.StatementPage) ([]hongbao.StatementLine, error)
+	Tokens(ctx context.Context) ([]hongbao.ClientToken, error)
 }
 
 // Balance is the balance server. Its methods may be called at once; Run is called once.
@@ -37,11 +38,11 @@ type Balance struct {
 	book   Book
 	reader Reader
 	log    *zap.Logger
-	token  [sha256.Size]byte
+	tokens tokens
 	slots  chan struct{}
 
 	mu      sync.Mutex
-	running map[string]bool // keys of credits under way
+	running map[clientKey]bool // keys of credits under way
 }
 
 // NewBalance checks the configuration. It opens nothing.
@@ -54,8 +55,8 @@ func NewBalance(cfg Config, book Book, reader Reader, log *zap.Logger) (*Balance
 		return nil, err
 	}
 	return &Balance{
-		cfg: cfg, book: book, reader: reader, log: log, token: sha256.Sum256([]byte(cfg.Token)),
-		slots: make(chan struct{}, cfg.InFlight), running: map[string]bool{},
+		cfg: cfg, book: book, reader: reader, log: log, tokens: tokens{source: reader.Tokens},
+		slots: make(chan struct{}, cfg.InFlight), running: map[clientKey]bool{},
 	}, nil
 }
 
@@ -99,23 +100,27 @@ func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	return err
 }
 
-// endpoint is what a path takes.
+// endpoint is what a path takes. Its work gets the client whose token came.
 type endpoint struct {
-	method string // empty for any
-	open   bool   // without a token, and however much is under way
-	do     func(http.ResponseWriter, *http.Request) error
+	method string        // empty for any
+	scope  hongbao.Scope // what the token must be good for; empty for any token
+	open   bool          // without a token, and however much is under way
+	do     func(w http.ResponseWriter, r *http.Request, client string) error
 }
 
 // Handler is what Run serves. An odd path is unknown like any other: a redirect would answer before the token is checked.
 func (b *Balance) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/livez", b.route(endpoint{http.MethodGet, true, alive}))
-	mux.Handle("/v1/credits", b.route(endpoint{http.MethodPost, false, b.credit}))
-	mux.Handle("/v1/credits:batch", b.route(endpoint{http.MethodPost, false, b.batch}))
-	mux.Handle("/v1/credits/{reference}", b.route(endpoint{http.MethodGet, false, b.byReference}))
-	mux.Handle("/v1/accounts/{id}", b.route(endpoint{http.MethodGet, false, b.account}))
-	mux.Handle("/v1/accounts/{id}/statement", b.route(endpoint{http.MethodGet, false, b.statement}))
-	unknown := b.route(endpoint{do: func(http.ResponseWriter, *http.Request) error {
+	mux.Handle("/livez", b.route(endpoint{method: http.MethodGet, open: true, do: b.alive}))
+	mux.Handle("/readyz", b.route(endpoint{method: http.MethodGet, open: true, do: b.ready}))
+	mux.Handle("/v1/credits", b.route(
+		endpoint{method: http.MethodPost, scope: hongbao.ScopeCredit, do: b.credit},
+		endpoint{method: http.MethodGet, scope: hongbao.ScopeCredits, do: b.credits}))
+	mux.Handle("/v1/credits:batch", b.route(endpoint{method: http.MethodPost, scope: hongbao.ScopeCredit, do: b.batch}))
+	mux.Handle("/v1/credits/{reference}", b.route(endpoint{method: http.MethodGet, scope: hongbao.ScopeCredits, do: b.byReference}))
+	mux.Handle("/v1/accounts/{id}", b.route(endpoint{method: http.MethodGet, scope: hongbao.ScopeAccounts, do: b.account}))
+	mux.Handle("/v1/accounts/{id}/statement", b.route(endpoint{method: http.MethodGet, scope: hongbao.ScopeAccounts, do: b.statement}))
+	unknown := b.route(endpoint{do: func(http.ResponseWriter, *http.Request, string) error {
 		return refuse(http.StatusNotFound, "not_found", "there is no such path; see docs/openapi-balance.yaml")
 	}})
 	mux.Handle("/", unknown)
@@ -128,13 +133,8 @@ func (b *Balance) Handler() http.Handler {
 	})
 }
 
-func alive(w http.ResponseWriter, _ *http.Request) error {
-	write(w, http.StatusOK, map[string]string{"status": "ok"})
-	return nil
-}
-
-// route checks what every request must pass, and writes its error.
-func (b *Balance) route(e endpoint) http.Handler {
+// route checks what every request must pass, and writes its error. The endpoints of a path differ in their methods.
+func (b *Balance) route(endpoints ...endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := newRequestID()
 		h := w.Header()
@@ -144,8 +144,9 @@ func (b *Balance) route(e endpoint) http.Handler {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(r.Context(), b.cfg.HandleTimeout)
 		defer cancel()
-		if err := b.admit(w, r.WithContext(ctx), &e); err != nil {
-			b.fail(w, id, err, zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Duration("took", time.Since(start)))
+		if client, err := b.admit(w, r.WithContext(ctx), endpoints); err != nil {
+			b.fail(w, id, err, zap.String("client", client), zap.String("method", r.Method), zap.String("path", r.URL.Path),
+				zap.Duration("took", time.Since(start)))
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 )
 
@@ -15,8 +14,6 @@ type Config struct {
 	Listen string
 	// TLS, if not nil, is what the listener offers; it holds the certificate.
 	TLS *tls.Config
-	// Token is what callers must send as a bearer token: 16 to 512 printable ASCII characters.
-	Token string
 	// ReadHeaderTimeout and ReadTimeout bound a request's head, and all of it; WriteTimeout all until the answer is written;
 	// IdleTimeout a connection without requests. HandleTimeout bounds the work on one request and is below WriteTimeout.
 	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout, HandleTimeout time.Duration
@@ -37,9 +34,6 @@ func (c *Config) Check() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		bad("the address %.80q to listen on is not host:port", c.Listen)
-	}
-	if len(c.Token) < 16 || len(c.Token) > 512 || strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		bad("the token is not 16 to 512 printable ASCII characters") // it is not repeated
 	}
 	for _, d := range []struct {
 		name string

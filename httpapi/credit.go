@@ -22,7 +22,7 @@ func wire(c *hongbao.Credit) wireCredit {
 }
 
 // credit is POST /v1/credits: 201 when it was booked now, 200 when it was before, with the same body.
-func (b *Balance) credit(w http.ResponseWriter, r *http.Request) error {
+func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) error {
 	o, err := read(w, r, b.cfg.BodyBytes, "", 0)
 	if err == nil {
 		err = only(o, "reference", "account", "currency", "amount")
@@ -38,10 +38,11 @@ func (b *Balance) credit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if c.Key = key; !b.begin(key) {
+	c.Client, c.Key = client, key
+	if !b.begin(&c) {
 		return refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its answer")
 	}
-	defer b.finish(key)
+	defer b.finish(&c)
 	answers, err := b.book.Credit(r.Context(), []hongbao.Credit{c})
 	if err == nil {
 		err = answers[0].Err
@@ -60,11 +61,15 @@ func statusOf(a *hongbao.Credited) int {
 	return http.StatusCreated
 }
 
+// clientKey is an idempotency key, which is its client's own.
+type clientKey struct{ client, key string }
+
 // begin tells whether no other request with the key is under way in this process. Between processes the book's own lock
 // lets the second one wait for the first.
-func (b *Balance) begin(key string) bool {
+func (b *Balance) begin(c *hongbao.Credit) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	key := clientKey{c.Client, c.Key}
 	if b.running[key] {
 		return false
 	}
@@ -72,10 +77,10 @@ func (b *Balance) begin(key string) bool {
 	return true
 }
 
-func (b *Balance) finish(key string) {
+func (b *Balance) finish(c *hongbao.Credit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.running, key)
+	delete(b.running, clientKey{c.Client, c.Key})
 }
 
 // result is what a batch says of one credit: its status and body, as it alone would have got them.
@@ -95,7 +100,7 @@ func failed(err error) result {
 }
 
 // batch is POST /v1/credits:batch: 200 with a result for each credit, in their order.
-func (b *Balance) batch(w http.ResponseWriter, r *http.Request) error {
+func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) error {
 	o, err := read(w, r, b.cfg.BatchBytes, "credits", b.cfg.BatchCredits)
 	if err == nil {
 		err = only(o, "credits")
@@ -111,12 +116,12 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request) error {
 	var credits []hongbao.Credit
 	var places []int
 	for i := range list {
-		c, err := b.part(list[i])
+		c, err := b.part(list[i], client)
 		if err != nil {
 			results[i] = failed(err)
 			continue
 		}
-		defer b.finish(c.Key)
+		defer b.finish(&c)
 		credits, places = append(credits, c), append(places, i)
 	}
 	var answers []hongbao.Credited
@@ -138,8 +143,8 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// part reads one credit of a batch and marks its key as under way.
-func (b *Balance) part(o flatjson.Object) (hongbao.Credit, error) {
+// part reads one credit of a client's batch and marks its key as under way.
+func (b *Balance) part(o flatjson.Object, client string) (hongbao.Credit, error) {
 	if err := only(o, "key", "reference", "account", "currency", "amount"); err != nil {
 		return hongbao.Credit{}, err
 	}
@@ -154,24 +159,25 @@ func (b *Balance) part(o flatjson.Object) (hongbao.Credit, error) {
 	if hongbao.CheckID(key) != nil {
 		return c, refuse(http.StatusBadRequest, "idempotency_key_invalid", "a key has 1 to 128 printable ASCII characters without spaces")
 	}
-	if c.Key = key; !b.begin(key) {
+	c.Client, c.Key = client, key
+	if !b.begin(&c) {
 		return c, refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its answer")
 	}
 	return c, nil
 }
 
 // byReference is GET /v1/credits/{reference}.
-func (b *Balance) byReference(w http.ResponseWriter, r *http.Request) error {
+func (b *Balance) byReference(w http.ResponseWriter, r *http.Request, client string) error {
 	reference := r.PathValue("reference")
 	if checkReference(reference) != nil {
 		return refuse(http.StatusBadRequest, "reference_invalid", "a reference has 1 to 128 printable ASCII characters without spaces, and is not . or ..")
 	}
-	c, found, err := b.reader.CreditByReference(r.Context(), reference)
+	c, found, err := b.reader.CreditByReference(r.Context(), client, reference)
 	if err != nil {
 		return unread(err)
 	}
 	if !found {
-		return refuse(http.StatusNotFound, "credit_not_found", "no credit is booked under this reference")
+		return refuse(http.StatusNotFound, "credit_not_found", "this client has no credit under the reference")
 	}
 	write(w, http.StatusOK, wire(&c))
 	return nil
@@ -183,7 +189,7 @@ func unread(err error) error {
 }
 
 // account is GET /v1/accounts/{id}. An account that was never credited has no balances.
-func (b *Balance) account(w http.ResponseWriter, r *http.Request) error {
+func (b *Balance) account(w http.ResponseWriter, r *http.Request, _ string) error {
 	id, err := accountID(r)
 	if err != nil {
 		return err

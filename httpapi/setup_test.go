@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net"
@@ -27,6 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type memBook struct {
 	mu      sync.Mutex
 	credits []hongbao.Credit
+	tokens  []hongbao.ClientToken
+	asked   int // for the tokens
 	err     error
 	hold    chan struct{}
 	began   chan struct{}
@@ -48,6 +52,9 @@ func (m *memBook) Credit(_ context.Context, credits []hongbao.Credit) ([]hongbao
 
 func (m *memBook) one(c hongbao.Credit) hongbao.Credited {
 	for _, has := range m.credits {
+		if has.Client != c.Client {
+			continue
+		}
 		same := has
 		same.Created = c.Created
 		switch {
@@ -62,15 +69,18 @@ func (m *memBook) one(c hongbao.Credit) hongbao.Credited {
 	if c.Account == "full" {
 		return hongbao.Credited{Err: hongbao.Errorf(hongbao.Permanent, "too much")}
 	}
+	if c.Account == "poor" {
+		return hongbao.Credited{Err: hongbao.Errorf(hongbao.Transient, "%w", hongbao.ErrFundExhausted)}
+	}
 	c.Created = time.UnixMilli(1_700_000_000_000 + int64(len(m.credits))).UTC()
 	m.credits = append(m.credits, c)
 	return hongbao.Credited{Credit: c}
 }
 
-func (m *memBook) CreditByReference(_ context.Context, reference string) (hongbao.Credit, bool, error) {
+func (m *memBook) CreditByReference(_ context.Context, client, reference string) (hongbao.Credit, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.credits, func(c hongbao.Credit) bool { return c.Reference == reference })
+	i := slices.IndexFunc(m.credits, func(c hongbao.Credit) bool { return c.Client == client && c.Reference == reference })
 	if i < 0 {
 		return hongbao.Credit{}, false, m.err
 	}
@@ -92,23 +102,58 @@ func (m *memBook) AccountBalances(_ context.Context, account string) ([]hongbao.
 	return []hongbao.AccountBalance{b}, m.err
 }
 
-func (m *memBook) Statement(_ context.Context, page hongbao.StatementPage) ([]hongbao.Credit, error) {
+func (m *memBook) Statement(_ context.Context, page hongbao.StatementPage) ([]hongbao.StatementLine, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var list []hongbao.Credit
+	var list []hongbao.StatementLine
+	number := int64(0)
 	for _, c := range m.credits {
-		if c.Account == page.Account && c.Created.After(page.After.Created) && len(list) < page.Limit {
-			list = append(list, c)
+		if c.Account != page.Account || c.Currency != page.Currency {
+			continue
+		}
+		if number++; number > page.After && len(list) < page.Limit {
+			list = append(list, hongbao.StatementLine{Number: number, Credit: c})
 		}
 	}
 	return list, m.err
 }
 
-const testToken = "a-token-of-the-tests"
+func (m *memBook) Credits(_ context.Context, page hongbao.CreditPage) ([]hongbao.Credit, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(m.credits), func(c hongbao.Credit) bool { return c.Client != page.Client || c.Reference <= page.After })
+	slices.SortFunc(list, func(a, b hongbao.Credit) int { return strings.Compare(a.Reference, b.Reference) })
+	return list[:min(page.Limit, len(list))], m.err
+}
+
+func (m *memBook) Tokens(context.Context) ([]hongbao.ClientToken, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	return m.tokens, m.err
+}
+
+// token makes a token of the book, with all scopes or with those given.
+func (m *memBook) token(client, token string, scopes ...hongbao.Scope) {
+	if scopes == nil {
+		scopes = []hongbao.Scope{hongbao.ScopeCredit, hongbao.ScopeCredits, hongbao.ScopeAccounts}
+	}
+	sum := sha256.Sum256([]byte(token))
+	m.tokens = append(m.tokens, hongbao.ClientToken{Client: client, Hash: hex.EncodeToString(sum[:]), Scopes: scopes})
+}
+
+// Tokens of clients c1 and c2.
+const (
+	testToken    = "a-token-of-the-tests"
+	theirToken   = "a-token-of-client-c2"
+	writingToken = "a-token-to-book-with"
+	lookingToken = "a-token-for-one's-own-credits"
+	readingToken = "a-token-to-read-accounts"
+)
 
 func testConfig() Config {
 	return Config{
-		Listen: "127.0.0.1:0", Token: testToken, ReadHeaderTimeout: 300 * time.Millisecond, ReadTimeout: 500 * time.Millisecond,
+		Listen: "127.0.0.1:0", ReadHeaderTimeout: 300 * time.Millisecond, ReadTimeout: 500 * time.Millisecond,
 		WriteTimeout: 5 * time.Second, IdleTimeout: time.Second, HandleTimeout: 4 * time.Second, DrainTimeout: 5 * time.Second,
 		HeaderBytes: 8 << 10, BodyBytes: 4 << 10, BatchBytes: 64 << 10, BatchCredits: 20, InFlight: 16,
 	}
@@ -130,6 +175,11 @@ func setup(t *testing.T, change ...func(*Config)) *server {
 	for _, f := range change {
 		f(&cfg)
 	}
+	s.token("c1", testToken)
+	s.token("c2", theirToken)
+	s.token("c1", writingToken, hongbao.ScopeCredit)
+	s.token("c1", lookingToken, hongbao.ScopeCredits)
+	s.token("c1", readingToken, hongbao.ScopeAccounts)
 	b, err := NewBalance(cfg, s.memBook, s.memBook, zap.New(core))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -153,6 +203,8 @@ type reply struct {
 func (r *reply) code() string { c, _ := r.body["code"].(string); return c }
 
 type tweak func(*http.Request)
+
+func as(token string) tweak { return header("Authorization", "Bearer "+token) }
 
 func header(name, value string) tweak {
 	return func(r *http.Request) {

@@ -17,10 +17,10 @@ import (
 // MaxCredits is how many credits one call may book.
 const MaxCredits = 1_000
 
-// Credit books credits that another system asks for, in one transaction, and answers each at its place. A credit whose
-// key was used before for the same reference, account, currency and amount is answered as it was then and moves nothing;
-// any other credit under a used key or reference is a Conflict. Keys are kept for ever. The error of the call concerns all
-// of them: repeat it with the same keys.
+// Credit books credits that clients ask for, in one transaction, and answers each at its place. Each moves its amount from the fund
+// of its client to its account. A credit whose key the client used before for the same reference, account, currency and amount is
+// answered as it was then and moves nothing; any other credit under a used key or reference is a Conflict. Keys are kept for ever.
+// The error of the call concerns all of them: repeat it with the same keys.
 func (l *Ledger) Credit(ctx context.Context, credits []hongbao.Credit) ([]hongbao.Credited, error) {
 	if len(credits) > MaxCredits {
 		return nil, hongbao.Errorf(hongbao.Permanent, "book %d credits: at most %d go together", len(credits), MaxCredits)
@@ -34,25 +34,50 @@ func (l *Ledger) Credit(ctx context.Context, credits []hongbao.Credit) ([]hongba
 		}
 	}
 	// Every caller takes its locks in the same order.
-	slices.SortStableFunc(valid, func(a, b *hongbao.Credited) int { return cmp.Compare(a.Credit.Key, b.Credit.Key) })
+	slices.SortStableFunc(valid, func(a, b *hongbao.Credited) int {
+		return cmp.Or(strings.Compare(a.Credit.Client, b.Credit.Client), strings.Compare(a.Credit.Key, b.Credit.Key))
+	})
 	err := l.bookAll(ctx, valid)
-	if !errors.Is(err, errOverdraw) {
+	if !refused(err) {
 		return answers, err
 	}
-	for _, a := range valid { // one of them is too much for its account: they no longer share a transaction
+	return answers, l.bookEach(ctx, valid)
+}
+
+// refused tells whether a transaction failed because an account or a fund can't take one of its credits.
+func refused(err error) bool {
+	return errors.Is(err, errOverdraw) || errors.Is(err, hongbao.ErrFundExhausted)
+}
+
+// bookEach books credits one by one: one of them is too much for its account or its fund, so they no longer share a transaction.
+func (l *Ledger) bookEach(ctx context.Context, credits []*hongbao.Credited) error {
+	short := map[creditSide]hongbao.Amount{} // what a fund did not cover
+	for _, a := range credits {
+		c := &a.Credit
+		if least, known := short[fundOf(c)]; known && c.Amount >= least {
+			a.Err = exhausted(c)
+			continue
+		}
 		err := l.bookAll(ctx, []*hongbao.Credited{a})
-		if errors.Is(err, errOverdraw) {
-			a.Err = hongbao.Errorf(hongbao.Permanent, "the balance of account %s would be above %d", a.Credit.Account, hongbao.MaxAmount)
-		} else if err != nil { // it says of its own credit that nothing was booked; of those before it that is not true
-			return nil, hongbao.Outagef(hongbao.Unknown, "book %d credits one by one, of which some may be booked: %w", len(valid), err)
+		switch {
+		case errors.Is(err, hongbao.ErrFundExhausted):
+			short[fundOf(c)], a.Err = c.Amount, exhausted(c)
+		case errors.Is(err, errOverdraw):
+			a.Err = hongbao.Errorf(hongbao.Permanent, "the balance of account %s would be above %d", c.Account, hongbao.MaxAmount)
+		case err != nil: // it says of its own credit that nothing was booked; of those before it that is not true
+			return hongbao.Outagef(hongbao.Unknown, "book %d credits one by one, of which some may be booked: %w", len(credits), err)
 		}
 	}
-	return answers, nil
+	return nil
+}
+
+func exhausted(c *hongbao.Credit) error {
+	return hongbao.Errorf(hongbao.Transient, "%w: client %s, currency %s; `hongbao balance fund` fills it", hongbao.ErrFundExhausted, c.Client, c.Currency)
 }
 
 func checkCredit(c *hongbao.Credit) error {
 	var errs []error
-	for _, id := range []struct{ name, value string }{{"key", c.Key}, {"reference", c.Reference}, {"account", c.Account}} {
+	for _, id := range []struct{ name, value string }{{"client", c.Client}, {"key", c.Key}, {"reference", c.Reference}, {"account", c.Account}} {
 		if err := hongbao.CheckID(id.value); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", id.name, err))
 		}
@@ -75,7 +100,7 @@ func payloadHash(c *hongbao.Credit) string {
 	return hex.EncodeToString(sum[:])
 }
 
-const creditColumns = `reference, idempotency_key, account, currency, amount, created_at`
+const creditColumns = `client, reference, idempotency_key, account, currency, amount, created_at`
 
 // bookAll books valid credits, sorted by key, in one transaction.
 func (l *Ledger) bookAll(ctx context.Context, credits []*hongbao.Credited) error {
@@ -89,8 +114,8 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*hongbao.Credited) error
 		for i, a := range credits {
 			c := &a.Credit
 			inserts[i] = stmt{
-				sql:     `INSERT INTO credit (` + creditColumns + `, payload_hash) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
-				args:    []any{c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), now.UnixMilli(), payloadHash(c)},
+				sql:     `INSERT INTO credit (` + creditColumns + `, payload_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+				args:    []any{c.Client, c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), now.UnixMilli(), payloadHash(c)},
 				changed: &inserted[i],
 			}
 		}
@@ -106,7 +131,7 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*hongbao.Credited) error
 				return nil, err
 			}
 		}
-		return addCredits(fresh)
+		return nil, post(ctx, t, fresh)
 	})
 	if err != nil {
 		return fmt.Errorf("book %d credits: %w", len(credits), err)
@@ -117,8 +142,9 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*hongbao.Credited) error
 // recall answers a credit that was not inserted from what stands in its way.
 func recall(ctx context.Context, t txn, a *hongbao.Credited) error {
 	found := false
-	err := t.query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit WHERE idempotency_key = $1 OR reference = $2`,
-		[]any{a.Credit.Key, a.Credit.Reference}, func(s scan) error {
+	err := t.query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit
+			WHERE client = $1 AND idempotency_key = $2 OR client = $1 AND reference = $3`,
+		[]any{a.Credit.Client, a.Credit.Key, a.Credit.Reference}, func(s scan) error {
 			found = true
 			var hash string
 			has, err := scanCredit(s, &hash)
@@ -141,124 +167,102 @@ func recall(ctx context.Context, t txn, a *hongbao.Credited) error {
 func scanCredit(s scan, more ...any) (hongbao.Credit, error) {
 	var c hongbao.Credit
 	var at int64
-	err := s(append([]any{&c.Reference, &c.Key, &c.Account, &c.Currency, &c.Amount, &at}, more...)...)
+	err := s(append([]any{&c.Client, &c.Reference, &c.Key, &c.Account, &c.Currency, &c.Amount, &at}, more...)...)
 	c.Created = time.UnixMilli(at).UTC()
 	return c, err
 }
 
-// addCredits gives the statements that move the balances, one a touched account, sorted.
-func addCredits(fresh []*hongbao.Credited) ([]stmt, error) {
-	type sum struct {
-		account, currency string
-		amount            hongbao.Amount
-		credits           int64
+// post moves the money of credits that were just inserted: first to the accounts, where each credit gets its line number under the
+// lock of the account's row, then from the funds, whose rows everybody wants.
+func post(ctx context.Context, t txn, fresh []*hongbao.Credited) error {
+	if len(fresh) == 0 {
+		return nil
 	}
-	sums := make([]sum, len(fresh))
-	for i, a := range fresh {
-		sums[i] = sum{a.Credit.Account, a.Credit.Currency, a.Credit.Amount, 1}
+	stmts, err := toAccounts(fresh)
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(sums, func(a, b sum) int {
-		return cmp.Or(strings.Compare(a.account, b.account), strings.Compare(a.currency, b.currency))
-	})
-	var stmts []stmt
-	for i := 0; i < len(sums); {
-		s := sums[i]
-		for i++; i < len(sums) && sums[i].account == s.account && sums[i].currency == s.currency; i++ {
-			if s.amount += sums[i].amount; s.amount > hongbao.MaxAmount {
-				return nil, hongbao.Errorf(hongbao.Permanent, "%w: one account gets more than %d", errOverdraw, hongbao.MaxAmount)
-			}
-			s.credits++
+	if err := t.run(ctx, stmts...); err != nil {
+		return err
+	}
+	sums, err := sumUp(fresh, fundOf)
+	if err != nil {
+		return err
+	}
+	debits, covered := make([]stmt, len(sums)), make([]int64, len(sums))
+	for i, s := range sums {
+		debits[i] = stmt{
+			sql: `UPDATE credit_fund SET credited = credited + $3, credits = credits + $4
+				WHERE client = $1 AND currency = $2 AND credited + $3 <= funded`,
+			args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))}, changed: &covered[i],
 		}
+	}
+	if err := t.run(ctx, debits...); err != nil {
+		return err
+	}
+	if i := slices.Index(covered, 0); i >= 0 {
+		return exhausted(&sums[i].credits[0].Credit)
+	}
+	return nil
+}
+
+// toAccounts gives the statements that move the balances, one a touched account, and then those that number the credits.
+func toAccounts(fresh []*hongbao.Credited) ([]stmt, error) {
+	sums, err := sumUp(fresh, func(c *hongbao.Credit) creditSide { return creditSide{c.Account, c.Currency} })
+	if err != nil {
+		return nil, err
+	}
+	var stmts, lines []stmt
+	for _, s := range sums {
 		stmts = append(stmts, stmt{
 			sql: `INSERT INTO credit_account (id, currency, balance, credits) VALUES ($1, $2, $3, $4) ON CONFLICT (id, currency)
 				DO UPDATE SET balance = credit_account.balance + excluded.balance, credits = credit_account.credits + excluded.credits`,
-			args: []any{s.account, s.currency, int64(s.amount), s.credits},
+			args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))},
 		})
-	}
-	return stmts, nil
-}
-
-// CreditByReference gives a booked credit; false if there is none under the reference.
-func (l *Ledger) CreditByReference(ctx context.Context, reference string) (c hongbao.Credit, found bool, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		found = false
-		return t.query(ctx, `SELECT `+creditColumns+` FROM credit WHERE reference = $1`, []any{reference}, func(s scan) (err error) {
-			found = true
-			c, err = scanCredit(s)
-			return err
-		})
-	})
-	if err != nil {
-		return hongbao.Credit{}, false, fmt.Errorf("read credit %s: %w", reference, err)
-	}
-	return c, found, nil
-}
-
-// AccountBalances gives what the credits of an account add up to, by currency; none if it was never credited.
-func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]hongbao.AccountBalance, error) {
-	var list []hongbao.AccountBalance
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		list = list[:0]
-		return t.query(ctx, `SELECT currency, balance, credits FROM credit_account WHERE id = $1 ORDER BY currency`, []any{account},
-			func(s scan) error {
-				var b hongbao.AccountBalance
-				err := s(&b.Currency, &b.Balance, &b.Credits)
-				list = append(list, b)
-				return err
+		for i, a := range s.credits {
+			lines = append(lines, stmt{
+				sql: `UPDATE credit SET line_no = (SELECT credits FROM credit_account WHERE id = $3 AND currency = $4) - $5
+					WHERE client = $1 AND reference = $2`,
+				args: []any{a.Credit.Client, a.Credit.Reference, s.key.owner, s.key.currency, int64(len(s.credits) - 1 - i)},
 			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the balances of account %s: %w", account, err)
+		}
 	}
-	return list, nil
+	return append(stmts, lines...), nil
 }
 
-// Statement gives a page of an account's credits in the order in which they were booked. A transaction that commits late
-// may put a credit of the last seconds onto a page that was read before.
-func (l *Ledger) Statement(ctx context.Context, page hongbao.StatementPage) ([]hongbao.Credit, error) {
-	var list []hongbao.Credit
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		list = list[:0]
-		return t.query(ctx, `SELECT `+creditColumns+` FROM credit
-			WHERE account = $1 AND (created_at > $2 OR created_at = $2 AND reference > $3) ORDER BY created_at, reference LIMIT $4`,
-			[]any{page.Account, max(page.After.Created.UnixMilli(), 0), page.After.Reference, int64(page.Limit)}, func(s scan) error {
-				c, err := scanCredit(s)
-				list = append(list, c)
-				return err
-			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the statement of account %s: %w", page.Account, err)
-	}
-	return list, nil
+// creditSide is an account, or a client's fund, in a currency.
+type creditSide struct{ owner, currency string }
+
+func fundOf(c *hongbao.Credit) creditSide { return creditSide{c.Client, c.Currency} }
+
+// creditSum is what a transaction moves to an account, or from a fund.
+type creditSum struct {
+	key     creditSide
+	amount  hongbao.Amount
+	credits []*hongbao.Credited
 }
 
-// CheckCredits compares every account's balance with its credits, on one snapshot, and names every difference; a ledger in
-// which nothing was credited has none. It reads every credit within Config.Timeout.
-func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
-	var list []Difference
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		list = nil
-		return t.query(ctx, `SELECT id, currency, CAST(SUM(balance) AS bigint), CAST(SUM(credits) AS bigint), CAST(SUM(amount) AS bigint),
-			CAST(SUM(n) AS bigint) FROM (
-				SELECT id, currency, balance, credits, 0 AS amount, 0 AS n FROM credit_account
-				UNION ALL SELECT account, currency, 0, 0, amount, 1 FROM credit) AS b
-			GROUP BY id, currency HAVING SUM(balance) <> SUM(amount) OR SUM(credits) <> SUM(n) ORDER BY id, currency`, nil, func(s scan) error {
-			var id, currency string
-			var balance, credits, amount, n int64
-			err := s(&id, &currency, &balance, &credits, &amount, &n)
-			where := "account " + id + ", " + currency
-			if balance != amount {
-				list = append(list, Difference{Where: where, What: "sum of the credits = balance", Want: amount, Got: balance})
-			}
-			if credits != n {
-				list = append(list, Difference{Where: where, What: "number of credits", Want: n, Got: credits})
-			}
-			return err
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("check that balances are the sums of their credits: %w", err)
+// sumUp adds credits up, sorted.
+func sumUp(fresh []*hongbao.Credited, keyOf func(*hongbao.Credit) creditSide) ([]creditSum, error) {
+	byKey := map[creditSide]*creditSum{}
+	for _, a := range fresh {
+		key := keyOf(&a.Credit)
+		s := byKey[key]
+		if s == nil {
+			s = &creditSum{key: key}
+			byKey[key] = s
+		}
+		if s.amount += a.Credit.Amount; s.amount > hongbao.MaxAmount {
+			return nil, hongbao.Errorf(hongbao.Permanent, "%w: one account or fund moves more than %d", errOverdraw, hongbao.MaxAmount)
+		}
+		s.credits = append(s.credits, a)
 	}
-	return list, nil
+	sums := make([]creditSum, 0, len(byKey))
+	for _, s := range byKey {
+		sums = append(sums, *s)
+	}
+	slices.SortFunc(sums, func(a, b creditSum) int {
+		return cmp.Or(strings.Compare(a.key.owner, b.key.owner), strings.Compare(a.key.currency, b.key.currency))
+	})
+	return sums, nil
 }

@@ -13,9 +13,30 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
+// funded gives the clients c1 and c2 more than they will need.
+func funded(run func(*testing.T, *fixture)) func(*testing.T, *fixture) {
+	return func(t *testing.T, f *fixture) {
+		for _, client := range []string{"c1", "c2"} {
+			for _, currency := range []string{testCurrency, "USD"} {
+				f.fund(t, client, currency, hongbao.MaxAmount)
+			}
+		}
+		run(t, f)
+	}
+}
+
+func (f *fixture) fund(t *testing.T, client, currency string, amount hongbao.Amount) Fund {
+	t.Helper()
+	fund, err := f.ledger.Fund(t.Context(), Funding{Client: client, ID: fmt.Sprint(currency, amount), Currency: currency, Amount: amount, By: "ann", Why: "test"})
+	require.NoError(t, err)
+	return fund
+}
+
+// testCredit is the n-th credit of client c1.
 func testCredit(n int) hongbao.Credit {
 	return hongbao.Credit{
-		Key: fmt.Sprintf("k%04d", n), Reference: fmt.Sprintf("r%04d", n), Account: fmt.Sprintf("u%d", n%3), Currency: testCurrency,
+		Client: "c1",
+		Key:    fmt.Sprintf("k%04d", n), Reference: fmt.Sprintf("r%04d", n), Account: fmt.Sprintf("u%d", n%3), Currency: testCurrency,
 		Amount: hongbao.Amount(100 + n),
 	}
 }
@@ -47,12 +68,12 @@ func testCreditOnce(t *testing.T, f *fixture) {
 	require.NoError(t, again.Err)
 	require.True(t, again.Repeated)
 	require.Equal(t, first.Credit, again.Credit, "the first answer, word for word")
-	got, found, err := f.ledger.CreditByReference(t.Context(), "r0001")
+	got, found, err := f.ledger.CreditByReference(t.Context(), "c1", "r0001")
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, first.Credit, got)
 	require.Equal(t, []hongbao.AccountBalance{{Currency: testCurrency, Balance: 101, Credits: 1}}, f.balances(t, "u1"))
-	_, found, err = f.ledger.CreditByReference(t.Context(), "r0002")
+	_, found, err = f.ledger.CreditByReference(t.Context(), "c1", "r0002")
 	require.NoError(t, err)
 	require.False(t, found)
 	require.Empty(t, f.balances(t, "nobody"))
@@ -81,7 +102,7 @@ func testCreditBatch(t *testing.T, f *fixture) {
 	require.False(t, answers[0].Repeated)
 	require.True(t, answers[1].Repeated, "twice in one call")
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(answers[4].Err))
-	for _, part := range []string{"key", "reference", "account", "currency", "amount"} {
+	for _, part := range []string{"client", "key", "reference", "account", "currency", "amount"} {
 		require.ErrorContains(t, answers[4].Err, part)
 	}
 	require.Equal(t, []hongbao.AccountBalance{
@@ -92,8 +113,10 @@ func testCreditBatch(t *testing.T, f *fixture) {
 
 func testCreditTooMuch(t *testing.T, f *fixture) {
 	huge, small := testCredit(1), testCredit(4) // both of u1
-	huge.Amount = hongbao.MaxAmount
-	answers := f.credit(t, huge, small, testCredit(2))
+	huge.Amount, small.Client = hongbao.MaxAmount, "c2"
+	third := testCredit(2)
+	third.Client = "c2"
+	answers := f.credit(t, huge, small, third)
 	require.NoError(t, answers[0].Err)
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(answers[1].Err), "%v", answers[1].Err)
 	require.NoError(t, answers[2].Err)
@@ -118,8 +141,9 @@ func (s *awayStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) err
 // testCreditAway loses the database while credits that can't go together are booked one by one: some are booked, so it must not be said that nothing was.
 func testCreditAway(t *testing.T, f *fixture) {
 	huge, small := testCredit(1), testCredit(4)
-	huge.Amount = hongbao.MaxAmount
-	all := []hongbao.Credit{huge, small, testCredit(2)}
+	third := testCredit(2)
+	huge.Amount, small.Client, third.Client = hongbao.MaxAmount, "c2", "c2"
+	all := []hongbao.Credit{huge, small, third}
 	server := f.ledger.store
 	f.ledger.store = &awayStore{server, 2} // all of them together, and one alone
 	_, err := f.ledger.Credit(t.Context(), all)
@@ -170,42 +194,4 @@ func testCreditTogether(t *testing.T, f *fixture) {
 	require.Equal(t, credits, sum, "each was booked by one of them")
 	f.credit(t)
 	require.EqualValues(t, 20, f.balances(t, "u0")[0].Credits)
-}
-
-func testStatement(t *testing.T, f *fixture) {
-	for i := range 30 {
-		f.credit(t, testCredit(i))
-	}
-	page := hongbao.StatementPage{Account: "u2", Limit: 4}
-	var got []string
-	for {
-		list, err := f.ledger.Statement(t.Context(), page)
-		require.NoError(t, err)
-		for _, c := range list {
-			require.Equal(t, "u2", c.Account)
-			got = append(got, c.Reference)
-		}
-		if len(list) < page.Limit {
-			break
-		}
-		page.After = list[len(list)-1]
-	}
-	require.Equal(t, []string{"r0002", "r0005", "r0008", "r0011", "r0014", "r0017", "r0020", "r0023", "r0026", "r0029"}, got)
-}
-
-func testCreditDifferences(t *testing.T, f *fixture) {
-	f.credit(t, testCredit(1), testCredit(2))
-	for sql, what := range map[string]string{
-		`UPDATE credit_account SET balance = balance + $1 WHERE id = 'u1'`: "sum of the credits = balance",
-		`UPDATE credit SET amount = amount + $1 WHERE account = 'u2'`:      "sum of the credits = balance",
-		`UPDATE credit_account SET credits = credits + $1 WHERE id = 'u2'`: "number of credits",
-	} {
-		f.tamper(t, stmt{sql: sql, args: []any{int64(1)}})
-		list, err := f.ledger.CheckCredits(t.Context())
-		require.NoError(t, err)
-		require.Len(t, list, 1)
-		require.Equal(t, what, list[0].What)
-		f.tamper(t, stmt{sql: sql, args: []any{int64(-1)}})
-		f.credit(t)
-	}
 }

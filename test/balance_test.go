@@ -3,6 +3,8 @@ package test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -38,8 +40,15 @@ func remoteBalance(t *testing.T) (url string, ledger *settlement.Ledger) {
 		Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "balance.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
 		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
+	sum := sha256.Sum256([]byte(balanceToken))
+	require.NoError(t, ledger.AddToken(t.Context(), hongbao.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
+		Scopes: []hongbao.Scope{hongbao.ScopeCredit, hongbao.ScopeCredits, hongbao.ScopeAccounts}}))
+	for _, currency := range []string{"CNY", "USD"} {
+		_, err := ledger.Fund(t.Context(), settlement.Funding{Client: "worker", ID: currency, Currency: currency, Amount: hongbao.MaxAmount, By: "ann", Why: "tests"})
+		require.NoError(t, err)
+	}
 	b, err := httpapi.NewBalance(httpapi.Config{
-		Listen: "127.0.0.1:0", Token: balanceToken, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second, HeaderBytes: 16 << 10, BodyBytes: 4 << 10,
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
 	}, ledger, ledger, zap.NewNop())

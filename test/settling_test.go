@@ -214,24 +214,18 @@ func (r *atRemote) get(t *testing.T, path string, answer any) {
 
 func (r *atRemote) statement(t *testing.T, user, currency string) (list []hongbao.Amount) {
 	t.Helper()
-	for next := ""; ; {
+	for after := int64(0); ; {
 		var page struct {
-			Credits []struct {
-				Currency string
-				Amount   hongbao.Amount
-			}
-			Next string
+			Credits []struct{ Amount hongbao.Amount }
+			Next    int64
 		}
-		r.get(t, "/v1/accounts/"+url.PathEscape(user)+"/statement?limit=50"+next, &page)
+		r.get(t, fmt.Sprintf("/v1/accounts/%s/statement?currency=%s&limit=50&after=%d", url.PathEscape(user), currency, after), &page)
 		for _, c := range page.Credits {
-			if c.Currency == currency {
-				list = append(list, c.Amount)
-			}
+			list = append(list, c.Amount)
 		}
-		if page.Next == "" {
+		if after = page.Next; len(page.Credits) == 0 {
 			return list
 		}
-		next = "&after=" + url.QueryEscape(page.Next)
 	}
 }
 

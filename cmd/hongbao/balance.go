@@ -22,23 +22,23 @@ import (
 )
 
 func balanceCmd() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "balance", Short: "Serve an HTTP balance system over the ledger: credits, balances, statements",
-		Long: "Serves the balance API of docs/openapi-balance.yaml on balance.listen, over the ledger of ledger.dsn, until SIGTERM or SIGINT;\n" +
+		Long: "Serves the balance API of docs/openapi-balance.yaml on balance.listen, over the database of ledger.dsn, until SIGTERM or SIGINT;\n" +
 			"then it takes no more and answers what is under way. It is what a team without a balance system of its own runs, and the\n" +
-			"other end of settlement.kind=remote. Callers send the token of HONGBAO_BALANCE_TOKEN (or ..._FILE). Redis is not needed.",
-		Example: "  HONGBAO_BALANCE_TOKEN_FILE=/run/secrets/balance hongbao balance --balance.listen=127.0.0.1:8081 --ledger.dsn=balance.db",
+			"other end of settlement.kind=remote. `hongbao balance client add` makes the tables and a client with its token, and\n" +
+			"`hongbao balance fund` fills what the client's credits come from. Redis is not needed.",
+		Example: "  hongbao balance --balance.listen=127.0.0.1:8081 --ledger.dsn=balance.db",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, needs{}, func(d *deps) error { return d.serveBalance(cmd) })
 		},
 	}
+	cmd.AddCommand(balanceClientCmd(), balanceFundCmd())
+	return cmd
 }
 
 func (d *deps) serveBalance(cmd *cobra.Command) error {
-	if d.cfg.Balance.Token == "" {
-		return usage("balance.token is empty, and anybody could book: set HONGBAO_BALANCE_TOKEN or HONGBAO_BALANCE_TOKEN_FILE (see `%s --help`)", cmd.CommandPath())
-	}
 	cfg := d.cfg.BalanceConfig()
 	if err := cfg.Check(); err != nil {
 		return usageError{err}
@@ -46,7 +46,7 @@ func (d *deps) serveBalance(cmd *cobra.Command) error {
 	if cfg.TLS == nil && d.allows(configs.UnsafeBalanceListen) {
 		d.log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
 	}
-	if err := d.openLedger(cmd.Context()); err != nil {
+	if err := d.openBook(cmd.Context()); err != nil {
 		return err
 	}
 	b, err := httpapi.NewBalance(cfg, d.ledger, d.ledger, d.log)

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-const balanceToken = "t0ken-of-the-balance-tests"
+const balanceToken = "t0ken-of-the-balance-tests-0123456"
 
 // freeAddr is one on which nobody listens just now.
 func freeAddr(t *testing.T) string {
@@ -32,10 +32,16 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// startBalance starts `hongbao balance` on the address, over a ledger of its own unless the environment names another.
+// startBalance starts `hongbao balance` on the address, over a database of its own unless the environment names another, with a client
+// that has balanceToken and more than it will need.
 func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 	t.Helper()
-	env = append([]string{"HONGBAO_BALANCE_TOKEN=" + balanceToken, "HONGBAO_LEDGER_DSN=" + dsn, "HONGBAO_LOG_FORMAT=json"}, env...)
+	env = append([]string{"HONGBAO_LEDGER_DSN=" + dsn, "HONGBAO_LOG_FORMAT=json"}, env...)
+	client := run(t, append(env, "HONGBAO_BALANCE_TOKEN="+balanceToken), "balance", "client", "add", "worker",
+		"--scope=credits:write,credits:read,accounts:read")
+	require.NotContains(t, client.out+client.err, balanceToken)
+	fund := run(t, env, "balance", "fund", "worker", "--amount=1000000000", "--currency=CNY", "--id=budget", "--by=ann", "--why=tests")
+	require.Zero(t, fund.code, "%s %s", fund.err, client.err) // the token may be there from an earlier start
 	p := start(t, env, "balance", "--balance.listen="+addr)
 	p.says("serving balances")
 	return p
@@ -44,9 +50,14 @@ func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 // call sends one request to the balance server and decodes the answer.
 func call(t *testing.T, method, url, body string) (status int, answer map[string]any) {
 	t.Helper()
+	return callAs(t, method, url, balanceToken, body)
+}
+
+func callAs(t *testing.T, method, url, token, body string) (status int, answer map[string]any) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+balanceToken)
+	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", `"k1"`)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -74,15 +85,62 @@ func TestBalanceServer(t *testing.T) {
 	status, again := call(t, "POST", "http://"+addr+"/v1/credits", credit)
 	require.Equal(t, 200, status)
 	require.Equal(t, first, again)
-	other := run(t, []string{"HONGBAO_BALANCE_TOKEN=" + balanceToken, "HONGBAO_LEDGER_DSN=" + dsn}, "balance", "--balance.listen="+addr)
+	other := run(t, []string{"HONGBAO_LEDGER_DSN=" + dsn}, "balance", "--balance.listen="+addr)
 	require.Equal(t, 1, other.code)
 	require.Contains(t, other.err, "balance.listen", "the address is taken, and it says which knob that is")
-	short := run(t, []string{"HONGBAO_BALANCE_TOKEN=short", "HONGBAO_LEDGER_DSN=" + dsn}, "balance")
+	short := run(t, []string{"HONGBAO_BALANCE_TOKEN=short", "HONGBAO_LEDGER_DSN=" + dsn}, "balance", "client", "add", "c2")
 	require.Equal(t, 2, short.code)
-	require.Contains(t, short.err, "16 to 512")
-	onLine := run(t, nil, "balance", "--balance.token="+balanceToken)
+	require.Contains(t, short.err, "32 to 512")
+	empty := run(t, []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "other.db")}, "balance")
+	require.NotZero(t, empty.code)
+	require.Contains(t, empty.err, "ledger.dsn", "a wrong database is not made into a balance system")
+	onLine := run(t, nil, "balance", "client", "add", "c2", "--balance.token="+balanceToken)
 	require.Equal(t, 2, onLine.code, "a secret does not belong on the command line")
 	require.NotContains(t, onLine.err, balanceToken)
+}
+
+// Tokens are drawn, listed by the beginnings of their hashes, and revoked; a fund is filled once under one id.
+func TestBalanceClients(t *testing.T) {
+	t.Parallel()
+	addr, env := freeAddr(t), []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "balance.db"), "HONGBAO_LOG_FORMAT=json"}
+	ok := func(args ...string) string {
+		t.Helper()
+		r := run(t, env, append([]string{"balance"}, args...)...)
+		require.Zero(t, r.code, r.err)
+		return r.out
+	}
+	token := strings.TrimSpace(ok("client", "add", "shop"))
+	require.Len(t, token, 43)
+	var help struct{ Token, ID string }
+	require.NoError(t, json.Unmarshal([]byte(ok("client", "add", "helpdesk", "--scope=accounts:read", "--json")), &help))
+	for range 2 {
+		require.Equal(t, "fund of shop: 5.00 CNY put into it, 0.00 CNY credited, 5.00 CNY left\n",
+			ok("fund", "shop", "--amount=500", "--currency=CNY", "--id=b1", "--by=ann", "--why=budget"))
+	}
+	again := run(t, env, "balance", "fund", "shop", "--amount=501", "--currency=CNY", "--id=b1", "--by=ann", "--why=budget")
+	require.NotZero(t, again.code)
+	p := start(t, env, "balance", "--balance.listen="+addr)
+	p.says("serving balances")
+	ask := func(method, path, token, body string) int {
+		t.Helper()
+		status, _ := callAs(t, method, "http://"+addr+path, token, body)
+		return status
+	}
+	credit := func(amount int) string {
+		return fmt.Sprintf(`{"reference":"r%d","account":"u1","currency":"CNY","amount":%[1]d}`, amount)
+	}
+	require.Equal(t, 503, ask("POST", "/v1/credits", token, credit(501)), "more than the fund has")
+	require.Equal(t, 201, ask("POST", "/v1/credits", token, credit(500)))
+	require.Equal(t, 403, ask("GET", "/v1/accounts/u1", token, ""))
+	require.Equal(t, 200, ask("GET", "/v1/accounts/u1", help.Token, ""))
+	var list clients
+	require.NoError(t, json.Unmarshal([]byte(ok("client", "list", "--json")), &list))
+	require.Equal(t, []clientFund{{"shop", "CNY", 500, 500, 0, 1}}, list.Funds)
+	require.Len(t, list.Tokens, 2)
+	require.NotContains(t, ok("client", "list"), token)
+	ok("client", "revoke", "helpdesk", "--token", help.ID)
+	testkit.Eventually(t, 20*time.Second, func() bool { return ask("GET", "/v1/accounts/u1", help.Token, "") == 401 }, "the token is refused")
+	require.Equal(t, 200, ask("GET", "/v1/credits/r500", token, ""))
 }
 
 // Both ends as processes, both killed on the way: every grant is credited once.

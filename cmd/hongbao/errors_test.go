@@ -18,6 +18,8 @@ var lines = map[string]struct{ server, args string }{
 	"work": {"redis", ""}, "audit": {"redis", ""}, "tail": {"redis", ""}, "replay": {"redis", "again --to balance"},
 	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis", "kafka/0/1-1 --by ann --why mended"},
 	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"}, "balance": {"ledger", ""},
+	"balance client add": {"ledger", "worker"}, "balance client list": {"ledger", ""}, "balance client revoke": {"ledger", "worker --all"},
+	"balance fund": {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
 	"dead confirm": {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 }
 
@@ -25,8 +27,7 @@ var lines = map[string]struct{ server, args string }{
 // not exist and of a configuration that can't be read, the same with 2.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d",
-		"HONGBAO_BALANCE_TOKEN=" + balanceToken}
+	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"}
 	says := map[string][]string{
 		"redis":  {"redis at 127.0.0.1:1", "connection refused", "redis.addrs", "`hongbao config check --connect`"},
 		"ledger": {"open the postgres ledger", "127.0.0.1:2", "connection refused", "ledger.dsn", "`hongbao config check --connect`"},

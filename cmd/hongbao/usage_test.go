@@ -18,7 +18,7 @@ func TestUsageIsRefused(t *testing.T) {
 		{"nonsense"}, {"--nonsense"}, {"demo", "--nonsense"}, {"demo", "extra"}, {"demo", "--packets", "x"}, {"campaign", "nonsense"},
 		{"campaign", "create"}, {"campaign", "create", "a", "b"}, {"campaign", "load"}, {"campaign", "plan"}, {"campaign", "pause"},
 		{"campaign", "list", "x"}, {"config", "nonsense"}, {"config", "check", "x"}, {"grab", "rain"}, {"grab", "rain", "u", "x"},
-		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"}, {"balance"}, {"tail", "x"}, {"version", "x"},
+		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"}, {"balance", "client", "x"}, {"balance", "fund", "w"}, {"balance", "client", "revoke", "w"}, {"tail", "x"}, {"version", "x"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()

@@ -110,29 +110,65 @@ CREATE TABLE quarantine (
 -- Whether a person has decided about a grant of the campaign.
 CREATE INDEX quarantine_decided ON quarantine (campaign, resolved_at);
 
--- What `hongbao balance` books: credits that other systems ask for over HTTP. These tables stand beside the campaigns' ones and
--- share no row with them, so that the conservation of each holds by itself. Rows of credit never change.
+-- What `hongbao balance` books: credits that its clients ask for over HTTP. Each is a transfer from its client's fund to its account. These
+-- tables stand beside the campaigns' ones and share no row with them, so that the conservation of each holds by itself.
+
+CREATE TABLE credit_token (
+    hash       text COLLATE "C" NOT NULL PRIMARY KEY, -- the SHA-256; the token itself is nowhere
+    client     text COLLATE "C" NOT NULL,
+    scopes     text             NOT NULL,
+    created_at bigint           NOT NULL,
+    revoked_at bigint NOT NULL DEFAULT 0 -- 0: valid
+);
+
+-- Where a client's credits in a currency come from: what was put into it, and what was credited of that.
+CREATE TABLE credit_fund (
+    client   text COLLATE "C" NOT NULL,
+    currency text COLLATE "C" NOT NULL,
+    funded   bigint           NOT NULL,
+    credited bigint           NOT NULL,
+    credits  bigint           NOT NULL,
+    PRIMARY KEY (client, currency),
+    -- The last guard: no client credits more than it was funded with.
+    CONSTRAINT credit_fund_covers CHECK (credited >= 0 AND credited <= funded AND funded <= 9007199254740991)
+);
+
+-- What a person put into a fund. Rows never change.
+CREATE TABLE credit_funding (
+    client     text COLLATE "C" NOT NULL,
+    id         text COLLATE "C" NOT NULL,
+    currency   text COLLATE "C" NOT NULL,
+    amount     bigint           NOT NULL CHECK (amount >= 1),
+    decided_by text             NOT NULL,
+    why        text             NOT NULL,
+    created_at bigint           NOT NULL,
+    PRIMARY KEY (client, id)
+);
 
 CREATE TABLE credit_account (
     id       text COLLATE "C" NOT NULL,
     currency text COLLATE "C" NOT NULL,
-    balance  bigint NOT NULL,
-    credits  bigint NOT NULL,
+    balance  bigint           NOT NULL,
+    credits  bigint           NOT NULL, -- how many, and the line number of the last one
     PRIMARY KEY (id, currency),
     CONSTRAINT credit_account_in_range CHECK (balance >= 0 AND balance <= 9007199254740991)
 );
 
+-- Rows never change, but that the transaction that inserts one also gives it its line number.
 CREATE TABLE credit (
-    reference       text COLLATE "C" PRIMARY KEY,
-    idempotency_key text COLLATE "C" NOT NULL UNIQUE, -- kept for ever: no retention to run out
-    payload_hash    text   NOT NULL, -- SHA-256 of what the key stands for
+    client          text COLLATE "C" NOT NULL,
+    reference       text COLLATE "C" NOT NULL,
+    idempotency_key text COLLATE "C" NOT NULL, -- kept for ever: no retention to run out
+    payload_hash    text             NOT NULL, -- SHA-256 of what the key stands for
     account         text COLLATE "C" NOT NULL,
     currency        text COLLATE "C" NOT NULL,
-    amount          bigint NOT NULL CHECK (amount >= 1),
-    created_at      bigint NOT NULL
+    line_no         bigint, -- 1, 2, 3, ... in the statement of account and currency, under the lock of its row of credit_account
+    amount          bigint           NOT NULL CHECK (amount >= 1),
+    created_at      bigint           NOT NULL,
+    PRIMARY KEY (client, reference),
+    UNIQUE (client, idempotency_key),
+    CONSTRAINT credit_statement UNIQUE (account, currency, line_no)
 );
-
-CREATE INDEX credit_statement ON credit (account, created_at, reference);
 
 -- Codes of coupons: one for each packet of a campaign that has them. Rows never change. A code is a secret.
 CREATE TABLE code (

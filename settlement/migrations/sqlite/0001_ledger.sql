@@ -110,29 +110,65 @@ CREATE TABLE quarantine (
 -- Whether a person has decided about a grant of the campaign.
 CREATE INDEX quarantine_decided ON quarantine (campaign, resolved_at);
 
--- What `hongbao balance` books: credits that other systems ask for over HTTP. These tables stand beside the campaigns' ones and
--- share no row with them, so that the conservation of each holds by itself. Rows of credit never change.
+-- What `hongbao balance` books: credits that its clients ask for over HTTP. Each is a transfer from its client's fund to its account. These
+-- tables stand beside the campaigns' ones and share no row with them, so that the conservation of each holds by itself.
+
+CREATE TABLE credit_token (
+    hash       TEXT    NOT NULL PRIMARY KEY, -- the SHA-256; the token itself is nowhere
+    client     TEXT    NOT NULL,
+    scopes     TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    revoked_at INTEGER NOT NULL DEFAULT 0 -- 0: valid
+) STRICT;
+
+-- Where a client's credits in a currency come from: what was put into it, and what was credited of that.
+CREATE TABLE credit_fund (
+    client   TEXT    NOT NULL,
+    currency TEXT    NOT NULL,
+    funded   INTEGER NOT NULL,
+    credited INTEGER NOT NULL,
+    credits  INTEGER NOT NULL,
+    PRIMARY KEY (client, currency),
+    -- The last guard: no client credits more than it was funded with.
+    CONSTRAINT credit_fund_covers CHECK (credited >= 0 AND credited <= funded AND funded <= 9007199254740991)
+) STRICT, WITHOUT ROWID;
+
+-- What a person put into a fund. Rows never change.
+CREATE TABLE credit_funding (
+    client     TEXT    NOT NULL,
+    id         TEXT    NOT NULL,
+    currency   TEXT    NOT NULL,
+    amount     INTEGER NOT NULL CHECK (amount >= 1),
+    decided_by TEXT    NOT NULL,
+    why        TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (client, id)
+) STRICT;
 
 CREATE TABLE credit_account (
-    id       TEXT NOT NULL,
-    currency TEXT NOT NULL,
+    id       TEXT    NOT NULL,
+    currency TEXT    NOT NULL,
     balance  INTEGER NOT NULL,
-    credits  INTEGER NOT NULL,
+    credits  INTEGER NOT NULL, -- how many, and the line number of the last one
     PRIMARY KEY (id, currency),
     CONSTRAINT credit_account_in_range CHECK (balance >= 0 AND balance <= 9007199254740991)
 ) STRICT, WITHOUT ROWID;
 
+-- Rows never change, but that the transaction that inserts one also gives it its line number.
 CREATE TABLE credit (
-    reference       TEXT PRIMARY KEY,
-    idempotency_key TEXT NOT NULL UNIQUE, -- kept for ever: no retention to run out
-    payload_hash    TEXT NOT NULL, -- SHA-256 of what the key stands for
-    account         TEXT NOT NULL,
-    currency        TEXT NOT NULL,
+    client          TEXT    NOT NULL,
+    reference       TEXT    NOT NULL,
+    idempotency_key TEXT    NOT NULL, -- kept for ever: no retention to run out
+    payload_hash    TEXT    NOT NULL, -- SHA-256 of what the key stands for
+    account         TEXT    NOT NULL,
+    currency        TEXT    NOT NULL,
+    line_no         INTEGER, -- 1, 2, 3, ... in the statement of account and currency, under the lock of its row of credit_account
     amount          INTEGER NOT NULL CHECK (amount >= 1),
-    created_at      INTEGER NOT NULL
+    created_at      INTEGER NOT NULL,
+    PRIMARY KEY (client, reference),
+    UNIQUE (client, idempotency_key),
+    CONSTRAINT credit_statement UNIQUE (account, currency, line_no)
 ) STRICT;
-
-CREATE INDEX credit_statement ON credit (account, created_at, reference);
 
 -- Codes of coupons: one for each packet of a campaign that has them. Rows never change. A code is a secret.
 CREATE TABLE code (

@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A page tells where the next one begins, the last one too: there the credits are found that come later.
+func TestStatementPages(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	book := func(i int) {
+		s.one(hongbao.Credit{Client: "c1", Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", i), Account: "u1", Currency: "CNY", Amount: 1})
+	}
+	for i := range 5 {
+		book(i)
+	}
+	after, got := "0", []any{}
+	read := func() (n int) {
+		r := s.call(t, "GET", "/v1/accounts/u1/statement?currency=CNY&limit=2&after="+after, "")
+		require.Equal(t, 200, r.status, r.text)
+		lines := r.body["credits"].([]any)
+		for _, v := range lines {
+			c := v.(map[string]any)
+			got = append(got, c["reference"])
+			require.EqualValues(t, len(got), c["number"])
+		}
+		after = fmt.Sprint(r.body["next"])
+		return len(lines)
+	}
+	for read() > 0 {
+	}
+	require.Equal(t, []any{"r0", "r1", "r2", "r3", "r4"}, got)
+	require.Equal(t, "5", after)
+	book(5)
+	require.Equal(t, 1, read())
+	require.Equal(t, "r5", got[5])
+}
+
+// All credits of a client, and none of another, in pages.
+func TestCreditList(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	for i := range 7 {
+		s.one(hongbao.Credit{Client: fmt.Sprint("c", i%2+1), Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", 9-i), Account: "u1", Currency: "CNY", Amount: 1})
+	}
+	var got []any
+	for path := "/v1/credits?limit=2"; path != ""; {
+		r := s.call(t, "GET", path, "")
+		require.Equal(t, 200, r.status, r.text)
+		for _, v := range r.body["credits"].([]any) {
+			got = append(got, v.(map[string]any)["reference"])
+		}
+		next, more := r.body["next"].(string)
+		if path = "/v1/credits?limit=2&after=" + next; !more {
+			path = ""
+		}
+	}
+	require.Equal(t, []any{"r3", "r5", "r7", "r9"}, got)
+}
+
+// Two clients use the same key and the same reference; neither sees the other's credit.
+func TestClientsAreApart(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", good).status)
+	require.Equal(t, 404, s.call(t, "GET", "/v1/credits/r1", "", as(theirToken)).status)
+	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", amount("7"), as(theirToken)).status)
+	require.EqualValues(t, 7, s.call(t, "GET", "/v1/credits/r1", "", as(theirToken)).body["amount"])
+	require.EqualValues(t, 100, s.call(t, "GET", "/v1/credits/r1", "").body["amount"])
+	lines := s.call(t, "GET", "/v1/accounts/u1/statement?currency=CNY", "", as(readingToken)).body["credits"].([]any)
+	require.Equal(t, "c2", lines[1].(map[string]any)["client"])
+}
+
+// A token that is revoked is refused within moments; requests with unknown tokens do not reach the ledger.
+func TestTokensAreReadAgain(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").status)
+	for range 50 {
+		require.Equal(t, 401, s.call(t, "GET", "/v1/credits", "", as("a-token-that-nobody-has")).status)
+	}
+	s.mu.Lock()
+	require.Less(t, s.asked, 10, "the list serves all requests of a second")
+	s.tokens = s.tokens[1:]
+	s.mu.Unlock()
+	testkit.Eventually(t, 20*time.Second, func() bool { return s.call(t, "GET", "/v1/credits", "").status == 401 }, "the token is refused")
+	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "", as(theirToken)).status)
+}
+
+// Probes need no token, and the one for readiness tells whether the ledger answers.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	noToken := header("Authorization", "")
+	for _, path := range []string{"/livez", "/readyz"} {
+		r := s.call(t, "GET", path, "", noToken)
+		require.Equal(t, 200, r.status, r.text)
+		require.JSONEq(t, `{"status":"ok"}`, r.text)
+		require.Equal(t, 405, s.call(t, "POST", path, "", noToken).status)
+	}
+	down := setup(t)
+	down.err = hongbao.Outagef(hongbao.Transient, "the database is away")
+	require.Equal(t, 200, down.call(t, "GET", "/livez", "", noToken).status)
+	require.Equal(t, 503, down.call(t, "GET", "/readyz", "", noToken).status)
+	require.Equal(t, 503, down.call(t, "GET", "/v1/credits", "").status, "nobody can tell whether the token is valid")
+}
