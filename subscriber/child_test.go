@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -44,20 +45,25 @@ func childMain() {
 	if err != nil {
 		panic(err)
 	}
-	open := s.newReader
-	s.newReader = func(c *Config) recordReader { m.recordReader = open(c); return m }
+	commit := s.commit
+	s.commit = func(g *kafka.Generation, partition int, next int64) error {
+		m.committing()
+		return commit(g, partition, next)
+	}
 	panic(s.Run(context.Background()))
 }
 
 // mortal is killed instead of a commit in Kafka, or before the one in the database.
 type mortal struct {
-	recordReader
+	mu   sync.Mutex
 	left int // commits that go well
 	mid  bool
 	seen int // effects since the last commit
 }
 
-func (m *mortal) CommitMessages(ctx context.Context, msgs ...kafka.Message) error {
+func (m *mortal) committing() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.seen > 0 {
 		if m.left == 0 {
 			die()
@@ -65,10 +71,11 @@ func (m *mortal) CommitMessages(ctx context.Context, msgs ...kafka.Message) erro
 		m.left--
 		m.seen = 0
 	}
-	return m.recordReader.CommitMessages(ctx, msgs...)
 }
 
 func (m *mortal) effect(*Event) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.seen++
 	if m.mid && m.left == 0 && m.seen == 3 {
 		die()

@@ -34,7 +34,7 @@ type Config struct {
 	Sink        Sink
 	Log         *zap.Logger
 
-	// BatchEvents is how many records are handled, and committed, at once. 1 to 10,000.
+	// BatchEvents is how many records of a partition are handled, and committed, at once. 1 to 10,000.
 	BatchEvents int
 	// Linger is how long a batch that has a record waits for more. 1 ms to 10 s.
 	Linger time.Duration
@@ -49,7 +49,8 @@ type Config struct {
 	RequestTimeout time.Duration
 	// CommitTimeout is how long a commit is tried again before Run goes on without it: the next one covers it. 100 ms to 10 min.
 	CommitTimeout time.Duration
-	// DrainTimeout is how long Run goes on with the batch in hand after its context ended. 0 to 1 h.
+	// DrainTimeout is how long a worker goes on with the batch in hand after Run's context ended, or after the group was asked
+	// to share its partitions anew: all members wait that long for each other then. 0 to 1 h.
 	DrainTimeout time.Duration
 	// MaxAttempts is how often an event that fails alone is tried before it becomes a dead letter. 1 to 1,000.
 	MaxAttempts int
@@ -117,38 +118,66 @@ func (c *Config) check() error {
 	return fmt.Errorf("subscriber configuration: %w", errors.Join(errs...))
 }
 
-// readerConfig writes out every option of kafka-go's Reader that matters to a group.
-func readerConfig(c *Config) kafka.ReaderConfig {
+func newDialer(c *Config) *kafka.Dialer {
+	return &kafka.Dialer{
+		ClientID: c.ClientID, Timeout: c.RequestTimeout, DualStack: true, KeepAlive: 15 * time.Second, TLS: c.TLS, SASLMechanism: c.SASL,
+	}
+}
+
+func errorLog(c *Config) kafka.Logger {
 	log := c.Log.Sugar()
-	return kafka.ReaderConfig{
-		Brokers: c.Brokers,
-		GroupID: c.Group,
-		Topic:   c.Topic,
-		Dialer: &kafka.Dialer{
-			ClientID: c.ClientID, Timeout: c.RequestTimeout, DualStack: true, KeepAlive: 15 * time.Second, TLS: c.TLS, SASLMechanism: c.SASL,
-		},
-		QueueCapacity:    c.BatchEvents,
-		MinBytes:         1,
-		MaxBytes:         c.FetchBytes,
-		MaxWait:          c.MaxWait,
-		ReadBatchTimeout: c.RequestTimeout,
-		ReadLagInterval:  -1,
-		// Synchronous commits, and only those that Run asks for, after the effect.
-		CommitInterval:    0,
+	return kafka.LoggerFunc(func(format string, args ...any) { log.Warnf("kafka: "+format, args...) })
+}
+
+// groupConfig writes out every option of kafka-go's ConsumerGroup.
+func groupConfig(c *Config) kafka.ConsumerGroupConfig {
+	return kafka.ConsumerGroupConfig{
+		ID:                c.Group,
+		Brokers:           c.Brokers,
+		Dialer:            newDialer(c),
+		Topics:            []string{c.Topic},
+		GroupBalancers:    []kafka.GroupBalancer{kafka.RangeGroupBalancer{}, kafka.RoundRobinGroupBalancer{}},
 		HeartbeatInterval: c.SessionTimeout / 3,
 		SessionTimeout:    c.SessionTimeout,
-		RebalanceTimeout:  c.SessionTimeout,
-		JoinGroupBackoff:  c.Backoff,
-		RetentionTime:     -time.Millisecond, // as the broker says: offsets.retention.minutes
+		// A member that is asked to give its partitions up finishes its batches first, see DrainTimeout.
+		RebalanceTimeout:      max(c.SessionTimeout, c.DrainTimeout+c.RequestTimeout),
+		JoinGroupBackoff:      c.Backoff,
+		RetentionTime:         -time.Millisecond, // as the broker says: offsets.retention.minutes
+		WatchPartitionChanges: false,             // a topic's partitions never change, see docs/topic.md
 		// A new group begins at the beginning: the default would do the same, LastOffset would lose what came before.
-		StartOffset:           kafka.FirstOffset,
+		StartOffset: kafka.FirstOffset,
+		Timeout:     c.RequestTimeout,
+		ErrorLogger: errorLog(c),
+	}
+}
+
+// readerConfig writes out every option of kafka-go's Reader of one partition.
+func readerConfig(c *Config, partition int) kafka.ReaderConfig {
+	return kafka.ReaderConfig{
+		Brokers:               c.Brokers,
+		Topic:                 c.Topic,
+		Partition:             partition,
+		Dialer:                newDialer(c),
+		QueueCapacity:         c.BatchEvents,
+		MinBytes:              1,
+		MaxBytes:              c.FetchBytes,
+		MaxWait:               c.MaxWait,
+		ReadBatchTimeout:      c.RequestTimeout,
+		ReadLagInterval:       -1,
 		IsolationLevel:        kafka.ReadCommitted,
 		ReadBackoffMin:        50 * time.Millisecond,
 		ReadBackoffMax:        c.MaxWait + 50*time.Millisecond,
 		MaxAttempts:           3,
 		OffsetOutOfRangeError: true, // else what expired is skipped in silence
-		ErrorLogger:           kafka.LoggerFunc(func(format string, args ...any) { log.Warnf("kafka: "+format, args...) }),
+		ErrorLogger:           errorLog(c),
 	}
+}
+
+// newReader reads a partition from an offset on; kafka.FirstOffset is the beginning of the log.
+func newReader(c *Config, partition int, offset int64) *kafka.Reader {
+	r := kafka.NewReader(readerConfig(c, partition))
+	_ = r.SetOffset(offset) // it fails on a closed reader only
+	return r
 }
 
 // newWriter writes out every option of kafka-go's Writer. It may write a dead letter twice: its headers tell the copy.

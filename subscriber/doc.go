@@ -1,6 +1,7 @@
 // Package subscriber is for teams who read the topic: each grant has its effect once.
 //
-// A Subscriber reads with kafka-go's Reader in a consumer group, batch by batch. In order, Run
+// A Subscriber reads as a member of a consumer group, with one worker a partition, batch by batch: an event that fails holds
+// up its own partition only. In order, a worker
 //
 //  1. fetches a batch, and stops waiting for more when Linger is over;
 //  2. passes over and counts what is foreign: other producers' records, other deployments' events, fence records;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -225,11 +226,11 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 1)
 	begun := make(chan struct{}, 10)
-	a, err := NewApart(func(ctx context.Context, _ Event) error {
+	a, err := NewApart(ApartConfig{Timeout: soon, Effect: func(ctx context.Context, _ Event) error {
 		begun <- struct{}{}
 		<-ctx.Done()
 		return hongbao.Errorf(hongbao.Permanent, "given up: %w", ctx.Err()) // a class of no meaning now
-	})
+	}})
 	require.NoError(t, err)
 	d.write(t, 1, records(0, 1, 3)...)
 	cfg := d.config(a)
@@ -238,19 +239,6 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	<-begun
 	require.ErrorContains(t, w.stop(), "come again")
 	require.Equal(t, Stats{}, w.Stats(), "nothing done, nothing buried, nothing committed")
-}
-
-// deaf does not take commits for a while.
-type deaf struct {
-	recordReader
-	fails *atomic.Int64
-}
-
-func (d deaf) CommitMessages(ctx context.Context, msgs ...kafka.Message) error {
-	if d.fails.Add(-1) >= 0 {
-		return kafka.NotCoordinatorForGroup
-	}
-	return d.recordReader.CommitMessages(ctx, msgs...)
 }
 
 // A commit is repeated, and after its time given up: the next one covers it.
@@ -263,8 +251,13 @@ func TestCommitErrors(t *testing.T) {
 	fails := &atomic.Int64{}
 	fails.Store(1 << 40)
 	w := start(t, cfg, func(s *Subscriber) {
-		open := s.newReader
-		s.newReader = func(c *Config) recordReader { return deaf{recordReader: open(c), fails: fails} }
+		commit := s.commit
+		s.commit = func(g *kafka.Generation, partition int, next int64) error {
+			if fails.Add(-1) >= 0 {
+				return kafka.NotCoordinatorForGroup
+			}
+			return commit(g, partition, next)
+		}
 	})
 	testkit.Eventually(t, soon, func() bool { return w.Stats().CommitErrors == 1 }, "given up")
 	fails.Store(2)
@@ -299,11 +292,64 @@ func TestReadErrorsAreWaitedOut(t *testing.T) {
 	d.write(t, 1, record(grant(0, 1)))
 	w := start(t, d.config(b.apart(t)), func(s *Subscriber) {
 		open := s.newReader
-		s.newReader = func(c *Config) recordReader {
-			return &errorReader{recordReader: open(c), errs: []error{kafka.LeaderNotAvailable, errors.New("dial: refused")}}
+		s.newReader = func(c *Config, partition int, offset int64) recordReader {
+			return &errorReader{recordReader: open(c, partition, offset), errs: []error{kafka.LeaderNotAvailable, errors.New("dial: refused")}}
 		}
 	})
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "read after all")
 	require.NoError(t, w.stop())
 	require.EqualValues(t, 2, w.Stats().ReadErrors)
+}
+
+// An event that can't have its effect holds up its own partition, and no other.
+func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
+	t.Parallel()
+	d, b := inProcess(t, 2), newBook()
+	var mended atomic.Bool
+	b.fault = func(e *Event) error {
+		if e.Grant.Shard == 0 && !mended.Load() {
+			return hongbao.Outagef(hongbao.Transient, "the page of shard 0 is away")
+		}
+		return nil
+	}
+	d.write(t, 2, records(0, 1, 3)...)
+	w := start(t, d.config(b.apart(t)))
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Retries > 3 }, "shard 0 waits")
+	for first := int64(1); first < 1000; first += 100 { // more than any buffer would hold
+		d.write(t, 2, records(1, first, first+99)...)
+	}
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1000 }, "shard 1 goes on")
+	mended.Store(true)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1003 }, "and shard 0")
+	require.NoError(t, w.stop())
+}
+
+// An effect that hangs fails when its time is over, becomes a dead letter as any other that fails, and meanwhile holds up nobody else.
+func TestHangingEffectHasATimeLimit(t *testing.T) {
+	t.Parallel()
+	d := inProcess(t, 2)
+	hangs, other := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	a, err := NewApart(ApartConfig{Timeout: 20 * time.Millisecond, Effect: func(ctx context.Context, e Event) error {
+		switch e.Grant.EventID() {
+		case "0-2":
+			once.Do(func() { close(hangs); <-other }) // the first time it goes on until another partition's event is done
+			<-ctx.Done()
+			return ctx.Err()
+		case "1-1":
+			<-hangs
+			close(other)
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	d.write(t, 2, records(0, 1, 3)...)
+	d.write(t, 2, records(1, 1, 1)...)
+	w := start(t, d.config(a))
+	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 3 && s.Refused == 1 }, "all but one")
+	require.NoError(t, w.stop())
+	dead := d.letters(t, 1)[0]
+	require.Equal(t, ReasonAttempts, letterHeader(dead, HeaderReason))
+	require.Equal(t, "0-2", letterHeader(dead, "ce_id"))
+	require.Contains(t, letterHeader(dead, HeaderError), "it did not end within 20ms")
 }

@@ -74,14 +74,13 @@ func TestJumps(t *testing.T) {
 	for _, c := range []struct {
 		next, first int64
 		broken      bool
-	}{{2, 5, true}, {4, 6, true}, {5, 5, false}, {5, 7, false}, {9, 6, false}} {
-		g := newGaps(&cfg)
-		defer g.close()
-		g.next[0] = c.next
-		err := g.check(t.Context(), []kafka.Message{{Offset: c.first}, {Offset: c.first + 1}})
+	}{{2, 5, true}, {4, 6, true}, {5, 5, false}, {5, 7, false}, {9, 6, false}, {kafka.FirstOffset, 6, false}} {
+		w := &worker{session: &session{Subscriber: &Subscriber{cfg: cfg}, log: newLogClient(&cfg)}, next: c.next}
+		defer w.log.close()
+		err := w.checkGap(t.Context(), []kafka.Message{{Offset: c.first}, {Offset: c.first + 1}})
 		if !c.broken {
 			require.NoError(t, err, c)
-			require.Equal(t, c.first+2, g.next[0])
+			require.Equal(t, c.first+2, w.next)
 			continue
 		}
 		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v: %v", c, err)
@@ -93,6 +92,14 @@ func TestGapsAreAskedForUntilKnown(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
 	d.write(t, 1, record(grant(0, 1)))
+	before := start(t, d.config(b.apart(t)))
+	testkit.Eventually(t, soon, func() bool { return before.Stats().Done == 1 }, "the first")
+	require.NoError(t, before.stop())
+	d.write(t, 1, records(0, 2, 3)...)
+	jump := func(s *Subscriber) { // as over a transaction's marker
+		open := s.newReader
+		s.newReader = func(c *Config, partition int, offset int64) recordReader { return open(c, partition, offset+1) }
+	}
 	var asked atomic.Int64
 	d.broker.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		d.broker.KeepControl()
@@ -105,7 +112,7 @@ func TestGapsAreAskedForUntilKnown(t *testing.T) {
 		res.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: d.topic, Partitions: []kmsg.ListOffsetsResponseTopicPartition{part}}}
 		return res, nil, true
 	})
-	w := start(t, d.config(b.apart(t)))
+	w := start(t, d.config(b.apart(t)), jump)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "after all")
 	require.NoError(t, w.stop())
 	require.Greater(t, asked.Load(), int64(3))

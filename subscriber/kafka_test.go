@@ -2,7 +2,6 @@ package subscriber
 
 import (
 	"testing"
-	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
@@ -133,16 +132,22 @@ func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	d := &deck{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}
 	cfg := d.config(lazySink{})
-	r := readerConfig(&cfg)
+	r := readerConfig(&cfg, 3)
 	require.NoError(t, r.Validate())
-	require.Equal(t, time.Duration(0), r.CommitInterval, "commits are synchronous")
-	require.Equal(t, kafka.FirstOffset, r.StartOffset)
+	require.Equal(t, 3, r.Partition)
 	require.Equal(t, kafka.ReadCommitted, r.IsolationLevel)
 	require.True(t, r.OffsetOutOfRangeError)
 	require.Equal(t, cfg.MaxWait, r.MaxWait)
-	require.Equal(t, cfg.SessionTimeout, r.SessionTimeout)
-	require.Less(t, r.HeartbeatInterval, r.SessionTimeout/2)
 	require.Equal(t, cfg.RequestTimeout, r.Dialer.Timeout)
+	g := groupConfig(&cfg)
+	require.NoError(t, g.Validate())
+	require.Equal(t, kafka.FirstOffset, g.StartOffset)
+	require.Equal(t, cfg.SessionTimeout, g.SessionTimeout)
+	require.Greater(t, g.RebalanceTimeout, cfg.DrainTimeout)
+	require.Less(t, g.HeartbeatInterval, g.SessionTimeout/2)
+	require.Equal(t, cfg.RequestTimeout, g.Timeout)
+	require.Equal(t, cfg.RequestTimeout, g.Dialer.Timeout)
+	require.False(t, g.WatchPartitionChanges)
 	w := newWriter(&cfg)
 	require.Equal(t, kafka.RequireAll, w.RequiredAcks)
 	require.False(t, w.Async)

@@ -268,7 +268,7 @@ func (b *book) note(_ context.Context, e Event) error {
 
 func (b *book) apart(t testing.TB) *Apart {
 	t.Helper()
-	a, err := NewApart(b.note)
+	a, err := NewApart(ApartConfig{Effect: b.note, Timeout: soon})
 	require.NoError(t, err)
 	return a
 }

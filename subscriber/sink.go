@@ -2,8 +2,10 @@ package subscriber
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/topic"
@@ -12,7 +14,8 @@ import (
 // Event is a grant as the topic tells it, and the deployment that it comes from.
 type Event = topic.Event
 
-// Sink has the effect of events and remembers which have had it. SQL and Apart are Sinks.
+// Sink has the effect of events and remembers which have had it. SQL and Apart are Sinks. Its methods are called at once,
+// for events of different partitions. Each call must end by itself: one that hangs holds up its partition.
 type Sink interface {
 	// Push has the effect of those of the events that it has not seen, in their order, and remembers them. Without an error all of them are
 	// dealt with. With one, the first Report.Next are; the rest has had no effect and is handed over again. An error that
@@ -45,48 +48,66 @@ func shardFor(e *Event) shardOf { return shardOf{source: e.Source, shard: e.Gran
 // this process did. After a restart or a rebalance the events since the last commit come again, so the effect must
 // recognise a repeat: by dedup's push-once with the event's id, or by a unique key of its own.
 type Apart struct {
-	effect func(ctx context.Context, event Event) error
+	cfg ApartConfig
 
 	mu   sync.Mutex
-	seen map[shardOf]*Position
+	seen map[shardOf]*shardSeen
 }
 
-// NewApart makes an Apart. effect is called for one event at a time; its error's class says what is to be done, see Sink.
-func NewApart(effect func(ctx context.Context, event Event) error) (*Apart, error) {
-	if effect == nil {
-		return nil, fmt.Errorf("subscriber: an effect is required")
-	}
-	return &Apart{effect: effect, seen: map[shardOf]*Position{}}, nil
+// ApartConfig of an Apart. A zero is refused.
+type ApartConfig struct {
+	// Effect of one event. It is called for one event of a shard at a time, and at once for events of different shards.
+	// Its context ends when Timeout is over: it must return then, or its partition stands still. Its error's class says
+	// what is to be done, see Sink.
+	Effect func(ctx context.Context, event Event) error
+	// Timeout bounds one effect. An event whose effect takes longer has failed, and is tried again as any other. 1 ms to 1 h.
+	Timeout time.Duration
 }
 
-func (a *Apart) position(e *Event) *Position {
-	p := a.seen[shardFor(e)]
-	if p == nil {
-		p = &Position{}
-		a.seen[shardFor(e)] = p
+// shardSeen is what was seen of a shard; its lock is held while one of its events has its effect.
+type shardSeen struct {
+	sync.Mutex
+	Position
+}
+
+// NewApart checks the configuration.
+func NewApart(cfg ApartConfig) (*Apart, error) {
+	if cfg.Effect == nil {
+		return nil, errors.New("subscriber: an Effect is required")
 	}
-	return p
+	if cfg.Timeout < time.Millisecond || cfg.Timeout > time.Hour {
+		return nil, fmt.Errorf("subscriber: Timeout of an effect is %s: want 1ms to 1h", cfg.Timeout)
+	}
+	return &Apart{cfg: cfg, seen: map[shardOf]*shardSeen{}}, nil
+}
+
+func (a *Apart) shard(e *Event) *shardSeen {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.seen[shardFor(e)]
+	if s == nil {
+		s = &shardSeen{}
+		a.seen[shardFor(e)] = s
+	}
+	return s
 }
 
 // Push is Sink's.
 func (a *Apart) Push(ctx context.Context, events []Event) (r Report, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for i := range events {
 		if err := ctx.Err(); err != nil {
 			return r, hongbao.Errorf(hongbao.Transient, "event %s was not begun: %w", events[i].Grant.EventID(), err)
 		}
-		p := a.position(&events[i])
-		switch p.Look(events[i].Grant.Seq) {
+		sight, err := a.one(ctx, &events[i])
+		if err != nil {
+			return r, fmt.Errorf("the effect of event %s: %w", events[i].Grant.EventID(), err)
+		}
+		switch sight {
 		case Seen:
 			r.Repeated++
 		case TooOld:
 			r.TooOld = append(r.TooOld, i)
 		case Fresh:
-			if err := a.effect(ctx, events[i]); err != nil {
-				return r, fmt.Errorf("the effect of event %s: %w", events[i].Grant.EventID(), err)
-			}
-			p.Add(events[i].Grant.Seq)
 			r.Done++
 		}
 		r.Next++
@@ -94,10 +115,32 @@ func (a *Apart) Push(ctx context.Context, events []Event) (r Report, err error) 
 	return r, nil
 }
 
+// one has the effect of an event that is fresh. It tells what the event was.
+func (a *Apart) one(ctx context.Context, e *Event) (Sight, error) {
+	s := a.shard(e)
+	s.Lock()
+	defer s.Unlock()
+	sight := s.Look(e.Grant.Seq)
+	if sight != Fresh {
+		return sight, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	if err := a.cfg.Effect(limited, *e); err != nil {
+		if limited.Err() != nil && ctx.Err() == nil {
+			return sight, fmt.Errorf("it did not end within %s: %w", a.cfg.Timeout, err)
+		}
+		return sight, err
+	}
+	s.Add(e.Grant.Seq)
+	return sight, nil
+}
+
 // Skip is Sink's.
 func (a *Apart) Skip(_ context.Context, event Event) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.position(&event).Add(event.Grant.Seq)
+	s := a.shard(&event)
+	s.Lock()
+	defer s.Unlock()
+	s.Add(event.Grant.Seq)
 	return nil
 }

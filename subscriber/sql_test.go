@@ -218,8 +218,10 @@ func TestApart(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, r.Next)
 	require.Equal(t, map[string]int{"0-1": 1, "0-2": 1, "0-3": 1, "0-4": 1}, b.copies())
-	_, err = NewApart(nil)
-	require.Error(t, err)
+	_, err = NewApart(ApartConfig{Timeout: time.Second})
+	require.ErrorContains(t, err, "Effect is required")
+	_, err = NewApart(ApartConfig{Effect: b.note})
+	require.ErrorContains(t, err, "Timeout of an effect is 0s")
 	for i := range int64(MaxRuns + 1) { // beyond the bound
 		require.NoError(t, a.Skip(t.Context(), event(9, 2+2*i)))
 	}

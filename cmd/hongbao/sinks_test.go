@@ -158,6 +158,36 @@ func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	d.agrees(100)
 }
 
+// A topic that is away for longer than a batch is tried, and comes back as a new one, is published to again by the same process. What was in
+// it before is missing there, until a replay.
+func TestTopicThatWasAwayIsPublishedToAgain(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.Kafka(t)
+	d := setup(t, options{kafka: true, broker: broker})
+	d.set("PUBLISHER_ATTEMPT_TIME", "1s", "PUBLISHER_REQUEST_TIMEOUT", "1s")
+	d.campaign("rain", 200, 10_000)
+	w := d.start("work")
+	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
+	d.quiet()
+	client := &kafka.Client{Addr: kafka.TCP(broker.Addr)}
+	_, err := client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{d.topic}})
+	require.NoError(t, err)
+	require.Equal(t, 50, d.crowdOf("rain", 100, 50))
+	w.says("ALARM: shard is broken")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "credits go on")
+	require.Positive(t, d.lagOf("kafka"))
+	require.NoError(t, broker.CreateTopic(t.Context(), d.topic, 2, nil))
+	d.quiet()
+	require.Equal(t, 50, d.crowdOf("rain", 150, 50))
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.ok("replay", "mend", "--to", "kafka", "--missing")
+	d.agrees(200)
+}
+
 // A ledger that is wrong stops no message, and the worker says so in the end.
 func TestWrongLedgerStopsNoMessage(t *testing.T) {
 	t.Parallel()

@@ -84,9 +84,12 @@ func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	})
 	check(err)
 	client := &http.Client{Timeout: 5 * time.Second}
-	sink, err := subscriber.NewApart(frontend.Tell(once, func(ctx context.Context, id string, message []byte) error {
-		return frontend.Post(ctx, client, page, id, message)
-	}))
+	sink, err := subscriber.NewApart(subscriber.ApartConfig{
+		Timeout: 10 * time.Second,
+		Effect: frontend.Tell(once, func(ctx context.Context, id string, message []byte) error {
+			return frontend.Post(ctx, client, page, id, message)
+		}),
+	})
 	check(err)
 	cfg := subscriber.DefaultConfig()
 	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{kafka}, "frontend-"+region, "hongbao.grants", "frontend.dead"

@@ -21,7 +21,13 @@ type Server struct {
 	AppendFsync     string // empty if CONFIG GET is not allowed
 	Replicas        int
 	Mode            string // standalone, cluster or sentinel
+	// RunID is another one after each start. ReplID names the history of writes that the server is at, and ReplID2 the one
+	// that it went on from when it was promoted, all zeros for none.
+	RunID, ReplID, ReplID2 string
 }
+
+// NoEviction is the one maxmemory-policy that keeps every receipt.
+const NoEviction = "noeviction"
 
 // Inspect asks a Redis server, or each primary of a cluster, what its settings are.
 func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
@@ -49,6 +55,15 @@ func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	if err != nil {
 		return Server{}, fmt.Errorf("ask redis for INFO: %w", Classify(err))
 	}
+	s := parseInfo(text)
+	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
+		s.AppendFsync = c["appendfsync"]
+	}
+	return s, nil
+}
+
+// parseInfo reads the answer to INFO.
+func parseInfo(text string) Server {
 	info := map[string]string{}
 	for line := range strings.SplitSeq(text, "\r\n") {
 		if name, value, ok := strings.Cut(line, ":"); ok {
@@ -58,12 +73,10 @@ func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	s := Server{
 		Version: info["redis_version"], Role: info["role"], MaxMemoryPolicy: info["maxmemory_policy"],
 		AppendOnly: info["aof_enabled"] == "1", Mode: info["redis_mode"],
+		RunID: info["run_id"], ReplID: info["master_replid"], ReplID2: info["master_replid2"],
 	}
 	s.Replicas, _ = strconv.Atoi(info["connected_slaves"]) // absent on a replica: none
-	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
-		s.AppendFsync = c["appendfsync"]
-	}
-	return s, nil
+	return s
 }
 
 // Check refuses what contradicts the durability class, with every reason at once. Broken: do not run on this server.
@@ -75,7 +88,7 @@ func (s *Server) Check(class hongbao.Durability) error {
 	if s.Role != "master" {
 		errs = append(errs, fmt.Errorf("its role is %q: point the configuration to the primary", s.Role))
 	}
-	if s.MaxMemoryPolicy != "noeviction" {
+	if s.MaxMemoryPolicy != NoEviction {
 		errs = append(errs, fmt.Errorf("maxmemory-policy is %q and would evict receipts: set it to noeviction", s.MaxMemoryPolicy))
 	}
 	if class == hongbao.Replica && s.Replicas == 0 {
@@ -94,7 +107,9 @@ func (s *Server) Check(class hongbao.Durability) error {
 	return hongbao.Errorf(hongbao.Broken, "this Redis can't keep what durability class %q promises: %w", class, errors.Join(errs...))
 }
 
-var errNoAppendOnly = errors.New("appendonly is no, so a restart would forget campaigns and receipts: set appendonly yes")
+var errNoAppendOnly = errors.New("appendonly is no, so a restart would forget campaigns and receipts: write appendonly yes into " +
+	"redis.conf (or the settings of your provider) and restart it. CONFIG SET appendonly yes does it without a restart, but not on " +
+	"a server that has lost its data: that writes an empty file over the one that is left")
 
 // CheckAppendOnly refuses a Redis without an append-only file, whatever the class. Broken, as Check.
 func (s *Server) CheckAppendOnly() error {

@@ -1,0 +1,171 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// The codes of a Watch's alarms.
+const (
+	// LostData: a shard has come to less than it had before, or is gone.
+	LostData = "redis_lost_data"
+	// LostAppendOnly: the server writes no append-only file any more.
+	LostAppendOnly = "redis_lost_append_only"
+	// Evicts: the server's maxmemory-policy is not noeviction any more.
+	Evicts = "redis_evicts"
+)
+
+// Sight is what one look at one server saw.
+type Sight struct {
+	Server Server
+	// Heads are those of the shards that the server has, by their numbers. A shard without meta is not among them.
+	Heads map[int]Head
+	// Missing are the server's shards without meta.
+	Missing []int
+}
+
+// Watch looks at every server that has shards, each second or as Every says. INFO and the heads of its shards come from one
+// server, in one round trip.
+type Watch struct {
+	Redis redis.UniversalClient
+	Space *lua.Space
+	Every time.Duration // 0 for a second
+	// Seen is called after each look that was answered, with the look before at the server that had the shard, by shard;
+	// nil for none. Nothing else is looked at until it returns.
+	Seen func(ctx context.Context, now *Sight, before map[int]*Sight)
+	// Alarm is called once for each change that may cost money; nil for none.
+	Alarm func(code string, err error)
+
+	before map[int]*Sight // by shard
+}
+
+// Run looks until ctx ends. A server that does not answer is asked again at the next look.
+func (w *Watch) Run(ctx context.Context) error {
+	every := w.Every
+	if every == 0 {
+		every = time.Second
+	}
+	w.before = map[int]*Sight{}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		w.look(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// look looks at each server once.
+func (w *Watch) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for node, list := range w.nodes(ctx) {
+		now, err := sight(ctx, node, w.Space, list)
+		if err != nil {
+			continue // calls to it fail as well, and say so
+		}
+		if w.Seen != nil {
+			w.Seen(ctx, now, w.before)
+		}
+		if w.Alarm != nil {
+			w.judge(now)
+		}
+		for _, i := range list {
+			w.before[i] = now
+		}
+	}
+}
+
+// nodes are the servers, each with the shards that it has now.
+func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
+	all := map[redis.UniversalClient][]int{}
+	for i := range w.Space.Len() {
+		if node, err := NodeOf(ctx, w.Redis, w.Space.Shard(i)); err == nil {
+			all[node] = append(all[node], i)
+		}
+	}
+	return all
+}
+
+// NodeOf is the server that has a shard now. It is to be asked anew each time: a cluster moves slots, and fails over.
+func NodeOf(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (redis.UniversalClient, error) {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return rdb, nil
+	}
+	node, err := cluster.MasterForKey(ctx, k.Meta())
+	if err != nil {
+		return nil, fmt.Errorf("find the node of shard %d: %w", k.Index(), Classify(err))
+	}
+	return node, nil
+}
+
+// sight asks one server for INFO and for the heads of its shards.
+func sight(ctx context.Context, node redis.UniversalClient, space *lua.Space, list []int) (*Sight, error) {
+	pipe := node.Pipeline()
+	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
+	heads := make([]*redis.SliceCmd, len(list))
+	for i, shard := range list {
+		heads[i] = pipe.HMGet(ctx, space.Shard(shard).Meta(), headFields...)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
+	}
+	s := &Sight{Server: parseInfo(info.Val()), Heads: map[int]Head{}}
+	for i, shard := range list {
+		if heads[i].Val()[0] == nil {
+			s.Missing = append(s.Missing, shard)
+			continue
+		}
+		head, err := Of(node, space.Shard(shard)).parseHead(heads[i])
+		if err != nil {
+			return nil, err
+		}
+		s.Heads[shard] = head
+	}
+	return s, nil
+}
+
+// judge raises the alarms for what changed for the worse since the look before.
+func (w *Watch) judge(now *Sight) {
+	raised := map[string]bool{}
+	alarm := func(code, format string, args ...any) {
+		if !raised[code] {
+			raised[code] = true
+			w.Alarm(code, hongbao.Errorf(hongbao.Broken, format, args...))
+		}
+	}
+	lost := func(shard int, format string, args ...any) {
+		alarm(LostData, "shard %d: "+format+"; let nobody write to this Redis, keep its files, and run `hongbao recover --dry-run`",
+			append([]any{shard}, args...)...)
+	}
+	for _, shard := range now.Missing {
+		if before := w.before[shard]; before != nil && before.Heads[shard].Epoch > 0 {
+			lost(shard, "it had come to event %d, and is gone", before.Heads[shard].Seq)
+		}
+	}
+	for shard, head := range now.Heads {
+		before := w.before[shard]
+		if before == nil {
+			continue
+		}
+		if was := before.Heads[shard]; head.Seq < was.Seq || head.Epoch < was.Epoch {
+			lost(shard, "it had come to event %d of epoch %d, and came back at event %d of epoch %d", was.Seq, was.Epoch, head.Seq, head.Epoch)
+		}
+		if before.Server.AppendOnly && !now.Server.AppendOnly {
+			alarm(LostAppendOnly, "this Redis writes no append-only file any more: %w", errNoAppendOnly)
+		}
+		if was, is := before.Server.MaxMemoryPolicy, now.Server.MaxMemoryPolicy; was == NoEviction && is != was {
+			alarm(Evicts, "maxmemory-policy became %q, which evicts receipts: set it to %s in redis.conf and by CONFIG SET", is, NoEviction)
+		}
+	}
+}

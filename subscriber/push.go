@@ -1,0 +1,104 @@
+package subscriber
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// push hands the events to the sink until all are dealt with. from are their records.
+func (s *session) push(ctx context.Context, events []Event, from []*kafka.Message) error {
+	attempts := 0
+	for wait := newBackoff(s.cfg); len(events) > 0; {
+		r, err := s.cfg.Sink.Push(ctx, events)
+		if err := s.note(ctx, r, from); err != nil {
+			return err
+		}
+		if r.Next > 0 {
+			events, from, attempts = events[r.Next:], from[r.Next:], 0
+			wait.Reset()
+		}
+		class := hongbao.ClassOf(err)
+		switch {
+		case err == nil && r.Next > 0:
+			continue
+		case err == nil || class == hongbao.Broken:
+			return hongbao.Errorf(hongbao.Broken, "the sink of group %s can't go on: %w", s.cfg.Group, cmp.Or(err, errIdle))
+		case ctx.Err() != nil: // which may be all that is wrong
+			return unfinished(len(events), err)
+		case hongbao.IsOutage(err):
+			s.cfg.Log.Warn("the sink is down; it is tried again, and no event is to blame", zap.Error(err))
+		case len(events) > 1: // who of them is it?
+			half := len(events) / 2
+			if err := s.push(ctx, events[:half], from[:half]); err != nil {
+				return err
+			}
+			events, from = events[half:], from[half:]
+			continue
+		default:
+			attempts++
+			if refused := class == hongbao.Permanent || class == hongbao.Conflict; refused || attempts >= s.cfg.MaxAttempts {
+				return s.refuse(ctx, &events[0], &letter{record: from[0], reason: reasonOf(refused), err: err, attempts: attempts})
+			}
+		}
+		s.count.retries.Add(1)
+		if !pause(ctx, wait.NextBackOff()) {
+			return unfinished(len(events), err)
+		}
+	}
+	return nil
+}
+
+func unfinished(n int, err error) error {
+	return hongbao.Errorf(hongbao.Transient, "%d events were not dealt with when the time to drain was over; they come again: %w", n, err)
+}
+
+var errIdle = errors.New("it dealt with nothing and gave no error")
+
+func reasonOf(refused bool) string {
+	if refused {
+		return ReasonRefused
+	}
+	return ReasonAttempts
+}
+
+var errTooOld = errors.New("it lies below the oldest hole that the position remembers, so it can't be told whether it had its effect")
+
+// note counts what a Push did, and buries what it could not judge.
+func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) error {
+	s.count.done.Add(int64(r.Done))
+	s.count.repeated.Add(int64(r.Repeated))
+	for _, i := range r.TooOld {
+		if err := s.bury(ctx, &letter{record: from[i], reason: ReasonTooOld, err: errTooOld}); err != nil {
+			return err
+		}
+		s.count.tooOld.Add(1)
+	}
+	return nil
+}
+
+// refuse makes a dead letter of an event and has the sink remember it, so that the position moves on. Whoever dies between the two writes
+// the dead letter again.
+func (s *session) refuse(ctx context.Context, e *Event, l *letter) error {
+	if err := s.bury(ctx, l); err != nil {
+		return err
+	}
+	s.count.refused.Add(1)
+	for wait := newBackoff(s.cfg); ; {
+		err := s.cfg.Sink.Skip(ctx, *e)
+		if err == nil {
+			return nil
+		}
+		s.count.retries.Add(1)
+		s.cfg.Log.Warn("that an event is a dead letter can't be noted; it is tried again", zap.String("event", e.Grant.EventID()), zap.Error(err))
+		if hongbao.ClassOf(err) == hongbao.Broken || !pause(ctx, wait.NextBackOff()) {
+			return fmt.Errorf("event %s is a dead letter in %s, and that can't be noted: %w", e.Grant.EventID(), s.cfg.DeadLetters, err)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package subscriber
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// worker reads one partition for as long as it is this member's. Its events hold up no other partition.
+type worker struct {
+	*session
+	gen       *kafka.Generation
+	partition int
+	reader    recordReader
+	next      int64 // the offset that should come next; negative if it is not known
+}
+
+// work works on a partition until ctx, its generation, ends. Then it finishes the batch in hand, or gives it up.
+func (s *session) work(ctx context.Context, gen *kafka.Generation, a kafka.PartitionAssignment) error {
+	w := &worker{session: s, gen: gen, partition: a.ID, reader: s.newReader(&s.cfg, a.ID, a.Offset), next: a.Offset}
+	own, cancel := drain(ctx, s.cfg.DrainTimeout)
+	defer cancel()
+	return errors.Join(w.loop(ctx, own), w.reader.Close())
+}
+
+func (w *worker) loop(ctx, own context.Context) error {
+	for wait := newBackoff(w.cfg); ctx.Err() == nil; {
+		batch, err := w.collect(ctx)
+		if len(batch) > 0 {
+			if err := w.handle(ctx, own, batch); err != nil {
+				return err
+			}
+			wait.Reset()
+		}
+		switch {
+		case err == nil || ctx.Err() != nil:
+			continue
+		case errors.Is(err, kafka.OffsetOutOfRange):
+			return w.wentBack(err)
+		case errors.Is(err, io.EOF):
+			return hongbao.Errorf(hongbao.Broken, "the reader of topic %s is closed: %w", w.cfg.Topic, err)
+		}
+		w.count.readErrors.Add(1)
+		w.cfg.Log.Warn("reading the topic failed; it is tried again", zap.String("topic", w.cfg.Topic), zap.Error(err))
+		pause(ctx, wait.NextBackOff())
+	}
+	return nil
+}
+
+// collect waits for a record, then for more of them until the batch is full or Linger is over. Both results may be set.
+func (w *worker) collect(ctx context.Context) ([]kafka.Message, error) {
+	m, err := w.reader.FetchMessage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	batch := []kafka.Message{m}
+	short, cancel := context.WithTimeout(ctx, w.cfg.Linger)
+	defer cancel()
+	for len(batch) < w.cfg.BatchEvents {
+		if m, err = w.reader.FetchMessage(short); err != nil {
+			if short.Err() != nil && errors.Is(err, short.Err()) {
+				err = nil
+			}
+			return batch, err
+		}
+		batch = append(batch, m)
+	}
+	return batch, nil
+}
+
+func (s *session) wentBack(err error) error {
+	return hongbao.Errorf(hongbao.Broken, "topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read "+
+		"(replay them from the ledger), or the topic was made anew (see docs/topic.md, \"When the topic went back\"). Then stop every member and set the offsets: "+
+		"kafka-consumer-groups.sh --reset-offsets --to-earliest --group %s --topic %s --execute; what was seen is dropped by (shard, seq)",
+		s.cfg.Topic, s.cfg.Group, err, s.cfg.Group, s.cfg.Topic)
+}
+
+// handle has the effect of a batch within own, and commits it.
+func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
+	if err := w.noGap(own, batch); err != nil {
+		return err
+	}
+	events, from, err := w.decode(own, batch)
+	if err != nil {
+		return err
+	}
+	if err := w.push(own, events, from); err != nil {
+		return err
+	}
+	w.move(ctx, batch[len(batch)-1].Offset+1)
+	return nil
+}
+
+// decode gives the events among the records, and the record of each.
+func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []Event, from []*kafka.Message, err error) {
+	for i := range batch {
+		m := &batch[i]
+		e, err := topic.DecodeMessage(m.Headers, m.Key, m.Value)
+		switch {
+		case errors.Is(err, topic.ErrForeign) && header(m, topic.HeaderType) == topic.TypeFence:
+			s.count.fences.Add(1)
+		case errors.Is(err, topic.ErrForeign) || header(m, topic.HeaderSource) != s.source:
+			s.count.foreign.Add(1)
+		case err != nil:
+			if err := s.bury(ctx, &letter{record: m, reason: ReasonMalformed, err: err}); err != nil {
+				return nil, nil, err
+			}
+			s.count.malformed.Add(1)
+		default:
+			events, from = append(events, e), append(from, m)
+		}
+	}
+	return events, from, nil
+}
+
+// header is the last value of a header, as DecodeMessage takes it; "" if there is none.
+func header(m *kafka.Message, name string) (value string) {
+	for i := range m.Headers {
+		if m.Headers[i].Key == name {
+			value = string(m.Headers[i].Value)
+		}
+	}
+	return value
+}
+
+// move commits the group's offset. A commit that can't be had is given up: the batch had its effect, so a repeat is
+// dropped, and the next commit covers it. When ctx has ended the partition may move at once: then there is one try only.
+func (w *worker) move(ctx context.Context, next int64) {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.CommitTimeout)
+	defer cancel()
+	commit := func() error { return w.commit(w.gen, w.partition, next) }
+	err := backoff.Retry(commit, backoff.WithContext(newBackoff(w.cfg), ctx))
+	if err == nil {
+		w.count.commits.Add(1)
+		return
+	}
+	w.count.commitErrors.Add(1)
+	w.cfg.Log.Warn("the offset was not committed; the next commit covers it", zap.String("group", w.cfg.Group),
+		zap.Int("partition", w.partition), zap.Error(err))
+}
