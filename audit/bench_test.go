@@ -23,7 +23,7 @@ func BenchmarkMillion(b *testing.B) {
 	space, err := lua.NewSpace(testkit.Prefix(b), 1)
 	require.NoError(b, err)
 	rdb := testkit.Redis(b).Client(b)
-	require.NoError(b, shards.Init(b.Context(), rdb, space, "bench"))
+	require.NoError(b, shards.Found(b.Context(), rdb, space, shards.FoundCall{Deployment: "bench"}))
 	k := space.Shard(0)
 	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total", fmt.Sprint(n),
 		"user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "", "loaded", fmt.Sprint(n),

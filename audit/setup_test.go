@@ -64,7 +64,7 @@ func (l *memLedger) Summary(context.Context) (audit.Summary, error) {
 		for _, g := range grants {
 			c.Granted += g.Amount
 		}
-		c.Open = c.Funded - c.Granted
+		c.GrantsAmount, c.Open = c.Granted, c.Funded-c.Granted
 		if c.Closed {
 			c.Refunded, c.Open = c.Open, 0
 		}
@@ -121,7 +121,7 @@ func newWorld(t *testing.T) *world {
 		rdb: testkit.Redis(t).Client(t), space: space, topic: &memTopic{}, plans: plans{},
 		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]hongbao.Entry{}},
 	}
-	require.NoError(t, shards.Init(t.Context(), w.rdb, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), w.rdb, space, shards.FoundCall{Deployment: "test"}))
 	for i := range space.Len() {
 		for _, group := range []string{ledgerGroup, topicGroup} {
 			_, err := shards.Of(w.rdb, space.Shard(i)).CreateGroup(t.Context(), group)

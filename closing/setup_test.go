@@ -106,7 +106,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 		t: t, rdb: server.Client(t), space: space, k: space.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
 		ledger: &memLedger{refunds: map[string]hongbao.Refund{}},
 	}
-	require.NoError(t, shards.Init(t.Context(), b.rdb, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
 	_, err = shards.Of(b.rdb, b.k).CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
 	_, err = shards.Of(b.rdb, b.k).Begin(t.Context(), &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{

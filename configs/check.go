@@ -96,8 +96,7 @@ func (l *loader) checkLedger(c *Config) {
 	}
 	dsn, driver := c.Ledger.DSN.Reveal(), settlement.Driver(c.Ledger.Driver)
 	switch {
-	case dsn == "":
-		l.bad("ledger.dsn", "it is empty: give the path of an SQLite file, or a connection string of PostgreSQL or MySQL")
+	case dsn == "" && driver == settlement.SQLite: // a program that only grabs has none; what needs the ledger says so
 	case driver == settlement.SQLite && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
 		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for another database set ledger.driver to postgres or mysql")
 	case driver == settlement.PostgreSQL && !hasPrefix(dsn, "postgres://", "postgresql://") && !pairs(dsn):

@@ -70,6 +70,7 @@ func works(c *Config, rdb, reads redis.UniversalClient, space *lua.Space) error 
 
 func settles(c *Config) error {
 	l := c.LedgerConfig()
+	l.DSN = "ledger.db"
 	re := c.RemoteConfig()
 	re.URL = "http://127.0.0.1"
 	ba := c.BalanceConfig()

@@ -73,7 +73,7 @@ func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 	var err error
 	b.space, err = lua.NewSpace(b.name, n)
 	require.NoError(t, err)
-	require.NoError(t, shards.Init(t.Context(), b.rdb, b.space, "test"))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
 	return b
 }
 

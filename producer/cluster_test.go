@@ -95,7 +95,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	client := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout, o.DialTimeout = time.Second, time.Second })
 	space, err := lua.NewSpace(testkit.Prefix(t), 3)
 	require.NoError(t, err)
-	require.NoError(t, shards.Init(t.Context(), client, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
 	b := &bundle{admin: client, space: space, k: space.Home("rain")}
 	c := spec("rain", 4000)
 	for i := 0; b.k.Index() != 0; i++ { // shard 0 lies on the first master, which has the replica

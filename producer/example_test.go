@@ -62,7 +62,7 @@ func loaded(id string, users ...string) (rdb *redis.Client, space *lua.Space, st
 	space, err = lua.NewSpace("hb", 1)
 	check(err)
 	ctx, now := context.Background(), time.Now().Truncate(time.Second)
-	check(shards.Init(ctx, rdb, space, "example"))
+	check(shards.Found(ctx, rdb, space, shards.FoundCall{Deployment: "example"}))
 	c := campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Packets: int64(len(users)), Total: hongbao.Amount(50 * len(users)),
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "UTC",

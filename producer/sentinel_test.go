@@ -46,7 +46,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	space, err := lua.NewSpace(testkit.Prefix(t), 1)
 	require.NoError(t, err)
-	require.NoError(t, shards.Init(t.Context(), client, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
 	b := &bundle{admin: client, space: space, k: space.Shard(0)}
 	c := spec("rain", 4000)
 	c.Durability = hongbao.Replica

@@ -43,7 +43,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	space, err := lua.NewSpace(testkit.Prefix(t), 1)
 	require.NoError(t, err)
 	b := &bundle{server: server, admin: server.Client(t), space: space, k: space.Shard(0)}
-	require.NoError(t, shards.Init(t.Context(), b.admin, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), b.admin, space, shards.FoundCall{Deployment: "test"}))
 	return b
 }
 

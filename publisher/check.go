@@ -70,7 +70,8 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	c := &k.p.cfg
 	if !c.Create {
 		return t, hongbao.Errorf(hongbao.Broken,
-			"topic %s does not exist: create it with %d partitions, cleanup.policy=delete, unclean.leader.election.enable=false; or set kafka.create_topic",
+			"topic %s does not exist: create it with %d partitions, cleanup.policy=delete, unclean.leader.election.enable=false; "+
+				"or set kafka.create_topic and run `hongbao init`",
 			c.Topic, c.Partitions)
 	}
 	if err := k.create(ctx); err != nil {

@@ -44,7 +44,7 @@ func setup(t *testing.T) *world {
 	var err error
 	w.space, err = lua.NewSpace(w.prefix, shardCount)
 	require.NoError(t, err)
-	require.NoError(t, shards.Init(t.Context(), w.rdb, w.space, "test"))
+	require.NoError(t, shards.Found(t.Context(), w.rdb, w.space, shards.FoundCall{Deployment: "test"}))
 	return w
 }
 

@@ -88,7 +88,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 	const before, torn, packets = 3, 3, 10
 	dir := t.TempDir()
 	server, b := aofServer(t, dir, map[string]string{"appendfsync": "always"})
-	require.NoError(t, shards.Init(t.Context(), b.rdb, b.space, "test"))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 1000))
 	for i := range before {
 		b.grabOne(t, i)
@@ -145,7 +145,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 	const packets = 1000
 	// Each key that the rewrite saves takes it a tenth of a second longer, so that the kill finds it at work.
 	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "100000"})
-	require.NoError(t, shards.Init(t.Context(), b.rdb, b.space, "test"))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 100_000))
 	n := 0
 	for range 5 {

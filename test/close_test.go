@@ -70,6 +70,7 @@ time_zone: Asia/Shanghai
 sponsor: acme
 durability: fast
 `, endTotal, endPackets, endTotal, now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339)))
+	e.ok("init")
 	e.ok("campaign", "create", file)
 	e.ok("campaign", "load", "rain")
 	return e

@@ -31,7 +31,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	space, err := lua.NewSpace(testkit.Prefix(t), 3)
 	require.NoError(t, err)
 	b := &bundle{rdb: client, space: space, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
-	require.NoError(t, shards.Init(t.Context(), client, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
 	oneSlotAShard(t, b)
 
 	ids := oneCampaignAShard(t, client, space)

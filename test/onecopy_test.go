@@ -43,6 +43,7 @@ type oneCopy struct {
 	rdb    *redis.Client
 	space  *lua.Space
 	keys   lua.Keys
+	ledger string
 	topic  string
 	env    []string
 	age    time.Duration
@@ -51,23 +52,29 @@ type oneCopy struct {
 
 func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *oneCopy {
 	t.Helper()
-	c := &oneCopy{t: t, broker: broker, rdb: testkit.Redis(t).Client(t), topic: broker.Topic(t, 2, nil), age: age}
+	c := &oneCopy{t: t, broker: broker, rdb: testkit.Redis(t).Client(t), topic: broker.Topic(t, 2, nil), age: age,
+		ledger: filepath.Join(t.TempDir(), "ledger.db")}
 	prefix := testkit.Prefix(t)
 	var err error
 	c.space, err = lua.NewSpace(prefix, 1)
 	require.NoError(t, err)
 	c.keys = c.space.Shard(0)
-	require.NoError(t, shards.Init(t.Context(), c.rdb, c.space, "onecopy"))
-	_, err = shards.Of(c.rdb, c.keys).CreateGroup(t.Context(), "kafka")
-	require.NoError(t, err)
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": "onecopy", "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SINKS": "kafka", "REDIS_ADDRS": testkit.Redis(t).Addr,
 		"REDIS_READ_TIMEOUT": "900ms", "KAFKA_BROKERS": broker.Proxy.Addr, "KAFKA_TOPIC": c.topic, "KAFKA_PARTITIONS": "2",
-		"LEDGER_DSN": filepath.Join(t.TempDir(), "ledger.db"), "CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "PUBLISHER_REQUEST_TIMEOUT": "1500ms",
+		"LEDGER_DSN": c.ledger, "CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "PUBLISHER_REQUEST_TIMEOUT": "1500ms",
 		"PUBLISHER_ATTEMPT_TIME": "2500ms", "PUBLISHER_MAX_CLAIM_AGE": "2500ms", "LOG_FORMAT": "json",
 	} {
 		c.env = append(c.env, "HONGBAO_"+name+"="+value)
 	}
+	path, err := program()
+	require.NoError(t, err)
+	cmd := exec.Command(path, "init")
+	cmd.Env = append(os.Environ(), c.env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	_, err = shards.Of(c.rdb, c.keys).CreateGroup(t.Context(), "kafka")
+	require.NoError(t, err)
 	return c
 }
 

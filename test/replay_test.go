@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -187,7 +186,7 @@ func openClaims(c *oneCopy, sink string) []string {
 	return open
 }
 
-// settled puts all grants into a ledger that the deployment has from now on.
+// settled puts all grants into the ledger, which is a sink of the deployment from now on.
 func (c *oneCopy) settled() {
 	c.t.Helper()
 	entries, err := shards.Of(c.rdb, c.keys).Entries(c.t.Context(), "-", "+")
@@ -196,9 +195,8 @@ func (c *oneCopy) settled() {
 	for _, e := range entries {
 		grants = append(grants, e.Grants...)
 	}
-	file := filepath.Join(c.t.TempDir(), "ledger.db")
 	l := newDatabase(c.t, settlement.Config{
-		Driver: settlement.SQLite, DSN: file, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
+		Driver: settlement.SQLite, DSN: c.ledger, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
 	seed, of := campaign.NewSeed(), spec("rain", c.seq, hongbao.Amount(100*c.seq))
 	_, err = l.CreateCampaign(c.t.Context(), settlement.Campaign{
@@ -209,7 +207,7 @@ func (c *oneCopy) settled() {
 	require.NoError(c.t, err)
 	require.Nil(c.t, s.Handle(c.t.Context(), grants))
 	require.NoError(c.t, l.Close())
-	c.env = append(c.env, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_LEDGER_DRIVER=sqlite", "HONGBAO_LEDGER_DSN="+file)
+	c.env = append(c.env, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka")
 }
 
 // hundred plans 100 for every packet.

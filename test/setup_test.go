@@ -38,7 +38,7 @@ func setup(t *testing.T, n int) *bundle {
 	space, err := lua.NewSpace(testkit.Prefix(t), n)
 	require.NoError(t, err)
 	b := &bundle{rdb: testkit.Redis(t).Client(t), space: space, log: zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))}
-	require.NoError(t, shards.Init(t.Context(), b.rdb, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
 	return b
 }
 

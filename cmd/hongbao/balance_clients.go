@@ -21,13 +21,13 @@ import (
 
 // openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the first client.
 func (d *deps) openBook(ctx context.Context) error {
-	l, err := settlement.Open(ctx, d.cfg.LedgerConfig())
+	l, err := d.reachLedger(ctx)
 	if errors.Is(err, settlement.ErrNotFounded) {
 		return hongbao.Errorf(hongbao.Broken, "the database of ledger.dsn has no tables of Hongbao; let it name the right one, or "+
 			"`hongbao balance client add` makes them with the first client")
 	}
 	if err != nil {
-		return away("ledger.dsn", err)
+		return err
 	}
 	d.ledger = l
 	d.atEnd(l.Close)
@@ -67,7 +67,11 @@ func clientAddCmd() *cobra.Command {
 				for _, s := range scopes {
 					token.Scopes = append(token.Scopes, hongbao.Scope(s))
 				}
-				if _, err := settlement.Migrate(cmd.Context(), d.cfg.LedgerConfig()); err != nil {
+				cfg, err := d.ledgerConfig()
+				if err != nil {
+					return err
+				}
+				if _, err := settlement.Migrate(cmd.Context(), cfg); err != nil {
 					return away("ledger.dsn", err)
 				}
 				if err := d.openBook(cmd.Context()); err != nil {

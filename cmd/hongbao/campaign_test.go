@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -82,24 +81,11 @@ func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	w := d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
-	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+	k := d.space.Home("rain")
+	require.NoError(t, d.rdb.Del(t.Context(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain")).Err())
 	d.refused(1, []string{"campaign", "load", "rain"}, "has paid 1 of its packets", "nothing was loaded", "append-only file")
 	require.Nil(t, d.show("rain").Redis)
 	require.Contains(t, d.ok("grab", "rain", "v"), "unknown_campaign")
-}
-
-// A command in a folder without the configuration finds an empty ledger; it says that it has just made it.
-func TestNewLedgerFileIsTold(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "hongbao.db")
-	first := run(t, []string{"HONGBAO_LEDGER_DSN=" + file}, "campaign", "list")
-	require.Zero(t, first.code, first.err)
-	require.Contains(t, first.err, "the ledger is a new file")
-	require.Contains(t, first.err, file)
-	second := run(t, []string{"HONGBAO_LEDGER_DSN=" + file}, "campaign", "list")
-	require.Zero(t, second.code, second.err)
-	require.Empty(t, second.err)
-	require.Equal(t, first.out, second.out)
 }
 
 // Processes that create one campaign at once draw one seed.

@@ -145,12 +145,11 @@ func (s *codeSource) Codes(ctx context.Context, id string, packets []int64) ([]s
 // open opens the ledger once. s.mu is held.
 func (s *codeSource) open(ctx context.Context) (*settlement.Ledger, error) {
 	if s.ledger == nil {
-		l, err := settlement.Open(ctx, s.deps.cfg.LedgerConfig())
+		l, err := s.deps.newLedger(ctx)
 		if err != nil {
 			return nil, err
 		}
 		s.ledger = l
-		s.deps.atEnd(l.Close)
 	}
 	return s.ledger, nil
 }

@@ -85,7 +85,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer d.deps.close(&err)
-	if err := errors.Join(d.openRedis(ctx), d.openLedger(ctx)); err != nil {
+	if err := d.found(ctx, io.Discard); err != nil {
 		return err
 	}
 	spec := d.spec()

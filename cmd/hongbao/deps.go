@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -32,11 +31,13 @@ type deps struct {
 	log    *zap.Logger
 	space  *lua.Space
 	worker string // names this process, never twice
+	makes  bool   // `hongbao init`: the deployment's topic is made if it is missing
 
-	redis  redis.UniversalClient
-	ledger *settlement.Ledger
-	mu     sync.Mutex // sinks are opened side by side
-	closes []func() error
+	redis   redis.UniversalClient
+	ledger  *settlement.Ledger
+	founded founding
+	mu      sync.Mutex // sinks are opened side by side
+	closes  []func() error
 }
 
 // open reads the configuration and makes the log.
@@ -111,14 +112,52 @@ func (d *deps) checkSinks(sinks []string) error {
 	return nil
 }
 
-// openRedis connects, and refuses a Redis that is not this deployment's or that would lose receipts.
+// openRedis connects, and refuses a Redis that was not founded as this deployment's or that would lose receipts. It writes nothing.
 func (d *deps) openRedis(ctx context.Context) error {
-	d.redis = d.cfg.RedisClient()
-	d.atEnd(d.redis.Close)
-	if err := d.checkRedis(ctx, hongbao.Fast); err != nil {
+	if err := d.reachRedis(ctx); err != nil {
 		return err
 	}
-	return shards.Init(ctx, d.redis, d.space, d.cfg.Deployment.ID)
+	mark, err := shards.Open(ctx, d.redis, d.space, d.cfg.Deployment.ID)
+	if err != nil {
+		return fmt.Errorf("redis at %s: %w", strings.Join(d.cfg.Redis.Addrs, ","), err)
+	}
+	return d.founded.asRedis(mark.Founding)
+}
+
+// reachRedis connects, and refuses a Redis that would lose receipts.
+func (d *deps) reachRedis(ctx context.Context) error {
+	d.redis = d.cfg.RedisClient()
+	d.atEnd(d.redis.Close)
+	return d.checkRedis(ctx, hongbao.Fast)
+}
+
+// founding compares what the ledger and Redis were founded as. Sinks are opened side by side.
+type founding struct {
+	mu            sync.Mutex
+	ledger, redis *string
+}
+
+func (f *founding) asLedger(founding string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ledger = &founding
+	return f.check()
+}
+
+func (f *founding) asRedis(founding string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.redis = &founding
+	return f.check()
+}
+
+// check refuses a ledger and a Redis that were not founded together, whatever their names. f.mu is held.
+func (f *founding) check() error {
+	if f.ledger == nil || f.redis == nil || *f.ledger == *f.redis {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "the ledger and this Redis were not founded together (founding %q and %q), though both say that they are this "+
+		"deployment's: point ledger.dsn or redis.addrs to the right one", *f.ledger, *f.redis)
 }
 
 // away says what to do about a server that can't be reached; other errors say it themselves.
@@ -174,23 +213,56 @@ func (d *deps) allows(name string) bool {
 	return slices.Contains(d.cfg.Unsafe.Allow, name)
 }
 
-func (d *deps) openLedger(ctx context.Context) error {
-	cfg := d.cfg.LedgerConfig()
-	_, missing := os.Stat(cfg.DSN)
-	_, err := settlement.Migrate(ctx, cfg)
+// openLedger connects, and refuses a ledger that was not founded as this deployment's. It writes nothing.
+func (d *deps) openLedger(ctx context.Context) (err error) {
+	d.ledger, err = d.newLedger(ctx)
+	return err
+}
+
+func (d *deps) newLedger(ctx context.Context) (*settlement.Ledger, error) {
+	l, err := d.reachLedger(ctx)
 	if err != nil {
-		return away("ledger.dsn", err)
+		return nil, err
+	}
+	has, err := l.Deployment(ctx)
+	if err == nil {
+		err = has.Is(d.deployment())
+	}
+	if err == nil {
+		err = d.founded.asLedger(has.Founding)
+	}
+	if err != nil {
+		return nil, away("ledger.dsn", errors.Join(err, l.Close()))
+	}
+	d.atEnd(l.Close)
+	return l, nil
+}
+
+// reachLedger connects to a ledger that has its tables, whoever it belongs to.
+func (d *deps) reachLedger(ctx context.Context) (*settlement.Ledger, error) {
+	cfg, err := d.ledgerConfig()
+	if err != nil {
+		return nil, err
 	}
 	l, err := settlement.Open(ctx, cfg)
 	if err != nil {
-		return away("ledger.dsn", err)
+		return nil, away("ledger.dsn", err)
 	}
-	if cfg.Driver == settlement.SQLite && errors.Is(missing, fs.ErrNotExist) { // else a command in the wrong folder finds nothing, and says no more
-		d.log.Info("the ledger is a new file: if there is another one, ledger.driver and ledger.dsn are to name it", zap.String("file", cfg.DSN))
+	return l, nil
+}
+
+// ledgerConfig refuses a ledger that nobody has named: a file in the working directory would be another one each time.
+func (d *deps) ledgerConfig() (settlement.Config, error) {
+	cfg := d.cfg.LedgerConfig()
+	if cfg.DSN == "" {
+		return cfg, usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string of PostgreSQL or MySQL")
 	}
-	d.ledger = l
-	d.atEnd(l.Close)
-	return nil
+	return cfg, nil
+}
+
+// deployment is what the configuration says that this is.
+func (d *deps) deployment() settlement.Deployment {
+	return settlement.Deployment{ID: d.cfg.Deployment.ID, KeyPrefix: d.cfg.Deployment.KeyPrefix, Shards: d.cfg.Deployment.Shards}
 }
 
 // plans keeps the plans of the ledger's campaigns.
@@ -240,6 +312,7 @@ func (d *deps) publisherTo(ctx context.Context, topic string, cc dedup.Config, e
 	}
 	pc := d.cfg.PublisherConfig()
 	pc.Worker, pc.Topic, pc.Codes = d.worker, topic, &codeSource{deps: d}
+	pc.Create = pc.Create && (d.makes || topic != d.cfg.Kafka.Topic)
 	p, err := publisher.New(pc, claims, entries)
 	if err != nil {
 		return nil, err

@@ -61,6 +61,7 @@ type act struct {
 }
 
 var play = []act{
+	{command: "init", after: says("founded before")},
 	{command: "version"},
 	{command: "demo"},
 	{command: "config check"},

@@ -17,7 +17,7 @@ import (
 
 // TestLedgerOnMariaDB takes a campaign from its creation to the audit with the ledger on a MariaDB that wants a password.
 func TestLedgerOnMariaDB(t *testing.T) {
-	d := setup(t, options{})
+	d := setup(t, options{unfounded: true})
 	t.Parallel()
 	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{})
 	name := server.Database(t)
@@ -32,6 +32,7 @@ func TestLedgerOnMariaDB(t *testing.T) {
 	d.set("LEDGER_DSN", strings.Replace(server.DSN(name), "@", ":"+password+"@", 1))
 	d.refused(1, []string{"campaign", "show", "rain"}, "innodb_doublewrite is OFF: a power loss could tear pages")
 	d.set("UNSAFE_ALLOW", "innodb_doublewrite") // testkit's is quick
+	d.ok("init")
 	d.campaign("rain", 20, 2_000)
 	for i := range 5 {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))

@@ -83,15 +83,12 @@ func TestBadSpecificationNamesEverything(t *testing.T) {
 // A campaign that is over is refused, unless it was created in time: then create is a repeat, and changes nothing.
 func TestCampaignThatIsOverIsNotCreated(t *testing.T) {
 	t.Parallel()
-	ledger := []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "ledger.db")}
+	d := setup(t, options{})
 	path := spec(t, "rain", 10, 1000, "from: 20", "from: 2019-01-01T00:00:00Z, to: 2019-01-02T00:00:00Z} #")
 	for _, command := range []string{"plan", "create"} {
-		r := run(t, ledger, "campaign", command, path)
-		require.Equal(t, 2, r.code, r.err)
-		require.Contains(t, r.err, "window_past")
-		require.Contains(t, r.err, path)
+		d.refused(2, []string{"campaign", command, path}, "window_past", path)
 	}
-	require.NotContains(t, run(t, ledger, "campaign", "list").out, "rain")
+	require.NotContains(t, d.ok("campaign", "list"), "rain")
 }
 
 func TestPlanShowsTheSpreadAndStoresNothing(t *testing.T) {
@@ -112,13 +109,11 @@ func TestUnfitRedisIsRefused(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	evicting := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}})
-	d := setup(t, options{redis: evicting})
+	d := setup(t, options{redis: evicting, unfounded: true})
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: testkit.Redis(t)})
-	e := setup(t, options{redis: replica})
-	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
-	e.ok("campaign", "create", spec(t, "rain", 10, 1000))
+	e := setup(t, options{redis: replica, unfounded: true})
 	for _, command := range [][]string{
-		{"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"}, {"grab", "rain", "u"}, {"work"}, {"audit"},
+		{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"}, {"grab", "rain", "u"}, {"work"}, {"audit"},
 	} {
 		d.refused(1, command, "maxmemory-policy", "allkeys-lru", "set it to noeviction", evicting.Addr)
 		e.refused(1, command, "role", "slave", "point the configuration to the primary", replica.Addr)
@@ -127,6 +122,8 @@ func TestUnfitRedisIsRefused(t *testing.T) {
 	require.Empty(t, e.content())
 
 	d.set("UNSAFE_ALLOW", "redis_settings")
+	d.ok("init")
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
 	r := d.run("campaign", "load", "rain")
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.err, "unsafe.allow")
@@ -156,13 +153,14 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendonly": "no"}})})
-	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
-	for _, command := range [][]string{{"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}} {
-		d.refused(1, command, "appendonly is no", "set appendonly yes")
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendonly": "no"}}), unfounded: true})
+	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}} {
+		d.refused(1, command, "appendonly is no", "appendonly yes")
 	}
 	require.Empty(t, d.content())
 	d.set("UNSAFE_ALLOW", "redis_appendonly")
+	d.ok("init")
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
 	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	d.refused(1, []string{"campaign", "load", "rain"}, "maxmemory-policy") // the others are checked all the same
 	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
@@ -186,12 +184,12 @@ func TestOtherDeploymentsRedisIsRefused(t *testing.T) {
 		e.env = append([]string(nil), d.env...)
 		e.set(c.name, c.value)
 		for _, command := range [][]string{{"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}, {"audit"}} {
-			e.refused(1, command, c.says, "belongs to something else", "another key prefix")
+			e.refused(1, command, c.says, "belongs to something else", "another deployment.key_prefix")
 		}
 	}
 	require.Equal(t, before, d.content())
-	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Meta(), "schema", "999").Err())
-	d.refused(1, []string{"grab", "rain", "u"}, "schema", "999")
+	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Deployment(), "schema", "999", "lowest", "999").Err())
+	d.refused(1, []string{"grab", "rain", "u"}, "schema", "999", "upgrade this program")
 }
 
 // B48: a PostgreSQL that would lose what it has confirmed is refused, and no table is made in it.
@@ -201,9 +199,9 @@ func TestUnfitPostgresIsRefused(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	server := testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"synchronous_commit": "off"}})
-	d := setup(t, options{server: server})
+	d := setup(t, options{server: server, unfounded: true})
 	for _, command := range [][]string{
-		{"config", "check", "--connect"}, {"campaign", "create", spec(t, "rain", 10, 1000)}, {"campaign", "list"}, {"work"}, {"audit"},
+		{"init"}, {"config", "check", "--connect"}, {"campaign", "create", spec(t, "rain", 10, 1000)}, {"campaign", "list"},
 	} {
 		r := d.refused(1, command, "synchronous_commit is off", "ALTER SYSTEM SET synchronous_commit = on", "fsync is off")
 		require.Contains(t, r.err, "full_page_writes", "every reason at once")
@@ -216,6 +214,7 @@ func TestUnfitPostgresIsRefused(t *testing.T) {
 	require.NoError(t, c.Close(t.Context()))
 
 	d.set("UNSAFE_ALLOW", "synchronous_commit,fsync,full_page_writes")
+	d.ok("init")
 	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
 }
 
@@ -226,7 +225,7 @@ func TestLedgersOfOthersAreRefused(t *testing.T) {
 	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
 	c, err := pgx.Connect(t.Context(), d.dsn)
 	require.NoError(t, err)
-	_, err = c.Exec(t.Context(), "INSERT INTO hongbao_schema (version, name, sum, applied_at) VALUES (999, '0999_x.sql', 'x', 1)")
+	_, err = c.Exec(t.Context(), "INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES (999, '0999_x.sql', 'x', 999, 1)")
 	require.NoError(t, err)
 	d.refused(1, []string{"campaign", "list"}, "999", "upgrade")
 	_, err = c.Exec(t.Context(), "DELETE FROM hongbao_schema WHERE version = 999; UPDATE hongbao_schema SET sum = 'x' WHERE version = 1")
@@ -253,15 +252,15 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 		e.set(pairs...)
 		return &e
 	}
-	for _, command := range [][]string{{"config", "check", "--connect"}, {"work"}, {"audit"}, {"tail"}} {
+	// A worker with another sink that can be reached works for that one.
+	for _, command := range [][]string{{"config", "check", "--connect"}, {"work", "--sink", "kafka"}, {"audit"}, {"tail"}} {
 		with("KAFKA_TOPIC", bad).refused(1, command, "3 partitions, configured are 2", "unclean", "compact", "CreateTime", "max.message.bytes", bad)
 		with("KAFKA_TOPIC", d.topic+"-none").refused(1, command, "does not exist", "create it with 2 partitions")
-		if command[0] == "work" { // with another sink that can be reached it works for that one
-			command = append(command, "--sink", "kafka")
-		}
 		with("KAFKA_BROKERS", "127.0.0.1:1", "PUBLISHER_ATTEMPT_TIME", "1s", "PUBLISHER_REQUEST_TIMEOUT", "500ms").refused(1, command, "127.0.0.1:1")
 	}
 	made := with("KAFKA_TOPIC", d.topic+"-made", "KAFKA_CREATE_TOPIC", "true", "KAFKA_REPLICATION_FACTOR", "1")
+	made.refused(1, []string{"config", "check", "--connect"}, "does not exist", "run `hongbao init`")
+	require.Contains(t, made.ok("init"), "topic   "+d.topic+"-made: as it must be\n")
 	require.Contains(t, made.ok("config", "check", "--connect"), "redis, ledger and topic: as they must be\n")
 	require.Contains(t, d.ok("config", "check", "--connect"), "redis, ledger and topic: as they must be\n")
 	d.set("DEPLOYMENT_SINKS", "balance")

@@ -149,14 +149,15 @@ func run(t *testing.T, env []string, args ...string) result {
 
 // deployment is a deployment of the test's own.
 type deployment struct {
-	t     *testing.T
-	env   []string
-	times int // how many of env are the deployment's own; what a test sets comes after them
-	rdb   *redis.Client
-	space *lua.Space
-	dsn   string
-	topic string
-	addr  string // of Kafka
+	t      *testing.T
+	env    []string
+	prefix string
+	times  int // how many of env are the deployment's own; what a test sets comes after them
+	rdb    *redis.Client
+	space  *lua.Space
+	dsn    string
+	topic  string
+	addr   string // of Kafka
 }
 
 // options say what a deployment has besides one shard and an SQLite ledger.
@@ -168,6 +169,8 @@ type options struct {
 	server   *testkit.PostgresServer // own; else the shared one
 	broker   *testkit.KafkaBroker    // own; else the shared one
 	lease    time.Duration           // 0: 3 s
+	// unfounded leaves out `hongbao init`.
+	unfounded bool
 }
 
 // setup makes a deployment on real servers. Its times are short, so that what a killed worker held is soon taken over.
@@ -181,7 +184,7 @@ func setup(t *testing.T, o options) *deployment {
 	}
 	o.shards = max(o.shards, 1)
 	prefix := testkit.Prefix(t)
-	d := &deployment{t: t, rdb: o.redis.Client(t)}
+	d := &deployment{t: t, prefix: prefix, rdb: o.redis.Client(t)}
 	var err error
 	d.space, err = lua.NewSpace(prefix, o.shards)
 	require.NoError(t, err)
@@ -206,6 +209,9 @@ func setup(t *testing.T, o options) *deployment {
 		d.set("DEPLOYMENT_SINKS", "balance,kafka", "KAFKA_BROKERS", d.addr, "KAFKA_TOPIC", d.topic, "KAFKA_PARTITIONS", "2")
 	}
 	d.times = len(d.env)
+	if !o.unfounded {
+		d.ok("init")
+	}
 	return d
 }
 

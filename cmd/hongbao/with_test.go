@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // command is a command whose line was read.
@@ -22,10 +24,19 @@ func command(t *testing.T) *cobra.Command {
 func TestWithClosesAndTellsEveryError(t *testing.T) {
 	t.Setenv("HONGBAO_LEDGER_DSN", filepath.Join(t.TempDir(), "ledger.db"))
 	cmd := command(t)
+	cfg, err := load(cmd)
+	require.NoError(t, err)
+	_, err = settlement.Migrate(t.Context(), cfg.LedgerConfig())
+	require.NoError(t, err)
+	l, err := settlement.Open(t.Context(), cfg.LedgerConfig())
+	require.NoError(t, err)
+	_, err = l.Found(t.Context(), settlement.Deployment{ID: cfg.Deployment.ID, KeyPrefix: cfg.Deployment.KeyPrefix, Shards: 1})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
 	failed, first, second := errors.New("do failed"), errors.New("the first did not close"), errors.New("the second did not close")
 	var order []string
 	var kept *deps
-	err := with(cmd, needs{ledger: true}, func(d *deps) error {
+	err = with(cmd, needs{ledger: true}, func(d *deps) error {
 		kept = d
 		require.NotNil(t, d.ledger)
 		require.Nil(t, d.redis, "nobody asked for it")

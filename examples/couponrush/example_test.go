@@ -27,7 +27,7 @@ func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr()})
 	space, err := lua.NewSpace("hb", 1)
 	check(err)
-	check(shards.Init(ctx, rdb, space, "example"))
+	check(shards.Found(ctx, rdb, space, shards.FoundCall{Deployment: "example"}))
 
 	now := time.Now().Truncate(time.Millisecond)
 	limits := couponrush.Limits{Max: 4, UserMax: 3, UserPerDayMax: 2}

@@ -64,7 +64,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
 	space, err := lua.NewSpace(prefix, 1)
 	require.NoError(t, err)
-	require.NoError(t, shards.Init(t.Context(), rdb, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "test"}))
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space = rdb, space
 	p, err := producer.New(cfg)

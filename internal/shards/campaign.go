@@ -5,55 +5,14 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 var (
-	initScript  = newScript("init")
 	beginScript = newScript("begin", "fields")
 	loadScript  = newScript("load", "fields")
 	stateScript = newDrainScript("state", "fields")
 )
-
-// SchemaVersion is the version of the key layout.
-const SchemaVersion = 1
-
-// Init marks every shard as the deployment's. Broken if a shard holds data of another deployment, schema version or
-// number of shards, or has lost its meta key.
-func Init(ctx context.Context, rdb redis.Scripter, space *lua.Space, deployment string) error {
-	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
-	if err := mark(ctx, rdb, space, deployment, "all", space.Deployment()); err != nil {
-		return err
-	}
-	for i := range space.Len() {
-		if err := mark(ctx, rdb, space, deployment, strconv.Itoa(i), space.Shard(i).Meta(), space.Shard(i).Events()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// mark marks the first key as the deployment's; the second one is a shard's stream.
-func mark(ctx context.Context, rdb redis.Scripter, space *lua.Space, deployment, shard string, keys ...string) error {
-	reply, err := initScript.run(ctx, rdb, keys, []any{SchemaVersion, deployment, space.Len(), shard})
-	if err != nil {
-		return err
-	}
-	if len(reply) == 3 && reply[0] == "differs" {
-		return hongbao.Errorf(hongbao.Broken, "redis key %s belongs to something else: its %s is %q, this deployment is %q "+
-			"with schema version %d and %d shards; point the configuration to the right Redis or use another key prefix",
-			keys[0], reply[1], reply[2], deployment, SchemaVersion, space.Len())
-	}
-	if len(reply) == 1 && reply[0] == "lost" {
-		return hongbao.Errorf(hongbao.Broken, "redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
-			"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the stream's last entry. Do not delete "+
-			"the stream: the done bits would stay", keys[0], keys[len(keys)-1])
-	}
-	return nil
-}
 
 // LoadState is how far the load of a campaign is.
 type LoadState struct {

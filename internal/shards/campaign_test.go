@@ -122,15 +122,15 @@ func TestParseGrabReply(t *testing.T) {
 
 // A shard that has lost its meta key while its stream is there is not made anew: its seqs would begin again, and the done bits of the first ones
 // would keep the new events from every sink.
-func TestInitRefusesAShardThatLostItsMeta(t *testing.T) {
+func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 5))
 	b.grab(t, "rain", "u1")
-	require.NoError(t, shards.Init(t.Context(), b.rdb, b.space, "test"))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
 	require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err())
 	before := b.dump(t)
-	err := shards.Init(t.Context(), b.rdb, b.space, "test")
+	err := shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"})
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
 	require.ErrorContains(t, err, b.k.Meta())
 	require.Empty(t, differ(before, b.dump(t)))

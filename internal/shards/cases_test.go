@@ -137,11 +137,13 @@ func dayOf(c hongbao.Campaign) string {
 // loadCases are those that bring a deployment and a campaign into Redis.
 func loadCases() map[string]scriptCase {
 	return map[string]scriptCase{
-		"init": {
+		"found": {
 			grows: true,
 			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events()} },
 			prep:  func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
-			call:  func(ctx context.Context, b *bundle) error { return shards.Init(ctx, b.rdb, b.space, "test") },
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Found(ctx, b.rdb, b.space, shards.FoundCall{Deployment: "test"})
+			},
 		},
 		"begin": {
 			grows: true,

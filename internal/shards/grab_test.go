@@ -77,7 +77,7 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 	require.NoError(t, err)
 	h.b = &bundle{rdb: b.rdb, space: space, k: space.Shard(0)}
 	h.k = h.b.k
-	require.NoError(t, shards.Init(t.Context(), b.rdb, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
 	c := h.spec()
 	h.users = 1 + h.r.IntN(60)
 	h.m, err = newModel(c, h.b.load(t, c))

@@ -41,7 +41,7 @@ func setupOn(t *testing.T, rdb *redis.Client) *bundle {
 	b.space, err = lua.NewSpace(b.prefix, 1)
 	require.NoError(t, err)
 	b.k = b.space.Shard(0)
-	require.NoError(t, shards.Init(t.Context(), rdb, b.space, "test"))
+	require.NoError(t, shards.Found(t.Context(), rdb, b.space, shards.FoundCall{Deployment: "test"}))
 	return b
 }
 

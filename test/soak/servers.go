@@ -102,8 +102,11 @@ func (s *soak) once(ctx context.Context, env []string, args ...string) ([]byte, 
 	return out, nil
 }
 
-// prepare creates and loads the campaigns: several on each shard, of different kinds of limits, five grabs for each packet.
+// prepare founds the deployment, and creates and loads the campaigns: several on each shard, of different kinds of limits, five grabs for each packet.
 func (s *soak) prepare(ctx context.Context) error {
+	if _, err := s.hongbao(ctx, "init"); err != nil {
+		return err
+	}
 	grabs := s.seconds * s.rate
 	packets := grabs / (grabsPerPacket * shardCount * perShard)
 	now := time.Now().Truncate(time.Second)

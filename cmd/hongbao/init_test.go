@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// openers are commands that open what is there, with their exit codes where they are refused.
+func openers(d *deployment) [][]string {
+	return [][]string{
+		{"audit"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"}, {"campaign", "close", "rain", "--early"}, {"work"}, {"grab", "rain", "u"},
+		{"campaign", "create", spec(d.t, "hail", 5, 50)}, {"campaign", "list"}, {"campaign", "show", "rain"}, {"dead", "list"}, {"quarantine", "list"},
+		{"config", "check", "--connect"},
+	}
+}
+
+func TestInitFoundsOnce(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 3, kafka: true, unfounded: true})
+	d.set("KAFKA_TOPIC", d.topic+"-made", "KAFKA_CREATE_TOPIC", "true", "KAFKA_REPLICATION_FACTOR", "1")
+	for _, command := range openers(d) {
+		r := d.refused(1, command, "`hongbao init`")
+		require.NotContains(t, r.err, "hongbao.db")
+		require.Empty(t, d.content(), "%v wrote to Redis", command)
+		require.NoFileExists(t, d.dsn, "%v made a ledger", command)
+	}
+
+	made := d.ok("init")
+	require.Contains(t, made, "tables made: 0001_ledger.sql; deployment "+d.prefix+" is founded\n")
+	require.Contains(t, made, "3 founded, 0 founded before\n")
+	require.Contains(t, made, d.topic+"-made: as it must be\n")
+	before := d.content()
+	again := d.ok("init")
+	require.Contains(t, again, "tables as they were; deployment "+d.prefix+" was founded before\n")
+	require.Contains(t, again, "0 founded, 3 founded before\n")
+	require.Equal(t, before, d.content())
+	require.Contains(t, d.ok("config", "check", "--connect"), "redis, ledger and topic: as they must be\n")
+
+	d.campaign("rain", 5, 50)
+	d.ok("grab", "rain", "u1")
+	d.ok("init")
+	require.Contains(t, d.ok("grab", "rain", "u2"), "granted\n", "init in the middle of a rain changes nothing")
+}
+
+// Founded by many at once, and killed at any moment: whoever comes next ends it.
+func TestInitTogetherAndKilled(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 16, postgres: true, unfounded: true})
+	for i := range 8 {
+		p := d.start("init")
+		testkit.Eventually(t, time.Minute, func() bool { // it got so far, or further
+			n, err := d.rdb.Exists(t.Context(), d.space.Shard(2*i).Meta()).Result()
+			require.NoError(t, err)
+			return n == 1
+		}, "shard %d is founded", 2*i)
+		p.kill()
+	}
+	all := make([]*program, 4)
+	for i := range all {
+		all[i] = d.start("init")
+	}
+	for _, p := range all {
+		r := p.wait(time.Minute)
+		require.Zero(t, r.code, r.err)
+	}
+	d.campaign("rain", 5, 50)
+	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
+}
+
+// Redis that lost everything is not founded anew by whoever comes first (issue 8, point 1): new grants would get seqs that
+// subscribers have seen, and packets would be dealt again.
+func TestLostRedisIsNotFoundedAnew(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	for _, paid := range []bool{true, false} {
+		t.Run(fmt.Sprintf("paid %v", paid), func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+			knows := "campaign rain, which is funded,"
+			d.campaign("rain", 5, 50)
+			if paid {
+				knows = "event 0-2"
+				d.ok("grab", "rain", "u1")
+				d.ok("grab", "rain", "u2")
+				w := d.start("work")
+				testkit.Eventually(t, 30*time.Second, func() bool { return d.show("rain").Ledger.Granted > 0 }, "it pays")
+				d.ok("audit", "--wait", "30s")
+				w.signal(syscall.SIGTERM)
+				require.Zero(t, w.wait(time.Minute).code)
+			}
+			require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+			for _, command := range openers(d) {
+				if command[0] == "campaign" && slices.Contains([]string{"create", "list"}, command[1]) || command[0] == "quarantine" {
+					continue // they ask the ledger alone
+				}
+				d.refused(1, command, "`hongbao recover`")
+				require.Empty(t, d.content(), "%v wrote to Redis", command)
+			}
+			d.refused(1, []string{"init"}, "Redis has lost shard 0", "the ledger knows "+knows, "`hongbao recover`")
+			require.Empty(t, d.content())
+		})
+	}
+}
+
+// A shard on which nothing ever happened loses nothing: it is founded again, in a later epoch.
+func TestLostRedisWithoutMoneyIsFoundedAgain(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+	require.Contains(t, d.ok("init"), "1 founded, 0 founded before")
+	d.campaign("rain", 5, 50)
+	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
+	epoch, err := d.rdb.HGet(t.Context(), d.space.Shard(0).Meta(), "epoch").Result()
+	require.NoError(t, err)
+	require.Equal(t, "2", epoch)
+}
+
+// with is the deployment with other knobs.
+func (d *deployment) with(pairs ...string) *deployment {
+	e := *d
+	e.env = slices.Clone(d.env)
+	e.set(pairs...)
+	return &e
+}
+
+// One ledger has one deployment: a second one, another prefix and another number of shards are refused (issue 8, point 1).
+func TestOneLedgerHasOneDeployment(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.campaign("rain", 5, 50)
+	for _, other := range [][]string{
+		{"DEPLOYMENT_ID", d.prefix + "-2"}, {"DEPLOYMENT_KEY_PREFIX", d.prefix + "-2"}, {"DEPLOYMENT_SHARDS", "2"},
+		{"DEPLOYMENT_ID", d.prefix + "-2", "DEPLOYMENT_KEY_PREFIX", d.prefix + "-2"},
+	} {
+		e := d.with(other...)
+		before := d.content()
+		for _, command := range [][]string{{"init"}, {"campaign", "load", "rain"}, {"work"}, {"audit"}, {"config", "check", "--connect"}} {
+			e.refused(1, command)
+			require.Equal(t, before, d.content(), "%v", command)
+		}
+		e.refused(1, []string{"campaign", "create", spec(t, "hail", 5, 50)}, "the ledger belongs to deployment")
+		n, err := d.rdb.Exists(t.Context(), d.prefix+"-2:{deployment}").Result()
+		require.NoError(t, err)
+		require.Zero(t, n)
+	}
+}
+
+// A Redis that is in use beside a ledger that never knew it: a wrong DSN is not stamped as its owner, whatever it says of itself.
+func TestRedisOfAnotherLedgerIsRefused(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 5, 50)
+	before := d.content()
+	empty := filepath.Join(t.TempDir(), "empty.db")
+	e := d.with("LEDGER_DSN", empty)
+	e.refused(1, []string{"init"}, "was founded before", "the ledger knows nothing of it", "nothing was founded")
+	require.NoFileExists(t, empty)
+
+	// A ledger that was founded as the same deployment, with another Redis.
+	other := d.with("LEDGER_DSN", empty, "REDIS_ADDRS", testkit.NewRedis(t, testkit.RedisOptions{}).Addr)
+	other.ok("init")
+	for _, command := range [][]string{{"init"}, {"work"}, {"audit"}, {"campaign", "load", "rain"}, {"config", "check", "--connect"}} {
+		e.refused(1, command, "were not founded together")
+	}
+	require.Equal(t, before, d.content())
+}
+
+// A ledger that nobody has named is an error that names the knob; a file in the working directory would be another one each time.
+func TestLedgerHasNoDefault(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d = d.with("LEDGER_DSN", "")
+	for _, command := range [][]string{{"init"}, {"campaign", "list"}, {"config", "check", "--connect"}, {"audit"}, {"balance"}} {
+		r := d.with("BALANCE_TOKEN", "token-of-the-tests-0123").run(command...)
+		require.NotZero(t, r.code, "%v", command)
+		require.Contains(t, r.err, "ledger.dsn is empty")
+	}
+}

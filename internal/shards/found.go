@@ -1,0 +1,221 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+var foundScript = newScript("found")
+
+// SchemaVersion is the version of the key layout. lowestSchema is the first one whose builds can work with it: an older
+// build goes on with what a newer one has founded until this rises above its own version.
+const (
+	SchemaVersion = 1
+	lowestSchema  = 1
+)
+
+// The fields of the prefix' hash and of meta that say whose they are.
+const (
+	deploymentField = "deployment"
+	shardsField     = "shards"
+	foundingField   = "founding"
+	schemaField     = "schema"
+	lowestField     = "lowest"
+	openedField     = "opened"
+)
+
+// ErrNotFounded says that a Redis has no deployment under the key prefix, or only a part of one. Its error is Broken.
+var ErrNotFounded = errors.New("it is not founded")
+
+// Mark says whose a Redis is. It never changes.
+type Mark struct {
+	Deployment string // its id
+	// Founding is what the ledger drew when it was founded: it tells the deployment from others with the same id. Empty
+	// without a ledger.
+	Founding string
+}
+
+// Founded is what one shard was founded as.
+type Founded struct {
+	Mark
+	Epoch int64
+	// Opened is the token of the server for which the shard was opened last.
+	Opened string
+}
+
+// FoundCall is what Found writes.
+type FoundCall struct {
+	Deployment, Founding string // see Mark
+	// Epochs are the shards' first epochs; nil means 1 for all.
+	Epochs []int64
+}
+
+// Found marks the prefix and those of its shards that are not there yet. It refuses (Broken) keys of another deployment,
+// founding or number of shards, and a shard that has lost its meta but not its stream.
+//
+// It does not see that Redis has lost everything: only the ledger can tell, and who calls Found has asked it.
+func Found(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, c FoundCall) error {
+	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
+	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
+	fields := []any{schemaField, SchemaVersion, lowestField, lowestSchema}
+	if err := m.put(ctx, rdb, space, []string{space.Deployment()}, fields); err != nil {
+		return err
+	}
+	for i := range space.Len() {
+		epoch := int64(1)
+		if c.Epochs != nil {
+			epoch = c.Epochs[i]
+		}
+		k := space.Shard(i)
+		token, err := ServerToken(ctx, rdb, k)
+		if err == nil {
+			err = m.put(ctx, rdb, space, []string{k.Meta(), k.Events()},
+				[]any{"shard", i, epochField, epoch, seqField, 0, "finished", 0, openedField, token})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put marks the first key; the second one is a shard's stream.
+func (m Mark) put(ctx context.Context, rdb redis.Scripter, space *lua.Space, keys []string, fields []any) error {
+	reply, err := foundScript.run(ctx, rdb, keys, append([]any{m.Deployment, space.Len(), m.Founding}, fields...))
+	switch {
+	case err != nil:
+		return err
+	case len(reply) == 3 && reply[0] == "differs":
+		return differs(keys[0], reply[1], reply[2], map[string]string{
+			deploymentField: m.Deployment, shardsField: strconv.Itoa(space.Len()), foundingField: m.Founding}[reply[1]])
+	case len(reply) == 1 && reply[0] == "lost":
+		return hongbao.Errorf(hongbao.Broken, "redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
+			"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the stream's last entry. Do not delete "+
+			"the stream: the done bits would stay", keys[0], keys[len(keys)-1])
+	}
+	return nil
+}
+
+func differs(key, field, has, want string) error {
+	what := "use another deployment.key_prefix"
+	if field == foundingField {
+		what = "let ledger.dsn name the ledger that this Redis was founded with"
+	}
+	return hongbao.Errorf(hongbao.Broken, "redis key %s belongs to something else: its %s is %q, and not %q; point redis.addrs to the right Redis, or %s",
+		key, field, has, want, what)
+}
+
+// ServerToken names the run of the server that has a shard: each start gives a new one. Empty if the server hides it.
+func ServerToken(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (string, error) {
+	node, err := NodeOf(ctx, rdb, k)
+	if err != nil {
+		return "", err
+	}
+	text, err := node.Info(ctx).Result()
+	if err != nil {
+		return "", fmt.Errorf("ask the server of shard %d for INFO: %w", k.Index(), Classify(err))
+	}
+	return parseInfo(text).RunID, nil
+}
+
+// ReadMark tells whose the prefix is; false if it is nobody's.
+func ReadMark(ctx context.Context, rdb redis.UniversalClient, space *lua.Space) (m Mark, shards int, found bool, err error) {
+	has, err := rdb.HGetAll(ctx, space.Deployment()).Result()
+	if err != nil {
+		return Mark{}, 0, false, fmt.Errorf("read %s: %w", space.Deployment(), Classify(err))
+	}
+	if len(has) == 0 {
+		return Mark{}, 0, false, nil
+	}
+	if err := checkSchema(space.Deployment(), has); err != nil {
+		return Mark{}, 0, false, err
+	}
+	shards, err = strconv.Atoi(has[shardsField])
+	if err != nil {
+		return Mark{}, 0, false, differs(space.Deployment(), shardsField, has[shardsField], strconv.Itoa(space.Len()))
+	}
+	return Mark{Deployment: has[deploymentField], Founding: has[foundingField]}, shards, true, nil
+}
+
+// checkSchema refuses a key layout that this build can't work with.
+func checkSchema(key string, has map[string]string) error {
+	version, err := strconv.Atoi(has[schemaField])
+	lowest, err2 := strconv.Atoi(has[lowestField])
+	switch {
+	case err != nil || err2 != nil:
+		return differs(key, schemaField, has[schemaField], strconv.Itoa(SchemaVersion))
+	case lowest > SchemaVersion:
+		return hongbao.Errorf(hongbao.Broken, "redis key %s has schema version %d, which builds from version %d on can work with, this one has %d: "+
+			"upgrade this program", key, version, lowest, SchemaVersion)
+	case version < SchemaVersion:
+		return hongbao.Errorf(hongbao.Broken, "redis key %s has schema version %d, this build needs %d: `hongbao init` brings it up to date",
+			key, version, SchemaVersion)
+	}
+	return nil
+}
+
+// ReadShards tells what each shard was founded as; nil for one that is not there.
+func ReadShards(ctx context.Context, rdb redis.UniversalClient, space *lua.Space) ([]*Founded, error) {
+	pipe := rdb.Pipeline()
+	cmds := make([]*redis.SliceCmd, space.Len())
+	for i := range cmds {
+		cmds[i] = pipe.HMGet(ctx, space.Shard(i).Meta(), deploymentField, foundingField, epochField, openedField)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read the meta of %d shards: %w", len(cmds), Classify(err))
+	}
+	out := make([]*Founded, len(cmds))
+	for i, cmd := range cmds {
+		v := cmd.Val()
+		if v[0] == nil && v[2] == nil {
+			continue
+		}
+		text := func(j int) string { s, _ := v[j].(string); return s }
+		epoch, err := strconv.ParseInt(text(2), 10, 64)
+		if err != nil {
+			return nil, hongbao.Errorf(hongbao.Broken, "the epoch in redis key %s is %.40q, which is no number: "+
+				"find out who can write to Redis", space.Shard(i).Meta(), text(2))
+		}
+		out[i] = &Founded{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3)}
+	}
+	return out, nil
+}
+
+// Open checks that a Redis is the deployment's, that its key layout is one that this build knows, and that no shard is
+// missing; it writes nothing. The answer's Founding is to be compared with the ledger's. Broken with ErrNotFounded if
+// nothing, or not all, is there.
+func Open(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, deployment string) (Mark, error) {
+	m, n, found, err := ReadMark(ctx, rdb, space)
+	switch {
+	case err != nil:
+		return m, err
+	case !found:
+		return m, hongbao.Errorf(hongbao.Broken, "%w: this Redis has no deployment under redis key %s; let redis.addrs and deployment.key_prefix name the "+
+			"right one, `hongbao init` founds a new one. If it was there before, Redis has lost what it had: `hongbao recover`", ErrNotFounded, space.Deployment())
+	case m.Deployment != deployment:
+		return m, differs(space.Deployment(), deploymentField, m.Deployment, deployment)
+	case n != space.Len():
+		return m, differs(space.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(space.Len()))
+	}
+	all, err := ReadShards(ctx, rdb, space)
+	if err != nil {
+		return m, err
+	}
+	for i, has := range all {
+		switch key := space.Shard(i).Meta(); {
+		case has == nil:
+			return m, hongbao.Errorf(hongbao.Broken, "%w to the end, or Redis has lost shard %d (redis key %s): if `hongbao init` was killed, run it again; "+
+				"else `hongbao recover`", ErrNotFounded, i, key)
+		case has.Mark != m:
+			return m, differs(key, foundingField, has.Founding, m.Founding)
+		}
+	}
+	return m, nil
+}

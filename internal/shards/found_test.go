@@ -1,0 +1,112 @@
+package shards_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+func TestFoundRefusesAnotherDeployment(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
+	before := b.dump(t)
+	require.ErrorContains(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "other"}), `deployment is "test"`)
+	more, err := lua.NewSpace(b.prefix, 2)
+	require.NoError(t, err)
+	same := more.Shard(0).Meta() == b.k.Meta()
+	require.True(t, same, "shard 0 has the same tag whatever the number of shards")
+	require.ErrorContains(t, shards.Found(t.Context(), b.rdb, more, shards.FoundCall{Deployment: "test"}), `shards is "1"`)
+	require.Equal(t, before, b.dump(t))
+}
+
+// The names of the shards' keys depend on their number: another number would find an empty deployment, and load every campaign
+// again.
+func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.Redis(t).Client(t)
+	for _, from := range []int{1, 2, 4, 16, 64} {
+		for _, to := range []int{1, 2, 3, 4, 8, 16, 32, 64} {
+			if from == to {
+				continue
+			}
+			prefix := testkit.Prefix(t)
+			first, err := lua.NewSpace(prefix, from)
+			require.NoError(t, err)
+			second, err := lua.NewSpace(prefix, to)
+			require.NoError(t, err)
+			require.NoError(t, shards.Found(t.Context(), rdb, first, shards.FoundCall{Deployment: "d"}))
+			require.ErrorContains(t, shards.Found(t.Context(), rdb, second, shards.FoundCall{Deployment: "d"}), "belongs to something else", "%d, then %d shards", from, to)
+		}
+	}
+}
+
+// What opens writes nothing, and takes nothing for founded that is not.
+func TestOpenWritesNothing(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
+	space, err := lua.NewSpace(prefix, 3)
+	require.NoError(t, err)
+	b := &bundle{rdb: rdb, space: space, prefix: prefix, k: space.Shard(1)}
+	refused := func(part string) {
+		t.Helper()
+		before := b.dump(t)
+		_, err := shards.Open(t.Context(), rdb, space, "prod")
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, part)
+		require.Equal(t, before, b.dump(t))
+	}
+	refused("`hongbao init` founds a new one")
+	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
+	before := b.dump(t)
+	m, err := shards.Open(t.Context(), rdb, space, "prod")
+	require.NoError(t, err)
+	require.Equal(t, shards.Mark{Deployment: "prod", Founding: "abc"}, m)
+	require.Equal(t, before, b.dump(t))
+
+	meta, err := rdb.HGetAll(t.Context(), b.k.Meta()).Result()
+	require.NoError(t, err)
+	info, err := rdb.InfoMap(t.Context(), "server").Result()
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"deployment": "prod", "shards": "3", "shard": "1", "founding": "abc", "epoch": "5", "seq": "0", "finished": "0",
+		"opened": info["Server"]["run_id"]}, meta)
+
+	change := func(key, field, value string) (back func()) {
+		was, err := rdb.HGet(t.Context(), key, field).Result()
+		require.NoError(t, err)
+		require.NoError(t, rdb.HSet(t.Context(), key, field, value).Err())
+		return func() { require.NoError(t, rdb.HSet(t.Context(), key, field, was).Err()) }
+	}
+	for _, c := range []struct{ key, field, value, part string }{
+		{space.Deployment(), "deployment", "staging", `its deployment is "staging"`},
+		{space.Deployment(), "shards", "4", `its shards is "4"`},
+		{space.Deployment(), "shards", "four", `its shards is "four"`},
+		{space.Deployment(), "schema", "0", "`hongbao init` brings it up to date"},
+		{space.Deployment(), "lowest", "2", "upgrade this program"},
+		{b.k.Meta(), "founding", "xyz", `its founding is "xyz"`},
+		{b.k.Meta(), "epoch", "x", "no number"},
+	} {
+		back := change(c.key, c.field, c.value)
+		refused(c.part)
+		back()
+	}
+	back := change(space.Deployment(), "schema", "7")
+	_, err = shards.Open(t.Context(), rdb, space, "prod")
+	require.NoError(t, err, "a newer layout is no reason for an older build to stop, until its lowest version says so")
+	back()
+	require.NoError(t, rdb.Del(t.Context(), b.k.Meta()).Err())
+	refused("Redis has lost shard 1")
+	require.NoError(t, rdb.Del(t.Context(), space.Deployment()).Err())
+	refused("`hongbao recover`")
+}

@@ -1,0 +1,30 @@
+-- found: marks a shard, or the whole prefix, as a deployment's, or tells whose it is.
+--
+-- KEYS  1 meta, or the key of the prefix  2 with meta, the shard's events
+-- ARGV  1 deployment id  2 number of shards  3 founding, the text that the ledger has too  4.. the other fields and their values, in turn
+-- Reply "ok"; "differs", the field, what Redis holds; or "lost": the stream has had entries, so meta was there before.
+--       A new one would give their seqs out again, and the done bits of the old events would keep the new ones from every sink
+-- Cost  O(1)
+-- First write HSET: it grows memory.
+-- Repeat answers "ok".
+
+local names = { 'deployment', 'shards', 'founding' }
+local has = redis.call('HMGET', KEYS[1], unpack(names))
+if redis.call('EXISTS', KEYS[1]) == 1 then
+	for i, name in ipairs(names) do
+		if has[i] ~= ARGV[i] then
+			return { 'differs', name, has[i] or '' }
+		end
+	end
+	return { 'ok' }
+end
+if KEYS[2] and redis.call('EXISTS', KEYS[2]) == 1 then
+	local info = redis.call('XINFO', 'STREAM', KEYS[2])
+	for i = 1, #info, 2 do
+		if info[i] == 'last-generated-id' and info[i + 1] ~= '0-0' then
+			return { 'lost' }
+		end
+	end
+end
+redis.call('HSET', KEYS[1], 'deployment', ARGV[1], 'shards', ARGV[2], 'founding', ARGV[3], unpack(ARGV, 4))
+return { 'ok' }
