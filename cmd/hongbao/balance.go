@@ -34,7 +34,7 @@ func balanceCmd() *cobra.Command {
 			return with(cmd, needs{}, func(d *deps) error { return d.serveBalance(cmd) })
 		},
 	}
-	cmd.AddCommand(balanceClientCmd(), balanceFundCmd())
+	cmd.AddCommand(balanceClientCmd(), balanceFundCmd(), balanceCheckCmd())
 	return cmd
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -138,9 +140,17 @@ func TestBalanceClients(t *testing.T) {
 	require.Equal(t, []clientFund{{"shop", "CNY", 500, 500, 0, 1}}, list.Funds)
 	require.Len(t, list.Tokens, 2)
 	require.NotContains(t, ok("client", "list"), token)
+	require.Equal(t, "differences: 0\n", ok("check"))
 	ok("client", "revoke", "helpdesk", "--token", help.ID)
 	testkit.Eventually(t, 20*time.Second, func() bool { return ask("GET", "/v1/accounts/u1", help.Token, "") == 401 }, "the token is refused")
 	require.Equal(t, 200, ask("GET", "/v1/credits/r500", token, ""))
+	db, err := sql.Open("sqlite", strings.TrimPrefix(env[0], "HONGBAO_LEDGER_DSN="))
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "UPDATE credit_fund SET credited = credited - 1")
+	require.NoError(t, errors.Join(err, db.Close()))
+	r := run(t, env, "balance", "check")
+	require.Equal(t, 1, r.code)
+	require.Equal(t, "fund of shop, CNY: sum of the credits = credited: want 500, got 499\ndifferences: 1\n", r.out)
 }
 
 // Both ends as processes, both killed on the way: every grant is credited once.

@@ -19,7 +19,7 @@ var lines = map[string]struct{ server, args string }{
 	"work": {"redis", ""}, "audit": {"redis", ""}, "tail": {"redis", ""}, "replay": {"redis", "again --to balance"},
 	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis", "kafka/0/1-1 --by ann --why mended"},
 	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"}, "balance": {"ledger", ""},
-	"balance client add": {"ledger", "worker"}, "balance client list": {"ledger", ""}, "balance client revoke": {"ledger", "worker --all"},
+	"balance check": {"ledger", ""}, "balance client add": {"ledger", "worker"}, "balance client list": {"ledger", ""}, "balance client revoke": {"ledger", "worker --all"},
 	"balance fund": {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
 	"dead confirm": {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 }

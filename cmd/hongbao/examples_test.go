@@ -110,6 +110,7 @@ var play = []act{
 		s.words["127.0.0.1:8081"] = freeAddr(s.t)
 	}},
 	{command: "balance", until: "serving balances"},
+	{command: "balance check", after: says("differences: 0")},
 	{command: "balance client revoke", after: says("revoked tokens: 1")},
 }
 

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// mismatch is a difference between two sides of the credits, as it is printed.
+type mismatch struct {
+	Where string `json:"where"`
+	What  string `json:"what"`
+	Want  int64  `json:"want"`
+	Got   int64  `json:"got"`
+}
+
+func balanceCheckCmd() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use: "check", Short: "Compare balances and funds with the credits, and statements with their line numbers",
+		Long: "Compares, on one snapshot, each account's balance with its credits, and each client's fund with its credits and with what was put\n" +
+			"into it. It only reads. Exit code 0 if all agrees, 1 if anything differs: then somebody has written to the database by hand.",
+		Example: "  hongbao balance check --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, needs{}, func(d *deps) error {
+				if err := d.openBook(cmd.Context()); err != nil {
+					return err
+				}
+				list, err := d.ledger.CheckCredits(cmd.Context())
+				if err != nil {
+					return err
+				}
+				out := make([]mismatch, len(list))
+				for i, m := range list {
+					out[i] = mismatch{m.Where, m.What, m.Want, m.Got}
+				}
+				err = printReport(cmd, asJSON, out, func(w io.Writer) error {
+					for _, m := range list {
+						fmt.Fprintln(w, m)
+					}
+					_, err := fmt.Fprintf(w, "differences: %d\n", len(list))
+					return err
+				})
+				if err == nil && len(list) > 0 {
+					err = hongbao.Errorf(hongbao.Broken, "balances, funds and credits do not agree: stop the server; the database was written by hand")
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the differences as JSON")
+	return cmd
+}
