@@ -37,7 +37,6 @@ type LedgerCampaign struct {
 	Granted, Refunded hongbao.Amount // the campaign's own counts
 	Open              hongbao.Amount // the balance of its pool
 	Grants            int64
-	GrantsAmount      hongbao.Amount // the sum over the grants
 	// Closed: what nobody got went back; nothing can be granted any more, and the campaign may have left Redis.
 	Closed bool
 	// CloseShard and CloseSeq name the close that the refund is based on; set if Closed.

@@ -64,7 +64,7 @@ func (l *memLedger) Summary(context.Context) (audit.Summary, error) {
 		for _, g := range grants {
 			c.Granted += g.Amount
 		}
-		c.GrantsAmount, c.Open = c.Granted, c.Funded-c.Granted
+		c.Open = c.Funded - c.Granted
 		if c.Closed {
 			c.Refunded, c.Open = c.Open, 0
 		}

@@ -50,9 +50,6 @@ func (r *run) balance(l *LedgerCampaign) {
 	if l.Funded != l.Granted+l.Refunded+l.Open {
 		bad("funded %d, but granted %d + refunded %d + open %d = %d", l.Funded, l.Granted, l.Refunded, l.Open, l.Granted+l.Refunded+l.Open)
 	}
-	if l.Granted != l.GrantsAmount {
-		bad("granted %d, but the sum of its %d grants is %d", l.Granted, l.Grants, l.GrantsAmount)
-	}
 	if !l.Closed && l.Refunded != 0 || l.Closed && l.Refunded != l.Funded-l.Granted {
 		bad("refunded %d of funded %d with %d granted, closed: %t", l.Refunded, l.Funded, l.Granted, l.Closed)
 	}

@@ -45,6 +45,7 @@ type StoredCampaign struct {
 	Campaign
 	State                     CampaignState
 	Funded, Granted, Refunded hongbao.Amount
+	grants                    int64
 	Created                   time.Time
 	// Revealed is when the seed was published; zero while it is secret.
 	Revealed time.Time
@@ -158,14 +159,14 @@ func (c *Campaign) same(has *StoredCampaign) error {
 		ErrCampaignExists, has.Hash, c.Hash)
 }
 
-const campaignColumns = `spec, plan_hash, seed, state, funded, granted, refunded, created_at, revealed_at`
+const campaignColumns = `spec, plan_hash, seed, state, funded, granted, refunded, grants, created_at, revealed_at`
 
 func scanCampaign(s scan) (StoredCampaign, error) {
 	var c StoredCampaign
 	var spec, state string
 	var seed []byte
 	var created, revealed int64
-	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &created, &revealed); err != nil {
+	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &c.grants, &created, &revealed); err != nil {
 		return c, err
 	}
 	if revealed != 0 {

@@ -1,8 +1,13 @@
 package settlement
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // Difference is a place where the ledger does not agree with itself.
@@ -18,101 +23,245 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s: want %d, got %d", d.Where, d.What, d.Want, d.Got)
 }
 
-// differences compares the counts of one campaign with each other.
-func (t *Totals) differences() []Difference {
-	var list []Difference
-	equal := func(what string, want, got int64) {
-		if want != got {
-			list = append(list, Difference{Where: "campaign " + t.Campaign, What: what, Want: want, Got: got})
-		}
-	}
-	equal("funded = granted + refunded + pool", int64(t.Funded), int64(t.Granted+t.Refunded+t.Pool))
-	equal("sum of the grants = granted", int64(t.Granted), int64(t.GrantsAmount))
-	equal("debits of the pool = sum of the grants", int64(t.GrantsAmount), int64(t.Debits))
-	equal("grants that the debits cover = grants", t.Grants, t.DebitedGrants)
-	return list
-}
-
-// bookQuery gives, for each currency, the sums that the double entry ties together.
-const bookQuery = `SELECT a.currency,
-	CAST(SUM(a.balance) AS bigint),
-	CAST(SUM(CASE WHEN a.kind = 'user' THEN a.balance ELSE 0 END) AS bigint),
-	CAST(SUM(CASE WHEN a.kind = 'sponsor' AND a.id NOT LIKE 'reserve:%' THEN -a.balance ELSE 0 END) AS bigint),
-	CAST(SUM(CASE WHEN a.id LIKE 'reserve:%' THEN -a.balance ELSE 0 END) AS bigint),
-	(SELECT CAST(COALESCE(SUM(t.amount), 0) AS bigint) FROM transfer AS t JOIN campaign AS c ON c.id = t.campaign
-		WHERE t.id LIKE 'quarantine:%' AND c.currency = a.currency),
-	(SELECT CAST(COALESCE(SUM(granted), 0) AS bigint) FROM campaign WHERE currency = a.currency),
-	(SELECT CAST(COALESCE(SUM(funded - refunded), 0) AS bigint) FROM campaign WHERE currency = a.currency)
-	FROM account AS a GROUP BY a.currency ORDER BY a.currency`
-
-// usersQuery gives the users whose balance is not what they were paid: the sum of their grants and of what was paid from the reserve.
-func usersQuery(account string) string {
-	return `SELECT id, CAST(SUM(paid) AS bigint), CAST(SUM(balance) AS bigint) FROM (
-		SELECT id, balance, 0 AS paid FROM account WHERE kind = 'user'
-		UNION ALL SELECT ` + account + `, 0, g.amount FROM grants AS g JOIN campaign AS c ON c.id = g.campaign WHERE g.amount > 0
-		UNION ALL SELECT credit, 0, amount FROM transfer WHERE id LIKE 'quarantine:%') AS b
-	GROUP BY id HAVING SUM(balance) <> SUM(paid) ORDER BY id LIMIT 1000`
-}
-
-// CheckConservation compares everything in the ledger that must be equal, the sums and then each user's balance, both on one
-// snapshot, and names every difference, of users the first 1,000; none means that no money was made or lost in it, or given to
-// somebody else. It reads every grant twice, each time within Config.Timeout.
+// CheckConservation compares everything in the ledger that must be equal, the sums and then each user's balance, on one
+// snapshot. It names every difference, of users up to 1,000; none means that no money was made or lost in it, or given to
+// somebody else. It reads every grant, transfer and account once, in pages: its memory does not grow with their
+// number, and Config.Timeout bounds each page.
+//
+// Users are compared by sums over 2^20 groups of accounts, drawn anew each time; only the accounts of a group that differs are looked
+// at one by one. Two errors that make each other up are missed if they fall into one group: once in a million times.
 func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
-	var list []Difference
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		list = nil
-		err := t.query(ctx, totalsQuery+` ORDER BY c.id`, nil, func(s scan) error {
-			totals, err := scanTotals(s)
-			list = append(list, totals.differences()...)
-			return err
-		})
-		if err != nil {
+	b := &book{seed: maphash.MakeSeed(), groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook)}
+	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
+		if err := b.read(ctx, t); err != nil {
 			return err
 		}
-		return t.query(ctx, bookQuery, nil, func(s scan) error {
-			more, err := scanBook(s)
-			list = append(list, more...)
-			return err
-		})
+		b.compareCurrencies()
+		return b.compareUsers(ctx, t)
 	})
-	if err == nil {
-		err = l.checkUsers(ctx, &list)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("check that the ledger conserves money: %w", err)
 	}
-	return list, nil
+	return b.list, nil
 }
 
-func (l *Ledger) checkUsers(ctx context.Context, list *[]Difference) error {
-	sums := len(*list)
-	return l.read(ctx, func(ctx context.Context, t txn) error {
-		*list = (*list)[:sums]
-		return t.query(ctx, usersQuery(l.dialect.userAccount), nil, func(s scan) error {
-			d := Difference{What: "its grants + paid from the reserve = balance"}
-			err := s(&d.Where, &d.Want, &d.Got)
-			d.Where = "account " + d.Where
-			*list = append(*list, d)
-			return err
-		})
-	})
+const (
+	userGroups = 1 << 20
+	// maxSuspects bounds the accounts that are looked at one by one, maxUsers those that are named.
+	maxSuspects, maxUsers = 100_000, 1_000
+)
+
+// book is what the rows of a ledger come to.
+type book struct {
+	list       []Difference
+	currencies map[string]*currencyBook
+	seed       maphash.Seed
+	// groups has, of the accounts of each group, the balances less what their users were paid.
+	groups []int64
+	// suspects are the accounts of groups that differ. In the second pass only they are added up.
+	suspects map[string]*suspect
 }
 
-func scanBook(s scan) ([]Difference, error) {
-	var currency string
-	var all, users, sponsors, reserve, decided, granted, funded int64
-	if err := s(&currency, &all, &users, &sponsors, &reserve, &decided, &granted, &funded); err != nil {
-		return nil, err
+type currencyBook struct{ all, users, sponsors, reserve, decided, granted, funded int64 }
+
+type suspect struct{ paid, balance int64 }
+
+func (b *book) currency(name string) *currencyBook {
+	c := b.currencies[name]
+	if c == nil {
+		c = &currencyBook{}
+		b.currencies[name] = c
 	}
-	var list []Difference
-	equal := func(what string, want, got int64) {
-		if want != got {
-			list = append(list, Difference{Where: fmt.Sprintf("currency %q", currency), What: what, Want: want, Got: got})
+	return c
+}
+
+func (b *book) group(account string) *int64 {
+	return &b.groups[maphash.String(b.seed, account)%userGroups]
+}
+
+// paid notes that an account's user was paid, balance that an account has money.
+func (b *book) paid(account string, amount int64) {
+	if b.suspects == nil {
+		*b.group(account) -= amount
+	} else if s := b.suspect(account); s != nil {
+		s.paid += amount
+	}
+}
+
+func (b *book) balance(account string, amount int64) {
+	if b.suspects == nil {
+		*b.group(account) += amount
+	} else if s := b.suspect(account); s != nil {
+		s.balance += amount
+	}
+}
+
+// suspect gives the sums of an account of a group that differs; nil for others, and when there are too many.
+func (b *book) suspect(account string) *suspect {
+	s := b.suspects[account]
+	if s == nil && *b.group(account) != 0 && len(b.suspects) < maxSuspects {
+		s = &suspect{}
+		b.suspects[account] = s
+	}
+	return s
+}
+
+func (b *book) equal(where, what string, want, got int64) {
+	if want != got {
+		b.list = append(b.list, Difference{Where: where, What: what, Want: want, Got: got})
+	}
+}
+
+// read adds up the ledger.
+func (b *book) read(ctx context.Context, t txn) error {
+	page := func(ctx context.Context, after string) (list []Totals, err error) { return readTotals(ctx, t, after) }
+	if err := eachTotals(ctx, page, func(c *Totals) error { return b.campaign(ctx, t, c) }); err != nil {
+		return err
+	}
+	if err := b.accounts(ctx, t); err != nil {
+		return err
+	}
+	return b.decided(ctx, t)
+}
+
+// campaign compares the counts of one campaign with its grants and with the debits of its pool.
+func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
+	var grants, amount int64
+	err := eachPaid(ctx, t, c.Campaign, 0, func(g *paidGrant) error {
+		grants, amount = grants+1, amount+int64(g.amount)
+		if g.amount > 0 {
+			b.paid(UserAccount(g.user, c.Currency), int64(g.amount))
+		}
+		return nil
+	})
+	if err != nil || b.suspects != nil {
+		return err
+	}
+	debits, debited, err := sumDebits(ctx, t, c.Campaign)
+	if err != nil {
+		return err
+	}
+	where := "campaign " + c.Campaign
+	b.equal(where, "funded = granted + refunded + pool", int64(c.Funded), int64(c.Granted+c.Refunded+c.Pool))
+	b.equal(where, "sum of the grants = granted", int64(c.Granted), amount)
+	b.equal(where, "number of the grants = grants", c.Grants, grants)
+	b.equal(where, "debits of the pool = sum of the grants", amount, debits)
+	b.equal(where, "grants that the debits cover = grants", grants, debited)
+	book := b.currency(c.Currency)
+	book.granted += int64(c.Granted)
+	book.funded += int64(c.Funded - c.Refunded)
+	return nil
+}
+
+// sumDebits adds up the transfers out of a campaign's pool to users.
+func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int64, err error) {
+	for after := ""; ; {
+		rows := 0
+		err := t.query(ctx, `SELECT id, kind, amount, grants FROM transfer WHERE campaign = $1 AND id > $2 ORDER BY id LIMIT $3`,
+			[]any{campaign, after, int64(sumRows)}, func(s scan) error {
+				var kind string
+				var money, covers int64
+				if err := s(&after, &kind, &money, &covers); err != nil {
+					return err
+				}
+				if rows++; kind == "grants" {
+					amount, grants = amount+money, grants+covers
+				}
+				return nil
+			})
+		if err != nil || rows < sumRows {
+			return amount, grants, err
 		}
 	}
-	equal("sum of all accounts = 0", 0, all)
-	equal("sum of the users' balances = granted + paid from the reserve", granted+decided, users)
-	equal("what the reserve gave = payments of quarantined grants", decided, reserve)
-	equal("what the sponsors gave = funded - refunded", funded, sponsors)
-	return list, nil
+}
+
+// accounts adds up the balances.
+func (b *book) accounts(ctx context.Context, t txn) error {
+	for after := ""; ; {
+		rows := 0
+		err := t.query(ctx, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
+			[]any{after, int64(sumRows)}, func(s scan) error {
+				var kind, currency string
+				var balance int64
+				if err := s(&after, &kind, &currency, &balance); err != nil {
+					return err
+				}
+				rows++
+				if kind == "user" {
+					b.balance(after, balance)
+				}
+				if b.suspects == nil {
+					b.currency(currency).add(after, kind, balance)
+				}
+				return nil
+			})
+		if err != nil || rows < sumRows {
+			return err
+		}
+	}
+}
+
+func (c *currencyBook) add(account, kind string, balance int64) {
+	c.all += balance
+	switch {
+	case kind == "user":
+		c.users += balance
+	case kind == "sponsor" && strings.HasPrefix(account, ReserveAccount("")):
+		c.reserve -= balance
+	case kind == "sponsor":
+		c.sponsors -= balance
+	}
+}
+
+// decided adds up what was paid from the reserve.
+func (b *book) decided(ctx context.Context, t txn) error {
+	for after := "quarantine:"; ; { // "quarantine;" is behind all of them
+		rows := 0
+		err := t.query(ctx, `SELECT t.id, t.credit, t.amount, c.currency FROM transfer AS t JOIN campaign AS c ON c.id = t.campaign
+			WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
+			[]any{after, "quarantine;", int64(sumRows)}, func(s scan) error {
+				var user, currency string
+				var amount int64
+				if err := s(&after, &user, &amount, &currency); err != nil {
+					return err
+				}
+				rows++
+				b.paid(user, amount)
+				if b.suspects == nil {
+					b.currency(currency).decided += amount
+				}
+				return nil
+			})
+		if err != nil || rows < sumRows {
+			return err
+		}
+	}
+}
+
+// compareCurrencies compares the sums that the double entry ties together.
+func (b *book) compareCurrencies() {
+	for _, name := range slices.Sorted(maps.Keys(b.currencies)) {
+		c, where := b.currencies[name], fmt.Sprintf("currency %q", name)
+		b.equal(where, "sum of all accounts = 0", 0, c.all)
+		b.equal(where, "sum of the users' balances = granted + paid from the reserve", c.granted+c.decided, c.users)
+		b.equal(where, "what the reserve gave = payments of quarantined grants", c.decided, c.reserve)
+		b.equal(where, "what the sponsors gave = funded - refunded", c.funded, c.sponsors)
+	}
+}
+
+// compareUsers names the users whose balance is not what they were paid. Only where a group differs it reads everything again.
+func (b *book) compareUsers(ctx context.Context, t txn) error {
+	if !slices.ContainsFunc(b.groups, func(n int64) bool { return n != 0 }) {
+		return nil
+	}
+	b.suspects = make(map[string]*suspect)
+	if err := b.read(ctx, t); err != nil {
+		return err
+	}
+	wrong := slices.SortedFunc(maps.Keys(b.suspects), cmp.Compare)
+	wrong = slices.DeleteFunc(wrong, func(id string) bool { return b.suspects[id].paid == b.suspects[id].balance })
+	for _, id := range wrong[:min(len(wrong), maxUsers)] {
+		b.equal("account "+id, "its grants + paid from the reserve = balance", b.suspects[id].paid, b.suspects[id].balance)
+	}
+	return nil
 }

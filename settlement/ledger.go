@@ -37,7 +37,7 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 // Migrate makes the tables or brings them up to date, and names the steps that were missing. Those who migrate at the same
 // time are safe: one does, the others wait for it. Where nothing is missing it needs no right to change the schema.
 func Migrate(ctx context.Context, config Config) (steps []string, err error) {
-	l, err := reach(ctx, config, true)
+	l, err := reach(ctx, migrating(config), true)
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +46,19 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 		return nil, fmt.Errorf("migrate the %s ledger: %w", config.Driver, err)
 	}
 	return steps, nil
+}
+
+// migrateTimeout bounds a migration, whatever Config.Timeout is: an index on a large table takes its time.
+const migrateTimeout = time.Hour
+
+// migrating is the configuration of who migrates. The locks that others hold are waited for as ever, but those of others
+// who migrate for as long as it takes.
+func migrating(config Config) Config {
+	config.Timeout = max(config.Timeout, migrateTimeout)
+	if config.Driver == SQLite { // the file's only lock
+		config.LockTimeout = max(config.LockTimeout, migrateTimeout/2)
+	}
+	return config
 }
 
 // reach connects to the database and checks its settings; create says that a file of SQLite may be made.

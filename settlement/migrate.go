@@ -163,8 +163,8 @@ func (l *Ledger) apply(ctx context.Context, steps []migration) (done []string, e
 
 // missing runs the steps that the database does not have, and refuses one that is not its past.
 func (l *Ledger) missing(ctx context.Context, t txn, steps []migration) (done []string, err error) {
-	if l.dialect.lock != "" {
-		if err := t.run(ctx, stmt{sql: l.dialect.lock}); err != nil {
+	for _, lock := range l.dialect.lock {
+		if err := t.run(ctx, stmt{sql: lock}); err != nil {
 			return nil, err
 		}
 	}

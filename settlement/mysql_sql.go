@@ -25,7 +25,16 @@ var mysqlDialect = dialect{
 	readQuarantine: `SELECT q.campaign, q.packet, q.user_id, q.amount, q.shard, q.seq, q.epoch, q.request_id, q.granted_at, q.resolved_at
 		FROM ` + mysqlRows("campaign text", "packet") + `
 		STRAIGHT_JOIN quarantine AS q ON q.campaign = k.campaign AND q.packet = k.packet`,
-	userAccount: `'user:' || c.currency || ':' || g.user_id`,
+	insertQuarantine: `INSERT INTO quarantine (` + quarantineColumns + `, batch)
+		SELECT k.reason, k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, k.entry_id,
+			k.has, k.has_user_id, k.has_amount, k.has_shard, k.has_seq, k.has_epoch, k.has_request_id, k.has_granted_at, $2, $3
+		FROM ` + mysqlRows("reason text", "campaign text", "packet", "user_id text", "amount", "shard", "seq", "epoch", "request_id text",
+		"granted_at", "entry_id text", "has", "has_user_id text", "has_amount", "has_shard", "has_seq", "has_epoch",
+		"has_request_id text", "has_granted_at") + ` ON CONFLICT ` + onceAside + ` DO NOTHING`,
+	readAside: `SELECT k.n, q.id, q.resolved_at, q.batch FROM ` + mysqlRows("campaign text", "packet", "shard", "seq", "user_id text",
+		"amount", "n") + `
+		STRAIGHT_JOIN quarantine AS q ON q.campaign = k.campaign AND q.packet = k.packet AND q.shard = k.shard AND q.seq = k.seq
+			AND q.user_id = k.user_id AND q.amount = k.amount`,
 	credit: `INSERT INTO account (id, kind, currency, balance) SELECT k.id, 'user', k.currency, k.amount
 		FROM ` + mysqlRows("id text", "currency text", "amount") + `
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,

@@ -20,9 +20,10 @@ import (
 // the number of changed rows, and only if some did not is the batch read back.
 var postgresDialect = dialect{
 	migrations: "migrations/postgres",
-	lock:       `SELECT pg_advisory_xact_lock(7166473318640)`,
-	hasSchema:  `SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema')`,
-	pack:       func(columns ...any) ([]any, error) { return columns, nil },
+	// Another one's migration is waited for as long as it takes.
+	lock:      []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`, `RESET lock_timeout`},
+	hasSchema: `SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema')`,
+	pack:      func(columns ...any) ([]any, error) { return columns, nil },
 	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 		SELECT g.*, $10::bigint FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],
 			$6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g
@@ -33,8 +34,14 @@ var postgresDialect = dialect{
 			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS g`,
 	readQuarantine: `SELECT q.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
 			SELECT ` + grantColumns + `, resolved_at FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q`,
-	// The parts have different collations, so it must be said.
-	userAccount: `('user:' || c.currency || ':' || g.user_id) COLLATE "C"`,
+	insertQuarantine: `INSERT INTO quarantine (` + quarantineColumns + `, batch)
+		SELECT q.*, $20::bigint, $21::bigint FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::integer[],
+			$7::bigint[], $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::integer[], $13::text[], $14::bigint[],
+			$15::integer[], $16::bigint[], $17::bigint[], $18::text[], $19::bigint[]) AS q ON CONFLICT ` + onceAside + ` DO NOTHING`,
+	readAside: `SELECT k.n, q.id, q.resolved_at, q.batch FROM unnest($1::text[], $2::bigint[], $3::integer[], $4::bigint[], $5::text[],
+			$6::bigint[], $7::bigint[]) AS k (campaign, packet, shard, seq, user_id, amount, n) CROSS JOIN LATERAL (
+			SELECT id, resolved_at, batch FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet
+			AND shard = k.shard AND seq = k.seq AND user_id = k.user_id COLLATE "C" AND amount = k.amount LIMIT 1) AS q`,
 	credit: `INSERT INTO account (id, kind, currency, balance)
 		SELECT c.id, 'user', c.currency, c.amount FROM unnest($1::text[], $2::text[], $3::bigint[]) AS c (id, currency, amount)
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,

@@ -1,8 +1,11 @@
 package settlement
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -54,87 +57,148 @@ type Quarantined struct {
 	Resolution string
 }
 
-// setAside writes the items to quarantine in one transaction, next to what the ledger has of their packets. It gives
-// those that wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by now
-// is done, and not written.
+// asideRows is how many grants one transaction writes to quarantine.
+const asideRows = 5_000
+
+// setAside writes the items to quarantine, in sets, next to what the ledger has of their packets. It gives those that
+// wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by now is done, and
+// not written.
 func (l *Ledger) setAside(ctx context.Context, items []item) ([]Quarantined, error) {
-	var added []Quarantined
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		added = nil
-		has, err := l.readGrants(ctx, t, items)
-		if err != nil {
-			return nil, err
-		}
-		now := time.Now().UTC().Truncate(time.Millisecond)
-		for _, it := range items {
-			q := Quarantined{Reason: it.reason, Grant: *it.grant, Created: now}
-			if g, ok := has[keyOf(it.grant)]; ok {
-				if q.Reason = difference(it.grant, &g.Grant); q.Reason == "" {
-					continue
-				}
-				q.Has = &g.Grant
-			}
-			isNew, err := q.insert(ctx, t)
-			if err != nil {
-				return nil, err
-			}
-			waits := isNew
-			if !isNew {
-				if waits, err = q.undecided(ctx, t); err != nil {
-					return nil, err
-				}
-			}
-			if waits {
-				added = append(added, q)
-			}
-		}
-		return nil, nil
+	// Every worker takes its locks in the same order.
+	slices.SortStableFunc(items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet),
+			cmp.Compare(a.grant.Shard, b.grant.Shard), cmp.Compare(a.grant.Seq, b.grant.Seq),
+			cmp.Compare(a.grant.User, b.grant.User), cmp.Compare(a.grant.Amount, b.grant.Amount))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("write %d grants to quarantine: %w", len(items), err)
+	var waiting []Quarantined
+	for part := range slices.Chunk(items, asideRows) {
+		var more []Quarantined
+		err := l.write(ctx, func(ctx context.Context, t txn) (_ []stmt, err error) {
+			more, err = l.writeAside(ctx, t, part)
+			return nil, err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("write %d grants to quarantine: %w", len(items), err)
+		}
+		waiting = append(waiting, more...)
 	}
-	return added, nil
+	return waiting, nil
+}
+
+// writeAside takes three statements, however many items there are.
+func (l *Ledger) writeAside(ctx context.Context, t txn, items []item) (waiting []Quarantined, err error) {
+	has, err := l.readGrants(ctx, t, items)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	list := make([]Quarantined, 0, len(items))
+	for _, it := range items {
+		q := Quarantined{Reason: it.reason, Grant: *it.grant, Created: now}
+		if g, ok := has[keyOf(it.grant)]; ok {
+			if q.Reason = difference(it.grant, &g.Grant); q.Reason == "" {
+				continue
+			}
+			q.Has = &g.Grant
+		}
+		list = append(list, q)
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	rows, facts := asideColumns(list)
+	packed, err := l.dialect.pack(rows...)
+	if err != nil {
+		return nil, err
+	}
+	batch := rand.Int64()
+	insert := stmt{sql: l.dialect.insertQuarantine, args: append(slices.Clone(packed), now.UnixMilli(), batch)}
+	if err := t.run(ctx, insert); err != nil {
+		return nil, err
+	}
+	if packed, err = l.dialect.pack(facts...); err != nil {
+		return nil, err
+	}
+	told := make(map[int64]bool, len(list)) // what comes twice in one batch is new once
+	err = t.query(ctx, l.dialect.readAside, packed, func(s scan) error {
+		var n, id, resolved, by int64
+		if err := s(&n, &id, &resolved, &by); err != nil || resolved != 0 {
+			return err
+		}
+		if by == batch && !told[id] {
+			told[id] = true
+			list[n].ID = id
+		}
+		waiting = append(waiting, list[n])
+		return nil
+	})
+	return waiting, err
+}
+
+// asideColumns packs rows of quarantine but created_at and batch, and the facts by which each row is found again, with its
+// place in the list.
+func asideColumns(list []Quarantined) (rows, facts []any) {
+	n := len(list)
+	text := func(of func(q *Quarantined, has *hongbao.Grant) string) []string {
+		column := make([]string, n)
+		for i := range list {
+			column[i] = of(&list[i], list[i].had())
+		}
+		return column
+	}
+	number := func(of func(q *Quarantined, has *hongbao.Grant) int64) []int64 {
+		column := make([]int64, n)
+		for i := range list {
+			column[i] = of(&list[i], list[i].had())
+		}
+		return column
+	}
+	campaigns := text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.Campaign })
+	packets := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Packet })
+	users := text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.User })
+	amounts := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return int64(q.Grant.Amount) })
+	shards := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return int64(q.Grant.Shard) })
+	seqs := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Seq })
+	rows = []any{
+		text(func(q *Quarantined, _ *hongbao.Grant) string { return string(q.Reason) }), campaigns, packets, users, amounts, shards, seqs,
+		number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Epoch }),
+		text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.RequestID }),
+		number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Time.UnixMilli() }),
+		text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.EntryID }),
+		number(func(q *Quarantined, _ *hongbao.Grant) int64 {
+			if q.Has == nil {
+				return 0
+			}
+			return 1
+		}),
+		text(func(_ *Quarantined, has *hongbao.Grant) string { return has.User }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return int64(has.Amount) }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return int64(has.Shard) }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return has.Seq }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return has.Epoch }),
+		text(func(_ *Quarantined, has *hongbao.Grant) string { return has.RequestID }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return has.Time.UnixMilli() }),
+	}
+	places := make([]int64, n)
+	for i := range places {
+		places[i] = int64(i)
+	}
+	return rows, []any{campaigns, packets, shards, seqs, users, amounts, places}
+}
+
+// had is the ledger's version, with zeros if it had none.
+func (q *Quarantined) had() *hongbao.Grant {
+	if q.Has == nil {
+		return &hongbao.Grant{Time: time.UnixMilli(0)}
+	}
+	return q.Has
 }
 
 const quarantineColumns = `reason, campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, entry_id,
 	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at`
 
-// insert writes q and sets its ID, or tells that the same grant is there already.
-func (q *Quarantined) insert(ctx context.Context, t txn) (isNew bool, err error) {
-	g, has, flag := &q.Grant, &hongbao.Grant{Time: time.UnixMilli(0)}, int64(0)
-	if q.Has != nil {
-		has, flag = q.Has, 1
-	}
-	var changed int64
-	err = t.run(ctx, stmt{sql: `INSERT INTO quarantine (` + quarantineColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
-		ON CONFLICT (campaign, packet, shard, seq, user_id, amount) DO NOTHING`, args: []any{
-		string(q.Reason), g.Campaign, g.Packet, g.User, int64(g.Amount), int64(g.Shard), g.Seq, g.Epoch, g.RequestID,
-		g.Time.UnixMilli(), g.EntryID, flag, has.User, int64(has.Amount), int64(has.Shard), has.Seq, has.Epoch,
-		has.RequestID, has.Time.UnixMilli(), q.Created.UnixMilli(),
-	}, changed: &changed})
-	if err != nil || changed == 0 {
-		return false, err
-	}
-	// Not every database gives the id back with the insert.
-	return true, t.query(ctx, `SELECT id FROM quarantine WHERE campaign = $1 AND packet = $2 AND shard = $3 AND seq = $4
-		AND user_id = $5 AND amount = $6`, []any{g.Campaign, g.Packet, int64(g.Shard), g.Seq, g.User, int64(g.Amount)},
-		func(s scan) error { return s(&q.ID) })
-}
-
-// undecided tells whether a grant that is in quarantine already waits for a decision.
-func (q *Quarantined) undecided(ctx context.Context, t txn) (waits bool, err error) {
-	g := &q.Grant
-	err = t.query(ctx, `SELECT resolved_at FROM quarantine
-		WHERE campaign = $1 AND packet = $2 AND shard = $3 AND seq = $4 AND user_id = $5 AND amount = $6`,
-		[]any{g.Campaign, g.Packet, int64(g.Shard), g.Seq, g.User, int64(g.Amount)}, func(s scan) error {
-			var at int64
-			err := s(&at)
-			waits = at == 0
-			return err
-		})
-	return waits, err
-}
+// onceAside is the key of a row of quarantine besides its id.
+const onceAside = `(campaign, packet, shard, seq, user_id, amount)`
 
 func scanQuarantined(s scan) (Quarantined, error) {
 	var q Quarantined

@@ -2,6 +2,7 @@ package settlement
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
@@ -87,41 +88,46 @@ func (l *Ledger) page(ctx context.Context, sql string, args ...any) ([]hongbao.G
 	return page, err
 }
 
-// Totals is what the ledger holds of one campaign, all of one instant.
+// Totals is what the ledger has counted of one campaign, all of one instant. CheckConservation compares it with the rows.
 type Totals struct {
 	Campaign, Currency string
-	// Funded, Granted and Refunded are the campaign's own counts.
+	// Funded, Granted and Refunded are amounts, Grants a number.
 	Funded, Granted, Refunded hongbao.Amount
+	Grants                    int64
 	// Pool is the balance of the pool: what is open.
 	Pool hongbao.Amount
-	// Grants and GrantsAmount are counted from the grants; each of them is one credit to a user.
-	Grants       int64
-	GrantsAmount hongbao.Amount
-	// Debits and DebitedGrants are the transfers out of the pool to users, and how many grants they say they cover.
-	Debits        hongbao.Amount
-	DebitedGrants int64
-	// Quarantined is the number of grants that wait for a person's decision.
-	Quarantined int64
+	// Codes: its packets have codes.
+	Codes bool
+	// Closed: it was refunded, on the ground of the close with this shard and seq.
+	Closed     bool
+	CloseShard int
+	CloseSeq   int64
 }
 
-// totalsQuery gives one row a campaign, in the order of the fields of Totals.
-const totalsQuery = `SELECT c.id, c.currency, c.funded, c.granted, c.refunded,
+// campaignRows is how many campaigns are read at once.
+const campaignRows = 500
+
+const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.refunded, c.grants,
 	COALESCE((SELECT balance FROM account WHERE id = 'pool:' || c.id), 0),
-	(SELECT COUNT(*) FROM grants WHERE campaign = c.id),
-	(SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) FROM grants WHERE campaign = c.id),
-	(SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) FROM transfer WHERE campaign = c.id AND kind = 'grants'),
-	(SELECT CAST(COALESCE(SUM(grants), 0) AS bigint) FROM transfer WHERE campaign = c.id AND kind = 'grants'),
-	(SELECT COUNT(*) FROM quarantine WHERE campaign = c.id AND resolved_at = 0)
-	FROM campaign AS c`
+	CASE WHEN r.campaign IS NULL THEN 0 ELSE 1 END, COALESCE(r.shard, 0), COALESCE(r.close_seq, 0)
+	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id`
 
 func scanTotals(s scan) (t Totals, err error) {
-	err = s(&t.Campaign, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Pool, &t.Grants, &t.GrantsAmount,
-		&t.Debits, &t.DebitedGrants, &t.Quarantined)
-	return t, err
+	var spec string
+	var closed, shard int64
+	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard, &t.CloseSeq)
+	if err != nil {
+		return t, err
+	}
+	var c hongbao.Campaign
+	if err := json.Unmarshal([]byte(spec), &c); err != nil {
+		return t, hongbao.Errorf(hongbao.Broken, "the ledger's specification of campaign %s can't be read: %w", t.Campaign, err)
+	}
+	t.Codes, t.Closed, t.CloseShard = c.Codes != nil, closed == 1, int(shard)
+	return t, nil
 }
 
-// Totals sums up a campaign; false if the ledger does not have it. It reads every grant of the campaign
-// within Config.Timeout.
+// Totals gives what the ledger has counted of a campaign; false if the ledger does not have it.
 func (l *Ledger) Totals(ctx context.Context, campaign string) (totals Totals, found bool, err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		found = false
@@ -132,7 +138,50 @@ func (l *Ledger) Totals(ctx context.Context, campaign string) (totals Totals, fo
 		})
 	})
 	if err != nil {
-		return Totals{}, false, fmt.Errorf("sum up campaign %s in the ledger: %w", campaign, err)
+		return Totals{}, false, fmt.Errorf("read the counts of campaign %s in the ledger: %w", campaign, err)
 	}
 	return totals, found, nil
+}
+
+// EachTotals calls fn with the totals of every campaign, in the order of the ids, until fn fails; its error is given back
+// as it is.
+func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
+	return eachTotals(ctx, func(ctx context.Context, after string) (page []Totals, err error) {
+		err = l.read(ctx, func(ctx context.Context, t txn) error {
+			page, err = readTotals(ctx, t, after)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read the counts of the campaigns after %q in the ledger: %w", after, err)
+		}
+		return page, nil
+	}, fn)
+}
+
+// eachTotals asks page for the campaigns after an id, again and again.
+func eachTotals(ctx context.Context, page func(ctx context.Context, after string) ([]Totals, error), fn func(*Totals) error) error {
+	for after := ""; ; {
+		list, err := page(ctx, after)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			after = list[i].Campaign
+			if err := fn(&list[i]); err != nil {
+				return err
+			}
+		}
+		if len(list) < campaignRows {
+			return nil
+		}
+	}
+}
+
+func readTotals(ctx context.Context, t txn, after string) (list []Totals, err error) {
+	err = t.query(ctx, totalsQuery+` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)}, func(s scan) error {
+		c, err := scanTotals(s)
+		list = append(list, c)
+		return err
+	})
+	return list, err
 }

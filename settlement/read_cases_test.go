@@ -66,9 +66,20 @@ func testTotals(t *testing.T, f *fixture) {
 	require.True(t, found)
 	require.Equal(t, Totals{
 		Campaign: "rain", Currency: testCurrency, Funded: fundedFor(10), Granted: fundedFor(4),
-		Pool: fundedFor(10) - fundedFor(4), Grants: 4, GrantsAmount: fundedFor(4), Debits: fundedFor(4), DebitedGrants: 4,
-		Quarantined: 1,
+		Pool: fundedFor(10) - fundedFor(4), Grants: 4,
 	}, got)
+	f.refunds(t, closeOf("rain", 10, 4))
+	var all []Totals
+	require.NoError(t, f.ledger.EachTotals(t.Context(), func(c *Totals) error {
+		all = append(all, *c)
+		return nil
+	}))
+	require.Len(t, all, 2)
+	require.Equal(t, Totals{
+		Campaign: "rain", Currency: testCurrency, Funded: fundedFor(10), Granted: fundedFor(4), Refunded: fundedFor(10) - fundedFor(4),
+		Grants: 4, Closed: true, CloseShard: 3, CloseSeq: 5,
+	}, all[0])
+	require.EqualValues(t, 1, all[1].Grants)
 }
 
 func testUnknown(t *testing.T, f *fixture) {
@@ -104,6 +115,7 @@ func testDifferences(t *testing.T, f *fixture) {
 	for sql, what := range map[string]string{
 		`UPDATE account SET balance = balance + $1 WHERE id = 'pool:rain'`:    "funded = granted + refunded + pool",
 		`UPDATE campaign SET granted = granted + $1`:                          "sum of the grants = granted",
+		`UPDATE campaign SET grants = grants + $1`:                            "number of the grants = grants",
 		`UPDATE grants SET amount = amount + $1 WHERE packet = 2`:             "debits of the pool = sum of the grants",
 		`UPDATE transfer SET amount = amount + $1 WHERE kind = 'grants'`:      "debits of the pool = sum of the grants",
 		`UPDATE transfer SET grants = grants + $1 WHERE kind = 'grants'`:      "grants that the debits cover = grants",

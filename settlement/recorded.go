@@ -42,36 +42,28 @@ func (s *Settler) Recorded(ctx context.Context, grants []hongbao.Grant) (list []
 
 // undecided gives the items without those about which a person has decided: void stays void, and what was paid from the reserve
 // is paid. items are sorted by campaign. Few campaigns have such grants, so one look at each is all that most batches cost.
-func (l *Ledger) undecided(ctx context.Context, items []item) (left []item, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		left = items
-		var suspects []item
-		for first := 0; first < len(items); {
-			id, last := items[first].grant.Campaign, first
-			for last < len(items) && items[last].grant.Campaign == id {
-				last++
-			}
-			err := t.query(ctx, `SELECT 1 FROM quarantine WHERE campaign = $1 AND resolved_at > 0 LIMIT 1`, []any{id}, func(s scan) error {
-				suspects = append(suspects, items[first:last]...)
-				return s(new(int64))
-			})
-			if err != nil {
-				return err
-			}
-			first = last
+func (l *Ledger) undecided(ctx context.Context, t txn, items []item) (left []item, err error) {
+	var suspects []item
+	for first := 0; first < len(items); {
+		id, last := items[first].grant.Campaign, first
+		for last < len(items) && items[last].grant.Campaign == id {
+			last++
 		}
-		if len(suspects) == 0 {
-			return nil
+		err := t.query(ctx, `SELECT 1 FROM quarantine WHERE campaign = $1 AND resolved_at > 0 LIMIT 1`, []any{id}, func(s scan) error {
+			suspects = append(suspects, items[first:last]...)
+			return s(new(int64))
+		})
+		if err != nil {
+			return nil, err
 		}
-		decided := map[hongbao.Grant]bool{}
-		err := l.eachAside(ctx, t, suspects, func(g hongbao.Grant, resolved bool) { decided[factsOf(&g)] = resolved })
-		left = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return decided[factsOf(it.grant)] })
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read what was decided about %d grants: %w", len(items), err)
+		first = last
 	}
-	return left, nil
+	if len(suspects) == 0 {
+		return items, nil
+	}
+	decided := map[hongbao.Grant]bool{}
+	err = l.eachAside(ctx, t, suspects, func(g hongbao.Grant, resolved bool) { decided[factsOf(&g)] = resolved })
+	return slices.DeleteFunc(slices.Clone(items), func(it item) bool { return decided[factsOf(it.grant)] }), err
 }
 
 // readAside gives those of the items' grants that are in quarantine, decided or not.

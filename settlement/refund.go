@@ -23,7 +23,11 @@ var ErrNotRefunded = errors.New("the campaign is not refunded")
 // quarantine. A repeat gives the refund that is there and moves nothing, whoever made it.
 func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error) {
 	var refund hongbao.Refund
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+	n, err := l.count(ctx, &closed, missing)
+	if err != nil {
+		return refund, fmt.Errorf("refund campaign %s: count its grants: %w", closed.Campaign, err)
+	}
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing is
 		// granted beside us, and nobody waits in a circle.
 		pool := PoolAccount(closed.Campaign)
@@ -42,7 +46,7 @@ func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64
 			refund, found, err = readRefund(ctx, t, closed.Campaign)
 			return nil, errors.Join(err, mustExist(found, closed.Campaign))
 		}
-		if refund, err = c.refund(ctx, t, &closed, missing); err != nil {
+		if refund, err = c.refund(ctx, t, &closed, missing, &n); err != nil {
 			return nil, err
 		}
 		return postRefund(&refund, pool), nil
@@ -53,78 +57,94 @@ func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64
 	return refund, nil
 }
 
-// held is what the ledger has granted of a campaign and what is left, with its pool and the grants that wait in quarantine.
-func (c *StoredCampaign) held(ctx context.Context, t txn) (held hongbao.Closing, pool hongbao.Amount, waiting int64, err error) {
+// held is what the ledger has granted of a campaign and what is left.
+func (c *StoredCampaign) held() hongbao.Closing {
+	return hongbao.Closing{Granted: c.grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.grants, LeftAmount: c.Funded - c.Granted}
+}
+
+// counted is what the grants of a campaign come to, beside the campaign's counters of the same instant.
+type counted struct {
+	has           StoredCampaign
+	grants        int64
+	amount        hongbao.Amount
+	late, onePack int64 // grants that the close can't have counted, and the packet of one of them
+}
+
+// count reads the grants of a campaign that is to be refunded. It holds no lock, since it may take long: what is settled
+// meanwhile moves the counters. It reads none while fewer are there than the close tells.
+func (l *Ledger) count(ctx context.Context, closed *hongbao.Entry, missing int64) (n counted, err error) {
+	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
+		var found bool
+		n.has, found, err = readCampaign(ctx, t, closed.Campaign)
+		if err != nil || !found || n.has.State == StateRefunded || n.has.grants+missing < closed.Close.Granted {
+			return err
+		}
+		return eachPaid(ctx, t, closed.Campaign, 0, func(g *paidGrant) error {
+			n.grants, n.amount = n.grants+1, n.amount+g.amount
+			// The close stands behind every grant of its campaign, on the same shard.
+			if g.shard != closed.Shard || g.seq >= closed.Seq {
+				n.late, n.onePack = n.late+1, g.packet
+			}
+			return nil
+		})
+	})
+	return n, err
+}
+
+// open is what is left in the campaign's pool, and how many of its grants wait in quarantine.
+func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, waiting int64, err error) {
 	id := c.Spec.ID
-	err = t.query(ctx, `SELECT (SELECT COUNT(*) FROM grants WHERE campaign = $1),
-		(SELECT CAST(COALESCE(SUM(amount), 0) AS bigint) FROM grants WHERE campaign = $2),
-		(SELECT COUNT(*) FROM quarantine WHERE campaign = $3 AND resolved_at = 0), balance FROM account WHERE id = $4`,
-		[]any{id, id, id, PoolAccount(id)}, func(s scan) error { return s(&held.Granted, &held.GrantedAmount, &waiting, &pool) })
-	held.Left, held.LeftAmount = c.Spec.Packets-held.Granted, c.Funded-held.GrantedAmount
-	return held, pool, waiting, err
+	err = t.query(ctx, `SELECT balance, (SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at = 0) FROM account WHERE id = $2`,
+		[]any{id, PoolAccount(id)}, func(s scan) error { return s(&pool, &waiting) })
+	return pool, waiting, err
 }
 
-// strays counts the grants that the close can't have counted: it stands behind every grant of its campaign, on the same shard.
-func strays(ctx context.Context, t txn, closed *hongbao.Entry) (n, packet int64, err error) {
-	err = t.query(ctx, `SELECT COUNT(*), COALESCE(MIN(packet), 0) FROM grants WHERE campaign = $1 AND (shard <> $2 OR seq >= $3)`,
-		[]any{closed.Campaign, int64(closed.Shard), closed.Seq}, func(s scan) error { return s(&n, &packet) })
-	return n, packet, err
-}
-
-// refund compares the close with what the ledger holds, and tells what is to be moved.
-func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64) (hongbao.Refund, error) {
-	held, pool, waiting, err := c.held(ctx, t)
+// refund compares the close with what the ledger holds, and tells what is to be moved. counted was read before the lock.
+func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64, n *counted) (hongbao.Refund, error) {
+	pool, waiting, err := c.open(ctx, t)
 	if err != nil {
 		return hongbao.Refund{}, err
 	}
-	late, packet, err := strays(ctx, t, closed)
-	if err != nil {
-		return hongbao.Refund{}, err
-	}
-	want, id := closed.Close, c.Spec.ID
+	held, want, id := c.held(), closed.Close, c.Spec.ID
 	switch {
 	case closed.Kind != hongbao.EntryClose || closed.Seq < 1 || missing < 0:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Permanent, "entry %s is no close, or %d missing grants are no number", closed.ID, missing)
+		err = hongbao.Errorf(hongbao.Permanent, "entry %s is no close, or %d missing grants are no number", closed.ID, missing)
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
+		err = hongbao.Errorf(hongbao.Conflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
 			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets, c.Funded, id)
-	case late > 0:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the ledger has paid %d grants (packet %d for one) that the close, event %d-%d, can't have counted: "+
+	case n.late > 0:
+		err = hongbao.Errorf(hongbao.Conflict, "the ledger has paid %d grants (packet %d for one) that the close, event %d-%d, can't have counted: "+
 			"they stand behind it or are of another shard. Somebody wrote to Redis or to the ledger: run `hongbao audit --campaign %s`",
-			late, packet, closed.Shard, closed.Seq, id)
+			n.late, n.onePack, closed.Shard, closed.Seq, id)
 	case held.Granted+missing < want.Granted:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, held.Granted, want.Granted)
+		err = hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, held.Granted, want.Granted)
+	case c.grants != n.has.grants || c.Granted != n.has.Granted:
+		err = hongbao.Errorf(hongbao.Transient, "%w: grants were settled while the ledger's were counted", hongbao.ErrSettling)
+	case c.grants != n.grants || c.Granted != n.amount || pool != held.LeftAmount:
+		err = hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
+			"the pool has %d: run `hongbao audit --campaign %s`", c.grants, c.Granted, n.grants, n.amount, pool, id)
 	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "the close tells of %d grants with amount %d, the ledger has %d with %d, and %d are said to be missing: "+
+		err = hongbao.Errorf(hongbao.Conflict, "the close tells of %d grants with amount %d, the ledger has %d with %d, and %d are said to be missing: "+
 			"run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount, held.Granted, held.GrantedAmount, missing, id)
 	case missing > 0 && waiting > 0:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Conflict, "%d grants are missing, and %d wait in quarantine: decide these first", missing, waiting)
-	case c.Granted != held.GrantedAmount || pool != held.LeftAmount:
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: granted %d, its grants come to %d, pool %d: "+
-			"it was written by hand", c.Granted, held.GrantedAmount, pool)
+		err = hongbao.Errorf(hongbao.Conflict, "%d grants are missing, and %d wait in quarantine: decide these first", missing, waiting)
 	}
 	return hongbao.Refund{
 		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: held.LeftAmount, Packets: held.Left,
 		Shard: closed.Shard, Seq: closed.Seq, Created: time.Now().UTC().Truncate(time.Millisecond),
-	}, nil
+	}, err
 }
 
-// Held tells what the ledger has granted of a campaign, and what is left. It reads every grant of the campaign.
-func (l *Ledger) Held(ctx context.Context, campaign string) (held hongbao.Closing, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		c, found, err := readCampaign(ctx, t, campaign)
-		if err == nil && !found {
-			err = hongbao.Errorf(hongbao.Permanent, "%w; look at the id", ErrNoCampaign)
-		}
-		if err == nil {
-			held, _, _, err = c.held(ctx, t)
-		}
-		return err
-	})
-	if err != nil {
-		return hongbao.Closing{}, fmt.Errorf("sum up campaign %s: %w", campaign, err)
+// Held tells what the ledger has granted of a campaign, and what is left.
+func (l *Ledger) Held(ctx context.Context, campaign string) (hongbao.Closing, error) {
+	c, found, err := l.Campaign(ctx, campaign)
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.Permanent, "campaign %s: %w; look at the id", campaign, ErrNoCampaign)
 	}
-	return held, nil
+	if err != nil {
+		return hongbao.Closing{}, err
+	}
+	return c.held(), nil
 }
 
 // postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards are the

@@ -52,41 +52,44 @@ func (l *Ledger) settle(ctx context.Context, items []item, known map[string]know
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet))
 	})
-	items, err := l.undecided(ctx, items)
-	if err != nil || len(items) == 0 {
-		return nil, err
-	}
-	// A statement can't insert a key twice; what comes twice in the batch is compared with the first.
-	firsts := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
-	packed, err := l.dialect.pack(columnsOf(firsts)...)
-	if err != nil {
-		return nil, err
-	}
 	var differ []item
-	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		batch := rand.Int64()
-		var inserted int64
-		args := append(slices.Clone(packed), batch)
-		if err := t.run(ctx, stmt{sql: l.dialect.insertGrants, args: args, changed: &inserted}); err != nil {
-			return nil, err
-		}
-		fresh := firsts
-		differ = nil
-		if inserted < int64(len(items)) {
-			has, err := l.readGrants(ctx, t, firsts)
-			if err != nil {
-				return nil, err
-			}
-			if fresh, differ, err = compare(items, has, batch); err != nil {
-				return nil, err
-			}
-		}
-		return l.post(fresh, known, batch)
+	err := l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
+		stmts, differ, err = l.settleIn(ctx, t, items, known)
+		return stmts, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("settle %d grants: %w", len(items), err)
 	}
 	return differ, nil
+}
+
+// settleIn inserts the grants that nobody has decided about, and gives the statements that move their money.
+func (l *Ledger) settleIn(ctx context.Context, t txn, items []item, known map[string]knownCampaign) (stmts []stmt, differ []item, err error) {
+	if items, err = l.undecided(ctx, t, items); err != nil || len(items) == 0 {
+		return nil, nil, err
+	}
+	// A statement can't insert a key twice; what comes twice in the batch is compared with the first.
+	fresh := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
+	packed, err := l.dialect.pack(columnsOf(fresh)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	batch := rand.Int64()
+	var inserted int64
+	if err := t.run(ctx, stmt{sql: l.dialect.insertGrants, args: append(slices.Clone(packed), batch), changed: &inserted}); err != nil {
+		return nil, nil, err
+	}
+	if inserted < int64(len(items)) {
+		has, err := l.readGrants(ctx, t, fresh)
+		if err != nil {
+			return nil, nil, err
+		}
+		if fresh, differ, err = compare(items, has, batch); err != nil {
+			return nil, nil, err
+		}
+	}
+	stmts, err = l.post(fresh, known, batch)
+	return stmts, differ, err
 }
 
 func columnsOf(items []item) []any {
@@ -167,8 +170,8 @@ func (l *Ledger) post(fresh []item, known map[string]knownCampaign, batch int64)
 	}
 	for _, id := range ids {
 		// Below 0 is refused by its CHECK: nothing is granted after the refund, not even a packet without a value.
-		stmts = append(stmts, stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END WHERE id = $1`,
-			args: []any{id, int64(campaigns[id].amount)}})
+		stmts = append(stmts, stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END, grants = grants + $3
+			WHERE id = $1`, args: []any{id, int64(campaigns[id].amount), campaigns[id].grants}})
 	}
 	// The transfers come after the rows that they refer to are locked: MySQL reads those under a shared lock, and two batches
 	// that both hold one can't get on to write.

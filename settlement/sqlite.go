@@ -33,7 +33,13 @@ var sqliteDialect = dialect{
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
 	readQuarantine: `SELECT ` + grantColumns + `, resolved_at FROM json_each($1) AS k CROSS JOIN quarantine
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
-	userAccount: `'user:' || c.currency || ':' || g.user_id`,
+	insertQuarantine: `INSERT INTO quarantine (` + quarantineColumns + `, batch)
+		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8,
+			value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15, value ->> 16,
+			value ->> 17, value ->> 18, $2, $3 FROM json_each($1) WHERE true ON CONFLICT ` + onceAside + ` DO NOTHING`,
+	readAside: `SELECT k.value ->> 6, quarantine.id, resolved_at, batch FROM json_each($1) AS k CROSS JOIN quarantine
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND shard = k.value ->> 2 AND seq = k.value ->> 3
+			AND user_id = k.value ->> 4 AND amount = k.value ->> 5`,
 	credit: `INSERT INTO account (id, kind, currency, balance)
 		SELECT value ->> 0, 'user', value ->> 1, value ->> 2 FROM json_each($1) WHERE true
 		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,

@@ -37,8 +37,9 @@ type store interface {
 
 // dialect is the SQL that differs between the databases.
 type dialect struct {
-	// migrations is a folder of the embedded ones; lock, if not empty, is what to run before any of them.
-	migrations, lock string
+	// migrations is a folder of the embedded ones; lock is what to run before any of them.
+	migrations string
+	lock       []string
 	// hasSchema counts the table hongbao_schema.
 	hasSchema string
 	// pack makes the arguments that carry a table, given by its columns ([]string or []int64), to one statement.
@@ -49,8 +50,11 @@ type dialect struct {
 	readGrants string
 	// readQuarantine takes the packed columns campaign and packet; it gives what came and resolved_at, of every row of quarantine there is.
 	readQuarantine string
-	// userAccount is the id of a user's account, of a row g of grants and its row c of campaign; see UserAccount.
-	userAccount string
+	// insertQuarantine takes the packed columns of quarantine but id, created_at, batch and the decision; then created_at and batch.
+	insertQuarantine string
+	// readAside takes the packed columns campaign, packet, shard, seq, user_id, amount and a number; it gives the number, id,
+	// resolved_at and batch of the rows of quarantine there are.
+	readAside string
 	// credit takes the packed columns id, currency and amount of user accounts, sorted by id.
 	credit string
 	// insertCodes takes the packed columns campaign, packet and code; a code or a packet that is taken fails the whole.

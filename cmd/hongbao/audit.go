@@ -86,30 +86,15 @@ type auditedLedger struct{ *settlement.Ledger }
 
 func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 	var out audit.Summary
-	const page = 500
-	for after := ""; ; {
-		list, err := l.Campaigns(ctx, after, page)
-		if err != nil {
-			return out, err
-		}
-		for _, c := range list {
-			t, _, err := l.Totals(ctx, c.Spec.ID)
-			if err != nil {
-				return out, err
-			}
-			r, closed, err := l.RefundOf(ctx, c.Spec.ID)
-			if err != nil {
-				return out, err
-			}
-			out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
-				ID: c.Spec.ID, Currency: c.Spec.Currency, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
-				Grants: t.Grants, GrantsAmount: t.GrantsAmount, Closed: closed, CloseShard: r.Shard, CloseSeq: r.Seq, Codes: c.Spec.Codes != nil,
-			})
-			after = c.Spec.ID
-		}
-		if len(list) < page {
-			break
-		}
+	err := l.EachTotals(ctx, func(t *settlement.Totals) error {
+		out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
+			ID: t.Campaign, Currency: t.Currency, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
+			Grants: t.Grants, Closed: t.Closed, CloseShard: t.CloseShard, CloseSeq: t.CloseSeq, Codes: t.Codes,
+		})
+		return nil
+	})
+	if err != nil {
+		return out, err
 	}
 	// The credits are those that `hongbao balance` books in the same ledger; there are none where it does not run.
 	for _, check := range []func(context.Context) ([]settlement.Difference, error){l.CheckConservation, l.CheckCredits} {

@@ -14,6 +14,7 @@ CREATE TABLE campaign (
     packets    bigint         NOT NULL CHECK (packets >= 1),
     funded     bigint         NOT NULL CHECK (funded >= 0),
     granted    bigint         NOT NULL DEFAULT 0 CHECK (granted >= 0),
+    grants     bigint         NOT NULL DEFAULT 0 CHECK (grants >= 0), -- how many packets granted is the sum of
     refunded   bigint         NOT NULL DEFAULT 0 CHECK (refunded >= 0),
     state      varchar(255)   NOT NULL CHECK (state IN ('funded', 'refunded')),
     created_at bigint         NOT NULL,
@@ -102,6 +103,7 @@ CREATE TABLE quarantine (
     has_request_id varchar(255) NOT NULL,
     has_granted_at bigint       NOT NULL,
     created_at    bigint       NOT NULL,
+    batch          bigint       NOT NULL, -- of the transaction that wrote it
     resolved_at    bigint       NOT NULL DEFAULT 0, -- 0: open
     resolved_by    varchar(255) NOT NULL DEFAULT '',
     resolution     varchar(4000) NOT NULL DEFAULT '',

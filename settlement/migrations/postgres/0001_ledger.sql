@@ -12,6 +12,7 @@ CREATE TABLE campaign (
     packets    bigint NOT NULL CHECK (packets >= 1),
     funded     bigint NOT NULL CHECK (funded >= 0),
     granted    bigint NOT NULL DEFAULT 0 CHECK (granted >= 0),
+    grants     bigint NOT NULL DEFAULT 0 CHECK (grants >= 0), -- how many packets granted is the sum of
     refunded   bigint NOT NULL DEFAULT 0 CHECK (refunded >= 0),
     state      text   NOT NULL CHECK (state IN ('funded', 'refunded')),
     created_at bigint NOT NULL,
@@ -66,7 +67,7 @@ CREATE TABLE transfer (
 );
 
 -- The audit and the refund read the transfers of one campaign.
-CREATE INDEX transfer_by_campaign ON transfer (campaign);
+CREATE INDEX transfer_by_campaign ON transfer (campaign, id);
 
 CREATE TABLE refund (
     campaign   text COLLATE "C" PRIMARY KEY REFERENCES campaign (id),
@@ -101,6 +102,7 @@ CREATE TABLE quarantine (
     has_request_id text    NOT NULL,
     has_granted_at bigint  NOT NULL,
     created_at    bigint  NOT NULL,
+    batch          bigint  NOT NULL, -- of the transaction that wrote it
     resolved_at    bigint  NOT NULL DEFAULT 0, -- 0: open
     resolved_by    text    NOT NULL DEFAULT '',
     resolution     text    NOT NULL DEFAULT '',

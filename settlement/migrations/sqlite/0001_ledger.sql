@@ -12,6 +12,7 @@ CREATE TABLE campaign (
     packets    INTEGER NOT NULL CHECK (packets >= 1),
     funded     INTEGER NOT NULL CHECK (funded >= 0),
     granted    INTEGER NOT NULL DEFAULT 0 CHECK (granted >= 0),
+    grants     INTEGER NOT NULL DEFAULT 0 CHECK (grants >= 0), -- how many packets granted is the sum of
     refunded   INTEGER NOT NULL DEFAULT 0 CHECK (refunded >= 0),
     state      TEXT   NOT NULL CHECK (state IN ('funded', 'refunded')),
     created_at INTEGER NOT NULL,
@@ -66,7 +67,7 @@ CREATE TABLE transfer (
 ) STRICT;
 
 -- The audit and the refund read the transfers of one campaign.
-CREATE INDEX transfer_by_campaign ON transfer (campaign);
+CREATE INDEX transfer_by_campaign ON transfer (campaign, id);
 
 CREATE TABLE refund (
     campaign   TEXT PRIMARY KEY REFERENCES campaign (id),
@@ -101,6 +102,7 @@ CREATE TABLE quarantine (
     has_request_id TEXT    NOT NULL,
     has_granted_at INTEGER  NOT NULL,
     created_at    INTEGER  NOT NULL,
+    batch          INTEGER NOT NULL, -- of the transaction that wrote it
     resolved_at    INTEGER  NOT NULL DEFAULT 0, -- 0: open
     resolved_by    TEXT    NOT NULL DEFAULT '',
     resolution     TEXT    NOT NULL DEFAULT '',
