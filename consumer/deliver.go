@@ -205,6 +205,9 @@ func (d *delivery) ack(items []*item) error {
 		}
 		grants += len(it.done)
 		if len(it.done) == len(it.open) {
+			if it.entry.Kind != hongbao.EntryGrant { // nothing is to be done for its events
+				runs = append(runs, hongbao.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})
+			}
 			ids, acked = append(ids, it.id), append(acked, it)
 		}
 	}

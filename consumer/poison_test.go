@@ -95,7 +95,7 @@ func TestCloseEntriesAreAcked(t *testing.T) {
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 2)
-	require.Equal(t, []int64{1, 2}, b.doneBits(t, 3))
+	require.Equal(t, []int64{1, 2, 3}, b.doneBits(t, 3))
 	require.Empty(t, b.dead(t))
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // asleep lets others work while a worker asks whether its entries are real, as if it slept there.
@@ -46,9 +45,8 @@ func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
 		ctx := context.Background()
 		_, err := shards.Of(b.rdb, b.keys()).Ack(ctx, group, []hongbao.SeqRange{{First: 1, Last: 5}}, ids)
 		require.NoError(t, err)
-		require.NoError(t, shards.Of(b.rdb, b.keys()).RaiseDoneFloor(ctx, lua.ChunkEvents))
 		require.NoError(t, b.rdb.XDel(ctx, b.keys().Events(), ids...).Err())
-		require.NoError(t, b.rdb.Unlink(ctx, b.keys().Done(group, 0)).Err())
+		require.NoError(t, shards.Of(b.rdb, b.keys()).RaiseDoneFloor(ctx, 0, 1, []string{group}))
 	}
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)

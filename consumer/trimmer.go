@@ -43,16 +43,40 @@ func DefaultTrimmerConfig() TrimmerConfig {
 // Trimmer deletes from every shard's stream what all groups have finished and the retention no longer keeps, with the
 // done bits behind it, and removes the consumers of workers that are no more. Several may run at once.
 type Trimmer struct {
-	cfg   TrimmerConfig
-	chunk []int64 // by shard: below it every chunk of done bits is deleted
+	cfg  TrimmerConfig
+	at   []trimming // by shard
+	told []string   // by shard: the trouble that was reported last
 
 	mu   sync.Mutex
 	last []shards.Trimmed
-	told []string // by shard: the trouble that was reported last
+}
+
+// trimming is what a trimmer remembers of a shard from round to round. It holds for one epoch.
+type trimming struct {
+	epoch  int64
+	behind string           // where the last look behind an unfinished entry ended
+	since  time.Time        // when these looks began at the front
+	floor  int64            // the chunk of the done floor
+	full   map[string]int64 // by group: the chunks of done bits before it are full
+	groups map[string]*watched
+}
+
+func newTrimming(epoch int64) trimming {
+	return trimming{epoch: epoch, full: map[string]int64{}, groups: map[string]*watched{}}
 }
 
 // trimLimit is how many entries one call of the script deletes; more would keep Redis busy for too long.
 const trimLimit = 2_000
+
+// lookBehind is the same for entries behind an unfinished one, which are read one by one. Each lookAgain the looks begin at the
+// front again, for what was unfinished then.
+const (
+	lookBehind = 200
+	lookAgain  = time.Minute
+)
+
+// maxHeld is how many entries a group may hold, with what is done in them, before the grabs are told that there is no room.
+const maxHeld = 20_000
 
 // NewTrimmer checks the configuration.
 func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
@@ -83,7 +107,7 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
 	}
 	n := cfg.Space.Len()
-	return &Trimmer{cfg: cfg, chunk: make([]int64, n), last: make([]shards.Trimmed, n), told: make([]string, n)}, nil
+	return &Trimmer{cfg: cfg, at: make([]trimming, n), last: make([]shards.Trimmed, n), told: make([]string, n)}, nil
 }
 
 // Run trims until ctx ends.
@@ -110,12 +134,19 @@ func (t *Trimmer) Lag() []shards.Trimmed {
 
 // Trim trims one shard once. Not at once for the same shard.
 func (t *Trimmer) Trim(ctx context.Context, shard int) error {
-	k := t.cfg.Space.Shard(shard)
+	k, at := shards.Of(t.cfg.Redis, t.cfg.Space.Shard(shard)), &t.at[shard]
 	for ctx.Err() == nil {
-		out, err := shards.Of(t.cfg.Redis, k).TrimEvents(ctx, shards.Trim{
-			Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, Groups: t.cfg.Groups,
+		out, err := k.TrimEvents(ctx, shards.Trim{
+			Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, LookBehind: lookBehind, Behind: at.behind,
+			MaxHeld: maxHeld, Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Lost: at.lost(),
 		})
 		if err != nil {
+			return err
+		}
+		if out.Epoch != at.epoch {
+			*at = newTrimming(out.Epoch)
+		}
+		if err := t.findLost(ctx, k, at, &out); err != nil {
 			return err
 		}
 		t.mu.Lock()
@@ -128,11 +159,25 @@ func (t *Trimmer) Trim(ctx context.Context, shard int) error {
 		if err := t.dropBits(ctx, k, &out); err != nil {
 			return err
 		}
-		if out.Deleted < trimLimit/2 {
-			return t.forget(ctx, k, &out)
+		at.floor = max(out.DoneFloor, firstKept(&out)) / lua.ChunkEvents
+		more := at.lookOn(out.Behind)
+		if out.Deleted < trimLimit/2 && !more {
+			return t.forget(ctx, k.Keys, &out)
 		}
 	}
 	return ctx.Err()
+}
+
+// lookOn notes where the next look behind an unfinished entry begins, and tells whether this round has more to look at.
+func (at *trimming) lookOn(behind string) bool {
+	if behind != "" {
+		at.behind = behind
+		return true
+	}
+	if time.Since(at.since) > lookAgain {
+		at.behind, at.since = "", time.Now()
+	}
+	return false
 }
 
 // report tells of groups that are missing or that nobody declared, once until it changes.
@@ -160,32 +205,20 @@ func (t *Trimmer) report(shard int, out *shards.Trimmed) {
 }
 
 // dropBits deletes the chunks of done bits of which no event is in the stream any more.
-func (t *Trimmer) dropBits(ctx context.Context, k lua.Keys, out *shards.Trimmed) error {
-	first, from := out.FirstKept, &t.chunk[k.Index()]
-	if first == 0 {
-		first = min(out.Finished, out.Seq) + 1
+func (t *Trimmer) dropBits(ctx context.Context, k *shards.Shard, out *shards.Trimmed) error {
+	var groups []string
+	for _, g := range out.Groups {
+		groups = append(groups, g.Name)
 	}
-	// It is noted each time: a failover may have lost the note, and what was deleted stays deleted.
-	if kept := max(first/lua.ChunkEvents, *from) * lua.ChunkEvents; kept > 0 {
-		if err := shards.Of(t.cfg.Redis, k).RaiseDoneFloor(ctx, kept); err != nil {
-			return err
-		}
+	return k.RaiseDoneFloor(ctx, out.DoneFloor/lua.ChunkEvents, firstKept(out)/lua.ChunkEvents, groups)
+}
+
+// firstKept is the lowest event that is in the stream; if none is, the one that comes next.
+func firstKept(out *shards.Trimmed) int64 {
+	if out.FirstKept > 0 {
+		return out.FirstKept
 	}
-	const most = 1_000
-	for *from < first/lua.ChunkEvents {
-		n := min(first/lua.ChunkEvents-*from, most)
-		for _, g := range out.Groups {
-			keys := make([]string, n)
-			for i := range keys {
-				keys[i] = k.Done(g.Name, *from+int64(i))
-			}
-			if err := t.cfg.Redis.Unlink(ctx, keys...).Err(); err != nil {
-				return fmt.Errorf("delete done bits of %s: %w", g.Name, shards.Classify(err))
-			}
-		}
-		*from += n
-	}
-	return nil
+	return out.Seq + 1
 }
 
 func (t *Trimmer) forget(ctx context.Context, k lua.Keys, out *shards.Trimmed) error {

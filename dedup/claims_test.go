@@ -156,7 +156,7 @@ func TestClaimBehindTheStream(t *testing.T) {
 		require.NoError(t, err)
 		return c
 	}
-	require.NoError(t, shards.Of(b.rdb, b.space.Shard(0)).RaiseDoneFloor(t.Context(), lua.ChunkEvents))
+	require.NoError(t, shards.Of(b.rdb, b.space.Shard(0)).RaiseDoneFloor(t.Context(), 0, 1, nil))
 	events := []hongbao.SeqRange{{First: 5, Last: 6}}
 	a, err := claims("").Claim(t.Context(), 0, "c1", events, "")
 	require.NoError(t, err)

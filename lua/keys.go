@@ -93,7 +93,7 @@ type Keys struct {
 // Index is the shard's number in its deployment.
 func (k Keys) Index() int { return k.shard }
 
-// Meta is a hash: schema version, deployment id, shards, epoch, seq, finished, kept.
+// Meta is a hash: schema version, deployment id, shards, epoch, seq, finished, done_floor.
 func (k Keys) Meta() string { return k.tag + "meta" }
 
 // Events is the stream of every fact of the shard, in order.

@@ -1,14 +1,20 @@
--- raise_done_floor: raises the lowest seq whose done bits still exist. Every group has finished the events below it, and
--- they have left the stream.
+-- raise_done_floor: raises the lowest seq whose done bits still exist, and deletes the bits below it. No event below it is in
+-- the stream any more.
 --
--- KEYS  1 meta
+-- KEYS  1 meta  2... the done bitmaps to delete; all their events lie below the seq
 -- ARGV  1 the seq
 -- Reply "ok"
--- Cost  O(1)
--- First write HSET: it may grow memory, by a number at most. It runs when Redis is out of memory too: what it allows frees more.
+-- Cost  O(bitmaps) here; UNLINK frees the memory in a thread of its own
+-- First write HSET: all types are checked before. It may grow memory, by a number at most. It runs when Redis is out of memory too: what it deletes frees more.
 -- Repeat changes nothing. The floor never falls, so of two callers the higher seq stays.
 
+for i = 2, #KEYS do
+	redis.call('STRLEN', KEYS[i])
+end
 if tonumber(ARGV[1]) > tonumber(redis.call('HGET', KEYS[1], 'done_floor') or 0) then
 	redis.call('HSET', KEYS[1], 'done_floor', ARGV[1])
+end
+for i = 2, #KEYS do
+	redis.call('UNLINK', KEYS[i])
 end
 return { 'ok' }

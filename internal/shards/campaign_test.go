@@ -93,10 +93,11 @@ func TestUninitialisedShard(t *testing.T) {
 	require.NoError(t, b.rdb.Del(ctx, b.k.Meta(), b.space.Deployment()).Err())
 	_, grabErr := shards.Of(b.rdb, b.k).Grab(ctx, call("rain", "u1"), nil)
 	_, trimErr := shards.Of(b.rdb, b.k).TrimEvents(ctx, shards.Trim{Limit: 1, MaxEvents: 1})
-	for name, err := range map[string]error{"grab": grabErr, "trim": trimErr, "begin": begin(ctx, b)} {
+	for name, err := range map[string]error{"grab": grabErr, "begin": begin(ctx, b)} {
 		require.ErrorContains(t, err, "HBNOTREADY", name)
 		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), name)
 	}
+	require.ErrorIs(t, trimErr, shards.ErrFrozen)
 	require.Empty(t, b.dump(t))
 }
 

@@ -243,9 +243,9 @@ func pendingCases() map[string]scriptCase {
 			},
 		},
 		"raise_done_floor": {
-			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			keys: func(b *bundle) []string { return []string{b.k.Meta(), b.k.Done("kafka", 0)} },
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).RaiseDoneFloor(ctx, lua.ChunkEvents)
+				return shards.Of(b.rdb, b.k).RaiseDoneFloor(ctx, 0, 1, []string{"kafka"})
 			},
 		},
 		"forget": {
@@ -307,7 +307,7 @@ func keepCases() map[string]scriptCase {
 		},
 		"trim": {
 			ages: true,
-			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Meta()} },
+			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Meta(), b.k.Done("kafka", 0)} },
 			prep: func(t *testing.T, b *bundle) {
 				pending(t, b)
 				_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, []string{b.id(t.Context(), 0)})

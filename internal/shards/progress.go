@@ -3,6 +3,12 @@ package shards
 import (
 	"context"
 	"fmt"
+	"math"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
 )
 
 var raiseDoneFloorScript = newDrainScript("raise_done_floor")
@@ -47,11 +53,71 @@ func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (fin
 	return 0, false, nil
 }
 
-// RaiseDoneFloor notes that all events below seq were finished by every group and have left the stream, so that their done
-// bits may go. A seq below the one that was noted changes nothing.
-func (k *Shard) RaiseDoneFloor(ctx context.Context, seq int64) error {
-	_, err := raiseDoneFloorScript.run(ctx, k.rdb, []string{k.Keys.Meta()}, []any{seq})
-	return err
+// RaiseDoneFloor raises the done floor from one chunk of done bits to another, and deletes the chunks of the groups between
+// them. No event of theirs may be in the stream any more. A floor below the one that was noted changes nothing.
+func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []string) error {
+	const atOnce = 1_000 // keys
+	for step := max(1, atOnce/int64(max(1, len(groups)))); from < to; {
+		upto := min(to, from+step)
+		keys := []string{k.Keys.Meta()}
+		for ; from < upto; from++ {
+			for _, g := range groups {
+				keys = append(keys, k.Keys.Done(g, from))
+			}
+		}
+		if _, err := raiseDoneFloorScript.run(ctx, k.rdb, keys, []any{upto * lua.ChunkEvents}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Held gives, by entry id, the events of the oldest entries that a group has pending, at most count entries. An entry that is
+// gone from the stream or can't be read has none. This tells nothing of the events from beyond on. known is an
+// earlier answer.
+func (k *Shard) Held(ctx context.Context, group string, count int64, known map[string]hongbao.SeqRange) (
+	held map[string]hongbao.SeqRange, beyond int64, err error,
+) {
+	rows, err := k.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: k.Keys.Events(), Group: group, Start: "-", End: "+", Count: count}).Result()
+	if err != nil {
+		return nil, 0, fmt.Errorf("pending entries of group %s of %s: %w", group, k.Keys.Events(), Classify(err))
+	}
+	held = make(map[string]hongbao.SeqRange, len(rows))
+	pipe := k.rdb.Pipeline()
+	asked := map[string]*redis.XMessageSliceCmd{}
+	for i := range rows {
+		if r, ok := known[rows[i].ID]; ok {
+			held[rows[i].ID] = r
+		} else {
+			asked[rows[i].ID] = pipe.XRange(ctx, k.Keys.Events(), rows[i].ID, rows[i].ID)
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, 0, fmt.Errorf("read pending entries of %s: %w", k.Keys.Events(), Classify(err))
+	}
+	for id, cmd := range asked {
+		for _, m := range cmd.Val() {
+			if r, ok := seqsOf(m.Values); ok {
+				held[id] = r
+			}
+		}
+	}
+	beyond = math.MaxInt64
+	if int64(len(rows)) == count {
+		beyond = held[rows[count-1].ID].First // 0 if it can't be read: then this tells nothing
+	}
+	return held, beyond, nil
+}
+
+// seqsOf tells which events an entry has.
+func seqsOf(fields map[string]any) (hongbao.SeqRange, bool) {
+	values := make([]string, 0, 2*len(fields))
+	for _, name := range []string{"v", "k", "c", "q", "e", "t", "g"} {
+		text, _ := fields[name].(string)
+		values = append(values, name, text)
+	}
+	e, err := hongbao.ParseEntry(0, "", values)
+	return hongbao.SeqRange{First: e.Seq, Last: e.Last()}, err == nil
 }
 
 // seqFrom is the first seq at or after an id; 0 if there is none. It passes over entries that can't be read and those that the

@@ -24,6 +24,7 @@ type bundle struct {
 	space  *lua.Space
 	k      lua.Keys
 	prefix string
+	holds  map[string]hongbao.SeqRange // by id: the events of entries that written made
 }
 
 func setup(t *testing.T) *bundle {

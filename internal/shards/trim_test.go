@@ -13,7 +13,7 @@ import (
 )
 
 // written makes a stream of entries with n events each at made-up times, and seq and all groups as a deployment has them.
-// Entries with n = 0 can't be read.
+// Entries with n = 0 can't be read. ack marks what they hold.
 func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Duration) []string {
 	t.Helper()
 	seq := int64(0)
@@ -26,6 +26,12 @@ func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Durat
 			args = []any{"XADD", b.k.Events(), id, "q", "1e9", "junk", "y"}
 		}
 		require.NoError(t, b.rdb.Do(t.Context(), args...).Err())
+		if b.holds == nil {
+			b.holds = map[string]hongbao.SeqRange{}
+		}
+		if n > 0 {
+			b.holds[id] = hongbao.SeqRange{First: seq + 1, Last: seq + int64(n)}
+		}
 		seq += int64(n)
 		ids = append(ids, id)
 	}
@@ -51,6 +57,7 @@ func (b *bundle) trim(t *testing.T, c shards.Trim) shards.Trimmed {
 	if c.MaxEvents == 0 {
 		c.MaxEvents = 1e6
 	}
+	c.LookBehind, c.MaxHeld = 1_000, 1_000
 	out, err := shards.Of(b.rdb, b.k).TrimEvents(t.Context(), c)
 	require.NoError(t, err)
 	meta, err := b.rdb.HGet(t.Context(), b.k.Meta(), "finished").Int64()
@@ -63,7 +70,19 @@ func (b *bundle) done(t *testing.T, group string, count int) {
 	t.Helper()
 	raw := b.read(t, group, "w1", count)
 	require.Len(t, raw, count)
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group, nil, idsOf(raw))
+	b.ack(t, group, idsOf(raw))
+}
+
+// ack finishes entries as a worker does.
+func (b *bundle) ack(t *testing.T, group string, ids []string) {
+	t.Helper()
+	var done []hongbao.SeqRange
+	for _, id := range ids {
+		if r, ok := b.holds[id]; ok {
+			done = append(done, r)
+		}
+	}
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group, done, ids)
 	require.NoError(t, err)
 }
 
@@ -92,23 +111,23 @@ func TestTrimKeepsWhatAnyGroupNeeds(t *testing.T) {
 	b.done(t, "balance", 1000)
 	b.done(t, "kafka", 900)
 	b.read(t, "stranger", "w1", 500)
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "stranger", nil, append(ids[:300:300], ids[301:500]...))
-	require.NoError(t, err)
+	b.ack(t, "stranger", append(ids[:300:300], ids[301:500]...))
 	out = b.trim(t, shards.Trim{Groups: declared})
 	require.Equal(t, map[string]int64{"balance": 2000, "kafka": 1800, "stranger": 600}, lags(out))
 	require.EqualValues(t, 1800, out.Finished, "a group that is not declared does not count as backlog")
 	require.Positive(t, out.Deleted)
-	require.LessOrEqual(t, out.Deleted, 300, "entry 301 is pending for a group that nobody declared")
-	require.Contains(t, b.ids(t), ids[300])
-	require.EqualValues(t, 2*out.Deleted+1, out.FirstKept)
+	kept := b.ids(t)
+	require.Contains(t, kept, ids[300], "it is pending for a group that nobody declared")
+	require.Subset(t, kept, ids[500:], "nobody has read them for that group")
+	require.LessOrEqual(t, len(kept), 601, "whole nodes of up to 100 are deleted before the pending one, and each one behind it")
+	require.LessOrEqual(t, out.FirstKept, int64(601))
 	for _, g := range out.Groups {
 		require.Equal(t, g.Name != "balance", g.Age > 0, g.Name)
 		require.InDelta(t, time.Hour, max(g.Age, time.Hour), float64(time.Minute))
 	}
 
 	b.done(t, "kafka", 100)
-	_, err = shards.Of(b.rdb, b.k).Ack(t.Context(), "stranger", nil, ids[300:301])
-	require.NoError(t, err)
+	b.ack(t, "stranger", ids[300:301])
 	out = b.trim(t, shards.Trim{Groups: declared})
 	require.EqualValues(t, 2000, out.Finished)
 	require.Contains(t, b.ids(t), ids[500], "undelivered for the stranger")
@@ -165,8 +184,7 @@ func TestTrimMaxEventsNeverPassesPending(t *testing.T) {
 	ids := b.written(t, repeat(1, 500), func(i int) time.Duration { return time.Duration(1000-i) * time.Millisecond })
 	b.group(t, "kafka")
 	raw := b.read(t, "kafka", "w1", 500)
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, append(ids[:250:250], ids[251:]...))
-	require.NoError(t, err)
+	b.ack(t, "kafka", append(ids[:250:250], ids[251:]...))
 	require.Len(t, raw, 500)
 	b.trim(t, shards.Trim{Groups: []string{"kafka"}, Retention: time.Hour, MaxEvents: 1})
 	require.Contains(t, b.ids(t), ids[250])
@@ -186,11 +204,9 @@ func TestTrimFinishedAmongUnreadable(t *testing.T) {
 	raw := b.read(t, "kafka", "w1", 402)
 	require.Len(t, raw, 402)
 	require.EqualValues(t, 6, b.trim(t, shards.Trim{Groups: groups}).Finished, "pending, behind 400 that can't be read")
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, ids[3:403])
-	require.NoError(t, err)
+	b.ack(t, "kafka", ids[3:403])
 	require.EqualValues(t, 6, b.trim(t, shards.Trim{Groups: groups}).Finished)
-	_, err = shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, ids[403:404])
-	require.NoError(t, err)
+	b.ack(t, "kafka", ids[403:404])
 	require.EqualValues(t, 8, b.trim(t, shards.Trim{Groups: groups}).Finished)
 }
 
@@ -232,8 +248,8 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	require.True(t, a.Granted())
 	require.NoError(t, b.rdb.Del(t.Context(), b.k.Claims(group)).Err())
 
-	for _, kept := range []int64{lua.ChunkEvents, 0, 5} {
-		require.NoError(t, shards.Of(b.rdb, b.k).RaiseDoneFloor(t.Context(), kept))
+	for _, from := range []int64{0, 0, 1} {
+		require.NoError(t, shards.Of(b.rdb, b.k).RaiseDoneFloor(t.Context(), from, 1, []string{group}))
 	}
 	require.True(t, look(1))
 	require.True(t, look(lua.ChunkEvents-1))
@@ -243,4 +259,38 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	require.True(t, look(lua.ChunkEvents))
 	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 6}, {First: lua.ChunkEvents - 2, Last: lua.ChunkEvents}}, claim(true).Done)
 	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 5}, {First: lua.ChunkEvents, Last: lua.ChunkEvents}}, claim(false).Done)
+}
+
+// A parked entry holds itself, and nothing else: what is finished behind it leaves, and is no backlog. The floor of the done bits
+// stays where it is.
+func TestTrimBehindAPendingEntry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.written(t, repeat(3, 500), func(i int) time.Duration { return time.Duration(1000-i) * time.Second })
+	b.group(t, "kafka")
+	b.group(t, "balance")
+	b.done(t, "balance", 450)
+	require.Len(t, b.read(t, "kafka", "w1", 460), 460)
+	b.ack(t, "kafka", append(append(ids[:7:7], ids[8:200]...), ids[201:460]...))
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 22, Last: 23}}, nil)
+	require.NoError(t, err)
+	groups := []string{"balance", "kafka"}
+	out := b.trim(t, shards.Trim{Groups: groups, Retention: 700 * time.Second})
+	require.EqualValues(t, 3*450, out.Finished, "the slower group: all but what it has not read")
+	require.EqualValues(t, 21, out.Groups[1].Finished)
+	kept := b.ids(t)
+	require.Subset(t, kept, append([]string{ids[7], ids[200]}, ids[301:]...), "what is pending, and what the retention keeps")
+	require.LessOrEqual(t, len(kept), 8+1+200)
+
+	b.done(t, "balance", 50)
+	out = b.trim(t, shards.Trim{Groups: groups})
+	require.EqualValues(t, 3*460-1-3, out.Finished, "two of the first pending entry's three events are done")
+	kept = b.ids(t)
+	require.Subset(t, kept, append([]string{ids[7], ids[200]}, ids[460:]...))
+	require.LessOrEqual(t, len(kept), 8+1+40)
+
+	c := shards.Trim{Groups: groups, Limit: 1, MaxEvents: 1e6, LookBehind: 1, MaxHeld: 1}
+	out, err = shards.Of(b.rdb, b.k).TrimEvents(t.Context(), c)
+	require.NoError(t, err)
+	require.EqualValues(t, 21, out.Finished, "it holds more entries than allowed: all behind the oldest count")
 }

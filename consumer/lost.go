@@ -1,0 +1,148 @@
+package consumer
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// EventsLost is the code of the alarm that events were deleted from the stream before a group had finished them.
+const EventsLost = "events_lost"
+
+// watched is what a trimmer remembers of a declared group: events that are delivered and not done must be pending.
+type watched struct {
+	delivered int64                       // up to here all was delivered a round ago; younger entries are in work, and not looked at
+	pending   map[string]hongbao.SeqRange // the events of pending entries, by id
+	lost      []hongbao.SeqRange          // what nobody will ever deliver
+}
+
+// mostPending is how many pending entries of a group one round looks at.
+const mostPending = 1_000
+
+// lost is, by group, how many events are lost whose done bits are counted.
+func (at *trimming) lost() map[string]int64 {
+	out := map[string]int64{}
+	for name, w := range at.groups {
+		for _, r := range w.lost {
+			if r.First >= max(at.floor, at.full[name])*lua.ChunkEvents {
+				out[name] += r.Len()
+			}
+		}
+	}
+	return out
+}
+
+// findLost looks in every declared group for events that are not done, and that stand neither in the stream nor in the pending
+// list. Workers can't tell: several share the entries, so each one sees gaps.
+func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, out *shards.Trimmed) error {
+	for i := range out.Groups {
+		g := &out.Groups[i]
+		if !slices.Contains(t.cfg.Groups, g.Name) {
+			continue
+		}
+		w := at.groups[g.Name]
+		if w == nil {
+			w = &watched{}
+			at.groups[g.Name] = w
+		}
+		before := w.lost
+		if err := w.look(ctx, k, g, max(w.delivered, min(g.Delivered, firstKept(out)-1))); err != nil {
+			return err
+		}
+		for n, chunk := range g.ChunkDone {
+			if chunk < eventsOf(g.FirstChunk+int64(n)) {
+				break
+			}
+			at.full[g.Name] = g.FirstChunk + int64(n) + 1
+		}
+		w.delivered = g.Delivered
+		for _, r := range w.lost {
+			g.Lost += r.Len()
+		}
+		if len(w.lost) > 0 && !slices.Equal(before, w.lost) {
+			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, somebody trimmed it by hand; "+
+				"`hongbao audit` names the grants, and `hongbao replay` delivers them from the receipts", zap.String("code", EventsLost),
+				zap.Int("shard", k.Keys.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost), zap.Any("first", w.lost[0]))
+		}
+	}
+	return nil
+}
+
+// eventsOf is how many events a chunk of done bits has. There is no event 0.
+func eventsOf(chunk int64) int64 {
+	if chunk == 0 {
+		return lua.ChunkEvents - 1
+	}
+	return lua.ChunkEvents
+}
+
+// look finds the lost events up to upto, in the chunks that have bits to be set.
+func (w *watched) look(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int64) error {
+	w.lost = nil
+	open, err := notDone(ctx, k, g, upto)
+	if err != nil || len(open) == 0 {
+		w.pending = nil
+		return err
+	}
+	held, beyond, err := k.Held(ctx, g.Name, mostPending, w.pending)
+	if err != nil {
+		return err
+	}
+	w.pending = held
+	runs := slices.SortedFunc(maps.Values(held), func(a, b hongbao.SeqRange) int { return int(a.First - b.First) })
+	if open = without(open, append(runs, hongbao.SeqRange{First: beyond, Last: math.MaxInt64})); len(open) == 0 {
+		return nil
+	}
+	// What was finished while we looked has left the pending list, and has its bits now.
+	still, err := notDone(ctx, k, g, upto)
+	w.lost = without(open, without(open, still))
+	return err
+}
+
+// notDone gives the events of a group up to upto that have no done bit, in the chunks that are not full.
+func notDone(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int64) (runs []hongbao.SeqRange, err error) {
+	for i, n := range g.ChunkDone {
+		chunk := g.FirstChunk + int64(i)
+		r := hongbao.SeqRange{First: max(1, chunk*lua.ChunkEvents), Last: min(upto, (chunk+1)*lua.ChunkEvents-1)}
+		if n == eventsOf(chunk) || r.Last < r.First {
+			continue
+		}
+		done, err := k.Done(ctx, g.Name, r)
+		if err != nil {
+			return nil, err
+		}
+		for seq := r.First; seq <= r.Last; seq++ {
+			if !done.Has(seq) {
+				runs = shards.AppendSeq(runs, seq)
+			}
+		}
+	}
+	return runs, nil
+}
+
+// without gives the events of runs that are not in others. Both rise.
+func without(runs, others []hongbao.SeqRange) (out []hongbao.SeqRange) {
+	for _, r := range runs {
+		next := r.First
+		for _, o := range others {
+			if o.Last < next || o.First > r.Last {
+				continue
+			}
+			if o.First > next {
+				out = append(out, hongbao.SeqRange{First: next, Last: o.First - 1})
+			}
+			next = min(o.Last, r.Last) + 1
+		}
+		if next <= r.Last {
+			out = append(out, hongbao.SeqRange{First: next, Last: r.Last})
+		}
+	}
+	return out
+}

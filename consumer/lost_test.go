@@ -1,0 +1,133 @@
+package consumer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// stubborn refuses some events until it is told to stop.
+func stubborn(seqs ...int64) *sink {
+	no := map[int64]bool{}
+	for _, seq := range seqs {
+		no[seq] = true
+	}
+	return newSink(failing(func(seq int64) error {
+		if no[seq] {
+			return hongbao.Heldf("not yet") // no attempt is taken
+		}
+		return nil
+	}))
+}
+
+// One parked grant is no backlog: grabs go on far beyond the bound, and what is finished behind it leaves the stream.
+func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	const packets = 300
+	grab := b.rain(t, packets, 10)
+	w := start(t, b.config(t, "w", stubborn(3)))
+	tr, _ := b.trimmer(t, group)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- tr.Run(ctx) }()
+	granted := 0
+	testkit.Eventually(t, soon, func() bool {
+		if grab() == hongbao.Granted {
+			granted++
+		}
+		return granted == packets
+	}, "grabs go on beside the parked grant")
+	testkit.Eventually(t, soon, func() bool {
+		return w.Stats().Done == packets-1 && b.length(t) < 20 && b.meta(t, "finished") == "299"
+	}, "all others are finished, and have left")
+	cancel()
+	require.NoError(t, <-ended)
+	require.NoError(t, w.stop())
+	require.Equal(t, hongbao.SeqRange{First: 3, Last: 3}, b.only(t))
+	require.Zero(t, tr.Lag()[0].Groups[0].Lost)
+}
+
+// only gives the events of the only entry that is pending.
+func (b *bundle) only(t *testing.T) hongbao.SeqRange {
+	t.Helper()
+	held, _, err := shards.Of(b.rdb, b.keys()).Held(t.Context(), group, 10, nil)
+	require.NoError(t, err)
+	require.Len(t, held, 1)
+	for _, r := range held {
+		return r
+	}
+	return hongbao.SeqRange{}
+}
+
+// Entries were deleted before any worker read them: in front of a parked one, behind it, and the last ones. Nobody sees the gaps but the
+// trimmer; it tells once, and they hold nobody back.
+func TestEventsLostBeforeTheyWereRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 2, 3, 1, 4, 5, 1)
+	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Events(), ids[1], ids[3], ids[5]).Err())
+	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), group)
+	require.NoError(t, err)
+	w := start(t, b.config(t, "w", stubborn(6)))
+	tr, logs := b.trimmer(t, group)
+	tr.cfg.Retention = time.Hour
+	incidents := func() int { return logs.FilterMessageSnippet("INCIDENT").Len() }
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	testkit.Eventually(t, soon, func() bool {
+		require.NoError(t, tr.Trim(t.Context(), 0))
+		return tr.Lag()[0].Groups[0].Lost == 3+4+1
+	}, "the trimmer finds them")
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	line := logs.FilterMessageSnippet("INCIDENT").All()[incidents()-1].ContextMap()
+	require.Equal(t, EventsLost, line["code"])
+	require.EqualValues(t, 8, line["events"])
+	before := incidents()
+	require.Equal(t, "15", b.meta(t, "finished"), "all but the parked one")
+	b.add(t, 0, 100)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 107 }, "work goes on")
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, before, incidents(), "it is told once")
+	require.NoError(t, w.stop())
+}
+
+// A worker holds what it works on for long. That is no loss, however old it is.
+func TestWhatIsPendingIsNotLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, repeat(2, 2_500)...)
+	b.vanish(t, "busy", 2_400)
+	tr, logs := b.trimmer(t, group)
+	for range 3 {
+		require.NoError(t, tr.Trim(t.Context(), 0))
+	}
+	require.Zero(t, tr.Lag()[0].Groups[0].Lost)
+	require.Zero(t, logs.FilterMessageSnippet("INCIDENT").Len())
+	require.Equal(t, "0", b.meta(t, "finished"))
+}
+
+// A close sets its done bit, so it does not stay in the backlog.
+func TestACloseIsFinished(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	grab := b.rain(t, 3, 100)
+	require.Equal(t, hongbao.Granted, grab())
+	_, err := shards.Of(b.rdb, b.keys()).Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	w := start(t, b.config(t, "w", newSink(nil)))
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	tr, _ := b.trimmer(t, group)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, "2", b.meta(t, "finished"))
+	require.Zero(t, tr.Lag()[0].Groups[0].Lost)
+}
