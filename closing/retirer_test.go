@@ -10,7 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao/closing"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lock"
 )
 
 // Redis is out of memory. A campaign is closed, refunded under its lock, and leaves Redis: that is what frees it.
@@ -20,17 +19,16 @@ func TestOutOfMemoryEndsACampaign(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
-	locks, err := lock.New(lock.Config{Redis: b.rdb, Space: b.space, Lease: time.Second, Poll: 5 * time.Millisecond})
-	require.NoError(t, err)
-	b.locks = locks
-	b.Closer = b.closer()
-	retirer, err := closing.NewRetirer(closing.RetirerConfig{Redis: b.rdb, Space: b.space, Locks: locks, Log: b.log, Every: time.Second})
+	retirer, err := closing.NewRetirer(closing.RetirerConfig{Redis: b.rdb, Space: b.space, Locks: b.locks, Log: b.log, Every: time.Second})
 	require.NoError(t, err)
 	require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	require.ErrorContains(t, b.rdb.Set(t.Context(), "x", "y", 0).Err(), "OOM")
 	require.NoError(t, shards.Of(b.rdb, b.k).SetState(t.Context(), "rain", "paused", "open"))
 	b.close()
 	b.settle(3)
+	taken, _, err := shards.Of(b.rdb, b.k).TakeLock(t.Context(), &shards.LockCall{Name: "refund", Token: "me", Lease: time.Second})
+	require.NoError(t, err)
+	require.True(t, taken, "the refund's lock")
 	_, err = b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
 	gone, err := retirer.Retire(t.Context())
