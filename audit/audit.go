@@ -232,6 +232,10 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 	if c == nil {
 		return
 	}
+	if c.sealed {
+		r.published(c, from, g)
+		return
+	}
 	if g.Packet < 1 || g.Seq < 1 || g.Shard < 0 || g.Shard >= len(r.shards) {
 		r.found(Difference{Kind: Unfounded, Where: sourceNames[from], Campaign: g.Campaign, Packet: g.Packet,
 			Event: g.EventID(), Detail: fmt.Sprintf("packets and seqs begin at 1, shards are 0 to %d: %s", len(r.shards)-1, describeGrant(g))})
@@ -251,17 +255,24 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 		r.again(c, f, from, g)
 	}
 	f.from |= from
-	switch from {
-	case inLedger:
+	if from == inLedger {
 		c.counts.Settled++
 		c.counts.SettledAmount += g.Amount
-	case inTopic:
-		c.counts.Published++
+	}
+	if from == inTopic {
 		r.publishedCode(c, g)
-		if s := r.shards[g.Shard]; s.firstInTopic == 0 || g.Seq < s.firstInTopic {
-			s.firstInTopic = g.Seq
-		}
-	default: // the others are not counted
+	}
+	r.published(c, from, g)
+}
+
+// published counts a record of the topic, and notes where its shard begins there.
+func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
+	if from != inTopic || g.Shard < 0 || g.Shard >= len(r.shards) {
+		return
+	}
+	c.counts.Published++
+	if s := r.shards[g.Shard]; s.firstInTopic == 0 || g.Seq < s.firstInTopic {
+		s.firstInTopic = g.Seq
 	}
 }
 

@@ -171,6 +171,10 @@ func (l *lockedSinks) Summary(ctx context.Context) (audit.Summary, error) {
 	return l.w.ledger.Summary(ctx)
 }
 
+func (l *lockedSinks) SealedSeqs(ctx context.Context, id string) (map[int][]hongbao.SeqRange, error) {
+	return l.w.ledger.SealedSeqs(ctx, id)
+}
+
 func (l *lockedSinks) EachQuarantined(ctx context.Context, fn func(audit.Quarantined) error) error {
 	return l.w.ledger.EachQuarantined(ctx, fn)
 }

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,57 @@ func TestLeftRedis(t *testing.T) {
 	})
 	r = w.audit(t, audit.Options{})
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.Unfounded: 1}, r.Found, "%+v", r.Differences)
+}
+
+// unread is a ledger in which nobody may read the grants of a campaign.
+type unread struct {
+	*memLedger
+	campaign string
+	read     int
+}
+
+func (l *unread) EachGrant(ctx context.Context, id string, fn func(hongbao.Grant) error) error {
+	if id == l.campaign {
+		l.read++
+	}
+	return l.memLedger.EachGrant(ctx, id, fn)
+}
+
+// A campaign that was refunded, has left Redis and was audited may be sealed: its grants are not read again.
+func TestSealedCampaignIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	ledger := &unread{memLedger: w.ledger, campaign: "b"}
+	w.cfg.Ledger = ledger
+	require.False(t, w.audit(t, audit.Options{}).Campaigns[1].Sealable, "it is open")
+	w.leave(t, "b")
+	require.False(t, w.audit(t, audit.Options{Campaigns: []string{"b"}}).Campaigns[0].Sealable, "not all was audited")
+	r := w.audit(t, audit.Options{})
+	require.True(t, r.Campaigns[1].Sealable)
+	require.False(t, r.Campaigns[0].Sealable)
+	require.Equal(t, 3, ledger.read)
+
+	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.Sealed = c.ID == "b" }
+	shard := w.keys("b").Index()
+	r = w.audit(t, audit.Options{})
+	require.Contains(t, r.Found, audit.SeqGap, "a seal without its seqs")
+	var runs []hongbao.SeqRange
+	for _, g := range w.ledger.grants["b"] {
+		runs = append(runs, hongbao.SeqRange{First: g.Seq, Last: g.Seq})
+	}
+	w.ledger.sealed = map[string]map[int][]hongbao.SeqRange{"b": {shard: runs}}
+	r = w.audit(t, audit.Options{})
+	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	require.Equal(t, 3, ledger.read, "its grants are not read again")
+	b := r.Campaigns[1]
+	require.Equal(t, []bool{true, false}, []bool{b.Sealed, b.Sealable})
+	require.Equal(t, []int64{20, 20}, []int64{b.Settled, b.Published})
+
+	w.settled("b", "u0003").User = "mallory"
+	require.Empty(t, w.audit(t, audit.Options{}).Found)
+	r = w.audit(t, audit.Options{Campaigns: []string{"b"}})
+	require.Equal(t, map[audit.Kind]int64{audit.Different: 1}, r.Found, "who names it has it read")
+	require.Equal(t, 4, ledger.read)
 }
 
 // close closes a campaign, and brings the close to the sinks.

@@ -50,7 +50,7 @@ func (r *run) readCodes(ctx context.Context) error {
 }
 
 func (r *run) ledgerCodes(ctx context.Context, c *campaign) error {
-	if r.Codes == nil || c.ledger == nil || !c.ledger.Codes {
+	if r.Codes == nil || c.ledger == nil || !c.ledger.Codes || c.sealed {
 		return nil
 	}
 	c.codes.inLedger = true

@@ -18,6 +18,8 @@ type Ledger interface {
 	EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error
 	// Summary tells of every campaign, and what the ledger finds wrong with itself.
 	Summary(ctx context.Context) (Summary, error)
+	// SealedSeqs gives the seqs of the grants of a sealed campaign, by shard.
+	SealedSeqs(ctx context.Context, campaign string) (map[int][]hongbao.SeqRange, error)
 	// EachQuarantined calls fn for every grant in quarantine until fn fails.
 	EachQuarantined(ctx context.Context, fn func(Quarantined) error) error
 }
@@ -44,6 +46,8 @@ type LedgerCampaign struct {
 	CloseSeq   int64
 	// Codes: its packets have codes.
 	Codes bool
+	// Sealed: it was audited after its refund, and its grants need not be read again.
+	Sealed bool
 }
 
 // Quarantined is a grant that the ledger did not pay because it contradicts something.
@@ -137,7 +141,7 @@ type Options struct {
 	// Wait is how long to wait at most until every consumer group has finished everything, 0 to 24 h. When it is over
 	// the audit goes on with what is in flight.
 	Wait time.Duration
-	// Campaigns are those to audit; none means all. With some the checks of whole shards (seqs without a gap, the
+	// Campaigns are those to audit, sealed or not; none means all. With some the checks of whole shards (seqs without a gap, the
 	// stream) are left out.
 	Campaigns []string
 }

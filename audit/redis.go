@@ -29,6 +29,7 @@ type campaign struct {
 	facts  table[fact] // by packet
 	codes  codes
 	counts Counts
+	sealed bool // its grants are passed over
 	// What was named already, so that it explains sums that do not fit: packets too many or too few, and facts that
 	// were altered.
 	strays, altered int64

@@ -60,6 +60,10 @@ type CampaignReport struct {
 	Campaign string `json:"campaign"`
 	// InRedis is false for a campaign that the ledger has and that has left Redis, or never came.
 	InRedis bool `json:"in_redis"`
+	// Sealed: its grants were audited before and not read again. Sealable: it was refunded and has left Redis, this audit has judged
+	// each of its grants and found nothing wrong anywhere, so it may be sealed.
+	Sealed   bool `json:"sealed"`
+	Sealable bool `json:"sealable"`
 	Counts
 }
 
@@ -180,6 +184,12 @@ func kindIndex(k Kind) int {
 	return slices.IndexFunc(remedies, func(m remedy) bool { return m.kind == k })
 }
 
+// sealable tells whether nothing of a campaign can change any more and all of it was judged.
+func (r *run) sealable(c *campaign) bool {
+	return len(r.report.Found) == 0 && !r.partial() && c.ledger != nil && c.ledger.Closed && !c.sealed && !c.inRedis() &&
+		c.counts.InFlight+c.counts.Newer == 0 && c.counts.Settled == c.ledger.Grants
+}
+
 // finish turns what was found into the report.
 func (r *run) finish() *Report {
 	rep := &r.report
@@ -192,7 +202,9 @@ func (r *run) finish() *Report {
 	}
 	slices.SortStableFunc(rep.Differences, func(a, b Difference) int { return a.compare(&b) })
 	for _, c := range r.sorted() {
-		rep.Campaigns = append(rep.Campaigns, CampaignReport{Campaign: c.id, InRedis: c.inRedis(), Counts: c.counts})
+		rep.Campaigns = append(rep.Campaigns, CampaignReport{
+			Campaign: c.id, InRedis: c.inRedis(), Sealed: c.sealed, Sealable: r.sealable(c), Counts: c.counts,
+		})
 		rep.Total.add(&c.counts)
 	}
 	for _, s := range r.shards {

@@ -45,6 +45,7 @@ type memLedger struct {
 	quarantined []audit.Quarantined
 	problems    []string
 	spoil       func(*audit.LedgerCampaign)
+	sealed      map[string]map[int][]hongbao.SeqRange
 }
 
 func (l *memLedger) EachGrant(_ context.Context, id string, fn func(hongbao.Grant) error) error {
@@ -74,6 +75,10 @@ func (l *memLedger) Summary(context.Context) (audit.Summary, error) {
 		sum.Campaigns = append(sum.Campaigns, c)
 	}
 	return sum, nil
+}
+
+func (l *memLedger) SealedSeqs(_ context.Context, id string) (map[int][]hongbao.SeqRange, error) {
+	return l.sealed[id], nil
 }
 
 func (l *memLedger) EachQuarantined(_ context.Context, fn func(audit.Quarantined) error) error {

@@ -28,6 +28,12 @@ func (r *run) readLedger(ctx context.Context) error {
 		}
 	}
 	for _, c := range r.sorted() {
+		if c.ledger != nil && c.ledger.Sealed && !c.inRedis() && !r.partial() {
+			if err := r.passOver(ctx, c); err != nil {
+				return err
+			}
+			continue
+		}
 		err := r.Ledger.EachGrant(ctx, c.id, func(g hongbao.Grant) error {
 			r.observe(inLedger, &g)
 			return nil
@@ -40,6 +46,24 @@ func (r *run) readLedger(ctx context.Context) error {
 		r.quarantined(&q)
 		return nil
 	})
+}
+
+// passOver takes a sealed campaign as it was audited: only its seqs are noted, so that they are no gap.
+func (r *run) passOver(ctx context.Context, c *campaign) error {
+	seqs, err := r.Ledger.SealedSeqs(ctx, c.id)
+	if err != nil {
+		return err
+	}
+	for shard, runs := range seqs {
+		for _, run := range runs {
+			for seq := run.First; seq <= run.Last && shard < len(r.shards); seq++ {
+				r.shards[shard].seen.add(seq)
+			}
+		}
+	}
+	c.sealed, c.facts = true, table[fact]{}
+	c.counts.Settled, c.counts.SettledAmount = c.ledger.Grants, c.ledger.Granted
+	return nil
 }
 
 // balance compares the ledger's counts of one campaign.

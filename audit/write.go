@@ -46,7 +46,9 @@ func (r *Report) table(b *strings.Builder) {
 	}
 	for i := range r.Campaigns {
 		name := r.Campaigns[i].Campaign
-		if !r.Campaigns[i].InRedis {
+		if r.Campaigns[i].Sealed {
+			name += " (sealed)"
+		} else if !r.Campaigns[i].InRedis {
 			name += " (not in Redis)"
 		}
 		row(name, &r.Campaigns[i].Counts)

@@ -105,7 +105,7 @@ func testCampaigns(t *testing.T, f *fixture) {
 func testReopen(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
-	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`}, stmt{sql: `DROP TABLE quarantine`}, stmt{sql: `DROP TABLE refund`},
+	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`}, stmt{sql: `DROP TABLE quarantine`}, stmt{sql: `DROP TABLE seal`}, stmt{sql: `DROP TABLE refund`},
 		stmt{sql: `DROP TABLE transfer`}, stmt{sql: `DROP TABLE grants`}, stmt{sql: `DROP TABLE account`},
 		stmt{sql: `DROP TABLE campaign`}, stmt{sql: `DROP TABLE credit`}, stmt{sql: `DROP TABLE credit_account`}, stmt{sql: `DROP TABLE credit_fund`},
 		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE credit_token`}, stmt{sql: `DROP TABLE code`},

@@ -52,6 +52,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"totals":                                      testTotals,
 	"an unknown campaign and account":             testUnknown,
 	"quarantine is decided once":                  testResolve,
+	"a sealed campaign is not read again":         testSeal,
 	"every difference is found":                   testDifferences,
 	"a row deleted by hand stops the shard":       testDeletedByHand,
 	"opened again, and by many at once":           testReopen,

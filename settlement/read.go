@@ -102,6 +102,8 @@ type Totals struct {
 	Closed     bool
 	CloseShard int
 	CloseSeq   int64
+	// Sealed: Seal has noted what its grants come to.
+	Sealed bool
 }
 
 // campaignRows is how many campaigns are read at once.
@@ -109,13 +111,14 @@ const campaignRows = 500
 
 const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.refunded, c.grants,
 	COALESCE((SELECT balance FROM account WHERE id = 'pool:' || c.id), 0),
-	CASE WHEN r.campaign IS NULL THEN 0 ELSE 1 END, COALESCE(r.shard, 0), COALESCE(r.close_seq, 0)
-	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id`
+	CASE WHEN r.campaign IS NULL THEN 0 ELSE 1 END, COALESCE(r.shard, 0), COALESCE(r.close_seq, 0),
+	CASE WHEN s.campaign IS NULL THEN 0 ELSE 1 END
+	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id LEFT JOIN seal AS s ON s.campaign = c.id`
 
 func scanTotals(s scan) (t Totals, err error) {
 	var spec string
-	var closed, shard int64
-	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard, &t.CloseSeq)
+	var closed, shard, sealed int64
+	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard, &t.CloseSeq, &sealed)
 	if err != nil {
 		return t, err
 	}
@@ -123,7 +126,7 @@ func scanTotals(s scan) (t Totals, err error) {
 	if err := json.Unmarshal([]byte(spec), &c); err != nil {
 		return t, hongbao.Errorf(hongbao.Broken, "the ledger's specification of campaign %s can't be read: %w", t.Campaign, err)
 	}
-	t.Codes, t.Closed, t.CloseShard = c.Codes != nil, closed == 1, int(shard)
+	t.Codes, t.Closed, t.CloseShard, t.Sealed = c.Codes != nil, closed == 1, int(shard), sealed == 1
 	return t, nil
 }
 

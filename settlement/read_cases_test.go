@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -172,4 +173,57 @@ func testRecorded(t *testing.T, f *fixture) {
 	cancel()
 	_, err = f.Settler.Recorded(ctx, ask)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+func testSeal(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.create(t, "snow", 10)
+	f.settles(t, append(grantsOf("rain", 1, 3), grant("rain", 5), grant("snow", 1))...)
+	require.ErrorIs(t, f.ledger.Seal(t.Context(), "rain"), ErrNotSealable)
+	require.ErrorIs(t, f.ledger.Seal(t.Context(), "typo"), ErrNoCampaign)
+	_, err := f.ledger.Refund(t.Context(), func() hongbao.Entry {
+		e := closeOf("rain", 10, 4)
+		e.Seq, e.Close.GrantedAmount = 6, fundedFor(3)+planned(5)
+		e.Close.LeftAmount = fundedFor(10) - e.Close.GrantedAmount
+		return e
+	}(), 0)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, f.ledger.Seal(t.Context(), "rain"))
+	}
+	totals, _, err := f.ledger.Totals(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, totals.Sealed)
+	seqs, err := f.ledger.SealedSeqs(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, map[int][]hongbao.SeqRange{3: {{First: 1, Last: 3}, {First: 5, Last: 5}}}, seqs)
+	seqs, err = f.ledger.SealedSeqs(t.Context(), "snow")
+	require.NoError(t, err)
+	require.Empty(t, seqs)
+
+	check := func() (list []Difference, pages int) {
+		inner := f.ledger.store
+		f.ledger.store = &watched{store: inner, query: func(_ context.Context, sql string, _ int) {
+			if strings.Contains(sql, "FROM grants") {
+				pages++
+			}
+		}}
+		list, err := f.ledger.CheckConservation(t.Context())
+		f.ledger.store = inner
+		require.NoError(t, err)
+		return list, pages
+	}
+	list, pages := check()
+	require.Empty(t, list)
+	require.Equal(t, 1, pages, "one page of snow, none of rain")
+	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`, args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
+	list, pages = check()
+	require.Equal(t, 3, pages, "what differs is read once more, rain too")
+	require.Equal(t, "account "+UserAccount(grant("rain", 2).User, testCurrency), list[len(list)-1].Where)
+	f.tamper(t, stmt{sql: `UPDATE campaign SET grants = grants + 1 WHERE id = 'rain'`})
+	list, _ = check()
+	require.Equal(t, "number of the grants = grants", list[0].What)
+	f.tamper(t, stmt{sql: `UPDATE seal SET users = seqs, seqs = users`}, stmt{sql: `UPDATE seal SET users = substr(users, 1, 1)`})
+	_, err = f.ledger.CheckConservation(t.Context())
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
 }

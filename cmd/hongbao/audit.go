@@ -16,12 +16,12 @@ import (
 
 func auditCmd() *cobra.Command {
 	var opts audit.Options
-	asJSON := false
+	asJSON, seal := false, false
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
 		Long: "Compares: funded = granted + left + refunded, in Redis and in the ledger; the same set of grants in Redis, the\n" +
 			"ledger and the topic, each once; seqs without a gap. With settlement.kind=remote the remote is asked for every grant\n" +
-			"besides, if it can be asked. It only reads. Exit code 0 if all agrees, 1 if anything differs.",
+			"besides, if it can be asked. It only reads, unless --seal is given. Exit code 0 if all agrees, 1 if anything differs.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkCampaigns(opts.Campaigns...); err != nil {
@@ -35,7 +35,10 @@ func auditCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				err = printReport(cmd, asJSON, report, report.Write)
+				if seal {
+					err = d.seal(cmd.Context(), report)
+				}
+				err = errors.Join(printReport(cmd, asJSON, report, report.Write), err)
 				if err == nil && report.Verdict != audit.Agrees {
 					err = errors.New("the audit found differences")
 				}
@@ -46,7 +49,23 @@ func auditCmd() *cobra.Command {
 	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "wait this long at most until nothing is in flight any more")
 	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit these campaigns only")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	cmd.Flags().BoolVar(&seal, "seal", false, "seal the refunded campaigns that have left Redis, if all agrees: their grants are not read again")
 	return cmd
+}
+
+// seal seals what the report says that it may.
+func (d *deps) seal(ctx context.Context, r *audit.Report) error {
+	for i := range r.Campaigns {
+		c := &r.Campaigns[i]
+		if !c.Sealable {
+			continue
+		}
+		if err := d.ledger.Seal(ctx, c.Campaign); err != nil {
+			return err
+		}
+		c.Sealed, c.Sealable = true, false
+	}
+	return nil
 }
 
 // audit audits Redis, which is open, and the sinks that the deployment has.
@@ -89,7 +108,7 @@ func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 	err := l.EachTotals(ctx, func(t *settlement.Totals) error {
 		out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
 			ID: t.Campaign, Currency: t.Currency, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
-			Grants: t.Grants, Closed: t.Closed, CloseShard: t.CloseShard, CloseSeq: t.CloseSeq, Codes: t.Codes,
+			Grants: t.Grants, Closed: t.Closed, CloseShard: t.CloseShard, CloseSeq: t.CloseSeq, Codes: t.Codes, Sealed: t.Sealed,
 		})
 		return nil
 	})

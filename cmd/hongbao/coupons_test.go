@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -105,6 +106,9 @@ func TestCouponsWithCodes(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		return d.rdb.Exists(t.Context(), k.Campaign("spring-coupons"), k.Codes("spring-coupons")).Val() == 0
 	}, "it left Redis")
+	require.True(t, decided[audit.Report](t, d.ok("audit", "--seal", "--json", "--wait", "30s")).Campaigns[0].Sealed)
+	require.Contains(t, d.ok("audit", "--wait", "30s"), "spring-coupons (sealed)")
+	require.NotContains(t, d.ok("audit", "--wait", "30s", "--campaign", "spring-coupons"), "(sealed)", "who names it has it read")
 	gone := d.ok("receipts", "spring-coupons", "u1")
 	require.Contains(t, gone, "from ledger")
 	require.Contains(t, gone, first.Code)

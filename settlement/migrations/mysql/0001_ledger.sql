@@ -213,3 +213,14 @@ CREATE TABLE shard (
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE INDEX quarantine_by_seq ON quarantine (shard, seq);
+
+-- What the grants of a refunded and audited campaign come to: the audit does not read them again. See settlement/seal.go.
+CREATE TABLE seal (
+    campaign   varchar(255) NOT NULL PRIMARY KEY,
+    grants     bigint       NOT NULL,
+    amount     bigint       NOT NULL,
+    users      longblob     NOT NULL, -- what each group of users was paid
+    seqs       longblob     NOT NULL, -- of the grants, by shard
+    created_at bigint       NOT NULL,
+    CONSTRAINT seal_campaign FOREIGN KEY (campaign) REFERENCES campaign (id)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

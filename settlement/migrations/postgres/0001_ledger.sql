@@ -212,3 +212,13 @@ CREATE TABLE shard (
 );
 
 CREATE INDEX quarantine_by_seq ON quarantine (shard, seq);
+
+-- What the grants of a refunded and audited campaign come to: the audit does not read them again. See settlement/seal.go.
+CREATE TABLE seal (
+    campaign   text COLLATE "C" PRIMARY KEY REFERENCES campaign (id),
+    grants     bigint NOT NULL,
+    amount     bigint NOT NULL,
+    users      bytea  NOT NULL, -- what each group of users was paid
+    seqs       bytea  NOT NULL, -- of the grants, by shard
+    created_at bigint NOT NULL
+);

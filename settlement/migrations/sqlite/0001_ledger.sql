@@ -212,3 +212,13 @@ CREATE TABLE shard (
 ) STRICT;
 
 CREATE INDEX quarantine_by_seq ON quarantine (shard, seq);
+
+-- What the grants of a refunded and audited campaign come to: the audit does not read them again. See settlement/seal.go.
+CREATE TABLE seal (
+    campaign   TEXT PRIMARY KEY REFERENCES campaign (id),
+    grants     INTEGER NOT NULL,
+    amount     INTEGER NOT NULL,
+    users      BLOB    NOT NULL, -- what each group of users was paid
+    seqs       BLOB    NOT NULL, -- of the grants, by shard
+    created_at INTEGER NOT NULL
+) STRICT;
