@@ -151,7 +151,8 @@ func checkName(id string, most int) error {
 	return nil
 }
 
-// Check tells every thing that is wrong with the grab, as a Permanent error, before any store is touched.
+// Check tells every thing that is wrong with the grab, as a Permanent error, before any store is touched. Facts are judged
+// where the campaign's limits are known: those that no limit counts by are nobody's business.
 func (g *Grab) Check() error {
 	var errs []error
 	if err := CheckCampaignID(g.Campaign); err != nil {
@@ -170,25 +171,8 @@ func (g *Grab) Check() error {
 			errs = append(errs, fmt.Errorf("traceparent %.80q: %w", g.Trace, err))
 		}
 	}
-	errs = append(errs, checkFacts(g.Facts)...)
 	if len(errs) == 0 {
 		return nil
 	}
 	return Errorf(Permanent, "grab refused before anything was touched: %w", errors.Join(errs...))
-}
-
-func checkFacts(facts map[string]string) []error {
-	if len(facts) > MaxFacts {
-		return []error{fmt.Errorf("it has %d facts, at most %d are allowed", len(facts), MaxFacts)}
-	}
-	var errs []error
-	for name, value := range facts {
-		if err := CheckFactName(name); err != nil {
-			errs = append(errs, fmt.Errorf("fact name %.80q: %w", name, err))
-		}
-		if err := CheckID(value); err != nil {
-			errs = append(errs, fmt.Errorf("fact %.80q, value %.80q: %w", name, value, err))
-		}
-	}
-	return errs
 }

@@ -96,7 +96,7 @@ func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error)
 			return err
 		}
 		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space = r.rdb, space
+		cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, space, "bench"
 		p, err := producer.New(cfg)
 		if err != nil {
 			return err

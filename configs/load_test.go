@@ -45,7 +45,9 @@ func values(c *Config) Config {
 func TestDefaultsAreTheStages(t *testing.T) {
 	t.Parallel()
 	c := (&input{}).must(t)
-	require.Equal(t, producer.DefaultConfig(), c.ProducerConfig())
+	grabs := producer.DefaultConfig()
+	grabs.Deployment = c.Deployment.ID
+	require.Equal(t, grabs, c.ProducerConfig())
 	want := consumer.DefaultConfig()
 	want.Group = SinkKafka
 	require.Equal(t, want, c.ConsumerConfig(SinkKafka))

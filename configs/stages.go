@@ -45,11 +45,11 @@ func (c *Config) LockConfig() lock.Config {
 	return lock.Config{Lease: c.Consumer.Lease, Poll: 100 * time.Millisecond}
 }
 
-// ProducerConfig is complete but for Redis and Space.
+// ProducerConfig is complete but for Redis, Space and Log.
 func (c *Config) ProducerConfig() producer.Config {
 	p := &c.Producer
 	return producer.Config{
-		MaxBacklog: p.MaxBacklog, InFlight: p.InFlight, MaxWaiting: p.MaxWaiting, CallTimeout: p.CallTimeout,
+		Deployment: c.Deployment.ID, MaxBacklog: p.MaxBacklog, InFlight: p.InFlight, MaxWaiting: p.MaxWaiting, CallTimeout: p.CallTimeout,
 		UndecidedTimeout: p.UndecidedTimeout, DurabilityTimeout: p.DurabilityTimeout,
 	}
 }

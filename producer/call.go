@@ -57,9 +57,10 @@ func insist(ctx context.Context, try func() error) error {
 }
 
 func (f *flight) once(ctx context.Context) error {
-	i := f.info
+	i, shard := f.info, shards.Of(f.lane.rdb, f.lane.keys)
+	f.errs = append(f.errs[:0], make([]error, len(f.batch))...)
 	counters := f.req.Counters
-	answers, err := shards.Of(f.lane.rdb, f.lane.keys).Grab(ctx, &f.req, f.answers)
+	answers, err := shard.Grab(ctx, &f.req, f.answers)
 	if told := f.req.Counters; told != counters {
 		f.lane.counters.Store(&told)
 	}
@@ -72,9 +73,10 @@ func (f *flight) once(ctx context.Context) error {
 	}
 	var receipts [][]hongbao.Receipt
 	var users []string
+	var of []int // whose answers they are
 	for k := range answers {
 		if len(answers[k].Receipts) > 0 {
-			receipts, users = append(receipts, answers[k].Receipts), append(users, f.req.Grabs[k].User)
+			receipts, users, of = append(receipts, answers[k].Receipts), append(users, f.req.Grabs[k].User), append(of, k)
 		}
 	}
 	if len(receipts) == 0 {
@@ -85,9 +87,16 @@ func (f *flight) once(ctx context.Context) error {
 			return afterGrant(err)
 		}
 	}
-	if i.codes {
-		if err := shards.Of(f.lane.rdb, f.lane.keys).FillCodes(ctx, f.lane.id, receipts...); err != nil {
-			return hongbao.Outagef(hongbao.Unknown, "granted, but the codes are not at hand: %w", err)
+	if !i.codes {
+		return nil
+	}
+	missing, err := shard.FillCodes(ctx, f.lane.id, receipts...)
+	if err != nil {
+		return hongbao.Outagef(hongbao.Unknown, "granted, but the codes are not at hand: %w", err)
+	}
+	for k, err := range missing {
+		if err != nil { // the others have theirs
+			f.errs[of[k]] = hongbao.Outagef(hongbao.Unknown, "granted, but a code is not at hand: %w", err)
 		}
 	}
 	return nil
@@ -114,7 +123,7 @@ func (l *lane) durable(ctx context.Context, i *info, users []string, receipts []
 		}
 		wait = []any{"WAITAOF", 1, 0, timeout.Milliseconds()}
 	}
-	node, err := l.node(ctx)
+	node, err := shards.NodeOf(ctx, l.rdb, l.keys)
 	if err != nil {
 		return err
 	}

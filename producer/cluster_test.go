@@ -110,7 +110,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	require.Equal(t, cluster.Masters[0].Addr, node.Options().Addr)
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = client, space
+	cfg.Redis, cfg.Space, cfg.Deployment = client, space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })

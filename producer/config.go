@@ -6,14 +6,22 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/lua"
 )
 
-// Config of a Producer. Take DefaultConfig and fill in Redis and Space; a zero elsewhere is refused.
+// Config of a Producer. Take DefaultConfig and fill in Redis, Space and Deployment; a zero elsewhere is refused.
 type Config struct {
+	// Redis is a *redis.Client or *redis.ClusterClient with ContextTimeoutEnabled, and without ReadOnly, RouteByLatency and
+	// RouteRandomly. New refuses others.
 	Redis redis.UniversalClient
 	Space *lua.Space
+	// Deployment is the deployment's id. A Redis of another one, or with another number of shards, is refused.
+	Deployment string
+	// Log is told of alarms: a Redis that lost data, its append-only file or noeviction. Each server is looked at once a second
+	// for it. nil: nobody looks.
+	Log *zap.Logger
 	// MaxBacklog is how many events of a shard may be unfinished, by its slowest declared group, before grabs are
 	// answered busy. 1 to 1e9.
 	MaxBacklog int64
@@ -29,7 +37,7 @@ type Config struct {
 	DurabilityTimeout time.Duration
 }
 
-// DefaultConfig has every default but Redis and Space.
+// DefaultConfig has every default but Redis, Space, Deployment and Log.
 func DefaultConfig() Config {
 	return Config{
 		MaxBacklog: 5_000_000, InFlight: 2, MaxWaiting: 100_000, CallTimeout: 5 * time.Second,
@@ -39,8 +47,10 @@ func DefaultConfig() Config {
 
 func (c *Config) check() error {
 	var errs []error
-	if c.Redis == nil || c.Space == nil {
-		errs = append(errs, errors.New("Redis and Space are required"))
+	if c.Redis == nil || c.Space == nil || c.Deployment == "" {
+		errs = append(errs, errors.New("Redis, Space and Deployment are required"))
+	} else {
+		errs = append(errs, checkClient(c.Redis)...)
 	}
 	within := func(name string, v, low, high int64) {
 		if v < low || v > high {

@@ -22,7 +22,7 @@ func Example() {
 	rdb, space, stop := loaded("spring-rain", "ann", "bob")
 	defer stop()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = rdb, space
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "example"
 	p, err := producer.New(cfg) // one for the whole program; it collects the grabs of all goroutines
 	check(err)
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,135 +27,46 @@ type lane struct {
 
 	mu      sync.Mutex
 	waiting []*call
+	left    int // of these, callers who have left
 	flying  int
-}
-
-// info is what the producer has to know of a campaign. It does not change while the campaign is there.
-type info struct {
-	hold       int64
-	factNames  string
-	facts      []string
-	durability hongbao.Durability
-	waitAOF    bool
-	codes      bool // its packets have codes
+	used    time.Time // when the last call ended
+	alive   time.Time // when an answer said last that the campaign is there and not over; zero once it is over
+	lost    bool      // it vanished while it was alive
 }
 
 // call is one grab that waits for its answer.
 type call struct {
 	grab   hongbao.Grab // a copy: a caller whose context ends may use his again while the call is under way
+	facts  map[string]string
+	info   *info // what the caller's facts were taken by
+	taken  bool  // a flight has it; under the lane's mu
+	left   bool  // its caller has left the queue; under the lane's mu
 	answer hongbao.Answer
 	err    error
 	done   chan struct{}
 }
 
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
-
-// lane finds or opens the campaign's lane; nil if the campaign is not in Redis.
-func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
-	p.mu.RLock()
-	l, closed := p.lanes[campaign], p.closed
-	p.mu.RUnlock()
-	if closed {
-		return nil, hongbao.Errorf(hongbao.Transient, "grab in campaign %s: %w", campaign, ErrClosed)
-	}
-	if l != nil {
-		return l, nil
-	}
-	l = &lane{p: p, id: campaign, keys: p.cfg.Space.Home(campaign), rdb: p.cfg.Redis}
-	if found, err := l.first(ctx); err != nil || !found {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if first := p.lanes[campaign]; first != nil {
-		return first, nil
-	}
-	p.lanes[campaign] = l
-	return l, nil
-}
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1), facts: map[string]string{}} }}
 
 func (l *lane) info() *info { return l.seen.Load() }
 
-// first is the first look. While Redis is away it is repeated, as a call is; nothing is asked for as long as it fails.
-func (l *lane) first(ctx context.Context) (found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
-	defer cancel()
-	err = insist(ctx, func() error {
-		found, err = l.look(ctx)
-		return err
-	})
-	if hongbao.IsOutage(err) {
-		return false, hongbao.Outagef(hongbao.Transient, "nothing was decided: %w", err)
-	}
-	return found, err
-}
-
-// look reads what the campaign says of itself. It refuses a Redis that can't keep the durability class.
-func (l *lane) look(ctx context.Context) (found bool, err error) {
-	v, err := l.rdb.HMGet(ctx, l.keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField).Result()
-	if err != nil {
-		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
-	}
-	hold, ok := v[0].(string)
-	if !ok {
-		return false, nil
-	}
-	i := &info{codes: v[3] == "1"}
-	if i.hold, err = strconv.ParseInt(hold, 10, 64); err != nil {
-		return false, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis: user_campaign: %w", l.id, err)
-	}
-	i.factNames, _ = v[1].(string)
-	if i.factNames != "" {
-		i.facts = strings.Split(i.factNames, ",")
-	}
-	class, _ := v[2].(string)
-	i.durability = hongbao.Durability(class)
-	if i.durability != hongbao.Fast {
-		node, err := l.node(ctx)
-		if err != nil {
-			return false, err
-		}
-		servers, err := shards.Inspect(ctx, node)
-		if err != nil {
-			return false, err
-		}
-		if err := servers[0].Check(i.durability); err != nil {
-			return false, fmt.Errorf("campaign %s: %w", l.id, err)
-		}
-		i.waitAOF = servers[0].NeedsWaitAOF()
-	}
-	l.seen.Store(i)
-	return true, nil
-}
-
-// node is the server that has the campaign now. It is asked anew each time: a cluster moves slots, and fails over.
-func (l *lane) node(ctx context.Context) (redis.UniversalClient, error) {
-	cluster, ok := l.rdb.(*redis.ClusterClient)
-	if !ok {
-		return l.rdb, nil
-	}
-	node, err := cluster.MasterForKey(ctx, l.keys.Meta())
-	if err != nil {
-		return nil, fmt.Errorf("find the node of campaign %s: %w", l.id, shards.Classify(err))
-	}
-	return node, nil
-}
-
 // send queues the grab and waits for its answer.
 func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
-	if err := l.info().check(g); err != nil {
-		return hongbao.Answer{}, err
-	}
 	c := calls.Get().(*call) //nolint:forcetypeassert // the pool holds nothing else
-	c.grab, c.err = *g, nil
-	if err := l.queue(c); err != nil {
+	c.grab, c.info, c.err, c.taken, c.left = *g, l.info(), nil, false, false
+	err := c.takeFacts(g)
+	if err == nil {
+		err = l.queue(c)
+	}
+	if err != nil {
+		c.recycle()
 		return hongbao.Answer{}, err
 	}
 	ended := ctx.Err
 	select {
 	case <-c.done:
 		return c.end()
-	case <-ctx.Done(): // the call is under way and keeps c
+	case <-ctx.Done():
 	case <-l.p.ctx.Done(): // Close gave up waiting, or had nothing to wait for
 		select {
 		case <-c.done:
@@ -166,6 +75,11 @@ func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 			ended = l.p.ctx.Err
 		}
 	}
+	if l.leave(c) {
+		return hongbao.Answer{}, hongbao.Errorf(hongbao.Transient, "grab in campaign %s, request id %s: it still waited for a call; nothing "+
+			"happened: %w", l.id, g.RequestID, ended())
+	}
+	// the call is under way and keeps c
 	return hongbao.Answer{}, hongbao.Errorf(hongbao.Unknown, "grab in campaign %s, request id %s: no answer yet (it may be granted; "+
 		"repeat it with the same request id): %w", l.id, g.RequestID, ended())
 }
@@ -173,20 +87,56 @@ func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 // end takes the answer and gives c back.
 func (c *call) end() (hongbao.Answer, error) {
 	answer, err := c.answer, c.err
-	c.grab, c.answer = hongbao.Grab{}, hongbao.Answer{}
-	calls.Put(c)
+	c.recycle()
 	return answer, err
 }
 
-// check refuses a grab that lacks a fact that the campaign's limits count by.
-func (i *info) check(g *hongbao.Grab) error {
-	for _, name := range i.facts {
-		if g.Facts[name] == "" {
+func (c *call) recycle() {
+	clear(c.facts)
+	c.grab, c.answer, c.info = hongbao.Grab{}, hongbao.Answer{}, nil
+	calls.Put(c)
+}
+
+// takeFacts copies the facts that the campaign's limits count by: the caller may change his map as soon as he has left. It
+// refuses a grab that lacks one, or has one that can't be counted by; other facts are nobody's business.
+func (c *call) takeFacts(g *hongbao.Grab) error {
+	clear(c.facts)
+	c.grab.Facts = c.facts
+	for _, name := range c.info.facts {
+		value, ok := g.Facts[name]
+		if !ok {
 			return hongbao.Errorf(hongbao.Permanent, "grab in campaign %s without the fact %q: its limits count by %s",
-				g.Campaign, name, i.factNames)
+				g.Campaign, name, c.info.factNames)
 		}
+		if err := hongbao.CheckID(value); err != nil {
+			return hongbao.Errorf(hongbao.Permanent, "grab in campaign %s, fact %q, value %.80q: %w", g.Campaign, name, value, err)
+		}
+		c.facts[name] = value
 	}
 	return nil
+}
+
+// leave takes a caller out of the queue; false if a flight has his call already.
+func (l *lane) leave(c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.taken {
+		return false
+	}
+	c.left = true
+	if l.left++; 2*l.left > len(l.waiting) {
+		stay := l.waiting[:0]
+		for _, other := range l.waiting {
+			if other.left {
+				other.recycle()
+			} else {
+				stay = append(stay, other)
+			}
+		}
+		clear(l.waiting[len(stay):])
+		l.waiting, l.left = stay, 0
+	}
+	return true
 }
 
 func (l *lane) queue(c *call) error {
@@ -197,7 +147,7 @@ func (l *lane) queue(c *call) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.waiting) >= l.p.cfg.MaxWaiting {
+	if len(l.waiting)-l.left >= l.p.cfg.MaxWaiting {
 		return hongbao.Errorf(hongbao.Transient, "campaign %s has %d grabs waiting already; nothing happened, try again later",
 			l.id, l.p.cfg.MaxWaiting)
 	}
@@ -218,19 +168,36 @@ func (l *lane) fly() {
 		// is not made for a few of them.
 		runtime.Gosched()
 		l.mu.Lock()
-		n := min(len(l.waiting), shards.MaxGrabs)
-		if n == 0 {
+		f.batch = l.take(f.batch[:0])
+		if len(f.batch) == 0 {
 			l.flying--
+			l.used = time.Now()
 			l.mu.Unlock()
 			return
 		}
-		f.batch = append(f.batch[:0], l.waiting[:n]...)
-		rest := copy(l.waiting, l.waiting[n:])
-		clear(l.waiting[rest:])
-		l.waiting = l.waiting[:rest]
 		l.mu.Unlock()
 		f.run()
 	}
+}
+
+// take takes the next calls out of the queue, as many as one call of the script decides; under mu.
+func (l *lane) take(batch []*call) []*call {
+	most, n := l.info().most(), 0
+	for n < len(l.waiting) && len(batch) < most {
+		c := l.waiting[n]
+		n++
+		if c.left {
+			l.left--
+			c.recycle()
+			continue
+		}
+		c.taken = true
+		batch = append(batch, c)
+	}
+	rest := copy(l.waiting, l.waiting[n:])
+	clear(l.waiting[rest:])
+	l.waiting = l.waiting[:rest]
+	return batch
 }
 
 // flight is one of the lane's calls in flight; its room is reused from call to call.
@@ -240,6 +207,7 @@ type flight struct {
 	batch   []*call
 	req     shards.GrabCall
 	answers []hongbao.Answer
+	errs    []error // of single answers; nil for those that are good
 }
 
 func (f *flight) run() {
@@ -252,17 +220,23 @@ func (f *flight) run() {
 	err := f.decide(ctx)
 	if err != nil {
 		err = fmt.Errorf("grab in campaign %s (repeat it with the same request id): %w", f.lane.id, err)
+	} else if f.lane.vanished(f.answers) {
+		f.lane.p.forget(f.lane)
 	}
 	for i, c := range f.batch {
-		if c.err = err; err == nil {
+		switch {
+		case err != nil:
+			c.err = err
+		case f.errs[i] != nil:
+			c.err = fmt.Errorf("grab in campaign %s (repeat it with the same request id): %w", f.lane.id, f.errs[i])
+		default:
 			c.answer = f.answers[i]
 		}
 		c.done <- struct{}{}
 	}
 }
 
-// gather makes the call out of the batch. The campaign may have been replaced since a grab was queued, so each is checked
-// again by what the call goes by.
+// gather makes the call out of the batch. A grab whose facts were taken for another campaign of the same id fails.
 func (f *flight) gather() {
 	f.info = f.lane.info()
 	f.req.FactNames = f.info.factNames
@@ -272,7 +246,9 @@ func (f *flight) gather() {
 	f.req.Grabs = f.req.Grabs[:0]
 	fit := f.batch[:0]
 	for _, c := range f.batch {
-		if c.err = f.info.check(&c.grab); c.err != nil {
+		if c.info.factNames != f.info.factNames {
+			c.err = hongbao.Outagef(hongbao.Transient, "grab in campaign %s: it was replaced, its limits count by %q now; nothing happened, "+
+				"try again", f.lane.id, f.info.factNames)
 			c.done <- struct{}{}
 			continue
 		}

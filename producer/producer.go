@@ -7,7 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
+
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // Producer decides grabs. Its methods may be called at once by any number of goroutines.
@@ -16,8 +21,16 @@ type Producer struct {
 	ctx    context.Context // ends when Close gives up waiting
 	cancel context.CancelFunc
 
+	log *zap.Logger
+
+	looks    singleflight.Group // at campaigns that have no lane, and at servers
+	watching sync.Once
+	parts    sync.WaitGroup // what runs until ctx ends
+
 	mu      sync.RWMutex
 	lanes   map[string]*lane
+	unknown map[string]time.Time // campaigns that are not there, and until when that holds
+	servers map[redis.UniversalClient]inspected
 	closed  bool
 	flights sync.WaitGroup
 }
@@ -28,7 +41,14 @@ func New(cfg Config) (*Producer, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Producer{cfg: cfg, ctx: ctx, cancel: cancel, lanes: map[string]*lane{}}, nil
+	p := &Producer{
+		cfg: cfg, ctx: ctx, cancel: cancel, log: cfg.Log,
+		lanes: map[string]*lane{}, unknown: map[string]time.Time{}, servers: map[redis.UniversalClient]inspected{},
+	}
+	if p.log == nil {
+		p.log = zap.NewNop()
+	}
+	return p, nil
 }
 
 // ErrClosed says that the producer was closed; nothing happened.
@@ -44,6 +64,9 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 		return hongbao.Answer{}, err
 	}
 	l, err := p.lane(ctx, g.Campaign)
+	if errors.Is(err, shards.ErrFrozen) {
+		return hongbao.Answer{Outcome: hongbao.Frozen, Time: time.Now()}, nil
+	}
 	if err != nil {
 		return hongbao.Answer{}, err
 	}
@@ -109,6 +132,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	}
 	p.cancel()
 	<-landed
+	p.parts.Wait()
 	return err
 }
 

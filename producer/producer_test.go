@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -20,7 +19,7 @@ import (
 func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := producer.New(producer.Config{UndecidedTimeout: time.Hour})
-	for _, part := range []string{"Redis and Space", "MaxBacklog", "InFlight", "MaxWaiting", "CallTimeout", "UndecidedTimeout", "DurabilityTimeout"} {
+	for _, part := range []string{"Redis, Space and Deployment", "MaxBacklog", "InFlight", "MaxWaiting", "CallTimeout", "UndecidedTimeout", "DurabilityTimeout"} {
 		require.ErrorContains(t, err, part)
 	}
 }
@@ -238,7 +237,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	proxy, rdb := b.through(t, -1)
 	require.NoError(t, rdb.Ping(t.Context()).Err())
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = rdb, b.space
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	_, err = p.Grab(t.Context(), grab("u0", ""))
@@ -275,7 +274,7 @@ func TestCloseCutsShort(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = rdb, b.space
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	_, err = p.Grab(t.Context(), grab("u0", ""))
@@ -305,34 +304,12 @@ func TestLimitOfADayIsOneCall(t *testing.T) {
 	c := spec("rain", 10)
 	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
 	b.load(t, c)
-	scripts := &counted{match: "evalsha"}
-	rdb := b.server.Client(t)
-	rdb.AddHook(scripts)
+	scripts, rdb := b.counting(t, "evalsha")
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	for i := range int64(4) {
 		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", i), Facts: map[string]string{"device": fmt.Sprint("d", i)}})
 		require.NoError(t, err)
 		require.Equal(t, hongbao.Granted, a.Outcome)
 		require.Equal(t, 2+i, scripts.n.Load())
-	}
-}
-
-// counted counts the commands of a name.
-type counted struct {
-	match string
-	n     atomic.Int64
-}
-
-func (h *counted) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h *counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (h *counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == h.match {
-			h.n.Add(1)
-		}
-		return next(ctx, cmd)
 	}
 }

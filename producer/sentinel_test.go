@@ -52,7 +52,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	c.Durability = hongbao.Replica
 	b.load(t, campaign.Complete(c))
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = client, space
+	cfg.Redis, cfg.Space, cfg.Deployment = client, space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })

@@ -3,6 +3,8 @@ package producer_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,7 +72,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) {
 func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = b.admin, b.space
+	cfg.Redis, cfg.Space, cfg.Deployment = b.admin, b.space, "test"
 	if change != nil {
 		change(&cfg)
 	}
@@ -119,4 +121,42 @@ func (b *bundle) grants(t *testing.T) map[string][]hongbao.Grant {
 
 func grab(user, request string) *hongbao.Grab {
 	return &hongbao.Grab{Campaign: "rain", User: user, RequestID: request}
+}
+
+// counted counts the commands whose text holds what, alone or in a pipeline.
+type counted struct {
+	what string
+	n    atomic.Int64
+}
+
+func (h *counted) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.note(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (h *counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			h.note(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h *counted) note(cmd redis.Cmder) {
+	if strings.Contains(fmt.Sprint(cmd.Args()[:min(2, len(cmd.Args()))]...), h.what) {
+		h.n.Add(1)
+	}
+}
+
+// counting is a client that counts commands.
+func (b *bundle) counting(t *testing.T, what string) (*counted, *redis.Client) {
+	t.Helper()
+	c, rdb := &counted{what: what}, b.server.Client(t)
+	rdb.AddHook(c)
+	return c, rdb
 }

@@ -67,7 +67,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) settlement.Campaign {
 func (b *bundle) producer(t *testing.T) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = b.rdb, b.space
+	cfg.Redis, cfg.Space, cfg.Deployment = b.rdb, b.space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })

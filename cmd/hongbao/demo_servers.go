@@ -78,7 +78,7 @@ func (s *servers) startRedis(path, dir string) error {
 	if err = errors.Join(err, log.Close()); err != nil {
 		return fmt.Errorf("start %s: %w", path, err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: s.redisAddr, MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: s.redisAddr, MaxRetries: -1, ContextTimeoutEnabled: true})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for err = rdb.Ping(ctx).Err(); err != nil && pause(ctx, 20*time.Millisecond); {

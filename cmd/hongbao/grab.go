@@ -28,7 +28,7 @@ func grabCmd() *cobra.Command {
 			}
 			return with(cmd, needs{redis: true}, func(d *deps) error {
 				cfg := d.cfg.ProducerConfig()
-				cfg.Redis, cfg.Space = d.redis, d.space
+				cfg.Redis, cfg.Space, cfg.Log = d.redis, d.space, d.log
 				p, err := producer.New(cfg)
 				if err != nil {
 					return err

@@ -98,7 +98,8 @@ func (d *deps) redisReceipts(ctx context.Context, id, user string) ([]hongbao.Re
 	if has, err := shards.Of(d.redis, k).HasCodes(ctx, id); err != nil || !has {
 		return list, err
 	}
-	return list, shards.Of(d.redis, k).FillCodes(ctx, id, list)
+	missing, err := shards.Of(d.redis, k).FillCodes(ctx, id, list)
+	return list, errors.Join(append(missing, err)...)
 }
 
 func writeReceipt(w io.Writer, r *hongbao.Receipt) {

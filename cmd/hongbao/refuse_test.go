@@ -155,7 +155,7 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 	}
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendonly": "no"}}), unfounded: true})
 	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}} {
-		d.refused(1, command, "appendonly is no", "appendonly yes")
+		d.refused(1, command, "appendonly is no", "write appendonly yes into redis.conf")
 	}
 	require.Empty(t, d.content())
 	d.set("UNSAFE_ALLOW", "redis_appendonly")

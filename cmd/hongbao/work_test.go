@@ -34,7 +34,7 @@ func (d *deployment) crowdOf(id string, from, users int) int {
 // grabs is crowdOf for any goroutine: 16 callers grab for the users.
 func (d *deployment) grabs(id string, from, users int) (int, error) {
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = d.rdb, d.space
+	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.space, d.id()
 	p, err := producer.New(cfg)
 	if err != nil {
 		return 0, err

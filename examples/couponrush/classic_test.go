@@ -86,7 +86,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "test"}))
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = rdb, space
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
@@ -139,7 +139,7 @@ func TestNoClassicWord(t *testing.T) {
 	space, err := lua.NewSpace(testkit.Prefix(t), 1)
 	require.NoError(t, err)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = testkit.Redis(t).Client(t), space
+	cfg.Redis, cfg.Space, cfg.Deployment = testkit.Redis(t).Client(t), space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	r := couponrush.Rush{Producer: p, Redis: cfg.Redis, Space: space}

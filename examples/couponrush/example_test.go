@@ -24,7 +24,7 @@ func Example() {
 	mini, err := miniredis.Run()
 	check(err)
 	defer mini.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), ContextTimeoutEnabled: true})
 	space, err := lua.NewSpace("hb", 1)
 	check(err)
 	check(shards.Found(ctx, rdb, space, shards.FoundCall{Deployment: "example"}))
@@ -35,7 +35,7 @@ func Example() {
 	check(load(ctx, rdb, space, c, []string{"SPRING-4711-KXQA", "SPRING-0815-MMNT", "SPRING-2718-ZWEB", "SPRING-3141-PYRD"}))
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = rdb, space
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "example"
 	p, err := producer.New(cfg)
 	check(err)
 	r := couponrush.Rush{Producer: p, Redis: rdb, Space: space, Campaign: c}

@@ -24,7 +24,7 @@ func Example() {
 	mini, err := miniredis.Run()
 	check(err)
 	defer mini.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), ContextTimeoutEnabled: true})
 	space, err := lua.NewSpace("hb", 1)
 	check(err)
 	check(shards.Found(ctx, rdb, space, shards.FoundCall{Deployment: "example"}))
@@ -38,7 +38,7 @@ func Example() {
 	check(store.Load(ctx, c, plan, campaign.Commit(c, seed), nil))
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space = rdb, space
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "example"
 	p, err := producer.New(cfg)
 	check(err)
 	g := redpacket.Grabber{Producer: p, Campaign: "rain"}

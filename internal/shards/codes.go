@@ -74,27 +74,28 @@ func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]
 	return codes, nil
 }
 
-// FillCodes puts the codes into receipts of a campaign that has codes, with one HMGET for all of them. A code that can't be
-// read, or is not there (ErrNoCode), is an error: the grants stand, and a repeat tells their codes.
-func (k *Shard) FillCodes(ctx context.Context, campaign string, receipts ...[]hongbao.Receipt) error {
+// FillCodes puts the codes into receipts of a campaign that has codes, with one HMGET for all of them. missing has an error
+// for each list that has a packet without a code (ErrNoCode), nil for the others. After any error the grants stand, and a
+// repeat tells their codes.
+func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongbao.Receipt) (missing []error, err error) {
 	var packets []int64
-	for _, list := range receipts {
+	for _, list := range lists {
 		for i := range list {
 			packets = append(packets, list[i].Packet)
 		}
 	}
 	codes, err := k.Codes(ctx, campaign, packets)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, list := range receipts {
+	missing = make([]error, len(lists))
+	for at, list := range lists {
 		for i := range list {
-			if codes[0] == "" {
-				return hongbao.Errorf(hongbao.Broken, "packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back from the ledger",
-					list[i].Packet, campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
+			if list[i].Code, codes = codes[0], codes[1:]; list[i].Code == "" {
+				missing[at] = hongbao.Errorf(hongbao.Broken, "packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back "+
+					"from the ledger", list[i].Packet, campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
 			}
-			list[i].Code, codes = codes[0], codes[1:]
 		}
 	}
-	return nil
+	return missing, nil
 }

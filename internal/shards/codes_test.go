@@ -70,10 +70,17 @@ func TestFillCodes(t *testing.T) {
 	require.NoError(t, begin(t.Context(), b))
 	require.NoError(t, putCodes(t.Context(), b))
 	one, two := []hongbao.Receipt{{Packet: 2}}, []hongbao.Receipt{{Packet: 1}, {Packet: 2}}
-	require.NoError(t, shards.Of(b.rdb, b.k).FillCodes(t.Context(), "rain", one, two))
+	missing, err := shards.Of(b.rdb, b.k).FillCodes(t.Context(), "rain", one, two)
+	require.NoError(t, err)
+	require.Equal(t, []error{nil, nil}, missing)
 	require.Equal(t, []hongbao.Receipt{{Packet: 2, Code: "B2"}}, one)
 	require.Equal(t, []hongbao.Receipt{{Packet: 1, Code: "A1"}, {Packet: 2, Code: "B2"}}, two)
-	err := shards.Of(b.rdb, b.k).FillCodes(t.Context(), "rain", []hongbao.Receipt{{Packet: 1}, {Packet: 3}})
+	one = []hongbao.Receipt{{Packet: 2}}
+	missing, err = shards.Of(b.rdb, b.k).FillCodes(t.Context(), "rain", []hongbao.Receipt{{Packet: 1}, {Packet: 3}}, one)
+	require.NoError(t, err)
+	require.NoError(t, missing[1], "the other list has its codes")
+	require.Equal(t, "B2", one[0].Code)
+	err = missing[0]
 	require.ErrorIs(t, err, shards.ErrNoCode)
 	require.ErrorContains(t, err, "packet 3 of campaign rain")
 	require.ErrorContains(t, err, "hongbao campaign load rain")

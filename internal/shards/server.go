@@ -111,6 +111,15 @@ var errNoAppendOnly = errors.New("appendonly is no, so a restart would forget ca
 	"redis.conf (or the settings of your provider) and restart it. CONFIG SET appendonly yes does it without a restart, but not on " +
 	"a server that has lost its data: that writes an empty file over the one that is left")
 
+// Slow says what makes the grabs of a durability class slow on this server, and what to set; nil for nothing.
+func (s *Server) Slow(class hongbao.Durability) error {
+	if class != hongbao.Fsync || s.AppendFsync != "everysec" {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, `durability class "fsync" with appendfsync everysec: each answer waits for the next write to disk, up `+
+		"to a second (1.0 s at the median); set appendfsync always in redis.conf, and by CONFIG SET until the next restart")
+}
+
 // CheckAppendOnly refuses a Redis without an append-only file, whatever the class. Broken, as Check.
 func (s *Server) CheckAppendOnly() error {
 	if s.AppendOnly {

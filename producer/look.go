@@ -1,0 +1,287 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+const (
+	// unknownFor is how long a campaign that is not there is not looked for again.
+	unknownFor = time.Second
+	// maxUnknown bounds how many such campaigns are remembered.
+	maxUnknown = 10_000
+	// idleFor is how long a campaign's lane stays without a grab.
+	idleFor = time.Minute
+	// inspectedFor is how long it is known what a server's settings are.
+	inspectedFor = time.Second
+	// aliveFor is how long after a campaign was seen open its absence is a loss: it can't have been closed, refunded and taken
+	// out of Redis meanwhile.
+	aliveFor = 10 * time.Minute
+	// maxReceipts bounds what one call reads, so that Redis runs its script for no longer than 2 ms.
+	maxReceipts = 4096
+)
+
+// info is what the producer has to know of a campaign. It does not change while the campaign is there.
+type info struct {
+	hold       int64
+	factNames  string
+	facts      []string
+	durability hongbao.Durability
+	waitAOF    bool
+	codes      bool // its packets have codes
+}
+
+// most is how many grabs one call decides at most.
+func (i *info) most() int {
+	return int(min(shards.MaxGrabs, max(1, maxReceipts/i.hold)))
+}
+
+// inspected is what a server said of itself, and when.
+type inspected struct {
+	server *shards.Server
+	at     time.Time
+}
+
+// lane finds or opens the campaign's lane; nil if the campaign is not in Redis. Callers who come at once share one look.
+func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
+	p.mu.RLock()
+	l, closed, until := p.lanes[campaign], p.closed, p.unknown[campaign]
+	p.mu.RUnlock()
+	if closed {
+		return nil, hongbao.Errorf(hongbao.Transient, "grab in campaign %s: %w", campaign, ErrClosed)
+	}
+	if l != nil || time.Now().Before(until) {
+		return l, nil
+	}
+	select {
+	case r := <-p.looks.DoChan(campaign, func() (any, error) { return p.open(campaign) }):
+		l, _ = r.Val.(*lane) // nil with an error
+		return l, r.Err
+	case <-ctx.Done():
+		return nil, hongbao.Errorf(hongbao.Transient, "grab in campaign %s: it was still being looked for; nothing happened: %w", campaign, ctx.Err())
+	}
+}
+
+// open takes the first look at a campaign and opens its lane; nil if the campaign is not in Redis.
+func (p *Producer) open(campaign string) (*lane, error) {
+	p.mu.RLock()
+	if p.closed {
+		p.mu.RUnlock()
+		return nil, hongbao.Errorf(hongbao.Transient, "grab in campaign %s: %w", campaign, ErrClosed)
+	}
+	p.flights.Add(1)
+	p.mu.RUnlock()
+	defer p.flights.Done()
+	l := &lane{p: p, id: campaign, keys: p.cfg.Space.Home(campaign), rdb: p.cfg.Redis, used: time.Now()}
+	found, err := l.first(p.ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.startWatch()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sweep(time.Now())
+	if !found {
+		p.noteUnknown(campaign)
+		return nil, nil
+	}
+	if other := p.lanes[campaign]; other != nil { // of a look that ended just now
+		return other, nil
+	}
+	p.lanes[campaign] = l
+	return l, nil
+}
+
+// noteUnknown remembers for a moment that a campaign is not there; under mu.
+func (p *Producer) noteUnknown(campaign string) {
+	if len(p.unknown) >= maxUnknown {
+		clear(p.unknown)
+	}
+	p.unknown[campaign] = time.Now().Add(unknownFor)
+}
+
+// sweep takes out the lanes that were idle for long; under mu. A caller who has one in hand finishes there.
+func (p *Producer) sweep(now time.Time) {
+	for id, l := range p.lanes {
+		l.mu.Lock()
+		idle := l.flying == 0 && len(l.waiting) == 0 && now.Sub(l.used) > idleFor
+		l.mu.Unlock()
+		if idle {
+			delete(p.lanes, id)
+		}
+	}
+}
+
+// first is the first look. While Redis is away it is repeated, as a call is; nothing is asked for as long as it fails.
+func (l *lane) first(ctx context.Context) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
+	defer cancel()
+	err = insist(ctx, func() error {
+		if found, err = l.look(ctx); errors.Is(err, shards.ErrFrozen) { // it takes longer than a call
+			return hongbao.Errorf(hongbao.Transient, "nothing was decided: %w", err)
+		}
+		return err
+	})
+	if hongbao.IsOutage(err) {
+		return false, hongbao.Outagef(hongbao.Transient, "nothing was decided: %w", err)
+	}
+	return found, err
+}
+
+// look reads what the campaign says of itself, and whose Redis this is: only where the deployment is the right one its
+// absence says anything. It refuses a server that can't keep the durability class.
+func (l *lane) look(ctx context.Context) (found bool, err error) {
+	pipe := l.rdb.Pipeline()
+	belongs := shards.AskBelongs(ctx, pipe, l.p.cfg.Space, l.keys)
+	cmd := pipe.HMGet(ctx, l.keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
+	}
+	if err := belongs(l.p.cfg.Deployment); err != nil {
+		return false, fmt.Errorf("look for campaign %s: %w", l.id, err)
+	}
+	server, err := l.inspect(ctx)
+	if err != nil {
+		return false, err
+	}
+	v := cmd.Val()
+	hold, ok := v[0].(string)
+	if !ok {
+		return false, nil
+	}
+	i := &info{codes: v[3] == "1"}
+	if i.hold, err = strconv.ParseInt(hold, 10, 64); err != nil || i.hold < 1 {
+		return false, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis: user_campaign is %.20q, want a number above 0", l.id, hold)
+	}
+	i.factNames, _ = v[1].(string)
+	if i.factNames != "" {
+		i.facts = strings.Split(i.factNames, ",")
+	}
+	class, _ := v[2].(string)
+	i.durability = hongbao.Durability(class)
+	if i.durability != hongbao.Fast {
+		if err := server.Check(i.durability); err != nil {
+			return false, fmt.Errorf("campaign %s: %w", l.id, err)
+		}
+		i.waitAOF = server.NeedsWaitAOF()
+	}
+	if slow := server.Slow(i.durability); slow != nil {
+		l.p.log.Warn("grabs of this campaign are slow", zap.String("campaign", l.id), zap.String("code", "fsync_slow"), zap.Error(slow))
+	}
+	l.seen.Store(i)
+	return true, nil
+}
+
+// inspect tells the settings of the server that has the campaign now. A replica may not have the last campaigns and
+// grants: it is an outage, as in the midst of a failover.
+func (l *lane) inspect(ctx context.Context) (*shards.Server, error) {
+	node, err := shards.NodeOf(ctx, l.rdb, l.keys)
+	if err != nil {
+		return nil, err
+	}
+	server, err := l.p.inspect(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	if server.Role == "slave" {
+		return nil, hongbao.Outagef(hongbao.Transient, "campaign %s: the server is a replica; the client of the producer has to go to the primary", l.id)
+	}
+	return server, nil
+}
+
+// inspect asks each server once in a while, for however many campaigns.
+func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*shards.Server, error) {
+	v, err, _ := p.looks.Do(fmt.Sprintf("server %p", node), func() (any, error) { // no campaign's id has a space
+		p.mu.RLock()
+		has, ok := p.servers[node]
+		p.mu.RUnlock()
+		if ok && time.Since(has.at) < inspectedFor {
+			return has.server, nil
+		}
+		servers, err := shards.Inspect(ctx, node)
+		if err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.servers[node] = inspected{&servers[0], time.Now()}
+		return &servers[0], nil
+	})
+	server, _ := v.(*shards.Server) // nil with an error
+	return server, err
+}
+
+// vanished judges answers that say that the campaign is not there. If it was there and not over a moment ago, Redis has lost
+// it: that is no final refusal, so the answers become frozen. gone: it left Redis as it should.
+func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if answers[0].Outcome != hongbao.UnknownCampaign {
+		l.noteAlive(answers)
+		return false
+	}
+	if !l.lost && time.Since(l.alive) < aliveFor {
+		l.lost = true
+		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Let nobody write to this Redis, "+
+			"and run `hongbao recover --dry-run`", zap.String("campaign", l.id), zap.String("code", shards.LostData))
+	}
+	for i := range answers {
+		if l.lost {
+			answers[i].Outcome = hongbao.Frozen
+		}
+	}
+	return !l.lost
+}
+
+// forget takes out the lane of a campaign that is gone.
+func (p *Producer) forget(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lanes[l.id] == l {
+		delete(p.lanes, l.id)
+	}
+	p.noteUnknown(l.id)
+}
+
+// noteAlive notes whether the campaign is there and not over; under mu.
+func (l *lane) noteAlive(answers []hongbao.Answer) {
+	for i := range answers {
+		switch a := &answers[i]; a.Outcome {
+		case hongbao.Ended:
+			l.alive, l.lost = time.Time{}, false
+			return
+		case hongbao.SoldOut, hongbao.LimitReached, hongbao.NotStarted, hongbao.Paused:
+			l.alive, l.lost = time.Now(), false
+			return
+		case hongbao.Granted:
+			if a.Receipts[0].Time.Equal(a.Time) { // else it is a repeat, which says nothing of the campaign
+				l.alive, l.lost = time.Now(), false
+				return
+			}
+		default: // it says nothing
+		}
+	}
+}
+
+// startWatch begins to watch the servers, once.
+func (p *Producer) startWatch() {
+	p.watching.Do(func() {
+		if p.cfg.Log == nil {
+			return
+		}
+		w := &shards.Watch{Redis: p.cfg.Redis, Space: p.cfg.Space, Alarm: func(code string, err error) {
+			p.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
+		}}
+		p.parts.Go(func() { _ = w.Run(p.ctx) }) // it ends with the context only
+	})
+}

@@ -1,0 +1,220 @@
+package producer_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// rush has so many users grab at once, and counts the outcomes.
+func rush(t *testing.T, p *producer.Producer, users int) map[hongbao.Outcome]int {
+	t.Helper()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	out := map[hongbao.Outcome]int{}
+	for i := range users {
+		wg.Go(func() {
+			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), ""))
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[a.Outcome]++
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// A crowd that comes at once to a producer shares one look at the campaign, and one at the server.
+func TestFirstLooksAreShared(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}))
+	c := spec("rain", 300)
+	c.Durability = hongbao.Fsync
+	b.load(t, c)
+	looks, rdb := b.counting(t, "hmget"+b.k.Campaign("rain"))
+	infos, configs := &counted{what: "info"}, &counted{what: "config"}
+	rdb.AddHook(infos)
+	rdb.AddHook(configs)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 300}, rush(t, p, 300))
+	require.Equal(t, []int64{1, 1, 1}, []int64{looks.n.Load(), infos.n.Load(), configs.n.Load()})
+}
+
+// A campaign that is not there is looked for once a second, however many ask for it; once it is loaded it is found.
+func TestUnknownCampaignIsRemembered(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	looks, rdb := b.counting(t, "hmget"+b.k.Campaign("rain"))
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	began := time.Now()
+	for range 5 {
+		require.Equal(t, map[hongbao.Outcome]int{hongbao.UnknownCampaign: 200}, rush(t, p, 200))
+	}
+	require.LessOrEqual(t, looks.n.Load(), 1+int64(time.Since(began)/time.Second))
+	b.load(t, spec("rain", 10))
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		a, err := p.Grab(t.Context(), grab("u1", "r1"))
+		require.NoError(t, err)
+		return a.Outcome == hongbao.Granted
+	}, "it is found")
+}
+
+// The lanes of campaigns for which nobody has grabbed for long go.
+func TestIdleLanesGo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.producer(t, nil)
+	for _, id := range []string{"rain", "snow"} {
+		b.load(t, spec(id, 10))
+		_, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: "u"})
+		require.NoError(t, err)
+	}
+	p.Sweep(time.Now().Add(50 * time.Second))
+	require.Equal(t, 2, p.Lanes())
+	testkit.Eventually(t, 10*time.Second, func() bool { // the calls that answered them end
+		p.Sweep(time.Now().Add(70 * time.Second))
+		return p.Lanes() == 0
+	}, "idle lanes go")
+	a, err := p.Grab(t.Context(), grab("u2", ""))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, a.Outcome)
+}
+
+// A Redis of another deployment, or other numbers than it was founded with, never give the final refusal unknown_campaign.
+func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	prefix := b.space.Deployment()[:len(b.space.Deployment())-len(":{deployment}")]
+	more, err := lua.NewSpace(prefix, 2)
+	require.NoError(t, err)
+	elsewhere, err := lua.NewSpace(testkit.Prefix(t), 1)
+	require.NoError(t, err)
+	for what, change := range map[string]func(*producer.Config){
+		"shards":     func(c *producer.Config) { c.Space = more },
+		"deployment": func(c *producer.Config) { c.Deployment = "another" },
+	} {
+		_, err := b.producer(t, change).Grab(t.Context(), grab("u1", "r1"))
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%s: %v", what, err)
+		require.ErrorContains(t, err, "its "+what+" is")
+	}
+	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere }).Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Frozen, a.Outcome, "another prefix")
+	require.Empty(t, b.entries(t))
+}
+
+// A campaign that was open a moment ago and is gone was lost: no final refusal, and an alarm. One that has ended leaves as it should.
+func TestVanishedCampaignIsFrozen(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	core, logs := observer.New(zap.WarnLevel)
+	p := b.producer(t, func(c *producer.Config) { c.Log, c.UndecidedTimeout = zap.New(core), 0 })
+	ask := func(user string) hongbao.Outcome {
+		a, err := p.Grab(t.Context(), grab(user, ""))
+		require.NoError(t, err)
+		return a.Outcome
+	}
+	b.load(t, spec("rain", 10))
+	require.Equal(t, hongbao.Granted, ask("u1"))
+	require.NoError(t, b.admin.Rename(t.Context(), b.k.Campaign("rain"), b.k.Campaign("hidden")).Err())
+	require.Equal(t, hongbao.Frozen, ask("u2"))
+	require.Equal(t, hongbao.Frozen, ask("u2"))
+	require.Equal(t, 1, logs.FilterField(zap.String("code", shards.LostData)).Len())
+	require.NoError(t, b.admin.Rename(t.Context(), b.k.Campaign("hidden"), b.k.Campaign("rain")).Err())
+	require.Equal(t, hongbao.Granted, ask("u2"))
+
+	_, err := shards.Of(b.admin, b.k).Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Ended, ask("u3"))
+	require.NoError(t, b.admin.Del(t.Context(), b.k.Campaign("rain")).Err())
+	require.Equal(t, hongbao.UnknownCampaign, ask("u3"))
+	require.Zero(t, p.Lanes())
+}
+
+// A Redis that is emptied under a running producer raises an alarm, and nobody gets a final refusal.
+func TestFlushUnderAProducer(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	core, logs := observer.New(zap.WarnLevel)
+	looks, rdb := b.counting(t, "infoserver")
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.Log, c.UndecidedTimeout = rdb, zap.New(core), 0 })
+	b.load(t, spec("rain", 10))
+	_, err := p.Grab(t.Context(), grab("u1", ""))
+	require.NoError(t, err)
+	seen := looks.n.Load() + 2 // the first of these may have begun before the grab
+	testkit.Eventually(t, 20*time.Second, func() bool { return looks.n.Load() >= seen }, "the watch has seen the grant")
+	require.NoError(t, b.admin.FlushAll(t.Context()).Err())
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		return logs.FilterField(zap.String("code", shards.LostData)).Len() > 0
+	}, "an alarm comes")
+	for _, id := range []string{"rain", "other"} {
+		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: "u1"})
+		require.True(t, err != nil || !a.Outcome.Final(), "%s: %s", id, a.Outcome)
+	}
+}
+
+// Facts that no limit counts by are nobody's business; one that counts must be there and be an id.
+func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.withDevice(t, 10)
+	p := b.producer(t, nil)
+	g := &hongbao.Grab{Campaign: "rain", User: "u1", Facts: map[string]string{"device": "d1", "User Agent": "", "note": "a b"}}
+	for i := range 20 {
+		g.Facts[fmt.Sprint("f", i)] = "v"
+	}
+	a, err := p.Grab(t.Context(), g)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Granted, a.Outcome)
+	for _, facts := range []map[string]string{nil, {"device": ""}, {"device": "a b"}, {"device": "-"}} {
+		_, err = p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: "u2", Facts: facts})
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%v", facts)
+		require.ErrorContains(t, err, `fact "device"`)
+	}
+}
+
+// New refuses each option of a client that would break a promise, by its name.
+func TestClientOptions(t *testing.T) {
+	t.Parallel()
+	space, err := lua.NewSpace("hb", 1)
+	require.NoError(t, err)
+	refused := func(rdb redis.UniversalClient) error {
+		t.Helper()
+		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+		cfg := producer.DefaultConfig()
+		cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "test"
+		_, err := producer.New(cfg)
+		return err
+	}
+	require.NoError(t, refused(redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})))
+	require.ErrorContains(t, refused(redis.NewClient(&redis.Options{})), "ContextTimeoutEnabled")
+	require.NoError(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true})))
+	err = refused(redis.NewClusterClient(&redis.ClusterOptions{RouteByLatency: true}))
+	for _, option := range []string{"ContextTimeoutEnabled", "ReadOnly", "RouteByLatency"} { // the last one sets the second
+		require.ErrorContains(t, err, option)
+	}
+	require.ErrorContains(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true, RouteRandomly: true})), "RouteRandomly")
+	require.ErrorContains(t, refused(redis.NewRing(&redis.RingOptions{})), "Ring")
+}

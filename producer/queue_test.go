@@ -1,0 +1,169 @@
+package producer_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// withDevice loads a campaign of which a device gets one packet.
+func (b *bundle) withDevice(t *testing.T, packets int64) {
+	t.Helper()
+	c := spec("rain", packets)
+	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 1})
+	b.load(t, c)
+}
+
+// A caller who has left uses his map of facts again, while his call is repeated: the call counts by what the map held.
+func TestFactsAreTheCallersAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.withDevice(t, 10)
+	var down atomic.Bool
+	var refused atomic.Int64
+	o := b.server.Options()
+	o.PoolSize, o.ConnMaxIdleTime = 1, time.Nanosecond // each call dials
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if down.Load() {
+			refused.Add(1)
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	facts := map[string]string{"device": "d0"}
+	_, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: "u0", Facts: facts})
+	require.NoError(t, err)
+
+	down.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	mine := map[string]string{"device": "d1"}
+	go func() {
+		_, err := p.Grab(ctx, &hongbao.Grab{Campaign: "rain", User: "u1", RequestID: "r1", Facts: mine})
+		left <- err
+	}()
+	testkit.Eventually(t, 10*time.Second, func() bool { return refused.Load() > 0 }, "the call is under way")
+	cancel()
+	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(<-left))
+	mine["device"] = "d0" // under the race detector this is what kills a program
+	down.Store(false)
+	testkit.Eventually(t, 10*time.Second, func() bool { return len(b.grants(t)["u1"]) == 1 }, "it counts by d1, which had none")
+}
+
+// A packet without a code fails the answer that has it, and no other one of the call.
+func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.coupons(t, 100, 1)
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
+	_, err := p.Grab(t.Context(), grab("u0", "r"))
+	require.NoError(t, err)
+	require.NoError(t, b.admin.HDel(t.Context(), b.k.Codes("rain"), "20").Err())
+	proxy.Delay(100 * time.Millisecond) // the others wait while the first one's call is under way
+	var wg sync.WaitGroup
+	var failed atomic.Int64
+	for i := range 40 {
+		wg.Go(func() {
+			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", 1+i), "r"))
+			switch {
+			case err == nil && a.Receipts[0].Code == fmt.Sprint("C", a.Receipts[0].Packet):
+			case hongbao.ClassOf(err) == hongbao.Unknown && hongbao.IsOutage(err):
+				failed.Add(1)
+			default:
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, failed.Load())
+	for _, e := range b.entries(t) {
+		if e.Grants[0].Packet <= 20 && e.Grants[len(e.Grants)-1].Packet >= 20 {
+			require.Greater(t, len(e.Grants), 1, "others were in the same call")
+		}
+	}
+}
+
+// Callers who leave while they wait for a call are told that nothing happened, and nothing does; their places are free at once.
+func TestCallersLeaveTheQueue(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b.load(t, spec("rain", 1000))
+	scripts, rdb := b.counting(t, "evalsha")
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight, c.MaxWaiting = rdb, 1, 50 })
+	_, err := p.Grab(t.Context(), grab("u0", "r"))
+	require.NoError(t, err)
+	require.NoError(t, b.server.Stop())
+	before := scripts.n.Load()
+	first := make(chan error, 1)
+	go func() {
+		_, err := p.Grab(t.Context(), grab("first", "r"))
+		first <- err
+	}()
+	testkit.Eventually(t, 10*time.Second, func() bool { return scripts.n.Load() > before }, "the first call is under way")
+	for round := range 3 { // each time all of the queue's places
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				_, err := p.Grab(ctx, grab(fmt.Sprintf("left%d-%d", round, i), "r"))
+				if hongbao.ClassOf(err) != hongbao.Transient || ctx.Err() == nil {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+		wg.Wait()
+		cancel()
+	}
+	require.NoError(t, b.server.Cont())
+	require.NoError(t, <-first)
+	_, err = p.Grab(t.Context(), grab("last", "r"))
+	require.NoError(t, err)
+	require.Len(t, b.grants(t), 3, "u0, first and last")
+}
+
+// The more packets a user may hold, the fewer grabs go in one call: Redis reads so many receipts at most.
+func TestCallsOfManyPacketsAreSmall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := spec("rain", 1000)
+	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 100}}
+	b.load(t, c)
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
+	_, err := p.Grab(t.Context(), grab("u0", "r"))
+	require.NoError(t, err)
+	proxy.Delay(50 * time.Millisecond)
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			if _, err := p.Grab(t.Context(), grab(fmt.Sprint("u", 1+i), "r")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	largest := 0
+	for _, e := range b.entries(t) {
+		largest = max(largest, len(e.Grants))
+	}
+	require.Equal(t, 40, largest)
+}
