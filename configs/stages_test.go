@@ -34,7 +34,7 @@ func (nothing) Handle(context.Context, []hongbao.Grant) []error { return nil }
 // stages asks every stage whether it takes its part of the configuration.
 func stages(t *testing.T, c *Config) error {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{})
+	rdb := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	reads := c.ReadsClient()
 	defer reads.Close()
