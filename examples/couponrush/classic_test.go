@@ -140,7 +140,7 @@ func TestNoClassicWord(t *testing.T) {
 	require.NoError(t, err)
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = testkit.Redis(t).Client(t), space, "test"
-	require.NoError(t, shards.Init(t.Context(), cfg.Redis, space, "test"))
+	require.NoError(t, shards.Found(t.Context(), cfg.Redis, space, shards.FoundCall{Deployment: "test"}))
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	r := couponrush.Rush{Producer: p, Redis: cfg.Redis, Space: space}
