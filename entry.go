@@ -9,7 +9,7 @@ import (
 )
 
 // EntryVersion is the newest version of stream entries that this build reads.
-const EntryVersion = 1
+const EntryVersion = 2
 
 // MaxEntryGrants is how many grants one entry can hold: what one call decides.
 const MaxEntryGrants = 128
@@ -21,9 +21,11 @@ type EntryKind string
 const (
 	EntryGrant EntryKind = "grant"
 	EntryClose EntryKind = "close"
+	// EntryEpoch owns the seqs that were skipped when a shard was opened anew. It has version 2; older builds stop at it.
+	EntryEpoch EntryKind = "epoch"
 )
 
-// Entry is one stream entry: the grants that one call decided, or the close of a campaign on this shard.
+// Entry is one stream entry: the grants that one call decided, the close of a campaign on this shard, or the begin of an epoch.
 type Entry struct {
 	ID       string
 	Shard    int
@@ -34,7 +36,12 @@ type Entry struct {
 	Time     time.Time
 	Grants   []Grant // EntryGrant only
 	Close    Closing // EntryClose only
+	Skipped  Skipped // EntryEpoch only
 }
+
+// Skipped is what the begin of an epoch says: no event has the entry's seq or one behind it, up to Last. Somebody may know of
+// events up to Known that Redis has lost.
+type Skipped struct{ Last, Known int64 }
 
 // Closing is what a shard had given and had left when a campaign was closed on it.
 type Closing struct {
@@ -46,8 +53,12 @@ type Closing struct {
 
 // Events is how many events the entry holds: seqs Seq to Seq+Events-1.
 func (e *Entry) Events() int64 {
-	if e.Kind == EntryClose {
+	switch e.Kind {
+	case EntryClose:
 		return 1
+	case EntryEpoch:
+		return e.Skipped.Last - e.Seq + 1
+	case EntryGrant:
 	}
 	return int64(len(e.Grants))
 }
@@ -98,7 +109,12 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 		}
 	}
 	e := Entry{ID: id, Shard: shard, Kind: EntryKind(values[3]), Campaign: values[5]}
-	if err := CheckCampaignID(e.Campaign); err != nil {
+	if (values[1] == "2") != (e.Kind == EntryEpoch) {
+		return Entry{}, fmt.Errorf("field v: version %s has no kind %.20q", values[1], values[3])
+	}
+	if e.Kind == EntryEpoch && e.Campaign == "-" {
+		e.Campaign = ""
+	} else if err := CheckCampaignID(e.Campaign); err != nil {
 		return Entry{}, fmt.Errorf("field c: %w", err)
 	}
 	var err error
@@ -118,6 +134,8 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 		err = e.parseGrants(values[13])
 	case EntryClose:
 		err = e.parseClose(values[13])
+	case EntryEpoch:
+		err = e.parseSkipped(values[13])
 	default:
 		err = fmt.Errorf("field k: kind %.20q does not exist", values[3])
 	}
@@ -190,6 +208,23 @@ func (e *Entry) parseClose(line string) error {
 		}
 	}
 	e.Close = Closing{Granted: n[0], GrantedAmount: Amount(n[1]), Left: n[2], LeftAmount: Amount(n[3])}
+	return nil
+}
+
+func (e *Entry) parseSkipped(line string) error {
+	last, known, ok := strings.Cut(line, " ")
+	if !ok {
+		return errors.New("field g of an epoch: want the last seq that is skipped and the highest one that is known")
+	}
+	var err1, err2 error
+	e.Skipped.Last, err1 = parsePositive(last)
+	e.Skipped.Known, err2 = parseNumber(known)
+	if err := errors.Join(err1, err2); err != nil {
+		return fmt.Errorf("field g of an epoch: %w", err)
+	}
+	if e.Skipped.Last < e.Seq {
+		return fmt.Errorf("field g of an epoch: it skips seqs up to %d, below its own", e.Skipped.Last)
+	}
 	return nil
 }
 

@@ -168,7 +168,7 @@ func TestParseEntryBounds(t *testing.T) {
 func TestParseEntryOfNewerBuild(t *testing.T) {
 	t.Parallel()
 	for _, v := range [][]string{
-		values(set(1, "2")), values(func(v []string) []string { return append(values(set(1, "3")), "x", "y") }), {"v", "2"},
+		values(set(1, "4")), values(func(v []string) []string { return append(values(set(1, "3")), "x", "y") }), {"v", "3"},
 		values(set(1, "4294967296")),
 	} {
 		e, err := hongbao.ParseEntry(1, "1-1", v)

@@ -280,7 +280,7 @@ func TestUnreadable(t *testing.T) {
 		return err
 	}
 	w := busy(t)
-	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"v", "2"}}))
+	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"v", "3"}}))
 	require.ErrorIs(t, run(w), hongbao.ErrNewerEntry)
 	w = busy(t)
 	do(t, w.rdb.Set(t.Context(), w.keys("a").Stock("a"), "x", 0))

@@ -46,7 +46,7 @@ func (r *rig) deployment(ctx context.Context, n int) (*lua.Space, error) {
 	if err != nil {
 		return nil, err
 	}
-	return space, errors.Join(shards.Found(ctx, r.rdb, space, shards.FoundCall{Deployment: "bench"}), shards.Load(ctx, r.rdb))
+	return space, shards.Found(ctx, r.rdb, space, shards.FoundCall{Deployment: "bench"})
 }
 
 // spec is a campaign of n packets, open now, with a limit by user and one by device and day.

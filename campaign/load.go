@@ -22,6 +22,11 @@ const (
 	Loading = "loading"
 	Open    = "open"
 	Paused  = "paused"
+	// Frozen: Redis has lost something of the campaign, so nobody can say what is left. It is ended from the ledger.
+	Frozen = "frozen"
+	// Closed and Refunded grant nothing any more.
+	Closed   = "closed"
+	Refunded = "refunded"
 )
 
 // MaxChunk is how many packets one call loads at most; a Lua call takes fewer than 8,000 arguments.

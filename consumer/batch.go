@@ -28,8 +28,10 @@ type failure struct {
 	err   error
 }
 
-// work brings entries to the handler and ends their delivery. All of them are the worker's own when it begins.
-func (s *shard) work(ctx context.Context, raw []shards.RawEntry) error {
+// work brings entries to the handler and ends their delivery. All of them are the worker's own when it begins. If the shard is
+// opened anew under way, nothing of the batch changes any more, and its entries go back to be read again.
+func (s *shard) work(all context.Context, raw []shards.RawEntry) error {
+	ctx := shards.WithEpoch(all, s.epoch)
 	items, err := s.decode(ctx, raw)
 	if err == nil {
 		items, err = s.skipDone(ctx, items)
@@ -41,7 +43,7 @@ func (s *shard) work(ctx context.Context, raw []shards.RawEntry) error {
 		items, err = s.apart(ctx, items)
 	}
 	if err != nil {
-		return errors.Join(err, s.handBack(ctx, items))
+		return errors.Join(err, s.handBack(all, items))
 	}
 	s.measure(items)
 	l := s.lease(ctx, items)
@@ -54,7 +56,7 @@ func (s *shard) work(ctx context.Context, raw []shards.RawEntry) error {
 		}
 	}
 	l.end()
-	return errors.Join(err, s.handBack(ctx, items))
+	return errors.Join(err, s.handBack(all, items))
 }
 
 // apart sees to it that an item that came many times is handled with nothing else in hand: it may be what kills the
@@ -107,7 +109,7 @@ func (s *shard) buryHopeless(ctx context.Context, items []*item) ([]*item, error
 func (s *shard) measure(items []*item) {
 	events := 0.0
 	for _, it := range items {
-		events += float64(it.entry.Events())
+		events += float64(max(1, len(it.entry.Grants)))
 	}
 	if len(items) > 0 {
 		now := max(events/float64(len(items)), 1)

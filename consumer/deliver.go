@@ -66,7 +66,7 @@ func (d *delivery) handle(grants []owned) error {
 			case err == nil:
 				done(grants[i : i+1])
 				continue
-			case hongbao.ClassOf(err) == hongbao.Broken:
+			case hongbao.ClassOf(err) == hongbao.Broken || errors.Is(err, shards.ErrStale):
 				broken = err
 			case hongbao.IsOutage(err):
 				outage = err
@@ -209,6 +209,9 @@ func (d *delivery) ack(items []*item) error {
 				runs = append(runs, hongbao.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})
 			}
 			ids, acked = append(ids, it.id), append(acked, it)
+			if len(it.entry.Grants) == 0 && it.entry.Seq > 0 { // a close or an epoch: its events are done with the entry
+				runs = append(runs, hongbao.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})
+			}
 		}
 	}
 	if len(runs)+len(ids) == 0 {
@@ -235,7 +238,7 @@ func (d *delivery) ackPatiently(runs []hongbao.SeqRange, ids []string) error {
 			d.s.log.Warn("ack failed, it is tried again", zap.Error(last))
 		}
 		_, last = shards.Of(d.s.cfg.Redis, d.s.keys).Ack(context.WithoutCancel(d.l.ctx), d.s.cfg.Group, runs, ids)
-		if hongbao.ClassOf(last) == hongbao.Broken {
+		if hongbao.ClassOf(last) == hongbao.Broken || errors.Is(last, shards.ErrStale) {
 			return backoff.Permanent(last)
 		}
 		return last

@@ -189,7 +189,7 @@ func TestShardWithoutMetaWaits(t *testing.T) {
 	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Meta()).Err())
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
-	require.ErrorContains(t, w.stands(0, RedisDown).Err, "the shard is frozen")
+	require.ErrorContains(t, w.stands(0, ShardFrozen).Err, "the shard is frozen")
 	require.Zero(t, s.numberOfCalls())
 	require.NoError(t, b.rdb.Restore(t.Context(), b.keys().Meta(), 0, meta).Err())
 	b.idle(t, 0)

@@ -14,6 +14,8 @@ const (
 	SinkDown = "sink_down"
 	// RedisDown: calls to Redis fail; the shard tries again within seconds.
 	RedisDown = "redis_down"
+	// ShardFrozen: Redis was started anew, or went back in time; the shard waits until it is opened again.
+	ShardFrozen = "shard_frozen"
 	// ShardBroken: going on would do harm, and a person has to look. The shard tries again twice a minute.
 	ShardBroken = "shard_broken"
 )

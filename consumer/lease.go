@@ -169,6 +169,10 @@ func (l *lease) renew() {
 	ctx, cancel := context.WithTimeout(l.ctx, l.s.cfg.Lease/3)
 	defer cancel()
 	states, err := shards.Of(l.s.cfg.Redis, l.s.keys).Renew(ctx, l.s.cfg.Group, l.s.cfg.Consumer, ids)
+	if errors.Is(err, shards.ErrStale) {
+		l.lose(errLeaseLost, zap.Error(err))
+		return
+	}
 	if err != nil {
 		if l.ctx.Err() == nil {
 			l.s.log.Warn("the lease could not be renewed, it is tried again", zap.Error(err))

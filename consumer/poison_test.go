@@ -68,7 +68,7 @@ func TestEntryOfANewerBuildBreaksTheShardAndIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
-	id := b.raw(t, "v", "2", "k", "grant", "c", "rain", "something", "else")
+	id := b.raw(t, "v", "3", "k", "grant", "c", "rain", "something", "else")
 	b.add(t, 0, 2)
 	for _, name := range []string{"w1", "w2"} {
 		w := start(t, b.config(t, name, newSink(nil)))
@@ -95,7 +95,7 @@ func TestCloseEntriesAreAcked(t *testing.T) {
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 2)
-	require.Equal(t, []int64{1, 2, 3}, b.doneBits(t, 3))
+	require.Equal(t, []int64{1, 2, 3}, b.doneBits(t, 3), "the close is done with its entry")
 	require.Empty(t, b.dead(t))
 }
 

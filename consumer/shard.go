@@ -19,6 +19,7 @@ type shard struct {
 	keys       lua.Keys
 	log        *zap.Logger
 	nextTake   time.Time
+	epoch      int64   // of the shard, before the last entries were read; 0: it is to be read
 	took       bool    // the last entries were taken, not read
 	hasGroup   bool    // the group was there
 	perEntry   float64 // grants an entry lately has
@@ -68,6 +69,13 @@ func (s *shard) rest(ctx context.Context, err error) {
 }
 
 func (s *shard) step(ctx context.Context) error {
+	if s.epoch == 0 {
+		head, err := shards.Of(s.cfg.Redis, s.keys).OpenHead(ctx)
+		if err != nil {
+			return err
+		}
+		s.epoch = head.Epoch
+	}
 	if !s.hasGroup {
 		err := s.createGroup(ctx, false)
 		if err != nil && !shards.IsOutOfMemory(err) {
@@ -166,11 +174,27 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 		return true
 	}
 	s.failures++
-	s.stands(RedisDown, err)
+	if s.epoch = 0; errors.Is(err, shards.ErrStale) {
+		s.log.Info("the shard was opened anew; the batch in hand begins anew", zap.Error(err))
+		return true
+	}
+	s.stands(s.waits(err), err)
 	pause := min(s.c.backoffOf(s.failures, 50*time.Millisecond), 5*time.Second)
 	s.log.Warn("shard waits: a call to Redis failed", zap.Error(err), zap.Duration("pause", pause))
 	sleep(ctx, pause)
 	return true
+}
+
+// waits tells why the shard waits, and raises the alarm of a frozen one: once, until it works again.
+func (s *shard) waits(err error) string {
+	if !errors.Is(err, shards.ErrFrozen) {
+		return RedisDown
+	}
+	if s.c.Health()[s.keys.Index()].Code != ShardFrozen {
+		s.log.Error("ALARM: the shard is frozen: Redis was started anew, or has lost something; grabs are answered frozen, and nothing is lost by waiting; "+
+			"it opens by itself within seconds if nothing is missing, else see `hongbao recover`", zap.String("code", ShardFrozen), zap.Error(err))
+	}
+	return ShardFrozen
 }
 
 // createGroup makes the group if it is not there, from the first entry kept: sinks are idempotent.

@@ -135,6 +135,11 @@ func (t *Trimmer) Lag() []shards.Trimmed {
 // Trim trims one shard once. Not at once for the same shard.
 func (t *Trimmer) Trim(ctx context.Context, shard int) error {
 	k, at := shards.Of(t.cfg.Redis, t.cfg.Space.Shard(shard)), &t.at[shard]
+	head, err := k.OpenHead(ctx)
+	if err != nil {
+		return err
+	}
+	ctx = shards.WithEpoch(ctx, head.Epoch)
 	for ctx.Err() == nil {
 		out, err := k.TrimEvents(ctx, shards.Trim{
 			Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, LookBehind: lookBehind, Behind: at.behind,

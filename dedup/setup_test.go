@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -26,7 +27,12 @@ func setup(t *testing.T) *bundle {
 	}
 	space, err := lua.NewSpace(testkit.Prefix(t), 4)
 	require.NoError(t, err)
-	return &bundle{rdb: testkit.Redis(t).Client(t), space: space}
+	b := &bundle{rdb: testkit.Redis(t).Client(t), space: space}
+	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
+	for i := range space.Len() { // as if they had come a long way
+		require.NoError(t, b.rdb.HSet(t.Context(), space.Shard(i).Meta(), "seq", 1<<40).Err())
+	}
+	return b
 }
 
 func (b *bundle) claims(t *testing.T, owner string) *dedup.Claims {

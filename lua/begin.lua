@@ -7,9 +7,6 @@
 -- First write HSET: it grows memory.
 -- Repeat changes nothing and tells how far the load is.
 
-if not redis.call('HGET', KEYS[1], 'seq') then
-	return redis.error_reply('HBNOTREADY this shard was never initialised')
-end
 local has, damage = whole(KEYS[2], 'state', 'loaded', 'hash')
 if damage then
 	return damage

@@ -18,9 +18,6 @@ local closed, half_closed = whole(KEYS[3], 'close_seq', 'closed_at', 'close_epoc
 redis.call('XLEN', KEYS[2])
 local stocked = redis.call('LLEN', KEYS[4])
 
-if not meta[1] then
-	return redis.error_reply('HBNOTREADY this shard was never initialised')
-end
 if damage or half_closed then
 	return damage or half_closed
 end
@@ -29,7 +26,7 @@ local left_amount = string.format('%.0f', (c[6] or 0) - (c[4] or 0))
 if closed[1] then
 	return { 'closed', c[1], closed[1], closed[2], closed[3], c[3], c[4], left, left_amount }
 end
-local refused = (not c[1] and 'missing') or (meta[3] == '1' and 'frozen') or (c[1] == 'loading' and 'loading') or
+local refused = (not c[1] and 'missing') or (c[1] == 'frozen' and 'frozen') or (c[1] == 'loading' and 'loading') or
 	(ARGV[1] ~= 'early' and now < tonumber(c[2]) and 'window')
 if refused then
 	return { 'refused', refused, c[1] or '', c[2] or '0' }

@@ -35,11 +35,24 @@ local format, match, gmatch, sub, find, byte = string.format, string.match, stri
 local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local now = tonumber(now_text)
-local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen')
+table.remove(KEYS) -- meta once more, and the epoch: what goes along with every call, see guard.lua
+local seen = tonumber(table.remove(ARGV))
+table.remove(ARGV)
+local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen', 'opened', 'seen')
 local camp, damage = whole(KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour',
 	'fact_names', 'fact_limits', 'zone', 'granted', 'granted_amount')
-if not meta[1] then
-	return redis.error_reply('HBNOTREADY this shard was never initialised')
+if not meta[1] or not meta[2] then
+	return redis.error_reply('HBFROZEN Redis has lost the shard, or nobody founded it')
+end
+if seen > tonumber(meta[1]) then
+	call('HSET', KEYS[1], 'frozen', meta[4] or now_text, 'seen', format('%d', math.max(seen, tonumber(meta[6] or 0))))
+	return redis.error_reply('HBFROZEN the shard has come to event ' .. meta[1] .. ', and event ' .. seen .. ' was seen')
+end
+if meta[4] then
+	return redis.error_reply('HBFROZEN the shard waits until what Redis may have lost is known')
+end
+if meta[5] ~= OPENED then
+	return redis.error_reply('HBOPENED the shard was opened for another server')
 end
 if damage then
 	return damage
@@ -111,7 +124,7 @@ end
 local answers = call('HMGET', KEYS[5], unpack(ARGV, users + 1, users + n))
 
 -- one answer for all: nothing but types is looked at below it
-local every = (meta[4] == '1' and 'f') or (not camp[1] and 'u') or
+local every = (camp[1] == 'frozen' and 'f') or (not camp[1] and 'u') or
 	((camp[7] ~= ARGV[2] or hashes ~= ARGV[3]) and 'F' .. camp[7] .. ' ' .. hashes)
 if every then
 	call('XLEN', KEYS[2])

@@ -12,9 +12,6 @@ local seq = redis.call('HGET', KEYS[2], 'seq')
 if has[1] then
 	return { has[1], has[2] }
 end
-if not seq then
-	return redis.error_reply('HBNOTREADY this shard was never initialised, or has lost its meta key')
-end
 local last = tonumber(seq)
 if ARGV[2] ~= '0' then
 	last = math.min(last, tonumber(ARGV[2]))

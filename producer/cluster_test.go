@@ -114,6 +114,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	opener(t, client, space)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: c.ID}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

@@ -57,6 +57,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 
+	opener(t, client, space)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: "rain"}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

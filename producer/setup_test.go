@@ -107,9 +107,9 @@ func (b *bundle) grants(t *testing.T) map[string][]hongbao.Grant {
 	packets := map[string]bool{}
 	next := int64(1)
 	for _, e := range b.entries(t) {
+		require.Equal(t, next, e.Seq)
+		next = e.Last() + 1
 		for _, g := range e.Grants {
-			require.Equal(t, next, g.Seq)
-			next++
 			packet := fmt.Sprint(g.Campaign, g.Packet)
 			require.False(t, packets[packet], "packet %s twice", packet)
 			packets[packet] = true
@@ -159,4 +159,35 @@ func (b *bundle) counting(t *testing.T, what string) (*counted, *redis.Client) {
 	c, rdb := &counted{what: what}, b.server.Client(t)
 	rdb.AddHook(c)
 	return c, rdb
+}
+
+// opener opens shards that a restart or a failover has frozen, as a recoverer does.
+func opener(t *testing.T, rdb redis.UniversalClient, space *lua.Space) {
+	t.Helper()
+	done := make(chan struct{})
+	tick := time.NewTicker(50 * time.Millisecond)
+	look := func(k *shards.Shard) {
+		z, err := k.Freeze(t.Context(), false)
+		if err != nil || !z.Frozen {
+			return
+		}
+		known := max(z.Seq, z.Seen)
+		_, _ = k.Reopen(t.Context(), space, &shards.Reopening{ // a failure is tried again at the next tick
+			Was: z, Epoch: z.Epoch + 1, Known: known, Last: (known/lua.ChunkEvents+1)*lua.ChunkEvents - 1,
+		})
+	}
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-t.Context().Done():
+				return
+			case <-tick.C:
+			}
+			for i := range space.Len() {
+				look(shards.Of(rdb, space.Shard(i)))
+			}
+		}
+	}()
+	t.Cleanup(func() { tick.Stop(); <-done })
 }

@@ -79,7 +79,7 @@ func TestGapsAreTold(t *testing.T) {
 	require.Equal(t, want, w.target.copies)
 	require.Equal(t, replay.Counts{FromStream: 98, FromLedger: 1, NotFound: 1, Unreadable: 1}, report.Counts)
 
-	require.NoError(t, w.rdb.XAdd(t.Context(), newEntry(k, "v", "2", "new", "words")).Err())
+	require.NoError(t, w.rdb.XAdd(t.Context(), newEntry(k, "v", "3", "new", "words")).Err())
 	require.NoError(t, w.rdb.HSet(t.Context(), k.Meta(), "seq", 60).Err())
 	r, err := replay.New(w.config("newer"))
 	require.NoError(t, err)

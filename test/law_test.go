@@ -62,7 +62,7 @@ func broken(from, to string, test bool) string {
 // anything tells whether a folder is where all comes together.
 func anything(from string) bool {
 	top, _, _ := strings.Cut(from, "/")
-	return top == "cmd" || top == "configs" || top == "bench" || top == "test" || top == "examples"
+	return from == "internal/recovery" || top == "cmd" || top == "configs" || top == "bench" || top == "test" || top == "examples"
 }
 
 func brokenInside(from, to string, test bool) string {
@@ -79,6 +79,11 @@ func brokenInside(from, to string, test bool) string {
 			return ""
 		}
 		return "internal/testkit is for tests, bench and test only"
+	case to == "internal/recovery":
+		if strings.HasPrefix(from, "cmd/") {
+			return ""
+		}
+		return "internal/recovery is wired by cmd"
 	case to == "internal/group":
 		if strings.HasPrefix(from, "cmd/") {
 			return ""

@@ -148,7 +148,7 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	w := d.start("work")
 	w.says(`"working"`)
 	newer := grantEntry(ids[0], 1, "1", "u")
-	newer[1] = "2"
+	newer[1] = "3"
 	d.plant(ids[0], newer...)
 	w.says("shard is broken")
 	require.Equal(t, 100, d.crowdOf(ids[0], 0, 100))

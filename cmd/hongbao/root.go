@@ -36,7 +36,7 @@ func root() *cobra.Command {
 			f.Hidden = true
 		}
 	})
-	cmd.AddCommand(initCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
+	cmd.AddCommand(initCmd(), recoverCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
 	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd())
 	return cmd

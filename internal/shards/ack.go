@@ -16,6 +16,7 @@ var ackScript = newDrainScript("ack", "bits")
 // Ack marks events as done by the group's sink and acks the entries ids, in one step. Both may be repeated.
 // It returns how many entries were acked now.
 func (k *Shard) Ack(ctx context.Context, group string, events []hongbao.SeqRange, ids []string) (int, error) {
+	k.saw(events)
 	m := newMarks(k.Keys, group, []string{k.Keys.Events()}, events)
 	args := make([]any, 2, 2+3*len(m.pieces)+len(ids))
 	args[0], args[1] = group, len(m.pieces)
@@ -25,7 +26,7 @@ func (k *Shard) Ack(ctx context.Context, group string, events []hongbao.SeqRange
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	reply, err := ackScript.run(ctx, k.rdb, m.keys, args)
+	reply, err := k.run(ctx, ackScript, m.keys, args)
 	if err != nil {
 		return 0, err
 	}
@@ -59,6 +60,9 @@ func (k *Shard) Progress(ctx context.Context, group string, ranges ...hongbao.Se
 	var p Progress
 	var err error
 	if p.Head, err = k.parseHead(head); err != nil {
+		return p, err
+	}
+	if err := p.atWork(ctx); err != nil {
 		return p, err
 	}
 	p.Done = make([]Bitset, len(ranges))

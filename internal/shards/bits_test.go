@@ -29,6 +29,8 @@ func TestDoneBits(t *testing.T) {
 		space, err := lua.NewSpace(testkit.Prefix(t), 1)
 		require.NoError(rt, err)
 		k := space.Shard(0)
+		require.NoError(rt, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
+		require.NoError(rt, b.rdb.HSet(t.Context(), k.Meta(), "seq", 1<<30).Err())
 		want := map[int64]bool{}
 		for range rapid.IntRange(1, 6).Draw(rt, "acks") {
 			runs := []hongbao.SeqRange{}

@@ -37,7 +37,7 @@ func (k *Shard) Begin(ctx context.Context, c *BeginCall) (LoadState, error) {
 	for _, f := range c.Fields {
 		args = append(args, f)
 	}
-	reply, err := beginScript.run(ctx, k.rdb, keys, args)
+	reply, err := k.run(ctx, beginScript, keys, args)
 	if err != nil {
 		return LoadState{}, err
 	}
@@ -62,7 +62,7 @@ func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
 		args = append(args, strconv.FormatInt(c.First+int64(i), 10)+" "+strconv.FormatInt(int64(a), 10))
 	}
 	args[0], args[1], args[2] = c.Hash, c.First-1, sum
-	reply, err := loadScript.run(ctx, k.rdb, []string{k.Keys.Campaign(c.Campaign), k.Keys.Stock(c.Campaign)}, args)
+	reply, err := k.run(ctx, loadScript, []string{k.Keys.Campaign(c.Campaign), k.Keys.Stock(c.Campaign)}, args)
 	if err != nil {
 		return LoadState{}, err
 	}
@@ -78,7 +78,7 @@ func loadState(s *script, reply []string) (LoadState, error) {
 // SetState moves a campaign on its shard to a state; from is the state that it must come from. A campaign that is in
 // the state already is no error.
 func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
-	reply, err := stateScript.run(ctx, k.rdb, []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign)}, []any{to, from})
+	reply, err := k.run(ctx, stateScript, []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign)}, []any{to, from})
 	if err != nil {
 		return err
 	}

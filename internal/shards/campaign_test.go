@@ -85,19 +85,20 @@ func TestStates(t *testing.T) {
 	require.NoError(t, set(campaign.Open, campaign.Paused))
 }
 
-// A shard that was never initialised takes nothing.
-func TestUninitialisedShard(t *testing.T) {
+// A shard that was never founded takes nothing, and decides nothing.
+func TestShardThatWasNeverFounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
 	require.NoError(t, b.rdb.Del(ctx, b.k.Meta(), b.space.Deployment()).Err())
-	_, grabErr := shards.Of(b.rdb, b.k).Grab(ctx, call("rain", "u1"), nil)
+	answers, err := shards.Of(b.rdb, b.k).Grab(ctx, call("rain", "u1"), nil)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Frozen, answers[0].Outcome)
 	_, trimErr := shards.Of(b.rdb, b.k).TrimEvents(ctx, shards.Trim{Limit: 1, MaxEvents: 1})
-	for name, err := range map[string]error{"grab": grabErr, "begin": begin(ctx, b)} {
-		require.ErrorContains(t, err, "HBNOTREADY", name)
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), name)
+	for name, err := range map[string]error{"trim": trimErr, "begin": begin(ctx, b)} {
+		require.ErrorIs(t, err, shards.ErrFrozen, name)
+		require.True(t, hongbao.IsOutage(err), name)
 	}
-	require.ErrorIs(t, trimErr, shards.ErrFrozen)
 	require.Empty(t, b.dump(t))
 }
 

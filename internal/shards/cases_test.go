@@ -55,9 +55,12 @@ func deadLetter(t *testing.T, b *bundle) {
 }
 
 func claimed(t *testing.T, b *bundle) {
+	reachedRanges(t, b)
 	_, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
 }
+
+func reachedRanges(t *testing.T, b *bundle) { b.reached(t, 2*lua.ChunkEvents) }
 
 func events(b *bundle) []string { return []string{b.k.Events()} }
 func claims(b *bundle) []string { return []string{b.k.Claims("kafka")} }
@@ -143,6 +146,29 @@ func loadCases() map[string]scriptCase {
 			prep:  func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
 			call: func(ctx context.Context, b *bundle) error {
 				return shards.Found(ctx, b.rdb, b.space, shards.FoundCall{Deployment: "test"})
+			},
+		},
+		"freeze": {
+			ages: true,
+			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Freeze(ctx, true)
+				return err
+			},
+		},
+		"open": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events(), b.k.Claims("kafka")} },
+			prep:  claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				token, err := shards.ServerToken(ctx, b.rdb, b.k)
+				if err != nil {
+					return err
+				}
+				_, err = shards.Of(b.rdb, b.k).Reopen(ctx, b.space, &shards.Reopening{
+					Was: shards.Frozen{Seq: 2 * lua.ChunkEvents, Epoch: 1, Token: token}, Epoch: 2, Last: 3*lua.ChunkEvents - 1, Known: 5, Sinks: []string{"kafka"},
+				})
+				return err
 			},
 		},
 		"begin": {
@@ -242,6 +268,14 @@ func pendingCases() map[string]scriptCase {
 				return err
 			},
 		},
+		"create_group": {
+			grows: true,
+			keys:  events,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).CreateGroup(ctx, "kafka")
+				return err
+			},
+		},
 		"raise_done_floor": {
 			keys: func(b *bundle) []string { return []string{b.k.Meta(), b.k.Done("kafka", 0)} },
 			call: func(ctx context.Context, b *bundle) error {
@@ -261,7 +295,10 @@ func pendingCases() map[string]scriptCase {
 		},
 		"ack": {
 			keys: func(b *bundle) []string { return b.doneKeys(b.k.Events()) },
-			prep: pending,
+			prep: func(t *testing.T, b *bundle) {
+				pending(t, b)
+				reachedRanges(t, b)
+			},
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", ranges, []string{b.id(ctx, 0)})
 				return err
@@ -334,6 +371,7 @@ func claimCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"claim": {
 			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka"), b.k.Meta()) },
+			prep: reachedRanges,
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := shards.Of(b.rdb, b.k).Claim(ctx, claimCall("c1", "w1"))
 				return err

@@ -37,6 +37,7 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (hongbao.ClaimAnswer, e
 	if done == "" {
 		done = c.Sink
 	}
+	k.saw(c.Events)
 	m := newMarks(k.Keys, done, []string{k.Keys.Claims(c.Sink), k.Keys.Meta()}, c.Events)
 	take, trimmed := "ended", ""
 	if c.TakeLive {
@@ -49,7 +50,7 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (hongbao.ClaimAnswer, e
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last, p.base)
 	}
-	reply, err := claimScript.run(ctx, k.rdb, m.keys, args)
+	reply, err := k.run(ctx, claimScript, m.keys, args)
 	if err != nil {
 		return hongbao.ClaimAnswer{}, err
 	}
@@ -83,6 +84,7 @@ func (k *Shard) Complete(ctx context.Context, sink string, c *hongbao.Claim, als
 // Narrow is Complete for some of a claim's events, those of c, which may be none: they are done, and the claim is left with the
 // events left, under the same fence. A repeat answers the same.
 func (k *Shard) Narrow(ctx context.Context, sink string, c *hongbao.Claim, left []hongbao.SeqRange, also ...string) error {
+	k.saw(c.Events)
 	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink)}, c.Events)
 	for _, other := range also {
 		more := newMarks(k.Keys, other, m.keys, c.Events)
@@ -92,13 +94,13 @@ func (k *Shard) Narrow(ctx context.Context, sink string, c *hongbao.Claim, left 
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last)
 	}
-	reply, err := completeScript.run(ctx, k.rdb, m.keys, args)
+	reply, err := k.run(ctx, completeScript, m.keys, args)
 	return fenced(completeScript, c, reply, err)
 }
 
 // Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.
 func (k *Shard) Release(ctx context.Context, sink string, c *hongbao.Claim) error {
-	reply, err := releaseScript.run(ctx, k.rdb, []string{k.Keys.Claims(sink)}, []any{c.ID, c.Fence})
+	reply, err := k.run(ctx, releaseScript, []string{k.Keys.Claims(sink)}, []any{c.ID, c.Fence})
 	return fenced(releaseScript, c, reply, err)
 }
 

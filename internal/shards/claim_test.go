@@ -229,6 +229,8 @@ func TestClaimsAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		space, err := lua.NewSpace(testkit.Prefix(t), 1)
 		require.NoError(rt, err)
+		require.NoError(rt, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
+		require.NoError(rt, b.rdb.HSet(t.Context(), space.Shard(0).Meta(), "seq", 1<<30).Err())
 		l := &claimLives{
 			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(), k: space.Shard(0),
 		}
@@ -268,6 +270,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
+			b.reached(t, 2*lua.ChunkEvents)
 			for i := range 3 { // so that the fence has risen
 				grant(t, b, fmt.Sprintf("c%d", i), hongbao.SeqRange{First: int64(500 + i), Last: int64(500 + i)})
 			}
@@ -308,6 +311,7 @@ func grant(t *testing.T, b *bundle, id string, events hongbao.SeqRange) {
 func TestClaimRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.reached(t, 2*lua.ChunkEvents)
 	first, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
 	require.True(t, first.Granted())
@@ -325,6 +329,7 @@ func TestClaimRepeated(t *testing.T) {
 func TestNarrow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.reached(t, 2*lua.ChunkEvents)
 	call := claimCall("c1", "w1")
 	call.Events, call.Payload = []hongbao.SeqRange{{First: 1, Last: 10}}, "two\nlines 1-9\n"
 	a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), call)
@@ -358,6 +363,7 @@ func TestNarrow(t *testing.T) {
 func TestClaimGarbled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.reached(t, 2*lua.ChunkEvents)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Claims("kafka"), "c0", "garbage").Err())
 	before := b.dump(t)
 	_, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))

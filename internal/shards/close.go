@@ -34,7 +34,7 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool) (hongbao
 		how = "early"
 	}
 	keys := []string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign), k.Keys.Stock(campaign)}
-	reply, err := closeScript.run(ctx, k.rdb, keys, []any{how})
+	reply, err := k.run(ctx, closeScript, keys, []any{how})
 	if err != nil {
 		return hongbao.Entry{}, err
 	}
@@ -107,7 +107,7 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (hongbao.Entry, er
 // Refunded notes on its shard that a closed campaign was refunded, and gives the time of the first such note. A campaign
 // that is not closed is refused, ErrNotInRedis if it is not there.
 func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error) {
-	reply, err := refundedScript.run(ctx, k.rdb, []string{k.Keys.Campaign(campaign), k.Keys.Refunded()}, []any{campaign})
+	reply, err := k.run(ctx, refundedScript, []string{k.Keys.Campaign(campaign), k.Keys.Refunded()}, []any{campaign})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -145,7 +145,7 @@ func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int)
 // it is gone. A campaign that was not refunded is refused.
 func (k *Shard) Retire(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
 	keys := []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Receipts(campaign), k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded()}
-	reply, err := retireScript.run(ctx, k.rdb, keys, []any{campaign, grace.Milliseconds()})
+	reply, err := k.run(ctx, retireScript, keys, []any{campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err
 	}

@@ -31,7 +31,7 @@ func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) 
 	for _, code := range c.Codes {
 		args = append(args, code)
 	}
-	reply, err := codesScript.run(ctx, k.rdb, []string{k.Keys.Campaign(c.Campaign), k.Keys.Codes(c.Campaign)}, args)
+	reply, err := k.run(ctx, codesScript, []string{k.Keys.Campaign(c.Campaign), k.Keys.Codes(c.Campaign)}, args)
 	if err != nil {
 		return LoadState{}, err
 	}

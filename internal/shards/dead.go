@@ -33,6 +33,7 @@ func (k *Shard) Dead(ctx context.Context, l Letter) (bool, error) {
 	keys := []string{k.Keys.Events(), k.Keys.Dead(l.Group)}
 	var line, bit, seq = "", "0", "0"
 	if l.Grant != nil {
+		stateOf(k.rdb, k.Keys).saw(l.Grant.Seq)
 		keys = append(keys, k.Keys.Done(l.Group, l.Grant.Seq/lua.ChunkEvents))
 		bit = strconv.FormatInt(l.Grant.Seq%lua.ChunkEvents, 10)
 		seq = strconv.FormatInt(l.Grant.Seq, 10)
@@ -46,7 +47,7 @@ func (k *Shard) Dead(ctx context.Context, l Letter) (bool, error) {
 	if len(reason) > MaxReason {
 		reason = reason[:MaxReason]
 	}
-	reply, err := deadScript.run(ctx, k.rdb, keys, []any{
+	reply, err := k.run(ctx, deadScript, keys, []any{
 		l.Group, l.EntryID, last, bit, l.Class.String(), reason, l.Attempts, line, seq, l.Consumer,
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ type Decision struct {
 // Decide moves a dead letter to the decided ones, with the decision, in one step. It tells whether that was done now:
 // false if the letter is not there (any more).
 func (k *Shard) Decide(ctx context.Context, d *Decision) (bool, error) {
-	reply, err := decideScript.run(ctx, k.rdb, []string{k.Keys.Dead(d.Sink), k.Keys.Decided(d.Sink)}, []any{d.Letter, d.What, d.By, d.Why})
+	reply, err := k.run(ctx, decideScript, []string{k.Keys.Dead(d.Sink), k.Keys.Decided(d.Sink)}, []any{d.Letter, d.What, d.By, d.Why})
 	if err != nil {
 		return false, err
 	}

@@ -65,6 +65,7 @@ func TestBeginReplay(t *testing.T) {
 func TestClaimWithOtherDoneBits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.reached(t, 2*lua.ChunkEvents)
 	ctx := t.Context()
 	_, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", ranges, nil)
 	require.NoError(t, err)

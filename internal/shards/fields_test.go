@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,6 +38,8 @@ func TestScriptsOnMissingFields(t *testing.T) {
 func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies) (deleted int) {
 	t.Helper()
 	begin := b.dump(t)
+	_ = c.call(t.Context(), b) // the first call loads the script, by a pipeline, which replies does not see
+	b.restore(t, begin)
 	wantErr := c.call(t.Context(), b)
 	wantReply, want := replies.last, b.content(t, timeless)
 	for _, key := range c.keys(b) {
@@ -50,6 +53,9 @@ func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies)
 		fields, err := b.rdb.HKeys(t.Context(), key).Result()
 		require.NoError(t, err)
 		for _, field := range fields {
+			if key == b.k.Meta() && slices.Contains([]string{"seq", "epoch", "opened"}, field) {
+				continue // the guard asks for these, and freezes the shard
+			}
 			deleted++
 			b.restore(t, begin)
 			require.NoError(t, b.rdb.HDel(t.Context(), key, field).Err())

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/lua"
 )
 
-var foundScript = newScript("found")
+var foundScript = newScript("found").with(unguarded)
 
 // SchemaVersion is the version of the key layout. lowestSchema is the first one whose builds can work with it: an older
 // build goes on with what a newer one has founded until this rises above its own version.
@@ -64,8 +64,7 @@ type FoundCall struct {
 func Found(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, c FoundCall) error {
 	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
 	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
-	fields := []any{schemaField, SchemaVersion, lowestField, lowestSchema}
-	if err := m.put(ctx, rdb, space, []string{space.Deployment()}, fields); err != nil {
+	if err := m.Put(ctx, rdb, space); err != nil {
 		return err
 	}
 	for i := range space.Len() {
@@ -86,9 +85,14 @@ func Found(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, c F
 	return nil
 }
 
+// Put marks the prefix, and no shard.
+func (m Mark) Put(ctx context.Context, rdb redis.UniversalClient, space *lua.Space) error {
+	return m.put(ctx, rdb, space, []string{space.Deployment()}, []any{schemaField, SchemaVersion, lowestField, lowestSchema})
+}
+
 // put marks the first key; the second one is a shard's stream.
 func (m Mark) put(ctx context.Context, rdb redis.Scripter, space *lua.Space, keys []string, fields []any) error {
-	reply, err := foundScript.run(ctx, rdb, keys, append([]any{m.Deployment, space.Len(), m.Founding}, fields...))
+	reply, err := foundScript.runPlain(ctx, rdb, keys, append([]any{m.Deployment, space.Len(), m.Founding}, fields...))
 	switch {
 	case err != nil:
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/lua"
 )
 
-var grabScript = newScript("grab", "fields")
+var grabScript = newScript("grab", "fields").with(inline)
 
 // MaxGrabs is how many grabs one call decides.
 const MaxGrabs = hongbao.MaxEntryGrants
@@ -51,19 +51,43 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 			len(call.Grabs), MaxGrabs)
 	}
 	for range 3 { // the second try fails only if a period ends between the two
-		reply, err := grabScript.run(ctx, k.rdb, GrabKeys(k.Keys, call), GrabArgs(call))
+		reply, err := k.run(ctx, grabScript, GrabKeys(k.Keys, call), GrabArgs(call))
+		if errors.Is(err, ErrFrozen) {
+			return allFrozen(len(call.Grabs), answers), nil
+		}
 		if err != nil {
 			return nil, err
 		}
 		answers, err = ParseGrabReply(k.Keys.Index(), call, reply, answers)
 		var facts *FactsError
 		if !errors.As(err, &facts) || facts.Names != call.FactNames {
+			k.sawGranted(answers)
 			return answers, err
 		}
 		call.Counters = facts.Counters
 	}
 	return nil, hongbao.Outagef(hongbao.Transient, "campaign %s: the periods of its limits changed three times under way; nothing happened, "+
 		"try again", call.Campaign)
+}
+
+// allFrozen answers each grab of a call that a frozen shard refused.
+func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
+	now := time.Now()
+	answers = answers[:0]
+	for range n {
+		answers = append(answers, hongbao.Answer{Outcome: hongbao.Frozen, Time: now})
+	}
+	return answers
+}
+
+// sawGranted keeps the seq of the last grant, which is the highest one.
+func (k *Shard) sawGranted(answers []hongbao.Answer) {
+	for i := len(answers) - 1; i >= 0; i-- {
+		if a := &answers[i]; a.Outcome == hongbao.Granted {
+			stateOf(k.rdb, k.Keys).saw(a.Receipts[len(a.Receipts)-1].Seq)
+			return
+		}
+	}
 }
 
 // GrabKeys are the KEYS of grab.lua.

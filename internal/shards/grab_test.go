@@ -204,17 +204,17 @@ func (h *history) disturb(t *testing.T, store *campaign.Store) {
 	ctx, m := t.Context(), h.m
 	switch h.r.IntN(12) {
 	case 0:
-		if m.state == campaign.Open {
+		if m.state == campaign.Open && !m.frozen {
 			require.NoError(t, store.Pause(ctx, m.spec.ID))
 			m.state = campaign.Paused
 		}
 	case 1, 2, 3:
+		m.frozen = false
+		require.NoError(t, h.b.rdb.HDel(ctx, h.k.Meta(), "frozen").Err())
 		if m.state == campaign.Paused {
 			require.NoError(t, store.Resume(ctx, m.spec.ID))
 			m.state = campaign.Open
 		}
-		m.frozen = false
-		require.NoError(t, h.b.rdb.HDel(ctx, h.k.Meta(), "frozen").Err())
 	case 4:
 		m.maxBacklog = 1 + h.r.Int64N(60)
 	case 5:

@@ -17,6 +17,8 @@ type Head struct {
 	Epoch int64
 	// DoneFloor is the lowest seq whose done bits still exist. Every group has finished the events below it.
 	DoneFloor int64
+	// Frozen: the shard answers nobody. What it says of itself may be the past.
+	Frozen bool
 }
 
 // The fields of meta that a Head has.
@@ -24,13 +26,10 @@ const (
 	seqField       = "seq"
 	epochField     = "epoch"
 	doneFloorField = "done_floor" // absent until the first bits are deleted
+	frozenField    = "frozen"     // since when, in ms; absent while the shard is open
 )
 
-var headFields = []string{seqField, epochField, doneFloorField}
-
-// ErrFrozen says that a shard answers nobody: Redis was never founded, or it may have lost what it had acknowledged.
-// It is an outage: nothing happened, and the call is good again once the shard is open.
-var ErrFrozen = errors.New("the shard is frozen")
+var headFields = []string{seqField, epochField, doneFloorField, frozenField}
 
 // Refute says why no grab and no close can have written an entry, or gives nil. It goes by numbers: the shard has not
 // come to the entry's seq or epoch, or its events left the stream long ago. The head must have been read after the
@@ -53,6 +52,16 @@ func (k *Shard) Head(ctx context.Context) (Head, error) {
 	return k.parseHead(k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
 }
 
+// OpenHead is Head for who is about to work on the shard: a frozen one is ErrFrozen.
+func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
+	h, err := k.Head(ctx)
+	if err == nil {
+		stateOf(k.rdb, k.Keys).saw(h.Seq)
+		err = h.atWork(ctx)
+	}
+	return h, err
+}
+
 // parseHead reads the head from the answer to an HMGET of headFields.
 func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 	v, err := cmd.Result()
@@ -72,19 +81,31 @@ func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 			return Head{}, hongbao.Errorf(hongbao.Broken, "%s, field %s: somebody changed it by hand: %w", k.Keys.Meta(), headFields[i], err)
 		}
 	}
+	h.Frozen = v[3] != nil
 	return h, nil
+}
+
+// atWork refuses a frozen shard (ErrFrozen), and another epoch than that of the context (ErrStale).
+func (h Head) atWork(ctx context.Context) error {
+	if h.Frozen {
+		return frozenError("it waits until what Redis may have lost is known")
+	}
+	if epoch := epochOf(ctx); epoch != "" && epoch != strconv.FormatInt(h.Epoch, 10) {
+		return hongbao.Outagef(hongbao.Transient, "%w: it is in epoch %d now", ErrStale, h.Epoch)
+	}
+	return nil
 }
 
 // notFounded is the error of a shard without meta.
 func (k *Shard) notFounded() error {
-	return hongbao.Outagef(hongbao.Transient, "%w: redis key %s has no seq, so this Redis has lost the shard, or nobody founded it; "+
-		"run `hongbao recover --dry-run`, or `hongbao init` for a new deployment", ErrFrozen, k.Keys.Meta())
+	return frozenError(fmt.Sprintf("redis key %s has no seq, so Redis has lost the shard, or nobody founded it; "+
+		"run `hongbao recover` to see what is lost, or `hongbao init` for a new deployment", k.Keys.Meta()))
 }
 
 // Decode decodes what was read from the stream and leaves out what is unreadable, and what the shard's head refutes; both are
 // counted. An entry of a newer build is an error.
 func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []hongbao.Entry, unreadable, forged int64, err error) {
-	head, err := k.Head(ctx)
+	head, err := k.OpenHead(ctx)
 	if err != nil {
 		return nil, 0, 0, err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-var lockScript = newDrainScript("lock")
+var lockScript = newDrainScript("lock").with(unguarded)
 
 // LockCall names a lock and who wants it.
 type LockCall struct {
@@ -53,7 +53,7 @@ func (c *LockCall) run(ctx context.Context, k *Shard, do string) ([]string, erro
 	if err := hongbao.CheckCampaignID(c.Name); err != nil {
 		return nil, hongbao.Errorf(hongbao.Permanent, "lock %.80q: %w", c.Name, err)
 	}
-	reply, err := lockScript.run(ctx, k.rdb, []string{k.Keys.Lock(c.Name)}, []any{do, c.Token, c.Lease.Milliseconds()})
+	reply, err := k.run(ctx, lockScript, []string{k.Keys.Lock(c.Name)}, []any{do, c.Token, c.Lease.Milliseconds()})
 	if err != nil {
 		return nil, fmt.Errorf("%s lock %s: %w", do, c.Name, err)
 	}

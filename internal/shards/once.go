@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-var onceScript = newScript("once")
+var onceScript = newScript("once").with(unguarded)
 
 // OnceCall is one step of "push once"; see once.lua for the steps and their answers.
 type OnceCall struct {
@@ -18,7 +18,7 @@ type OnceCall struct {
 
 // Once takes one step of "push once" and returns the script's answer.
 func (k *Shard) Once(ctx context.Context, c *OnceCall) (string, error) {
-	reply, err := onceScript.run(ctx, k.rdb, []string{k.Keys.Once(c.Name, c.ID)},
+	reply, err := k.run(ctx, onceScript, []string{k.Keys.Once(c.Name, c.ID)},
 		[]any{c.Do, c.Token, c.Lease.Milliseconds(), c.Keep.Milliseconds()})
 	if err != nil {
 		return "", err

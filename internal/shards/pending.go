@@ -42,7 +42,7 @@ func (k *Shard) TakeIdle(ctx context.Context, t Take) (entries []RawEntry, gone 
 	for _, b := range t.Backoff {
 		args = append(args, b.Milliseconds())
 	}
-	reply, err := takeScript.run(ctx, k.rdb, []string{k.Keys.Events()}, args)
+	reply, err := k.run(ctx, takeScript, []string{k.Keys.Events()}, args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +72,7 @@ func (k *Shard) Renew(ctx context.Context, group, consumer string, ids []string)
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	reply, err := renewScript.run(ctx, k.rdb, []string{k.Keys.Events()}, args)
+	reply, err := k.run(ctx, renewScript, []string{k.Keys.Events()}, args)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Park
 		}
 		args = append(args, p.ID, level, p.Attempts)
 	}
-	reply, err := parkScript.run(ctx, k.rdb, []string{k.Keys.Events()}, args)
+	reply, err := k.run(ctx, parkScript, []string{k.Keys.Events()}, args)
 	if err != nil {
 		return 0, err
 	}
@@ -124,7 +124,7 @@ func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Park
 // Forget removes the group's consumers that have nothing pending and were idle for at least idle, but for the one that
 // asks and the parking consumers. It returns their names.
 func (k *Shard) Forget(ctx context.Context, group, consumer string, idle time.Duration) ([]string, error) {
-	return forgetScript.run(ctx, k.rdb, []string{k.Keys.Events()}, []any{group, consumer, idle.Milliseconds()})
+	return k.run(ctx, forgetScript, []string{k.Keys.Events()}, []any{group, consumer, idle.Milliseconds()})
 }
 
 // replyReader takes a flat reply apart.

@@ -65,7 +65,7 @@ func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []str
 				keys = append(keys, k.Keys.Done(g, from))
 			}
 		}
-		if _, err := raiseDoneFloorScript.run(ctx, k.rdb, keys, []any{upto * lua.ChunkEvents}); err != nil {
+		if _, err := k.run(ctx, raiseDoneFloorScript, keys, []any{upto * lua.ChunkEvents}); err != nil {
 			return err
 		}
 	}

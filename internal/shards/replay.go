@@ -16,7 +16,7 @@ type Replay struct {
 // BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last one now. For a replay that
 // was begun before it gives what was said then.
 func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64) (Replay, error) {
-	reply, err := replayScript.run(ctx, k.rdb, []string{k.Keys.Replay(name), k.Keys.Meta()}, []any{covers, last})
+	reply, err := k.run(ctx, replayScript, []string{k.Keys.Replay(name), k.Keys.Meta()}, []any{covers, last})
 	if err != nil {
 		return Replay{}, err
 	}

@@ -2,12 +2,9 @@ package shards
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // Redis names scripts by SHA-1
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -25,27 +22,31 @@ type Shard struct {
 // Of gives a shard by the names of its keys.
 func Of(rdb redis.UniversalClient, keys lua.Keys) *Shard { return &Shard{Keys: keys, rdb: rdb} }
 
-// script is one Lua file, pinned by its SHA-1.
+// guard says what stands in front of a script.
+type guard int
+
+const (
+	guarded   guard = iota // lua/guard.lua
+	inline                 // the script has the guard's checks in itself
+	unguarded              // nothing: it belongs to no shard, or it is there to freeze and open one
+)
+
+// script is one Lua file.
 type script struct {
-	name, src, sha string
+	name, src string
+	guard     guard
+	drain     bool // it runs when Redis is out of memory too
 }
 
 var scripts []*script
 
 // newScript takes the script of that name, with the functions of others in front of it.
-func newScript(name string, includes ...string) *script { return pin(name, source(name, includes)) }
-
-func source(name string, includes []string) string {
-	var src string
+func newScript(name string, includes ...string) *script {
+	s := &script{name: name}
 	for _, include := range includes {
-		src += lua.Source(include)
+		s.src += lua.Source(include)
 	}
-	return src + lua.Source(name)
-}
-
-func pin(name, src string) *script {
-	sum := sha1.Sum([]byte(src)) //nolint:gosec // see the import
-	s := &script{name: name, src: src, sha: hex.EncodeToString(sum[:])}
+	s.src += lua.Source(name)
 	scripts = append(scripts, s)
 	return s
 }
@@ -53,29 +54,27 @@ func pin(name, src string) *script {
 // newDrainScript is for scripts that bring work to its end: Redis runs them when it is out of memory too, or the events
 // that fill it could never be finished and trimmed. They grow it by little, and give it back.
 func newDrainScript(name string, includes ...string) *script {
-	return pin(name, allowOOM+source(name, includes))
+	s := newScript(name, includes...)
+	s.drain = true
+	return s
+}
+
+func (s *script) with(g guard) *script {
+	s.guard = g
+	return s
 }
 
 const allowOOM = "#!lua flags=allow-oom\n"
 
-// Load puts every script into the server's cache, so that the first grabs need not. It is optional.
-func Load(ctx context.Context, rdb redis.UniversalClient) error {
-	for _, s := range scripts {
-		if err := rdb.ScriptLoad(ctx, s.src).Err(); err != nil {
-			return fmt.Errorf("load script %s: %w", s.name, Classify(err))
-		}
-	}
-	return nil
-}
-
-// run calls the script by its SHA-1; if the server does not know it (and then it surely did nothing), by its text.
-func (s *script) run(ctx context.Context, rdb redis.Scripter, keys []string, args []any) ([]string, error) {
-	cmd := rdb.EvalSha(ctx, s.sha, keys, args...)
+// runPlain calls an unguarded script by its SHA-1; if the server does not know it (and then it surely did nothing), by its text.
+func (s *script) runPlain(ctx context.Context, rdb redis.Scripter, keys []string, args []any) ([]string, error) {
+	t := textsFor("", false)
+	cmd := rdb.EvalSha(ctx, t.sha[s], keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = rdb.Eval(ctx, s.src, keys, args...)
+		cmd = rdb.Eval(ctx, t.text(s), keys, args...)
 	}
-	if plain, ok := strings.CutPrefix(s.src, allowOOM); ok && redis.HasErrorPrefix(cmd.Err(), "Error compiling script") {
-		cmd = rdb.Eval(ctx, plain, keys, args...) // miniredis does not know flags; nothing was run yet
+	if s.drain && redis.HasErrorPrefix(cmd.Err(), "Error compiling script") { // miniredis does not know flags; nothing was run yet
+		cmd = rdb.Eval(ctx, textsFor("", true).text(s), keys, args...)
 	}
 	v, err := cmd.Result()
 	if err != nil {
@@ -155,6 +154,12 @@ func classifyReply(err error) error {
 		if redis.HasErrorPrefix(err, prefix) {
 			return hongbao.Outagef(hongbao.Transient, "redis refused for now: %w", err)
 		}
+	}
+	if redis.HasErrorPrefix(err, "HBFROZEN") {
+		return hongbao.Outagef(hongbao.Transient, "%w: %w", ErrFrozen, err)
+	}
+	if redis.HasErrorPrefix(err, "HBEPOCH") {
+		return hongbao.Outagef(hongbao.Transient, "%w: %w", ErrStale, err)
 	}
 	if redis.HasErrorPrefix(err, "NOGROUP") {
 		return hongbao.Errorf(hongbao.Transient, "%w: %w", ErrNoGroup, err)

@@ -2,7 +2,6 @@ package shards_test
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -154,7 +153,7 @@ func TestScriptSources(t *testing.T) {
 	files, err := filepath.Glob("../../lua/*.lua")
 	require.NoError(t, err)
 	cases := scriptCases()
-	require.Len(t, files, len(cases)+2, "each script has a case; bits.lua and fields.lua are none")
+	require.Len(t, files, len(cases)+3, "each script has a case; bits.lua, fields.lua and guard.lua are none")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -164,7 +163,7 @@ func TestScriptSources(t *testing.T) {
 		require.True(t, ok, file)
 		require.True(t, strings.HasPrefix(head, "-- "+name+": "), file)
 		checkKeys(t, file, body)
-		if name == "bits" || name == "fields" {
+		if name == "bits" || name == "fields" || name == "guard" {
 			continue
 		}
 		require.Contains(t, cases, name)
@@ -209,7 +208,6 @@ func TestScriptCacheEmptied(t *testing.T) {
 	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
 	b.load(t, spec("rain", 2000))
-	require.NoError(t, shards.Load(t.Context(), b.rdb))
 	ctx, stop := context.WithCancel(t.Context())
 	flushes := make(chan int)
 	go func() {
@@ -269,42 +267,34 @@ func (replyError) RedisError()     {}
 // one was not carried out.
 func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 	t.Parallel()
-	node, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	arrived := make(chan bool, 1)
-	go func() { // the call arrives, and its answer is lost: the node dies
-		conn, err := node.Accept()
-		if err != nil {
-			arrived <- false
-			return
-		}
-		defer conn.Close()
-		defer node.Close()
-		for buf := make([]byte, 4096); ; {
-			n, err := conn.Read(buf)
-			if err != nil || strings.Contains(string(buf[:n]), "evalsha") {
-				arrived <- err == nil
-				return
-			}
-			if _, err := conn.Write([]byte("-ERR unknown command\r\n")); err != nil {
-				arrived <- false
-				return
-			}
-		}
-	}()
+	b := setup(t)
+	b.load(t, spec("rain", 2))
+	proxy := testkit.NewProxy(t, b.rdb.Options().Addr)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: []string{node.Addr().String()}, MaxRedirects: 3, DialerRetries: 1, DisableIdentity: true, DisableRoutingPolicies: true,
+		Addrs: []string{proxy.Addr}, MaxRedirects: 3, DialerRetries: 1, DisableIdentity: true, DisableRoutingPolicies: true, PoolSize: 1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: node.Addr().String()}}}}, nil
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: proxy.Addr}}}}, nil
 		},
 	})
 	defer rdb.Close()
-	space, err := lua.NewSpace("hb", 1)
+	answers, err := shards.Of(rdb, b.k).Grab(t.Context(), call("rain", "u0"), nil)
 	require.NoError(t, err)
-	_, err = shards.Of(rdb, space.Shard(0)).Grab(t.Context(), call("rain", "u1"), nil)
-	require.True(t, <-arrived)
-	require.ErrorContains(t, err, "connection refused")
+	require.Equal(t, hongbao.Granted, answers[0].Outcome)
+	gone := make(chan struct{})
+	proxy.SwallowAnswers(1, func(request []byte) bool { // the call arrives, its answer is lost, and the node is gone
+		if !strings.Contains(string(request), "evalsha") {
+			return false
+		}
+		go func() {
+			_ = proxy.Close()
+			close(gone)
+		}()
+		return true
+	})
+	_, err = shards.Of(rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
+	<-gone
 	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
 	require.True(t, hongbao.IsOutage(err))
+	require.Equal(t, "2", b.rdb.HGet(t.Context(), b.k.Campaign("rain"), "granted").Val(), "it was carried out")
 }

@@ -50,12 +50,20 @@ func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
 	return all, err
 }
 
-func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
+// info asks a server for INFO.
+func info(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	text, err := rdb.Info(ctx).Result()
 	if err != nil {
 		return Server{}, fmt.Errorf("ask redis for INFO: %w", Classify(err))
 	}
-	s := parseInfo(text)
+	return parseInfo(text), nil
+}
+
+func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
+	s, err := info(ctx, rdb)
+	if err != nil {
+		return s, err
+	}
 	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
 		s.AppendFsync = c["appendfsync"]
 	}

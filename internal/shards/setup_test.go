@@ -46,6 +46,12 @@ func setupOn(t *testing.T, rdb *redis.Client) *bundle {
 	return b
 }
 
+// reached makes the shard look as if it had come to an event.
+func (b *bundle) reached(t testing.TB, seq int64) {
+	t.Helper()
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "seq", seq).Err())
+}
+
 // dump is every key of the deployment with its exact content.
 func (b *bundle) dump(t *testing.T) map[string]string {
 	t.Helper()

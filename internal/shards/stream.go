@@ -81,17 +81,16 @@ func (k *Shard) LastSeq(ctx context.Context) (int64, error) {
 	return h.Seq, err
 }
 
+var createGroupScript = newScript("create_group")
+
 // CreateGroup makes the consumer group, reading from the first entry that is kept, and the stream if need be. It tells
 // whether the group was made now.
 func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
-	err := k.rdb.XGroupCreateMkStream(ctx, k.Keys.Events(), group, "0-0").Err() // miniredis keeps "0" as it is, and trim compares ids
-	if redis.HasErrorPrefix(err, "BUSYGROUP") {
-		return false, nil
-	}
+	reply, err := k.run(ctx, createGroupScript, []string{k.Keys.Events()}, []any{group})
 	if err != nil {
-		return false, fmt.Errorf("create group %s of %s: %w", group, k.Keys.Events(), Classify(err))
+		return false, fmt.Errorf("create group %s: %w", group, err)
 	}
-	return true, nil
+	return one(createGroupScript, reply, func(s string) (bool, error) { return s == "made", nil })
 }
 
 // streamOf finds the entries of the only stream in a reply of XREADGROUP: RESP2 gives [[key, entries]], RESP3 {key: entries}.

@@ -27,7 +27,7 @@ func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	require.EqualValues(t, 2, entries[1].Seq)
-	grant(2, 3)
+	grant(3, 3)
 	_, err = shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
 	require.ErrorIs(t, err, hongbao.ErrNewerEntry)
 }

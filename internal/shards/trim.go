@@ -80,7 +80,7 @@ func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 		}
 		args = append(args, g, first[g]*lua.ChunkEvents, len(keys)-before, t.Lost[g])
 	}
-	reply, err := trimScript.run(ctx, k.rdb, keys, args)
+	reply, err := k.run(ctx, trimScript, keys, args)
 	if err != nil {
 		return Trimmed{}, err
 	}

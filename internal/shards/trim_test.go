@@ -227,6 +227,7 @@ func TestTrimIgnoresForgedSeq(t *testing.T) {
 func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.reached(t, 2*lua.ChunkEvents)
 	const group = "kafka"
 	look := func(seq int64) bool {
 		t.Helper()

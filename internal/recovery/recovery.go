@@ -1,0 +1,222 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// Ledger is what the ledger tells of shards, and keeps of them. *settlement.Ledger is one.
+type Ledger interface {
+	Deployment(ctx context.Context) (settlement.Deployment, error)
+	Shard(ctx context.Context, shard int) (settlement.ShardState, error)
+	SetShard(ctx context.Context, shard int, from int64, to settlement.ShardState) error
+	HighestSeq(ctx context.Context, shard int) (int64, error)
+	EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error
+	Campaigns(ctx context.Context, after string, limit int) ([]settlement.StoredCampaign, error)
+}
+
+// Topic is what the topic tells of a shard. *publisher.Publisher is one.
+type Topic interface {
+	// HighestSeq is the highest event of the shard that was sent since a time, 0 if none was.
+	HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error)
+}
+
+// Config of a Recoverer.
+type Config struct {
+	Redis  redis.UniversalClient
+	Space  *lua.Space
+	Ledger Ledger
+	// Topic is nil if the deployment has none.
+	Topic Topic
+	// Sinks are those of the deployment: their claims get new fences.
+	Sinks []string
+	// Owner names this process.
+	Owner string
+	Log   *zap.Logger
+	// Every is the pause between two looks, Gather how long a shard stays frozen at least, so that everybody who has seen
+	// an event says so. 0 for one second, and for five.
+	Every, Gather time.Duration
+}
+
+// Recoverer opens frozen shards. One runs in every worker; at most one at a time works on a shard.
+type Recoverer struct {
+	cfg  Config
+	told map[int]string // what was lost, as it was told last
+	next map[int]time.Time
+}
+
+// New makes a Recoverer.
+func New(cfg Config) *Recoverer {
+	if cfg.Every == 0 {
+		cfg.Every = time.Second
+	}
+	if cfg.Gather == 0 {
+		cfg.Gather = 5 * time.Second
+	}
+	return &Recoverer{cfg: cfg, told: map[int]string{}, next: map[int]time.Time{}}
+}
+
+// Run looks after all shards until ctx ends.
+func (r *Recoverer) Run(ctx context.Context) error {
+	tick := time.NewTicker(r.cfg.Every)
+	defer tick.Stop()
+	for {
+		for shard := range r.cfg.Space.Len() {
+			if err := r.Tend(ctx, shard); err != nil && ctx.Err() == nil {
+				r.cfg.Log.Warn("a shard could not be looked after, it is tried again", zap.Int("shard", shard), zap.Error(err))
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Tend opens a shard that is frozen and has lost nothing. It raises the alarm for one that has.
+func (r *Recoverer) Tend(ctx context.Context, shard int) error {
+	z, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard)).Freeze(ctx, false)
+	if err != nil || !z.Frozen {
+		return err
+	}
+	if z.Since < r.cfg.Gather && z.Seq >= 0 || time.Now().Before(r.next[shard]) {
+		return nil
+	}
+	return r.alone(ctx, shard, func(ctx context.Context) error {
+		v, err := r.look(ctx, shard)
+		if err != nil || !v.Frozen {
+			return err
+		}
+		if v.Lost() {
+			r.next[shard] = time.Now().Add(10 * r.cfg.Every) // a person has to come
+			r.alarm(v)
+			return nil
+		}
+		if err := r.open(ctx, v); err != nil {
+			return err
+		}
+		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", zap.Int("shard", shard), zap.Int64("epoch", v.Epoch+1),
+			zap.Int64("seq", v.Redis), zap.Duration("frozen for", v.For))
+		return nil
+	})
+}
+
+// alarm tells what was lost: again each minute, and when it changes.
+func (r *Recoverer) alarm(v *Verdict) {
+	what := v.String()
+	if r.told[v.Shard] == what {
+		return
+	}
+	r.told[v.Shard] = what
+	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let nobody write to this Redis, keep its files, and run `hongbao recover`",
+		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
+}
+
+// String says what is known of the shard, in one line.
+func (v *Verdict) String() string {
+	redis := fmt.Sprintf("Redis has come to event %d", v.Redis)
+	if v.Redis < 0 {
+		redis = "Redis has lost the shard"
+	}
+	topic := fmt.Sprintf("the topic knows event %d", v.Topic)
+	if v.Topic < 0 {
+		topic = "nobody asked the topic"
+	}
+	ids := make([]string, len(v.Campaigns))
+	for i, c := range v.Campaigns {
+		ids[i] = c.Campaign
+	}
+	in := ""
+	if len(ids) > 0 {
+		in = "; campaigns in doubt: " + strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("%s, the ledger knows event %d, %s, callers have seen event %d%s", redis, v.Ledger, topic, v.Seen, in)
+}
+
+// leaseTime is how long one turn on a shard may take before another worker may begin one.
+const leaseTime = time.Minute
+
+// alone runs fn if no other worker is at this shard.
+func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) error {
+	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard))
+	call := &shards.LockCall{Name: "recover", Token: r.cfg.Owner, Lease: leaseTime}
+	taken, _, err := k.TakeLock(ctx, call)
+	if err != nil || !taken {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	err = fn(ctx)
+	_, unlock := k.ReleaseLock(context.WithoutCancel(ctx), call)
+	return errors.Join(err, unlock)
+}
+
+// Look tells how every shard stands.
+func (r *Recoverer) Look(ctx context.Context) ([]*Verdict, error) {
+	out := make([]*Verdict, r.cfg.Space.Len())
+	for shard := range out {
+		v, err := r.look(ctx, shard)
+		if err != nil {
+			return nil, fmt.Errorf("shard %d: %w", shard, err)
+		}
+		out[shard] = v
+	}
+	return out, nil
+}
+
+// Accept opens a shard that has lost something, as a person decided. Campaigns that Redis has lost, or of which others know more,
+// stay frozen. It refuses a shard that is not as the verdict says.
+func (r *Recoverer) Accept(ctx context.Context, v *Verdict) error {
+	return r.alone(ctx, v.Shard, func(ctx context.Context) error {
+		now, err := r.look(ctx, v.Shard)
+		if err != nil {
+			return err
+		}
+		if !now.Frozen || now.String() != v.String() {
+			return hongbao.Errorf(hongbao.Conflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
+		}
+		return r.open(ctx, now)
+	})
+}
+
+// open opens the shard. The ledger's epoch rises first: so no epoch comes twice, even if Redis forgets it again.
+func (r *Recoverer) open(ctx context.Context, v *Verdict) error {
+	has, err := r.cfg.Ledger.Deployment(ctx)
+	if err != nil {
+		return err
+	}
+	state, err := r.cfg.Ledger.Shard(ctx, v.Shard)
+	if err != nil {
+		return err
+	}
+	epoch := max(v.Epoch, state.Epoch) + 1
+	if err := r.cfg.Ledger.SetShard(ctx, v.Shard, state.Epoch, settlement.ShardState{Epoch: epoch, Token: v.state.Token}); err != nil {
+		return err
+	}
+	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard))
+	mark := shards.Mark{Deployment: has.ID, Founding: has.Founding}
+	if err := mark.Put(ctx, r.cfg.Redis, r.cfg.Space); err != nil { // Redis may have lost that too
+		return err
+	}
+	again := &shards.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Sinks: r.cfg.Sinks}
+	for _, c := range v.Campaigns {
+		again.Campaigns = append(again.Campaigns, c.Campaign)
+	}
+	opened, err := k.Reopen(ctx, r.cfg.Space, again)
+	if err == nil && !opened {
+		err = hongbao.Errorf(hongbao.Transient, "shard %d changed under way; it is tried again", v.Shard)
+	}
+	return err
+}

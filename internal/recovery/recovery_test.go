@@ -1,0 +1,344 @@
+package recovery_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// world is a deployment of one shard on a Redis of its own, with a campaign of 1,000 packets that the ledger has funded.
+type world struct {
+	server *testkit.RedisServer
+	rdb    *redis.Client
+	space  *lua.Space
+	ledger *settlement.Ledger
+	plan   *campaign.Plan
+	rec    *recovery.Recoverer
+	logs   *observer.ObservedLogs
+	dir    string
+	topic  topic
+	user   int
+}
+
+// topic knows events up to its number.
+type topic struct{ highest int64 }
+
+func (t *topic) HighestSeq(context.Context, int, time.Time) (int64, error) { return t.highest, nil }
+
+const id = "rain"
+
+func setup(t *testing.T) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	w := &world{dir: t.TempDir()}
+	w.server = testkit.NewRedis(t, testkit.RedisOptions{Dir: w.dir, Args: map[string]string{"appendfsync": "always"}})
+	w.rdb = w.server.Client(t)
+	var err error
+	w.space, err = lua.NewSpace("hb", 1)
+	require.NoError(t, err)
+	ctx := t.Context()
+	cfg := settlement.Config{
+		Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 5 * time.Second, Timeout: 30 * time.Second, Retries: 5,
+	}
+	_, err = settlement.Migrate(ctx, cfg)
+	require.NoError(t, err)
+	w.ledger, err = settlement.Open(ctx, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.ledger.Close()) })
+	has, err := w.ledger.Found(ctx, settlement.Deployment{ID: "test", KeyPrefix: "hb", Shards: 1})
+	require.NoError(t, err)
+	require.NoError(t, shards.Found(ctx, w.rdb, w.space, shards.FoundCall{Deployment: "test", Founding: has.Founding}))
+	token, err := shards.ServerToken(ctx, w.rdb, w.space.Shard(0))
+	require.NoError(t, err)
+	require.NoError(t, w.ledger.SetShard(ctx, 0, 0, settlement.ShardState{Epoch: 1, Token: token}))
+	w.fund(t)
+	core, logs := observer.New(zap.InfoLevel)
+	w.logs = logs
+	w.rec = recovery.New(recovery.Config{
+		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test", Log: zap.New(core),
+		Gather: 300 * time.Millisecond,
+	})
+	return w
+}
+
+func (w *world) fund(t *testing.T) {
+	t.Helper()
+	now := time.Now().Truncate(time.Millisecond)
+	spec := campaign.Complete(hongbao.Campaign{
+		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: 10_000, Packets: 1000,
+		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
+	})
+	seed := campaign.NewSeed()
+	var err error
+	w.plan, err = campaign.NewPlan(spec, seed)
+	require.NoError(t, err)
+	_, err = w.ledger.CreateCampaign(t.Context(), settlement.Campaign{Spec: spec, Canonical: campaign.Canonical(spec), Seed: seed, Hash: campaign.Commit(spec, seed)})
+	require.NoError(t, err)
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 1000})
+	require.NoError(t, err)
+	require.NoError(t, store.Load(t.Context(), spec, w.plan, campaign.Commit(spec, seed), nil))
+}
+
+func (w *world) shard() *shards.Shard { return shards.Of(w.rdb, w.space.Shard(0)) }
+
+// grab has n new users grab, by a client that has seen nothing or by the one of this process.
+func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.Answer {
+	t.Helper()
+	call := &shards.GrabCall{Campaign: id, MaxBacklog: 1e6}
+	for range n {
+		w.user++
+		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: id, User: fmt.Sprintf("u%d", w.user), RequestID: "r"})
+	}
+	answers, err := shards.Of(rdb, w.space.Shard(0)).Grab(t.Context(), call, nil)
+	require.NoError(t, err)
+	return answers
+}
+
+func outcomes(answers []hongbao.Answer) map[hongbao.Outcome]int {
+	n := map[hongbao.Outcome]int{}
+	for _, a := range answers {
+		n[a.Outcome]++
+	}
+	return n
+}
+
+// settle pays all grants of the stream.
+func (w *world) settle(t *testing.T) {
+	t.Helper()
+	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets, Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+		c, _, err := w.ledger.Campaign(ctx, id)
+		return c.Spec, c.Seed, err
+	}})
+	require.NoError(t, err)
+	settler, err := settlement.NewSettler(settlement.SettlerConfig{
+		Ledger: w.ledger, Plan: plans, Log: zap.NewNop(), OnQuarantine: func(settlement.Quarantined) error { return nil },
+	})
+	require.NoError(t, err)
+	entries, err := w.shard().Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	for _, e := range entries {
+		if e.Kind == hongbao.EntryGrant {
+			for _, err := range settler.Handle(t.Context(), e.Grants) {
+				require.NoError(t, err)
+			}
+		}
+	}
+}
+
+// restart kills Redis and starts it again, from another folder's files if that is named.
+func (w *world) restart(t *testing.T, files string) {
+	t.Helper()
+	require.NoError(t, w.server.Kill())
+	if files != "" {
+		require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "appendonlydir")))
+		require.NoError(t, exec.CommandContext(t.Context(), "cp", "-r", files, filepath.Join(w.dir, "appendonlydir")).Run())
+	}
+	require.NoError(t, w.server.Restart())
+}
+
+// older keeps a copy of the append-only file as it is now.
+func (w *world) older(t *testing.T) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "older")
+	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(w.dir, "appendonlydir"), to).Run())
+	return to
+}
+
+// opens looks after the shard until it is open.
+func (w *world) opens(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		require.NoError(t, w.rec.Tend(t.Context(), 0))
+		_, err := w.shard().OpenHead(t.Context())
+		return err == nil
+	}, "the shard is open")
+}
+
+// staysFrozen looks after the shard until the alarm comes.
+func (w *world) staysFrozen(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		require.NoError(t, w.rec.Tend(t.Context(), 0))
+		return w.logs.FilterMessageSnippet("run `hongbao recover`").Len() > 0
+	}, "the alarm comes")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)))
+}
+
+// A Redis that was killed and has lost nothing is open again without a person; grabs are undecided meanwhile, and no seq comes twice.
+func TestRestartWithoutLoss(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 100}, outcomes(w.grab(t, w.rdb, 100)))
+	w.settle(t)
+	w.topic.highest = 100
+	w.restart(t, "")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "the fault fired")
+	w.opens(t)
+	answers := w.grab(t, w.rdb, 10)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 10}, outcomes(answers))
+	require.EqualValues(t, lua.ChunkEvents, answers[0].Receipts[0].Seq)
+	head, err := w.shard().Head(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, head.Epoch)
+	state, err := w.ledger.Shard(t.Context(), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, state.Epoch)
+	skipped, err := w.shard().Skipped(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []hongbao.SeqRange{{First: 101, Last: lua.ChunkEvents - 1}}, skipped)
+	entries, err := w.shard().Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	require.Equal(t, hongbao.EntryEpoch, entries[1].Kind)
+	require.EqualValues(t, lua.ChunkEvents-1, entries[1].Last())
+	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
+	w.settle(t)
+	highest, err := w.ledger.HighestSeq(t.Context(), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, lua.ChunkEvents+9, highest)
+}
+
+// A Redis that came back from an older file stays frozen, whoever it is that knows of what it lost: the ledger, the topic, or a caller.
+func TestRestartFromAnOlderFile(t *testing.T) {
+	t.Parallel()
+	for name, knows := range map[string]func(t *testing.T, w *world){
+		"the ledger knows": func(t *testing.T, w *world) { w.settle(t) },
+		"the topic knows":  func(_ *testing.T, w *world) { w.topic.highest = 150 },
+		"a caller knows":   func(*testing.T, *world) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			fresh := w.server.Client(t) // a process that knows nothing
+			w.grab(t, w.rdb, 100)
+			old := w.older(t)
+			grabs := w.rdb
+			if name != "a caller knows" {
+				grabs = fresh
+			}
+			require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 50}, outcomes(w.grab(t, grabs, 50)))
+			knows(t, w)
+			w.restart(t, old)
+			w.staysFrozen(t)
+			verdicts, err := w.rec.Look(t.Context())
+			require.NoError(t, err)
+			v := verdicts[0]
+			require.True(t, v.Lost())
+			require.EqualValues(t, 100, v.Redis)
+			require.EqualValues(t, 150, v.Known())
+			require.Len(t, v.Campaigns, 1)
+			require.False(t, v.Campaigns[0].Missing)
+
+			require.NoError(t, w.rec.Accept(t.Context(), v))
+			head, err := w.shard().OpenHead(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 2*lua.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
+			require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "the campaign stays frozen")
+			store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 1000})
+			require.NoError(t, err)
+			require.ErrorContains(t, store.Resume(t.Context(), id), "is frozen")
+			require.Error(t, w.rec.Accept(t.Context(), v), "it is open")
+		})
+	}
+}
+
+// A Redis that lost everything answers frozen, is not founded anew, and keeps a stub of the campaign once a person accepted the loss.
+func TestFlushAll(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 100)
+	w.settle(t)
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 5}, outcomes(w.grab(t, w.rdb, 5)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 5}, outcomes(w.grab(t, w.server.Client(t), 5)), "a new process")
+	require.ErrorIs(t, func() error { _, err := w.shard().CreateGroup(t.Context(), "balance"); return err }(), shards.ErrFrozen)
+	w.staysFrozen(t)
+	verdicts, err := w.rec.Look(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, -1, verdicts[0].Redis)
+	require.EqualValues(t, 100, verdicts[0].Known())
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0]))
+	_, err = shards.Open(t.Context(), w.rdb, w.space, "test")
+	require.NoError(t, err)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "never unknown_campaign")
+	head, err := w.shard().OpenHead(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2*lua.ChunkEvents-1, head.Seq)
+	require.EqualValues(t, 2, head.Epoch)
+}
+
+// What was in hand when the shard froze changes nothing once it is open again: it belongs to another epoch.
+func TestBatchOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 100)
+	ctx := shards.WithEpoch(t.Context(), 1)
+	w.restart(t, "")
+	_, err := w.shard().Ack(ctx, "balance", []hongbao.SeqRange{{First: 1, Last: 100}}, nil)
+	require.ErrorIs(t, err, shards.ErrFrozen, "the fault fired")
+	w.opens(t)
+	_, err = w.shard().Ack(ctx, "balance", []hongbao.SeqRange{{First: 1, Last: 100}}, nil)
+	require.ErrorIs(t, err, shards.ErrStale)
+	_, err = w.shard().Claim(ctx, &shards.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute, Events: []hongbao.SeqRange{{First: 1, Last: 9}}})
+	require.ErrorIs(t, err, shards.ErrStale)
+	done, err := w.shard().Done(t.Context(), "balance", hongbao.SeqRange{First: 1, Last: 100})
+	require.NoError(t, err)
+	require.False(t, done.Has(1))
+}
+
+// Bits above the shard's seq are never set: they would have new grants skipped. A caller who knows of such events freezes the shard.
+func TestNoBitAboveTheSeq(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	other := shards.Of(w.server.Client(t), w.space.Shard(0))
+	_, err := other.Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 11, Last: 11}}, nil)
+	require.ErrorIs(t, err, shards.ErrFrozen)
+	require.Zero(t, w.rdb.Exists(t.Context(), w.space.Shard(0).Done("balance", 0)).Val())
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
+}
+
+// A planned failover: the replica has everything, is promoted, and opens by itself. A first replica that attaches freezes nothing.
+func TestPlannedFailover(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: w.server})
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		return w.rdb.Wait(t.Context(), 1, time.Second).Val() == 1
+	}, "the replica has all")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 10}, outcomes(w.grab(t, w.rdb, 10)), "a first replica is no reason to freeze")
+	require.EqualValues(t, 1, w.rdb.Wait(t.Context(), 1, 10*time.Second).Val())
+	require.NoError(t, w.server.Kill())
+	w.rdb = replica.Client(t)
+	require.NoError(t, w.rdb.SlaveOf(t.Context(), "NO", "ONE").Err())
+	w.rec = recovery.New(recovery.Config{
+		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test", Log: zap.NewNop(),
+		Gather: 300 * time.Millisecond,
+	})
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 1}, outcomes(w.grab(t, w.rdb, 1)), "the fault fired")
+	w.opens(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 10}, outcomes(w.grab(t, w.rdb, 10)))
+}

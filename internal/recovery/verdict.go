@@ -1,0 +1,179 @@
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+// Verdict is what Redis and the others know of one shard.
+type Verdict struct {
+	Shard  int           `json:"shard"`
+	Frozen bool          `json:"frozen"`
+	For    time.Duration `json:"-"` // how long it is frozen
+	// Redis is the shard's last event in Redis, -1 if Redis has lost the shard. Ledger, Topic and Seen are the highest ones
+	// that these know; Topic is -1 if nobody asked it.
+	Redis  int64 `json:"redis"`
+	Ledger int64 `json:"ledger"`
+	Topic  int64 `json:"topic"`
+	Seen   int64 `json:"seen"`
+	// Epoch is the highest one that Redis or the ledger knows.
+	Epoch int64 `json:"epoch"`
+	// Campaigns are those that Redis has lost, or of which somebody knows more than Redis.
+	Campaigns []Doubt `json:"campaigns,omitempty"`
+
+	state shards.Frozen
+}
+
+// Doubt is a campaign that is not as the ledger says.
+type Doubt struct {
+	Campaign string `json:"campaign"`
+	Missing  bool   `json:"missing"` // Redis has lost it
+	Why      string `json:"why"`
+}
+
+// Known is the highest event that anybody knows.
+func (v *Verdict) Known() int64 { return max(v.Redis, v.Ledger, v.Topic, v.Seen, 0) }
+
+// Lost tells whether something is missing in Redis.
+func (v *Verdict) Lost() bool { return v.Known() > v.Redis || len(v.Campaigns) > 0 }
+
+// look asks everybody about a shard. It changes nothing but that it freezes a shard that was opened for another server.
+func (r *Recoverer) look(ctx context.Context, shard int) (*Verdict, error) {
+	k := r.cfg.Space.Shard(shard)
+	z, err := shards.Of(r.cfg.Redis, k).Freeze(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Topic: -1, Epoch: max(z.Epoch, 0), state: z}
+	if !z.Frozen {
+		return v, nil
+	}
+	return v, r.askOthers(ctx, v)
+}
+
+// askOthers asks the ledger and the topic.
+func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
+	state, err := r.cfg.Ledger.Shard(ctx, v.Shard)
+	if err != nil {
+		return err
+	}
+	v.Epoch = max(v.Epoch, state.Epoch)
+	if v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard); err != nil {
+		return err
+	}
+	if r.cfg.Topic != nil {
+		since, err := r.lastEntry(ctx, v.Shard)
+		if err != nil {
+			return err
+		}
+		if v.Topic, err = r.cfg.Topic.HighestSeq(ctx, v.Shard, since); err != nil {
+			return fmt.Errorf("ask the topic for the highest event of shard %d: %w", v.Shard, err)
+		}
+	}
+	return r.askCampaigns(ctx, v)
+}
+
+// clockSkew is by how much the clocks of Redis and Kafka may differ.
+const clockSkew = time.Minute
+
+// lastEntry is from when on the topic may have events that the shard's stream has not; the zero time if the stream is empty.
+func (r *Recoverer) lastEntry(ctx context.Context, shard int) (time.Time, error) {
+	last, err := r.cfg.Redis.XRevRangeN(ctx, r.cfg.Space.Shard(shard).Events(), "+", "-", 1).Result()
+	if err != nil || len(last) == 0 {
+		return time.Time{}, shards.Classify(err)
+	}
+	var ms int64
+	if _, err := fmt.Sscanf(last[0].ID, "%d-", &ms); err != nil {
+		return time.Time{}, fmt.Errorf("entry id %q: %w", last[0].ID, err)
+	}
+	return time.UnixMilli(ms).Add(-clockSkew), nil
+}
+
+// campaignsPage is how many campaigns are asked for at once.
+const campaignsPage = 500
+
+// askCampaigns compares the campaigns of the ledger that live on the shard with those in Redis.
+func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
+	ahead, err := r.ahead(ctx, v)
+	if err != nil {
+		return err
+	}
+	for after := ""; ; {
+		page, err := r.cfg.Ledger.Campaigns(ctx, after, campaignsPage)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			c := &page[i]
+			after = c.Spec.ID
+			if r.cfg.Space.Home(after).Index() != v.Shard {
+				continue
+			}
+			has, err := shards.Of(r.cfg.Redis, r.cfg.Space.Home(after)).CampaignFields(ctx, after)
+			if err != nil {
+				return err
+			}
+			if why := v.doubt(c, has["state"], ahead[after]); why != "" {
+				v.Campaigns = append(v.Campaigns, Doubt{Campaign: after, Missing: has["state"] == "", Why: why})
+			}
+		}
+		if len(page) < campaignsPage {
+			return nil
+		}
+	}
+}
+
+// ahead are the campaigns of which the ledger has grants that Redis has lost.
+func (r *Recoverer) ahead(ctx context.Context, v *Verdict) (map[string]bool, error) {
+	ids := map[string]bool{}
+	if v.Ledger <= v.Redis {
+		return ids, nil
+	}
+	seqs := hongbao.SeqRange{First: max(v.Redis, 0) + 1, Last: v.Ledger}
+	err := r.cfg.Ledger.EachGrantBySeq(ctx, v.Shard, seqs, func(g hongbao.Grant) error {
+		ids[g.Campaign] = true
+		return nil
+	})
+	return ids, err
+}
+
+// doubt says why a campaign can't go on as Redis has it; "" if it can.
+func (v *Verdict) doubt(c *settlement.StoredCampaign, state string, ahead bool) string {
+	refunded := c.State == settlement.StateRefunded
+	begun := !time.Now().Add(clockSkew).Before(c.Spec.From)
+	switch {
+	case state == "" && refunded:
+		return "" // it left Redis when its grace was over
+	case state == "" && (c.Granted > 0 || ahead || v.Redis < 0 && begun):
+		return "Redis has lost it"
+	case state == "":
+		return "" // it was never loaded, or can be loaded again: nobody was granted anything
+	case state == campaign.Closed || state == campaign.Refunded:
+		return ""
+	case refunded:
+		return "the ledger has refunded it, and Redis says that it is " + state
+	case ahead:
+		return "the ledger has grants of it that Redis has lost"
+	case v.Known() > max(v.Redis, v.Ledger):
+		return fmt.Sprintf("somebody knows of event %d, which Redis has lost; nobody can tell of which campaign it was", v.Known())
+	}
+	return ""
+}
+
+// chunk is how far apart the boundaries are behind which seqs go on.
+const chunk = 1 << 16
+
+// skipTo is the last seq that is skipped: before a boundary behind everything known, and one further if something was lost.
+func (v *Verdict) skipTo() int64 {
+	n := v.Known()/chunk + 1
+	if v.Lost() {
+		n++
+	}
+	return n*chunk - 1
+}

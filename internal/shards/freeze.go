@@ -1,0 +1,160 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+var (
+	freezeScript = newDrainScript("freeze").with(unguarded)
+	openScript   = newScript("open").with(unguarded)
+)
+
+// Frozen is how a frozen shard stands.
+type Frozen struct {
+	Frozen bool
+	Since  time.Duration // how long ago it froze
+	// Seq is the shard's last event and Epoch its epoch, both -1 if Redis has lost the shard.
+	Seq, Epoch int64
+	// Seen is the highest event that anybody has told of since the freeze.
+	Seen int64
+	// Token names the run of the server.
+	Token string
+}
+
+func (z *Frozen) why() string {
+	switch {
+	case z.Seq < 0:
+		return "Redis has lost the shard, or nobody founded it"
+	case z.Seen > z.Seq:
+		return fmt.Sprintf("Redis went back to event %d, and event %d was seen", z.Seq, z.Seen)
+	}
+	return "Redis was started anew, or another server took over; a worker opens the shard once it is sure that nothing was lost"
+}
+
+// Freeze freezes the shard if it was opened for another server than the one that has it now, and tells how it stands. always
+// freezes it in any case.
+func (k *Shard) Freeze(ctx context.Context, always bool) (Frozen, error) {
+	conn, err := k.pin(ctx)
+	if err != nil {
+		return Frozen{}, err
+	}
+	defer conn.Close()
+	server, err := info(ctx, conn)
+	if err != nil {
+		return Frozen{}, err
+	}
+	how := ""
+	if always {
+		how = "always"
+	}
+	return freezeOn(ctx, conn, k, server.RunID, how)
+}
+
+func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, token, how string) (Frozen, error) {
+	t := textsFor("", false)
+	args := []any{token, stateOf(k.rdb, k.Keys).seen.Load(), how}
+	v, err := conn.Eval(ctx, t.text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
+	if redis.HasErrorPrefix(err, "Error compiling script") {
+		v, err = conn.Eval(ctx, textsFor("", true).text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
+	}
+	if err != nil {
+		return Frozen{}, fmt.Errorf("script freeze on %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	reply, err := flatten(freezeScript.name, v)
+	if err != nil {
+		return Frozen{}, err
+	}
+	r := replyReader{rest: reply}
+	z := Frozen{Frozen: r.string() == "frozen", Since: time.Duration(r.int64()) * time.Millisecond, Seq: -1, Epoch: -1, Token: token}
+	for _, into := range []*int64{&z.Seq, &z.Epoch} {
+		if text := r.string(); text != "" {
+			*into, err = strconv.ParseInt(text, 10, 64)
+			r.err = errors.Join(r.err, err)
+		}
+	}
+	z.Seen = r.int64()
+	return z, r.done(freezeScript)
+}
+
+// Skipped gives the seqs that openings of the shard have skipped: no event of the stream has them.
+func (k *Shard) Skipped(ctx context.Context) ([]hongbao.SeqRange, error) {
+	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), "skipped").Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the skipped seqs of %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	runs, err := parseRanges(text)
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.Broken, "%s, field skipped: %w", k.Keys.Meta(), err)
+	}
+	return runs, nil
+}
+
+// Reopening is what Reopen writes.
+type Reopening struct {
+	// Was is how the shard was found; it is opened only if it still stands so.
+	Was Frozen
+	// Mark says whose the shard is. It is written if Redis has lost the shard.
+	Mark  Mark
+	Epoch int64 // the new one
+	// Last is the last seq that is skipped; Known the highest one that anybody knows.
+	Last, Known int64
+	// Sinks are those whose claims get new fences.
+	Sinks []string
+	// Campaigns stay frozen.
+	Campaigns []string
+}
+
+// Reopen opens a frozen shard for the server that has it. False: it does not stand as it was found any more. A repeat answers
+// the same.
+func (k *Shard) Reopen(ctx context.Context, space *lua.Space, o *Reopening) (bool, error) {
+	keys := []string{k.Keys.Meta(), k.Keys.Events()}
+	for _, sink := range o.Sinks {
+		keys = append(keys, k.Keys.Claims(sink))
+	}
+	for _, id := range o.Campaigns {
+		keys = append(keys, k.Keys.Campaign(id))
+	}
+	number := func(n int64) string {
+		if n < 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, len(o.Sinks),
+		deploymentField, o.Mark.Deployment, shardsField, space.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index()}
+	conn, err := k.pin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	server, err := info(ctx, conn)
+	if err != nil {
+		return false, err
+	}
+	if server.RunID != o.Was.Token {
+		return false, nil
+	}
+	v, err := conn.Eval(ctx, textsFor("", false).text(openScript), keys, args...).Result()
+	if err != nil {
+		return false, fmt.Errorf("script open on %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	reply, err := flatten(openScript.name, v)
+	if err != nil {
+		return false, err
+	}
+	st := stateOf(k.rdb, k.Keys)
+	st.frozen.Store(0)
+	return one(openScript, reply, func(s string) (bool, error) { return s == "open", nil })
+}

@@ -1,0 +1,250 @@
+package shards
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by SHA-1
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// ErrFrozen says that a shard answers nobody: nobody founded it, or Redis may have lost what it had acknowledged. It is an
+// outage: nothing happened, and the call is good again once the shard is open.
+var ErrFrozen = errors.New("the shard is frozen")
+
+// ErrStale says that the shard was opened anew after the caller took its batch. Nothing happened; the caller begins anew.
+var ErrStale = errors.New("the shard was opened anew since this batch was taken")
+
+// state is what this process knows of a shard on a Redis.
+type state struct {
+	opened atomic.Pointer[texts] // the scripts of the server that the shard was opened for; nil until it is known
+	seen   atomic.Int64          // the highest seq
+	frozen atomic.Int64          // until then, in unix ns, calls are answered ErrFrozen without asking again
+}
+
+type place struct {
+	rdb  redis.UniversalClient
+	keys lua.Keys
+}
+
+var states sync.Map // place to *state
+
+func stateOf(rdb redis.UniversalClient, keys lua.Keys) *state {
+	at := place{rdb, keys}
+	if st, ok := states.Load(at); ok {
+		return st.(*state) //nolint:forcetypeassert // nothing else is put there
+	}
+	st, _ := states.LoadOrStore(at, &state{})
+	return st.(*state) //nolint:forcetypeassert // the same
+}
+
+// saw keeps the highest seq that anybody told this process. Each call of a script brings it along.
+func (st *state) saw(seq int64) {
+	for {
+		was := st.seen.Load()
+		if seq <= was || st.seen.CompareAndSwap(was, seq) {
+			return
+		}
+	}
+}
+
+// saw keeps the highest of the events: the caller has them from the stream, so a shard that has not come to them went back in time.
+func (k *Shard) saw(events []hongbao.SeqRange) {
+	for _, r := range events {
+		stateOf(k.rdb, k.Keys).saw(r.Last)
+	}
+}
+
+// frozenFor is how long a caller believes that a frozen shard is frozen.
+const frozenFor = 100 * time.Millisecond
+
+func (st *state) freeze() { st.frozen.Store(time.Now().Add(frozenFor).UnixNano()) }
+
+// texts are the scripts as one server knows them: with a line in front that names its token. So a SHA belongs to one run of one
+// server, and a server that was started anew, or promoted, answers NOSCRIPT: then surely nothing ran.
+type texts struct {
+	token string
+	plain bool // without flags, for miniredis
+	sha   map[*script]string
+}
+
+var allTexts sync.Map // token, or "plain " and the token, to *texts
+
+func textsFor(token string, plain bool) *texts {
+	key := token
+	if plain {
+		key = "plain " + token
+	}
+	if t, ok := allTexts.Load(key); ok {
+		return t.(*texts) //nolint:forcetypeassert // nothing else is put there
+	}
+	t := &texts{token: token, plain: plain, sha: make(map[*script]string, len(scripts))}
+	for _, s := range scripts {
+		sum := sha1.Sum([]byte(t.text(s))) //nolint:gosec // see the import
+		t.sha[s] = hex.EncodeToString(sum[:])
+	}
+	was, _ := allTexts.LoadOrStore(key, t)
+	return was.(*texts) //nolint:forcetypeassert // the same
+}
+
+func (t *texts) text(s *script) string {
+	var b strings.Builder
+	if s.drain && !t.plain {
+		b.WriteString(allowOOM)
+	}
+	if s.guard != unguarded {
+		b.WriteString("local OPENED = '" + t.token + "'\n")
+	}
+	if s.guard == guarded {
+		b.WriteString(lua.Source("guard"))
+	}
+	b.WriteString(s.src)
+	return b.String()
+}
+
+// epochKey is the context's key for the epoch of a batch.
+type epochKey struct{}
+
+// WithEpoch gives a context for the work on a batch that was taken in an epoch: scripts that are called with it change nothing in
+// another one, and answer ErrStale.
+func WithEpoch(ctx context.Context, epoch int64) context.Context {
+	return context.WithValue(ctx, epochKey{}, epoch)
+}
+
+func epochOf(ctx context.Context) string {
+	if epoch, ok := ctx.Value(epochKey{}).(int64); ok {
+		return strconv.FormatInt(epoch, 10)
+	}
+	return ""
+}
+
+// run calls a script of the shard. meta, the caller's epoch and the highest seq that it has seen go along: see lua/guard.lua.
+func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) ([]string, error) {
+	if s.guard == unguarded {
+		return s.runPlain(ctx, k.rdb, keys, args)
+	}
+	st := stateOf(k.rdb, k.Keys)
+	if until := st.frozen.Load(); until != 0 && time.Now().UnixNano() < until {
+		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], frozenError("it was so a moment ago"))
+	}
+	keys = append(keys, k.Keys.Meta())
+	args = append(args, epochOf(ctx), st.seen.Load())
+	var cmd *redis.Cmd
+	if t := st.opened.Load(); t != nil {
+		cmd = k.rdb.EvalSha(ctx, t.sha[s], keys, args...)
+	}
+	if cmd == nil || redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") || redis.HasErrorPrefix(cmd.Err(), "HBOPENED") {
+		var err error
+		if cmd, err = k.open(ctx, s, keys, args); err != nil {
+			return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], err)
+		}
+	}
+	v, err := cmd.Result()
+	if err != nil {
+		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], classifyCall(k.rdb, err))
+	}
+	return flatten(s.name, v)
+}
+
+func frozenError(why string) error {
+	return hongbao.Outagef(hongbao.Transient, "%w: %s", ErrFrozen, why)
+}
+
+// open asks the server that has the shard whether the shard was opened for it. If so it loads the script there and calls it;
+// question, load and call go by one connection, so all reach the same run of the same server. If not, the shard freezes.
+func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) (*redis.Cmd, error) {
+	st := stateOf(k.rdb, k.Keys)
+	conn, err := k.pin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	token, frozen, err := k.tokenOn(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	if frozen != "" {
+		st.freeze()
+		return nil, frozenError(frozen)
+	}
+	t := textsFor(token, false)
+	loaded, cmd := t.loadAndCall(ctx, conn, s, keys, args)
+	if s.drain && redis.HasErrorPrefix(loaded, "Error compiling script") { // miniredis does not know flags
+		t = textsFor(token, true)
+		loaded, cmd = t.loadAndCall(ctx, conn, s, keys, args)
+	}
+	if loaded != nil {
+		return nil, fmt.Errorf("load it: %w", Classify(loaded))
+	}
+	st.opened.Store(t)
+	return cmd, nil
+}
+
+// loadAndCall does both in one pipeline. Somebody may still empty the server's cache between them: then it begins anew. (A
+// transaction would not do: a Redis that is out of memory takes none.)
+func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string, args []any) (loaded error, call *redis.Cmd) {
+	for range 5 {
+		var load *redis.StringCmd
+		_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+			load = p.ScriptLoad(ctx, t.text(s))
+			call = p.EvalSha(ctx, t.sha[s], keys, args...)
+			return nil
+		})
+		if loaded = load.Err(); loaded != nil || !redis.HasErrorPrefix(call.Err(), "NOSCRIPT") {
+			break
+		}
+	}
+	return loaded, call
+}
+
+// pin gives a connection of its own to the server that has the shard. It does not connect anew by itself.
+func (k *Shard) pin(ctx context.Context) (*redis.Conn, error) {
+	switch c := k.rdb.(type) {
+	case *redis.ClusterClient:
+		node, err := c.MasterForKey(ctx, k.Keys.Meta())
+		if err != nil {
+			return nil, fmt.Errorf("find the node of %s: %w", k.Keys.Meta(), Classify(err))
+		}
+		return node.Conn(), nil
+	case *redis.Client:
+		return c.Conn(), nil
+	}
+	return nil, hongbao.Errorf(hongbao.Broken, "a client of type %T can't be used: want *redis.Client or *redis.ClusterClient", k.rdb)
+}
+
+// tokenOn gives the token of the server at the other end, if the shard was opened for it; else why it is frozen.
+func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen string, err error) {
+	server, err := info(ctx, conn)
+	if err != nil {
+		return "", "", err
+	}
+	if server.Role != "" && server.Role != "master" { // miniredis has none
+		return "", "", hongbao.Outagef(hongbao.Transient, "the server's role is %s, the primary is wanted", server.Role)
+	}
+	m, err := conn.HMGet(ctx, k.Keys.Meta(), openedField, frozenField).Result()
+	if err != nil {
+		return "", "", fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	opened, told := m[0].(string)
+	if told && m[1] == nil && (opened == "" || opened == server.RunID) {
+		return opened, "", nil
+	}
+	z, err := freezeOn(ctx, conn, k, server.RunID, "")
+	if err != nil {
+		return "", "", err
+	}
+	if !z.Frozen { // it was opened just now
+		return server.RunID, "", nil
+	}
+	return "", z.why(), nil
+}

@@ -1,0 +1,20 @@
+-- create_group: makes a consumer group that reads from the first entry that is kept, and the stream if need be.
+--
+-- KEYS  1 events
+-- ARGV  1 group
+-- Reply "made", or "there" if the group was there before
+-- Cost  O(groups)
+-- First write XGROUP CREATE: it grows memory.
+-- Repeat answers "there".
+
+if redis.call('EXISTS', KEYS[1]) == 1 then
+	for _, info in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+		for i = 1, #info, 2 do
+			if info[i] == 'name' and info[i + 1] == ARGV[1] then
+				return { 'there' }
+			end
+		end
+	end
+end
+redis.call('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0-0', 'MKSTREAM')
+return { 'made' }

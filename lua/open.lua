@@ -1,0 +1,46 @@
+-- open: opens a frozen shard for the server that runs this. The epoch rises, the seqs go on behind everything that anybody
+-- knows, and one entry of kind epoch owns the seqs that are skipped. Fences of claims rise by 2^20.
+--
+-- KEYS  1 meta  2 events  3... the claims of the sinks, then the campaigns that stay frozen
+-- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta
+--       4 the new epoch  5 last seq that is skipped  6 highest seq that anybody knows
+--       7 number of sinks  8... fields and values that mark a shard without meta as the deployment's, in turn
+-- Reply "open"; or "changed": the shard is not as the caller found it
+-- Cost  O(sinks + campaigns)
+-- First write XADD: it grows memory. Everything is checked before it.
+-- Repeat answers "open" and changes nothing.
+
+local clock = redis.call('TIME')
+local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
+local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped')
+redis.call('XLEN', KEYS[2])
+local sinks = tonumber(ARGV[7])
+for i = 3, #KEYS do
+	redis.call('HLEN', KEYS[i])
+end
+if m[2] == ARGV[4] and m[3] == ARGV[1] and not m[4] then
+	return { 'open' }
+end
+if (m[1] or '') ~= ARGV[2] or (m[2] or '') ~= ARGV[3] then
+	return { 'changed' }
+end
+local first = string.format('%.0f', (m[1] or 0) + 1)
+redis.call('XADD', KEYS[2], '*', 'v', '2', 'k', 'epoch', 'c', '-', 'q', first, 'e', ARGV[4], 't', now, 'g', ARGV[5] .. ' ' .. ARGV[6])
+for i = 3, 2 + sinks do
+	redis.call('HINCRBY', KEYS[i], '#fence', '1048576')
+end
+for i = 3 + sinks, #KEYS do
+	if redis.call('EXISTS', KEYS[i]) == 0 then -- a stub: what was lost must not look as if it had never been
+		redis.call('HSET', KEYS[i], 'from', '0', 'to', '0', 'user_campaign', '1', 'user_day', '', 'user_hour', '',
+			'fact_names', '', 'fact_limits', '', 'zone', '0:0', 'granted', '0', 'granted_amount', '0', 'packets', '0', 'total', '0',
+			'loaded', '0', 'loaded_amount', '0', 'hash', '-', 'durability', 'fast')
+	end
+	redis.call('HSET', KEYS[i], 'state', 'frozen')
+end
+if not m[1] then
+	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 8))
+end
+redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1],
+	'skipped', (m[5] and m[5] .. ',' or '') .. first .. '-' .. ARGV[5])
+redis.call('HDEL', KEYS[1], 'frozen', 'seen')
+return { 'open' }
