@@ -68,7 +68,7 @@ func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, o
 		}
 		if len(w.lost) > 0 && !slices.Equal(before, w.lost) {
 			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, somebody trimmed it by hand; "+
-				"`hongbao audit` names the grants, and `hongbao replay` delivers them from the receipts", zap.String("code", EventsLost),
+				"`hongbao audit` names the grants, the receipts still have them", zap.String("code", EventsLost),
 				zap.Int("shard", k.Keys.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost), zap.Any("first", w.lost[0]))
 		}
 	}
