@@ -4,6 +4,7 @@ import "testing"
 
 // cases are what every database must do.
 var cases = map[string]func(*testing.T, *fixture){
+	"an unknown campaign waits":                   testUnknownCampaignWaits,
 	"a ledger is founded once":                    testFound,
 	"founded by many at once":                     testFoundTogether,
 	"a ledger in use is not founded":              testFoundInUse,

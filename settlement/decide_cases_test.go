@@ -77,6 +77,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 
 func testDecideRefuses(t *testing.T, f *fixture) {
 	ctx := t.Context()
+	f.disown(t, "rain")
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	list := f.open(t)
 	require.Len(t, list, 2)
@@ -223,6 +224,7 @@ func testDecidePaysNoMore(t *testing.T, f *fixture) {
 
 // testVoidStaysVoid: a grant that a person has decided about is not paid when it comes again, although it could be settled now.
 func testVoidStaysVoid(t *testing.T, f *fixture) {
+	f.disown(t, "rain")
 	f.settles(t, grantsOf("rain", 1, 3)...)
 	list := f.open(t)
 	require.Len(t, list, 3)

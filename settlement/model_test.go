@@ -66,6 +66,7 @@ func testModel(t *testing.T, f *fixture) {
 		m := &model{packets: 12, paid: make(map[int64]hongbao.Grant), aside: make(map[hongbao.Grant]Reason)}
 		_, err := f.ledger.CreateCampaign(context.Background(), testCampaign(t, campaign, m.packets))
 		require.NoError(rt, err)
+		f.disown(rt, other)
 		draw := rapid.Custom(func(rt *rapid.T) hongbao.Grant {
 			g := grant(campaign, rapid.Int64Range(1, m.packets+1).Draw(rt, "packet"))
 			g.EntryID = ""

@@ -96,6 +96,7 @@ func testUnknown(t *testing.T, f *fixture) {
 }
 
 func testResolve(t *testing.T, f *fixture) {
+	f.disown(t, "nowhere")
 	f.settles(t, grantsOf("nowhere", 1, 3)...)
 	list := f.open(t)
 	require.Len(t, list, 3)

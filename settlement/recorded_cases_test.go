@@ -20,6 +20,7 @@ func testRecordedAside(t *testing.T, f *fixture) {
 	paid, other := grant("rain", 3), grant("rain", 3)
 	other.User = "somebody"
 	f.settles(t, paid, other)
+	f.disown(t, "nowhere")
 	f.settles(t, grantsOf("nowhere", 1, 3)...)
 	require.Len(t, f.open(t), 4)
 	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[1].ID, By: "ann", Why: "not paid"}, nil)

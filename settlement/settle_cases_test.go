@@ -165,6 +165,7 @@ func testIDs(t *testing.T, f *fixture) {
 
 func testNotPlanned(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
+	f.disown(t, "nowhere")
 	more := grant("rain", 1)
 	more.Amount++
 	negative := grant("rain", 2)
@@ -293,6 +294,7 @@ func testBalanceOverflow(t *testing.T, f *fixture) {
 }
 
 func testSettledAfterQuarantine(t *testing.T, f *fixture) {
+	f.disown(t, "rain")
 	f.settles(t, grantsOf("rain", 1, 3)...)
 	require.Len(t, f.open(t), 3)
 	f.create(t, "rain", 3)
@@ -320,4 +322,42 @@ func testGuards(t *testing.T, f *fixture) {
 		require.ErrorIs(t, err, errOverdraw, sql)
 	}
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
+}
+
+// A ledger that lacks a campaign says nothing about its grants (issue 8, point 3): they wait without an attempt and the others go
+// on, until the campaign is there or a person has disowned it.
+func testUnknownCampaignWaits(t *testing.T, f *fixture) {
+	f.create(t, "rain", 3)
+	both := append(grantsOf("lost", 1, 3), grantsOf("rain", 1, 3)...)
+	for range 2 {
+		errs := f.Handle(t.Context(), both)
+		require.Len(t, errs, 6)
+		for i, err := range errs {
+			if i >= 3 {
+				require.NoError(t, err, "the others go on")
+				continue
+			}
+			require.True(t, hongbao.IsHeld(err), "%v", err)
+			require.ErrorIs(t, err, ErrNoCampaign)
+			require.NotSame(t, errs[(i+1)%3], err, "or the consumer takes it for the failure of the batch")
+		}
+	}
+	require.Empty(t, f.open(t))
+	f.holds(t, "rain", grantsOf("rain", 1, 3))
+
+	f.create(t, "lost", 3)
+	f.settles(t, both...)
+	f.holds(t, "lost", grantsOf("lost", 1, 3))
+	err := f.ledger.Disown(t.Context(), "lost", "ann", "gone")
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "the ledger has it")
+	for _, who := range []string{"", "a b"} {
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(f.ledger.Disown(t.Context(), "never", who, "gone")))
+	}
+
+	f.disown(t, "never")
+	f.disown(t, "never")
+	f.settles(t, grantsOf("never", 1, 2)...)
+	list := f.open(t)
+	require.Len(t, list, 2)
+	require.Equal(t, NoCampaign, list[0].Reason)
 }

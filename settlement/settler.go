@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -34,6 +36,9 @@ type SettlerConfig struct {
 // Settler is the hongbao.Handler that settles grants. Its methods may be called at once, also with the same grants.
 type Settler struct {
 	config SettlerConfig
+
+	mu      sync.Mutex
+	alarmed map[string]time.Time // campaigns that the ledger does not have, and when that was told last
 }
 
 // NewSettler makes a Settler.
@@ -51,11 +56,12 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("settler configuration: %w", errors.Join(errs...))
 	}
-	return &Settler{config: config}, nil
+	return &Settler{config: config, alarmed: make(map[string]time.Time)}, nil
 }
 
 // Handle settles the grants, one transaction for all that are in order. Nil for a grant means that the ledger holds it
-// durably: as a grant that is paid, or in quarantine. A repeat changes nothing.
+// durably: as a grant that is paid, or in quarantine. A repeat changes nothing. A grant whose campaign the ledger does not have
+// waits (hongbao.IsHeld) until the campaign is there, or a person has disowned it.
 func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known := make(map[string]knownCampaign)
@@ -118,24 +124,33 @@ func malformed(g *hongbao.Grant) error {
 	return hongbao.Errorf(hongbao.Permanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
 }
 
-// judge compares a grant with its campaign and the plan. Campaigns that it meets go to known or to strange.
+// judge compares a grant with its campaign and the plan. Campaigns that it meets go to known; those that the ledger does not
+// have go to strange, with whether they are disowned.
 func (s *Settler) judge(
 	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, strange map[string]bool,
 ) (Reason, error) {
 	k, ok := known[g.Campaign]
-	if !ok && !strange[g.Campaign] {
+	disowned, met := strange[g.Campaign]
+	if !ok && !met {
 		var err error
 		if k, ok, err = s.config.Ledger.lookUp(ctx, g.Campaign); err != nil {
 			return "", err
 		}
 		if ok {
 			known[g.Campaign] = k
+		} else if disowned, err = s.config.Ledger.disowned(ctx, g.Campaign); err != nil {
+			return "", err
 		} else {
-			strange[g.Campaign] = true
+			strange[g.Campaign] = disowned
 		}
 	}
-	if strange[g.Campaign] {
+	switch {
+	case !ok && disowned:
 		return NoCampaign, nil
+	case !ok: // an error of its own for each grant: the batch has no failure in common
+		s.alarm(g.Campaign)
+		return "", hongbao.Heldf("grant %s waits: %w, so nobody can tell what it is worth. Let ledger.dsn name the right ledger, or bring back the one that has "+
+			"campaign %s; if there is none, `hongbao quarantine campaign %s` sends its grants to quarantine", g.EventID(), ErrNoCampaign, g.Campaign, g.Campaign)
 	}
 	if g.Packet < 1 || g.Packet > k.packets {
 		return PacketNotPlanned, nil
@@ -150,6 +165,22 @@ func (s *Settler) judge(
 		return AmountNotPlanned, nil
 	}
 	return "", nil
+}
+
+// alarm tells of a campaign that the ledger does not have, once a minute.
+func (s *Settler) alarm(campaign string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, told := s.alarmed[campaign]; told && time.Since(last) < time.Minute {
+		return
+	}
+	if len(s.alarmed) >= maxKnownCampaigns {
+		clear(s.alarmed)
+	}
+	s.alarmed[campaign] = time.Now()
+	s.config.Log.Error("ALARM: grants wait unpaid, the ledger does not have their campaign; is it the right ledger, and not an older copy? "+
+		"`hongbao quarantine campaign` sends them to quarantine if the campaign will never be there",
+		zap.String("code", "unknown_campaign"), zap.String("campaign", campaign))
 }
 
 // settle settles the items, and gives those for quarantine. When the funding does not cover all of them, or the database can't hold

@@ -173,6 +173,11 @@ func (f *fixture) settles(t testing.TB, grants ...hongbao.Grant) {
 	require.Nil(t, f.Handle(t.Context(), grants))
 }
 
+// disown has a person say that the ledger will never have a campaign.
+func (f *fixture) disown(t require.TestingT, campaign string) {
+	require.NoError(t, f.ledger.Disown(context.Background(), campaign, "ann", "it will never be there"))
+}
+
 // holds tells that the ledger agrees with itself and has exactly the given grants of the campaign.
 func (f *fixture) holds(t testing.TB, campaign string, want []hongbao.Grant) {
 	t.Helper()

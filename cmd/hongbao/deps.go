@@ -269,7 +269,10 @@ func (d *deps) deployment() settlement.Deployment {
 func (d *deps) plans() (*campaign.Plans, error) {
 	cfg := d.cfg.PlansConfig()
 	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-		c, err := d.campaign(ctx, id)
+		c, found, err := d.ledger.Campaign(ctx, id)
+		if err == nil && !found { // with a remote: no attempt is lost, as in the settler
+			err = hongbao.Heldf("campaign %s is not in the ledger, its grants wait: is it the right ledger, and not an older copy?", id)
+		}
 		return c.Spec, c.Seed, err
 	}
 	return campaign.NewPlans(cfg)

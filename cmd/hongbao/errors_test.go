@@ -13,7 +13,7 @@ var lines = map[string]struct{ server, args string }{
 	"init":    {"redis", ""},
 	"version": {}, "demo": {}, "config check": {}, "campaign plan": {}, "campaign verify": {},
 	"campaign create": {"ledger", "configs/campaign.yaml"}, "campaign list": {"ledger", ""}, "campaign reveal": {"ledger", "rain"},
-	"quarantine list": {"ledger", ""}, "quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
+	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"}, "quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
 	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign pause": {"redis", "rain"}, "campaign resume": {"redis", "rain"},
 	"campaign close": {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"}, "receipts": {"redis", "rain u1"},
 	"work": {"redis", ""}, "audit": {"redis", ""}, "tail": {"redis", ""}, "replay": {"redis", "again --to balance"},

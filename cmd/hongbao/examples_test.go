@@ -94,6 +94,7 @@ var play = []act{
 	{command: "quarantine list", before: (*stage).forge},
 	{command: "quarantine show"},
 	{command: "quarantine resolve"},
+	{command: "quarantine campaign"},
 	{command: "campaign pause"},
 	{command: "campaign resume"},
 	{command: "campaign close", codes: []int{1, 0}, after: says("was closed")}, // its window is still open

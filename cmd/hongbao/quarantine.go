@@ -19,7 +19,7 @@ func quarantineCmd() *cobra.Command {
 	return family("quarantine", "Look at grants that contradict the ledger, and decide about them",
 		"A grant in quarantine was not paid by the ledger: it contradicts the ledger, the plan or the funding. docs/ledger.md tells what each\n"+
 			"reason means. A person decides, once, and the ledger keeps who and why.",
-		quarantineListCmd(), quarantineShowCmd(), quarantineResolveCmd())
+		quarantineListCmd(), quarantineShowCmd(), quarantineResolveCmd(), quarantineCampaignCmd())
 }
 
 // version is one side of a contradiction.
@@ -198,5 +198,30 @@ func quarantineResolveCmd() *cobra.Command {
 	flags.BoolVar(&void, "void", false, "the grant is not to be paid")
 	flags.StringVar(&decision.By, "by", "", "who decides; kept with the grant (required)")
 	flags.StringVar(&decision.Why, "why", "", "why; kept with the grant (required)")
+	return cmd
+}
+
+func quarantineCampaignCmd() *cobra.Command {
+	by, why := "", ""
+	cmd := &cobra.Command{
+		Use: "campaign ID", Short: "Send the grants of a campaign that the ledger will never have to quarantine; else they wait",
+		Long: "Grants of a campaign that the ledger does not have wait, without an attempt and with an alarm: it may be the wrong ledger, or an\n" +
+			"older copy of it. This says, once and for all, that the campaign will never be there. Who and why are kept.",
+		Example: "  hongbao quarantine campaign winter-rain --by ann --why \"its ledger burnt\"", Args: oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if by == "" || why == "" {
+				return usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+			}
+			return with(cmd, needs{ledger: true}, func(d *deps) error {
+				if err := d.ledger.Disown(cmd.Context(), args[0], by, why); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "the grants of campaign %s go to quarantine from now on\n", args[0])
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "", "who decides; kept (required)")
+	cmd.Flags().StringVar(&why, "why", "", "why; kept (required)")
 	return cmd
 }

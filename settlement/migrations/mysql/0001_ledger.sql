@@ -224,3 +224,11 @@ CREATE TABLE seal (
     created_at bigint       NOT NULL,
     CONSTRAINT seal_campaign FOREIGN KEY (campaign) REFERENCES campaign (id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- Campaigns that the ledger will never have, by a person's word: their grants go to quarantine.
+CREATE TABLE disowned (
+    campaign    varchar(255) NOT NULL PRIMARY KEY,
+    disowned_by varchar(1024) NOT NULL,
+    why         varchar(1024) NOT NULL,
+    created_at  bigint        NOT NULL
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -222,3 +222,11 @@ CREATE TABLE seal (
     seqs       bytea  NOT NULL, -- of the grants, by shard
     created_at bigint NOT NULL
 );
+
+-- Campaigns that the ledger will never have, by a person's word: their grants go to quarantine.
+CREATE TABLE disowned (
+    campaign    text COLLATE "C" PRIMARY KEY,
+    disowned_by text   NOT NULL,
+    why         text   NOT NULL,
+    created_at  bigint NOT NULL
+);

@@ -222,3 +222,11 @@ CREATE TABLE seal (
     seqs       BLOB    NOT NULL, -- of the grants, by shard
     created_at INTEGER NOT NULL
 ) STRICT;
+
+-- Campaigns that the ledger will never have, by a person's word: their grants go to quarantine.
+CREATE TABLE disowned (
+    campaign    TEXT PRIMARY KEY,
+    disowned_by TEXT    NOT NULL,
+    why         TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL
+) STRICT;
