@@ -167,7 +167,7 @@ func (g *Grab) Check() error {
 		}
 	}
 	if g.Trace != "" {
-		if err := CheckID(g.Trace); err != nil {
+		if err := checkTraceparent(g.Trace); err != nil {
 			errs = append(errs, fmt.Errorf("traceparent %.80q: %w", g.Trace, err))
 		}
 	}

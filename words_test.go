@@ -52,7 +52,7 @@ func TestCheckFactName(t *testing.T) {
 // Check names every problem at once and echoes nothing that is long.
 func TestGrabCheck(t *testing.T) {
 	t.Parallel()
-	good := hongbao.Grab{Campaign: "rain", User: "u1", RequestID: "r", Trace: "t"}
+	good := hongbao.Grab{Campaign: "rain", User: "u1", RequestID: "r", Trace: traceparent}
 	require.NoError(t, good.Check())
 	require.NoError(t, (&hongbao.Grab{Campaign: "rain", User: "u1"}).Check())
 

@@ -1,0 +1,30 @@
+package hongbao
+
+import (
+	"errors"
+	"strings"
+)
+
+// checkTraceparent tells what is wrong with a traceparent by W3C Trace Context, section 3.2: version, trace id, parent id and
+// flags in lowercase hex, 2, 32, 16 and 2 digits, with "-" between them. Version 00 ends there; a higher one may go on.
+func checkTraceparent(s string) error {
+	if err := CheckID(s); err != nil {
+		return err
+	}
+	const size = 2 + 1 + 32 + 1 + 16 + 1 + 2
+	if len(s) < size || s[2] != '-' || s[35] != '-' || s[52] != '-' {
+		return errors.New("want version-traceid-parentid-flags, with 2, 32, 16 and 2 digits")
+	}
+	version, trace, parent, flags, rest := s[:2], s[3:35], s[36:52], s[53:55], s[size:]
+	switch {
+	case strings.Trim(version+trace+parent+flags, "0123456789abcdef") != "":
+		return errors.New("want lowercase hex digits")
+	case version == "ff":
+		return errors.New("version ff is forbidden")
+	case strings.Trim(trace, "0") == "" || strings.Trim(parent, "0") == "":
+		return errors.New("a trace id or parent id of zeros is none")
+	case version == "00" && rest != "" || rest != "" && rest[0] != '-':
+		return errors.New("something follows the flags")
+	}
+	return nil
+}
