@@ -2,15 +2,15 @@
 --
 -- KEYS  1 replay  2 meta
 -- ARGV  1 what it covers (text)  2 last seq wanted, 0 for the shard's last one now
--- Reply what it covers, its last seq: those of the first call for this replay
+-- Reply what it covers, its last seq: those of the first call for this replay; the next seq to look at, 0 for the first
 -- Cost  O(1)
 -- First write HSET: it grows memory.
 -- Repeat writes nothing and gives the same reply.
 
-local has = redis.call('HMGET', KEYS[1], 'covers', 'last')
+local has = redis.call('HMGET', KEYS[1], 'covers', 'last', 'next')
 local seq = redis.call('HGET', KEYS[2], 'seq')
 if has[1] then
-	return { has[1], has[2] }
+	return { has[1], has[2], has[3] or '0' }
 end
 local last = tonumber(seq)
 if ARGV[2] ~= '0' then
@@ -20,4 +20,4 @@ local text = string.format('%.0f', last)
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 redis.call('HSET', KEYS[1], 'covers', ARGV[1], 'last', text, 'begun', now)
-return { ARGV[1], text }
+return { ARGV[1], text, '0' }

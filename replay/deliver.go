@@ -30,7 +30,20 @@ func (w *run) part(ctx context.Context, shard int, p *part) error {
 		r.Looked += p.events
 		r.add(&p.read)
 	})
-	return ctx.Err()
+	if w.opts.Dead != "" {
+		return ctx.Err()
+	}
+	at := &w.shard[shard].seqs
+	at.First += p.events
+	return errors.Join(w.noteNext(ctx, shard, at.First), ctx.Err())
+}
+
+// noteNext notes where the next run goes on: at a seq, or, for 0, with everything again.
+func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
+	if w.opts.DryRun || w.shard[shard].failed {
+		return nil
+	}
+	return shards.Of(w.Redis, w.Space.Shard(shard)).Replayed(context.WithoutCancel(ctx), w.Name, next)
 }
 
 // note changes the report and tells of it.
@@ -59,9 +72,16 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 			left = append(left, grants[i])
 		}
 	}
+	there, err := w.there(ctx, shard, left)
+	if err != nil {
+		return err
+	}
 	w.note(func(r *Report) {
 		r.Matched += int64(len(grants))
 		r.Before += int64(len(grants) - len(left))
+		if w.opts.DryRun {
+			r.There += int64(len(there))
+		}
 	})
 	if w.opts.DryRun || len(left) == 0 {
 		return nil
@@ -72,9 +92,19 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 				return err
 			}
 		}
-		w.note(func(r *Report) { r.Delivered += int64(len(grants)) })
+		had := int64(0)
+		for i := range grants {
+			if there[grants[i].Seq] {
+				had++
+			}
+		}
+		w.note(func(r *Report) {
+			r.There += had
+			r.Delivered += int64(len(grants)) - had
+		})
 		return nil
 	}, failed: func(g *hongbao.Grant, err error) {
+		w.shard[shard].failed = true
 		w.note(func(r *Report) {
 			if r.Failed++; len(r.Failures) < maxFailures {
 				r.Failures = append(r.Failures, failureOf("", g, err))
@@ -82,6 +112,26 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 		})
 	}}
 	return d.deliver(ctx, left)
+}
+
+// there tells, by seq, which of the grants the ledger has before they are delivered to it; none if the target is another one.
+func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map[int64]bool, error) {
+	if !w.Settles || w.Ledger == nil || len(grants) == 0 {
+		return nil, nil
+	}
+	bySeq := make(map[int64]*hongbao.Grant, len(grants))
+	for i := range grants {
+		bySeq[grants[i].Seq] = &grants[i]
+	}
+	has := map[int64]bool{}
+	seqs := hongbao.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq}
+	err := w.Ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
+		if want := bySeq[g.Seq]; want != nil && want.Campaign == g.Campaign && want.Packet == g.Packet {
+			has[g.Seq] = true
+		}
+		return nil
+	})
+	return has, err
 }
 
 func mark(ctx context.Context, w *run, k lua.Keys, grants []hongbao.Grant) error {

@@ -32,6 +32,8 @@ type Config struct {
 	DoneSink string
 	// Marks: the Handler sets those done bits itself, as the publisher does. Else the replay does, after the Handler.
 	Marks bool
+	// Settles: the target is the ledger. What it has when a grant comes counts as There, not as Delivered.
+	Settles bool
 	// Only, if not nil, picks among the grants that the filter matches. It may be called at once.
 	Only func(g *hongbao.Grant) bool
 	// BatchGrants bounds one call of the Handler, 1 to 20,000.
@@ -134,6 +136,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &run{
 		Config: &r.cfg, opts: opts, pace: newPace(r.cfg.Rate, r.cfg.BatchGrants),
 		source: source{rdb: r.cfg.Redis, space: r.cfg.Space, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000)},
+		shard:  make([]shardRun, r.cfg.Space.Len()),
 		report: Report{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
 			Last: make([]int64, r.cfg.Space.Len()), Failures: []Failure{},
@@ -158,8 +161,16 @@ type run struct {
 	source source
 	pace   *pace
 
+	shard []shardRun
+
 	mu     sync.Mutex
 	report Report
+}
+
+// shardRun is how far a run has come on a shard; one goroutine works on it.
+type shardRun struct {
+	seqs   hongbao.SeqRange // those that are still to be looked at
+	failed bool             // something could not be delivered: the next run goes on before it
 }
 
 // begin notes what the replay covers, or compares it with what was noted; a dry run looks only.
@@ -182,7 +193,9 @@ func (w *run) begin(ctx context.Context) error {
 		}
 		w.report.Last[shard] = has.Last
 		if w.opts.Dead == "" {
-			w.report.Events += max(0, has.Last-w.first()+1)
+			if err := w.plan(ctx, shard, &has); err != nil {
+				return err
+			}
 			continue
 		}
 		n, err := w.Redis.XLen(ctx, w.Space.Shard(shard).Dead(w.opts.Dead)).Result()
@@ -194,7 +207,23 @@ func (w *run) begin(ctx context.Context) error {
 	return nil
 }
 
-func (w *run) first() int64 { return max(1, w.opts.Filter.Seqs.First) }
+// plan sets which seqs of a shard this run looks at: those of the filter's time, from where the last run stopped. What is
+// missing in a target is found anew by each run, so that looks at all.
+func (w *run) plan(ctx context.Context, shard int, has *shards.Replay) error {
+	seqs := hongbao.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}
+	seqs, err := w.source.within(ctx, shard, seqs, w.opts.Filter.From, w.opts.Filter.To)
+	if err != nil {
+		return err
+	}
+	w.report.Events += max(0, seqs.Len())
+	if next := min(has.Next, seqs.Last+1); next > seqs.First && w.Only == nil {
+		w.report.Resumed += next - seqs.First
+		w.report.Looked += next - seqs.First
+		seqs.First = next
+	}
+	w.shard[shard].seqs = seqs
+	return nil
+}
 
 func (w *run) beginShard(ctx context.Context, k lua.Keys, text string) (shards.Replay, error) {
 	wanted := w.opts.Filter.Seqs.Last
@@ -225,7 +254,10 @@ func (w *run) shards(ctx context.Context) error {
 			if w.opts.Dead != "" {
 				return w.source.letters(ctx, shard, w.opts.Dead, w.report.Last[shard], take)
 			}
-			return w.source.each(ctx, shard, hongbao.SeqRange{First: w.first(), Last: w.report.Last[shard]}, take)
+			if err := w.source.each(ctx, shard, w.shard[shard].seqs, take); err != nil {
+				return err
+			}
+			return w.noteNext(ctx, shard, 0)
 		})
 	}
 	return g.Wait()

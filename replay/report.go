@@ -45,16 +45,21 @@ type Report struct {
 	Seconds float64   `json:"seconds"`
 	// Finished: everything that it covers was looked at, and nothing failed.
 	Finished bool `json:"finished"`
-	// Events is how many events (of dead letters: letters) the replay covers, Looked how many of them it has looked at.
-	Events int64 `json:"events"`
-	Looked int64 `json:"looked"`
+	// Events is how many events (of dead letters: letters) the replay covers, Looked how many of them were looked at.
+	// Resumed of these were looked at by runs before: this one went on behind them. A run that comes to the end without a
+	// failure is followed by one that looks at everything again.
+	Events  int64 `json:"events"`
+	Looked  int64 `json:"looked"`
+	Resumed int64 `json:"resumed"`
 	// Last is the last seq that it covers, by shard; 0 where it covers none.
 	Last []int64 `json:"last"`
 	Counts
 	// Matched are the grants that the filter picks. Before of them were delivered before this run (by this replay, or by
-	// the sink), Delivered in it, Failed could not be. In a dry run those that would be delivered are Matched - Before.
+	// the sink), There the target had although this replay did not deliver them, Delivered it got in this run, Failed could
+	// not be delivered. In a dry run those that would be delivered are Matched - Before - There.
 	Matched   int64 `json:"matched"`
 	Before    int64 `json:"before"`
+	There     int64 `json:"there"`
 	Delivered int64 `json:"delivered"`
 	Failed    int64 `json:"failed"`
 	// Failures names the first 100 that failed.
@@ -81,13 +86,17 @@ func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	switch {
 	case r.DryRun:
-		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %d of %d grants, %d were delivered before.\n",
-			r.Name, r.Target, r.Matched-r.Before, r.Matched, r.Before)
+		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %d of %d grants; %d were delivered before, %d are there.\n",
+			r.Name, r.Target, r.Matched-r.Before-r.There, r.Matched, r.Before, r.There)
 	case r.Finished:
-		fmt.Fprintf(&b, "Replay %s to %s is finished: %d grants delivered now, %d before, in %.1f s.\n", r.Name, r.Target, r.Delivered, r.Before, r.Seconds)
+		fmt.Fprintf(&b, "Replay %s to %s is finished: %d grants delivered now, %d were there, %d delivered before, in %.1f s.\n",
+			r.Name, r.Target, r.Delivered, r.There, r.Before, r.Seconds)
 	default:
-		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %d grants delivered now, %d before, %d failed. Run it again under the same name "+
-			"to go on.\n", r.Name, r.Target, r.Delivered, r.Before, r.Failed)
+		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %d grants delivered now, %d were there, %d delivered before, %d failed. "+
+			"Run it again under the same name to go on.\n", r.Name, r.Target, r.Delivered, r.There, r.Before, r.Failed)
+	}
+	if r.Resumed > 0 {
+		fmt.Fprintf(&b, "It went on behind %d events that runs before had looked at.\n", r.Resumed)
 	}
 	fmt.Fprintf(&b, "Looked at %d of %d: %d grants of the stream, %d of the ledger, %d of dead letters; %d match.\n",
 		r.Looked, r.Events, r.FromStream, r.FromLedger, r.FromDead, r.Matched)

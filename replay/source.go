@@ -162,45 +162,61 @@ func seqOfLedgerID(id string) (int64, bool) {
 	return seq, ok && err == nil
 }
 
-// seek finds where to begin to read for a seq: an id at or before its entry, not far from it. Ids are times, and rise with
-// the seqs.
+// seek finds where to begin to read for a seq: an id at or before its entry, not far from it.
 func (s *source) seek(ctx context.Context, k lua.Keys, seq int64) (string, error) {
-	first, firstSeq, err := s.probe(ctx, k, "-")
-	if err != nil || first < 0 || firstSeq >= seq {
+	f, err := s.search(ctx, k, func(e *hongbao.Entry) bool { return e.Seq <= seq })
+	if err != nil || f.last == nil {
 		return "-", err
+	}
+	return strconv.FormatInt(msOf(f.last.ID), 10), nil
+}
+
+// found is where a search in a stream came to: the first entry of the stream, the last one that is before what was searched
+// for, and the one after it. One that is not there, can't be read or is forged is nil: then the reading begins earlier, and
+// tells of it.
+type found struct{ first, last, next *hongbao.Entry }
+
+// search finds the place in a stream up to which before is true. Ids are times, and rise with the seqs.
+func (s *source) search(ctx context.Context, k lua.Keys, before func(*hongbao.Entry) bool) (f found, err error) {
+	if f.first, err = s.probe(ctx, k, "-"); err != nil || f.first == nil {
+		return f, err
+	}
+	if !before(f.first) {
+		f.next = f.first
+		return f, nil
 	}
 	ends, err := s.rdb.XRevRangeN(ctx, k.Events(), "+", "-", 1).Result()
 	if err != nil || len(ends) == 0 {
-		return "-", shards.Classify(err)
+		return found{}, shards.Classify(err)
 	}
-	low, high := first, msOf(ends[0].ID)
+	f.last = f.first
+	low, high := msOf(f.first.ID), msOf(ends[0].ID)
 	for low < high {
 		mid := low + (high-low+1)/2
-		at, atSeq, err := s.probe(ctx, k, strconv.FormatInt(mid, 10))
+		e, err := s.probe(ctx, k, strconv.FormatInt(mid, 10))
 		if err != nil {
-			return "-", err
+			return found{}, err
 		}
-		if at >= 0 && atSeq <= seq {
-			low = mid
+		if e != nil && before(e) {
+			low, f.last = mid, e
 		} else {
-			high = mid - 1
+			high, f.next = mid-1, e
 		}
 	}
-	return strconv.FormatInt(low, 10), nil
+	return f, nil
 }
 
-// probe tells time and seq of the first entry at or after an id; a time of -1 if there is none, or it can't be read, or is
-// forged: then the reading begins earlier, and tells of it.
-func (s *source) probe(ctx context.Context, k lua.Keys, id string) (ms, seq int64, err error) {
+// probe gives the first entry at or after an id; nil if there is none, or it can't be read, or is forged.
+func (s *source) probe(ctx context.Context, k lua.Keys, id string) (*hongbao.Entry, error) {
 	raw, err := shards.Of(s.rdb, k).Range(ctx, id, "+", 1)
 	if err != nil {
-		return -1, 0, err
+		return nil, err
 	}
 	real, _, _, err := shards.Of(s.rdb, k).Decode(ctx, raw)
 	if err != nil || len(real) == 0 {
-		return -1, 0, err
+		return nil, err
 	}
-	return msOf(real[0].ID), real[0].Seq, nil
+	return &real[0], nil
 }
 
 func msOf(id string) int64 {

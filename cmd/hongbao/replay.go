@@ -146,6 +146,9 @@ func (d *deps) alone(cmd *cobra.Command, f *replayFlags, do func(context.Context
 }
 
 func (d *deps) replay(ctx context.Context, cmd *cobra.Command, name string, f *replayFlags) error {
+	if f.dead != "" && !slices.Contains(d.cfg.Deployment.Sinks, f.dead) {
+		return usage("--dead: %.40q is not among deployment.sinks (%s)", f.dead, strings.Join(d.cfg.Deployment.Sinks, ", "))
+	}
 	cfg := replay.Config{
 		Redis: d.redis, Space: d.space, Name: name, Target: f.to, DoneSink: replay.DoneSink(name), BatchGrants: d.cfg.Publisher.BatchGrants,
 		Rate: f.rate, Parallel: min(d.space.Len(), 8), Patience: f.patience,
@@ -200,7 +203,7 @@ func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags)
 		if err != nil {
 			return err
 		}
-		cfg.Handler, cfg.Ledger = h, d.ledger
+		cfg.Handler, cfg.Ledger, cfg.Settles = h, d.ledger, true
 		return nil
 	}
 	entries := &replay.Entries{Redis: d.redis, Space: d.space}

@@ -342,6 +342,17 @@ func keepCases() map[string]scriptCase {
 				return err
 			},
 		},
+		"replayed": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Replay("r1")} },
+			prep: func(t *testing.T, b *bundle) {
+				_, err := shards.Of(b.rdb, b.k).BeginReplay(t.Context(), "r1", "{}", 0)
+				require.NoError(t, err)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).Replayed(ctx, "r1", 5)
+			},
+		},
 		"trim": {
 			ages: true,
 			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Meta(), b.k.Done("kafka", 0)} },

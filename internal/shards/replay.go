@@ -5,12 +5,16 @@ import (
 	"fmt"
 )
 
-var replayScript = newScript("replay")
+var (
+	replayScript   = newScript("replay")
+	replayedScript = newScript("replayed")
+)
 
 // Replay is what a named replay covers on a shard.
 type Replay struct {
 	Covers string
 	Last   int64 // seq
+	Next   int64 // the seq where its next run goes on; 0 for the first
 }
 
 // BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last one now. For a replay that
@@ -21,13 +25,24 @@ func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64
 		return Replay{}, err
 	}
 	r := replyReader{rest: reply}
-	out := Replay{Covers: r.string(), Last: r.int64()}
+	out := Replay{Covers: r.string(), Last: r.int64(), Next: r.int64()}
 	return out, r.done(replayScript)
+}
+
+// Replayed notes where the next run of a replay that was begun goes on; 0 for the first seq.
+func (k *Shard) Replayed(ctx context.Context, name string, next int64) error {
+	reply, err := replayedScript.run(ctx, k.rdb, []string{k.Keys.Replay(name)}, []any{next})
+	if err != nil {
+		return err
+	}
+	r := replyReader{rest: reply}
+	r.int64()
+	return r.done(replayedScript)
 }
 
 // LookUpReplay tells how a named replay was begun on a shard; false if it was not. It writes nothing.
 func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, error) {
-	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last").Result()
+	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last", "next").Result()
 	if err != nil {
 		return Replay{}, false, fmt.Errorf("read %s: %w", k.Keys.Replay(name), Classify(err))
 	}
@@ -35,8 +50,12 @@ func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, er
 	if !ok {
 		return Replay{}, false, nil
 	}
-	text, _ := v[1].(string) // absent: refused below
-	r := replyReader{rest: []string{text}}
-	out := Replay{Covers: covers, Last: r.int64()}
+	last, _ := v[1].(string) // absent: refused below
+	next, ok := v[2].(string)
+	if !ok {
+		next = "0"
+	}
+	r := replyReader{rest: []string{last, next}}
+	out := Replay{Covers: covers, Last: r.int64(), Next: r.int64()}
 	return out, true, r.err
 }

@@ -1,0 +1,14 @@
+-- replayed: notes how far a named replay has come on a shard, so that its next run goes on there.
+--
+-- KEYS  1 replay
+-- ARGV  1 the next seq to look at; 0: it came to its end, and a further run looks at everything again
+-- Reply 1
+-- Cost  O(1)
+-- First write HSET: it grows memory.
+-- Repeat changes nothing more.
+
+if redis.call('HEXISTS', KEYS[1], 'covers') == 0 then
+	return redis.error_reply('HBDAMAGED this replay was never begun, or has lost its field covers; nothing was changed')
+end
+redis.call('HSET', KEYS[1], 'next', ARGV[1])
+return { '1' }
