@@ -174,6 +174,10 @@ func TestJudgeReport(t *testing.T) {
 	well := replay.Report{Finished: true, Matched: 100, Before: 93, Delivered: 7}
 	require.NoError(t, judgeReport(&well, 100, 93))
 	require.NoError(t, judgeReport(&well, 100, 91), "what was under way may have arrived")
+	resumed := replay.Report{Finished: true, Resumed: 81, Matched: 20, Before: 13, Delivered: 7} // a close is among the events
+	require.NoError(t, judgeReport(&resumed, 100, 93))
+	resumed.Resumed = 79
+	require.Error(t, judgeReport(&resumed, 100, 92), "a grant between was left out")
 	for what, change := range map[string]func(*replay.Report){
 		"not finished":                    func(r *replay.Report) { r.Finished = false },
 		"a grant was not there":           func(r *replay.Report) { r.Matched, r.Delivered = 99, 6 },
