@@ -81,6 +81,7 @@ func createCmd() *cobra.Command {
 				if err := d.createCodes(cmd.Context(), &c, codes); err != nil {
 					return err
 				}
+				d.warnOfDurability(cmd.Context(), c.Durability)
 				how, next := "created and funded", "hongbao campaign load "+c.ID
 				if !isNew {
 					how = "was there already"

@@ -74,7 +74,10 @@ func (d *deps) parts(ctx context.Context, sinks []string) ([]group.Part, error) 
 	if err != nil {
 		return nil, err
 	}
-	parts := []group.Part{{Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run}, {Name: "recoverer", Run: d.tendShards}}
+	parts := []group.Part{
+		{Name: "watch", Run: d.watch().Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
+		{Name: "recoverer", Run: d.tendShards},
+	}
 	if len(d.cfg.Unsafe.Allow) > 0 {
 		parts = append(parts, group.Part{Name: "unsafe.allow", Run: d.warnOfUnsafe})
 	}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A Redis that loses a setting that keeps receipts raises an alarm in a running worker at once.
+func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	w := d.start("work")
+	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.err.String(), `"working"`) }, "it works")
+	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.err.String(), "redis_evicts") }, "an alarm comes")
+}
+
+// Who creates a campaign of class fsync is told at once if this Redis does not write each grab to disk.
+func TestCreateTellsOfASlowFsync(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	r := d.run("campaign", "create", spec(t, "synced", 10, 1000, "durability: fast", "durability: fsync"))
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "does not fit to the durability class")
+	require.Contains(t, r.err, "appendfsync always")
+	r = d.run("campaign", "create", spec(t, "quick", 10, 1000))
+	require.NotContains(t, r.err, "durability")
+}
