@@ -30,7 +30,7 @@ func recoverCmd() *cobra.Command {
 			"and workers wait. Workers open it by themselves within seconds if nothing was lost. If something was lost, this command tells\n" +
 			"what Redis, the ledger, the topic and the callers know. It changes nothing without --accept-loss.\n\n" +
 			"With --accept-loss it opens the shards: new grants get event numbers behind everything that anybody knows. Campaigns that Redis\n" +
-			"has lost, or of which somebody knows more than Redis, stay frozen; end them with `hongbao campaign close --from-ledger`.",
+			"has lost, or of which somebody knows more than Redis, stay frozen.",
 		Example: "  hongbao recover\n  hongbao recover --accept-loss --by ann --why \"restored from the backup of 09:00\"",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
