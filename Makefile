@@ -50,7 +50,7 @@ $(GOLANGCI):
 bench: setup ## measure every row against a plain loop, or ROW=grab_512 only; writes bench/results.json
 	go run ./bench -row '$(ROW)' -out bench/results.json
 
-soak: build ## load for SECONDS=300 with workers killed and stopped, close, refund, verify, a killed replay, compare; ends with JSON
+soak: setup build ## load for SECONDS=300 with workers killed and stopped, close, refund, verify, a killed replay, compare; ends with JSON
 	go build -o bin/soak ./test/soak
 	bin/soak -seconds $(SECONDS) -hongbao bin/hongbao
 

@@ -31,6 +31,7 @@ func TestBlockingReadOnRedis(t *testing.T) {
 	require.Equal(t, "hongbao", name)
 	space, err := c.Space()
 	require.NoError(t, err)
+	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "test"}))
 	_, err = shards.Of(rdb, space.Shard(0)).CreateGroup(t.Context(), SinkBalance)
 	require.NoError(t, err)
 

@@ -11,6 +11,7 @@ import (
 // lines are, by its path, how each command is run and which server it can't do without; "" for one that needs none.
 var lines = map[string]struct{ server, args string }{
 	"init":    {"redis", ""},
+	"recover": {"redis", ""},
 	"version": {}, "demo": {}, "config check": {}, "campaign plan": {}, "campaign verify": {},
 	"campaign create": {"ledger", "configs/campaign.yaml"}, "campaign list": {"ledger", ""}, "campaign reveal": {"ledger", "rain"},
 	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"}, "quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},

@@ -62,6 +62,7 @@ type act struct {
 
 var play = []act{
 	{command: "init", after: says("founded before")},
+	{command: "recover", after: says("shard 0 is open")},
 	{command: "version"},
 	{command: "demo"},
 	{command: "config check"},

@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -65,48 +64,6 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 				named = named || f.Kind == audit.InQuarantine && f.Event != "" && f.Detail != ""
 			}
 			require.True(t, named, "%v", r.Differences)
-		})
-	}
-}
-
-// B41, I6: an entry in due form that somebody wrote after its campaign's close, with the shard's seq raised for it: a packet that
-// nobody got, its planned amount, a new user. B39: the same on a shard that is not the campaign's. No sink gets either, not by a
-// replay before the refund, and the refund is what the close tells.
-func TestGrantsAfterTheCloseOrElsewhereAreNoGrants(t *testing.T) {
-	t.Parallel()
-	for name, elsewhere := range map[string]bool{"after the close": false, "on another shard": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := setup(t, options{shards: 2, kafka: true})
-			d.campaign("rain", 10, 1000)
-			require.Equal(t, 4, d.crowdOf("rain", 0, 4))
-			d.ok("campaign", "close", "rain", "--early")
-			home := d.space.Home("rain")
-			e, err := shards.Of(d.rdb, home).CloseOf(t.Context(), "rain")
-			require.NoError(t, err)
-			nobodys, err := d.rdb.LIndex(t.Context(), home.Stock("rain"), 0).Result()
-			require.NoError(t, err)
-			fields := grantEntry("rain", 0, "", "")
-			fields[len(fields)-1] = nobodys + " thief - -"
-			at := home
-			if elsewhere {
-				at = d.space.Shard(1 - home.Index())
-			}
-			d.plantOn(at, fields...)
-			w := d.start("work")
-			d.quiet()
-			d.ok("replay", "again", "--to", "balance", "--json")
-			d.ok("replay", "again-kafka", "--to", "kafka", "--json")
-			amount := fmt.Sprint(int64(e.Close.LeftAmount))
-			require.Contains(t, d.ok("campaign", "refund", "rain", "--amount", amount, "--wait", "20s"), "6 packets")
-			w.says("ALARM: a forged entry")
-			w.stop(syscall.SIGTERM)
-			require.Equal(t, e.Close.LeftAmount, d.show("rain").Ledger.Refunded)
-			r := d.audit(1)
-			require.EqualValues(t, 4, r.Total.Settled)
-			require.EqualValues(t, 4, r.Total.Published)
-			require.EqualValues(t, 2, r.Found[audit.DeadLetter], "one for each sink: %v", r.Differences)
-			require.Positive(t, r.Found[audit.Unfounded], "%v", r.Differences)
 		})
 	}
 }
@@ -172,51 +129,4 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	n, err := d.rdb.XLen(t.Context(), d.space.Shard(0).Dead("balance")).Result()
 	require.NoError(t, err)
 	require.Zero(t, n, "it is no dead letter")
-}
-
-// The pause that belongs to a quarantine is not lost when Redis can't take it (here it is out of memory): the grant comes again until its
-// campaign is paused, from the same worker or from one that starts after this one was killed.
-func TestPauseAfterQuarantineIsNotLost(t *testing.T) {
-	t.Parallel()
-	for name, killed := range map[string]bool{"the same worker": false, "the next worker": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if testing.Short() {
-				t.Skip("needs a server")
-			}
-			server := testkit.NewRedis(t, testkit.RedisOptions{})
-			d := setup(t, options{redis: server, postgres: true, lease: time.Second})
-			d.campaign("rain", 10, 1000)
-			a := d.answer("rain", "u1")
-			w := d.start("work")
-			d.quiet()
-			w.stop(syscall.SIGTERM)
-			d.plant("rain", grantEntry("rain", a.Receipts[0].Packet, fmt.Sprint(int64(a.Receipts[0].Amount)), "thief")...)
-			state := func() string {
-				s, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Campaign("rain"), "state").Result()
-				require.NoError(t, err)
-				return s
-			}
-			before := state()
-			require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
-			w = d.start("work")
-			w.says("grant went to quarantine")
-			w.says("sink is down")
-			require.Equal(t, before, state(), "the fault fired: the pause did not get through")
-			if killed {
-				w.kill()
-			}
-			require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
-			if killed {
-				w = d.start("work")
-			}
-			testkit.Eventually(t, 30*time.Second, func() bool { return state() == campaign.Paused }, "the campaign is paused")
-			d.quiet()
-			w.stop(syscall.SIGTERM)
-			r := d.audit(1)
-			require.EqualValues(t, 1, r.Found[audit.InQuarantine], "once, however often it came: %v", r.Differences)
-			require.EqualValues(t, 1, r.Total.Settled)
-			require.Zero(t, r.Total.DeadLetters, "it took no attempt")
-		})
-	}
 }

@@ -45,7 +45,6 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		{"demo, no users", []string{"demo", "--users", "0"}, "10,000,000 users"},
 		{"grab, bad campaign", []string{"grab", "../x", "u"}, "campaign"},
 		{"grab, bad user", []string{"grab", "rain", "a b"}, "user"},
-		{"grab, bad fact", []string{"grab", "rain", "u", "--fact", "user=x"}, "fact name"},
 		{"grab, bad request id", []string{"grab", "rain", "u", "--request-id", "a b"}, "request id"},
 		{"pause, bad campaign", []string{"campaign", "pause", "{1}"}, "campaign"},
 		{"resume, bad campaign", []string{"campaign", "resume", "*"}, "campaign"},
@@ -81,7 +80,7 @@ func TestHelpAndVersion(t *testing.T) {
 	require.Contains(t, run(t, nil, "config", "check", "--help").out, "--consumer.lease")
 	v := run(t, nil, "version")
 	require.Zero(t, v.code)
-	require.Regexp(t, `^hongbao \S+.*\ngo1\.\S+, entries version 1, Redis schema \d+\n$`, v.out)
+	require.Regexp(t, `^hongbao \S+.*\ngo1\.\S+, entries version 2, Redis schema \d+\n$`, v.out)
 	flag := run(t, nil, "--version")
 	require.Zero(t, flag.code, flag.err)
 	require.Equal(t, v.out, flag.out)

@@ -48,6 +48,8 @@ func (d *deployment) grabs(id string, from, users int) (int, error) {
 				a, errs[i] = p.Grab(d.t.Context(), &hongbao.Grab{Campaign: id, User: fmt.Sprintf("u%06d", u)})
 				if a.Outcome == hongbao.Granted {
 					got[i]++
+				} else if a.Outcome == hongbao.Frozen && errs[i] == nil {
+					u -= len(got) // undecided: the user asks again
 				}
 			}
 		})

@@ -27,7 +27,7 @@ func AskBelongs(ctx context.Context, pipe redis.Pipeliner, space *lua.Space, k l
 			if has[0] == nil {
 				return hongbao.Outagef(hongbao.Transient, "%w: redis key %s is not there: this Redis has lost it, or was never founded, or the "+
 					"key prefix is another one; see that the configuration names the right Redis and prefix, then run "+
-					"`hongbao recover --dry-run`, or `hongbao init` for a new deployment", ErrFrozen, keys[i])
+					"`hongbao recover`, or `hongbao init` for a new deployment", ErrFrozen, keys[i])
 			}
 			for at, field := range fields {
 				if text, _ := has[at].(string); text != want[at] {

@@ -145,7 +145,7 @@ func (w *Watch) judge(now *Sight) {
 		}
 	}
 	lost := func(shard int, format string, args ...any) {
-		alarm(LostData, "shard %d: "+format+"; let nobody write to this Redis, keep its files, and run `hongbao recover --dry-run`",
+		alarm(LostData, "shard %d: "+format+"; let nobody write to this Redis, keep its files, and run `hongbao recover`",
 			append([]any{shard}, args...)...)
 	}
 	for _, shard := range now.Missing {
