@@ -31,7 +31,7 @@ func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64
 
 // Replayed notes where the next run of a replay that was begun goes on; 0 for the first seq.
 func (k *Shard) Replayed(ctx context.Context, name string, next int64) error {
-	reply, err := replayedScript.run(ctx, k.rdb, []string{k.Keys.Replay(name)}, []any{next})
+	reply, err := k.run(ctx, replayedScript, []string{k.Keys.Replay(name)}, []any{next})
 	if err != nil {
 		return err
 	}
