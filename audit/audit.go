@@ -96,6 +96,8 @@ type shard struct {
 	seen   seqs
 	closes map[string]hongbao.Entry // of campaigns whose close the stream still has
 	gaps   []hongbao.SeqRange
+	// skipped are seqs that openings of the shard have skipped: no event has them.
+	skipped []hongbao.SeqRange
 	// decided are digests, by seq, of grants of campaigns that have left Redis: a person decided that the ledger need not have them.
 	decided map[int64]uint64
 	// expired is the seq below which the topic has kept nothing; firstInTopic the lowest seq seen there, 0 for none.

@@ -249,6 +249,11 @@ func (r *run) judgeSeqs(s *shard) {
 	for seq := range s.decided {
 		s.seen.add(seq)
 	}
+	for _, skipped := range s.skipped {
+		for seq := skipped.First; seq <= skipped.Last; seq++ {
+			s.seen.add(seq)
+		}
+	}
 	holes := s.seen.holes(s.seq)
 	for _, h := range holes {
 		r.found(Difference{Kind: SeqGap, Where: s.Events(), Event: event(s.Index(), h.First),

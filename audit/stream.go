@@ -18,7 +18,11 @@ func (r *run) readStreams(ctx context.Context) error {
 		return nil
 	}
 	for _, s := range r.shards {
-		if err := r.readStream(ctx, s); err != nil {
+		err := r.readStream(ctx, s)
+		if err == nil {
+			s.skipped, err = shards.Of(r.Redis, s.Keys).Skipped(ctx)
+		}
+		if err != nil {
 			return fmt.Errorf("shard %d: %w", s.Index(), err)
 		}
 	}
