@@ -75,7 +75,7 @@ type blindWorkers struct {
 func newBlindWorkers(t *testing.T) *blindWorkers {
 	t.Helper()
 	plan := &planned{forged: map[string]hongbao.Amount{}, money: map[string]string{}}
-	b := &blindWorkers{bundle: setup(t, 1), bank: newSimpleBank(t),
+	b := &blindWorkers{bundle: setup(t, 1).farAlong(t), bank: newSimpleBank(t),
 		inLedger: newLedger(t, plan, settlement.Config{Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})}
 	b.create(t, "rain", "CNY", 10)
 	return b

@@ -262,7 +262,7 @@ func TestSettling(t *testing.T) {
 	t.Parallel()
 	atBank := func(batch int) func(*testing.T, *planned) settling {
 		return func(t *testing.T, plan *planned) settling {
-			r := &atRemote{bundle: setup(t, 2), batch: batch, inLedger: newLedger(t, plan, settlement.Config{
+			r := &atRemote{bundle: setup(t, 2).farAlong(t), batch: batch, inLedger: newLedger(t, plan, settlement.Config{
 				Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"),
 			})}
 			r.url, r.bank = remoteBalance(t)

@@ -107,3 +107,26 @@ func (b *bundle) ledger(t *testing.T, campaigns ...settlement.Campaign) (*settle
 }
 
 func user(i int) string { return fmt.Sprintf("u%08d", i) }
+
+// farAlong makes every shard look as if it had come a long way: for grants that no grab wrote.
+func (b *bundle) farAlong(t *testing.T) *bundle {
+	t.Helper()
+	for i := range b.space.Len() {
+		require.NoError(t, b.rdb.HSet(t.Context(), b.space.Shard(i).Meta(), "seq", 1<<40).Err())
+	}
+	return b
+}
+
+// reopen opens a shard that a restart has frozen, as a worker does; the seqs stay, for tests that count them.
+func reopen(t *testing.T, rdb redis.UniversalClient, space *lua.Space) {
+	t.Helper()
+	for i := range space.Len() {
+		k := space.Shard(i)
+		z, err := shards.Of(rdb, k).Freeze(t.Context(), false)
+		require.NoError(t, err)
+		if z.Frozen {
+			require.NoError(t, rdb.HSet(t.Context(), k.Meta(), "opened", z.Token).Err())
+			require.NoError(t, rdb.HDel(t.Context(), k.Meta(), "frozen", "seen").Err())
+		}
+	}
+}
