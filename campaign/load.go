@@ -22,7 +22,7 @@ const (
 	Loading = "loading"
 	Open    = "open"
 	Paused  = "paused"
-	// Frozen: Redis has lost something of the campaign, so nobody can say what is left. It is ended from the ledger.
+	// Frozen: Redis has lost something of the campaign, so nobody can say what is left. It grants nothing.
 	Frozen = "frozen"
 	// Closed and Refunded grant nothing any more.
 	Closed   = "closed"

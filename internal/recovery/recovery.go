@@ -113,7 +113,7 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	})
 }
 
-// alarm tells what was lost: again each minute, and when it changes.
+// alarm tells what was lost, once until it changes.
 func (r *Recoverer) alarm(v *Verdict) {
 	what := v.String()
 	if r.told[v.Shard] == what {
