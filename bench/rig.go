@@ -23,6 +23,7 @@ import (
 type rig struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
+	rounds int // deployments so far
 }
 
 func newRig(ctx context.Context) (*rig, error) {
@@ -37,12 +38,14 @@ func newRig(ctx context.Context) (*rig, error) {
 
 func (r *rig) close() error { return errors.Join(r.rdb.Close(), r.server.Close()) }
 
-// deployment is an empty one in the rig's Redis.
+// deployment empties the rig's Redis and founds a deployment in it. Each has a prefix of its own: this process has seen events
+// of the prefixes before, and a shard that has come to fewer is frozen.
 func (r *rig) deployment(ctx context.Context, n int) (*lua.Space, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("empty redis: %w", err)
 	}
-	space, err := lua.NewSpace("hb", n)
+	r.rounds++
+	space, err := lua.NewSpace(fmt.Sprintf("hb%d", r.rounds), n)
 	if err != nil {
 		return nil, err
 	}
