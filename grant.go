@@ -21,8 +21,10 @@ type Grant struct {
 	RequestID string
 	Trace     string
 	Time      time.Time // when it was decided, Redis time, whole milliseconds
-	// Code is the coupon's code. The stream does not carry it: the topic and the ledger do. Never log it.
-	Code string `json:",omitempty"`
+	// Currency is what Amount is in; empty for a coupon without a value. Code is the coupon's code: never log it. The stream
+	// carries neither: the topic and the ledger do.
+	Currency string `json:",omitempty"`
+	Code     string `json:",omitempty"`
 }
 
 // EventID names the grant's event in a deployment: "<shard>-<seq>".

@@ -72,6 +72,9 @@ func drawGrant(t *rapid.T) hongbao.Grant {
 	if rapid.Bool().Draw(t, "has trace") {
 		g.Trace = drawID(t, "trace")
 	}
+	if rapid.Bool().Draw(t, "has currency") {
+		g.Currency = rapid.StringMatching(`[A-Z]{3}`).Draw(t, "currency")
+	}
 	if rapid.Bool().Draw(t, "has code") {
 		g.Code = rapid.StringMatching(`[!-~]{1,64}`).Draw(t, "code")
 	}

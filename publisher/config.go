@@ -29,8 +29,8 @@ type Config struct {
 	Create            bool
 	ReplicationFactor int
 
-	// Codes gives the codes of coupons, which the stream does not carry; nil where no campaign has any.
-	Codes Codes
+	// Campaigns tells currencies and the codes of coupons, which the stream does not carry; nil leaves both out of the messages.
+	Campaigns Campaigns
 
 	// Deployment is the deployment's name; the source of its events is /hongbao/<Deployment>.
 	Deployment string

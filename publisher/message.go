@@ -96,6 +96,10 @@ func (m *message) encode(g *hongbao.Grant) {
 	v = appendString(v, g.User)
 	v = append(v, `,"amount":`...)
 	v = strconv.AppendInt(v, int64(g.Amount), 10)
+	if g.Currency != "" {
+		v = append(v, `,"currency":`...)
+		v = appendString(v, g.Currency)
+	}
 	v = append(v, `,"shard":`...)
 	v = strconv.AppendInt(v, int64(g.Shard), 10)
 	v = append(v, `,"seq":`...)

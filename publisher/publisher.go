@@ -77,9 +77,9 @@ func (p *Publisher) newClaimID() string {
 
 // Handle brings the grants into the topic. See the package for the protocol, and hongbao.Handler for the contract.
 //
-// The errors' classes. Outages: the brokers or the codes' source do not answer in time, or the partition was not free in
+// The errors' classes. Outages: the brokers or Campaigns do not answer in time, or the partition was not free in
 // time; a claim that was stored stays for whoever comes next. Held: a live worker is at the same grants. Permanent: a grant
-// that can't be sent at all, a coupon without its code, a grant that the broker refuses alone though it takes a minimal
+// that can't be sent at all, one of a campaign that nobody knows, a coupon without its code, a grant that the broker refuses alone though it takes a minimal
 // record. Conflict: the log holds a part of a batch, or no longer reaches back to where it would be. Broken: topic and
 // claims contradict each other, or the broker refuses everything.
 func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error {
@@ -87,7 +87,7 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 	if len(c.left) == 0 {
 		return c.result()
 	}
-	if err := p.addCodes(ctx, c); err != nil {
+	if err := p.addTerms(ctx, c); err != nil {
 		c.fail(err)
 		return c.result()
 	}

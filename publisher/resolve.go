@@ -114,7 +114,7 @@ func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongb
 			return nil, errGone
 		}
 	}
-	grants, without, err := p.coded(ctx, grants)
+	grants, without, err := p.withTerms(ctx, grants)
 	if err == nil && len(without) > 0 { // it had one when the batch was stored
 		err = errGone
 	}

@@ -19,10 +19,18 @@ type Claims interface {
 	Release(ctx context.Context, shard int, c hongbao.Claim) error
 }
 
-// Codes gives the codes of coupons. Its methods may be called at once.
-type Codes interface {
-	// HasCodes tells whether a campaign's packets have codes. It is asked for every batch, and should remember.
-	HasCodes(ctx context.Context, campaign string) (bool, error)
+// Terms are what never changes in a campaign, and what a message needs of it.
+type Terms struct {
+	// Currency is empty if the campaign's packets have no value.
+	Currency string
+	// Codes says that every packet has a code.
+	Codes bool
+}
+
+// Campaigns tells what the stream does not carry. Its methods may be called at once.
+type Campaigns interface {
+	// Terms gives a campaign's terms, and false if nobody knows the campaign. It is asked for every batch, and should remember.
+	Terms(ctx context.Context, campaign string) (Terms, bool, error)
 	// Codes gives the codes of packets, in their order; "" for a packet that certainly has none.
 	Codes(ctx context.Context, campaign string, packets []int64) ([]string, error)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -90,12 +91,16 @@ func (h *messageHeaders) read(headers []kafka.Header) error {
 	return nil
 }
 
+// currencyCode takes currencies that are no longer in use, too: a topic keeps what is old.
+var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
+
 // body is the value of a message. The pointers tell a missing field from a zero.
 type body struct {
 	Campaign  string          `json:"campaign"`
 	Packet    int64           `json:"packet"`
 	User      string          `json:"user"`
 	Amount    *hongbao.Amount `json:"amount"`
+	Currency  string          `json:"currency"`
 	Shard     *int            `json:"shard"`
 	Seq       int64           `json:"seq"`
 	Epoch     int64           `json:"epoch"`
@@ -126,7 +131,7 @@ func (h *messageHeaders) event(key, value []byte) (Event, error) {
 	}
 	return Event{Source: string(h.source), Grant: hongbao.Grant{
 		Shard: *b.Shard, Seq: b.Seq, Epoch: b.Epoch, Campaign: b.Campaign, Packet: b.Packet, Amount: *b.Amount,
-		User: b.User, RequestID: b.RequestID, Trace: string(h.trace), Time: when.UTC(), Code: b.Code,
+		User: b.User, RequestID: b.RequestID, Trace: string(h.trace), Time: when.UTC(), Currency: b.Currency, Code: b.Code,
 	}}, nil
 }
 
@@ -141,6 +146,9 @@ func (b *body) check() error {
 		if err := hongbao.CheckID(b.RequestID); err != nil {
 			return fmt.Errorf("request_id: %w", err)
 		}
+	}
+	if b.Currency != "" && !currencyCode.MatchString(b.Currency) {
+		return fmt.Errorf("currency %.40q: want three capital letters", b.Currency)
 	}
 	if b.Code != "" {
 		if err := hongbao.CheckCode(b.Code); err != nil {

@@ -36,7 +36,16 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, "00-ab-cd-01", e.Grant.Trace)
 	require.EqualValues(t, 888, e.Grant.Amount)
 	require.Empty(t, e.Grant.Code)
+	require.Empty(t, e.Grant.Currency)
 	require.Equal(t, "2026-11-21T08:00:00.123Z", e.Grant.Time.Format(topic.TimeLayout))
+}
+
+// A currency that is no longer in use can still be read.
+func TestDecodeCurrency(t *testing.T) {
+	t.Parallel()
+	e, err := topic.DecodeMessage(headers(nil), []byte("u1"), bytes.Replace([]byte(value), []byte(`888,`), []byte(`888,"currency":"DEM",`), 1))
+	require.NoError(t, err)
+	require.Equal(t, "DEM", e.Grant.Currency)
 }
 
 // A coupon's message has its code besides.
@@ -73,7 +82,7 @@ func TestDecodeTellsForeignFromMalformed(t *testing.T) {
 	malformed(headers(nil), "u2", value)
 	malformed(headers(nil), "u1", "")
 	for from, to := range map[string]string{
-		`"amount":888`: `"amount":-1`, `"amount":888,`: "", `"shard":3,`: "", `"packet":4711`: `"packet":0`, `"campaign":"spring"`: `"campaign":"Spring"`,
+		`"amount":888`: `"amount":-1`, `"amount":888,`: "", `888,"shard"`: `888,"currency":"cny","shard"`, `"shard":3,`: "", `"packet":4711`: `"packet":0`, `"campaign":"spring"`: `"campaign":"Spring"`,
 		`"amount":88`: `"amount":"88"`, `"seq":52`: `"seq":9007199254740993`, `"r1"`: `"a b"`, `"r1"}`: `"r1","code":"a b"}`,
 	} {
 		require.Contains(t, value, from)

@@ -168,6 +168,7 @@ func TestTail(t *testing.T) {
 		users[l.Campaign+" "+l.User] = true
 		require.WithinDuration(t, time.Now(), l.Time, time.Minute)
 		require.Positive(t, l.Packet)
+		require.Equal(t, "CNY", l.Currency)
 	}
 	require.EqualValues(t, 5000, sum)
 	require.Len(t, users, 50)

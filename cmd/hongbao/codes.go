@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
@@ -86,49 +87,49 @@ func (d *deps) sameCodes(ctx context.Context, id string, read []string) error {
 	}
 }
 
-// codeSource gives the publisher the codes of coupons: from Redis while it has the campaign, from the ledger after that. The
-// ledger is opened when it is first needed.
-type codeSource struct {
+// campaignSource tells the publisher currencies and codes: from Redis while it has the campaign, from the ledger after that.
+// The ledger is opened when it is first needed.
+type campaignSource struct {
 	deps *deps
 
 	mu     sync.Mutex
-	has    map[string]bool // campaigns that were found; it never changes
+	terms  map[string]publisher.Terms // of campaigns that were found
 	ledger *settlement.Ledger
 }
 
-// maxCodeCampaigns bounds what codeSource remembers.
-const maxCodeCampaigns = 10_000
+// maxTerms bounds what campaignSource remembers.
+const maxTerms = 10_000
 
-// HasCodes tells whether a campaign has codes. One that nobody knows has none.
-func (s *codeSource) HasCodes(ctx context.Context, id string) (bool, error) {
+// Terms gives a campaign's terms, and false if neither Redis nor the ledger has it.
+func (s *campaignSource) Terms(ctx context.Context, id string) (terms publisher.Terms, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if has, ok := s.has[id]; ok {
-		return has, nil
+	if terms, found = s.terms[id]; found {
+		return terms, true, nil
 	}
-	has, err := shards.Of(s.deps.redis, s.deps.space.Home(id)).HasCodes(ctx, id)
+	terms.Currency, terms.Codes, err = shards.Of(s.deps.redis, s.deps.space.Home(id)).Terms(ctx, id)
 	if errors.Is(err, shards.ErrNotInRedis) {
-		l, err := s.open(ctx)
-		if err != nil {
-			return false, err
+		var l *settlement.Ledger
+		if l, err = s.open(ctx); err != nil {
+			return terms, false, err
 		}
-		c, found, err := l.Campaign(ctx, id)
-		if err != nil || !found {
-			return false, err
+		var c settlement.StoredCampaign
+		if c, found, err = l.Campaign(ctx, id); err != nil || !found {
+			return terms, false, err
 		}
-		has = c.Spec.Codes != nil
+		terms = publisher.Terms{Currency: c.Spec.Currency, Codes: c.Spec.Codes != nil}
 	} else if err != nil {
-		return false, err
+		return terms, false, err
 	}
-	if len(s.has) >= maxCodeCampaigns || s.has == nil {
-		s.has = map[string]bool{}
+	if len(s.terms) >= maxTerms || s.terms == nil {
+		s.terms = map[string]publisher.Terms{}
 	}
-	s.has[id] = has
-	return has, nil
+	s.terms[id] = terms
+	return terms, true, nil
 }
 
 // Codes gives the codes of packets; "" for one that neither Redis nor the ledger has.
-func (s *codeSource) Codes(ctx context.Context, id string, packets []int64) ([]string, error) {
+func (s *campaignSource) Codes(ctx context.Context, id string, packets []int64) ([]string, error) {
 	codes, err := shards.Of(s.deps.redis, s.deps.space.Home(id)).Codes(ctx, id, packets)
 	if err != nil || !slices.Contains(codes, "") {
 		return codes, err
@@ -143,7 +144,7 @@ func (s *codeSource) Codes(ctx context.Context, id string, packets []int64) ([]s
 }
 
 // open opens the ledger once. s.mu is held.
-func (s *codeSource) open(ctx context.Context) (*settlement.Ledger, error) {
+func (s *campaignSource) open(ctx context.Context) (*settlement.Ledger, error) {
 	if s.ledger == nil {
 		l, err := s.deps.newLedger(ctx)
 		if err != nil {

@@ -314,7 +314,7 @@ func (d *deps) publisherTo(ctx context.Context, topic string, cc dedup.Config, e
 		return nil, err
 	}
 	pc := d.cfg.PublisherConfig()
-	pc.Worker, pc.Topic, pc.Codes = d.worker, topic, &codeSource{deps: d}
+	pc.Worker, pc.Topic, pc.Campaigns = d.worker, topic, &campaignSource{deps: d}
 	pc.Create = pc.Create && (d.makes || topic != d.cfg.Kafka.Topic)
 	p, err := publisher.New(pc, claims, entries)
 	if err != nil {

@@ -95,7 +95,7 @@ func (d *deps) redisReceipts(ctx context.Context, id, user string) ([]hongbao.Re
 	if err != nil || len(list) == 0 {
 		return list, err
 	}
-	if has, err := shards.Of(d.redis, k).HasCodes(ctx, id); err != nil || !has {
+	if _, has, err := shards.Of(d.redis, k).Terms(ctx, id); err != nil || !has {
 		return list, err
 	}
 	missing, err := shards.Of(d.redis, k).FillCodes(ctx, id, list)

@@ -49,6 +49,7 @@ type tailed struct {
 	Packet    int64          `json:"packet"`
 	User      string         `json:"user"`
 	Amount    hongbao.Amount `json:"amount"`
+	Currency  string         `json:"currency,omitempty"`
 	Time      time.Time      `json:"time"`
 	RequestID string         `json:"request_id,omitempty"`
 	Code      string         `json:"code,omitempty"`
@@ -92,7 +93,7 @@ func (t *tailing) scan(ctx context.Context, lines chan<- tailed) error {
 			}
 			t.printed[partition] = offset + 1
 			if len(t.campaigns) == 0 || slices.Contains(t.campaigns, g.Campaign) {
-				lines <- tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Time.UTC(), g.RequestID, g.Code}
+				lines <- tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Currency, g.Time.UTC(), g.RequestID, g.Code}
 			}
 			return nil
 		})

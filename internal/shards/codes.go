@@ -38,17 +38,18 @@ func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) 
 	return loadState(codesScript, reply)
 }
 
-// HasCodes tells whether a campaign's packets have codes, which never changes. ErrNotInRedis (Permanent) if the campaign
-// is not there.
-func (k *Shard) HasCodes(ctx context.Context, campaign string) (bool, error) {
-	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField).Result()
+// Terms tells a campaign's currency, and whether its packets have codes: neither ever changes. ErrNotInRedis (Permanent) if
+// the campaign is not there.
+func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, codes bool, err error) {
+	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField, "currency").Result()
 	if err != nil {
-		return false, fmt.Errorf("ask whether campaign %s has codes: %w", campaign, Classify(err))
+		return "", false, fmt.Errorf("ask for the currency of campaign %s and whether it has codes: %w", campaign, Classify(err))
 	}
 	if v[0] == nil {
-		return false, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return "", false, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
-	return v[1] == "1", nil
+	currency, _ = v[2].(string)
+	return currency, v[1] == "1", nil
 }
 
 // ErrNoCode says that a packet has no code although its campaign has codes.

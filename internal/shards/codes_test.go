@@ -49,19 +49,20 @@ func TestLeftoverCodes(t *testing.T) {
 	require.ErrorContains(t, begin(t.Context(), b), "HBLEFTOVER")
 }
 
-func TestHasCodes(t *testing.T) {
+func TestTerms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := shards.Of(b.rdb, b.k).HasCodes(t.Context(), "rain")
+	_, _, err := shards.Of(b.rdb, b.k).Terms(t.Context(), "rain")
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
 	b.load(t, spec("rain", 5))
-	has, err := shards.Of(b.rdb, b.k).HasCodes(t.Context(), "rain")
+	currency, codes, err := shards.Of(b.rdb, b.k).Terms(t.Context(), "rain")
 	require.NoError(t, err)
-	require.False(t, has)
+	require.Equal(t, "CNY", currency)
+	require.False(t, codes)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), shards.CodesField, "1").Err())
-	has, err = shards.Of(b.rdb, b.k).HasCodes(t.Context(), "rain")
+	_, codes, err = shards.Of(b.rdb, b.k).Terms(t.Context(), "rain")
 	require.NoError(t, err)
-	require.True(t, has)
+	require.True(t, codes)
 }
 
 func TestFillCodes(t *testing.T) {

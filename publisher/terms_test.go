@@ -13,24 +13,27 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// memCodes has codes for the packets of campaign spring, but for those in without.
-type memCodes struct {
+// memCampaigns has codes for the packets of campaign spring, but for those in without.
+type memCampaigns struct {
 	mu      sync.Mutex
 	fails   string // the method that fails
 	without []int64
 	asked   int // for codes
 }
 
-func (m *memCodes) HasCodes(_ context.Context, campaign string) (bool, error) {
+func (m *memCampaigns) Terms(_ context.Context, campaign string) (Terms, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.fails == "has" {
-		return false, errors.New("redis is gone")
+	if m.fails == "terms" {
+		return Terms{}, false, errors.New("redis is gone")
 	}
-	return campaign == "spring", nil
+	if campaign == "spring" {
+		return Terms{Currency: "CNY", Codes: true}, true, nil
+	}
+	return Terms{Currency: "EUR"}, campaign == "autumn", nil
 }
 
-func (m *memCodes) Codes(_ context.Context, campaign string, packets []int64) ([]string, error) {
+func (m *memCampaigns) Codes(_ context.Context, campaign string, packets []int64) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
@@ -64,11 +67,11 @@ func published(t *testing.T, p *Publisher) map[string]hongbao.Grant {
 	return out
 }
 
-func TestCodesArePublished(t *testing.T) {
+func TestTermsArePublished(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	codes := &memCodes{}
-	b.cfg.Codes = codes
+	codes := &memCampaigns{}
+	b.cfg.Campaigns = codes
 	p, _ := b.worker(t)
 	g := b.store.grants(0, 250, decided)
 	for i := range g {
@@ -83,10 +86,11 @@ func TestCodesArePublished(t *testing.T) {
 	require.Equal(t, 1, codes.asked, "once for a batch")
 	requireOneCopy(t, &b.cfg, g)
 	for id, e := range published(t, p) {
-		want := codeOf(e.Packet)
+		want, currency := codeOf(e.Packet), "CNY"
 		if e.Campaign == "autumn" {
-			want = ""
+			want, currency = "", "EUR"
 		}
+		require.Equal(t, currency, e.Currency, id)
 		if id == g[1].EventID() {
 			want = "from-the-ledger"
 		}
@@ -101,14 +105,14 @@ func TestCodesArePublished(t *testing.T) {
 }
 
 // Codes that can't be read stop the sink and blame no grant: nothing is claimed, nothing is sent, and it goes on later.
-func TestCodesOutOfReach(t *testing.T) {
+func TestTermsOutOfReach(t *testing.T) {
 	t.Parallel()
-	for _, fails := range []string{"has", "codes"} {
+	for _, fails := range []string{"terms", "codes"} {
 		t.Run(fails, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			codes := &memCodes{fails: fails}
-			b.cfg.Codes = codes
+			codes := &memCampaigns{fails: fails}
+			b.cfg.Campaigns = codes
 			p, w := b.worker(t)
 			w.fate = func() fate { return pass }
 			g := b.store.grants(0, 20, decided)
@@ -127,8 +131,8 @@ func TestCouponWithoutItsCode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	g := b.store.grants(0, 20, decided)
-	codes := &memCodes{without: []int64{g[7].Packet}}
-	b.cfg.Codes = codes
+	codes := &memCampaigns{without: []int64{g[7].Packet}}
+	b.cfg.Campaigns = codes
 	p, _ := b.worker(t)
 	errs := p.Handle(t.Context(), g)
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[7]))
@@ -143,6 +147,23 @@ func TestCouponWithoutItsCode(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g)
 }
 
+// A grant of a campaign that nobody knows is a dead letter, never a message without its currency; the others go.
+func TestCampaignThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.Campaigns = &memCampaigns{}
+	p, _ := b.worker(t)
+	g := b.store.grants(0, 20, decided)
+	g[7].Campaign = "winter"
+	errs := p.Handle(t.Context(), g)
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[7]))
+	require.ErrorContains(t, errs[7], "nobody can tell the currency")
+	for i, err := range errs {
+		require.Equal(t, i == 7, err != nil)
+	}
+	require.Len(t, published(t, p), 19)
+}
+
 // A batch is built again with its codes: the broker knows the copy. Where they are gone meanwhile, the log is read instead.
 func TestStoredBatchWithCodes(t *testing.T) {
 	t.Parallel()
@@ -151,8 +172,8 @@ func TestStoredBatchWithCodes(t *testing.T) {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				b := setup(t)
-				codes := &memCodes{}
-				b.cfg.Codes = codes
+				codes := &memCampaigns{}
+				b.cfg.Campaigns = codes
 				owner, w := b.worker(t)
 				g := b.store.grants(0, 20, decided)
 				w.fate = func() fate { return f }
@@ -182,6 +203,7 @@ func TestStoredBatchWithCodes(t *testing.T) {
 				requireOneCopy(t, &b.cfg, g)
 				for id, e := range published(t, other) {
 					require.Equal(t, codeOf(e.Packet), e.Code, id)
+					require.Equal(t, "CNY", e.Currency, id)
 				}
 			})
 		}
