@@ -4,7 +4,8 @@
 -- KEYS  1 meta  2 events  3... the claims of the sinks, then the campaigns that stay frozen
 -- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta
 --       4 the new epoch  5 last seq that is skipped  6 highest seq that anybody knows
---       7 number of sinks  8... fields and values that mark a shard without meta as the deployment's, in turn
+--       7 highest seq that callers had seen when the caller looked
+--       8 number of sinks  9... fields and values that mark a shard without meta as the deployment's, in turn
 -- Reply "open"; or "changed": the shard is not as the caller found it
 -- Cost  O(sinks + campaigns)
 -- First write XADD: it grows memory. Everything is checked before it.
@@ -12,16 +13,16 @@
 
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
-local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped')
+local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen')
 redis.call('XLEN', KEYS[2])
-local sinks = tonumber(ARGV[7])
+local sinks = tonumber(ARGV[8])
 for i = 3, #KEYS do
 	redis.call('HLEN', KEYS[i])
 end
 if m[2] == ARGV[4] and m[3] == ARGV[1] and not m[4] then
 	return { 'open' }
 end
-if (m[1] or '') ~= ARGV[2] or (m[2] or '') ~= ARGV[3] then
+if (m[1] or '') ~= ARGV[2] or (m[2] or '') ~= ARGV[3] or tonumber(m[6] or 0) > tonumber(ARGV[7]) then
 	return { 'changed' }
 end
 local first = string.format('%.0f', (m[1] or 0) + 1)
@@ -38,7 +39,7 @@ for i = 3 + sinks, #KEYS do
 	redis.call('HSET', KEYS[i], 'state', 'frozen')
 end
 if not m[1] then
-	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 8))
+	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 9))
 end
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1],
 	'skipped', (m[5] and m[5] .. ',' or '') .. first .. '-' .. ARGV[5])

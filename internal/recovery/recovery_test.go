@@ -320,6 +320,28 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 }
 
+// Somebody who tells of a lost event at the last moment, after the look, is heard: the shard does not open.
+func TestSeenAtTheLastMoment(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	found, err := w.shard().Freeze(t.Context(), true)
+	require.NoError(t, err)
+	late := shards.Of(w.server.Client(t), w.space.Shard(0))
+	_, err = late.Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 11, Last: 11}}, nil)
+	require.ErrorIs(t, err, shards.ErrFrozen)
+	again := &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: lua.ChunkEvents - 1, Known: 10}
+	opened, err := w.shard().Reopen(t.Context(), w.space, again)
+	require.NoError(t, err)
+	require.False(t, opened)
+	again.Was, err = w.shard().Freeze(t.Context(), false)
+	require.NoError(t, err)
+	require.EqualValues(t, 11, again.Was.Seen)
+	opened, err = w.shard().Reopen(t.Context(), w.space, again)
+	require.NoError(t, err)
+	require.True(t, opened)
+}
+
 // A planned failover: the replica has everything, is promoted, and opens by itself. A first replica that attaches freezes nothing.
 func TestPlannedFailover(t *testing.T) {
 	t.Parallel()

@@ -132,7 +132,7 @@ func (k *Shard) Reopen(ctx context.Context, space *lua.Space, o *Reopening) (boo
 		}
 		return strconv.FormatInt(n, 10)
 	}
-	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, len(o.Sinks),
+	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, len(o.Sinks),
 		deploymentField, o.Mark.Deployment, shardsField, space.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index()}
 	conn, err := k.pin(ctx)
 	if err != nil {
