@@ -12,7 +12,7 @@
 //
 // Whoever dies between 4 and 5 reads the batch again, and so does another member after a rebalance; the Sink drops what it has
 // seen. There are two Sinks. SQL runs the effect in the transaction that stores the position: exactly once, whatever
-// dies. Apart is for effects elsewhere: it remembers what this process did, and the effect itself must recognise what
+// dies. FuncSink is for effects elsewhere: it remembers what this process did, and the effect itself must recognise what
 // another process did, with dedup's push-once or with a unique key of its own.
 //
 // A Position knows exactly which events of a shard were seen, in any order: parked grants come late, and a plain

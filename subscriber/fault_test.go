@@ -84,7 +84,7 @@ func TestOutage(t *testing.T) {
 		return nil
 	}
 	d.write(t, 1, records(0, 1, 20)...)
-	w := start(t, d.config(b.apart(t)))
+	w := start(t, d.config(b.funcSink(t)))
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 20 }, "all")
 	require.NoError(t, w.stop())
 	s := w.Stats()
@@ -97,7 +97,7 @@ func TestBrokenSinkEndsRun(t *testing.T) {
 	d, b := inProcess(t, 1), newBook()
 	b.fault = func(*Event) error { return hongbao.Errorf(hongbao.Broken, "the table is another build's") }
 	d.write(t, 1, record(grant(0, 1)))
-	w := start(t, d.config(b.apart(t)))
+	w := start(t, d.config(b.funcSink(t)))
 	<-w.ended
 	require.ErrorContains(t, w.err, "another build")
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(w.err))
@@ -117,7 +117,7 @@ func (lazySink) Skip(context.Context, Event) error             { return nil }
 func TestTooOldBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
-	a := b.apart(t)
+	a := b.funcSink(t)
 	for i := range int64(MaxRuns + 1) {
 		require.NoError(t, a.Skip(t.Context(), event(0, 2+2*i)))
 	}
@@ -154,7 +154,7 @@ func TestDeadLettersAreInsistedOn(t *testing.T) {
 	d, b := inProcess(t, 1), newBook()
 	bad := malformed(1)
 	d.write(t, 1, bad, record(grant(0, 2)))
-	w := start(t, d.config(b.apart(t)), func(s *Subscriber) {
+	w := start(t, d.config(b.funcSink(t)), func(s *Subscriber) {
 		open := s.newLetters
 		s.newLetters = func(c *Config) letterWriter {
 			x := &stubborn{letterWriter: open(c), most: len(bad.Value) - 1}
@@ -176,7 +176,7 @@ func TestStopWhileADeadLetterCanNotBeWritten(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
 	d.write(t, 1, malformed(1))
-	cfg := d.config(b.apart(t))
+	cfg := d.config(b.funcSink(t))
 	cfg.DeadLetters, cfg.DrainTimeout = "not-there", 0
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Retries > 0 }, "it waits")
@@ -201,7 +201,7 @@ func TestStopDrains(t *testing.T) {
 		return nil
 	}
 	d.write(t, 1, records(0, 1, 10)...)
-	cfg := d.config(b.apart(t))
+	cfg := d.config(b.funcSink(t))
 	cfg.BatchEvents = 5
 	w := start(t, cfg)
 	<-begun
@@ -213,7 +213,7 @@ func TestStopDrains(t *testing.T) {
 	require.EqualValues(t, 1, s.Commits)
 	require.Equal(t, s.Done, int64(len(b.copies())))
 	require.LessOrEqual(t, s.Done, int64(5), "no more than the batch in hand")
-	again := start(t, d.config(b.apart(t)))
+	again := start(t, d.config(b.funcSink(t)))
 	testkit.Eventually(t, soon, func() bool { return len(b.copies()) == 10 }, "the rest")
 	require.NoError(t, again.stop())
 	for event, n := range b.copies() {
@@ -226,7 +226,7 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 1)
 	begun := make(chan struct{}, 10)
-	a, err := NewApart(ApartConfig{Timeout: soon, Effect: func(ctx context.Context, _ Event) error {
+	a, err := NewFuncSink(FuncSinkConfig{Timeout: soon, Effect: func(ctx context.Context, _ Event) error {
 		begun <- struct{}{}
 		<-ctx.Done()
 		return hongbao.Errorf(hongbao.Permanent, "given up: %w", ctx.Err()) // a class of no meaning now
@@ -246,7 +246,7 @@ func TestCommitErrors(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
 	d.write(t, 1, records(0, 1, 2)...)
-	cfg := d.config(b.apart(t))
+	cfg := d.config(b.funcSink(t))
 	cfg.CommitTimeout = 100 * time.Millisecond
 	fails := &atomic.Int64{}
 	fails.Store(1 << 40)
@@ -264,7 +264,7 @@ func TestCommitErrors(t *testing.T) {
 	d.write(t, 1, record(grant(0, 3)))
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Commits == 1 }, "at the third try")
 	require.NoError(t, w.stop())
-	again := start(t, d.config(b.apart(t)))
+	again := start(t, d.config(b.funcSink(t)))
 	d.write(t, 1, record(grant(0, 4)))
 	testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
 	require.NoError(t, again.stop())
@@ -290,7 +290,7 @@ func TestReadErrorsAreWaitedOut(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
 	d.write(t, 1, record(grant(0, 1)))
-	w := start(t, d.config(b.apart(t)), func(s *Subscriber) {
+	w := start(t, d.config(b.funcSink(t)), func(s *Subscriber) {
 		open := s.newReader
 		s.newReader = func(c *Config, partition int, offset int64) recordReader {
 			return &errorReader{recordReader: open(c, partition, offset), errs: []error{kafka.LeaderNotAvailable, errors.New("dial: refused")}}
@@ -313,7 +313,7 @@ func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 		return nil
 	}
 	d.write(t, 2, records(0, 1, 3)...)
-	w := start(t, d.config(b.apart(t)))
+	w := start(t, d.config(b.funcSink(t)))
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Retries > 3 }, "shard 0 waits")
 	for first := int64(1); first < 1000; first += 100 { // more than any buffer would hold
 		d.write(t, 2, records(1, first, first+99)...)
@@ -330,7 +330,7 @@ func TestHangingEffectHasATimeLimit(t *testing.T) {
 	d := inProcess(t, 2)
 	hangs, other := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	a, err := NewApart(ApartConfig{Timeout: 20 * time.Millisecond, Effect: func(ctx context.Context, e Event) error {
+	a, err := NewFuncSink(FuncSinkConfig{Timeout: 20 * time.Millisecond, Effect: func(ctx context.Context, e Event) error {
 		switch e.Grant.EventID() {
 		case "0-2":
 			once.Do(func() { close(hangs); <-other }) // the first time it goes on until another partition's event is done

@@ -18,7 +18,7 @@ func TestOffsetOutOfRangeEndsRun(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
 	d.write(t, 1, records(0, 1, 3)...)
-	cfg := d.config(b.apart(t))
+	cfg := d.config(b.funcSink(t))
 	client := &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: &kafka.Transport{}}
 	res, err := client.OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
 		GroupID: cfg.Group, GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{d.topic: {{Partition: 0, Offset: 1000}}},
@@ -44,7 +44,7 @@ func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
 	t.Helper()
 	d.write(t, 1, records(0, 1, 10)...)
 	d.deleteBefore(t, 4) // before the group was there: not its loss
-	cfg := d.config(b.apart(t))
+	cfg := d.config(b.funcSink(t))
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 6 }, "what is there")
 	require.NoError(t, w.stop())
@@ -92,7 +92,7 @@ func TestGapsAreAskedForUntilKnown(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
 	d.write(t, 1, record(grant(0, 1)))
-	before := start(t, d.config(b.apart(t)))
+	before := start(t, d.config(b.funcSink(t)))
 	testkit.Eventually(t, soon, func() bool { return before.Stats().Done == 1 }, "the first")
 	require.NoError(t, before.stop())
 	d.write(t, 1, records(0, 2, 3)...)
@@ -112,7 +112,7 @@ func TestGapsAreAskedForUntilKnown(t *testing.T) {
 		res.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: d.topic, Partitions: []kmsg.ListOffsetsResponseTopicPartition{part}}}
 		return res, nil, true
 	})
-	w := start(t, d.config(b.apart(t)), jump)
+	w := start(t, d.config(b.funcSink(t)), jump)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "after all")
 	require.NoError(t, w.stop())
 	require.Greater(t, asked.Load(), int64(3))

@@ -14,7 +14,7 @@ func TestRunMixedTopic(t *testing.T) {
 	d, b := inProcess(t, 2), newBook()
 	d.write(t, 2, record(grant(0, 1)), fence(), foreign(), stranger(1, false), stranger(2, true), malformed(2), record(grant(0, 1)), record(grant(0, 5)), record(grant(0, 3)))
 	d.write(t, 2, records(1, 1, 20)...)
-	w := start(t, d.config(b.apart(t)))
+	w := start(t, d.config(b.funcSink(t)))
 	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 23 && s.Repeated == 1 }, "all read")
 	require.NoError(t, w.stop())
 	s := w.Stats()
@@ -39,7 +39,7 @@ func TestRunMixedTopic(t *testing.T) {
 	require.Equal(t, "permanent", letterHeader(dead, HeaderClass))
 	require.Contains(t, letterHeader(dead, HeaderError), "can't be read")
 
-	again := start(t, d.config(b.apart(t)))
+	again := start(t, d.config(b.funcSink(t)))
 	d.write(t, 2, record(grant(0, 6)))
 	testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
 	require.NoError(t, again.stop())

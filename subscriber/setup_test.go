@@ -266,9 +266,9 @@ func (b *book) note(_ context.Context, e Event) error {
 	return nil
 }
 
-func (b *book) apart(t testing.TB) *Apart {
+func (b *book) funcSink(t testing.TB) *FuncSink {
 	t.Helper()
-	a, err := NewApart(ApartConfig{Effect: b.note, Timeout: soon})
+	a, err := NewFuncSink(FuncSinkConfig{Effect: b.note, Timeout: soon})
 	require.NoError(t, err)
 	return a
 }

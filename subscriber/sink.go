@@ -14,7 +14,7 @@ import (
 // Event is a grant as the topic tells it, and the deployment that it comes from.
 type Event = topic.Event
 
-// Sink has the effect of events and remembers which have had it. SQL and Apart are Sinks. Its methods are called at once,
+// Sink has the effect of events and remembers which have had it. SQL and FuncSink are Sinks. Its methods are called at once,
 // for events of different partitions. Each call must end by itself: one that hangs holds up its partition.
 type Sink interface {
 	// Push has the effect of those of the events that it has not seen, in their order, and remembers them. Without an error all of them are
@@ -44,18 +44,18 @@ type shardOf struct {
 
 func shardFor(e *Event) shardOf { return shardOf{source: e.Source, shard: e.Grant.Shard} }
 
-// Apart is a Sink for effects that are not in a database: a push to a front end, a mail. It remembers in memory what
+// FuncSink is a Sink for effects that are not in a database: a push to a front end, a mail. It remembers in memory what
 // this process did. After a restart or a rebalance the events since the last commit come again, so the effect must
 // recognise a repeat: by dedup's push-once with the event's id, or by a unique key of its own.
-type Apart struct {
-	cfg ApartConfig
+type FuncSink struct {
+	cfg FuncSinkConfig
 
 	mu   sync.Mutex
 	seen map[shardOf]*shardSeen
 }
 
-// ApartConfig of an Apart. A zero is refused.
-type ApartConfig struct {
+// FuncSinkConfig of a FuncSink. A zero is refused.
+type FuncSinkConfig struct {
 	// Effect of one event. It is called for one event of a shard at a time, and at once for events of different shards.
 	// Its context ends when Timeout is over: it must return then, or its partition stands still. Its error's class says
 	// what is to be done, see Sink.
@@ -70,35 +70,35 @@ type shardSeen struct {
 	Position
 }
 
-// NewApart checks the configuration.
-func NewApart(cfg ApartConfig) (*Apart, error) {
+// NewFuncSink checks the configuration.
+func NewFuncSink(cfg FuncSinkConfig) (*FuncSink, error) {
 	if cfg.Effect == nil {
 		return nil, errors.New("subscriber: an Effect is required")
 	}
 	if cfg.Timeout < time.Millisecond || cfg.Timeout > time.Hour {
 		return nil, fmt.Errorf("subscriber: Timeout of an effect is %s: want 1ms to 1h", cfg.Timeout)
 	}
-	return &Apart{cfg: cfg, seen: map[shardOf]*shardSeen{}}, nil
+	return &FuncSink{cfg: cfg, seen: map[shardOf]*shardSeen{}}, nil
 }
 
-func (a *Apart) shard(e *Event) *shardSeen {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := a.seen[shardFor(e)]
+func (f *FuncSink) shard(e *Event) *shardSeen {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.seen[shardFor(e)]
 	if s == nil {
 		s = &shardSeen{}
-		a.seen[shardFor(e)] = s
+		f.seen[shardFor(e)] = s
 	}
 	return s
 }
 
 // Push is Sink's.
-func (a *Apart) Push(ctx context.Context, events []Event) (r Report, err error) {
+func (f *FuncSink) Push(ctx context.Context, events []Event) (r Report, err error) {
 	for i := range events {
 		if err := ctx.Err(); err != nil {
 			return r, hongbao.Errorf(hongbao.Transient, "event %s was not begun: %w", events[i].Grant.EventID(), err)
 		}
-		sight, err := a.one(ctx, &events[i])
+		sight, err := f.one(ctx, &events[i])
 		if err != nil {
 			return r, fmt.Errorf("the effect of event %s: %w", events[i].Grant.EventID(), err)
 		}
@@ -116,19 +116,19 @@ func (a *Apart) Push(ctx context.Context, events []Event) (r Report, err error) 
 }
 
 // one has the effect of an event that is fresh. It tells what the event was.
-func (a *Apart) one(ctx context.Context, e *Event) (Sight, error) {
-	s := a.shard(e)
+func (f *FuncSink) one(ctx context.Context, e *Event) (Sight, error) {
+	s := f.shard(e)
 	s.Lock()
 	defer s.Unlock()
 	sight := s.Look(e.Grant.Seq)
 	if sight != Fresh {
 		return sight, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	limited, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
-	if err := a.cfg.Effect(limited, *e); err != nil {
+	if err := f.cfg.Effect(limited, *e); err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
-			return sight, fmt.Errorf("it did not end within %s: %w", a.cfg.Timeout, err)
+			return sight, fmt.Errorf("it did not end within %s: %w", f.cfg.Timeout, err)
 		}
 		return sight, err
 	}
@@ -137,8 +137,8 @@ func (a *Apart) one(ctx context.Context, e *Event) (Sight, error) {
 }
 
 // Skip is Sink's.
-func (a *Apart) Skip(_ context.Context, event Event) error {
-	s := a.shard(&event)
+func (f *FuncSink) Skip(_ context.Context, event Event) error {
+	s := f.shard(&event)
 	s.Lock()
 	defer s.Unlock()
 	s.Add(event.Grant.Seq)

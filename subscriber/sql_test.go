@@ -193,7 +193,7 @@ func TestSQLConfigNamesEveryProblem(t *testing.T) {
 	}
 }
 
-func TestApart(t *testing.T) {
+func TestFuncSink(t *testing.T) {
 	t.Parallel()
 	b := newBook()
 	fail := true
@@ -203,7 +203,7 @@ func TestApart(t *testing.T) {
 		}
 		return nil
 	}
-	a := b.apart(t)
+	a := b.funcSink(t)
 	r, err := a.Push(t.Context(), events(0, 1, 2, 3, 4))
 	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
 	require.Equal(t, Report{Next: 2, Done: 2}, r)
@@ -218,9 +218,9 @@ func TestApart(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, r.Next)
 	require.Equal(t, map[string]int{"0-1": 1, "0-2": 1, "0-3": 1, "0-4": 1}, b.copies())
-	_, err = NewApart(ApartConfig{Timeout: time.Second})
+	_, err = NewFuncSink(FuncSinkConfig{Timeout: time.Second})
 	require.ErrorContains(t, err, "Effect is required")
-	_, err = NewApart(ApartConfig{Effect: b.note})
+	_, err = NewFuncSink(FuncSinkConfig{Effect: b.note})
 	require.ErrorContains(t, err, "Timeout of an effect is 0s")
 	for i := range int64(MaxRuns + 1) { // beyond the bound
 		require.NoError(t, a.Skip(t.Context(), event(9, 2+2*i)))

@@ -84,7 +84,7 @@ func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	})
 	check(err)
 	client := &http.Client{Timeout: 5 * time.Second}
-	sink, err := subscriber.NewApart(subscriber.ApartConfig{
+	sink, err := subscriber.NewFuncSink(subscriber.FuncSinkConfig{
 		Timeout: 10 * time.Second,
 		Effect: frontend.Tell(once, func(ctx context.Context, id string, message []byte) error {
 			return frontend.Post(ctx, client, page, id, message)
