@@ -72,7 +72,7 @@ func TestShardSurvivesThatRedisDeniesACommand(t *testing.T) {
 		require.NoError(t, b.rdb.Do(t.Context(), "ACL", "SETUSER", "default", rule).Err())
 	}
 	acl("-xreadgroup")
-	require.ErrorContains(t, w.stands(0, ShardBroken).Err, "NOPERM")
+	require.Regexp(t, "NOPERM|can't run this command", w.stands(0, ShardBroken).Err.Error()) // by itself, or in a script
 	b.add(t, 0, 3)
 	acl("+xreadgroup")
 	b.idle(t, 0)

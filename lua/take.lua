@@ -7,14 +7,16 @@
 -- Reply number of ids whose entry is gone from the stream, these ids; then for each entry taken: id, attempt, number of
 --       its fields and values, these
 -- Cost  O(consumers + entries taken)
--- First write XCLAIM; it moves what is there and grows nothing.
---       At most 1,000 of each consumer in one call: Lua's unpack takes fewer than 8,000.
+-- First write XREADGROUP of what the consumer has pending behind the last possible id: nothing. It says that the worker lives, also
+--       while nothing comes: Redis 7.0 does not count a read that waits.
+--       XCLAIM moves what is there and grows nothing. At most 1,000 of each consumer in one call: Lua's unpack takes fewer than 8,000.
 -- Repeat takes nothing: what was taken is no longer idle.
 -- XAUTOCLAIM would not do: it would take parked entries as well, before their backoff is over.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
 	return redis.error_reply('NOGROUP there is no stream of events')
 end
+redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', '1', 'STREAMS', KEYS[1], '18446744073709551614-0')
 local gone, entries, room = {}, {}, tonumber(ARGV[3])
 for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
 	local name, pending

@@ -303,6 +303,15 @@ func newDeadReport(what string, dryRun bool) *DeadReport {
 	return &DeadReport{Decision: what, DryRun: dryRun, Failures: []Failure{}}
 }
 
+// Add counts another report, of another sink, into this one.
+func (r *DeadReport) Add(o *DeadReport) {
+	r.Matched += o.Matched
+	r.Decided += o.Decided
+	r.Unreadable += o.Unreadable
+	r.Failed += o.Failed
+	r.Failures = append(r.Failures, o.Failures...)
+}
+
 // Write prints the report for a person.
 func (r *DeadReport) Write(w io.Writer) error {
 	var b strings.Builder

@@ -181,8 +181,8 @@ func TestCloseToReceipts(t *testing.T) {
 	left := e.left()
 	amount := fmt.Sprint(left)
 	e.exits(2, []string{"campaign", "refund", "rain"}, "--amount "+amount)
-	e.exits(3, []string{"campaign", "refund", "rain", "--amount", amount}, "settling")                             // B36
-	e.exits(3, []string{"campaign", "refund", "rain", "--amount", amount, "--wait", "300ms"}, "settling", "ALARM") // F59
+	e.exits(4, []string{"campaign", "refund", "rain", "--amount", amount}, "settling")                             // B36
+	e.exits(4, []string{"campaign", "refund", "rain", "--amount", amount, "--wait", "300ms"}, "settling", "ALARM") // F59
 	pool, sponsor, refunds := e.balances()
 	require.Equal(t, []int64{endTotal, -endTotal, 0}, []int64{pool, sponsor, int64(refunds)})
 
@@ -228,15 +228,15 @@ func (e *ending) verified() {
 	file, grants := e.file("rain.json", revealed), e.file("grants.jsonl", e.ok("tail", "--campaign", "rain"))
 	public := &ending{t: e.t, path: e.path}
 	public.exits(0, []string{"campaign", "verify", file, "--hash", d.Hash, "--grants", grants}, "verifies", "7 grants")
-	public.exits(1, []string{"campaign", "verify", file, "--hash", strings.Repeat("0", 64)}, "does not verify")
+	public.exits(3, []string{"campaign", "verify", file, "--hash", strings.Repeat("0", 64)}, "does not verify")
 	forged := e.file("forged.json", strings.Replace(revealed, d.Seed, strings.Repeat("1", 64), 1))
-	public.exits(1, []string{"campaign", "verify", forged}, "does not verify")
+	public.exits(3, []string{"campaign", "verify", forged}, "does not verify")
 	public.exits(2, []string{"campaign", "verify", grants}, "not what `hongbao campaign reveal` wrote")
 	lines, err := os.ReadFile(grants)
 	require.NoError(e.t, err)
 	require.Equal(e.t, 7, bytes.Count(lines, []byte("\n")))
 	altered := e.file("altered.jsonl", strings.Replace(string(lines), `"amount":`, `"amount":1`, 1))
-	public.exits(1, []string{"campaign", "verify", file, "--grants", altered}, "line 1", "planned is")
+	public.exits(3, []string{"campaign", "verify", file, "--grants", altered}, "line 1", "planned is")
 
 }
 

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
@@ -113,7 +115,23 @@ func TestReadmeQuickStart(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
-	text := section(t, "Quick start on your servers")
+	runPage(t, "README.md", section(t, "Quick start on your servers"))
+}
+
+// The newcomer's page, from its first line to its last, on fresh servers.
+func TestStartPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	text, err := os.ReadFile("../docs/start.md")
+	require.NoError(t, err)
+	runPage(t, "docs/start.md", string(text))
+}
+
+// runPage runs the commands of a page in a shell, and compares what each prints with what the page shows.
+func runPage(t *testing.T, page, text string) {
+	t.Helper()
 	rdb, kafka := testkit.NewRedis(t, testkit.RedisOptions{}), testkit.Kafka(t)
 	pg := testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
 	database, err := pg.CreateDatabase(t.Context())
@@ -142,7 +160,7 @@ func TestReadmeQuickStart(t *testing.T) {
 	parts := strings.Split(strings.ReplaceAll(string(out), topic, "hongbao.grants"), mark+"\n")
 	require.Len(t, parts, len(todo)+1)
 	for i, s := range todo {
-		require.Equal(t, shapesOf(s.prints), shapesOf(strings.Split(parts[i], "\n")), "README.md shows another output of\n$ %s\nnow it prints\n%s",
+		require.Equal(t, shapesOf(s.prints), shapesOf(strings.Split(parts[i], "\n")), page+" shows another output of\n$ %s\nnow it prints\n%s",
 			s.command, parts[i])
 	}
 }
@@ -238,4 +256,44 @@ func TestShape(t *testing.T) {
 	require.NotEqual(t, shape("lost 0"), shape("lost none"))
 	s := steps("```console\n$ a \\\n  b\nout\n$ c\n```\n```sh\n$ d\n```\n")
 	require.Equal(t, []step{{command: "a \\\n  b", prints: []string{"out"}}, {command: "c"}}, s)
+}
+
+// compose.yaml is YAML, starts what the newcomer's page names, and opens no port to others. No container engine runs it here.
+func TestComposeFile(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../compose.yaml")
+	require.NoError(t, err)
+	var file struct {
+		Name     string
+		Services map[string]struct {
+			Image       string
+			Command     []string
+			Environment map[string]string
+			Ports       []string
+			Volumes     []string
+			Healthcheck struct {
+				Test              []string
+				Interval, Timeout string
+				Retries           int
+			}
+		}
+		Volumes map[string]struct{}
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	require.NoError(t, decoder.Decode(&file))
+	page, err := os.ReadFile("../docs/start.md")
+	require.NoError(t, err)
+	require.Len(t, file.Services, 3)
+	for name, s := range file.Services {
+		require.Len(t, s.Ports, 1, name)
+		host, port, ok := strings.Cut(strings.TrimPrefix(s.Ports[0], "127.0.0.1:"), ":")
+		require.True(t, ok && host == port, "%s opens %s", name, s.Ports[0])
+		require.Contains(t, string(page), "127.0.0.1:"+port)
+		require.NotEmpty(t, s.Healthcheck.Test, name)
+		volume, _, _ := strings.Cut(s.Volumes[0], ":")
+		require.Contains(t, file.Volumes, volume)
+	}
+	pg := file.Services["postgres"].Environment
+	require.Contains(t, string(page), "postgres://"+pg["POSTGRES_USER"]+":"+pg["POSTGRES_PASSWORD"]+"@127.0.0.1:5432/"+pg["POSTGRES_DB"]+"'")
 }

@@ -16,12 +16,13 @@ import (
 
 func auditCmd() *cobra.Command {
 	var opts audit.Options
-	asJSON, seal := false, false
+	seal := false
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
 		Long: "Compares: funded = granted + left + refunded, in Redis and in the ledger; the same set of grants in Redis, the\n" +
 			"ledger and the topic, each once; seqs without a gap. With settlement.kind=remote the remote is asked for every grant\n" +
-			"besides, if it can be asked. It only reads, unless --seal is given. Exit code 0 if all agrees, 1 if anything differs.",
+			"besides, if it can be asked. It only reads, unless --seal is given. Exit code 0 if all agrees; 3 if anything differs, or if\n" +
+			"grants wait for a sink and none of its workers lives.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkCampaigns(opts.Campaigns...); err != nil {
@@ -38,17 +39,23 @@ func auditCmd() *cobra.Command {
 				if seal {
 					err = d.seal(cmd.Context(), report)
 				}
-				err = errors.Join(printReport(cmd, asJSON, report, report.Write), err)
+				err = errors.Join(printAnswer(cmd, report, report.Write), err)
 				if err == nil && report.Verdict != audit.Agrees {
-					err = errors.New("the audit found differences")
+					err = found("the audit found differences")
 				}
-				return err
+				if err != nil || report.Quiet {
+					return err
+				}
+				s, err := d.status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return s.deserted()
 			})
 		},
 	}
 	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "wait this long at most until nothing is in flight any more")
 	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit these campaigns only")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.Flags().BoolVar(&seal, "seal", false, "seal the refunded campaigns that have left Redis, if all agrees: their grants are not read again")
 	return cmd
 }

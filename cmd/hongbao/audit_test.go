@@ -84,13 +84,13 @@ func TestAuditAgreesAndDiffers(t *testing.T) {
 	require.Contains(t, d.ok("audit"), "agrees")
 	require.Contains(t, d.ok("audit", "--campaign", "rain"), "agrees")
 	require.EqualValues(t, 1, d.exec("DELETE FROM grants WHERE campaign = 'rain' AND packet = 7"))
-	lost := d.audit(1)
+	lost := d.audit(3)
 	require.EqualValues(t, 1, lost.Found[audit.Lost], "%v", lost.Found)
 	require.Positive(t, lost.Found[audit.LedgerUnbalanced], "%v", lost.Found)
 	last := lost.Differences[len(lost.Differences)-1]
 	require.Equal(t, audit.Lost, last.Kind)
 	require.EqualValues(t, 7, last.Packet)
-	text := d.refused(1, []string{"audit"}, "the audit found differences")
+	text := d.refused(3, []string{"audit"}, "the audit found differences")
 	require.Contains(t, text.out, "lost")
 	require.Contains(t, text.out, "packet 7")
 	require.NotContains(t, text.out, "hongbao replay", "a replay would credit the user again")
@@ -106,7 +106,7 @@ func TestAuditNamesABalanceThatIsNotItsCredits(t *testing.T) {
 	require.Equal(t, 201, status, "%v", answer)
 	require.Contains(t, d.ok("audit"), "agrees")
 	require.EqualValues(t, 1, d.exec("UPDATE credit_account SET balance = balance + 1 WHERE id = 'u1'"))
-	text := d.refused(1, []string{"audit"}, "the audit found differences")
+	text := d.refused(3, []string{"audit"}, "the audit found differences")
 	require.Contains(t, text.out, "ledger_unbalanced")
 	require.Contains(t, text.out, "account u1, CNY: sum of the credits = balance: want 7, got 8")
 }
@@ -121,7 +121,7 @@ func TestAuditNamesACopyInTheTopic(t *testing.T) {
 	d.write(m.Partition, kafka.Message{Value: []byte("foreign")})
 	require.Empty(t, d.audit(0).Found, "a foreign record is no difference")
 	d.write(m.Partition, kafka.Message{Key: m.Key, Value: m.Value, Headers: m.Headers, Time: time.Now()})
-	r := d.audit(1)
+	r := d.audit(3)
 	require.Equal(t, map[audit.Kind]int64{audit.DuplicateInTopic: 1}, r.Found)
 	require.EqualValues(t, 1, r.Total.Duplicates)
 	require.EqualValues(t, 1, r.Total.Foreign)
@@ -132,7 +132,7 @@ func TestAuditNamesACopyInTheTopic(t *testing.T) {
 	require.Equal(t, body.Packet, r.Differences[0].Packet)
 	broken := append([]kafka.Header(nil), m.Headers...)
 	d.write(m.Partition, kafka.Message{Key: m.Key, Value: m.Value[:5], Headers: broken, Time: time.Now()})
-	require.EqualValues(t, 1, d.audit(1).Found[audit.MalformedRecord])
+	require.EqualValues(t, 1, d.audit(3).Found[audit.MalformedRecord])
 }
 
 // parse reads the lines of `hongbao tail` and wants each event once.

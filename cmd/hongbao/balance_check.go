@@ -5,8 +5,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-
-	"github.com/hongbao-project/hongbao"
 )
 
 // mismatch is a difference between two sides of the credits, as it is printed.
@@ -18,11 +16,10 @@ type mismatch struct {
 }
 
 func balanceCheckCmd() *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: "check", Short: "Compare balances and funds with the credits, and statements with their line numbers",
 		Long: "Compares, on one snapshot, each account's balance with its credits, and each client's fund with its credits and with what was put\n" +
-			"into it. It only reads. Exit code 0 if all agrees, 1 if anything differs: then somebody has written to the database by hand.",
+			"into it. It only reads. Exit code 0 if all agrees, 3 if anything differs: then somebody has written to the database by hand.",
 		Example: "  hongbao balance check --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, needs{}, func(d *deps) error {
@@ -37,7 +34,9 @@ func balanceCheckCmd() *cobra.Command {
 				for i, m := range list {
 					out[i] = mismatch{m.Where, m.What, m.Want, m.Got}
 				}
-				err = printReport(cmd, asJSON, out, func(w io.Writer) error {
+				err = printAnswer(cmd, struct {
+					Differences []mismatch `json:"differences"`
+				}{out}, func(w io.Writer) error {
 					for _, m := range list {
 						fmt.Fprintln(w, m)
 					}
@@ -45,12 +44,10 @@ func balanceCheckCmd() *cobra.Command {
 					return err
 				})
 				if err == nil && len(list) > 0 {
-					err = hongbao.Errorf(hongbao.Broken, "balances, funds and credits do not agree: stop the server; the database was written by hand")
+					err = found("balances, funds and credits do not agree: stop the server; the database was written by hand")
 				}
 				return err
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the differences as JSON")
-	return cmd
 }

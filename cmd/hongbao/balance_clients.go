@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
@@ -45,7 +46,7 @@ func balanceClientCmd() *cobra.Command {
 func tokenID(hash string) string { return hash[:12] }
 
 func clientAddCmd() *cobra.Command {
-	scopes, asJSON := []string{string(hongbao.ScopeCredit), string(hongbao.ScopeCredits)}, false
+	scopes := []string{string(hongbao.ScopeCredit), string(hongbao.ScopeCredits)}
 	cmd := &cobra.Command{
 		Use: "add CLIENT", Short: "Make a token for a client, and print it: it is shown this once",
 		Long: "Makes a token for a client, and the client with its first one; and the tables, if the database has none. The token is that of\n" +
@@ -83,7 +84,7 @@ func clientAddCmd() *cobra.Command {
 				if !drawn {
 					text = ""
 				}
-				return printReport(cmd, asJSON, struct {
+				return printAnswer(cmd, struct {
 					clientToken
 					Token string `json:"token,omitempty"`
 				}{printableToken(&token), text}, func(w io.Writer) error {
@@ -97,7 +98,6 @@ func clientAddCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&scopes, "scope", scopes, "what the token is good for: credits:write, credits:read, accounts:read")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return cmd
 }
 
@@ -143,7 +143,6 @@ type clients struct {
 }
 
 func clientListCmd() *cobra.Command {
-	asJSON := false
 	cmd := &cobra.Command{
 		Use: "list", Short: "List clients, their valid tokens and their funds",
 		Example: "  hongbao balance client list --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
@@ -167,11 +166,10 @@ func clientListCmd() *cobra.Command {
 				for i := range funds {
 					out.Funds[i] = printableFund(&funds[i])
 				}
-				return printReport(cmd, asJSON, out, out.write)
+				return printAnswer(cmd, out, out.write)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
 	return cmd
 }
 
@@ -187,7 +185,7 @@ func (c *clients) write(w io.Writer) error {
 	}
 	fmt.Fprintln(t, "\nCLIENT\tFUNDED\tCREDITED\tLEFT\tCREDITS")
 	for _, f := range c.Funds {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", f.Client, money(f.Funded, f.Currency), money(f.Credited, f.Currency), money(f.Left, f.Currency), f.Credits)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", f.Client, money.Text(f.Funded, f.Currency), money.Text(f.Credited, f.Currency), money.Text(f.Left, f.Currency), f.Credits)
 	}
 	return t.Flush()
 }
@@ -223,7 +221,6 @@ func clientRevokeCmd() *cobra.Command {
 
 func balanceFundCmd() *cobra.Command {
 	var f settlement.Funding
-	asJSON := false
 	cmd := &cobra.Command{
 		Use: "fund CLIENT", Short: "Fill what a client's credits come from",
 		Long: "Puts an amount into the client's fund in a currency, once for each --id: the same command again moves nothing. A client credits\n" +
@@ -244,9 +241,9 @@ func balanceFundCmd() *cobra.Command {
 					return err
 				}
 				out := printableFund(&fund)
-				return printReport(cmd, asJSON, out, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "fund of %s: %s put into it, %s credited, %s left\n", out.Client, money(out.Funded, out.Currency),
-						money(out.Credited, out.Currency), money(out.Left, out.Currency))
+				return printAnswer(cmd, out, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "fund of %s: %s put into it, %s credited, %s left\n", out.Client, money.Text(out.Funded, out.Currency),
+						money.Text(out.Credited, out.Currency), money.Text(out.Left, out.Currency))
 					return err
 				})
 			})
@@ -258,6 +255,5 @@ func balanceFundCmd() *cobra.Command {
 	flags.StringVar(&f.ID, "id", "", "name of this funding, as a ticket or a budget has; kept with it (required)")
 	flags.StringVar(&f.By, "by", "", "who decides; kept with it (required)")
 	flags.StringVar(&f.Why, "why", "", "why; kept with it (required)")
-	flags.BoolVar(&asJSON, "json", false, "print the fund as JSON")
 	return cmd
 }

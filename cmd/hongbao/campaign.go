@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
@@ -49,10 +51,15 @@ func planCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "campaign %s (%s), %s: %d packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, c.Packets, money(c.Total, c.Currency),
-				c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), c.TimeZone)
-			return histogram(w, plan.Amounts, c.Currency)
+			out := struct {
+				Spec    hongbao.Campaign `json:"spec"`
+				Amounts []bin            `json:"amounts"`
+			}{c, histogram(plan.Amounts)}
+			return printAnswer(cmd, out, func(w io.Writer) error {
+				fmt.Fprintf(w, "campaign %s (%s), %s: %d packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, c.Packets,
+					money.Text(c.Total, c.Currency), c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), c.TimeZone)
+				return writeHistogram(w, out.Amounts, c.Currency)
+			})
 		},
 	}
 }
@@ -89,9 +96,17 @@ func createCmd() *cobra.Command {
 				if stored.State == settlement.StateRefunded {
 					how, next = "was there already, and is refunded", "another id, if it is to rain again"
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s %s\nplan hash %s (publish it before the start)\nnext: %s\n",
-					c.ID, how, stored.Hash, next)
-				return err
+				out := struct {
+					Campaign string                   `json:"campaign"`
+					Created  bool                     `json:"created"` // false: it was there already
+					State    settlement.CampaignState `json:"state"`
+					Hash     string                   `json:"plan_hash"`
+					Next     string                   `json:"next"`
+				}{c.ID, isNew, stored.State, stored.Hash, next}
+				return printAnswer(cmd, out, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "campaign %s %s\nplan hash %s (publish it before the start)\nnext: %s\n", c.ID, how, stored.Hash, next)
+					return err
+				})
 			})
 		},
 	}
@@ -135,9 +150,17 @@ func loadCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s loaded: %d packets, grabs from %s to %s\n", c.ID, c.Packets,
-					c.From.UTC().Format(time.RFC3339), c.To.UTC().Format(time.RFC3339))
-				return err
+				out := struct {
+					Campaign string    `json:"campaign"`
+					Packets  int64     `json:"packets"`
+					From     time.Time `json:"from"`
+					To       time.Time `json:"to"`
+				}{c.ID, c.Packets, c.From.UTC(), c.To.UTC()}
+				return printAnswer(cmd, out, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "campaign %s loaded: %d packets, grabs from %s to %s\n", c.ID, c.Packets,
+						out.From.Format(time.RFC3339), out.To.Format(time.RFC3339))
+					return err
+				})
 			})
 		},
 	}
@@ -212,8 +235,14 @@ func stateCmd(use, short, state string, do func(context.Context, *campaign.Store
 				if err := do(cmd.Context(), store, args[0]); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "campaign %s is %s\n", args[0], state)
-				return err
+				out := struct {
+					Campaign string `json:"campaign"`
+					State    string `json:"state"`
+				}{args[0], state}
+				return printAnswer(cmd, out, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "campaign %s is %s\n", out.Campaign, state)
+					return err
+				})
 			})
 		},
 	}
@@ -266,13 +295,29 @@ func showCmd() *cobra.Command {
 	}
 }
 
+// listedCampaign is a campaign as `campaign list` tells of it.
+type listedCampaign struct {
+	ID       string                   `json:"id"`
+	Kind     hongbao.Kind             `json:"kind"`
+	Packets  int64                    `json:"packets"`
+	Currency string                   `json:"currency,omitempty"`
+	Funded   hongbao.Amount           `json:"funded_amount"`
+	Granted  hongbao.Amount           `json:"granted_amount"`
+	Refunded hongbao.Amount           `json:"refunded_amount"`
+	State    settlement.CampaignState `json:"state"`
+	From     time.Time                `json:"from"`
+	To       time.Time                `json:"to"`
+	Codes    string                   `json:"codes"`
+}
+
 func listCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the campaigns of the ledger", Example: "  hongbao campaign list", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, needs{ledger: true}, func(d *deps) error {
-				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATE\tFROM\tTO\tCODES")
+				out := struct {
+					Campaigns []listedCampaign `json:"campaigns"`
+				}{[]listedCampaign{}}
 				const page = 500
 				for after := ""; ; {
 					list, err := d.ledger.Campaigns(cmd.Context(), after, page)
@@ -281,15 +326,26 @@ func listCmd() *cobra.Command {
 					}
 					for _, c := range list {
 						s := &c.Spec
-						fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Kind, s.Packets, money(c.Funded, s.Currency), money(c.Granted, s.Currency),
-							money(c.Refunded, s.Currency), c.State, s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339), codesFrom(s))
+						out.Campaigns = append(out.Campaigns, listedCampaign{s.ID, s.Kind, s.Packets, s.Currency, c.Funded, c.Granted, c.Refunded, c.State,
+							s.From.UTC(), s.To.UTC(), codesFrom(s)})
 						after = s.ID
 					}
 					if len(list) < page {
-						return w.Flush()
+						return printAnswer(cmd, out, func(w io.Writer) error { return writeCampaigns(w, out.Campaigns) })
 					}
 				}
 			})
 		},
 	}
+}
+
+func writeCampaigns(w io.Writer, list []listedCampaign) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATE\tFROM\tTO\tCODES")
+	for i := range list {
+		c := &list[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Kind, c.Packets, money.Text(c.Funded, c.Currency),
+			money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.State, c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), c.Codes)
+	}
+	return t.Flush()
 }

@@ -242,8 +242,8 @@ func TestGrabJSONKeys(t *testing.T) {
 	d.campaign("keys", 2, 100, "sponsor:", "limits: [{by: device, per: day, max: 1}]\nsponsor:")
 	grab := []string{"grab", "--json", "keys", "--fact", "device=d1"}
 	const receipt = `{"packet":\d+,"amount":\d+,"shard":\d+,"seq":1,"time":"[^"]+","request_id":"r1"}`
-	require.Regexp(t, `^{"outcome":"granted","receipts":\[`+receipt+`\],"time":"[^"]+"}\n$`, d.ok(append(grab, "u1", "--request-id", "r1")...))
-	require.Regexp(t, `^{"outcome":"limit_reached","limit":{"limit":{"by":"device","per":"day","max":1},"resets":"[^"]+"},"time":"[^"]+"}\n$`,
+	require.Regexp(t, `^{"outcome":"granted","receipts":\[`+receipt+`\],"time":"[^"]+","currency":"CNY","request_id":"r1"}\n$`, d.ok(append(grab, "u1", "--request-id", "r1")...))
+	require.Regexp(t, `^{"outcome":"limit_reached","limit":{"limit":{"by":"device","per":"day","max":1},"resets":"[^"]+"},"time":"[^"]+","request_id":"r2"}\n$`,
 		d.ok(append(grab, "u2", "--request-id", "r2")...))
 	var receipts struct{ Receipts []map[string]any }
 	require.NoError(t, json.Unmarshal([]byte(d.ok("receipts", "keys", "u1", "--json")), &receipts))
@@ -304,8 +304,8 @@ func TestUndecidedGrabSaysHowToGoOn(t *testing.T) {
 	d.campaign("rain", 10, 100)
 	d.set("PRODUCER_MAX_BACKLOG", "1", "PRODUCER_UNDECIDED_TIMEOUT", "0s")
 	require.Contains(t, d.ok("grab", "rain", "u1"), "granted\n")
-	require.Equal(t, "busy\nnothing is decided yet: grab again, with --request-id r2\n", d.ok("grab", "rain", "u2", "--request-id", "r2"))
-	require.Regexp(t, `^busy\nnothing is decided yet: grab again, with --request-id \S+\n$`, d.ok("grab", "rain", "u2"))
+	require.Equal(t, "busy\n", d.refused(4, []string{"grab", "rain", "u2", "--request-id", "r2"}, "nothing is decided yet; grab again with --request-id r2\n").out)
+	require.Regexp(t, `busy: nothing is decided yet; grab again with --request-id \S+\n$`, d.refused(4, []string{"grab", "rain", "u2"}).err)
 }
 
 // A campaign that Redis has lost is not dealt a second time: packets of it are other users' already.

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/closing"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lock"
 	"github.com/hongbao-project/hongbao/settlement"
@@ -57,7 +60,7 @@ func closeCmd() *cobra.Command {
 				if err != nil {
 					return closeHint(err, id)
 				}
-				return printStanding(cmd, c, &s)
+				return printEnding(cmd, c, &s)
 			})
 		},
 	}
@@ -76,36 +79,78 @@ func closeHint(err error, id string) error {
 	return err
 }
 
-// printStanding tells how far the end of a campaign is, and what is next.
-func printStanding(cmd *cobra.Command, c *settlement.StoredCampaign, s *closing.Standing) error {
-	w, id, currency := cmd.OutOrStdout(), c.Spec.ID, c.Spec.Currency
-	if s.Close.Kind != "" {
-		e := &s.Close
-		fmt.Fprintf(w, "campaign %s was closed %s by event %d-%d\ngranted %d packets, %s\nleft %d packets, %s\n", id, e.Time.Format(time.RFC3339),
-			e.Shard, e.Seq, e.Close.Granted, money(e.Close.GrantedAmount, currency), e.Close.Left, money(e.Close.LeftAmount, currency))
+// ending is how far the end of a campaign is.
+type ending struct {
+	Campaign string `json:"campaign"`
+	Currency string `json:"currency,omitempty"`
+	Closed   *ended `json:"closed"` // null once the campaign has left Redis
+	// Settling: group balance has not finished the grants up to the close, only those up to Finished.
+	Settling bool  `json:"settling"`
+	Finished int64 `json:"finished_seq"`
+	// Missing grants are not in the ledger although the group has finished them; below 0, it has paid more than were granted.
+	Missing int64 `json:"missing"`
+	// Amount is what is to be refunded, or was.
+	Amount   hongbao.Amount `json:"refund_amount"`
+	Refunded *refunded      `json:"refunded"`
+	Next     string         `json:"next"`
+}
+
+type ended struct {
+	Time          time.Time      `json:"time"`
+	Event         string         `json:"event"`
+	Granted       int64          `json:"granted"`
+	GrantedAmount hongbao.Amount `json:"granted_amount"`
+	Left          int64          `json:"left"`
+	LeftAmount    hongbao.Amount `json:"left_amount"`
+}
+
+type refunded struct {
+	Time    time.Time `json:"time"`
+	Packets int64     `json:"packets"`
+	Sponsor string    `json:"sponsor"`
+}
+
+func endingOf(c *settlement.StoredCampaign, s *closing.Standing) *ending {
+	id := c.Spec.ID
+	out := &ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(), Finished: s.Finished, Missing: s.Missing(), Amount: s.Amount()}
+	if e := &s.Close; e.Kind != "" {
+		out.Closed = &ended{e.Time, fmt.Sprintf("%d-%d", e.Shard, e.Seq), e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount}
 	}
-	if s.Refund != nil {
-		return printRefund(cmd, s.Refund)
-	}
-	if !s.Settled() {
-		fmt.Fprintf(w, "settling: group %s has finished shard %d up to event %d, the close is event %d\n", configs.SinkBalance, s.Close.Shard, s.Finished, s.Close.Seq)
-	}
-	var err error
-	switch n := s.Missing(); {
-	case n > 0:
-		_, err = fmt.Fprintf(w, "%d grants are missing in the ledger: dead letters, or in quarantine\nnext: hongbao audit --campaign %s\n", n, id)
-	case n < 0:
-		_, err = fmt.Fprintf(w, "the ledger has paid %d grants more than the close tells of\nnext: hongbao audit --campaign %s\n", -n, id)
+	switch {
+	case s.Refund != nil:
+		out.Refunded, out.Next = &refunded{s.Refund.Created, s.Refund.Packets, s.Refund.Sponsor}, "hongbao campaign reveal "+id
+	case out.Missing != 0:
+		out.Next = "hongbao audit --campaign " + id
 	default:
-		_, err = fmt.Fprintf(w, "next: hongbao campaign refund %s --amount %d\n", id, s.Amount())
+		out.Next = fmt.Sprintf("hongbao campaign refund %s --amount %d", id, out.Amount)
 	}
+	return out
+}
+
+func (e *ending) write(w io.Writer) error {
+	var b strings.Builder
+	if c := e.Closed; c != nil {
+		fmt.Fprintf(&b, "campaign %s was closed %s by event %s\ngranted %d packets, %s\nleft %d packets, %s\n", e.Campaign,
+			c.Time.Format(time.RFC3339), c.Event, c.Granted, money.Text(c.GrantedAmount, e.Currency), c.Left, money.Text(c.LeftAmount, e.Currency))
+	}
+	switch r := e.Refunded; {
+	case r != nil:
+		fmt.Fprintf(&b, "campaign %s was refunded %s: %d packets, %s, to sponsor %s\n", e.Campaign, r.Time.Format(time.RFC3339), r.Packets,
+			money.Text(e.Amount, e.Currency), r.Sponsor)
+	case e.Settling:
+		fmt.Fprintf(&b, "settling: group %s has finished events up to %d\n", configs.SinkBalance, e.Finished)
+	case e.Missing > 0:
+		fmt.Fprintf(&b, "%d grants are missing in the ledger: dead letters, or in quarantine\n", e.Missing)
+	case e.Missing < 0:
+		fmt.Fprintf(&b, "the ledger has paid %d grants more than the close tells of\n", -e.Missing)
+	}
+	_, err := fmt.Fprintf(w, "%snext: %s\n", b.String(), e.Next)
 	return err
 }
 
-func printRefund(cmd *cobra.Command, r *hongbao.Refund) error {
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "campaign %s was refunded %s: %d packets, %s, to sponsor %s\nnext: hongbao campaign reveal %s\n",
-		r.Campaign, r.Created.Format(time.RFC3339), r.Packets, money(r.Amount, r.Currency), r.Sponsor, r.Campaign)
-	return err
+func printEnding(cmd *cobra.Command, c *settlement.StoredCampaign, s *closing.Standing) error {
+	e := endingOf(c, s)
+	return printAnswer(cmd, e, e.write)
 }
 
 func refundCmd() *cobra.Command {
@@ -115,7 +160,7 @@ func refundCmd() *cobra.Command {
 		Long: "Posts the refund of a closed campaign: what was funded and not granted goes back to its sponsor, once, however often this is run\n" +
 			"and wherever it is killed. --amount must be exactly that sum in minor units: without it nothing moves, the sum is printed and the\n" +
 			"exit code is 2; with another one the exit code is 1. While the ledger does not hold every grant up to the close, nothing moves and\n" +
-			"the exit code is 3 (settling): run it again, or give --wait.",
+			"the exit code is 4 (settling): run it again, or give --wait.",
 		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
@@ -129,7 +174,7 @@ func refundCmd() *cobra.Command {
 					if err != nil {
 						return closeHint(err, id)
 					}
-					if err := printStanding(cmd, c, &s); err != nil || s.Refund != nil {
+					if err := printEnding(cmd, c, &s); err != nil || s.Refund != nil {
 						return err
 					}
 					return usage("nothing was moved: if this is the right campaign, run it again with --amount %d", s.Amount())
@@ -138,7 +183,7 @@ func refundCmd() *cobra.Command {
 				if err != nil {
 					return closeHint(err, id)
 				}
-				return printRefund(cmd, &r)
+				return printEnding(cmd, c, &closing.Standing{Refund: &r})
 			})
 		},
 	}

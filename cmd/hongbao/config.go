@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -28,17 +30,17 @@ func configCheckCmd() *cobra.Command {
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, needs{}, func(d *deps) error {
-				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+				out := checkedConfig{Servers: []string{}}
 				for _, s := range d.cfg.Settings() {
-					fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Source)
+					out.Settings = append(out.Settings, setting{s.Name, s.Value, s.Source})
 				}
-				if err := w.Flush(); err != nil {
-					return fmt.Errorf("print the configuration: %w", err)
-				}
+				var err error
 				if connect {
-					return d.checkAll(cmd)
+					out.Servers, err = d.checkAll(cmd.Context())
+					out.failed = err != nil
+					out.RemoteNotAsked = d.cfg.Settlement.Kind == configs.SettleRemote
 				}
-				return nil
+				return errors.Join(printAnswer(cmd, &out, out.write), err)
 			})
 		},
 	}
@@ -53,25 +55,66 @@ func configCheckCmd() *cobra.Command {
 	return cmd
 }
 
-// checkAll makes every check of a worker's start, and names every server that fails one.
-func (d *deps) checkAll(cmd *cobra.Command) error {
-	ctx := cmd.Context()
-	errs, checked := []error{d.openRedis(ctx)}, []string{"redis"}
-	if slices.Contains(d.cfg.Deployment.Sinks, configs.SinkBalance) {
-		errs, checked = append(errs, d.openLedger(ctx)), append(checked, "ledger")
+// checkedConfig is a configuration that is right.
+type checkedConfig struct {
+	Settings []setting `json:"settings"`
+	// Servers are those that were asked, and are as they must be.
+	Servers        []string `json:"servers"`
+	RemoteNotAsked bool     `json:"remote_not_asked,omitempty"`
+	failed         bool
+}
+
+type setting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+func (c *checkedConfig) write(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range c.Settings {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, s.Value, s.Source)
 	}
-	if slices.Contains(d.cfg.Deployment.Sinks, configs.SinkKafka) {
-		_, err := d.publisher(ctx)
-		errs, checked = append(errs, err), append(checked, "topic")
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := t.Flush(); err != nil || c.failed || len(c.Servers) == 0 {
 		return err
 	}
-	last := len(checked) - 1
-	text := strings.Join(checked[:last], ", ") + " and " + checked[last] + ": as they must be"
-	if d.cfg.Settlement.Kind == configs.SettleRemote {
+	text, last := c.Servers[0], len(c.Servers)-1
+	if last > 0 {
+		text = strings.Join(c.Servers[:last], ", ") + " and " + c.Servers[last]
+	}
+	text += ": as they must be"
+	if c.RemoteNotAsked {
 		text += "; the remote was not asked"
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), "\n"+text)
+	_, err := fmt.Fprintln(w, "\n"+text)
 	return err
+}
+
+// checkAll makes every check of a worker's start. It names the servers that are as they must be, and in the error each that is not.
+func (d *deps) checkAll(ctx context.Context) ([]string, error) {
+	checks := []struct {
+		server string
+		sink   string // the server is this sink's; "" for every deployment's
+		check  func(context.Context) error
+	}{
+		{"redis", "", d.openRedis},
+		{"ledger", configs.SinkBalance, d.openLedger},
+		{"topic", configs.SinkKafka, func(ctx context.Context) error {
+			_, err := d.publisher(ctx)
+			return err
+		}},
+	}
+	right := []string{}
+	var errs []error
+	for _, c := range checks {
+		if c.sink != "" && !slices.Contains(d.cfg.Deployment.Sinks, c.sink) {
+			continue
+		}
+		if err := c.check(ctx); err != nil {
+			errs = append(errs, err)
+		} else {
+			right = append(right, c.server)
+		}
+	}
+	return right, errors.Join(errs...)
 }

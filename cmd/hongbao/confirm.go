@@ -17,10 +17,10 @@ import (
 
 // confirmFlags are what a person has found out at the remote, and who it was.
 type confirmFlags struct {
-	booked, notBooked, dryRun, json bool
-	asked                           string
-	who                             replay.Decider
-	patience                        time.Duration
+	booked, notBooked, dryRun bool
+	asked                     string
+	who                       replay.Decider
+	patience                  time.Duration
 }
 
 func deadConfirmCmd() *cobra.Command {
@@ -52,7 +52,6 @@ func deadConfirmCmd() *cobra.Command {
 	flags.StringVar(&f.who.By, "by", "", "who found it out; kept with the letter (required)")
 	flags.StringVar(&f.who.Why, "why", "", "how; kept with the letter (required)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the references and amounts only, write nothing")
-	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	flags.DurationVar(&f.patience, "patience", time.Minute, "how long to try again while the remote or the ledger is out of reach")
 	return cmd
 }
@@ -151,9 +150,9 @@ func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.
 	report.DeadReport, err = letters.Requeue(cmd.Context(), replay.RequeueConfig{
 		Handler: handler, BatchGrants: d.cfg.Publisher.BatchGrants, Patience: f.patience, DryRun: f.dryRun}, pick, who)
 	if err == nil && report.Failed+report.Unreadable > 0 {
-		err = errors.New("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody can read them")
+		err = found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody can read them")
 	}
-	return errors.Join(printReport(cmd, f.json, report, report.write), err)
+	return errors.Join(printAnswer(cmd, report, report.write), err)
 }
 
 // inDoubt begins the report, and leaves in pick the letters that are there: a command that was killed is run again, with the same ones.

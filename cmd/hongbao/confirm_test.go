@@ -102,7 +102,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 			}
 			asked := time.Now().UTC().Format(time.RFC3339Nano)
 			b.recovers()
-			d.refused(1, append([]string{"dead", "requeue", "--by", "ann", "--why", "try"}, append(booked, not...)...), "refused 4 letters again")
+			d.refused(3, append([]string{"dead", "requeue", "--by", "ann", "--why", "try"}, append(booked, not...)...), "refused 4 letters again")
 			_, _, posts := b.has()
 			require.Equal(t, 4, posts, "nothing is sent again without a word")
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +79,7 @@ func withLetters(cmd *cobra.Command, f *replay.LetterFilter, do func(*deps, *rep
 
 func deadListCmd() *cobra.Command {
 	var f letterFlags
-	after, limit, asJSON := "", 50, false
+	after, limit := "", 50
 	cmd := &cobra.Command{
 		Use: "list", Short: "List dead letters, oldest first within a sink and shard",
 		Example: "  hongbao dead list --sink kafka --class permanent\n  hongbao dead list --campaign spring-rain --limit 500 --json",
@@ -95,7 +96,7 @@ func deadListCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printReport(cmd, asJSON, struct {
+				return printAnswer(cmd, struct {
 					Letters []replay.Letter `json:"letters"`
 					Next    string          `json:"next"`
 				}{page, next}, func(w io.Writer) error { return writeLetters(w, page, next) })
@@ -105,7 +106,6 @@ func deadListCmd() *cobra.Command {
 	f.add(cmd)
 	cmd.Flags().StringVar(&after, "after", "", "go on after this letter: what the page before printed as next")
 	cmd.Flags().IntVar(&limit, "limit", limit, "letters on a page")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
 	return cmd
 }
 
@@ -150,8 +150,8 @@ func deadShowCmd() *cobra.Command {
 // decideFlags are those of requeue and drop.
 type decideFlags struct {
 	letterFlags
-	who          replay.Decider
-	dryRun, json bool
+	who    replay.Decider
+	dryRun bool
 }
 
 func (f *decideFlags) add(cmd *cobra.Command) {
@@ -160,7 +160,6 @@ func (f *decideFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.who.By, "by", "", "who decides; kept with the letter (required)")
 	flags.StringVar(&f.who.Why, "why", "", "why; kept with the letter (required)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "count only, write nothing")
-	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 }
 
 // pick reads which letters are meant. To decide about all there are at once, their sink must be named at least.
@@ -202,12 +201,11 @@ func deadRequeueCmd() *cobra.Command {
 			}
 			return withLetters(cmd, &pick.Filter, func(d *deps, letters *replay.Letters) error {
 				cfg := replay.RequeueConfig{BatchGrants: d.cfg.Publisher.BatchGrants, Rate: rate, Patience: patience, DryRun: f.dryRun}
-				for _, p := range bySink(pick) {
-					if err := d.requeue(cmd, letters, cfg, p, &f); err != nil {
-						return err
-					}
+				report, err := d.requeueAll(cmd.Context(), letters, cfg, &pick, f.who)
+				if report == nil {
+					return err
 				}
-				return nil
+				return errors.Join(printAnswer(cmd, report, report.Write), err)
 			})
 		},
 	}
@@ -218,7 +216,7 @@ func deadRequeueCmd() *cobra.Command {
 }
 
 // bySink splits what was picked: each sink has a handler of its own.
-func bySink(pick replay.Pick) []replay.Pick {
+func bySink(pick *replay.Pick) []replay.Pick {
 	ids := map[string][]string{}
 	for _, id := range pick.IDs {
 		sink, _, _ := strings.Cut(id, "/")
@@ -235,28 +233,44 @@ func bySink(pick replay.Pick) []replay.Pick {
 	return out
 }
 
-func (d *deps) requeue(cmd *cobra.Command, letters *replay.Letters, cfg replay.RequeueConfig, pick replay.Pick, f *decideFlags) (err error) {
+// requeueAll requeues sink by sink, to one report; what one sink does does not stop the next.
+func (d *deps) requeueAll(ctx context.Context, letters *replay.Letters, cfg replay.RequeueConfig, pick *replay.Pick, who replay.Decider) (
+	all *replay.DeadReport, err error) {
+	for _, p := range bySink(pick) {
+		r, failed := d.requeue(ctx, letters, cfg, &p, who)
+		err = errors.Join(err, failed)
+		if all == nil {
+			all = r
+		} else if r != nil {
+			all.Add(r)
+		}
+	}
+	return all, err
+}
+
+func (d *deps) requeue(ctx context.Context, letters *replay.Letters, cfg replay.RequeueConfig, pick *replay.Pick, who replay.Decider) (
+	_ *replay.DeadReport, err error) {
 	sink := pick.Filter.Sinks[0]
 	if sink == configs.SinkKafka {
 		claims := d.cfg.ClaimsConfig()
 		claims.Done = replay.RequeueSink(sink)
-		cfg.Handler, err = d.publisherTo(cmd.Context(), d.cfg.Kafka.Topic, claims, &shards.Reader{Redis: d.redis, Space: d.space})
+		cfg.Handler, err = d.publisherTo(ctx, d.cfg.Kafka.Topic, claims, &shards.Reader{Redis: d.redis, Space: d.space})
 	} else if d.cfg.Settlement.Kind == configs.SettleRemote {
-		cfg.Handler, err = d.requeueAtRemote(cmd.Context(), sink, told{})
+		cfg.Handler, err = d.requeueAtRemote(ctx, sink, told{})
 	} else {
-		cfg.Handler, err = d.handler(cmd.Context(), sink)
+		cfg.Handler, err = d.handler(ctx, sink)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	report, err := letters.Requeue(cmd.Context(), cfg, pick, f.who)
+	report, err := letters.Requeue(ctx, cfg, *pick, who)
 	if err == nil && report.Failed > 0 {
-		err = fmt.Errorf("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them", sink, report.Failed)
+		err = found("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them", sink, report.Failed)
 	}
 	if err == nil && report.Unreadable > 0 && len(pick.IDs) > 0 {
-		err = fmt.Errorf("sink %s: %d of the letters named can't be delivered: `hongbao dead drop` ends them", sink, report.Unreadable)
+		err = found("sink %s: %d of the letters named can't be delivered: `hongbao dead drop` ends them", sink, report.Unreadable)
 	}
-	return errors.Join(printReport(cmd, f.json, report, report.Write), err)
+	return report, err
 }
 
 func deadDropCmd() *cobra.Command {
@@ -273,7 +287,7 @@ func deadDropCmd() *cobra.Command {
 			}
 			return withLetters(cmd, &pick.Filter, func(d *deps, letters *replay.Letters) error {
 				report, err := letters.Drop(cmd.Context(), pick, f.who, f.dryRun)
-				return errors.Join(printReport(cmd, f.json, report, report.Write), err)
+				return errors.Join(printAnswer(cmd, report, report.Write), err)
 			})
 		},
 	}

@@ -113,7 +113,7 @@ func TestDeadEntry(t *testing.T) {
 	require.NoError(t, err)
 	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
 	require.Equal(t, []string{"poison", "1"}, letter.Fields)
-	named := d.refused(1, []string{"dead", "requeue", letter.ID, "--by", "ann", "--why", "try"}, "1 of the letters named can't be delivered")
+	named := d.refused(3, []string{"dead", "requeue", letter.ID, "--by", "ann", "--why", "try"}, "1 of the letters named can't be delivered")
 	for _, out := range []string{named.out, d.ok("dead", "requeue", "--sink", "balance", "--by", "ann", "--why", "try all")} {
 		require.Contains(t, out, "0 of 1 letters were requeued")
 		require.Contains(t, out, "then drop them")
@@ -169,7 +169,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 	require.NoError(t, d.rdb.HSet(t.Context(), k.Meta(), "seq", 4).Err())
 	d.ok("replay", "settle-again", "--to", "balance")
 
-	waiting := decided[[]quarantined](t, d.ok("quarantine", "list", "--json"))
+	waiting := decided[quarantinePage](t, d.ok("quarantine", "list", "--json")).Grants
 	require.Len(t, waiting, 2)
 	require.Equal(t, settlement.DifferentUser, waiting[0].Reason)
 	require.Contains(t, d.ok("quarantine", "list"), "waits")
@@ -186,7 +186,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 	d.refused(1, append(pay[:2:2], fmt.Sprint(one.ID), "--void", "--by", "bob", "--why", "no"), "decided_otherwise_before", "ann")
 	d.refused(1, []string{"quarantine", "resolve", "99", "--void", "--by", "bob", "--why", "no"}, "hongbao quarantine list")
 	d.refused(1, []string{"quarantine", "show", "99"}, "hongbao quarantine list --all")
-	require.Equal(t, "[]\n", d.ok("quarantine", "list", "--json"))
+	require.Equal(t, `{"grants":[],"next":0}`+"\n", d.ok("quarantine", "list", "--json"))
 	require.Equal(t, 2, strings.Count(d.ok("quarantine", "list", "--all"), "exists_with_different_user"))
 
 	cfg := settlement.Config{Driver: settlement.SQLite, DSN: d.dsn, Conns: 1, ConnectTimeout: 5e9, LockTimeout: 5e9, Timeout: 1e10, Retries: 3}

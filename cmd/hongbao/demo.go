@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -53,11 +54,18 @@ func demoCmd() *cobra.Command {
 					hongbao.MaxAmount)
 			}
 			d.out = cmd.OutOrStdout()
-			err := d.run(cmd.Context())
-			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
-				return errors.New("the demo was stopped")
+			if wantsJSON(cmd) {
+				d.out = io.Discard
 			}
-			return err
+			report, err := d.run(cmd.Context())
+			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+				return fmt.Errorf("the demo was stopped: %w", context.Cause(cmd.Context()))
+			}
+			if report == nil {
+				return err
+			}
+			answer := d.shownAs(report)
+			return errors.Join(printAnswer(cmd, answer, func(io.Writer) error { return d.report(report) }), err)
 		},
 	}
 	cmd.Flags().Int64Var(&d.packets, "packets", 10_000, "packets of the campaign")
@@ -68,56 +76,53 @@ func demoCmd() *cobra.Command {
 
 const demoCampaign = "demo"
 
-func (d *demo) run(ctx context.Context) (err error) {
+// run is all of the demo, up to the audit's report.
+func (d *demo) run(ctx context.Context) (report *audit.Report, err error) {
 	d.started = time.Now()
 	dir, sweeper, err := makeFolder()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, sweeper.sweep()) }()
 	d.dir = dir
 	servers, err := d.startServers()
 	defer func() { err = errors.Join(err, servers.close()) }()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := d.configure(servers); err != nil {
-		return err
+		return nil, err
 	}
 	defer d.deps.close(&err)
 	if err := d.found(ctx, io.Discard); err != nil {
-		return err
+		return nil, err
 	}
 	spec := d.spec()
 	stored, _, err := d.create(ctx, spec)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fmt.Fprintf(d.out, "campaign  %d packets, %s, plan hash %.16s...\n", d.packets, money(spec.Total, spec.Currency), stored.Hash)
+	fmt.Fprintf(d.out, "campaign  %d packets, %s, plan hash %.16s...\n", d.packets, money.Text(spec.Total, spec.Currency), stored.Hash)
 	if _, err := d.load(ctx, spec.ID, func(string, int64) bar { return bar{} }); err != nil {
-		return err
+		return nil, err
 	}
 	if err := d.startWorker(); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.stopWorker()) }()
 	if err := d.rain(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if err := d.stopWorker(); err != nil {
-		return err
+		return nil, err
 	}
-	report, err := d.audit(ctx, audit.Options{})
-	if err != nil {
-		return err
-	}
-	if err := d.report(report); err != nil {
-		return err
+	if report, err = d.audit(ctx, audit.Options{}); err != nil {
+		return nil, err
 	}
 	if report.Verdict != audit.Agrees {
-		return errors.New("the audit found differences")
+		return report, found("the audit found differences")
 	}
-	return nil
+	return report, nil
 }
 
 // spec is a campaign that opened a moment ago.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/money"
 )
 
 // show draws the progress: on a terminal one line that changes, else a line whenever a tenth more is delivered.
@@ -29,6 +30,23 @@ func (d *demo) show(at standing) error {
 	return wrap("show the progress", err)
 }
 
+// demonstrated is what `hongbao demo --json` tells.
+type demonstrated struct {
+	Grabs       int64                     `json:"grabs"`
+	Users       int                       `json:"users"`
+	GrabSeconds float64                   `json:"grab_seconds"`
+	Outcomes    map[hongbao.Outcome]int64 `json:"outcomes"`
+	LostReplies int64                     `json:"lost_replies"`
+	Kills       int                       `json:"worker_kills"`
+	Seconds     float64                   `json:"seconds"`
+	Audit       *audit.Report             `json:"audit"`
+}
+
+func (d *demo) shownAs(r *audit.Report) *demonstrated {
+	c := d.crowd
+	return &demonstrated{c.grabs, d.users, c.took.Seconds(), c.outcomes, c.lost.Load(), d.kills, time.Since(d.started).Seconds(), r}
+}
+
 // report tells a person what happened.
 func (d *demo) report(r *audit.Report) error {
 	c, w := d.crowd, d.out
@@ -44,15 +62,15 @@ func (d *demo) report(r *audit.Report) error {
 	fmt.Fprintf(w, "faults       %d replies of Redis lost on purpose, %d worker killed with SIGKILL; %d users grabbed twice, %d of them had a packet\n"+
 		"             and got the same receipt again\n\n", c.lost.Load(), d.kills, c.again, c.same)
 	fmt.Fprintln(w, "amounts of the packets that were granted")
-	if err := histogram(w, c.amounts, "CNY"); err != nil {
+	if err := writeHistogram(w, histogram(c.amounts), "CNY"); err != nil {
 		return err
 	}
 	t := &r.Total
 	fmt.Fprintf(w, "\ngranted      %8d   %s\nsettled      %8d   %s, double credits %d, lost %d\npublished    %8d   duplicates %d, missing %d\n",
-		t.Granted, money(t.GrantedAmount, "CNY"), t.Settled, money(t.SettledAmount, "CNY"), t.DoubleCredits, t.Lost, t.Published, t.Duplicates, t.MissingInTopic)
-	fmt.Fprintf(w, "left         %8d   %s\n", t.Left, money(t.LeftAmount, "CNY"))
+		t.Granted, money.Text(t.GrantedAmount, "CNY"), t.Settled, money.Text(t.SettledAmount, "CNY"), t.DoubleCredits, t.Lost, t.Published, t.Duplicates, t.MissingInTopic)
+	fmt.Fprintf(w, "left         %8d   %s\n", t.Left, money.Text(t.LeftAmount, "CNY"))
 	fmt.Fprintf(w, "\naudit        %s: funded %s = granted %s + left %s, in Redis, ledger and topic\n", strings.ToUpper(string(r.Verdict)),
-		money(t.Funded, "CNY"), money(t.GrantedAmount, "CNY"), money(t.LeftAmount, "CNY"))
+		money.Text(t.Funded, "CNY"), money.Text(t.GrantedAmount, "CNY"), money.Text(t.LeftAmount, "CNY"))
 	fmt.Fprintf(w, "all of it    %.1f s\n", time.Since(d.started).Seconds())
 	if r.Verdict == audit.Agrees {
 		return nil

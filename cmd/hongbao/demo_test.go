@@ -133,9 +133,9 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 		path   string
 		code   int
 	}{
-		{"SIGINT", syscall.SIGINT, false, os.Getenv("PATH"), 1},
-		{"SIGINT by a terminal", syscall.SIGINT, true, os.Getenv("PATH"), 1},
-		{"SIGTERM", syscall.SIGTERM, false, "", 1},
+		{"SIGINT", syscall.SIGINT, false, os.Getenv("PATH"), 130},
+		{"SIGINT by a terminal", syscall.SIGINT, true, os.Getenv("PATH"), 130},
+		{"SIGTERM", syscall.SIGTERM, false, "", 143},
 		{"SIGKILL", syscall.SIGKILL, false, os.Getenv("PATH"), -1},
 		{"SIGKILL on miniredis", syscall.SIGKILL, false, "", -1},
 	} {
@@ -153,8 +153,8 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 			r := p.wait(20 * time.Second)
 			require.Equal(t, c.code, r.code, "%s%s", r.out, r.err)
 			require.NotContains(t, r.out, "audit  ")
-			if c.code == 1 {
-				require.Equal(t, "hongbao: the demo was stopped\n", r.err)
+			if c.code > 0 {
+				require.Equal(t, "hongbao: the demo was stopped: ended by a signal: "+c.signal.String()+"\n", r.err)
 			}
 			nothingLeft(t, tmp, p.cmd.Process.Pid)
 		})

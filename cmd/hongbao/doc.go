@@ -7,8 +7,7 @@
 // What every subcommand promises:
 //
 //   - the answer goes to standard output, logs, progress and errors to standard error;
-//   - the exit code is 0 if it was done, 1 if it failed, 2 if it was refused before anything was done (command line,
-//     configuration, specification), 3 for a refund that has to wait for the settlers;
+//   - the exit code is one of the table in exits.go, and --json prints the answer as one document;
 //   - SIGTERM and SIGINT drain: work takes no more, finishes what is in flight, and hands the rest to other workers;
 //   - passwords and tokens come from the environment or from files only, and are never printed.
 package main

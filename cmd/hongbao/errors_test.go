@@ -17,7 +17,7 @@ var lines = map[string]struct{ server, args string }{
 	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"}, "quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
 	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign pause": {"redis", "rain"}, "campaign resume": {"redis", "rain"},
 	"campaign close": {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"}, "receipts": {"redis", "rain u1"},
-	"work": {"redis", ""}, "audit": {"redis", ""}, "tail": {"redis", ""}, "replay": {"redis", "again --to balance"},
+	"work": {"redis", ""}, "status": {"redis", ""}, "audit": {"redis", ""}, "tail": {"redis", ""}, "replay": {"redis", "again --to balance"},
 	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis", "kafka/0/1-1 --by ann --why mended"},
 	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"}, "balance": {"ledger", ""},
 	"balance check": {"ledger", ""}, "balance client add": {"ledger", "worker"}, "balance client list": {"ledger", ""}, "balance client revoke": {"ledger", "worker --all"},
@@ -25,7 +25,7 @@ var lines = map[string]struct{ server, args string }{
 	"dead confirm": {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 }
 
-// Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 1; of a flag that does
+// Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag that does
 // not exist and of a configuration that can't be read, the same with 2.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				require.Contains(t, r.err, part)
 			}
 			r = run(t, env, line...)
-			require.Equal(t, 1, r.code, r.err)
+			require.Equal(t, 5, r.code, r.err)
 			for _, part := range says[c.server] {
 				require.Contains(t, r.err, part)
 			}
@@ -73,7 +73,7 @@ func TestConfigCheckNamesEveryServerThatIsAway(t *testing.T) {
 		"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d",
 		"HONGBAO_KAFKA_BROKERS=127.0.0.1:3",
 	}, "config", "check", "--connect")
-	require.Equal(t, 1, r.code, r.err)
+	require.Equal(t, 5, r.code, r.err)
 	for _, part := range []string{"redis at 127.0.0.1:1", "127.0.0.1:2", "kafka at 127.0.0.1:3", "redis.addrs", "ledger.dsn", "kafka.brokers"} {
 		require.Contains(t, r.err, part)
 	}

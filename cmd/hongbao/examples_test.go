@@ -91,6 +91,7 @@ var play = []act{
 		worker.stop(syscall.SIGTERM)
 	}},
 	{command: "audit", after: says("agrees")},
+	{command: "status", after: says(`"sink":"kafka"`)},
 	{command: "replay", after: says("finished")},
 	{command: "quarantine list", before: (*stage).forge},
 	{command: "quarantine show"},

@@ -2,23 +2,24 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
 func grabCmd() *cobra.Command {
 	g := hongbao.Grab{}
-	asJSON := false
 	cmd := &cobra.Command{
 		Use: "grab CAMPAIGN USER", Short: "Make one grab and print the answer",
-		Long: "Makes one grab. A refusal is an answer, not a failure: the exit code is 0 for both. After a failure, run it again\n" +
-			"with the same --request-id: if the first one was granted, it gets the same receipt.",
+		Long: "Makes one grab. A refusal is decided too, so its exit code is 0. Exit code 4 says that nothing is decided yet. Then, and after a\n" +
+			"failure, run it again with the same --request-id: if the first one was granted, it gets the same receipt.",
 		Example: "  hongbao grab spring-rain u1 --fact device=d1\n  hongbao grab spring-rain u2 --fact device=d2 --fact channel=app --request-id r1 --json",
 		Args:    exactly(2, "a CAMPAIGN and a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,37 +41,65 @@ func grabCmd() *cobra.Command {
 				if err := p.Close(context.WithoutCancel(cmd.Context())); err != nil {
 					return err
 				}
-				return printAnswer(cmd, &g, &a, asJSON)
+				return d.printGrab(cmd, &g, &a)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&g.RequestID, "request-id", "", "makes a repeat recognisable; required where a user may have several packets")
 	cmd.Flags().StringVar(&g.Trace, "traceparent", "", "W3C traceparent that travels with the grant")
 	cmd.Flags().StringToStringVar(&g.Facts, "fact", nil, "name=value that the campaign's limits count by; may be repeated")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
 	return cmd
 }
 
-func printAnswer(cmd *cobra.Command, g *hongbao.Grab, a *hongbao.Answer, asJSON bool) error {
-	w := cmd.OutOrStdout()
-	if asJSON {
-		return json.NewEncoder(w).Encode(a)
+// grabbed is what `hongbao grab --json` tells.
+type grabbed struct {
+	hongbao.Answer
+	Currency  string `json:"currency,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+}
+
+func (d *deps) printGrab(cmd *cobra.Command, g *hongbao.Grab, a *hongbao.Answer) error {
+	out := grabbed{Answer: *a, RequestID: g.RequestID}
+	if len(a.Receipts) > 0 {
+		out.Currency = d.currency(cmd.Context(), g.Campaign)
 	}
-	fmt.Fprintln(w, a.Outcome)
+	err := printAnswer(cmd, out, func(w io.Writer) error { return writeGrab(w, &out) })
+	if err == nil && !a.Outcome.Final() {
+		err = undecidedError{fmt.Errorf("%s: nothing is decided yet; grab again with --request-id %s", a.Outcome, g.RequestID)}
+	}
+	return err
+}
+
+// currency is that of a campaign in Redis. An answer is not held back because it can't be read: then it is empty.
+func (d *deps) currency(ctx context.Context, id string) string {
+	fields, err := shards.Of(d.redis, d.space.Home(id)).CampaignFields(ctx, id)
+	if err != nil {
+		d.log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.Error(err))
+	}
+	return fields["currency"]
+}
+
+func writeGrab(w io.Writer, a *grabbed) error {
+	if _, err := fmt.Fprintln(w, a.Outcome); err != nil {
+		return err
+	}
 	for _, r := range a.Receipts {
-		writeReceipt(w, &r)
+		if err := writeReceipt(w, &r, a.Currency); err != nil {
+			return err
+		}
 	}
+	says := ""
 	switch {
 	case a.Limit != nil && !a.Limit.Resets.IsZero():
-		fmt.Fprintf(w, "limit of %d by %s per %s; it counts anew at %s\n", a.Limit.Limit.Max, a.Limit.Limit.By, a.Limit.Limit.Per, a.Limit.Resets.UTC().Format(time.RFC3339))
+		says = fmt.Sprintf("limit of %d by %s per %s; it counts anew at %s\n", a.Limit.Limit.Max, a.Limit.Limit.By, a.Limit.Limit.Per,
+			a.Limit.Resets.UTC().Format(time.RFC3339))
 	case a.Limit != nil:
-		fmt.Fprintf(w, "limit of %d by %s per %s\n", a.Limit.Limit.Max, a.Limit.Limit.By, a.Limit.Limit.Per)
+		says = fmt.Sprintf("limit of %d by %s per %s\n", a.Limit.Limit.Max, a.Limit.Limit.By, a.Limit.Limit.Per)
 	case !a.Starts.IsZero() && !a.Starts.After(a.Time):
-		fmt.Fprintln(w, "its window has begun, but it is still being loaded")
+		says = "its window has begun, but it is still being loaded\n"
 	case !a.Starts.IsZero():
-		fmt.Fprintf(w, "it starts at %s\n", a.Starts.UTC().Format(time.RFC3339))
-	case !a.Outcome.Final():
-		fmt.Fprintf(w, "nothing is decided yet: grab again, with --request-id %s\n", g.RequestID)
+		says = fmt.Sprintf("it starts at %s\n", a.Starts.UTC().Format(time.RFC3339))
 	}
-	return nil
+	_, err := io.WriteString(w, says)
+	return err
 }

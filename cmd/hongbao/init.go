@@ -25,13 +25,21 @@ func initCmd() *cobra.Command {
 		Example: "  hongbao init --config configs/production.yaml", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, needs{}, func(d *deps) error {
-				if err := d.found(cmd.Context(), cmd.OutOrStdout()); err != nil {
+				var did strings.Builder
+				err := d.found(cmd.Context(), &did)
+				if err == nil && slices.Contains(d.cfg.Deployment.Sinks, configs.SinkKafka) {
+					err = d.foundTopic(cmd.Context(), &did)
+				}
+				answer := struct {
+					Did []string `json:"did"`
+				}{strings.FieldsFunc(did.String(), func(r rune) bool { return r == '\n' })}
+				if err != nil && len(answer.Did) == 0 {
 					return err
 				}
-				if !slices.Contains(d.cfg.Deployment.Sinks, configs.SinkKafka) {
-					return nil
-				}
-				return d.foundTopic(cmd.Context(), cmd.OutOrStdout())
+				return errors.Join(printAnswer(cmd, answer, func(w io.Writer) error {
+					_, err := io.WriteString(w, did.String())
+					return err
+				}), err)
 			})
 		},
 	}

@@ -8,23 +8,8 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/money"
 )
-
-// money writes an amount for a person: "1000.00 CNY". Currencies without minor units, or with three digits of them, are
-// written in minor units, so that no table of currencies can be wrong by a factor.
-func money(a hongbao.Amount, currency string) string {
-	switch currency {
-	case "":
-		return strconv.FormatInt(int64(a), 10)
-	case "CNY", "EUR", "USD", "GBP", "HKD", "SGD", "TWD", "MYR", "AUD", "CAD", "CHF", "INR", "BRL":
-		sign := ""
-		if a < 0 {
-			sign, a = "-", -a
-		}
-		return fmt.Sprintf("%s%d.%02d %s", sign, a/100, a%100, currency)
-	}
-	return fmt.Sprintf("%d minor units of %s", a, currency)
-}
 
 // amountFlag is a flag's amount in minor units.
 type amountFlag hongbao.Amount
@@ -45,23 +30,39 @@ func (a *amountFlag) String() string { return strconv.FormatInt(int64(*a), 10) }
 // Type implements pflag.Value.
 func (a *amountFlag) Type() string { return "int" }
 
-// histogram draws the spread of amounts in at most ten rows of equal width.
-func histogram(w io.Writer, amounts []hongbao.Amount, currency string) error {
+// bin counts the packets with amounts from Low to High.
+type bin struct {
+	Low     hongbao.Amount `json:"low"`
+	High    hongbao.Amount `json:"high"`
+	Packets int            `json:"packets"`
+}
+
+// histogram is the spread of amounts in at most ten bins of equal width.
+func histogram(amounts []hongbao.Amount) []bin {
 	if len(amounts) == 0 {
-		return nil
+		return []bin{}
 	}
 	low, high := slices.Min(amounts), slices.Max(amounts)
 	width := max((high-low)/10+1, 1)
-	counts := make([]int, (high-low)/width+1)
-	for _, a := range amounts {
-		counts[(a-low)/width]++
-	}
-	most := slices.Max(counts)
-	for i, n := range counts {
+	bins := make([]bin, (high-low)/width+1)
+	for i := range bins {
 		from := low + hongbao.Amount(i)*width
-		to := min(from+width-1, high)
-		bar := strings.Repeat("#", (n*40+most-1)/most)
-		if _, err := fmt.Fprintf(w, "  %12s to %-12s %8d %s\n", money(from, currency), money(to, currency), n, bar); err != nil {
+		bins[i] = bin{Low: from, High: min(from+width-1, high)}
+	}
+	for _, a := range amounts {
+		bins[(a-low)/width].Packets++
+	}
+	return bins
+}
+
+func writeHistogram(w io.Writer, bins []bin, currency string) error {
+	most := 0
+	for _, b := range bins {
+		most = max(most, b.Packets)
+	}
+	for _, b := range bins {
+		bar := strings.Repeat("#", (b.Packets*40+most-1)/most)
+		if _, err := fmt.Fprintf(w, "  %12s to %-12s %8d %s\n", money.Text(b.Low, currency), money.Text(b.High, currency), b.Packets, bar); err != nil {
 			return fmt.Errorf("draw the histogram: %w", err)
 		}
 	}

@@ -65,8 +65,15 @@ func printable(q *settlement.Quarantined) quarantined {
 	return out
 }
 
+// quarantinePage is a page of the list.
+type quarantinePage struct {
+	Grants []quarantined `json:"grants"`
+	// Next goes to --after for the next page; 0 if there is none.
+	Next int64 `json:"next"`
+}
+
 func quarantineListCmd() *cobra.Command {
-	after, limit, all, asJSON := int64(0), 50, false, false
+	after, limit, all := int64(0), 50, false
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the grants that wait for a decision",
 		Example: "  hongbao quarantine list\n  hongbao quarantine list --all --json", Args: exactly(0, "no arguments"),
@@ -87,7 +94,11 @@ func quarantineListCmd() *cobra.Command {
 				for i := range list {
 					out[i] = printable(&list[i])
 				}
-				return printReport(cmd, asJSON, out, func(w io.Writer) error { return writeQuarantine(w, out, limit) })
+				answer := quarantinePage{Grants: out}
+				if len(out) == limit {
+					answer.Next = out[limit-1].ID
+				}
+				return printAnswer(cmd, answer, func(w io.Writer) error { return writeQuarantine(w, out, answer.Next) })
 			})
 		},
 	}
@@ -95,11 +106,10 @@ func quarantineListCmd() *cobra.Command {
 	flags.Int64Var(&after, "after", 0, "go on after this number")
 	flags.IntVar(&limit, "limit", limit, "grants on a page")
 	flags.BoolVar(&all, "all", false, "those that were decided, too")
-	flags.BoolVar(&asJSON, "json", false, "print the page as JSON")
 	return cmd
 }
 
-func writeQuarantine(w io.Writer, list []quarantined, limit int) error {
+func writeQuarantine(w io.Writer, list []quarantined, next int64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tREASON\tCAMPAIGN\tPACKET\tCAME\tLEDGER HAS\tDECISION")
 	side := func(v *version) string {
@@ -116,8 +126,8 @@ func writeQuarantine(w io.Writer, list []quarantined, limit int) error {
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", q.ID, q.Reason, q.Campaign, q.Packet, side(q.Came), side(q.Ledger), decision)
 	}
-	if len(list) == limit {
-		fmt.Fprintf(t, "next: --after %d\n", list[limit-1].ID)
+	if next > 0 {
+		fmt.Fprintf(t, "next: --after %d\n", next)
 	}
 	return t.Flush()
 }

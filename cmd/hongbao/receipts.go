@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/settlement"
 )
@@ -19,14 +20,14 @@ type receiptsOf struct {
 	Campaign string            `json:"campaign"`
 	User     string            `json:"user"`
 	Source   string            `json:"source"` // redis, or ledger
+	Currency string            `json:"currency,omitempty"`
 	Receipts []hongbao.Receipt `json:"receipts"`
 	// Incomplete: the campaign is not in Redis and was not refunded, so the ledger may not have all.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 func receiptsCmd() *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: "receipts CAMPAIGN USER", Short: "Print what a user holds in a campaign: from Redis, or from the ledger once it has left Redis",
 		Example: "  hongbao receipts spring-rain u1\n  hongbao receipts spring-rain u1 --json", Args: exactly(2, "a CAMPAIGN and a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,12 +42,10 @@ func receiptsCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printReport(cmd, asJSON, out, func(w io.Writer) error { return writeReceipts(cmd, w, &out) })
+				return printAnswer(cmd, out, func(w io.Writer) error { return writeReceipts(cmd, w, &out) })
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print them as JSON")
-	return cmd
 }
 
 // receipts asks Redis, and the ledger if the campaign is not there.
@@ -55,6 +54,7 @@ func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error
 	list, err := d.redisReceipts(ctx, id, user)
 	if err == nil {
 		out.Receipts = append(out.Receipts, list...)
+		out.Currency = d.currency(ctx, id)
 	}
 	if !errors.Is(err, shards.ErrNotInRedis) {
 		return out, err
@@ -67,7 +67,7 @@ func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error
 		return out, err
 	}
 	grants, err := d.ledger.UserGrants(ctx, id, user)
-	out.Source, out.Incomplete = "ledger", c.State != settlement.StateRefunded
+	out.Source, out.Incomplete, out.Currency = "ledger", c.State != settlement.StateRefunded, c.Spec.Currency
 	for i := range grants {
 		g := &grants[i]
 		out.Receipts = append(out.Receipts, hongbao.Receipt{
@@ -82,7 +82,9 @@ func writeReceipts(cmd *cobra.Command, w io.Writer, out *receiptsOf) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "campaign %s is not in Redis and not refunded: the ledger may not have all. `hongbao campaign show %s` tells more\n", out.Campaign, out.Campaign)
 	}
 	for _, r := range out.Receipts {
-		writeReceipt(w, &r)
+		if err := writeReceipt(w, &r, out.Currency); err != nil {
+			return err
+		}
 	}
 	_, err := fmt.Fprintf(w, "%d receipts of user %s in campaign %s (from %s)\n", len(out.Receipts), out.User, out.Campaign, out.Source)
 	return err
@@ -102,11 +104,12 @@ func (d *deps) redisReceipts(ctx context.Context, id, user string) ([]hongbao.Re
 	return list, errors.Join(append(missing, err)...)
 }
 
-func writeReceipt(w io.Writer, r *hongbao.Receipt) {
+func writeReceipt(w io.Writer, r *hongbao.Receipt, currency string) error {
 	code := ""
 	if r.Code != "" {
 		code = ", code " + r.Code
 	}
-	fmt.Fprintf(w, "packet %d, amount %d minor units%s, event %d-%d, granted %s, request id %s\n", r.Packet, r.Amount, code, r.Shard, r.Seq,
+	_, err := fmt.Fprintf(w, "packet %d, %s%s, event %d-%d, granted %s, request id %s\n", r.Packet, money.Text(r.Amount, currency), code, r.Shard, r.Seq,
 		r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
+	return err
 }

@@ -18,8 +18,8 @@ import (
 )
 
 type recoverFlags struct {
-	accept, json bool
-	by, why      string
+	accept  bool
+	by, why string
 }
 
 func recoverCmd() *cobra.Command {
@@ -43,7 +43,6 @@ func recoverCmd() *cobra.Command {
 	cmd.Flags().BoolVar(&f.accept, "accept-loss", false, "open the shards although something was lost")
 	cmd.Flags().StringVar(&f.by, "by", "", "who decides")
 	cmd.Flags().StringVar(&f.why, "why", "", "why")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print what is known of each shard as JSON")
 	return cmd
 }
 
@@ -70,9 +69,11 @@ func (d *deps) recover(cmd *cobra.Command, f *recoverFlags) error {
 				zap.Stringer("lost", v))
 		}
 	}
-	err = printReport(cmd, f.json, verdicts, func(w io.Writer) error { return writeVerdicts(w, verdicts, f.accept) })
+	err = printAnswer(cmd, struct {
+		Shards []*recovery.Verdict `json:"shards"`
+	}{verdicts}, func(w io.Writer) error { return writeVerdicts(w, verdicts, f.accept) })
 	if err == nil && len(lost) > 0 && !f.accept {
-		err = fmt.Errorf("%d shards have lost something and stay frozen", len(lost))
+		err = found("%d shards have lost something and stay frozen", len(lost))
 	}
 	return err
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +22,7 @@ type replayFlags struct {
 	to, seqs, from, until, dead string
 	shard                       int
 	filter                      replay.Filter
-	missing, dryRun, json       bool
+	missing, dryRun             bool
 	rate                        float64
 	patience                    time.Duration
 }
@@ -65,7 +63,6 @@ func replayCmd() *cobra.Command {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "count only, write nothing")
 	flags.Float64Var(&f.rate, "rate", 0, "grants per second at most; 0 for no bound")
 	flags.DurationVar(&f.patience, "patience", time.Minute, "how long to try again while the target is out of reach")
-	flags.BoolVar(&f.json, "json", false, "print the report as JSON, and no progress bar")
 	return cmd
 }
 
@@ -158,7 +155,7 @@ func (d *deps) replay(ctx context.Context, cmd *cobra.Command, name string, f *r
 	}
 	var b bar
 	cfg.Progress = func(r *replay.Report) {
-		if b.mine == nil && !f.json {
+		if b.mine == nil && !wantsJSON(cmd) {
 			b = newBar("replay "+r.Name, r.Events)
 		}
 		b.set(min(r.Looked, r.Events))
@@ -173,9 +170,9 @@ func (d *deps) replay(ctx context.Context, cmd *cobra.Command, name string, f *r
 		return err
 	}
 	if err == nil && report.Failed > 0 {
-		err = errors.New("the replay is not finished: mend what the report names, then run it again")
+		err = found("the replay is not finished: mend what the report names, then run it again")
 	}
-	return errors.Join(printReport(cmd, f.json, report, report.Write), err)
+	return errors.Join(printAnswer(cmd, report, report.Write), err)
 }
 
 // someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is finished.
@@ -267,19 +264,4 @@ func tellLost(ctx context.Context, lost *replay.Lost, p *publisher.Publisher, sh
 		}
 	}
 	return nil
-}
-
-// printJSON prints JSON that a person reads, too.
-func printJSON(cmd *cobra.Command, v any) error {
-	e := json.NewEncoder(cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	return wrap("print the answer", e.Encode(v))
-}
-
-// printReport prints a report for a person or as JSON.
-func printReport(cmd *cobra.Command, asJSON bool, report any, write func(w io.Writer) error) error {
-	if asJSON {
-		return wrap("print the report", json.NewEncoder(cmd.OutOrStdout()).Encode(report))
-	}
-	return wrap("print the report", write(cmd.OutOrStdout()))
 }

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
@@ -45,7 +49,7 @@ func verifyCmd() *cobra.Command {
 		Use: "verify FILE", Short: "Recompute a draw from what was published alone; no server is asked",
 		Long: "Recomputes the draw from what `hongbao campaign reveal` printed (- for standard input): specification and seed must give the hash,\n" +
 			"and --hash says which one was published before the start. With --grants each grant that `hongbao tail` printed is compared with the\n" +
-			"plan. It needs no configuration and asks no server: anyone can run it. Exit code 0 if all fits, 1 if anything differs.",
+			"plan. It needs no configuration and asks no server: anyone can run it. Exit code 0 if all fits, 3 if anything differs.",
 		Example: "  hongbao campaign verify spring-rain.json --hash 9f86d081...\n" +
 			"  hongbao tail --campaign spring-rain > grants.jsonl && hongbao campaign verify spring-rain.json --grants grants.jsonl",
 		Args: exactly(1, "one FILE"),
@@ -56,22 +60,21 @@ func verifyCmd() *cobra.Command {
 			}
 			c, plan, err := d.Verify(published)
 			if err != nil {
-				return fmt.Errorf("campaign %.80q does not verify: %w", d.Campaign, err)
+				return found("campaign %.80q does not verify: %w", d.Campaign, err)
 			}
-			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "campaign %s verifies: specification and seed give the hash %s\n", c.ID, d.Hash)
-			if published == "" {
-				fmt.Fprintln(w, "compare it with the hash that was published before the start, or give that as --hash")
-			}
+			out := verified{Campaign: c.ID, Currency: c.Currency, Hash: d.Hash, Compared: published != "", Amounts: histogram(plan.Amounts)}
 			if grants != "" {
 				seen, err := readFile(cmd, grants, func(r io.Reader) (campaign.GrantsChecked, error) { return campaign.CheckGrants(r, c.ID, plan) })
-				if err != nil {
-					return fmt.Errorf("%s: %w", grants, err)
+				var unread *fs.PathError
+				if errors.As(err, &unread) {
+					return usageError{err}
 				}
-				fmt.Fprintf(w, "%d grants, %s in all, each with its planned amount (%d lines repeated one, %d are of other campaigns)\n",
-					seen.Grants, money(seen.Amount, c.Currency), seen.Repeated, seen.Others)
+				if err != nil {
+					return found("%s: %w", grants, err)
+				}
+				out.Grants = &checkedGrants{seen.Grants, seen.Amount, seen.Repeated, seen.Others}
 			}
-			return histogram(w, plan.Amounts, c.Currency)
+			return printAnswer(cmd, out, out.write)
 		},
 	}
 	cmd.Flags().StringVar(&published, "hash", "", "the hash that was published before the start")
@@ -79,10 +82,40 @@ func verifyCmd() *cobra.Command {
 	return cmd
 }
 
-// readFile reads a file, or standard input for "-".
+// verified is a draw that was recomputed.
+type verified struct {
+	Campaign string `json:"campaign"`
+	Currency string `json:"currency,omitempty"`
+	Hash     string `json:"plan_hash"`
+	// Compared: the hash is the one that was given as published.
+	Compared bool           `json:"compared_with_published"`
+	Grants   *checkedGrants `json:"grants"` // null if none were given
+	Amounts  []bin          `json:"amounts"`
+}
+
+type checkedGrants struct {
+	Grants   int64          `json:"grants"`
+	Amount   hongbao.Amount `json:"amount"`
+	Repeated int64          `json:"repeated_lines"`
+	Others   int64          `json:"lines_of_others"`
+}
+
+func (v *verified) write(w io.Writer) error {
+	fmt.Fprintf(w, "campaign %s verifies: specification and seed give the hash %s\n", v.Campaign, v.Hash)
+	if !v.Compared {
+		fmt.Fprintln(w, "compare it with the hash that was published before the start, or give that as --hash")
+	}
+	if g := v.Grants; g != nil {
+		fmt.Fprintf(w, "%d grants, %s in all, each with its planned amount (%d lines repeated one, %d are of other campaigns)\n",
+			g.Grants, money.Text(g.Amount, v.Currency), g.Repeated, g.Others)
+	}
+	return writeHistogram(w, v.Amounts, v.Currency)
+}
+
+// readFile reads a file, or standard input for "-". A signal ends the wait for standard input.
 func readFile[T any](cmd *cobra.Command, path string, read func(io.Reader) (T, error)) (T, error) {
 	if path == "-" {
-		return read(cmd.InOrStdin())
+		return readInput(cmd, read)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -91,4 +124,23 @@ func readFile[T any](cmd *cobra.Command, path string, read func(io.Reader) (T, e
 	}
 	defer f.Close() // it was only read
 	return read(f)
+}
+
+func readInput[T any](cmd *cobra.Command, read func(io.Reader) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := read(cmd.InOrStdin())
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-cmd.Context().Done():
+		var none T
+		return none, fmt.Errorf("read standard input: %w", context.Cause(cmd.Context()))
+	}
 }

@@ -18,9 +18,9 @@ func root() *cobra.Command {
 		Use:   "hongbao",
 		Short: "Red-packet rains, coupon rushes and flash giveaways: paid once, announced once",
 		Long: "Hongbao decides each grab in Redis in one atomic step, then makes sure that what was decided is paid exactly once\n" +
-			"and announced exactly once. `hongbao demo` shows all of it in half a minute, with no server at all.",
+			"and announced exactly once. `hongbao demo` shows all of it in half a minute, with no server at all.\n\n" + exitsText(),
 		SilenceErrors: true, SilenceUsage: true,
-		Version: versionText(),
+		Version: versions().text(),
 		Args:    subcommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -30,13 +30,15 @@ func root() *cobra.Command {
 	})
 	flags := cmd.PersistentFlags()
 	flags.String("config", "", "YAML file with the configuration; else "+configs.PathEnv+", else the defaults")
+	flags.Bool("json", false, "print the answer as one JSON document")
 	configs.AddFlags(flags)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if strings.Contains(f.Name, ".") {
 			f.Hidden = true
 		}
 	})
-	cmd.AddCommand(initCmd(), recoverCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), workCmd(), auditCmd(), tailCmd(), configCmd(), versionCmd())
+	cmd.AddCommand(initCmd(), recoverCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), workCmd(), statusCmd(), auditCmd(), tailCmd(), configCmd(),
+		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
 	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd())
 	return cmd
@@ -67,6 +69,7 @@ func subcommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := ""
+	cmd.SuggestionsMinimumDistance = 2 // cobra sets it for a command without Args only
 	for _, s := range cmd.SuggestionsFor(args[0]) {
 		hint += ", did you mean " + s + "?"
 	}

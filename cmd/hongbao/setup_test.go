@@ -93,6 +93,14 @@ func start(t *testing.T, env []string, args ...string) *program {
 func launch(t *testing.T, dir string, env []string, path string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p.launch(dir, env)
+	return p
+}
+
+// launch starts it in a folder.
+func (p *program) launch(dir string, env []string) {
+	t := p.t
+	t.Helper()
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environment(env...), &p.out, &p.err
 	p.cmd.Dir = dir
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -102,7 +110,6 @@ func launch(t *testing.T, dir string, env []string, path string, args ...string)
 		close(p.done)
 	}()
 	t.Cleanup(p.kill)
-	return p
 }
 
 // signal sends a signal; the program may have ended before.

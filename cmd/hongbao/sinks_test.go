@@ -91,7 +91,7 @@ func TestWorkRefusesToStartWithoutAnySink(t *testing.T) {
 	require.NoError(t, o.server.Kill())
 	w := d.start("work")
 	r := w.wait(time.Minute)
-	require.Equal(t, 1, r.code, r.err)
+	require.Equal(t, 5, r.code, r.err)
 	require.NotContains(t, r.err, `"working"`)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -15,23 +16,42 @@ func versionCmd() *cobra.Command {
 		Use: "version", Short: "Print the version, and those of the formats that it reads and writes",
 		Example: "  hongbao version", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), versionText())
-			return err
+			v := versions()
+			return printAnswer(cmd, v, func(w io.Writer) error {
+				_, err := io.WriteString(w, v.text())
+				return err
+			})
 		},
 	}
 }
 
-// versionText is what `hongbao version` and `hongbao --version` print.
-func versionText() string {
-	version, revision, goVersion := "unknown", "", ""
+// builtFrom are the versions of this build.
+type builtFrom struct {
+	Version      string `json:"version"`
+	Revision     string `json:"revision,omitempty"`
+	Go           string `json:"go"`
+	EntryVersion int    `json:"entry_version"`
+	RedisSchema  int    `json:"redis_schema"`
+}
+
+func versions() builtFrom {
+	v := builtFrom{Version: "unknown", EntryVersion: hongbao.EntryVersion, RedisSchema: shards.SchemaVersion}
 	if b, ok := debug.ReadBuildInfo(); ok {
-		version, goVersion = b.Main.Version, b.GoVersion
+		v.Version, v.Go = b.Main.Version, b.GoVersion
 		for _, s := range b.Settings {
 			if s.Key == "vcs.revision" {
-				revision = " " + s.Value
+				v.Revision = s.Value
 			}
 		}
 	}
-	return fmt.Sprintf("hongbao %s%s\n%s, entries version %d, Redis schema %d\n",
-		version, revision, goVersion, hongbao.EntryVersion, shards.SchemaVersion)
+	return v
+}
+
+// text is what `hongbao version` and `hongbao --version` print.
+func (v builtFrom) text() string {
+	revision := ""
+	if v.Revision != "" {
+		revision = " " + v.Revision
+	}
+	return fmt.Sprintf("hongbao %s%s\n%s, entries version %d, Redis schema %d\n", v.Version, revision, v.Go, v.EntryVersion, v.RedisSchema)
 }

@@ -270,8 +270,8 @@ func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
 					}, "all is written")
 				}
 				require.NoError(t, server.Kill())
-				d.refused(1, []string{"grab", "rain", "late"}, "can't be reached")
-				d.refused(1, []string{"audit"}, "can't be reached")
+				d.refused(5, []string{"grab", "rain", "late"}, "can't be reached")
+				d.refused(5, []string{"audit"}, "can't be reached")
 				require.NoError(t, server.Restart())
 			}
 			d.quiet()

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/configs"
+)
+
+// exit is an exit code and what it means, the same for every command.
+type exit struct {
+	code int
+	what string
+}
+
+// The exit codes. A signal's is 128 and its number, as a shell has it.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitRefused     = 2
+	exitFound       = 3
+	exitUndecided   = 4
+	exitOutage      = 5
+	exitInterrupted = 128
+)
+
+// exits is the table for the help and docs/scripts.md.
+var exits = []exit{
+	{exitDone, "done, or decided: a grab that is refused is decided too"},
+	{exitFailed, "failed, and fails again until what standard error says is done"},
+	{exitRefused, "nothing was done: the command line, the configuration or a file is wrong"},
+	{exitFound, "done, and the answer names what a person must look at"},
+	{exitUndecided, "not decided yet: run the same command again"},
+	{exitOutage, "a server can't be reached or does not work: run the same command again"},
+	{exitInterrupted + int(syscall.SIGINT), "ended by SIGINT (Ctrl-C); 143: by SIGTERM. What serves until it is told to stop ends with 0"},
+}
+
+func exitsText() string {
+	var b strings.Builder
+	b.WriteString("Exit codes of every command:\n")
+	for _, e := range exits {
+		fmt.Fprintf(&b, "  %3d  %s\n", e.code, e.what)
+	}
+	return b.String()
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// foundError says that the answer, which was printed, names what a person must look at.
+type foundError struct{ error }
+
+func (e foundError) Unwrap() error { return e.error }
+
+func found(format string, args ...any) error { return foundError{fmt.Errorf(format, args...)} }
+
+// undecidedError says that nothing is decided yet.
+type undecidedError struct{ error }
+
+func (e undecidedError) Unwrap() error { return e.error }
+
+// signalled is the cause of a context that a signal has ended.
+type signalled struct{ os.Signal }
+
+func (s signalled) Error() string { return "ended by a signal: " + s.String() }
+
+// Is makes it a context.Canceled to whoever looks for that.
+func (signalled) Is(target error) bool { return target == context.Canceled }
+
+// exitCode finds the code for what a command returned; ctx is the one that it ran with.
+func exitCode(ctx context.Context, err error) int {
+	var (
+		stopped   signalled
+		refused   usageError
+		config    *configs.Error
+		spec      *campaign.SpecError
+		differs   foundError
+		undecided undecidedError
+	)
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(context.Cause(ctx), &stopped) && (errors.Is(err, context.Canceled) || hongbao.IsOutage(err)):
+		if n, ok := stopped.Signal.(syscall.Signal); ok {
+			return exitInterrupted + int(n)
+		}
+		return exitFailed
+	case errors.As(err, &refused), errors.As(err, &config), errors.As(err, &spec):
+		return exitRefused
+	case errors.As(err, &differs):
+		return exitFound
+	case onlyOutages(err):
+		return exitOutage
+	case errors.As(err, &undecided), hongbao.IsHeld(err), hongbao.ClassOf(err) == hongbao.Transient && !hongbao.IsOutage(err):
+		return exitUndecided
+	}
+	return exitFailed
+}
+
+// onlyOutages tells whether every error that was joined into err is an outage: of the others somebody must be told first.
+func onlyOutages(err error) bool {
+	switch e := err.(type) {
+	case *hongbao.Error:
+		return e.Outage
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !onlyOutages(err) })
+	}
+	inner := errors.Unwrap(err)
+	return inner != nil && onlyOutages(inner)
+}
