@@ -100,7 +100,7 @@ func payloadHash(c *hongbao.Credit) string {
 	return hex.EncodeToString(sum[:])
 }
 
-const creditColumns = `client, reference, idempotency_key, account, currency, amount, created_at`
+const creditColumns = `client, reference, idempotency_key, account, currency, amount, created_at` //nolint:gosec // names of columns
 
 // bookAll books valid credits, sorted by key, in one transaction.
 func (l *Ledger) bookAll(ctx context.Context, credits []*hongbao.Credited) error {

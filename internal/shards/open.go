@@ -178,10 +178,10 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 		return nil, frozenError(frozen)
 	}
 	t := textsFor(token, false)
-	loaded, cmd := t.loadAndCall(ctx, conn, s, keys, args)
+	cmd, loaded := t.loadAndCall(ctx, conn, s, keys, args)
 	if s.drain && redis.HasErrorPrefix(loaded, "Error compiling script") { // miniredis does not know flags
 		t = textsFor(token, true)
-		loaded, cmd = t.loadAndCall(ctx, conn, s, keys, args)
+		cmd, loaded = t.loadAndCall(ctx, conn, s, keys, args)
 	}
 	if loaded != nil {
 		return nil, fmt.Errorf("load it: %w", Classify(loaded))
@@ -192,7 +192,7 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 
 // loadAndCall does both in one pipeline. Somebody may still empty the server's cache between them: then it begins anew. (A
 // transaction would not do: a Redis that is out of memory takes none.)
-func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string, args []any) (loaded error, call *redis.Cmd) {
+func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string, args []any) (call *redis.Cmd, loaded error) {
 	for range 5 {
 		var load *redis.StringCmd
 		_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
@@ -204,7 +204,7 @@ func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, ke
 			break
 		}
 	}
-	return loaded, call
+	return call, loaded
 }
 
 // pin gives a connection of its own to the server that has the shard. It does not connect anew by itself.
