@@ -194,7 +194,7 @@ func (d *deliverer) call(ctx context.Context, grants []hongbao.Grant) (left []ho
 		case e == nil:
 			done = append(done, grants[i])
 			continue
-		case hongbao.ClassOf(e) == hongbao.Broken:
+		case hongbao.ClassOf(e) == hongbao.Broken || errors.Is(e, shards.ErrStale):
 			err = cmp.Or(err, e)
 		}
 		left, errs = append(left, grants[i]), append(errs, e)

@@ -44,7 +44,7 @@ func (l *Letters) List(ctx context.Context, f LetterFilter, after string, limit 
 	if limit < 1 || limit > MaxListed {
 		return nil, "", hongbao.Errorf(hongbao.Permanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
 	}
-	err = l.each(ctx, f, after, func(_ int, letters []Letter) error {
+	err = l.each(ctx, f, after, func(_ context.Context, letters []Letter) error {
 		for i := range letters {
 			if len(page) == limit {
 				next = page[limit-1].ID
@@ -61,15 +61,19 @@ func (l *Letters) List(ctx context.Context, f LetterFilter, after string, limit 
 }
 
 // each calls fn for pages of letters that the filter picks, each of one sink and shard.
-func (l *Letters) each(ctx context.Context, f LetterFilter, after string, fn func(shard int, letters []Letter) error) error {
+func (l *Letters) each(ctx context.Context, f LetterFilter, after string, fn func(ctx context.Context, letters []Letter) error) error {
 	if err := f.check(); err != nil {
 		return hongbao.Errorf(hongbao.Permanent, "%w", err)
 	}
 	places, err := l.places(f.Sinks, after)
 	for i := 0; i < len(places) && err == nil; i++ {
 		p := &places[i]
-		err = eachLetter(ctx, &l.source, p.shard, p.sink, p.after, func(page []Letter) error {
-			return fn(p.shard, slices.DeleteFunc(page, func(x Letter) bool { return !f.matches(&x) }))
+		var at context.Context
+		if at, err = l.source.at(ctx, p.shard); err != nil {
+			break
+		}
+		err = eachLetter(at, &l.source, p.shard, p.sink, p.after, func(page []Letter) error {
+			return fn(at, slices.DeleteFunc(page, func(x Letter) bool { return !f.matches(&x) }))
 		})
 	}
 	return err
@@ -105,14 +109,20 @@ func (l *Letters) places(sinks []string, after string) ([]place, error) {
 	return all[at:], nil
 }
 
+// placeOf tells where the letter with that ID is, if it is there.
+func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err error) {
+	sink, shard, stream, err = ParseLetterID(id)
+	if err == nil && shard >= l.source.space.Len() {
+		err = hongbao.Errorf(hongbao.Permanent, "letter %s: the deployment has shards 0 to %d", id, l.source.space.Len()-1)
+	}
+	return sink, shard, stream, err
+}
+
 // Get gives a letter by its ID.
 func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
-	sink, shard, stream, err := ParseLetterID(id)
+	sink, shard, stream, err := l.placeOf(id)
 	if err != nil {
 		return Letter{}, err
-	}
-	if shard >= l.source.space.Len() {
-		return Letter{}, hongbao.Errorf(hongbao.Permanent, "letter %s: the deployment has shards 0 to %d", id, l.source.space.Len()-1)
 	}
 	raw, err := shards.Of(l.source.rdb, l.source.space.Shard(shard)).Letters(ctx, sink, stream, stream, 1)
 	if err != nil {
@@ -151,7 +161,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool)
 	if err := who.check(); err != nil {
 		return r, hongbao.Errorf(hongbao.Permanent, "drop dead letters: %w", err)
 	}
-	err := l.pages(ctx, pick, func(shard int, letters []Letter) error {
+	err := l.pages(ctx, pick, func(ctx context.Context, letters []Letter) error {
 		r.Matched += int64(len(letters))
 		for i := range letters {
 			if dryRun {
@@ -187,16 +197,24 @@ type Pick struct {
 }
 
 // pages calls fn for the picked letters, each time some of one sink and shard.
-func (l *Letters) pages(ctx context.Context, pick Pick, fn func(shard int, letters []Letter) error) error {
+func (l *Letters) pages(ctx context.Context, pick Pick, fn func(ctx context.Context, letters []Letter) error) error {
 	if len(pick.IDs) == 0 {
 		return l.each(ctx, pick.Filter, "", fn)
 	}
 	for _, id := range pick.IDs {
-		x, err := l.Get(ctx, id)
+		_, shard, _, err := l.placeOf(id)
 		if err != nil {
 			return err
 		}
-		if err := fn(x.Shard, []Letter{x}); err != nil {
+		at, err := l.source.at(ctx, shard)
+		if err != nil {
+			return err
+		}
+		x, err := l.Get(at, id)
+		if err != nil {
+			return err
+		}
+		if err := fn(at, []Letter{x}); err != nil {
 			return err
 		}
 	}
@@ -227,7 +245,7 @@ func (l *Letters) Requeue(ctx context.Context, cfg RequeueConfig, pick Pick, who
 		return r, hongbao.Errorf(hongbao.Permanent, "requeue dead letters: %w", err)
 	}
 	p := newPace(cfg.Rate, cfg.BatchGrants)
-	err := l.pages(ctx, pick, func(_ int, letters []Letter) error {
+	err := l.pages(ctx, pick, func(ctx context.Context, letters []Letter) error {
 		all := len(letters)
 		readable := slices.DeleteFunc(letters, func(x Letter) bool { return x.Grant == nil })
 		r.Matched += int64(all)

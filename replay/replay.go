@@ -169,6 +169,7 @@ type run struct {
 
 // shardRun is how far a run has come on a shard; one goroutine works on it.
 type shardRun struct {
+	epoch  int64            // of the shard when the run began
 	seqs   hongbao.SeqRange // those that are still to be looked at
 	failed bool             // something could not be delivered: the next run goes on before it
 }
@@ -183,7 +184,12 @@ func (w *run) begin(ctx context.Context) error {
 		if !w.opts.Filter.onShard(shard) {
 			continue
 		}
-		has, err := w.beginShard(ctx, w.Space.Shard(shard), string(text))
+		head, err := shards.Of(w.Redis, w.Space.Shard(shard)).Head(ctx)
+		if err != nil {
+			return err
+		}
+		w.shard[shard].epoch = head.Epoch
+		has, err := w.beginShard(shards.WithEpoch(ctx, head.Epoch), w.Space.Shard(shard), string(text))
 		if err != nil {
 			return err
 		}
@@ -250,6 +256,7 @@ func (w *run) shards(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
+			ctx := shards.WithEpoch(ctx, w.shard[shard].epoch) // what it writes changes nothing once the shard was opened anew
 			take := func(p *part) error { return w.part(ctx, shard, p) }
 			if w.opts.Dead != "" {
 				return w.source.letters(ctx, shard, w.opts.Dead, w.report.Last[shard], take)

@@ -1,0 +1,69 @@
+package replay_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/replay"
+)
+
+// opensAnew raises the epochs while the target has its second batch in hand, as an opening does.
+func (w *world) opensAnew(t *testing.T) {
+	t.Helper()
+	w.target.before = func(calls int, _ []hongbao.Grant) []error {
+		for shard := range shardCount {
+			if calls == 2 {
+				require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(shard).Meta(), "epoch", 2).Err())
+			}
+		}
+		return nil
+	}
+}
+
+// A shard that is opened anew while it is replayed ends that run: it marks nothing as done, and notes nowhere to go on. The next run delivers
+// the rest.
+func TestReplayOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.add(t, 100)
+	w.opensAnew(t)
+	cfg := w.config("copy")
+	cfg.Parallel = 1
+	r, err := replay.New(cfg)
+	require.NoError(t, err)
+	report, err := r.Run(t.Context(), replay.Options{})
+	require.ErrorIs(t, err, shards.ErrStale)
+	require.ErrorContains(t, err, "start it again under this name to go on")
+	require.False(t, report.Finished)
+	require.Equal(t, 2, w.target.calls, "the fault fired")
+	done, err := shards.Of(w.rdb, w.space.Shard(0)).Done(t.Context(), replay.DoneSink("copy"), hongbao.SeqRange{First: 1, Last: 100})
+	require.NoError(t, err)
+	require.True(t, done.Has(20))
+	require.False(t, done.Has(21), "the batch that was in hand is delivered again")
+
+	require.True(t, w.run(t, cfg, replay.Options{}).Finished)
+	for event := range w.events(all) {
+		require.Positive(t, w.target.copies[event])
+	}
+}
+
+// A letter whose shard is opened anew while it is delivered stays a letter.
+func TestRequeueOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	w := buried(t)
+	w.opensAnew(t)
+	l := w.letters(t)
+	cfg := replay.RequeueConfig{Handler: w.target, BatchGrants: 1, Patience: time.Second}
+	pick := replay.Pick{Filter: replay.LetterFilter{Sinks: []string{"kafka"}}}
+	report, err := l.Requeue(t.Context(), cfg, pick, ann)
+	require.ErrorIs(t, err, shards.ErrStale)
+	require.EqualValues(t, 1, report.Decided)
+	require.Equal(t, "0-4 0-7 0-0 1-5", idsOf(list(t, l, replay.LetterFilter{})))
+	report, err = l.Requeue(t.Context(), cfg, pick, ann)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, report.Decided)
+}
