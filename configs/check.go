@@ -9,7 +9,7 @@ import (
 
 // unsafeNames lists what unsafe.allow may name.
 func unsafeNames() []string {
-	return append(settlement.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen)
+	return append(settlement.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen)
 }
 
 // UnsafeRedisAppendOnly allows a Redis without an append-only file, which a managed one may not offer: what its replicas do not have
@@ -18,6 +18,10 @@ const UnsafeRedisAppendOnly = "redis_appendonly"
 
 // UnsafeRedis allows a Redis whose settings may lose receipts, or that does not tell its settings.
 const UnsafeRedis = "redis_settings"
+
+// UnsafeRedisRunID allows a Redis that hides its run_id. A shard does not freeze then when such a Redis was started anew or another server took
+// over: only that somebody has seen more than Redis has is noticed.
+const UnsafeRedisRunID = "redis_run_id"
 
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"

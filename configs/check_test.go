@@ -66,7 +66,7 @@ var contradictions = map[string]struct {
 	"no brokers":     {[]string{"--kafka.brokers="}, "kafka.brokers: it is empty", []string{"--deployment.sinks=balance"}},
 	"TLS off":        {[]string{"--kafka.tls_server_name=x"}, "kafka.tls: it is false, but another kafka.tls_... is set", []string{"--kafka.tls"}},
 	"SASL off":       {[]string{"--kafka.sasl_username=x"}, "kafka.sasl_mechanism: it is none, but user or password are set", []string{"--kafka.sasl_username="}},
-	"unsafe":         {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, did you mean fsync?`, nil},
+	"unsafe":         {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, redis_run_id, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, did you mean fsync?`, nil},
 	"remote, no URL": {[]string{"--settlement.kind=remote"}, "remote.url: it is empty, but settlement.kind is remote", []string{"--remote.url=https://bank.internal"}},
 	"remote, long id": {[]string{"--settlement.kind=remote", "--remote.url=https://b", "--deployment.id=" + strings.Repeat("d", 55)},
 		"deployment.id: it has 55 characters, but settlement.kind is remote: its keys take 54", []string{"--deployment.id=d"}},

@@ -147,7 +147,7 @@ func (d *demo) configure(s *servers) error {
 		"CONSUMER_BATCH_GRANTS": "500", "LOG_LEVEL": "error",
 	}
 	if s.mini != nil {
-		set["UNSAFE_ALLOW"] = configs.UnsafeRedis
+		set["UNSAFE_ALLOW"] = configs.UnsafeRedis + "," + configs.UnsafeRedisRunID
 	}
 	for name, value := range set {
 		d.env = append(d.env, "HONGBAO_"+name+"="+value)

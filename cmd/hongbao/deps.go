@@ -175,7 +175,7 @@ func (d *deps) checkRedis(ctx context.Context, class hongbao.Durability) error {
 		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(d.cfg.Redis.Addrs, ","), err))
 	}
 	for i := range servers {
-		if err := d.checkMode(&servers[i]); err != nil {
+		if err := errors.Join(d.checkMode(&servers[i]), d.checkRunID(&servers[i])); err != nil {
 			return err
 		}
 		err := servers[i].Check(class)
@@ -207,6 +207,20 @@ func (d *deps) checkMode(s *shards.Server) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.Broken, "redis at %s is %s", strings.Join(d.cfg.Redis.Addrs, ","), what)
+}
+
+// checkRunID refuses a server by whose INFO nobody can tell that it was started anew.
+func (d *deps) checkRunID(s *shards.Server) error {
+	if s.RunID != "" {
+		return nil
+	}
+	if d.allows(configs.UnsafeRedisRunID) {
+		d.log.Warn("unsafe.allow: this Redis hides its run_id, so nobody notices that it was started anew or that another server took over")
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "redis at %s does not tell its run_id (INFO server), so nobody would notice that it was started anew or that another "+
+		"server took over: if it has lost grants by then, its shards freeze only when a caller comes who has seen them, and others are told of packets that "+
+		"belong to somebody already. Take a Redis that tells it, or add %s to unsafe.allow", strings.Join(d.cfg.Redis.Addrs, ","), configs.UnsafeRedisRunID)
 }
 
 func (d *deps) allows(name string) bool {

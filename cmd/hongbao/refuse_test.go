@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -169,6 +170,24 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 	require.Contains(t, r.err, "unsafe.allow: this Redis has no append-only file")
 	d.ok("campaign", "create", spec(t, "synced", 10, 1000, "durability: fast", "durability: fsync"))
 	d.refused(1, []string{"campaign", "load", "synced"}, "appendonly is no") // what this class promises can't be had without it
+}
+
+// A Redis that hides its run_id is refused: nobody would notice that it was started anew.
+func TestRedisWithoutRunIDIsRefused(t *testing.T) {
+	t.Parallel()
+	hidden := miniredis.RunT(t)
+	d := setup(t, options{unfounded: true})
+	d.set("REDIS_ADDRS", hidden.Addr(), "UNSAFE_ALLOW", "redis_settings")
+	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}, {"recover"}} {
+		d.refused(1, command, "does not tell its run_id", "add redis_run_id to unsafe.allow", hidden.Addr())
+	}
+	require.Empty(t, hidden.Keys())
+	d.set("UNSAFE_ALLOW", "redis_settings,redis_run_id")
+	r := d.run("init")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "unsafe.allow: this Redis hides its run_id")
+	d.campaign("rain", 10, 1000)
+	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 }
 
 // B50: what belongs to another deployment is left alone.
