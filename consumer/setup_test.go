@@ -84,7 +84,7 @@ func (b *bundle) opener(t *testing.T) {
 			}
 			for i := range b.space.Len() {
 				k := b.space.Shard(i)
-				if z, err := shards.Of(b.rdb, k).Freeze(t.Context(), false); err == nil && z.Frozen {
+				if z, err := shards.Of(b.rdb, k).Freeze(t.Context()); err == nil && z.Frozen {
 					b.rdb.HSet(t.Context(), k.Meta(), "opened", z.Token)
 					b.rdb.HDel(t.Context(), k.Meta(), "frozen", "seen")
 				}

@@ -1,9 +1,9 @@
--- freeze: freezes a shard whose server is not the one that it was opened for, and keeps the highest seq that anybody saw.
--- It is the one script that a server runs without the shard being open.
+-- freeze: freezes a shard whose server is not the one that it was opened for, or was promoted since, and keeps the highest seq
+-- that anybody saw. It is the one script that a server runs without the shard being open.
 --
 -- KEYS  1 meta
--- ARGV  1 token of the server that runs this  2 highest seq that the caller has seen  3 "always" to freeze although the shard was
---       opened for this server, else ""
+-- ARGV  1 token of the server that runs this  2 highest seq that the caller has seen  3 the server's master_replid if it was ever
+--       promoted, else ""
 -- Reply "open", or "frozen"; ms since the freeze; the shard's seq and epoch, both "" if it has none; the highest seq that anybody saw
 -- Cost  O(1)
 -- First write HSET of a few bytes. It runs when Redis is out of memory too.
@@ -11,10 +11,10 @@
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local m = redis.call('HMGET', KEYS[1], 'opened', 'frozen', 'seq', 'seen', 'epoch')
+local m = redis.call('HMGET', KEYS[1], 'opened', 'frozen', 'seq', 'seen', 'epoch', 'history')
 local seen = math.max(tonumber(m[4] or 0), tonumber(ARGV[2]))
 local since = m[2] or string.format('%.0f', now)
-if not m[2] and m[1] == ARGV[1] and ARGV[3] ~= 'always' and seen <= tonumber(m[3] or 0) then
+if not m[2] and m[1] == ARGV[1] and (ARGV[3] == '' or ARGV[3] == m[6]) and seen <= tonumber(m[3] or 0) then
 	return { 'open', '0', m[3] or '', m[5] or '', string.format('%.0f', seen) }
 end
 if m[3] or seen > 0 then -- else nobody has ever used this Redis, and nothing is written

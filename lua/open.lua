@@ -4,8 +4,8 @@
 -- KEYS  1 meta  2 events  3... the claims of the sinks, then the campaigns that stay frozen
 -- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta
 --       4 the new epoch  5 last seq that is skipped  6 highest seq that anybody knows
---       7 highest seq that callers had seen when the caller looked
---       8 number of sinks  9... fields and values that mark a shard without meta as the deployment's, in turn
+--       7 highest seq that callers had seen when the caller looked  8 the server's master_replid
+--       9 number of sinks  10... fields and values that mark a shard without meta as the deployment's, in turn
 -- Reply "open"; or "changed": the shard is not as the caller found it
 -- Cost  O(sinks + campaigns)
 -- First write XADD: it grows memory. Everything is checked before it.
@@ -15,7 +15,7 @@ local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen')
 redis.call('XLEN', KEYS[2])
-local sinks = tonumber(ARGV[8])
+local sinks = tonumber(ARGV[9])
 for i = 3, #KEYS do
 	redis.call('HLEN', KEYS[i])
 end
@@ -39,9 +39,9 @@ for i = 3 + sinks, #KEYS do
 	redis.call('HSET', KEYS[i], 'state', 'frozen')
 end
 if not m[1] then
-	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 9))
+	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 10))
 end
-redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1],
+redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
 	'skipped', (m[5] and m[5] .. ',' or '') .. first .. '-' .. ARGV[5])
 redis.call('HDEL', KEYS[1], 'frozen', 'seen')
 return { 'open' }

@@ -167,7 +167,7 @@ func opener(t *testing.T, rdb redis.UniversalClient, space *lua.Space) {
 	done := make(chan struct{})
 	tick := time.NewTicker(50 * time.Millisecond)
 	look := func(k *shards.Shard) {
-		z, err := k.Freeze(t.Context(), false)
+		z, err := k.Freeze(t.Context())
 		if err != nil || !z.Frozen {
 			return
 		}

@@ -9,6 +9,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"founded by many at once":                     testFoundTogether,
 	"a ledger in use is not founded":              testFoundInUse,
 	"a shard's epoch and server":                  testShardState,
+	"losses that a person accepted":               testAcceptedLosses,
 	"the highest seq of a shard":                  testHighestSeq,
 	"campaigns that are funded":                   testFundedCampaigns,
 	"a repeat changes nothing":                    testRepeat,

@@ -130,21 +130,34 @@ func readShard(ctx context.Context, t txn, shard int) (state ShardState, err err
 // SetShard notes that a shard was opened: it moves the shard's row from an epoch to another state. A repeat changes nothing;
 // a Conflict says that somebody else has opened the shard.
 func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardState) error {
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		var changed int64
-		if err := t.run(ctx, stmt{sql: `UPDATE shard SET epoch = $3, token = $4 WHERE shard = $1 AND epoch = $2`,
-			args: []any{int64(shard), from, to.Epoch, to.Token}, changed: &changed}); err != nil || changed == 1 {
-			return nil, err
-		}
-		has, err := readShard(ctx, t, shard)
-		if err == nil && has != to {
-			err = hongbao.Errorf(hongbao.Conflict, "the ledger has it at epoch %d for server %q, not at epoch %d: somebody else has opened it",
-				has.Epoch, has.Token, from)
-		}
-		return nil, err
-	})
+	move := shardMove{shard: shard, from: from, to: to}
+	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) { return nil, move.run(ctx, t) }))
+}
+
+// shardMove moves a shard's row to another state.
+type shardMove struct {
+	shard int
+	from  int64 // the epoch that it has
+	to    ShardState
+}
+
+func (m *shardMove) run(ctx context.Context, t txn) error {
+	var changed int64
+	if err := t.run(ctx, stmt{sql: `UPDATE shard SET epoch = $3, token = $4 WHERE shard = $1 AND epoch = $2`,
+		args: []any{int64(m.shard), m.from, m.to.Epoch, m.to.Token}, changed: &changed}); err != nil || changed == 1 {
+		return err
+	}
+	has, err := readShard(ctx, t, m.shard)
+	if err == nil && has != m.to {
+		err = hongbao.Errorf(hongbao.Conflict, "the ledger has it at epoch %d for server %q, not at epoch %d: somebody else has opened it",
+			has.Epoch, has.Token, m.from)
+	}
+	return err
+}
+
+func (m *shardMove) named(err error) error {
 	if err != nil {
-		return fmt.Errorf("note epoch %d of shard %d in the ledger: %w", to.Epoch, shard, err)
+		return fmt.Errorf("note epoch %d of shard %d in the ledger: %w", m.to.Epoch, m.shard, err)
 	}
 	return nil
 }

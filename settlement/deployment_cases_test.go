@@ -2,8 +2,10 @@ package settlement
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -91,6 +93,43 @@ func testShardState(t *testing.T, f *fixture) {
 	}
 	err = l.SetShard(ctx, 7, 0, one)
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+}
+
+// Who accepted a loss, and why, is kept beside the epoch in which the shard went on; a shard that was opened meanwhile keeps nobody's word.
+func testAcceptedLosses(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	_, err := l.Found(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
+	require.NoError(t, err)
+	require.NoError(t, l.SetShard(ctx, 1, 0, ShardState{Epoch: 1, Token: "run-1"}))
+	words, err := l.AcceptedLosses(ctx, 10)
+	require.NoError(t, err)
+	require.Empty(t, words)
+
+	word := AcceptedLoss{Shard: 1, Epoch: 2, By: "ann", Why: "the disk is gone", Lost: strings.Repeat("event 4711; ", 1000)}
+	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word))
+	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word), "a repeat changes nothing")
+	late := word
+	late.By = "bob"
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(l.AcceptLoss(ctx, 1, "run-3", late)), "somebody else was first")
+	for _, bad := range []AcceptedLoss{{Shard: 1, Epoch: 3, Why: "who?"}, {Shard: 1, Epoch: 3, By: "ann"}} {
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(l.AcceptLoss(ctx, 2, "run-3", bad)))
+	}
+	has, err := l.Shard(ctx, 1)
+	require.NoError(t, err)
+	require.Equal(t, ShardState{Epoch: 2, Token: "run-2"}, has)
+	words, err = l.AcceptedLosses(ctx, 10)
+	require.NoError(t, err)
+	require.Len(t, words, 1)
+	require.WithinDuration(t, time.Now(), words[0].At, time.Minute)
+	word.At = words[0].At
+	require.Equal(t, word, words[0])
+
+	late.Shard, late.Epoch = 0, 1
+	require.NoError(t, l.AcceptLoss(ctx, 0, "run-3", late))
+	words, err = l.AcceptedLosses(ctx, 1)
+	require.NoError(t, err)
+	require.Len(t, words, 1)
+	require.Equal(t, "bob", words[0].By, "the newest first")
 }
 
 func testHighestSeq(t *testing.T, f *fixture) {

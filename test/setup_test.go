@@ -122,7 +122,7 @@ func reopen(t *testing.T, rdb redis.UniversalClient, space *lua.Space) {
 	t.Helper()
 	for i := range space.Len() {
 		k := space.Shard(i)
-		z, err := shards.Of(rdb, k).Freeze(t.Context(), false)
+		z, err := shards.Of(rdb, k).Freeze(t.Context())
 		require.NoError(t, err)
 		if z.Frozen {
 			require.NoError(t, rdb.HSet(t.Context(), k.Meta(), "opened", z.Token).Err())

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/settlement"
 )
 
 type recoverFlags struct {
@@ -62,20 +63,42 @@ func (d *deps) recover(cmd *cobra.Command, f *recoverFlags) error {
 	lost := slices.DeleteFunc(slices.Clone(verdicts), func(v *recovery.Verdict) bool { return !v.Frozen || !v.Lost() })
 	if f.accept {
 		for _, v := range lost {
-			if err := r.Accept(ctx, v); err != nil {
+			if err := r.Accept(ctx, v, f.by, f.why); err != nil {
 				return err
 			}
 			d.log.Warn("a person accepted the loss of a shard", zap.Int("shard", v.Shard), zap.String("by", f.by), zap.String("why", f.why),
 				zap.Stringer("lost", v))
 		}
 	}
-	err = printAnswer(cmd, struct {
-		Shards []*recovery.Verdict `json:"shards"`
-	}{verdicts}, func(w io.Writer) error { return writeVerdicts(w, verdicts, f.accept) })
+	words, err := r.Accepted(ctx)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Shards   []*recovery.Verdict       `json:"shards"`
+		Accepted []settlement.AcceptedLoss `json:"accepted"`
+	}{verdicts, words}
+	err = printAnswer(cmd, answer, func(w io.Writer) error {
+		return errors.Join(writeVerdicts(w, verdicts, f.accept), writeAccepted(w, words))
+	})
 	if err == nil && len(lost) > 0 && !f.accept {
-		err = found("%d shards have lost something and stay frozen", len(lost))
+		err = found("%d shards have lost something and stay frozen. Let nobody write to this Redis and keep its files. If there is a newer append-only "+
+			"file, or a replica that has more, start Redis from that; else `hongbao recover --accept-loss --by NAME --why TEXT` opens the shards without what "+
+			"is lost", len(lost))
 	}
 	return err
+}
+
+// writeAccepted tells who accepted which losses, and why.
+func writeAccepted(w io.Writer, words []settlement.AcceptedLoss) error {
+	for i := range words {
+		word := &words[i]
+		if _, err := fmt.Fprintf(w, "%s: %s accepted that shard %d goes on in epoch %d: %s (%s)\n", word.At.Format(time.RFC3339), word.By, word.Shard,
+			word.Epoch, word.Why, word.Lost); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func writeVerdicts(w io.Writer, verdicts []*recovery.Verdict, accepted bool) error {
@@ -94,6 +117,15 @@ func writeVerdicts(w io.Writer, verdicts []*recovery.Verdict, accepted bool) err
 		}
 		for _, c := range v.Campaigns {
 			if _, err := fmt.Fprintf(w, "  campaign %s stays frozen: %s\n", c.Campaign, c.Why); err != nil {
+				return err
+			}
+		}
+		if !v.Lost() {
+			continue
+		}
+		for _, id := range v.Unloaded {
+			if _, err := fmt.Fprintf(w,
+				"  campaign %s is not in Redis, and nobody was granted anything there: `hongbao campaign load %s` loads it once the shard is open\n", id, id); err != nil {
 				return err
 			}
 		}
@@ -117,13 +149,13 @@ func (d *deps) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
 }
 
 // tendShards opens shards that are frozen and have lost nothing, until ctx ends.
-func (d *deps) tendShards(ctx context.Context) error {
+func (d *deps) tendShards(ctx context.Context, frozen <-chan int) error {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(30*time.Second),
 		backoff.WithMaxElapsedTime(0))
 	for {
 		r, err := d.recoverer(ctx)
 		if err == nil {
-			return r.Run(ctx)
+			return r.Run(ctx, frozen)
 		}
 		var misused usageError
 		if errors.As(err, &misused) {

@@ -11,10 +11,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// watch looks at the Redis servers of a running worker, and raises an alarm when data or a setting that keeps it is lost.
-func (d *deps) watch() *shards.Watch {
+// watch looks at the Redis servers of a running worker. It raises an alarm when data or a setting that keeps it is lost, and tells which shards
+// are frozen, each second again.
+func (d *deps) watch(frozen chan<- int) *shards.Watch {
 	return &shards.Watch{Redis: d.redis, Space: d.space, Alarm: func(code string, err error) {
 		d.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
+	}, Frozen: func(shard int) {
+		select {
+		case frozen <- shard:
+		default: // the recoverer has enough to do; it is told again
+		}
 	}}
 }
 

@@ -74,9 +74,10 @@ func (d *deps) parts(ctx context.Context, sinks []string) ([]group.Part, error) 
 	if err != nil {
 		return nil, err
 	}
+	frozen := make(chan int, d.space.Len())
 	parts := []group.Part{
-		{Name: "watch", Run: d.watch().Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
-		{Name: "recoverer", Run: d.tendShards},
+		{Name: "watch", Run: d.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
+		{Name: "recoverer", Run: func(ctx context.Context) error { return d.tendShards(ctx, frozen) }},
 	}
 	if len(d.cfg.Unsafe.Allow) > 0 {
 		parts = append(parts, group.Part{Name: "unsafe.allow", Run: d.warnOfUnsafe})

@@ -21,6 +21,8 @@ type Ledger interface {
 	Deployment(ctx context.Context) (settlement.Deployment, error)
 	Shard(ctx context.Context, shard int) (settlement.ShardState, error)
 	SetShard(ctx context.Context, shard int, from int64, to settlement.ShardState) error
+	AcceptLoss(ctx context.Context, from int64, token string, word settlement.AcceptedLoss) error
+	AcceptedLosses(ctx context.Context, limit int) ([]settlement.AcceptedLoss, error)
 	HighestSeq(ctx context.Context, shard int) (int64, error)
 	EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error
 	Campaigns(ctx context.Context, after string, limit int) ([]settlement.StoredCampaign, error)
@@ -44,9 +46,8 @@ type Config struct {
 	// Owner names this process.
 	Owner string
 	Log   *zap.Logger
-	// Every is the pause between two looks, Gather how long a shard stays frozen at least, so that everybody who has seen
-	// an event says so. 0 for one second, and for five.
-	Every, Gather time.Duration
+	// Gather is how long a shard stays frozen at least, so that everybody who has seen an event says so. 0 for five seconds.
+	Gather time.Duration
 }
 
 // Recoverer opens frozen shards. One runs in every worker; at most one at a time works on a shard.
@@ -58,36 +59,32 @@ type Recoverer struct {
 
 // New makes a Recoverer.
 func New(cfg Config) *Recoverer {
-	if cfg.Every == 0 {
-		cfg.Every = time.Second
-	}
 	if cfg.Gather == 0 {
 		cfg.Gather = 5 * time.Second
 	}
 	return &Recoverer{cfg: cfg, told: map[int]string{}, next: map[int]time.Time{}}
 }
 
-// Run looks after all shards until ctx ends.
-func (r *Recoverer) Run(ctx context.Context) error {
-	tick := time.NewTicker(r.cfg.Every)
-	defer tick.Stop()
+// Run looks after the shards that a watch has found frozen, until ctx ends.
+func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 	for {
-		for shard := range r.cfg.Space.Len() {
+		select {
+		case shard := <-frozen:
 			if err := r.Tend(ctx, shard); err != nil && ctx.Err() == nil {
 				r.cfg.Log.Warn("a shard could not be looked after, it is tried again", zap.Int("shard", shard), zap.Error(err))
 			}
-		}
-		select {
-		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
+// lostPause is how long a shard that has lost something is left alone: a person has to come.
+const lostPause = 10 * time.Second
+
 // Tend opens a shard that is frozen and has lost nothing. It raises the alarm for one that has.
 func (r *Recoverer) Tend(ctx context.Context, shard int) error {
-	z, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard)).Freeze(ctx, false)
+	z, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard)).Freeze(ctx)
 	if err != nil || !z.Frozen {
 		return err
 	}
@@ -100,11 +97,11 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 			return err
 		}
 		if v.Lost() {
-			r.next[shard] = time.Now().Add(10 * r.cfg.Every) // a person has to come
+			r.next[shard] = time.Now().Add(lostPause)
 			r.alarm(v)
 			return nil
 		}
-		if err := r.open(ctx, v); err != nil {
+		if err := r.open(ctx, v, nil); err != nil {
 			return err
 		}
 		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", zap.Int("shard", shard), zap.Int64("epoch", v.Epoch+1),
@@ -176,9 +173,9 @@ func (r *Recoverer) Look(ctx context.Context) ([]*Verdict, error) {
 	return out, nil
 }
 
-// Accept opens a shard that has lost something, as a person decided. Campaigns that Redis has lost, or of which others know more,
-// stay frozen. It refuses a shard that is not as the verdict says.
-func (r *Recoverer) Accept(ctx context.Context, v *Verdict) error {
+// Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has lost, or of which
+// others know more, stay frozen. It refuses a shard that is not as the verdict says.
+func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) error {
 	return r.alone(ctx, v.Shard, func(ctx context.Context) error {
 		now, err := r.look(ctx, v.Shard)
 		if err != nil {
@@ -187,12 +184,20 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict) error {
 		if !now.Frozen || now.String() != v.String() {
 			return hongbao.Errorf(hongbao.Conflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
 		}
-		return r.open(ctx, now)
+		return r.open(ctx, now, &settlement.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
 	})
 }
 
-// open opens the shard. The ledger's epoch rises first: so no epoch comes twice, even if Redis forgets it again.
-func (r *Recoverer) open(ctx context.Context, v *Verdict) error {
+// maxAccepted is how many losses Accepted lists.
+const maxAccepted = 100
+
+// Accepted lists the last losses that persons have accepted, the newest first.
+func (r *Recoverer) Accepted(ctx context.Context) ([]settlement.AcceptedLoss, error) {
+	return r.cfg.Ledger.AcceptedLosses(ctx, maxAccepted)
+}
+
+// open opens the shard. The ledger's epoch rises first: so no epoch comes twice, even if Redis forgets it again. word is nil if nothing was lost.
+func (r *Recoverer) open(ctx context.Context, v *Verdict, word *settlement.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {
 		return err
@@ -202,7 +207,13 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict) error {
 		return err
 	}
 	epoch := max(v.Epoch, state.Epoch) + 1
-	if err := r.cfg.Ledger.SetShard(ctx, v.Shard, state.Epoch, settlement.ShardState{Epoch: epoch, Token: v.state.Token}); err != nil {
+	if word == nil {
+		err = r.cfg.Ledger.SetShard(ctx, v.Shard, state.Epoch, settlement.ShardState{Epoch: epoch, Token: v.state.Token})
+	} else {
+		word.Epoch = epoch
+		err = r.cfg.Ledger.AcceptLoss(ctx, state.Epoch, v.state.Token, *word)
+	}
+	if err != nil {
 		return err
 	}
 	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard))

@@ -31,7 +31,6 @@ type world struct {
 	rdb    *redis.Client
 	space  *lua.Space
 	ledger *settlement.Ledger
-	plan   *campaign.Plan
 	rec    *recovery.Recoverer
 	logs   *observer.ObservedLogs
 	dir    string
@@ -73,7 +72,7 @@ func setup(t *testing.T) *world {
 	token, err := shards.ServerToken(ctx, w.rdb, w.space.Shard(0))
 	require.NoError(t, err)
 	require.NoError(t, w.ledger.SetShard(ctx, 0, 0, settlement.ShardState{Epoch: 1, Token: token}))
-	w.fund(t)
+	w.fund(t, id, 0)
 	core, logs := observer.New(zap.InfoLevel)
 	w.logs = logs
 	w.rec = recovery.New(recovery.Config{
@@ -83,29 +82,42 @@ func setup(t *testing.T) *world {
 	return w
 }
 
-func (w *world) fund(t *testing.T) {
+func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
 	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
 	spec := campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: 10_000, Packets: 1000,
-		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(opensIn - time.Minute), To: now.Add(opensIn + time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
 	})
 	seed := campaign.NewSeed()
-	var err error
-	w.plan, err = campaign.NewPlan(spec, seed)
+	_, err := w.ledger.CreateCampaign(t.Context(), settlement.Campaign{Spec: spec, Canonical: campaign.Canonical(spec), Seed: seed, Hash: campaign.Commit(spec, seed)})
 	require.NoError(t, err)
-	_, err = w.ledger.CreateCampaign(t.Context(), settlement.Campaign{Spec: spec, Canonical: campaign.Canonical(spec), Seed: seed, Hash: campaign.Commit(spec, seed)})
+	w.load(t, id)
+}
+
+// load brings a campaign of the ledger into Redis.
+func (w *world) load(t *testing.T, id string) {
+	t.Helper()
+	c, found, err := w.ledger.Campaign(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, found)
+	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	require.NoError(t, err)
 	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 1000})
 	require.NoError(t, err)
-	require.NoError(t, store.Load(t.Context(), spec, w.plan, campaign.Commit(spec, seed), nil))
+	require.NoError(t, store.Load(t.Context(), c.Spec, plan, c.Hash, nil))
 }
 
 func (w *world) shard() *shards.Shard { return shards.Of(w.rdb, w.space.Shard(0)) }
 
 // grab has n new users grab, by a client that has seen nothing or by the one of this process.
 func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.Answer {
+	t.Helper()
+	return w.grabIn(t, rdb, id, n)
+}
+
+func (w *world) grabIn(t *testing.T, rdb redis.UniversalClient, id string, n int) []hongbao.Answer {
 	t.Helper()
 	call := &shards.GrabCall{Campaign: id, MaxBacklog: 1e6}
 	for range n {
@@ -251,7 +263,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			require.Len(t, v.Campaigns, 1)
 			require.False(t, v.Campaigns[0].Missing)
 
-			require.NoError(t, w.rec.Accept(t.Context(), v))
+			require.NoError(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"))
 			head, err := w.shard().OpenHead(t.Context())
 			require.NoError(t, err)
 			require.EqualValues(t, 2*lua.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
@@ -259,7 +271,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 1000})
 			require.NoError(t, err)
 			require.ErrorContains(t, store.Resume(t.Context(), id), "is frozen")
-			require.Error(t, w.rec.Accept(t.Context(), v), "it is open")
+			require.Error(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"), "it is open")
 		})
 	}
 }
@@ -268,6 +280,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 func TestFlushAll(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
+	w.fund(t, "later", time.Hour)
 	w.grab(t, w.rdb, 100)
 	w.settle(t)
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
@@ -279,14 +292,37 @@ func TestFlushAll(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, -1, verdicts[0].Redis)
 	require.EqualValues(t, 100, verdicts[0].Known())
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0]))
+	require.Len(t, verdicts[0].Campaigns, 1)
+	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "nobody was granted anything there: it can be loaded again")
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
 	_, err = shards.Open(t.Context(), w.rdb, w.space, "test")
 	require.NoError(t, err)
+	words, err := w.rec.Accepted(t.Context())
+	require.NoError(t, err)
+	require.Len(t, words, 1)
+	require.Equal(t, settlement.AcceptedLoss{Epoch: 2, By: "ann", Why: "the disk is gone", Lost: verdicts[0].String(), At: words[0].At}, words[0])
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "never unknown_campaign")
 	head, err := w.shard().OpenHead(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 2*lua.ChunkEvents-1, head.Seq)
 	require.EqualValues(t, 2, head.Epoch)
+	w.load(t, "later")
+}
+
+// A campaign that was loaded after the file was written, and of which nothing is settled yet: whoever knows of the events that are gone, it
+// is in doubt. Its users are not told that there never was such a campaign.
+func TestCampaignThatNobodySettledIsLost(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	old := w.older(t)
+	w.fund(t, "late", 0)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 5}, outcomes(w.grabIn(t, w.rdb, "late", 5)))
+	w.restart(t, old)
+	w.staysFrozen(t)
+	verdicts, err := w.rec.Look(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
 }
 
 // What was in hand when the shard froze changes nothing once it is open again: it belongs to another epoch.
@@ -325,8 +361,10 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.grab(t, w.rdb, 10)
-	found, err := w.shard().Freeze(t.Context(), true)
+	w.restart(t, "")
+	found, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
+	require.True(t, found.Frozen)
 	late := shards.Of(w.server.Client(t), w.space.Shard(0))
 	_, err = late.Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, shards.ErrFrozen)
@@ -334,7 +372,7 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	opened, err := w.shard().Reopen(t.Context(), w.space, again)
 	require.NoError(t, err)
 	require.False(t, opened)
-	again.Was, err = w.shard().Freeze(t.Context(), false)
+	again.Was, err = w.shard().Freeze(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 11, again.Was.Seen)
 	opened, err = w.shard().Reopen(t.Context(), w.space, again)

@@ -26,6 +26,8 @@ type Verdict struct {
 	Epoch int64 `json:"epoch"`
 	// Campaigns are those that Redis has lost, or of which somebody knows more than Redis.
 	Campaigns []Doubt `json:"campaigns,omitempty"`
+	// Unloaded are those that Redis does not have, and of which nobody can have been granted anything.
+	Unloaded []string `json:"unloaded,omitempty"`
 
 	state shards.Frozen
 }
@@ -46,7 +48,7 @@ func (v *Verdict) Lost() bool { return v.Known() > v.Redis || len(v.Campaigns) >
 // look asks everybody about a shard. It changes nothing but that it freezes a shard that was opened for another server.
 func (r *Recoverer) look(ctx context.Context, shard int) (*Verdict, error) {
 	k := r.cfg.Space.Shard(shard)
-	z, err := shards.Of(r.cfg.Redis, k).Freeze(ctx, false)
+	z, err := shards.Of(r.cfg.Redis, k).Freeze(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +123,8 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			}
 			if why := v.doubt(c, has["state"], ahead[after]); why != "" {
 				v.Campaigns = append(v.Campaigns, Doubt{Campaign: after, Missing: has["state"] == "", Why: why})
+			} else if has["state"] == "" && c.State != settlement.StateRefunded {
+				v.Unloaded = append(v.Unloaded, after)
 			}
 		}
 		if len(page) < campaignsPage {
@@ -150,8 +154,10 @@ func (v *Verdict) doubt(c *settlement.StoredCampaign, state string, ahead bool) 
 	switch {
 	case state == "" && refunded:
 		return "" // it left Redis when its grace was over
-	case state == "" && (c.Granted > 0 || ahead || v.Redis < 0 && begun):
+	case state == "" && (c.Granted > 0 || ahead):
 		return "Redis has lost it"
+	case state == "" && begun && v.Known() > v.Redis:
+		return "Redis does not have it: it has lost it, unless it was never loaded"
 	case state == "":
 		return "" // it was never loaded, or can be loaded again: nobody was granted anything
 	case state == campaign.Closed || state == campaign.Refunded:

@@ -151,8 +151,11 @@ func loadCases() map[string]scriptCase {
 		"freeze": {
 			ages: true,
 			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "opened", "another").Err())
+			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Freeze(ctx, true)
+				_, err := shards.Of(b.rdb, b.k).Freeze(ctx)
 				return err
 			},
 		},

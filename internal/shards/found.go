@@ -29,6 +29,7 @@ const (
 	schemaField     = "schema"
 	lowestField     = "lowest"
 	openedField     = "opened"
+	historyField    = "history" // the server's master_replid when the shard was opened
 )
 
 // ErrNotFounded says that a Redis has no deployment under the key prefix, or only a part of one. Its error is Broken.
@@ -73,10 +74,10 @@ func Found(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, c F
 			epoch = c.Epochs[i]
 		}
 		k := space.Shard(i)
-		token, err := ServerToken(ctx, rdb, k)
+		server, err := serverOf(ctx, rdb, k)
 		if err == nil {
 			err = m.put(ctx, rdb, space, []string{k.Meta(), k.Events()},
-				[]any{"shard", i, epochField, epoch, seqField, 0, "finished", 0, openedField, token})
+				[]any{"shard", i, epochField, epoch, seqField, 0, "finished", 0, openedField, server.RunID, historyField, server.ReplID})
 		}
 		if err != nil {
 			return err
@@ -118,15 +119,20 @@ func differs(key, field, has, want string) error {
 
 // ServerToken names the run of the server that has a shard: each start gives a new one. Empty if the server hides it.
 func ServerToken(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (string, error) {
+	server, err := serverOf(ctx, rdb, k)
+	return server.RunID, err
+}
+
+func serverOf(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (Server, error) {
 	node, err := NodeOf(ctx, rdb, k)
 	if err != nil {
-		return "", err
+		return Server{}, err
 	}
-	text, err := node.Info(ctx).Result()
+	server, err := info(ctx, node)
 	if err != nil {
-		return "", fmt.Errorf("ask the server of shard %d for INFO: %w", k.Index(), Classify(err))
+		return Server{}, fmt.Errorf("the server of shard %d: %w", k.Index(), err)
 	}
-	return parseInfo(text).RunID, nil
+	return server, nil
 }
 
 // ReadMark tells whose the prefix is; false if it is nobody's.

@@ -77,10 +77,10 @@ func TestOpenWritesNothing(t *testing.T) {
 
 	meta, err := rdb.HGetAll(t.Context(), b.k.Meta()).Result()
 	require.NoError(t, err)
-	info, err := rdb.InfoMap(t.Context(), "server").Result()
+	info, err := rdb.InfoMap(t.Context(), "server", "replication").Result()
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"deployment": "prod", "shards": "3", "shard": "1", "founding": "abc", "epoch": "5", "seq": "0", "finished": "0",
-		"opened": info["Server"]["run_id"]}, meta)
+		"opened": info["Server"]["run_id"], "history": info["Replication"]["master_replid"]}, meta)
 
 	change := func(key, field, value string) (back func()) {
 		was, err := rdb.HGet(t.Context(), key, field).Result()

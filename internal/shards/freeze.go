@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,12 +38,34 @@ func (z *Frozen) why() string {
 	case z.Seen > z.Seq:
 		return fmt.Sprintf("Redis went back to event %d, and event %d was seen", z.Seq, z.Seen)
 	}
-	return "Redis was started anew, or another server took over; a worker opens the shard once it is sure that nothing was lost"
+	return "Redis was started anew, or a server took over; a worker opens the shard once it is sure that nothing was lost"
 }
 
-// Freeze freezes the shard if it was opened for another server than the one that has it now, and tells how it stands. always
-// freezes it in any case.
-func (k *Shard) Freeze(ctx context.Context, always bool) (Frozen, error) {
+// stand tells for which server a shard was opened.
+type stand struct {
+	there, frozen   bool
+	opened, history string
+}
+
+// standFields are those of meta that a stand has, behind those of a head.
+var standFields = slices.Concat(headFields, []string{openedField, historyField})
+
+func parseStand(v []any) stand {
+	s := stand{there: v[0] != nil && v[4] != nil, frozen: v[3] != nil}
+	s.opened, _ = v[4].(string)
+	s.history, _ = v[5].(string) // absent: no history
+	return s
+}
+
+// openFor tells whether the shard is open, and was opened for the server as it is.
+func (s *stand) openFor(server *Server) bool {
+	promoted := server.promoted()
+	return s.there && !s.frozen && s.opened == server.RunID && (promoted == "" || promoted == s.history)
+}
+
+// Freeze freezes the shard if it was opened for another server than the one that has it now, or if that one was promoted since, and
+// tells how it stands.
+func (k *Shard) Freeze(ctx context.Context) (Frozen, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
 		return Frozen{}, err
@@ -52,16 +75,12 @@ func (k *Shard) Freeze(ctx context.Context, always bool) (Frozen, error) {
 	if err != nil {
 		return Frozen{}, err
 	}
-	how := ""
-	if always {
-		how = "always"
-	}
-	return freezeOn(ctx, conn, k, server.RunID, how)
+	return freezeOn(ctx, conn, k, &server)
 }
 
-func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, token, how string) (Frozen, error) {
+func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server) (Frozen, error) {
 	t := textsFor("", false)
-	args := []any{token, stateOf(k.rdb, k.Keys).seen.Load(), how}
+	args := []any{server.RunID, stateOf(k.rdb, k.Keys).seen.Load(), server.promoted()}
 	v, err := conn.Eval(ctx, t.text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
 	if redis.HasErrorPrefix(err, "Error compiling script") {
 		v, err = conn.Eval(ctx, textsFor("", true).text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
@@ -74,7 +93,7 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, token, how string
 		return Frozen{}, err
 	}
 	r := replyReader{rest: reply}
-	z := Frozen{Frozen: r.string() == "frozen", Since: time.Duration(r.int64()) * time.Millisecond, Seq: -1, Epoch: -1, Token: token}
+	z := Frozen{Frozen: r.string() == "frozen", Since: time.Duration(r.int64()) * time.Millisecond, Seq: -1, Epoch: -1, Token: server.RunID}
 	for _, into := range []*int64{&z.Seq, &z.Epoch} {
 		if text := r.string(); text != "" {
 			*into, err = strconv.ParseInt(text, 10, 64)
@@ -132,8 +151,6 @@ func (k *Shard) Reopen(ctx context.Context, space *lua.Space, o *Reopening) (boo
 		}
 		return strconv.FormatInt(n, 10)
 	}
-	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, len(o.Sinks),
-		deploymentField, o.Mark.Deployment, shardsField, space.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index()}
 	conn, err := k.pin(ctx)
 	if err != nil {
 		return false, err
@@ -146,6 +163,8 @@ func (k *Shard) Reopen(ctx context.Context, space *lua.Space, o *Reopening) (boo
 	if server.RunID != o.Was.Token {
 		return false, nil
 	}
+	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, server.ReplID, len(o.Sinks),
+		deploymentField, o.Mark.Deployment, shardsField, space.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index()}
 	v, err := conn.Eval(ctx, textsFor("", false).text(openScript), keys, args...).Result()
 	if err != nil {
 		return false, fmt.Errorf("script open on %s: %w", k.Keys.Meta(), Classify(err))

@@ -231,15 +231,14 @@ func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen st
 	if server.Role != "" && server.Role != "master" { // miniredis has none
 		return "", "", hongbao.Outagef(hongbao.Transient, "the server's role is %s, the primary is wanted", server.Role)
 	}
-	m, err := conn.HMGet(ctx, k.Keys.Meta(), openedField, frozenField).Result()
+	m, err := conn.HMGet(ctx, k.Keys.Meta(), standFields...).Result()
 	if err != nil {
 		return "", "", fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
 	}
-	opened, told := m[0].(string)
-	if told && m[1] == nil && (opened == "" || opened == server.RunID) {
-		return opened, "", nil
+	if stand := parseStand(m); stand.openFor(&server) {
+		return server.RunID, "", nil
 	}
-	z, err := freezeOn(ctx, conn, k, server.RunID, "")
+	z, err := freezeOn(ctx, conn, k, &server)
 	if err != nil {
 		return "", "", err
 	}

@@ -26,6 +26,15 @@ type Server struct {
 	RunID, ReplID, ReplID2 string
 }
 
+// promoted names the history of writes that the server is at, if it was ever promoted; else "". A first replica that attaches
+// begins another history as well, and nothing is lost by that.
+func (s *Server) promoted() string {
+	if strings.Trim(s.ReplID2, "0") == "" {
+		return ""
+	}
+	return s.ReplID
+}
+
 // NoEviction is the one maxmemory-policy that keeps every receipt.
 const NoEviction = "noeviction"
 

@@ -21,28 +21,27 @@ const (
 	Evicts = "redis_evicts"
 )
 
-// Sight is what one look at one server saw.
-type Sight struct {
-	Server Server
-	// Heads are those of the shards that the server has, by their numbers. A shard without meta is not among them.
-	Heads map[int]Head
-	// Missing are the server's shards without meta.
-	Missing []int
+// sight is what one look at one server saw.
+type sight struct {
+	server Server
+	// heads are those of the shards that the server has, by their numbers. A shard without meta is not among them.
+	heads map[int]Head
+	// missing are the server's shards without meta, strange those that are not open for this server as it is.
+	missing, strange []int
 }
 
 // Watch looks at every server that has shards, each second or as Every says. INFO and the heads of its shards come from one
-// server, in one round trip.
+// server, in one round trip. It freezes shards that were opened for another server, or before this one was demoted and promoted again.
 type Watch struct {
 	Redis redis.UniversalClient
 	Space *lua.Space
 	Every time.Duration // 0 for a second
-	// Seen is called after each look that was answered, with the look before at the server that had the shard, by shard;
-	// nil for none. Nothing else is looked at until it returns.
-	Seen func(ctx context.Context, now *Sight, before map[int]*Sight)
+	// Frozen is called at each look for each shard that is frozen or gone; nil for none. It must not block.
+	Frozen func(shard int)
 	// Alarm is called once for each change that may cost money; nil for none.
 	Alarm func(code string, err error)
 
-	before map[int]*Sight // by shard
+	before map[int]*sight // by shard
 }
 
 // Run looks until ctx ends. A server that does not answer is asked again at the next look.
@@ -51,7 +50,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	if every == 0 {
 		every = time.Second
 	}
-	w.before = map[int]*Sight{}
+	w.before = map[int]*sight{}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -69,18 +68,31 @@ func (w *Watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for node, list := range w.nodes(ctx) {
-		now, err := sight(ctx, node, w.Space, list)
+		now, err := see(ctx, node, w.Space, list)
 		if err != nil {
 			continue // calls to it fail as well, and say so
 		}
-		if w.Seen != nil {
-			w.Seen(ctx, now, w.before)
-		}
+		w.freeze(ctx, now)
 		if w.Alarm != nil {
 			w.judge(now)
 		}
 		for _, i := range list {
 			w.before[i] = now
+		}
+	}
+}
+
+// freeze freezes the shards that are not open for the server as it is. One that is gone is told what this process has seen of it.
+func (w *Watch) freeze(ctx context.Context, now *sight) {
+	for _, shard := range now.strange {
+		if !now.heads[shard].Frozen {
+			z, err := Of(w.Redis, w.Space.Shard(shard)).Freeze(ctx)
+			if err != nil || !z.Frozen {
+				continue // it is looked at again
+			}
+		}
+		if w.Frozen != nil {
+			w.Frozen(shard)
 		}
 	}
 }
@@ -109,34 +121,37 @@ func NodeOf(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (redis.U
 	return node, nil
 }
 
-// sight asks one server for INFO and for the heads of its shards.
-func sight(ctx context.Context, node redis.UniversalClient, space *lua.Space, list []int) (*Sight, error) {
+// see asks one server for INFO and for the heads of its shards.
+func see(ctx context.Context, node redis.UniversalClient, space *lua.Space, list []int) (*sight, error) {
 	pipe := node.Pipeline()
 	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
 	heads := make([]*redis.SliceCmd, len(list))
 	for i, shard := range list {
-		heads[i] = pipe.HMGet(ctx, space.Shard(shard).Meta(), headFields...)
+		heads[i] = pipe.HMGet(ctx, space.Shard(shard).Meta(), standFields...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
 	}
-	s := &Sight{Server: parseInfo(info.Val()), Heads: map[int]Head{}}
+	s := &sight{server: parseInfo(info.Val()), heads: map[int]Head{}}
 	for i, shard := range list {
+		if stand := parseStand(heads[i].Val()); !stand.openFor(&s.server) {
+			s.strange = append(s.strange, shard)
+		}
 		if heads[i].Val()[0] == nil {
-			s.Missing = append(s.Missing, shard)
+			s.missing = append(s.missing, shard)
 			continue
 		}
 		head, err := Of(node, space.Shard(shard)).parseHead(heads[i])
 		if err != nil {
 			return nil, err
 		}
-		s.Heads[shard] = head
+		s.heads[shard] = head
 	}
 	return s, nil
 }
 
 // judge raises the alarms for what changed for the worse since the look before.
-func (w *Watch) judge(now *Sight) {
+func (w *Watch) judge(now *sight) {
 	raised := map[string]bool{}
 	alarm := func(code, format string, args ...any) {
 		if !raised[code] {
@@ -148,23 +163,23 @@ func (w *Watch) judge(now *Sight) {
 		alarm(LostData, "shard %d: "+format+"; let nobody write to this Redis, keep its files, and run `hongbao recover`",
 			append([]any{shard}, args...)...)
 	}
-	for _, shard := range now.Missing {
-		if before := w.before[shard]; before != nil && before.Heads[shard].Epoch > 0 {
-			lost(shard, "it had come to event %d, and is gone", before.Heads[shard].Seq)
+	for _, shard := range now.missing {
+		if before := w.before[shard]; before != nil && before.heads[shard].Epoch > 0 {
+			lost(shard, "it had come to event %d, and is gone", before.heads[shard].Seq)
 		}
 	}
-	for shard, head := range now.Heads {
+	for shard, head := range now.heads {
 		before := w.before[shard]
 		if before == nil {
 			continue
 		}
-		if was := before.Heads[shard]; head.Seq < was.Seq || head.Epoch < was.Epoch {
+		if was := before.heads[shard]; head.Seq < was.Seq || head.Epoch < was.Epoch {
 			lost(shard, "it had come to event %d of epoch %d, and came back at event %d of epoch %d", was.Seq, was.Epoch, head.Seq, head.Epoch)
 		}
-		if before.Server.AppendOnly && !now.Server.AppendOnly {
+		if before.server.AppendOnly && !now.server.AppendOnly {
 			alarm(LostAppendOnly, "this Redis writes no append-only file any more: %w", errNoAppendOnly)
 		}
-		if was, is := before.Server.MaxMemoryPolicy, now.Server.MaxMemoryPolicy; was == NoEviction && is != was {
+		if was, is := before.server.MaxMemoryPolicy, now.server.MaxMemoryPolicy; was == NoEviction && is != was {
 			alarm(Evicts, "maxmemory-policy became %q, which evicts receipts: set it to %s in redis.conf and by CONFIG SET", is, NoEviction)
 		}
 	}

@@ -3,9 +3,11 @@ package shards_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -15,25 +17,32 @@ import (
 
 // watched is a Watch and what it told.
 type watched struct {
+	looks  atomic.Int64 // that were answered
 	mu     sync.Mutex
 	alarms []string
-	last   *shards.Sight
-	runs   map[string]bool
+}
+
+func (w *watched) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *watched) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (w *watched) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err == nil && cmds[0].Name() == "info" {
+			w.looks.Add(1)
+		}
+		return err
+	}
 }
 
 func (b *bundle) watch(t *testing.T) *watched {
 	t.Helper()
-	out := &watched{runs: map[string]bool{}}
+	out := &watched{}
+	rdb := redis.NewClient(b.rdb.Options())
+	rdb.AddHook(out)
 	w := &shards.Watch{
-		Redis: b.rdb, Space: b.space, Every: 10 * time.Millisecond,
-		Seen: func(_ context.Context, now *shards.Sight, before map[int]*shards.Sight) {
-			out.mu.Lock()
-			defer out.mu.Unlock()
-			if before[0] != out.last {
-				t.Errorf("the look before is not the last one")
-			}
-			out.last, out.runs[now.Server.RunID] = now, true
-		},
+		Redis: rdb, Space: b.space, Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) {
 			out.mu.Lock()
 			defer out.mu.Unlock()
@@ -49,18 +58,16 @@ func (b *bundle) watch(t *testing.T) *watched {
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
+		require.NoError(t, rdb.Close())
 	})
 	return out
 }
 
-// reaches waits until a look has seen the shard at a seq.
-func (w *watched) reaches(t *testing.T, seq int64) {
+// sees waits until a look that began after the call was judged.
+func (w *watched) sees(t *testing.T) {
 	t.Helper()
-	testkit.Eventually(t, 20*time.Second, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.last != nil && w.last.Heads[0].Seq == seq
-	}, "the watch sees seq %d", seq)
+	was := w.looks.Load()
+	testkit.Eventually(t, 20*time.Second, func() bool { return w.looks.Load() >= was+3 }, "the watch looks")
 }
 
 // raises waits for the one alarm there is, and takes it.
@@ -90,10 +97,10 @@ func TestWatchTellsOfLostData(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	w := b.watch(t)
 	b.grab(t, "rain", "u1", "u2", "u3")
-	w.reaches(t, 3)
+	w.sees(t)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "seq", 2).Err())
 	w.raises(t, shards.LostData, "had come to event 3 of epoch 1", "came back at event 2 of epoch 1")
-	w.reaches(t, 2)
+	w.sees(t)
 	require.NoError(t, b.rdb.FlushAll(t.Context()).Err())
 	w.raises(t, shards.LostData, "had come to event 2, and is gone")
 }
@@ -106,7 +113,7 @@ func TestWatchTellsOfSettings(t *testing.T) {
 	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
 	w := b.watch(t)
-	w.reaches(t, 0)
+	w.sees(t)
 	require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	w.raises(t, shards.Evicts, "allkeys-lru", "redis.conf")
 	require.NoError(t, b.rdb.ConfigSet(t.Context(), "appendonly", "no").Err())
@@ -124,14 +131,14 @@ func TestWatchOverARestart(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	w := b.watch(t)
 	b.grab(t, "rain", "u1", "u2", "u3")
-	w.reaches(t, 3)
+	w.sees(t)
 	require.NoError(t, server.Kill())
 	require.NoError(t, server.Restart())
-	testkit.Eventually(t, 20*time.Second, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.runs) == 2
-	}, "the watch sees the new run")
-	w.reaches(t, 3)
+	w.sees(t)
+	head, err := shards.Of(b.rdb, b.k).Head(t.Context())
+	require.NoError(t, err)
+	require.True(t, head.Frozen, "the watch has seen the new run")
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	require.Empty(t, w.alarms)
 }

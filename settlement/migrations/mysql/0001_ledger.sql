@@ -232,3 +232,14 @@ CREATE TABLE disowned (
     why         varchar(1024) NOT NULL,
     created_at  bigint        NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- Losses of Redis that a person accepted: the shard was to go on in this epoch all the same. Rows never change.
+CREATE TABLE accepted_loss (
+    shard       integer       NOT NULL,
+    epoch       bigint        NOT NULL,
+    accepted_by varchar(1024) NOT NULL,
+    why         varchar(1024) NOT NULL,
+    lost        longtext      NOT NULL, -- what Redis, the ledger, the topic and callers knew by then
+    created_at  bigint        NOT NULL,
+    PRIMARY KEY (shard, epoch)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

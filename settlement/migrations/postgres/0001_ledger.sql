@@ -230,3 +230,14 @@ CREATE TABLE disowned (
     why         text   NOT NULL,
     created_at  bigint NOT NULL
 );
+
+-- Losses of Redis that a person accepted: the shard was to go on in this epoch all the same. Rows never change.
+CREATE TABLE accepted_loss (
+    shard       integer NOT NULL,
+    epoch       bigint  NOT NULL,
+    accepted_by text    NOT NULL,
+    why         text    NOT NULL,
+    lost        text    NOT NULL, -- what Redis, the ledger, the topic and callers knew by then
+    created_at  bigint  NOT NULL,
+    PRIMARY KEY (shard, epoch)
+);

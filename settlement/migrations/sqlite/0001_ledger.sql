@@ -230,3 +230,14 @@ CREATE TABLE disowned (
     why         TEXT    NOT NULL,
     created_at  INTEGER NOT NULL
 ) STRICT;
+
+-- Losses of Redis that a person accepted: the shard was to go on in this epoch all the same. Rows never change.
+CREATE TABLE accepted_loss (
+    shard       INTEGER NOT NULL,
+    epoch       INTEGER NOT NULL,
+    accepted_by TEXT    NOT NULL,
+    why         TEXT    NOT NULL,
+    lost        TEXT    NOT NULL, -- what Redis, the ledger, the topic and callers knew by then
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (shard, epoch)
+) STRICT;

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// past is a deployment under load whose Redis is about to lose what it had acknowledged.
+type past struct {
+	*deployment
+	server  *testkit.RedisServer
+	users   *audience
+	workers []*program
+	reader  *reader
+	// kept is a copy of the append-only files, behind how far each shard had come by then.
+	kept string
+}
+
+// alarmWithin is how soon the alarm has to come; a busy machine gets a few seconds more than the second that is promised.
+const alarmWithin = 4 * time.Second
+
+// Redis loses what it had acknowledged while users grab and workers work. Nobody is told a final refusal, the alarm comes at once, the
+// operator's next command tells what to do, and what is granted afterwards is paid and published once.
+func TestRedisLosesItsPastUnderLoad(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	for name, lose := range map[string]func(p *past){
+		"FLUSHALL":                  func(p *past) { require.NoError(t, p.rdb.FlushAll(t.Context()).Err()) },
+		"an older append-only file": (*past).goBack,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPast(t)
+			p.runs(3000)
+			lose(p)
+			p.alarms()
+			verdicts := p.diagnosed()
+			p.users.isToldFrozen(50)
+			p.accepted(verdicts)
+			p.users.isToldFrozen(50)
+			p.goesOn(verdicts)
+		})
+	}
+}
+
+// newPast makes the deployment, with two shards and a campaign on each, and keeps the files of Redis as they are under load.
+func newPast(t *testing.T) *past {
+	t.Helper()
+	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
+	p := &past{deployment: setup(t, options{redis: server, kafka: true, postgres: true, shards: 2}), server: server}
+	p.reader = p.read()
+	ids := []string{p.at(0, "rain"), p.at(1, "rain")}
+	for _, id := range ids {
+		p.campaign(id, 50_000, 10_000_000)
+	}
+	for range 2 {
+		w := p.start("work")
+		w.says(`"working"`)
+		p.workers = append(p.workers, w)
+	}
+	p.users = p.gather(ids...)
+	p.runs(1000)
+	p.keep()
+	return p
+}
+
+// at is the id of a campaign that lives on the shard.
+func (d *deployment) at(shard int, name string) string {
+	for i := 0; ; i++ {
+		if id := fmt.Sprintf("%s-%d", name, i); d.space.Home(id).Index() == shard {
+			return id
+		}
+	}
+}
+
+// keep copies the append-only files.
+func (p *past) keep() {
+	p.t.Helper()
+	p.kept = filepath.Join(p.t.TempDir(), "kept")
+	require.NoError(p.t, exec.CommandContext(p.t.Context(), "cp", "-r", filepath.Join(p.server.Dir(), "appendonlydir"), p.kept).Run())
+}
+
+// goBack starts Redis from the files that were kept.
+func (p *past) goBack() {
+	p.t.Helper()
+	require.NoError(p.t, p.server.Kill())
+	files := filepath.Join(p.server.Dir(), "appendonlydir")
+	require.NoError(p.t, os.RemoveAll(files))
+	require.NoError(p.t, os.Rename(p.kept, files))
+	require.NoError(p.t, p.server.Restart())
+}
+
+// runs waits until so many more grants were told, settled and published.
+func (p *past) runs(more int) {
+	p.t.Helper()
+	told, settled, published := p.users.granted(), p.count(`SELECT count(*) FROM grants`), p.reader.distinct()
+	testkit.EventuallyOK(p.t, time.Minute, func() error {
+		if n := p.users.granted() - told; n < more {
+			return fmt.Errorf("%d of %d more grants were told", n, more)
+		}
+		if n := p.count(`SELECT count(*) FROM grants`) - settled; n < int64(more)/2 {
+			return fmt.Errorf("%d of %d more grants are settled", n, more/2)
+		}
+		if n := p.reader.distinct() - published; n < more/2 {
+			return fmt.Errorf("%d of %d more grants are published", n, more/2)
+		}
+		return nil
+	}, "grants are told, settled and published")
+}
+
+// alarms waits for the alarm in the logs of every worker and producer.
+func (p *past) alarms() {
+	p.t.Helper()
+	began := time.Now()
+	testkit.EventuallyOK(p.t, alarmWithin, func() error {
+		raised := p.users.alarmed()
+		for _, w := range p.workers {
+			for line := range strings.SplitSeq(w.err.String(), "\n") {
+				if strings.Contains(line, "ALARM") && strings.Contains(line, shards.LostData) {
+					raised++
+					break
+				}
+			}
+		}
+		if all := len(p.workers) + len(p.users.producers); raised < all {
+			return fmt.Errorf("%d of %d processes raised the alarm", raised, all)
+		}
+		return nil
+	}, "the alarm comes at once")
+	p.t.Logf("every worker and producer had raised the alarm %s after the loss", time.Since(began).Round(time.Millisecond))
+}
+
+// diagnosed runs `hongbao recover`, which changes nothing, and wants it to name the loss and the next command.
+func (p *past) diagnosed() []recovery.Verdict {
+	p.t.Helper()
+	r := p.refused(exitFound, []string{"recover"}, "have lost something", "hongbao recover --accept-loss --by NAME --why TEXT")
+	require.Contains(p.t, r.out, "FROZEN")
+	for _, id := range p.users.campaigns {
+		require.Contains(p.t, r.out, "campaign "+id+" stays frozen")
+	}
+	verdicts := p.verdicts()
+	lost := 0
+	for at := range p.users.toldOf("rain-") {
+		if at.seq > verdicts[at.shard].Redis {
+			lost++
+		}
+		require.LessOrEqual(p.t, at.seq, verdicts[at.shard].Known(), "shard %d: callers have said what they were told", at.shard)
+	}
+	require.Positive(p.t, lost, "the fault fired: users were told of grants that Redis has lost")
+	p.t.Logf("Redis has lost %d grants that users were told of: %s", lost, strings.TrimSpace(r.out))
+	return verdicts
+}
+
+// verdicts are what `hongbao recover` tells of each shard.
+func (p *past) verdicts() []recovery.Verdict {
+	p.t.Helper()
+	var answer struct {
+		Shards []recovery.Verdict `json:"shards"`
+	}
+	r := p.run("recover", "--json")
+	require.NoError(p.t, json.Unmarshal([]byte(r.out), &answer), r.err)
+	require.Len(p.t, answer.Shards, p.space.Len())
+	return answer.Shards
+}
+
+// accepted opens the shards as an operator who has nothing better.
+func (p *past) accepted(verdicts []recovery.Verdict) {
+	p.t.Helper()
+	out := p.ok("recover", "--accept-loss", "--by", "ann", "--why", "the disk is gone")
+	require.Contains(p.t, out, "shard 0 is opened")
+	require.Contains(p.t, out, "shard 1 is opened")
+	for i := range verdicts {
+		head, err := shards.Of(p.rdb, p.space.Shard(i)).OpenHead(p.t.Context())
+		require.NoError(p.t, err)
+		require.Greater(p.t, head.Seq, verdicts[i].Known())
+	}
+	after := p.ok("recover")
+	require.NotContains(p.t, after, "FROZEN")
+	require.Contains(p.t, after, "ann accepted that shard 1 goes on in epoch 2: the disk is gone (")
+}
+
+// goesOn has new campaigns on the shards, and judges everything at the end.
+func (p *past) goesOn(verdicts []recovery.Verdict) {
+	p.t.Helper()
+	before := p.users.granted()
+	fresh := []string{p.at(0, "fresh"), p.at(1, "fresh")}
+	for _, id := range fresh {
+		p.campaign(id, 300, 100_000)
+	}
+	p.users.grabs(fresh...)
+	testkit.EventuallyOK(p.t, time.Minute, func() error {
+		n := p.count(`SELECT count(*) FROM grants WHERE campaign LIKE 'fresh-%'`)
+		if m := p.users.granted() - before; n < 600 || m < 600 {
+			return fmt.Errorf("%d new grants were told, %d are settled", m, n)
+		}
+		return nil
+	}, "the new campaigns are granted and settled")
+	p.users.stop()
+	require.Empty(p.t, p.users.wrong, "users were told what is not true")
+	for _, w := range p.workers {
+		w.stop(syscall.SIGTERM)
+	}
+	p.paidOnce()
+	p.publishedOnce(verdicts)
+	for _, id := range fresh {
+		require.Contains(p.t, p.ok("audit", "--campaign", id), "agrees")
+	}
+}
+
+// count asks the ledger for a number.
+func (d *deployment) count(sql string) (n int64) {
+	d.t.Helper()
+	c, err := pgx.Connect(d.t.Context(), d.dsn)
+	require.NoError(d.t, err)
+	defer c.Close(d.t.Context())
+	require.NoError(d.t, c.QueryRow(d.t.Context(), sql).Scan(&n))
+	return n
+}
+
+// paidOnce looks at the ledger: no user has two packets of a campaign, and the balances are the grants.
+func (p *past) paidOnce() {
+	p.t.Helper()
+	require.Zero(p.t, p.count(`SELECT count(*) FROM (SELECT 1 FROM grants GROUP BY campaign, user_id HAVING count(*) > 1) AS twice`))
+	require.Zero(p.t, p.count(`SELECT count(*) FROM (SELECT 1 FROM grants GROUP BY shard, seq HAVING count(*) > 1) AS twice`))
+	require.Zero(p.t, p.count(`SELECT count(*) FROM account AS a JOIN (SELECT user_id, sum(amount) AS amount FROM grants GROUP BY user_id) AS g
+		ON a.id = 'user:CNY:' || g.user_id WHERE a.balance <> g.amount`))
+	require.Equal(p.t, p.count(`SELECT sum(amount)::bigint FROM grants`), p.count(`SELECT sum(balance)::bigint FROM account WHERE kind = 'user'`))
+}
+
+// publishedOnce looks at the topic: an event number names one grant, new grants are there once, and the subscriber passed over none.
+func (p *past) publishedOnce(verdicts []recovery.Verdict) {
+	p.t.Helper()
+	has, again := map[eventAt]string{}, 0
+	for _, m := range p.records() {
+		e, err := topic.DecodeMessage(m.Headers, m.Key, m.Value)
+		require.NoError(p.t, err)
+		at, grant := eventAt{e.Grant.Shard, e.Grant.Seq}, grantText(e.Grant.Campaign, e.Grant.Packet, e.Grant.User)
+		if was, twice := has[at]; twice {
+			again++
+			require.Equal(p.t, was, grant, "shard %d, event %d names two grants", at.shard, at.seq)
+			require.LessOrEqual(p.t, at.seq, verdicts[at.shard].Redis, "what Redis went back to may be sent twice, nothing else")
+		}
+		has[at] = grant
+	}
+	p.t.Logf("%d records, %d of them were sent twice", len(has)+again, again)
+	for at, grant := range p.users.toldOf("fresh-") {
+		require.Equal(p.t, grant, has[at], "the topic has what a user was told")
+	}
+	testkit.EventuallyOK(p.t, 30*time.Second, func() error {
+		if n := p.reader.distinct(); n != len(has) {
+			return fmt.Errorf("the subscriber had %d of %d events", n, len(has))
+		}
+		return nil
+	}, "the subscriber passes over nothing")
+	require.Zero(p.t, p.reader.twice(), "and nothing has its effect twice")
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
+	"github.com/hongbao-project/hongbao/subscriber"
+)
+
+// audience are users who grab all the time through two producers, and note each answer. Half of the grabs are of users who ask again.
+type audience struct {
+	t         *testing.T
+	campaigns []string // of the beginning
+	producers []*producer.Producer
+	logs      []*observer.ObservedLogs
+	stop      func()
+
+	mu      sync.Mutex
+	open    []string // what new users grab in
+	users   []visit
+	told    map[visit]hongbao.Receipt
+	packets map[string]visit // whom a packet was told to
+	frozen  int
+	wrong   []string
+}
+
+// visit is a user in a campaign.
+type visit struct{ campaign, user string }
+
+// eventAt is a place in the history of a shard.
+type eventAt struct {
+	shard int
+	seq   int64
+}
+
+func grantText(campaign string, packet int64, user string) string {
+	return fmt.Sprintf("%s %d %s", campaign, packet, user)
+}
+
+// gather lets users grab in the campaigns until stop is called, or the test ends.
+func (p *past) gather(campaigns ...string) *audience {
+	p.t.Helper()
+	c := &audience{t: p.t, campaigns: campaigns, open: campaigns, told: map[visit]hongbao.Receipt{}, packets: map[string]visit{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for range 2 {
+		core, logs := observer.New(zap.WarnLevel)
+		cfg := producer.DefaultConfig()
+		cfg.Redis, cfg.Space, cfg.Deployment, cfg.Log = p.server.Client(p.t), p.space, p.id(), zap.New(core)
+		cfg.UndecidedTimeout = 50 * time.Millisecond
+		prod, err := producer.New(cfg)
+		require.NoError(p.t, err)
+		c.producers, c.logs = append(c.producers, prod), append(c.logs, logs)
+		for range 4 {
+			all.Go(func() { c.visits(ctx, prod) })
+		}
+	}
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		all.Wait()
+		for _, prod := range c.producers {
+			_ = prod.Close(context.Background()) // it waits for what is under way
+		}
+	})
+	p.t.Cleanup(c.stop)
+	return c
+}
+
+// visits has one user after the other grab. The pause between two is the pace of the load.
+func (c *audience) visits(ctx context.Context, p *producer.Producer) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		v := c.next()
+		a, err := p.Grab(ctx, &hongbao.Grab{Campaign: v.campaign, User: v.user})
+		if ctx.Err() != nil {
+			return
+		}
+		c.judge(v, &a, err)
+	}
+}
+
+// next is a new user, or one who asks again.
+func (c *audience) next() visit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.users); n > 0 && rand.N(2) == 0 {
+		return c.users[rand.N(n)]
+	}
+	v := visit{c.open[len(c.users)%len(c.open)], fmt.Sprintf("u%07d", len(c.users))}
+	c.users = append(c.users, v)
+	return v
+}
+
+// judge notes an answer, and what is wrong with it.
+func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bad := func(format string, args ...any) {
+		c.wrong = append(c.wrong, fmt.Sprintf("%v: ", v)+fmt.Sprintf(format, args...))
+	}
+	was, told := c.told[v]
+	switch {
+	case err != nil:
+		if class := hongbao.ClassOf(err); class != hongbao.Transient && class != hongbao.Unknown {
+			bad("%s error: %v", class, err)
+		}
+	case a.Outcome == hongbao.Frozen:
+		c.frozen++
+	case !a.Outcome.Final():
+	case a.Outcome != hongbao.Granted && a.Outcome != hongbao.AlreadyGranted:
+		if told || a.Outcome != hongbao.SoldOut || !strings.HasPrefix(v.campaign, "fresh-") { // only those can be sold out
+			bad("was told %s; granted before: %v", a.Outcome, told)
+		}
+	case told:
+		if r := a.Receipts[0]; r.Packet != was.Packet || r.Seq != was.Seq || r.Amount != was.Amount {
+			bad("was told packet %d, event %d, and then packet %d, event %d", was.Packet, was.Seq, r.Packet, r.Seq)
+		}
+	default:
+		r := a.Receipts[0]
+		packet := fmt.Sprint(v.campaign, " ", r.Packet)
+		if other, ok := c.packets[packet]; ok {
+			bad("was told packet %d, which %v had been told", r.Packet, other)
+		}
+		c.told[v], c.packets[packet] = r, v
+	}
+}
+
+// grabs has new users grab in other campaigns; the old users still ask again.
+func (c *audience) grabs(campaigns ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = campaigns
+}
+
+// granted is how many users were told of a packet.
+func (c *audience) granted() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.told)
+}
+
+// isToldFrozen waits until so many more grabs were answered frozen.
+func (c *audience) isToldFrozen(more int) {
+	c.t.Helper()
+	frozen := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.frozen
+	}
+	was := frozen()
+	testkit.Eventually(c.t, 30*time.Second, func() bool { return frozen() >= was+more }, "grabs are answered frozen")
+}
+
+// toldOf are the grants that users of some campaigns were told of.
+func (c *audience) toldOf(prefix string) map[eventAt]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[eventAt]string{}
+	for v, r := range c.told {
+		if strings.HasPrefix(v.campaign, prefix) {
+			all[eventAt{r.Shard, r.Seq}] = grantText(v.campaign, r.Packet, v.user)
+		}
+	}
+	return all
+}
+
+// alarmed is how many producers have raised the alarm.
+func (c *audience) alarmed() (n int) {
+	for _, l := range c.logs {
+		n += min(1, l.FilterField(zap.String("code", shards.LostData)).Len())
+	}
+	return n
+}
+
+// reader is a subscriber that follows the deployment's topic.
+type reader struct {
+	mu   sync.Mutex
+	seen map[eventAt]int
+}
+
+// read starts it; it ends with the test.
+func (d *deployment) read() *reader {
+	d.t.Helper()
+	r := &reader{seen: map[eventAt]int{}}
+	sink, err := subscriber.NewFuncSink(subscriber.FuncSinkConfig{Timeout: 10 * time.Second, Effect: func(_ context.Context, e subscriber.Event) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.seen[eventAt{e.Grant.Shard, e.Grant.Seq}]++
+		return nil
+	}})
+	require.NoError(d.t, err)
+	cfg := subscriber.DefaultConfig()
+	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.Group, cfg.Deployment = []string{d.addr}, "test", d.topic, d.topic, d.id()
+	cfg.DeadLetters, cfg.Sink, cfg.Log = testkit.Kafka(d.t).Topic(d.t, 1, nil), sink, zap.NewNop()
+	s, err := subscriber.New(cfg)
+	require.NoError(d.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	d.t.Cleanup(func() {
+		cancel()
+		require.NoError(d.t, <-ended)
+	})
+	return r
+}
+
+// distinct is how many events had their effect.
+func (r *reader) distinct() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.seen)
+}
+
+// twice is how many of them had it more than once.
+func (r *reader) twice() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, times := range r.seen {
+		n += min(1, times-1)
+	}
+	return n
+}

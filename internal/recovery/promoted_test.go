@@ -1,0 +1,103 @@
+package recovery_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// watch watches the servers as a process does that has seen no event.
+func (w *world) watch(t *testing.T) {
+	t.Helper()
+	watch := &shards.Watch{Redis: w.server.Client(t), Space: w.space, Every: 10 * time.Millisecond}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- watch.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+}
+
+// demote makes the server a replica of another one, until it has what the other has; then it is promoted. It keeps its run and its scripts.
+func (w *world) demote(t *testing.T, to *testkit.RedisServer) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(to.Addr)
+	require.NoError(t, err)
+	rdb := w.server.Client(t)
+	require.NoError(t, rdb.SlaveOf(t.Context(), host, port).Err())
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		info, err := rdb.InfoMap(t.Context(), "replication").Result()
+		return err == nil && info["Replication"]["master_link_status"] == "up"
+	}, "it follows the other server")
+	require.NoError(t, rdb.SlaveOf(t.Context(), "NO", "ONE").Err())
+}
+
+// isFrozen waits until the shard is frozen, though nobody has called a script.
+func (w *world) isFrozen(t *testing.T) {
+	t.Helper()
+	rdb := w.server.Client(t)
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		return rdb.HExists(t.Context(), w.space.Shard(0).Meta(), "frozen").Val()
+	}, "the shard is frozen")
+}
+
+// copyOf is a server with what the deployment's has now. It goes its own way from there.
+func (w *world) copyOf(t *testing.T) *testkit.RedisServer {
+	t.Helper()
+	other := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: w.server})
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		return w.rdb.Wait(t.Context(), 1, time.Second).Val() == 1
+	}, "the copy has all")
+	require.NoError(t, other.Client(t).SlaveOf(t.Context(), "NO", "ONE").Err())
+	return other
+}
+
+// A server that was demoted and promoted again has the same run and still knows the scripts. What it lost meanwhile freezes the shard
+// although nobody calls who has seen the events that are gone.
+func TestDemotedAndPromotedWithLoss(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	other := w.server.Client(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 10}, outcomes(w.grab(t, other, 10)), "a process that has loaded the script")
+	older := w.copyOf(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 50}, outcomes(w.grab(t, w.rdb, 50)))
+	w.settle(t)
+	w.watch(t)
+	w.demote(t, older)
+	seq, err := other.HGet(t.Context(), w.space.Shard(0).Meta(), "seq").Int()
+	require.NoError(t, err)
+	require.Equal(t, 10, seq, "the fault fired")
+	w.isFrozen(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, other, 2)))
+	w.staysFrozen(t)
+}
+
+// Where nothing was lost the shard opens by itself, and a further look finds nothing new. A first replica that attaches is no reason to freeze,
+// although it gives the history of writes another name too.
+func TestDemotedAndPromotedWithoutLoss(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	same := w.copyOf(t)
+	z, err := w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	require.False(t, z.Frozen, "a first replica")
+	w.watch(t)
+	w.demote(t, same)
+	w.isFrozen(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)))
+	w.opens(t)
+	z, err = w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	require.False(t, z.Frozen, "it was opened for this history")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 10}, outcomes(w.grab(t, w.rdb, 10)))
+	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
+}
