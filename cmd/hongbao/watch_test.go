@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,21 @@ func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
 	w := d.start("work")
 	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.err.String(), `"working"`) }, "it works")
+	// Two looks more: a change is told from the look before.
+	own, was := 0, -1
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		stats, err := d.rdb.InfoMap(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		calls := 0
+		_, err = fmt.Sscanf(stats["Commandstats"]["cmdstat_info"], "calls=%d,", &calls)
+		require.NoError(t, err)
+		if was < 0 {
+			was = calls
+		} else {
+			own++
+		}
+		return calls-own >= was+2
+	}, "it looks at Redis")
 	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.err.String(), "redis_evicts") }, "an alarm comes")
 }
