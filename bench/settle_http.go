@@ -12,9 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/settlement"
 	"github.com/hongbao-project/hongbao/settlement/remote"
 )
@@ -44,7 +42,7 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
 		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through package consumer and settlement/remote: plan checked, claims, answers compared, "+
 			"recorded by the settler in PostgreSQL with fsync, leases, done bits; at most %d requests at once; the remote, in this process, takes %s for each", n, shardCount, remoteConcurrency, remoteTakes),
-		HowBaseline: fmt.Sprintf("%d goroutines that post the same requests with net/http to the same remote and read the answers: no stream, no claims, no checks",
+		HowBaseline: fmt.Sprintf("%d goroutines that post the same requests with net/http to the same remote and read the answers: no stream, no ledger, no checks",
 			remoteConcurrency),
 	}
 	err = res.inTurn(ctx, o.rounds,
@@ -125,7 +123,7 @@ func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBan
 	if err != nil {
 		return 0, err
 	}
-	h, err := remoteHandler(r, space, b.url, batchCredits, campaigns, settler)
+	h, err := remoteHandler(b.url, batchCredits, campaigns, settler)
 	if err != nil {
 		return 0, errors.Join(err, ledger.Close())
 	}
@@ -138,11 +136,7 @@ func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBan
 	return rate, errors.Join(err, allGranted(ctx, ledger, campaigns), ledger.Close(), pg.DropDatabase(ctx, name))
 }
 
-func remoteHandler(r *rig, space *lua.Space, url string, batchCredits int, campaigns []settlement.Campaign, settler remote.Ledger) (*remote.Handler, error) {
-	claims, err := dedup.NewClaims(dedup.Config{Redis: r.rdb, Space: space, Sink: "balance", Owner: "bench", Lease: 30 * time.Second})
-	if err != nil {
-		return nil, err
-	}
+func remoteHandler(url string, batchCredits int, campaigns []settlement.Campaign, settler remote.Ledger) (*remote.Handler, error) {
 	plans, err := plansOf(campaigns)
 	if err != nil {
 		return nil, err
@@ -152,5 +146,5 @@ func remoteHandler(r *rig, space *lua.Space, url string, batchCredits int, campa
 		IdleTimeout: 30 * time.Second, BodyBytes: 4096, Concurrency: remoteConcurrency, BatchCredits: batchCredits,
 		Retention: 24 * time.Hour, Margin: 5 * time.Minute, ClaimTime: 20 * time.Second, Repeats: 3, Pause: 100 * time.Millisecond,
 		BreakerFailures: 50, BreakerOpen: 5 * time.Second, MaxRetryAfter: time.Minute,
-	}, claims, plans, settler)
+	}, plans, settler)
 }

@@ -109,10 +109,19 @@ func example() string {
 				fmt.Fprintf(&b, "  # %s: not here, but as %s or %s in the environment\n", name, k.env(), k.env()+fileSuffix)
 				continue
 			}
+			if declared(k) {
+				fmt.Fprintf(&b, "  # %s: declare it, there is no default\n", name)
+				continue
+			}
 			fmt.Fprintf(&b, "  %s: %s\n", name, yamlValue(k))
 		}
 	}
 	return b.String()
+}
+
+// declared tells whether a knob has no value until somebody declares one.
+func declared(k *knob) bool {
+	return k.def == "" && (k.kind() == "duration" || k.kind() == "bool")
 }
 
 func yamlValue(k *knob) string {

@@ -65,6 +65,8 @@ func TestExampleFileHasEveryDefault(t *testing.T) {
 	for i, s := range c.Settings() {
 		if knobs[i].secret == alwaysSecret {
 			require.Equal(t, Setting{Name: knobs[i].name, Source: "default"}, s)
+		} else if declared(&knobs[i]) {
+			require.Equal(t, "default", s.Source)
 		} else {
 			require.Contains(t, s.Source, "hongbao.yaml:", s.Name)
 		}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/httpapi"
 	"github.com/hongbao-project/hongbao/settlement/remote"
 )
@@ -81,16 +80,16 @@ var remoteKnobs = []knob{
 		doc: "Requests of one process under way at once."},
 	{name: "remote.batch_credits", field: func(c *Config) any { return &c.Remote.BatchCredits }, def: "0", unit: "credits", high: 1_000,
 		doc: "Credits in one request to /v1/credits:batch; 0 if the remote has no such endpoint. For idempotent remotes only."},
-	{name: "remote.retention", field: func(c *Config) any { return &c.Remote.Retention }, def: "24h", high: 3650 * day,
-		doc: "How long the remote surely remembers an Idempotency-Key; 0s if it is not idempotent."},
+	{name: "remote.retention", field: func(c *Config) any { return &c.Remote.Retention }, high: 3650 * day,
+		doc: "How long the remote surely remembers an Idempotency-Key; 0s if it is not idempotent. No default: it must be declared for settlement.kind remote."},
 	{name: "remote.margin", field: func(c *Config) any { return &c.Remote.Margin }, def: "5m", high: 30 * day,
 		doc: "Taken off the retention, for clocks that differ and requests that are slow."},
-	{name: "remote.queryable", field: func(c *Config) any { return &c.Remote.Queryable }, def: "true",
-		doc: "The remote answers GET /v1/credits/{reference}. A remote that is neither idempotent nor queryable gets each credit at most once, and a person decides about what is unknown."},
+	{name: "remote.queryable", field: func(c *Config) any { return &c.Remote.Queryable },
+		doc: "The remote answers GET /v1/credits/{reference}. No default: it must be declared for settlement.kind remote. A remote that is neither idempotent nor queryable gets each credit at most once, and a person decides about what is unknown."},
 	{name: "remote.query_final", field: func(c *Config) any { return &c.Remote.QueryFinal }, def: "0s", high: 365 * day,
 		doc: "How long after it was sent a request can still take effect: then 'not found' is final, and the credit is sent anew. 0s: never."},
 	{name: "remote.claim_time", field: func(c *Config) any { return &c.Remote.ClaimTime }, def: "20s", low: ms, high: 30 * minute,
-		doc: "How long a worker sends under one claim."},
+		doc: "How long only the worker that began a credit asks for it; then others may find out about it."},
 	{name: "remote.repeats", field: func(c *Config) any { return &c.Remote.Repeats }, def: "3", high: 20,
 		doc: "How often an unknown answer is resolved again before the grant goes back to the consumer, which tries again later."},
 	{name: "remote.pause", field: func(c *Config) any { return &c.Remote.Pause }, def: "100ms", low: ms, high: minute,
@@ -150,12 +149,17 @@ func (l *loader) checkRemote(c *Config) {
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "remote.url") && r.URL == "" {
 		l.bad("remote.url", "it is empty, but settlement.kind is remote: set where the balance system is")
 	}
+	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "remote.retention", "remote.queryable") &&
+		(l.sources["remote.retention"] == "" || l.sources["remote.queryable"] == "") {
+		l.bad("remote.retention", "it and remote.queryable have no default: declare both. What does the remote promise? How long does it surely remember an Idempotency-Key "+
+			"(0s: it does not), and does it answer questions by reference (true or false)? What it does not keep can pay twice")
+	}
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "deployment.id") && len(c.Deployment.ID) > remote.MaxDeployment {
 		l.bad("deployment.id", "it has %d characters, but settlement.kind is remote: its keys take %d", len(c.Deployment.ID), remote.MaxDeployment)
 	}
-	l.order("remote.timeout", r.Timeout, "not above remote.claim_time", r.ClaimTime+1, "the claim would end before it", "remote.claim_time")
+	l.order("remote.timeout", r.Timeout, "not above remote.claim_time", r.ClaimTime+1, "others would ask before its answer", "remote.claim_time")
 	if c.Settlement.Kind == SettleRemote {
-		l.order("remote.claim_time", r.ClaimTime, "below consumer.lease", c.Consumer.Lease, "two workers could send under one claim", "consumer.lease")
+		l.order("remote.claim_time", r.ClaimTime, "below consumer.lease", c.Consumer.Lease, "two workers could ask for one credit", "consumer.lease")
 		l.order("remote.claim_time", r.ClaimTime, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
 			"a slow remote would count as no progress", "consumer.handle_timeout")
 	}
@@ -236,12 +240,6 @@ func (c *Config) RemoteConfig() remote.Config {
 		Queryable: r.Queryable, QueryFinal: r.QueryFinal, ClaimTime: r.ClaimTime, Repeats: r.Repeats, Pause: r.Pause,
 		BreakerFailures: r.BreakerFailures, BreakerOpen: r.BreakerOpen, MaxRetryAfter: r.MaxRetryAfter,
 	}
-}
-
-// RemoteClaimsConfig is that of the balance sink's claims, complete but for Redis, Space and Owner. Claims of live owners are
-// not handed over: only the sink could tell that a second push is harmless.
-func (c *Config) RemoteClaimsConfig() dedup.Config {
-	return dedup.Config{Sink: SinkBalance, Lease: c.Consumer.Lease, Trimmed: true}
 }
 
 // BalanceConfig is complete.

@@ -269,5 +269,4 @@ func TestClaimsOfSinksAreTrimmed(t *testing.T) {
 	c, err := Load("hongbao.yaml", nil, nil)
 	require.NoError(t, err)
 	require.True(t, c.ClaimsConfig().Trimmed)
-	require.True(t, c.RemoteClaimsConfig().Trimmed)
 }

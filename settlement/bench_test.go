@@ -104,11 +104,3 @@ func BenchmarkBarePostgres(b *testing.B) {
 	}
 	reportGrants(b)
 }
-
-func itemsOf(grants []hongbao.Grant) []item {
-	items := make([]item, len(grants))
-	for i := range grants {
-		items[i] = item{index: i, grant: &grants[i]}
-	}
-	return items
-}

@@ -109,7 +109,7 @@ func testReopen(t *testing.T, f *fixture) {
 		stmt{sql: `DROP TABLE transfer`}, stmt{sql: `DROP TABLE grants`}, stmt{sql: `DROP TABLE account`},
 		stmt{sql: `DROP TABLE campaign`}, stmt{sql: `DROP TABLE credit`}, stmt{sql: `DROP TABLE credit_account`}, stmt{sql: `DROP TABLE credit_fund`},
 		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE credit_token`}, stmt{sql: `DROP TABLE code`},
-		stmt{sql: `DROP TABLE intent`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`},
+		stmt{sql: `DROP TABLE pending`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`},
 		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`})
 	var group errgroup.Group
 	for range 6 { // all of them find nothing, one migrates

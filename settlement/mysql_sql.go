@@ -42,7 +42,24 @@ var mysqlDialect = dialect{
 		FROM ` + mysqlRows("campaign text", "packet", "code text"),
 	readCodes: `SELECT c.packet, c.code FROM ` + mysqlRows("campaign text", "packet") + `
 		STRAIGHT_JOIN code AS c ON c.campaign = k.campaign AND c.packet = k.packet`,
+	now: mysqlNow,
+	insertPending: `INSERT INTO pending (` + pendingColumns + `since, asked_at)
+		SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2, $3,
+			CASE WHEN $4 = 1 THEN LEAST(k.granted_at, ` + mysqlNow + `) ELSE ` + mysqlNow + ` END, ` + mysqlNow + `
+		FROM ` + mysqlRows("campaign text", "packet", "user_id text", "amount", "shard", "seq", "epoch", "request_id text",
+		"granted_at") + ` ON CONFLICT (campaign, packet) DO NOTHING`,
+	readPending: `SELECT p.campaign, p.packet, p.user_id, p.amount, p.shard, p.seq, p.epoch, p.request_id, p.granted_at, p.owner, p.batch,
+			` + mysqlNow + ` - p.since, ` + mysqlNow + ` - p.asked_at FROM ` + mysqlRows("campaign text", "packet") + `
+		STRAIGHT_JOIN pending AS p ON p.campaign = k.campaign AND p.packet = k.packet`,
+	takePending: `UPDATE ` + mysqlRows("campaign text", "packet", "batch", "now") + `
+		STRAIGHT_JOIN pending AS p ON p.campaign = k.campaign AND p.packet = k.packet AND p.batch = k.batch
+		SET p.owner = $2, p.batch = k.now, p.asked_at = ` + mysqlNow,
+	deletePending: `DELETE p FROM ` + mysqlRows("campaign text", "packet", "batch") + `
+		STRAIGHT_JOIN pending AS p ON p.campaign = k.campaign AND p.packet = k.packet AND k.batch IN (0, p.batch)`,
 }
+
+// mysqlNow does not depend on the session's time zone, whose clock may be set back.
+const mysqlNow = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`
 
 // mysqlRows makes table k of the packed columns in $1; they are numbers but where it says text.
 func mysqlRows(columns ...string) string {

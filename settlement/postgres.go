@@ -48,7 +48,25 @@ var postgresDialect = dialect{
 	insertCodes: `INSERT INTO code (campaign, packet, code) SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[])`,
 	readCodes: `SELECT c.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
 			SELECT packet, code FROM code WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS c`,
+	now: postgresNow,
+	insertPending: `INSERT INTO pending (` + pendingColumns + `since, asked_at)
+		SELECT g.*, $10, $11::bigint, CASE WHEN $12::bigint = 1 THEN LEAST(g.granted_at, n.now) ELSE n.now END, n.now
+		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[])
+			AS g (` + grantColumns + `), (SELECT ` + postgresNow + ` AS now) AS n ON CONFLICT (campaign, packet) DO NOTHING`,
+	readPending: `SELECT p.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
+			SELECT ` + pendingColumns + postgresNow + ` - since, ` + postgresNow + ` - asked_at FROM pending
+			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS p`,
+	takePending: `UPDATE pending AS p SET owner = $5, batch = k.now, asked_at = ` + postgresNow + `
+		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS k (campaign, packet, batch, now)
+		WHERE p.campaign = k.campaign COLLATE "C" AND p.packet = k.packet AND p.batch = k.batch`,
+	// By ctid: the table is small and full of dead rows, and a join would read all of them.
+	deletePending: `DELETE FROM pending WHERE ctid = ANY (ARRAY(
+		SELECT p.ctid FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS k (campaign, packet, batch) CROSS JOIN LATERAL (
+			SELECT ctid FROM pending WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet AND k.batch IN (0, batch) LIMIT 1) AS p))`,
 }
+
+// postgresNow is when the statement began. A worker's time is counted from before it was sent.
+const postgresNow = `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`
 
 type postgres struct {
 	pool   *pgxpool.Pool

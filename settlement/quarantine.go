@@ -62,8 +62,8 @@ const asideRows = 5_000
 
 // setAside writes the items to quarantine, in sets, next to what the ledger has of their packets. It gives those that
 // wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by now is done, and
-// not written.
-func (l *Ledger) setAside(ctx context.Context, items []item) ([]Quarantined, error) {
+// not written. pending: their rows of table pending end in the same transactions.
+func (l *Ledger) setAside(ctx context.Context, items []item, pending bool) ([]Quarantined, error) {
 	// Every worker takes its locks in the same order.
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet),
@@ -74,8 +74,11 @@ func (l *Ledger) setAside(ctx context.Context, items []item) ([]Quarantined, err
 	for part := range slices.Chunk(items, asideRows) {
 		var more []Quarantined
 		err := l.write(ctx, func(ctx context.Context, t txn) (_ []stmt, err error) {
-			more, err = l.writeAside(ctx, t, part)
-			return nil, err
+			if more, err = l.writeAside(ctx, t, part); err != nil || !pending {
+				return nil, err
+			}
+			drop, err := l.deletePending(part, 0)
+			return []stmt{drop}, err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("write %d grants to quarantine: %w", len(items), err)

@@ -159,21 +159,18 @@ func testRecorded(t *testing.T, f *fixture) {
 	for i := range ask {
 		ask[i].User, ask[i].Seq, ask[i].Shard = "somebody", 77, 1
 	}
-	got, err := f.Settler.Recorded(t.Context(), ask)
+	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), ask)
 	require.NoError(t, err)
+	require.Empty(t, before)
 	var ids []string
 	for i := range got {
 		require.NotEqual(t, "somebody", got[i].User)
 		ids = append(ids, fmt.Sprint(got[i].Campaign, got[i].Packet))
 	}
 	require.ElementsMatch(t, []string{"rain3", "rain4", "snow3"}, ids)
-	got, err = f.Settler.Recorded(t.Context(), nil)
+	got, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), nil)
 	require.NoError(t, err)
 	require.Empty(t, got)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = f.Settler.Recorded(ctx, ask)
-	require.ErrorIs(t, err, context.Canceled)
 }
 
 func testSeal(t *testing.T, f *fixture) {

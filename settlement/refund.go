@@ -29,10 +29,11 @@ func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64
 	}
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing is
-		// granted beside us, and nobody waits in a circle.
+		// granted beside us, and nobody waits in a circle. With the campaign's nobody begins to ask a remote for a credit.
 		pool := PoolAccount(closed.Campaign)
-		lock := stmt{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{pool}}
-		if err := t.run(ctx, lock); err != nil {
+		locks := []stmt{{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{pool}},
+			{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{closed.Campaign}}}
+		if err := t.run(ctx, locks...); err != nil {
 			return nil, err
 		}
 		c, found, err := readCampaign(ctx, t, closed.Campaign)
@@ -106,7 +107,9 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 		return hongbao.Refund{}, err
 	}
 	held, want, id := c.held(), closed.Close, c.Spec.ID
+	pending, packets, err := pendingOf(ctx, t, id)
 	switch {
+	case err != nil:
 	case closed.Kind != hongbao.EntryClose || closed.Seq < 1 || missing < 0:
 		err = hongbao.Errorf(hongbao.Permanent, "entry %s is no close, or %d missing grants are no number", closed.ID, missing)
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
@@ -116,6 +119,10 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 		err = hongbao.Errorf(hongbao.Conflict, "the ledger has paid %d grants (packet %d for one) that the close, event %d-%d, can't have counted: "+
 			"they stand behind it or are of another shard. Somebody wrote to Redis or to the ledger: run `hongbao audit --campaign %s`",
 			n.late, n.onePack, closed.Shard, closed.Seq, id)
+	case pending > 0:
+		err = hongbao.Errorf(hongbao.Transient, "%w: %d credits may be booked at the remote and are not recorded (of packets %v and so on): "+
+			"the workers find out about them; for those that only the remote's owners can tell about see `hongbao dead confirm --help`",
+			hongbao.ErrSettling, pending, packets)
 	case held.Granted+missing < want.Granted:
 		err = hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, held.Granted, want.Granted)
 	case c.grants != n.has.grants || c.Granted != n.has.Granted:

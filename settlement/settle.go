@@ -45,17 +45,31 @@ func scanGrant(s scan) (storedGrant, error) {
 	return g, err
 }
 
-// settle makes the ledger agree with the items in one transaction, and gives those that contradict it. The campaigns
-// of all items must be in known. It sorts items: every worker takes its locks in the same order, packets first, then
-// users, then pools, then campaigns, then their transfers, so that they wait for each other but never in a circle.
-func (l *Ledger) settle(ctx context.Context, items []item, known map[string]knownCampaign) ([]item, error) {
+// sortItems brings items into the order in which every worker takes their locks.
+func sortItems(items []item) {
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet))
 	})
+}
+
+// settle makes the ledger agree with the items in one transaction, and gives those that contradict it. The campaigns
+// of all items must be in known. It sorts items: every worker takes its locks in the same order, packets first, then
+// users, then pools, then campaigns, then their transfers, so that they wait for each other but never in a circle. pending: their
+// rows of table pending end in the same transaction.
+func (l *Ledger) settle(ctx context.Context, items []item, known map[string]knownCampaign, pending bool) ([]item, error) {
+	sortItems(items)
+	var drop []stmt
+	if pending {
+		rows, err := l.deletePending(items, 0)
+		if err != nil {
+			return nil, err
+		}
+		drop = append(drop, rows)
+	}
 	var differ []item
 	err := l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
 		stmts, differ, err = l.settleIn(ctx, t, items, known)
-		return stmts, err
+		return append(slices.Clone(drop), stmts...), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("settle %d grants: %w", len(items), err)
@@ -107,11 +121,7 @@ func columnsOf(items []item) []any {
 }
 
 func (l *Ledger) readGrants(ctx context.Context, t txn, items []item) (map[packetKey]storedGrant, error) {
-	campaigns, packets := make([]string, len(items)), make([]int64, len(items))
-	for i, it := range items {
-		campaigns[i], packets[i] = it.grant.Campaign, it.grant.Packet
-	}
-	packed, err := l.dialect.pack(campaigns, packets)
+	packed, err := l.dialect.pack(keysOf(items)...)
 	if err != nil {
 		return nil, err
 	}

@@ -36,9 +36,15 @@ type SettlerConfig struct {
 // Settler is the hongbao.Handler that settles grants. Its methods may be called at once, also with the same grants.
 type Settler struct {
 	config SettlerConfig
+	// pending: rows of table pending end with the grants.
+	pending bool
+	strange *alarms
+}
 
-	mu      sync.Mutex
-	alarmed map[string]time.Time // campaigns that the ledger does not have, and when that was told last
+// alarms are campaigns that the ledger does not have, and when that was told last.
+type alarms struct {
+	mu   sync.Mutex
+	last map[string]time.Time
 }
 
 // NewSettler makes a Settler.
@@ -56,7 +62,7 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("settler configuration: %w", errors.Join(errs...))
 	}
-	return &Settler{config: config, alarmed: make(map[string]time.Time)}, nil
+	return &Settler{config: config, strange: &alarms{last: make(map[string]time.Time)}}, nil
 }
 
 // Handle settles the grants, one transaction for all that are in order. Nil for a grant means that the ledger holds it
@@ -74,6 +80,11 @@ func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		return errs
 	}
 	return nil
+}
+
+// Record is Handle for grants that a remote has credited: nil means besides that they are pending no more; see Begin.
+func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
+	return (&Settler{config: s.config, pending: true, strange: s.strange}).Handle(ctx, grants)
 }
 
 // sort tells the grants that can be settled from those for quarantine; errs gets what is malformed or can't be told.
@@ -169,24 +180,32 @@ func (s *Settler) judge(
 
 // alarm tells of a campaign that the ledger does not have, once a minute.
 func (s *Settler) alarm(campaign string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if last, told := s.alarmed[campaign]; told && time.Since(last) < time.Minute {
+	if !s.strange.due(campaign) {
 		return
 	}
-	if len(s.alarmed) >= maxKnownCampaigns {
-		clear(s.alarmed)
-	}
-	s.alarmed[campaign] = time.Now()
 	s.config.Log.Error("ALARM: grants wait unpaid, the ledger does not have their campaign; is it the right ledger, and not an older copy? "+
 		"`hongbao quarantine campaign` sends them to quarantine if the campaign will never be there",
 		zap.String("code", "unknown_campaign"), zap.String("campaign", campaign))
 }
 
+// due tells whether a campaign's alarm was not raised within a minute.
+func (a *alarms) due(campaign string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if last, told := a.last[campaign]; told && time.Since(last) < time.Minute {
+		return false
+	}
+	if len(a.last) >= maxKnownCampaigns {
+		clear(a.last)
+	}
+	a.last[campaign] = time.Now()
+	return true
+}
+
 // settle settles the items, and gives those for quarantine. When the funding does not cover all of them, or the database can't hold
 // one (a balance that would overflow), it halves them until those that are to blame stand alone.
 func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
-	aside, err := s.config.Ledger.settle(ctx, items, known)
+	aside, err := s.config.Ledger.settle(ctx, items, known, s.pending)
 	if err == nil {
 		return aside
 	}
@@ -223,7 +242,7 @@ func (s *Settler) setAside(ctx context.Context, items []item, errs []error) {
 	if len(items) == 0 {
 		return
 	}
-	added, err := s.config.Ledger.setAside(ctx, items)
+	added, err := s.config.Ledger.setAside(ctx, items, s.pending)
 	if err != nil {
 		for _, it := range items {
 			errs[it.index] = err

@@ -46,7 +46,20 @@ var sqliteDialect = dialect{
 	insertCodes: `INSERT INTO code (campaign, packet, code) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)`,
 	readCodes: `SELECT packet, code FROM json_each($1) AS k CROSS JOIN code
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
+	now: sqliteNow,
+	insertPending: `INSERT INTO pending (` + pendingColumns + `since, asked_at)
+		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, $2, $3,
+			CASE WHEN $4 = 1 THEN MIN(value ->> 8, ` + sqliteNow + `) ELSE ` + sqliteNow + ` END, ` + sqliteNow + `
+		FROM json_each($1) WHERE true ON CONFLICT (campaign, packet) DO NOTHING`,
+	readPending: `SELECT ` + pendingColumns + sqliteNow + ` - since, ` + sqliteNow + ` - asked_at FROM json_each($1) AS k CROSS JOIN pending
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
+	takePending: `UPDATE pending SET owner = $2, batch = k.value ->> 3, asked_at = ` + sqliteNow + ` FROM json_each($1) AS k
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND batch = k.value ->> 2`,
+	deletePending: `DELETE FROM pending WHERE (campaign, packet) IN (SELECT p.campaign, p.packet FROM json_each($1) AS k CROSS JOIN pending AS p
+		WHERE p.campaign = k.value ->> 0 AND p.packet = k.value ->> 1 AND k.value ->> 2 IN (0, p.batch))`,
 }
+
+const sqliteNow = `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`
 
 // packJSON turns columns into rows: [["c",1,...],...].
 func packJSON(columns ...any) ([]any, error) {

@@ -61,4 +61,14 @@ type dialect struct {
 	insertCodes string
 	// readCodes takes the packed columns campaign and packet; it gives packet and code of the rows there are.
 	readCodes string
+	// now is the database's clock in ms.
+	now string
+	// insertPending takes the packed columns of grants but batch, then owner, batch, and 1 if since is not to be after granted_at.
+	insertPending string
+	// readPending takes the packed columns campaign and packet; it gives pendingColumns, the age, and for how long nobody has begun.
+	readPending string
+	// takePending takes the packed columns campaign, packet, batch and the new batch, then the owner.
+	takePending string
+	// deletePending takes the packed columns campaign, packet and batch, which may be 0 for any.
+	deletePending string
 }

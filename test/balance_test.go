@@ -24,7 +24,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/httpapi"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/settlement"
@@ -203,15 +202,13 @@ func lie(w http.ResponseWriter, which int, answer []byte) {
 // remoteWorker is a consumer that settles at the remote. It gives a stop that waits.
 func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement.Ledger, books remote.Ledger, change func(*remote.Config)) (*consumer.Consumer, func()) {
 	t.Helper()
-	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "balance", Owner: name, Lease: 3 * time.Second})
-	require.NoError(t, err)
 	cfg := remote.Config{
 		URL: url, Token: balanceToken, Deployment: "test", ConnectTimeout: time.Second, HeaderTimeout: 250 * time.Millisecond, Timeout: 300 * time.Millisecond,
 		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 32, Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
 		ClaimTime: 2 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
 	}
 	change(&cfg)
-	h, err := remote.New(cfg, claims, &plannedOf{b.plans(t, ledger), ledger}, books)
+	h, err := remote.New(cfg, &plannedOf{b.plans(t, ledger), ledger}, books)
 	require.NoError(t, err)
 	w := consumer.DefaultConfig()
 	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.space, "balance", name, b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
@@ -313,11 +310,9 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			paid(t, bank, want)
 			l.fired(t)
 			require.Zero(t, b.dead(t), "nothing is left to a person")
-			for i := range b.space.Len() {
-				open, err := b.rdb.HKeys(t.Context(), b.space.Shard(i).Claims("balance")).Result()
-				require.NoError(t, err)
-				require.LessOrEqual(t, len(open), 1, "no claim is left, but the last fence: %v", open)
-			}
+			pending, err := books.Pending(t.Context(), 0, hongbao.Grant{}, 10)
+			require.NoError(t, err)
+			require.Empty(t, pending)
 		})
 	}
 }

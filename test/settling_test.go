@@ -18,7 +18,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/settlement"
 	"github.com/hongbao-project/hongbao/settlement/remote"
@@ -159,7 +158,7 @@ func (l *inLedger) agrees(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// atRemote settles at a balance server, over HTTP, with claims on Redis.
+// atRemote settles at a balance server, over HTTP.
 type atRemote struct {
 	*bundle
 	*inLedger // where it is recorded
@@ -172,13 +171,11 @@ type atRemote struct {
 func (r *atRemote) worker(t *testing.T) hongbao.Handler {
 	t.Helper()
 	r.workers++
-	claims, err := dedup.NewClaims(dedup.Config{Redis: r.rdb, Space: r.space, Sink: "balance", Owner: fmt.Sprintf("w%d", r.workers), Lease: 30 * time.Second})
-	require.NoError(t, err)
 	h, err := remote.New(remote.Config{
 		URL: r.url, Token: balanceToken, Deployment: "test", ConnectTimeout: 2 * time.Second, HeaderTimeout: 8 * time.Second, Timeout: 9 * time.Second,
 		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 16, BatchCredits: r.batch, Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
 		ClaimTime: 20 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
-	}, claims, r.plan, r.settler(t))
+	}, r.plan, r.settler(t))
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return h

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,9 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
-	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/httpapi"
-	"github.com/hongbao-project/hongbao/replay"
 	"github.com/hongbao-project/hongbao/settlement"
 	"github.com/hongbao-project/hongbao/settlement/remote"
 )
@@ -58,16 +55,9 @@ func (d *deps) serveBalance(cmd *cobra.Command) error {
 	})
 }
 
-// remote makes the handler that settles at a remote balance system and records it in the ledger; needs Redis for its claims.
-// done, if not empty, is the sink whose done bits say what is settled, instead of sink balance's. again and word: see remote.Config.
-func (d *deps) remote(ctx context.Context, done string, again bool, word told) (*remote.Handler, error) {
+// remote makes the handler that settles at a remote balance system and records it in the ledger. again and word: see remote.Config.
+func (d *deps) remote(ctx context.Context, again bool, word told) (*remote.Handler, error) {
 	plans, err := d.plans()
-	if err != nil {
-		return nil, err
-	}
-	cc := d.cfg.RemoteClaimsConfig()
-	cc.Redis, cc.Space, cc.Owner, cc.Done = d.redis, d.space, d.worker, done
-	claims, err := dedup.NewClaims(cc)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +70,7 @@ func (d *deps) remote(ctx context.Context, done string, again bool, word told) (
 		d.log.Warn("unsafe.allow: remote.token is sent in clear text")
 	}
 	rc.Again, rc.Told, rc.ToldAt = again, word.verdict, word.at
-	h, err := remote.New(rc, claims, &planned{plans, d}, settler)
+	h, err := remote.New(rc, &planned{plans, d}, settler)
 	if err != nil {
 		return nil, err
 	}
@@ -88,22 +78,17 @@ func (d *deps) remote(ctx context.Context, done string, again bool, word told) (
 	return h, nil
 }
 
-// requeueAtRemote is what dead letters go to: sink balance's own done bits count them as finished.
-func (d *deps) requeueAtRemote(ctx context.Context, sink string, word told) (hongbao.Handler, error) {
+// atRemote is the handler for what does not come from the stream: dead letters, on a person's word or not, and replays. What a replay brings
+// was settled; it is repeated under its key, never sent anew.
+func (d *deps) atRemote(ctx context.Context, again bool, word told) (hongbao.Handler, error) {
 	if err := d.openLedger(ctx); err != nil {
 		return nil, err
 	}
-	h, err := d.remote(ctx, replay.RequeueSink(sink), false, word)
-	return &unrecorded{&alarmed{h, d}, d.ledger}, err
-}
-
-// replayAtRemote is what a replay goes to: what was settled is repeated under its key, never sent anew.
-func (d *deps) replayAtRemote(ctx context.Context, done string) (hongbao.Handler, error) {
-	if err := d.openLedger(ctx); err != nil {
+	h, err := d.remote(ctx, again, word)
+	if err != nil {
 		return nil, err
 	}
-	h, err := d.remote(ctx, done, true, told{})
-	return &alarmed{h, d}, err
+	return &alarmed{h, d}, nil
 }
 
 // auditedRemote shows the remote to the audit.
@@ -111,7 +96,7 @@ func (d *deps) auditedRemote(ctx context.Context) (*audit.Remote, error) {
 	if !d.cfg.Remote.Queryable {
 		return &audit.Remote{Concurrency: d.cfg.Remote.Concurrency}, nil
 	}
-	h, err := d.remote(ctx, "", false, told{})
+	h, err := d.remote(ctx, false, told{})
 	if err != nil {
 		return nil, err
 	}
@@ -121,36 +106,20 @@ func (d *deps) auditedRemote(ctx context.Context) (*audit.Remote, error) {
 	}}, nil
 }
 
-// unrecorded is a Handler without the grants that the ledger holds: they are credited, and a dead letter of theirs ends.
-type unrecorded struct {
-	hongbao.Handler
-	ledger *settlement.Ledger
-}
-
-// Handle implements hongbao.Handler.
-func (u *unrecorded) Handle(ctx context.Context, grants []hongbao.Grant) []error {
-	errs := make([]error, len(grants))
-	var left []hongbao.Grant
-	var at []int
-	for i := range grants {
-		g := &grants[i]
-		list, err := u.ledger.UserGrants(ctx, g.Campaign, g.User)
-		held := slices.ContainsFunc(list, func(h hongbao.Grant) bool { return h.Packet == g.Packet && h.Shard == g.Shard && h.Seq == g.Seq })
-		if errs[i] = err; err == nil && !held {
-			left, at = append(left, *g), append(at, i)
-		}
-	}
-	for i, err := range u.Handler.Handle(ctx, left) {
-		errs[at[i]] = err
-	}
-	return errs
-}
-
 // alarmed pauses a campaign of which a grant contradicts the plan or the remote: something else than Hongbao decides grabs,
 // or Redis went back in time, and a person has to look.
 type alarmed struct {
-	hongbao.Handler
+	*remote.Handler
 	d *deps
+}
+
+// sweep finds out about credits in doubt whose events come no more, until ctx ends.
+func (a *alarmed) sweep(ctx context.Context) {
+	for pause(ctx, a.d.cfg.Remote.ClaimTime) {
+		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
+			a.d.log.Warn("credits may be booked at the remote, and it does not tell yet", zap.Int("credits", left), zap.Error(err))
+		}
+	}
 }
 
 // Handle implements hongbao.Handler. While the campaign can't be paused because Redis is out of reach the grant comes again.

@@ -160,7 +160,7 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	const packets = 400
 	d.campaign("rain", packets, 20_000)
 	addr, dsn := freeAddr(t), filepath.Join(t.TempDir(), "balance.db")
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
 		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS", "40", "REMOTE_CONCURRENCY", "4")
 	want := d.winners(t, "rain", packets)
 	bank := startBalance(t, addr, dsn)
@@ -202,7 +202,7 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
 	addr := freeAddr(t)
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
 		"REMOTE_PAUSE", "10ms")
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	d.winners(t, "rain", 5)
@@ -230,7 +230,7 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
 	addr := freeAddr(t)
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	want := d.winners(t, "rain", 4)
 	d.buried("balance")

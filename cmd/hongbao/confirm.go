@@ -19,6 +19,7 @@ import (
 type confirmFlags struct {
 	booked, notBooked, dryRun bool
 	asked                     string
+	packets                   []string
 	who                       replay.Decider
 	patience                  time.Duration
 }
@@ -26,12 +27,14 @@ type confirmFlags struct {
 func deadConfirmCmd() *cobra.Command {
 	var f confirmFlags
 	cmd := &cobra.Command{
-		Use: "confirm LETTER...", Short: "Record what a person found out at the remote about credits in doubt, and end their letters",
+		Use: "confirm [LETTER...]", Short: "Record what a person found out at the remote about credits in doubt, and end their letters",
 		Long: "For letters of sink balance, with settlement.kind=remote, that only the owners of the remote can tell about. --booked: they have the\n" +
 			"credit under the reference, as it was asked for; nothing is sent, and the ledger records it. --not-booked: they did not have it when they\n" +
 			"were --asked, and no request could be under way any more; it is sent anew, once: what was sent after that time is in doubt again, so the\n" +
 			"same command may run twice. The letters are kept among the decided ones, with who and why. Begin with --dry-run: it prints the\n" +
-			"references to ask about. Where the remote or the ledger can tell, they are believed, not the person.",
+			"references to ask about. Where the remote or the ledger can tell, they are believed, not the person.\n" +
+			"A credit whose letter was dropped, or whose event Redis has lost, is named with --packet, as spring-rain/17; `hongbao campaign refund`\n" +
+			"waits for it and says which. If it is not booked it is forgotten, and not sent.",
 		Example: "  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\" --dry-run\n" +
 			"  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\"\n" +
 			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --asked 2026-02-17T21:30:00Z --by ann --why \"bank ticket 4711\"",
@@ -48,6 +51,7 @@ func deadConfirmCmd() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.booked, "booked", false, "the remote has the credits as they were asked for")
 	flags.BoolVar(&f.notBooked, "not-booked", false, "the remote does not have them, and nothing is under way: send them anew")
+	flags.StringSliceVar(&f.packets, "packet", nil, "a credit in doubt that has no letter any more, as rain/17; may be given often")
 	flags.StringVar(&f.asked, "asked", "", "when the remote was looked at, as 2026-02-17T21:30:00Z (required with --not-booked)")
 	flags.StringVar(&f.who.By, "by", "", "who found it out; kept with the letter (required)")
 	flags.StringVar(&f.who.Why, "why", "", "how; kept with the letter (required)")
@@ -59,8 +63,8 @@ func deadConfirmCmd() *cobra.Command {
 func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 	see := "(see `" + cmd.CommandPath() + " --help`)"
 	switch {
-	case len(ids) == 0:
-		return usage("say which letters, by their ids: each of them was looked up at the remote %s", see)
+	case len(ids)+len(f.packets) == 0:
+		return usage("say which letters, by their ids, or which packets: each of them was looked up at the remote %s", see)
 	case f.booked == f.notBooked:
 		return usage("say either --booked or --not-booked %s", see)
 	case f.who.By == "" || f.who.Why == "":
@@ -69,6 +73,11 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 		return usage("--asked goes with --not-booked, and only with that: when the remote was looked at %s", see)
 	case f.patience < 0:
 		return usage("--patience: give 0 or more")
+	}
+	for _, text := range f.packets {
+		if _, err := parsePacket(text); err != nil {
+			return err
+		}
 	}
 	for _, id := range ids {
 		sink, _, _, err := replay.ParseLetterID(id)
@@ -126,6 +135,9 @@ func (c *confirmed) write(w io.Writer) error {
 			return err
 		}
 	}
+	if c.DeadReport == nil {
+		return nil
+	}
 	return c.Write(w)
 }
 
@@ -139,11 +151,14 @@ func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.
 	case f.booked && d.cfg.Remote.Queryable:
 		return usage("remote.queryable is true, so nobody's word is needed: `hongbao dead requeue` asks the remote, and records what it has booked")
 	}
-	report, err := d.inDoubt(cmd.Context(), letters, &pick)
-	if err != nil {
+	report := &confirmed{Credits: []confirmedCredit{}, Gone: []string{}}
+	if err := d.confirmPackets(cmd.Context(), f, word, report); err != nil || len(pick.IDs) == 0 {
+		return errors.Join(printAnswer(cmd, report, report.write), err)
+	}
+	if err := d.inDoubt(cmd.Context(), letters, &pick, report); err != nil {
 		return err
 	}
-	handler, err := d.requeueAtRemote(cmd.Context(), configs.SinkBalance, word)
+	handler, err := d.atRemote(cmd.Context(), false, word)
 	if err != nil {
 		return err
 	}
@@ -155,9 +170,8 @@ func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.
 	return errors.Join(printAnswer(cmd, report, report.write), err)
 }
 
-// inDoubt begins the report, and leaves in pick the letters that are there: a command that was killed is run again, with the same ones.
-func (d *deps) inDoubt(ctx context.Context, letters *replay.Letters, pick *replay.Pick) (*confirmed, error) {
-	report := &confirmed{Credits: []confirmedCredit{}, Gone: []string{}}
+// inDoubt tells about the letters, and leaves in pick those that are there: a command that was killed is run again, with the same ones.
+func (d *deps) inDoubt(ctx context.Context, letters *replay.Letters, pick *replay.Pick, report *confirmed) error {
 	var there []string
 	for _, id := range pick.IDs {
 		x, err := letters.Get(ctx, id)
@@ -166,7 +180,7 @@ func (d *deps) inDoubt(ctx context.Context, letters *replay.Letters, pick *repla
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		there = append(there, id)
 		if g := x.Grant; g != nil {
@@ -174,7 +188,7 @@ func (d *deps) inDoubt(ctx context.Context, letters *replay.Letters, pick *repla
 		}
 	}
 	if pick.IDs = there; len(there) == 0 {
-		return nil, errors.New("none of the letters is there any more; `hongbao dead list` shows those that are")
+		return errors.New("none of the letters is there any more; `hongbao dead list` shows those that are")
 	}
-	return report, nil
+	return nil
 }

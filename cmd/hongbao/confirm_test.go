@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/replay"
 )
 
@@ -70,71 +73,116 @@ func (b *blindBank) has() (credits, most, posts int) {
 	return credits, most, b.posts
 }
 
-// Credits in doubt at a remote that can tell nothing wait for a person; what he found out is recorded, or sent anew, once; whether
-// Redis has kept the claims or lost them.
+// Credits in doubt at a remote that can tell nothing wait for a person; what he found out is recorded, or sent anew, once.
 func TestConfirmCreditsInDoubt(t *testing.T) {
 	t.Parallel()
-	for name, lost := range map[string]bool{"claims stand": false, "Redis lost them": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := setup(t, options{})
-			d.campaign("rain", 10, 1_000)
-			b := newBlindBank(t)
-			b.sick = func(account string) bool { return account < "u0002" }
-			d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false", "REMOTE_CLAIM_TIME", "2s",
-				"REMOTE_TIMEOUT", "1s", "REMOTE_HEADER_TIMEOUT", "900ms")
-			want := d.winners(t, "rain", 4)
-			w := d.start("work")
-			d.quiet()
-			w.stop(syscall.SIGTERM)
-			var booked, not []string
-			for _, l := range decided[listed](t, d.ok("dead", "list", "--sink", "balance", "--class", "conflict", "--json")).Letters {
-				if l.Grant.User < "u0002" {
-					booked = append(booked, l.ID)
-				} else {
-					not = append(not, l.ID)
-				}
-			}
-			require.Len(t, booked, 2)
-			require.Len(t, not, 2)
-			if lost {
-				require.NoError(t, d.rdb.Del(t.Context(), d.space.Shard(0).Claims("balance")).Err())
-			}
-			asked := time.Now().UTC().Format(time.RFC3339Nano)
-			b.recovers()
-			d.refused(3, append([]string{"dead", "requeue", "--by", "ann", "--why", "try"}, append(booked, not...)...), "refused 4 letters again")
-			_, _, posts := b.has()
-			require.Equal(t, 4, posts, "nothing is sent again without a word")
-
-			confirm := func(flag string, ids []string, more ...string) []string {
-				return append(append([]string{"dead", "confirm", flag, "--by", "ann", "--why", "ticket 4711"}, more...), ids...)
-			}
-			dry := d.ok(confirm("--booked", booked, "--dry-run")...)
-			require.Contains(t, dry, "credit "+d.id()+":rain:")
-			require.Contains(t, dry, "to account u0000")
-			require.Contains(t, dry, "Dry run: nothing was written. 2 letters would be requeued")
-			require.Zero(t, d.show("rain").Ledger.Granted)
-			said := decided[confirmed](t, d.ok(confirm("--booked", booked, "--json")...))
-			require.EqualValues(t, 2, said.Decided)
-			require.Len(t, said.Credits, 2)
-			require.Equal(t, want["u0000"]+want["u0001"], d.show("rain").Ledger.Granted)
-			d.refused(1, confirm("--booked", booked[:1]), "no_such_dead_letter")
-			d.refused(1, confirm("--booked", booked), "none of the letters is there any more")
-			require.Contains(t, d.ok(confirm("--not-booked", append(not, booked...), "--asked", asked)...), booked[0]+": there is no such letter any more")
-			credits, most, posts := b.has()
-			require.Equal(t, []int{4, 1, 6}, []int{credits, most, posts})
-			require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)
-			report := d.auditNow()
-			require.Equal(t, audit.Agrees, report.Verdict, "%v", report.Found)
-			require.Zero(t, report.Total.OpenClaims)
-			log, err := d.rdb.XRange(t.Context(), d.space.Shard(0).Decided("balance"), "-", "+").Result()
-			require.NoError(t, err)
-			require.Len(t, log, 4)
-			require.Equal(t, "booked at the remote: ticket 4711", log[0].Values["why"])
-			require.Equal(t, "not booked at the remote, asked at "+asked+": ticket 4711", log[3].Values["why"])
-			require.Equal(t, "ann", log[3].Values["by"])
-		})
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	b := newBlindBank(t)
+	b.sick = func(account string) bool { return account < "u0002" }
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false", "REMOTE_CLAIM_TIME", "2s",
+		"REMOTE_TIMEOUT", "1s", "REMOTE_HEADER_TIMEOUT", "900ms")
+	want := d.winners(t, "rain", 4)
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	var booked, not []string
+	for _, l := range decided[listed](t, d.ok("dead", "list", "--sink", "balance", "--class", "conflict", "--json")).Letters {
+		if l.Grant.User < "u0002" {
+			booked = append(booked, l.ID)
+		} else {
+			not = append(not, l.ID)
+		}
 	}
+	require.Len(t, booked, 2)
+	require.Len(t, not, 2)
+	b.recovers()
+	d.refused(3, append([]string{"dead", "requeue", "--by", "ann", "--why", "try"}, append(booked, not...)...), "refused 4 letters again")
+	_, _, posts := b.has()
+	require.Equal(t, 4, posts, "nothing is sent again without a word")
+
+	confirm := func(flag string, ids []string, more ...string) []string {
+		return append(append([]string{"dead", "confirm", flag, "--by", "ann", "--why", "ticket 4711"}, more...), ids...)
+	}
+	dry := d.ok(confirm("--booked", booked, "--dry-run")...)
+	require.Contains(t, dry, "credit "+d.id()+":rain:")
+	require.Contains(t, dry, "to account u0000")
+	require.Contains(t, dry, "Dry run: nothing was written. 2 letters would be requeued")
+	require.Zero(t, d.show("rain").Ledger.Granted)
+	said := decided[confirmed](t, d.ok(confirm("--booked", booked, "--json")...))
+	require.EqualValues(t, 2, said.Decided)
+	require.Len(t, said.Credits, 2)
+	require.Equal(t, want["u0000"]+want["u0001"], d.show("rain").Ledger.Granted)
+	d.refused(1, confirm("--booked", booked[:1]), "no_such_dead_letter")
+	d.refused(1, confirm("--booked", booked), "none of the letters is there any more")
+	early := d.refused(3, confirm("--not-booked", not, "--asked", "2026-02-17T21:30:00Z"), "some letters stay")
+	require.Contains(t, early.out, "never sent twice")
+	var asked, told string
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		asked = time.Now().UTC().Format(time.RFC3339Nano)
+		r := d.run(confirm("--not-booked", append(not, booked...), "--asked", asked)...)
+		told = r.out
+		return r.code == 0
+	}, "no request can be under way any more")
+	require.Contains(t, told, booked[0]+": there is no such letter any more")
+	credits, most, posts := b.has()
+	require.Equal(t, []int{4, 1, 6}, []int{credits, most, posts})
+	require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)
+	report := d.auditNow()
+	require.Equal(t, audit.Agrees, report.Verdict, "%v", report.Found)
+	require.Zero(t, report.Total.OpenClaims)
+	log, err := d.rdb.XRange(t.Context(), d.space.Shard(0).Decided("balance"), "-", "+").Result()
+	require.NoError(t, err)
+	require.Len(t, log, 4)
+	require.Equal(t, "booked at the remote: ticket 4711", log[0].Values["why"])
+	require.Equal(t, "not booked at the remote, asked at "+asked+": ticket 4711", log[3].Values["why"])
+	require.Equal(t, "ann", log[3].Values["by"])
+}
+
+// The letters of credits in doubt were dropped: the refund waits and says which, and a person's word ends them.
+func TestConfirmPackets(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	b := newBlindBank(t)
+	b.sick = func(account string) bool { return account < "u0001" }
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false", "REMOTE_CLAIM_TIME", "2s",
+		"REMOTE_TIMEOUT", "1s", "REMOTE_HEADER_TIMEOUT", "900ms")
+	want := d.winners(t, "rain", 2)
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	b.recovers()
+	d.ok("dead", "drop", "--sink", "balance", "--class", "conflict", "--by", "ann", "--why", "too late")
+	d.ok("campaign", "close", "rain", "--early")
+	w = d.start("work") // it finishes the close
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	refund := func(missing string, amount int64) []string {
+		return []string{"campaign", "refund", "rain", "--missing", missing, "--amount", strconv.FormatInt(amount, 10), "--wait", "0s"}
+	}
+	d.refused(4, refund("2", 1_000), "2 credits may be booked at the remote")
+	word := func(args ...string) []string {
+		return append([]string{"dead", "confirm", "--by", "ann", "--why", "ticket 4711"}, args...)
+	}
+	d.refused(2, word("--booked", "--packet", "rain"), "want CAMPAIGN/PACKET")
+	d.refused(1, word("--booked", "--packet", "rain/9"), "nothing is in doubt about packet 9")
+	one, two := "rain/1", "rain/2"
+	if b.booked[d.id()+":rain:1"] == 0 {
+		one, two = two, one
+	}
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		return !strings.Contains(d.run(word("--booked", "--packet", one, "--dry-run")...).err, "may still be at it")
+	}, "its owner's time is over")
+	asked := time.Now().UTC().Format(time.RFC3339Nano)
+	require.Zero(t, d.show("rain").Ledger.Granted)
+	require.Contains(t, d.ok(word("--booked", "--packet", one)...), "to account u0000")
+	d.refused(1, word("--not-booked", "--asked", "2026-02-17T21:30:00Z", "--packet", two), "may have been asked for until")
+	require.Contains(t, d.ok(word("--not-booked", "--asked", asked, "--packet", two)...), "to account u0001")
+	require.Equal(t, want["u0000"], d.show("rain").Ledger.Granted)
+	credits, most, posts := b.has()
+	require.Equal(t, []int{1, 1, 2}, []int{credits, most, posts}, "nothing was sent")
+	d.ok(refund("1", 1_000-int64(want["u0000"]))...)
 }
 
 // A word that is not needed, or that is about nothing, is refused.
@@ -164,7 +212,7 @@ func TestConfirmRefuses(t *testing.T) {
 		{"is of sink kafka", line("--booked", "kafka/0/1-1")},
 		{"as `hongbao dead list` prints it", line("--booked", "balance/0")},
 		{"settlement.kind is ledger", line("--booked", letter.ID)},
-		{"nobody's word is needed", line("--booked", letter.ID, "--settlement.kind=remote", "--remote.url=http://127.0.0.1:1",
+		{"nobody's word is needed", line("--booked", letter.ID, "--settlement.kind=remote", "--remote.url=http://127.0.0.1:1", "--remote.retention=24h", "--remote.queryable",
 			"--remote.claim_time=2s", "--remote.timeout=1s")},
 	} {
 		d.refused(2, c.args, c.says)

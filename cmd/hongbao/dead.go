@@ -256,7 +256,7 @@ func (d *deps) requeue(ctx context.Context, letters *replay.Letters, cfg replay.
 		claims.Done = replay.RequeueSink(sink)
 		cfg.Handler, err = d.publisherTo(ctx, d.cfg.Kafka.Topic, claims, &shards.Reader{Redis: d.redis, Space: d.space})
 	} else if d.cfg.Settlement.Kind == configs.SettleRemote {
-		cfg.Handler, err = d.requeueAtRemote(ctx, sink, told{})
+		cfg.Handler, err = d.atRemote(ctx, false, told{})
 	} else {
 		cfg.Handler, err = d.handler(ctx, sink)
 	}

@@ -23,7 +23,7 @@ import (
 
 // atBank makes a deployment settle at a balance server.
 func (d *deployment) atBank(url string) {
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", url, "REMOTE_TOKEN", balanceToken, "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", url, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
 		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS", "20", "REMOTE_CONCURRENCY", "4")
 }
 

@@ -196,7 +196,7 @@ func (d *deps) someHas(ctx context.Context, id string) error {
 // replayTo sets where a replay goes: the handler, and the done bits that say what is there.
 func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags) error {
 	if f.to == configs.SinkBalance {
-		h, err := d.balanceAgain(ctx, cfg.DoneSink)
+		h, err := d.balanceAgain(ctx)
 		if err != nil {
 			return err
 		}
@@ -242,9 +242,9 @@ func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags)
 }
 
 // balanceAgain is what a replay to balance goes to.
-func (d *deps) balanceAgain(ctx context.Context, done string) (hongbao.Handler, error) {
+func (d *deps) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	if d.cfg.Settlement.Kind == configs.SettleRemote {
-		return d.replayAtRemote(ctx, done)
+		return d.atRemote(ctx, true, told{})
 	}
 	return d.handler(ctx, configs.SinkBalance)
 }

@@ -89,6 +89,13 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		}
 	}
 	w.d.log.Info("working", sink, zap.String("worker", w.d.worker), zap.Int("shards", w.d.space.Len()))
+	if a, ok := w.config.Handler.(*alarmed); ok {
+		sweeping, stop := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { a.sweep(sweeping) })
+		defer wg.Wait()
+		defer stop()
+	}
 	return w.consumer.Run(ctx)
 }
 

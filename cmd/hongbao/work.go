@@ -112,7 +112,7 @@ func (d *deps) handler(ctx context.Context, sink string) (hongbao.Handler, error
 			}
 		}
 		if d.cfg.Settlement.Kind == configs.SettleRemote {
-			h, err := d.remote(ctx, "", false, told{})
+			h, err := d.remote(ctx, false, told{})
 			return &alarmed{h, d}, err
 		}
 		return d.settler(ctx)

@@ -8,15 +8,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// first is since when the remote may have been asked for any of the items.
-func (h *Handler) first(items []*item) time.Time {
-	first := h.now()
-	for _, it := range items {
-		if h.cfg.Again && it.grant.Time.Before(first) {
-			first = it.grant.Time
-		}
+// first is since when the remote may have been asked for an item that is asked for now.
+func (h *Handler) first(it *item, now time.Time) time.Time {
+	if h.cfg.Again && it.grant.Time.Before(now) {
+		return it.grant.Time
 	}
-	return first
+	return now
 }
 
 // remembers tells whether the remote surely still has the key of a request that was first sent then, or later.
@@ -25,16 +22,15 @@ func (h *Handler) remembers(first time.Time) bool {
 }
 
 // repeat settles once more what may have been settled before, without ever sending it as a new credit. If nothing was sent its
-// claim can go.
+// row can go.
 func (h *Handler) repeat(ctx context.Context, it *item) {
-	first := h.first([]*item{it})
-	if h.remembers(first) {
+	if h.remembers(it.first) {
 		if h.take(it, h.post(ctx, it), false); it.fate == fateOpen {
-			h.resolve(ctx, it, first)
+			h.resolve(ctx, it)
 		}
 		return
 	}
-	age := h.now().Sub(first).Round(time.Second)
+	age := h.now().Sub(it.first).Round(time.Second)
 	if !h.cfg.Queryable {
 		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: a repeat could pay twice", age, h.cfg.Retention))
 		it.fate = fateFresh

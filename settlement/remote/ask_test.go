@@ -13,7 +13,7 @@ import (
 func TestCredited(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	h := newHandler(t, b, newClaims().as("w1"))
+	h := newHandler(t, b, newBooks())
 	require.Nil(t, h.Handle(t.Context(), grants(3, 3)))
 	got, found, err := h.Credited(t.Context(), "rain", 3)
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func TestCredited(t *testing.T) {
 	_, found, err = h.Credited(t.Context(), "rain", 4)
 	require.NoError(t, err)
 	require.False(t, found)
-	blind := newHandler(t, b, newClaims().as("w1"), repeats)
+	blind := newHandler(t, b, newBooks(), repeats)
 	_, _, err = blind.Credited(t.Context(), "rain", 3)
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
 }
@@ -58,7 +58,7 @@ func TestCreditedWrongAnswers(t *testing.T) {
 			good.ServeHTTP(w, r)
 		})
 		b.book(credit{Reference: "prod:rain:3", Account: "u3", Currency: "CNY", Amount: 103})
-		h := newHandler(t, b, newClaims().as("w1"))
+		h := newHandler(t, b, newBooks())
 		got, found, err := h.Credited(t.Context(), "rain", 3)
 		require.NoError(t, err, name)
 		require.True(t, found, name)

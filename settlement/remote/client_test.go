@@ -69,7 +69,7 @@ func TestNothingIsSentTwiceInSecret(t *testing.T) {
 		url, bodies := closesReused(t)
 		cfg := testConfig(url)
 		cfg.Repeats, cfg.Queryable = 0, false
-		h, err := New(cfg, newClaims().as("w1"), campaigns{}, newBooks())
+		h, err := New(cfg, campaigns{}, newBooks())
 		require.NoError(t, err)
 		t.Cleanup(h.Close)
 		list := grants(1, 2)
@@ -151,12 +151,12 @@ func TestVerdicts(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{429, 503} {
-		b, m := newBank(t), newClaims()
+		b, l := newBank(t), newBooks()
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(status)
 		})
-		h := newHandler(t, b, m.as("w1"), func(c *Config) { c.Concurrency = 1 })
+		h := newHandler(t, b, l, func(c *Config) { c.Concurrency = 1 })
 		start := time.Now()
 		now := atomic.Int64{}
 		now.Store(start.UnixNano())
@@ -183,12 +183,12 @@ func TestRetryAfter(t *testing.T) {
 
 func TestBreaker(t *testing.T) {
 	t.Parallel()
-	b, m := newBank(t), newClaims()
+	b, l := newBank(t), newBooks()
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
 		b.book(c)
 		w.WriteHeader(http.StatusBadGateway)
 	})
-	h := newHandler(t, b, m.as("w1"), func(c *Config) { c.BreakerFailures, c.Repeats, c.Concurrency = 4, 0, 1 })
+	h := newHandler(t, b, l, func(c *Config) { c.BreakerFailures, c.Repeats, c.Concurrency = 4, 0, 1 })
 	require.NotNil(t, h.Handle(t.Context(), grants(1, 20)))
 	require.EqualValues(t, 4, h.Stats().Requests)
 	require.Equal(t, "open", h.Stats().Breaker)
@@ -198,7 +198,7 @@ func TestBreaker(t *testing.T) {
 	b.set(nil)
 	require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 20)) == nil }, 5*time.Second, 10*time.Millisecond)
 	b.holds(t, grants(1, 20))
-	require.Zero(t, m.left())
+	require.Zero(t, l.left())
 	require.Equal(t, "closed", h.Stats().Breaker)
 }
 
@@ -206,15 +206,15 @@ func TestBreaker(t *testing.T) {
 func TestRefusedAltogether(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{401, 403, 404, 405, 413, 415} {
-		b, m := newBank(t), newClaims()
+		b, l := newBank(t), newBooks()
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
-		errs := newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 2))
+		errs := newHandler(t, b, l).Handle(t.Context(), grants(1, 2))
 		for i, err := range errs {
 			require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
 			require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
 			require.NotEqual(t, hongbao.IsOutage(errs[1-i]), hongbao.IsOutage(err), "the first one may be alone")
 		}
-		require.Zero(t, m.left())
+		require.Zero(t, l.left())
 	}
 }
 
@@ -226,8 +226,8 @@ func TestBatchAnswers(t *testing.T) {
 			`{"status":201,"reference":"prod:rain:2","account":"u2","currency":"CNY","amount":102},` +
 			`{"status":201,"reference":"prod:rain:1","account":"u1","currency":"CNY","amount":101}]}`,
 	} {
-		b, m := newBank(t), newClaims()
-		h := newHandler(t, b, m.as("w1"), func(c *Config) { c.BatchCredits = 10 })
+		b, l := newBank(t), newBooks()
+		h := newHandler(t, b, l, func(c *Config) { c.BatchCredits = 10 })
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
 			b.set(nil)
 			for _, g := range grants(1, 2) {
@@ -244,7 +244,7 @@ func TestBatchAnswers(t *testing.T) {
 // A remote with a certificate of a private authority, that wants one of ours.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	b, m := newBank(t), newClaims()
+	b := newBank(t)
 	server := httptest.NewUnstartedServer(b.Config.Handler)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAnyClientCert}
@@ -255,7 +255,7 @@ func TestTLS(t *testing.T) {
 	h := func(config *tls.Config) *Handler {
 		cfg := testConfig(server.URL)
 		cfg.TLS, cfg.Repeats = config, 0
-		h, err := New(cfg, m.as("w1"), campaigns{}, newBooks())
+		h, err := New(cfg, campaigns{}, newBooks())
 		require.NoError(t, err)
 		t.Cleanup(h.Close)
 		return h
@@ -288,7 +288,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			w.Header().Set("Location", b.URL+"/inside")
 			w.WriteHeader(status)
 		})
-		h := newHandler(t, b, newClaims().as("w1"), repeats)
+		h := newHandler(t, b, newBooks(), repeats)
 		for _, err := range h.Handle(t.Context(), grants(1, 2)) {
 			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%d: %v", status, err)
 		}

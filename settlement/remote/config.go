@@ -40,8 +40,8 @@ type Config struct {
 	Retention, Margin time.Duration
 	// Queryable tells that the remote answers questions by reference.
 	Queryable bool
-	// QueryFinal is how long after a request was sent it can still take effect; from then on "not found" is final. 0: never,
-	// a person decides. At least ClaimTime.
+	// QueryFinal is how long after a request was sent it can still take effect; from then on "not found" is final. It counts from the end
+	// of the sender's ClaimTime. 0: never, a person decides. At least ClaimTime.
 	QueryFinal time.Duration
 
 	// Again: the grants were settled before, or may have been, at the time that they carry or later. Each is asked for once
@@ -49,11 +49,11 @@ type Config struct {
 	Again bool
 	// Told is what a person has found out at the remote about the grants, for those of which nobody else can tell; else empty. Done: it
 	// has the credits as we ask for them; nothing is sent, for remotes that can't be asked. NotSent: it did not have them at ToldAt, and
-	// nothing was under way; they are sent anew, but not what may have been sent since then.
+	// nothing was under way; they are sent anew, but not those whose last sender had time until after ToldAt.
 	Told   Verdict
 	ToldAt time.Time
 
-	// ClaimTime bounds the work under one claim. It must be below the claims' lease.
+	// ClaimTime is how long only the worker that began a credit asks for it, and bounds what he does about it.
 	ClaimTime time.Duration
 	// Repeats is how often an unknown answer is resolved again inside one call; 0 for once only.
 	Repeats int
@@ -134,6 +134,3 @@ func (c *Config) checkTimes(bad func(string, ...any)) {
 }
 
 func (c *Config) idempotent() bool { return c.Retention > 0 }
-
-// toldUnsent tells whether a person says that nothing came of what may have been sent since first.
-func (c *Config) toldUnsent(first time.Time) bool { return c.Told == NotSent && first.Before(c.ToldAt) }

@@ -3,9 +3,8 @@
 // A Handler is a hongbao.Handler that asks for one credit a grant, with an Idempotency-Key and a reference that are made of
 // the deployment, the campaign and the packet, and so are the same for ever.
 //
-// A grant is settled when the remote has credited it and then the ledger, a hongbao.Handler too, holds it: in this order, so that
-// what the ledger holds is credited. If it fails in between the claim stays, and the next attempt finds the credit, by a note
-// in the claims or as below, and records it.
+// A grant is settled when the remote has credited it and then the ledger holds it: in this order, so that what the ledger holds is
+// credited. If it fails in between the grant stays pending in the ledger, and the next attempt finds the credit as below, and records it.
 //
 // What it promises: a grant is credited at most once, whatever the remote answers or fails to answer. Every answer is one of
 // five verdicts (table in verdict.go):
@@ -16,9 +15,8 @@
 //   - WAIT: come back later, with the same key;
 //   - UNKNOWN: it may have happened. Everything that is not surely one of the others.
 //
-// Before the first request a claim with the time is stored (package dedup on Redis), so that whoever takes over knows what
-// may have been sent, and since when. For a remote that is not idempotent the ledger notes it as well, for when Redis loses
-// the claim. UNKNOWN is resolved by what the remote is able to do:
+// Before the first request the ledger notes the credit as pending, with the time by its own clock, so that whoever takes over knows what
+// may have been sent, and since when, whatever Redis has lost. UNKNOWN is resolved by what the remote is able to do:
 //
 //   - idempotent: the same key again, but not when its retention since the first request has run out;
 //   - queryable: a question by reference. Found as we asked for it is done; found otherwise is a Conflict; not found counts

@@ -22,15 +22,15 @@ type Handler struct {
 	cfg       Config
 	base      string
 	http      *http.Client
-	claims    Claims
+	owner     string
 	campaigns Campaigns
-	ledger    recorder
+	ledger    Ledger
 	breaker   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	slots     chan struct{}
 	gate      atomic.Int64 // unix ns until which the remote is left alone
 	credits   refusals     // of those who asked for a credit
 	questions refusals     // of those who asked about one
-	unsent    sync.Map     // reference -> claim of an intent that may stand in the ledger, and under which certainly nothing was sent
+	known     known
 	now       func() time.Time
 	count     counters
 }
@@ -49,16 +49,16 @@ type Stats struct {
 }
 
 // New checks the configuration. It asks nothing of the remote.
-func New(cfg Config, claims Claims, campaigns Campaigns, ledger Ledger) (*Handler, error) {
+func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 	err := cfg.Check()
-	if claims == nil || campaigns == nil || ledger == nil {
-		err = errors.Join(err, errors.New("claims, campaigns and ledger are required"))
+	if campaigns == nil || ledger == nil {
+		err = errors.Join(err, errors.New("campaigns and ledger are required"))
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &Handler{
-		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newClient(&cfg), claims: claims, campaigns: campaigns, ledger: recorder{ledger: ledger},
+		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newClient(&cfg), owner: "h" + rand.Text(), campaigns: campaigns, ledger: ledger,
 		slots: make(chan struct{}, cfg.Concurrency), now: time.Now,
 		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 			Name: "remote", MaxRequests: 1, Interval: 0, Timeout: cfg.BreakerOpen,
@@ -95,18 +95,16 @@ const (
 type item struct {
 	grant  *hongbao.Grant
 	index  int
-	shard  int
-	seq    int64
 	credit credit
 	fate   fate
-	err    error  // nil if and only if done
-	intent string // claim of its intent in the ledger
+	err    error     // nil if and only if done
+	first  time.Time // since when it may have been asked for
+	asked  time.Time // when a worker began to ask for it last; he had ClaimTime
+	batch  int64     // that of its row in the ledger; 0 if it has none, or another one's
+	again  bool      // it was noted before, and certainly is not booked: it is to be sent anew
 	last   result
 	odd    int // answers about another credit
 }
-
-// maxClaimGrants bounds what one claim covers, and so what is looked at again when a worker dies.
-const maxClaimGrants = 5_000
 
 // Handle credits the grants. Nil for a grant means that the remote said so and that the ledger holds it since then. Grants
 // without a value need no credit and are recorded only.
@@ -114,9 +112,9 @@ func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	items, free := h.sort(ctx, grants, errs)
 	h.record(ctx, free)
-	size := 1 // a claim that covers one grant: what is unknown about one says nothing about another
+	size := maxBlind
 	if h.cfg.idempotent() {
-		size = maxClaimGrants
+		size = maxBegun
 	}
 	h.each(len(items), size, func(first, last int) { h.settle(ctx, items[first:last]) })
 	byKey := make(map[string]error, len(items))
@@ -126,7 +124,7 @@ func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	}
 	for i := range grants {
 		if errors.Is(errs[i], errTwice) {
-			errs[i] = byKey[Key(h.cfg.Deployment, grants[i].Campaign, grants[i].Packet)]
+			errs[i] = byKey[h.keyOf(&grants[i])]
 		}
 	}
 	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
@@ -170,7 +168,12 @@ func (h *Handler) each(n, size int, do func(first, last int)) {
 func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error) (items, free []*item) {
 	items = make([]*item, 0, len(grants))
 	currencies := map[string]string{}
-	seen := make(map[int64]*hongbao.Grant, len(grants))
+	type event struct {
+		shard int
+		seq   int64
+	}
+	seen := make(map[event]*hongbao.Grant, len(grants))
+	packets := make(map[string]bool, len(grants))
 	var outage error
 	for i := range grants {
 		g := &grants[i]
@@ -183,17 +186,22 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 			}
 			continue
 		}
-		if has := seen[g.Seq]; has != nil {
+		if has := seen[event{g.Shard, g.Seq}]; has != nil {
 			errs[i] = errTwice
 			if has.Campaign != g.Campaign || has.Packet != g.Packet || has.User != g.User {
 				errs[i] = hongbao.Errorf(hongbao.Conflict, "event %s came as two different grants in one call", g.EventID())
 			}
 			continue
 		}
-		seen[g.Seq] = g
-		key := Key(h.cfg.Deployment, g.Campaign, g.Packet)
-		it := &item{grant: g, index: i, shard: g.Shard, seq: g.Seq, credit: credit{
-			Key: key, Reference: key, Account: g.User, Currency: currencies[g.Campaign], Amount: g.Amount}}
+		seen[event{g.Shard, g.Seq}] = g
+		key := h.keyOf(g)
+		if packets[key] {
+			errs[i] = hongbao.Errorf(hongbao.Conflict, "%w: packet %d of campaign %s came as two different events in one call; a person decides about event %s",
+				ErrContradiction, g.Packet, g.Campaign, g.EventID())
+			continue
+		}
+		packets[key] = true
+		it := &item{grant: g, index: i, credit: credit{Key: key, Reference: key, Account: g.User, Currency: currencies[g.Campaign], Amount: g.Amount}}
 		if g.Amount > 0 {
 			items = append(items, it)
 			continue
@@ -233,5 +241,3 @@ func (h *Handler) check(ctx context.Context, g *hongbao.Grant, currencies map[st
 	}
 	return nil
 }
-
-func newClaimID() string { return "h" + rand.Text() }

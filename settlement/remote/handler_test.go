@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,13 +21,13 @@ func TestEveryGrantOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, m := newBank(t), newClaims()
-			h := newHandler(t, b, m.as("w1"), change)
+			b, l := newBank(t), newBooks()
+			h := newHandler(t, b, l, change)
 			all := grants(1, 100)
 			require.Nil(t, h.Handle(t.Context(), append(slices.Clone(all), all[3])))
 			require.Nil(t, h.Handle(t.Context(), all), "a repeat is harmless")
 			b.holds(t, all)
-			require.Zero(t, m.left())
+			require.Zero(t, l.left())
 			require.EqualValues(t, 100, h.Stats().Credited, "and is not sent again: its bits are set")
 			require.LessOrEqual(t, b.times(), 1)
 		})
@@ -75,7 +74,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 		for able, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats, "queryable": queryable} {
 			t.Run(name+", "+able, func(t *testing.T) {
 				t.Parallel()
-				b, m := newBank(t), newClaims()
+				b, l := newBank(t), newBooks()
 				b.forgets = able == "queryable"
 				b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
 					c = b.book(c)
@@ -85,19 +84,19 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 					}
 					b.say(w, 200, c)
 				})
-				h := newHandler(t, b, m.as("w1"), change, patience(name))
+				h := newHandler(t, b, l, change, patience(name))
 				require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
 				b.holds(t, grants(1, 3))
-				require.Zero(t, m.left())
+				require.Zero(t, l.left())
 				require.Positive(t, h.Stats().Resolved)
 			})
 		}
 		t.Run(name+", neither", func(t *testing.T) {
 			t.Parallel()
-			b, m := newBank(t), newClaims()
+			b, l := newBank(t), newBooks()
 			b.forgets = true
 			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { answer(b, w, b.book(c)) })
-			h := newHandler(t, b, m.as("w1"), neither, patience(name))
+			h := newHandler(t, b, l, neither, patience(name))
 			for range 3 { // it is requeued in vain
 				errs := h.Handle(t.Context(), grants(1, 2))
 				require.Len(t, errs, 2)
@@ -109,7 +108,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 			}
 			b.holds(t, grants(1, 2))
 			require.Equal(t, 1, b.times())
-			require.Equal(t, 2, m.left(), "the claims stay for whoever looks")
+			require.Equal(t, 2, l.left(), "the rows stay for whoever looks")
 		})
 	}
 }
@@ -124,30 +123,27 @@ func patience(name string) func(*Config) {
 // F43: a remote without idempotency books long after our timeout.
 func TestAppliedLongAfter(t *testing.T) {
 	t.Parallel()
-	b, m := newBank(t), newClaims()
+	b, l := newBank(t), newBooks()
 	b.forgets = true
 	held := make(chan credit, 1)
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { held <- c; drop(w) })
-	now := atomic.Int64{}
-	now.Store(time.Now().UnixNano())
-	h := newHandler(t, b, m.as("w1"), queryable, func(c *Config) { c.QueryFinal = time.Minute })
-	h.now = func() time.Time { return time.Unix(0, now.Load()) }
+	h := newHandler(t, b, l, queryable, func(c *Config) { c.QueryFinal = time.Minute })
 	errs := h.Handle(t.Context(), grants(1, 1))
 	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
-	now.Add(int64(50 * time.Second))
+	l.ages(50 * time.Second)
 	errs = h.Handle(t.Context(), grants(1, 1))
 	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]), "it can still come")
 	b.book(<-held)
 	require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
 	b.holds(t, grants(1, 1))
 	require.Equal(t, 1, b.times(), "it was sent once")
-	require.Zero(t, m.left())
+	require.Zero(t, l.left())
 
 	errs = h.Handle(t.Context(), grants(2, 2)) // this one is lost on its way
 	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
 	<-held
 	b.set(nil)
-	now.Add(int64(61 * time.Second))
+	l.ages(testClaimTime + 61*time.Second)
 	require.Nil(t, h.Handle(t.Context(), grants(2, 2)), "nothing can come any more: it is sent anew")
 	b.holds(t, grants(1, 2))
 }
@@ -158,27 +154,26 @@ func TestPastTheRetention(t *testing.T) {
 	for name, change := range map[string]func(*Config){"alone": repeats, "queryable": func(*Config) {}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, m := newBank(t), newClaims()
+			b, l := newBank(t), newBooks()
 			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
 				b.book(c)
 				w.WriteHeader(http.StatusInternalServerError)
 			})
-			h := newHandler(t, b, m.as("w1"), change, func(c *Config) { c.Repeats = 0 })
+			h := newHandler(t, b, l, change, func(c *Config) { c.Repeats = 0 })
 			errs := h.Handle(t.Context(), grants(1, 2))
 			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
-			sentBy := time.Now()
 			b.mu.Lock()
 			b.forgets, b.answer = true, nil
 			sent := b.posts["prod:rain:1"]
 			b.mu.Unlock()
-			h.now = func() time.Time { return sentBy.Add(24*time.Hour - time.Minute) }
+			require.Equal(t, 2, l.ages(24*time.Hour-time.Minute))
 			errs = h.Handle(t.Context(), grants(1, 2))
 			if name == "queryable" {
 				require.Nil(t, errs)
 			} else {
 				require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]))
 				require.ErrorContains(t, errs[0], "could pay twice")
-				require.Equal(t, 1, m.left())
+				require.Equal(t, 2, l.left())
 			}
 			b.holds(t, grants(1, 2))
 			require.Equal(t, sent, b.times())
@@ -186,13 +181,13 @@ func TestPastTheRetention(t *testing.T) {
 	}
 }
 
-// The first worker dies after sending; the second knows when that was, and ends its claim.
+// The first worker dies after sending; the second knows when that was, and takes it over when its time is over.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"idempotent": repeats, "queryable": queryable, "neither": neither} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, m := newBank(t), newClaims()
+			b, l := newBank(t), newBooks()
 			b.forgets = name != "idempotent"
 			ctx, kill := context.WithCancel(t.Context())
 			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
@@ -200,31 +195,31 @@ func TestTakenOver(t *testing.T) {
 				kill()
 				drop(w)
 			})
-			w1 := newHandler(t, b, m.as("w1"), change)
+			w1 := newHandler(t, b, l, change)
 			errs := w1.Handle(ctx, grants(1, 1))
 			require.NotNil(t, errs)
 			b.set(nil)
-			w2 := newHandler(t, b, m.as("w2"), change)
+			w2 := newHandler(t, b, l, change)
 			errs = w2.Handle(t.Context(), grants(1, 1))
-			require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "the first one may be alive: %v", errs[0])
-			m.died("w1")
+			require.True(t, hongbao.IsHeld(errs[0]), "the first one may be alive: %v", errs[0])
+			l.died()
 			errs = w2.Handle(t.Context(), grants(1, 4))
 			if name == "neither" {
 				require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]))
 				require.Equal(t, []error{nil, nil, nil}, errs[1:], "its neighbours are not held up")
 			} else {
 				require.Nil(t, errs)
-				require.Zero(t, m.left())
+				require.Zero(t, l.left())
 			}
 			b.holds(t, grants(1, 4))
 		})
 	}
 }
 
-// Some of a claim stay in the dark, while the consumer goes on with the others.
-func TestHalfOfAClaim(t *testing.T) {
+// Some of a batch stay in the dark, while the consumer goes on with the others.
+func TestHalfOfABatch(t *testing.T) {
 	t.Parallel()
-	b, m := newBank(t), newClaims()
+	b, l := newBank(t), newBooks()
 	sick := func(w http.ResponseWriter, _ *http.Request, c credit) {
 		switch c.Reference {
 		case "prod:rain:3":
@@ -236,7 +231,7 @@ func TestHalfOfAClaim(t *testing.T) {
 		}
 	}
 	b.set(sick)
-	h := newHandler(t, b, m.as("w1"))
+	h := newHandler(t, b, l)
 	all := grants(1, 6)
 	errs := h.Handle(t.Context(), all)
 	for i, want := range []error{nil, nil, errStatus, nil, errStatus, nil} {
@@ -245,19 +240,18 @@ func TestHalfOfAClaim(t *testing.T) {
 	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[2]))
 	require.False(t, hongbao.IsOutage(errs[2]), "one bad credit is no outage")
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[4]))
-	require.Equal(t, 1, m.left())
-	require.Equal(t, runs([]int64{3}), m.covered(), "what is unknown is claimed still, and nothing else")
-	m.ack(all, errs)
+	require.Equal(t, 1, l.left())
+	require.Contains(t, l.rows, "prod:rain:3", "what is unknown is pending still, and nothing else")
 	b.set(nil)
 	require.Nil(t, h.Handle(t.Context(), all[2:3]))
-	require.Zero(t, m.left())
+	require.Zero(t, l.left())
 	b.holds(t, append(slices.Clone(all[:4]), all[5]))
 }
 
 func TestMisfits(t *testing.T) {
 	t.Parallel()
-	b, m := newBank(t), newClaims()
-	h := newHandler(t, b, m.as("w1"))
+	b, l := newBank(t), newBooks()
+	h := newHandler(t, b, l)
 	list := grants(1, 7)
 	list[1].Amount++
 	list[2].Campaign = "snow"
@@ -285,10 +279,10 @@ func TestSomethingElseIsThere(t *testing.T) {
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats, "batch": func(c *Config) { c.BatchCredits = 5 }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, m := newBank(t), newClaims()
+			b, l := newBank(t), newBooks()
 			other := credit{Reference: "prod:rain:1", Account: "thief", Currency: "CNY", Amount: 101}
 			b.book(other)
-			h := newHandler(t, b, m.as("w1"), change)
+			h := newHandler(t, b, l, change)
 			errs := h.Handle(t.Context(), grants(1, 2))
 			require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 			require.ErrorIs(t, errs[0], ErrContradiction)
@@ -302,19 +296,19 @@ func TestSomethingElseIsThere(t *testing.T) {
 	}
 }
 
-// F47: nobody is there. Nothing was sent, nothing is unknown, nothing is claimed.
+// F47: nobody is there. Nothing was sent, nothing is unknown, nothing is pending.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	m := newClaims()
+	books := newBooks()
 	tlsBank := newBank(t)
 	for name, url := range map[string]string{
 		"refused": "http://" + l.Addr().String(), "no such name": "http://nobody.invalid", "not TLS": strings.Replace(tlsBank.URL, "http:", "https:", 1),
 	} {
 		cfg := testConfig(url)
-		h, err := New(cfg, m.as("w1"), campaigns{}, newBooks())
+		h, err := New(cfg, campaigns{}, books)
 		require.NoError(t, err)
 		errs := h.Handle(t.Context(), grants(1, 3))
 		for _, err := range errs {
@@ -322,38 +316,16 @@ func TestNobodyThere(t *testing.T) {
 			require.True(t, hongbao.IsOutage(err))
 		}
 		require.Zero(t, h.Stats().Unknown, name)
-		require.Zero(t, m.left(), name)
+		require.Zero(t, books.left(), name)
 		h.Close()
-	}
-}
-
-func TestClaimsFail(t *testing.T) {
-	t.Parallel()
-	b, m := newBank(t), newClaims()
-	m.fail = hongbao.Outagef(hongbao.Transient, "redis is down")
-	errs := newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 2))
-	require.True(t, hongbao.IsOutage(errs[1]))
-	require.Zero(t, b.times(), "nothing is sent without a claim")
-}
-
-// A claim that was written under another deployment, or by another build, is not touched.
-func TestForeignClaims(t *testing.T) {
-	t.Parallel()
-	for _, payload := range []string{"1 1700000000000 other", "2 1700000000000 prod", "1 x prod", ""} {
-		b, m := newBank(t), newClaims()
-		m.open["c"] = &memClaim{Claim: hongbao.Claim{ID: "c", Events: runs([]int64{1}), Payload: payload}}
-		errs := newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 2))
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(errs[0]), payload)
-		require.NoError(t, errs[1])
-		b.holds(t, grants(2, 2))
 	}
 }
 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := New(Config{URL: "ftp://u:pw@x", Token: "a\nb", Deployment: "a:b", QueryFinal: 1, BatchCredits: 5000, Repeats: -1}, nil, nil, nil)
+	_, err := New(Config{URL: "ftp://u:pw@x", Token: "a\nb", Deployment: "a:b", QueryFinal: 1, BatchCredits: 5000, Repeats: -1}, nil, nil)
 	for _, part := range []string{"URL", "token", "deployment", "ConnectTimeout", "HeaderTimeout", "ClaimTime", "Pause", "BodyBytes",
-		"Concurrency", "BatchCredits", "Repeats", "BreakerFailures", "QueryFinal", "claims, campaigns and ledger"} {
+		"Concurrency", "BatchCredits", "Repeats", "BreakerFailures", "QueryFinal", "campaigns and ledger"} {
 		require.ErrorContains(t, err, part)
 	}
 	require.NotContains(t, err.Error(), "pw")

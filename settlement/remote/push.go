@@ -11,20 +11,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/flatjson"
 )
 
-// push sends the items of a claim that was granted at first, and resolves what stays unknown while there is time.
-func (h *Handler) push(ctx context.Context, items []*item, first time.Time) {
+// push sends what was never asked for.
+func (h *Handler) push(ctx context.Context, items []*item) {
 	if h.cfg.BatchCredits > 0 && len(items) > 1 {
 		h.each(len(items), h.cfg.BatchCredits, func(from, to int) { h.pushBatch(ctx, items[from:to]) })
 	} else {
 		h.each(len(items), 1, func(i, _ int) { h.take(items[i], h.post(ctx, items[i]), false) })
 	}
-	var open []*item // apart, so that their pauses keep no other grant waiting
-	for _, it := range items {
-		if it.fate == fateOpen {
-			open = append(open, it)
-		}
-	}
-	h.each(len(open), 1, func(i, _ int) { h.resolve(ctx, open[i], first) })
 }
 
 // take draws the conclusion from a result. again: there was a request before it, so that only what is certain about both counts.
@@ -67,7 +60,7 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 	return hongbao.Errorf(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
 }
 
-// conflict leaves an item to a person. Its claim stays: whoever requeues it gets here again.
+// conflict leaves an item to a person. Its row stays: whoever requeues it gets here again.
 func (h *Handler) conflict(it *item, what error) {
 	h.count.conflicts.Add(1)
 	cause := it.last.err
@@ -79,11 +72,11 @@ func (h *Handler) conflict(it *item, what error) {
 		it.credit.Reference, what, cause)
 }
 
-// resolve finds out about an item that may have been sent since first, as often as the configuration and ctx allow.
-func (h *Handler) resolve(ctx context.Context, it *item, first time.Time) {
+// resolve finds out about an item that may be booked, as often as the configuration and ctx allow.
+func (h *Handler) resolve(ctx context.Context, it *item) {
 	pause := h.cfg.Pause
 	for try := 0; ; try++ {
-		if decided := h.ask(ctx, it, first); decided || try == h.cfg.Repeats {
+		if decided := h.ask(ctx, it); decided || try == h.cfg.Repeats {
 			return
 		}
 		wait := max(pause, it.last.after)
@@ -98,22 +91,23 @@ func (h *Handler) resolve(ctx context.Context, it *item, first time.Time) {
 }
 
 // ask resolves an item by one request, if one can. False: it is still in the dark, ask again.
-func (h *Handler) ask(ctx context.Context, it *item, first time.Time) bool {
-	age := h.now().Sub(first)
-	remembered := h.remembers(first)
+func (h *Handler) ask(ctx context.Context, it *item) bool {
+	age := h.now().Sub(it.first)
+	remembered := h.remembers(it.first)
 	odd := it.last.clash || it.odd > 1
 	switch {
 	case remembered && !odd && !(h.cfg.Queryable && it.odd > 0):
 		h.take(it, h.post(ctx, it), true)
 		return it.fate != fateOpen
 	case h.cfg.Queryable:
-		return h.lookUp(ctx, it, first)
+		return h.lookUp(ctx, it)
 	case odd:
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
 	case h.cfg.Told == Done:
 		h.count.resolved.Add(1)
 		it.fate, it.err = fateDone, nil
-	case h.cfg.toldUnsent(first):
+	case h.toldUnsent(it):
+		it.again = true
 		it.fate, it.err = fateFresh, hongbao.Errorf(hongbao.Transient, "credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
 	case h.cfg.idempotent():
 		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could pay twice", age.Round(time.Second), h.cfg.Retention))
@@ -124,7 +118,7 @@ func (h *Handler) ask(ctx context.Context, it *item, first time.Time) bool {
 }
 
 // lookUp resolves an item by a query.
-func (h *Handler) lookUp(ctx context.Context, it *item, first time.Time) bool {
+func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	clashed := it.last.clash
 	r := h.query(ctx, it)
 	if r.clash { // one wrong answer is not enough to call a person
@@ -134,8 +128,8 @@ func (h *Handler) lookUp(ctx context.Context, it *item, first time.Time) bool {
 	case r.clash, r.verdict == NotSent && clashed:
 		it.last = r
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
-	case r.verdict == NotSent && (h.cfg.toldUnsent(first) || h.cfg.QueryFinal > 0 && h.now().Sub(first) >= h.cfg.QueryFinal):
-		it.last, it.fate = r, fateFresh
+	case r.verdict == NotSent && (h.toldUnsent(it) || h.cfg.QueryFinal > 0 && h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
+		it.last, it.fate, it.again = r, fateFresh, true
 		it.err = h.failed(it, hongbao.Transient, "was not booked and never will be; it is sent anew")
 	case r.verdict == NotSent:
 		r.verdict = Unknown // not yet, perhaps
@@ -146,6 +140,23 @@ func (h *Handler) lookUp(ctx context.Context, it *item, first time.Time) bool {
 		return it.fate != fateOpen
 	}
 	return true
+}
+
+// lastSent is by when the last request for an item was sent. A remote that is not idempotent gets one, by the worker that began first; another
+// one may have got more, but not when the key was too old.
+func (h *Handler) lastSent(it *item) time.Time {
+	began := it.first
+	if h.cfg.idempotent() {
+		if began = it.first.Add(h.cfg.Retention - h.cfg.Margin); it.asked.Before(began) {
+			began = it.asked
+		}
+	}
+	return began.Add(h.cfg.ClaimTime)
+}
+
+// toldUnsent tells whether a person says that nothing came of an item's requests.
+func (h *Handler) toldUnsent(it *item) bool {
+	return h.cfg.Told == NotSent && h.lastSent(it).Before(h.cfg.ToldAt)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -229,9 +240,4 @@ func (h *Handler) judgePart(o flatjson.Object, want *credit) result {
 		r.err = nil
 	}
 	return r
-}
-
-// wrap keeps the class of an error of the claims.
-func wrap(err error, format string, args ...any) error {
-	return fmt.Errorf(format+": %w", append(args, err)...)
 }

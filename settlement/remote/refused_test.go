@@ -26,9 +26,9 @@ func TestOneAccountIsRefused(t *testing.T) {
 		for name, change := range kinds {
 			t.Run(http.StatusText(status)+", "+name, func(t *testing.T) {
 				t.Parallel()
-				b, m := newBank(t), newClaims()
+				b, l := newBank(t), newBooks()
 				b.refuses(status, "u3")
-				h := newHandler(t, b, m.as("w1"), change, func(c *Config) { c.Concurrency = 1 })
+				h := newHandler(t, b, l, change, func(c *Config) { c.Concurrency = 1 })
 				var others, own []hongbao.Grant
 				for _, g := range grants(1, 14) {
 					if g.User == "u3" {
@@ -62,9 +62,9 @@ func TestOneAccountIsRefused(t *testing.T) {
 // Nobody else is there to tell: the grant waits, and loses no attempt. Then another account's credit goes through.
 func TestRefusedAlone(t *testing.T) {
 	t.Parallel()
-	b, m := newBank(t), newClaims()
+	b, l := newBank(t), newBooks()
 	b.refuses(403, "u3")
-	h := newHandler(t, b, m.as("w1"))
+	h := newHandler(t, b, l)
 	for range 3 {
 		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(3, 3))[0]))
 		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "the same account tells nothing new")
@@ -79,9 +79,9 @@ func TestRefusedAlone(t *testing.T) {
 // which tells: the same two again are no outage.
 func TestTwoBadAccountsStopNoShard(t *testing.T) {
 	t.Parallel()
-	b, m := newBank(t), newClaims()
+	b, l := newBank(t), newBooks()
 	b.refuses(403, "u3", "u4")
-	h := newHandler(t, b, m.as("w1"))
+	h := newHandler(t, b, l)
 	outages := 0
 	require.Eventually(t, func() bool { // as a consumer does while the sink is down
 		for _, err := range h.Handle(t.Context(), grants(3, 4)) {
@@ -98,7 +98,7 @@ func TestTwoBadAccountsStopNoShard(t *testing.T) {
 	for _, err := range h.Handle(t.Context(), grants(3, 4)) {
 		require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
 	}
-	require.Zero(t, m.left())
+	require.Zero(t, l.left())
 }
 
 // Everybody is refused: that is an outage, few requests find it out, and no grant loses an attempt.
@@ -107,9 +107,9 @@ func TestEverybodyIsRefused(t *testing.T) {
 	for name, change := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, m := newBank(t), newClaims()
+			b, l := newBank(t), newBooks()
 			b.refuses(403, "u0", "u1", "u2", "u3", "u4", "u5", "u6")
-			h := newHandler(t, b, m.as("w1"), change, func(c *Config) { c.Concurrency = 1 })
+			h := newHandler(t, b, l, change, func(c *Config) { c.Concurrency = 1 })
 			errs := h.Handle(t.Context(), grants(1, 100))
 			outages := 0
 			for _, err := range errs {
@@ -123,7 +123,7 @@ func TestEverybodyIsRefused(t *testing.T) {
 			b.refuses(403)
 			require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 100)) == nil }, patient, tick)
 			b.holds(t, grants(1, 100))
-			require.Zero(t, m.left())
+			require.Zero(t, l.left())
 		})
 	}
 }
@@ -132,26 +132,26 @@ func TestEverybodyIsRefused(t *testing.T) {
 func TestRefusedWithACode(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{403, 404, 422} {
-		b, m := newBank(t), newClaims()
+		b, l := newBank(t), newBooks()
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
 			b.say(w, status, map[string]string{"code": "credit_refused"})
 		})
-		for _, err := range newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 2)) {
+		for _, err := range newHandler(t, b, l).Handle(t.Context(), grants(1, 2)) {
 			require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%d: %v", status, err)
 		}
-		require.Zero(t, m.left())
+		require.Zero(t, l.left())
 	}
-	b, m := newBank(t), newClaims()
+	b, l := newBank(t), newBooks()
 	b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
 		b.say(w, http.StatusUnauthorized, map[string]string{"code": "unauthorized"})
 	})
-	require.True(t, hongbao.IsOutage(newHandler(t, b, m.as("w1")).Handle(t.Context(), grants(1, 1))[0]))
+	require.True(t, hongbao.IsOutage(newHandler(t, b, l).Handle(t.Context(), grants(1, 1))[0]))
 }
 
 // A question about one account is refused: the others go on, and nothing is sent.
 func TestQuestionIsRefused(t *testing.T) {
 	t.Parallel()
-	b, m := newBank(t), newClaims()
+	b, l := newBank(t), newBooks()
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 	good := b.Config.Handler
 	b.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +161,7 @@ func TestQuestionIsRefused(t *testing.T) {
 		}
 		good.ServeHTTP(w, r)
 	})
-	h := newHandler(t, b, m.as("w1"), queryable, func(c *Config) { c.Concurrency, c.Repeats = 1, 0 })
+	h := newHandler(t, b, l, queryable, func(c *Config) { c.Concurrency, c.Repeats = 1, 0 })
 	errs := h.Handle(t.Context(), grants(2, 5))
 	require.True(t, hongbao.IsHeld(errs[1]), "%v", errs[1])
 	errs[1] = nil

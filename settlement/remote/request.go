@@ -56,6 +56,10 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	if err := h.closed(); err != nil {
 		return answer{}, &result{verdict: NotSent, err: err, outage: true}
 	}
+	// A process that was stopped may get here before its timers fire, and a machine that slept did not count that time.
+	if end, ok := ctx.Deadline(); ok && time.Now().Round(0).After(end.Round(0)) {
+		return answer{}, &result{verdict: NotSent, err: errAborted}
+	}
 	tell, err := h.breaker.Allow()
 	if err != nil {
 		return answer{}, &result{verdict: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w", err), outage: true}

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,169 +19,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// memClaims is what package dedup does on Redis, in memory, for several workers.
-type memClaims struct {
-	mu    sync.Mutex
-	fence int64
-	open  map[string]*memClaim
-	done  map[int64]bool
-	noted map[int64]bool
-	fail  error
-	// noNotes refuses to note anything.
-	noNotes bool
-}
-
-type memClaim struct {
-	hongbao.Claim
-	owner string
-	live  bool
-}
-
-func newClaims() *memClaims {
-	return &memClaims{open: map[string]*memClaim{}, done: map[int64]bool{}, noted: map[int64]bool{}}
-}
-
-// as is one worker's view of the claims.
-func (m *memClaims) as(owner string) *worker { return &worker{m, owner, m.done} }
-
-// requeues is the view of who requeues dead letters: by the sink's own bits they are done.
-func (m *memClaims) requeues(owner string) *worker { return &worker{m, owner, map[int64]bool{}} }
-
-// died ends the leases of a worker.
-func (m *memClaims) died(owner string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, c := range m.open {
-		c.live = c.live && c.owner != owner
-	}
-}
-
-func (m *memClaims) left() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.open)
-}
-
-// ack marks grants as the consumer does when a handler said that they are done, or set them aside.
-func (m *memClaims) ack(grants []hongbao.Grant, errs []error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i, g := range grants {
-		if errs == nil || errs[i] == nil || hongbao.ClassOf(errs[i]) == hongbao.Permanent {
-			m.done[g.Seq] = true
-		}
-	}
-}
-
-type worker struct {
-	*memClaims
-	owner string
-	bits  map[int64]bool // what is done for it
-}
-
-func overlap(a, b []hongbao.SeqRange) bool {
-	return slices.ContainsFunc(a, func(r hongbao.SeqRange) bool {
-		return slices.ContainsFunc(b, func(s hongbao.SeqRange) bool { return r.First <= s.Last && s.First <= r.Last })
-	})
-}
-
-func (w *worker) Claim(_ context.Context, _ int, id string, events []hongbao.SeqRange, payload string) (a hongbao.ClaimAnswer, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.fail != nil {
-		return a, w.fail
-	}
-	for _, seq := range slices.Sorted(maps.Keys(w.bits)) {
-		if holds(events, seq) {
-			a.Done = append(a.Done, hongbao.SeqRange{First: seq, Last: seq})
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(w.open)) {
-		c := w.open[key]
-		if !overlap(events, c.Events) {
-			continue
-		}
-		if c.live && c.owner != w.owner {
-			a.Held++
-			continue
-		}
-		w.fence++
-		c.Fence, c.owner, c.live = w.fence, w.owner, true
-		a.Open = append(a.Open, c.Claim)
-	}
-	if a.Granted() {
-		w.fence++
-		a.Fence = w.fence
-		w.open[id] = &memClaim{hongbao.Claim{ID: id, Fence: w.fence, Events: events, Payload: payload}, w.owner, true}
-	}
-	return a, nil
-}
-
-func (w *worker) end(c hongbao.Claim, done bool) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	has := w.open[c.ID]
-	if has == nil || has.Fence != c.Fence {
-		return hongbao.ErrFenced
-	}
-	delete(w.open, c.ID)
-	if done {
-		w.mark(c.Events)
-	}
-	return nil
-}
-
-func (w *worker) mark(events []hongbao.SeqRange) {
-	for _, r := range events {
-		for seq := r.First; seq <= r.Last; seq++ {
-			w.done[seq], w.bits[seq] = true, true
-		}
-	}
-}
-
-func (w *worker) Complete(_ context.Context, _ int, c hongbao.Claim) error { return w.end(c, true) }
-func (w *worker) Release(_ context.Context, _ int, c hongbao.Claim) error  { return w.end(c, false) }
-
-func (w *worker) Narrow(_ context.Context, _ int, c hongbao.Claim, left []hongbao.SeqRange) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	has := w.open[c.ID]
-	if has == nil || has.Fence != c.Fence {
-		return hongbao.ErrFenced
-	}
-	has.Events = left
-	w.mark(c.Events)
-	return nil
-}
-
-func (w *worker) Note(ctx context.Context, _ int, events []hongbao.SeqRange) error {
-	if ctx.Err() != nil {
-		return hongbao.Outagef(hongbao.Unknown, "redis: %w", ctx.Err())
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.noNotes {
-		return hongbao.Outagef(hongbao.Transient, "redis is down")
-	}
-	for _, r := range events {
-		for seq := r.First; seq <= r.Last; seq++ {
-			w.noted[seq] = true
-		}
-	}
-	return nil
-}
-
-func (w *worker) Noted(_ context.Context, _ int, events []hongbao.SeqRange) (list []hongbao.SeqRange, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, seq := range slices.Sorted(maps.Keys(w.noted)) {
-		if holds(events, seq) {
-			list = append(list, hongbao.SeqRange{First: seq, Last: seq})
-		}
-	}
-	return list, w.fail
-}
 
 // campaigns is a plan in which every packet has the amount 100 + packet, and packet 900 has none.
 type campaigns struct{}
@@ -355,12 +190,14 @@ func (b *bank) times() int {
 	return most
 }
 
+const testClaimTime = 30 * time.Second
+
 func testConfig(url string) Config {
 	return Config{
 		URL: url, Token: "secret", Deployment: "prod", ConnectTimeout: 5 * time.Second, HeaderTimeout: 5 * time.Second,
 		Timeout: 6 * time.Second, IdleTimeout: time.Second, BodyBytes: 4096, Concurrency: 32,
 		Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
-		ClaimTime: 30 * time.Second, Repeats: 2, Pause: time.Millisecond,
+		ClaimTime: testClaimTime, Repeats: 2, Pause: time.Millisecond,
 		BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: 2 * time.Second,
 	}
 }
@@ -375,18 +212,14 @@ func neither(c *Config)   { c.Retention, c.Margin, c.Queryable = 0, 0, false }
 func queryable(c *Config) { c.Retention, c.Margin = 0, 0 }
 func repeats(c *Config)   { c.Queryable = false }
 
-func newHandler(t *testing.T, b *bank, claims Claims, change ...func(*Config)) *Handler {
-	t.Helper()
-	return newRecording(t, b, claims, newBooks(), change...)
-}
-
-func newRecording(t *testing.T, b *bank, claims Claims, l *books, change ...func(*Config)) *Handler {
+// newHandler is a worker of its own.
+func newHandler(t *testing.T, b *bank, l Ledger, change ...func(*Config)) *Handler {
 	t.Helper()
 	cfg := testConfig(b.URL)
 	for _, f := range change {
 		f(&cfg)
 	}
-	h, err := New(cfg, claims, campaigns{}, l)
+	h, err := New(cfg, campaigns{}, l)
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return h

@@ -182,17 +182,22 @@ CREATE TABLE code (
     UNIQUE KEY code_once (campaign, code)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- What was about to be sent to a remote balance system that is not idempotent, in case Redis loses its claims. A row without its
--- grant in grants may have been credited there or not. It is removed only when that is certainly not so.
-CREATE TABLE intent (
+-- Credits that may have been asked for at a remote balance system: a row is there before the first request, and until the grant is recorded,
+-- or certainly nothing was booked. Until its owner's time is over only he asks; batch is his call.
+CREATE TABLE pending (
     campaign   varchar(255) NOT NULL,
     packet     bigint       NOT NULL CHECK (packet >= 1),
     user_id    varchar(255) NOT NULL,
     amount     bigint       NOT NULL CHECK (amount >= 0),
     shard      integer      NOT NULL,
     seq        bigint       NOT NULL,
-    claim      varchar(255) NOT NULL, -- the claim in Redis under which it was to be sent
-    created_at bigint       NOT NULL,
+    epoch      bigint       NOT NULL,
+    request_id varchar(255) NOT NULL,
+    granted_at bigint       NOT NULL,
+    owner      varchar(255) NOT NULL,
+    batch      bigint       NOT NULL,
+    since      bigint       NOT NULL, -- the first request can't be older; by this database's clock
+    asked_at   bigint NOT NULL, -- when its owner began last, by the same clock
     PRIMARY KEY (campaign, packet)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

@@ -181,17 +181,22 @@ CREATE TABLE code (
     UNIQUE (campaign, code)
 );
 
--- What was about to be sent to a remote balance system that is not idempotent, in case Redis loses its claims. A row without its
--- grant in grants may have been credited there or not. It is removed only when that is certainly not so.
-CREATE TABLE intent (
+-- Credits that may have been asked for at a remote balance system: a row is there before the first request, and until the grant is recorded,
+-- or certainly nothing was booked. Until its owner's time is over only he asks; batch is his call.
+CREATE TABLE pending (
     campaign   text COLLATE "C" NOT NULL,
     packet     bigint  NOT NULL CHECK (packet >= 1),
     user_id    text COLLATE "C" NOT NULL,
     amount     bigint  NOT NULL CHECK (amount >= 0),
     shard      integer NOT NULL,
     seq        bigint  NOT NULL,
-    claim      text COLLATE "C" NOT NULL, -- the claim in Redis under which it was to be sent
-    created_at bigint  NOT NULL,
+    epoch      bigint  NOT NULL,
+    request_id text    NOT NULL,
+    granted_at bigint  NOT NULL,
+    owner      text COLLATE "C" NOT NULL,
+    batch      bigint  NOT NULL,
+    since      bigint  NOT NULL, -- the first request can't be older; by this database's clock
+    asked_at   bigint  NOT NULL, -- when its owner began last, by the same clock
     PRIMARY KEY (campaign, packet)
 );
 

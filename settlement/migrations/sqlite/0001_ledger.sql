@@ -181,17 +181,22 @@ CREATE TABLE code (
     UNIQUE (campaign, code)
 ) STRICT, WITHOUT ROWID;
 
--- What was about to be sent to a remote balance system that is not idempotent, in case Redis loses its claims. A row without its
--- grant in grants may have been credited there or not. It is removed only when that is certainly not so.
-CREATE TABLE intent (
+-- Credits that may have been asked for at a remote balance system: a row is there before the first request, and until the grant is recorded,
+-- or certainly nothing was booked. Until its owner's time is over only he asks; batch is his call.
+CREATE TABLE pending (
     campaign   TEXT    NOT NULL,
     packet     INTEGER NOT NULL CHECK (packet >= 1),
     user_id    TEXT    NOT NULL,
     amount     INTEGER NOT NULL CHECK (amount >= 0),
     shard      INTEGER NOT NULL,
     seq        INTEGER NOT NULL,
-    claim      TEXT    NOT NULL, -- the claim in Redis under which it was to be sent
-    created_at INTEGER NOT NULL,
+    epoch      INTEGER NOT NULL,
+    request_id TEXT    NOT NULL,
+    granted_at INTEGER NOT NULL,
+    owner      TEXT    NOT NULL,
+    batch      INTEGER NOT NULL,
+    since      INTEGER NOT NULL, -- the first request can't be older; by this database's clock
+    asked_at   INTEGER NOT NULL, -- when its owner began last, by the same clock
     PRIMARY KEY (campaign, packet)
 ) STRICT, WITHOUT ROWID;
 

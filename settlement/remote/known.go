@@ -1,0 +1,52 @@
+package remote
+
+import (
+	"slices"
+	"sync"
+)
+
+// known is what this process knows better than the ledger, which was away when it was to be told.
+type known struct {
+	mu sync.Mutex
+	// booked has the references that are booked and not recorded.
+	booked map[string]bool
+	// unsent has, by reference, batches whose row may stand in the ledger although nothing was sent under it.
+	unsent map[string][]int64
+}
+
+func (k *known) isBooked(reference string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.booked[reference]
+}
+
+func (k *known) setBooked(reference string, is bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case !is:
+		delete(k.booked, reference)
+	case k.booked == nil:
+		k.booked = map[string]bool{reference: true}
+	default:
+		k.booked[reference] = true
+	}
+}
+
+func (k *known) setUnsent(reference string, batch int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.unsent == nil {
+		k.unsent = map[string][]int64{}
+	}
+	k.unsent[reference] = append(k.unsent[reference], batch)
+}
+
+// takeUnsent tells whether certainly nothing was sent under the batch, and forgets what was known of the reference.
+func (k *known) takeUnsent(reference string, batch int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := slices.Contains(k.unsent[reference], batch)
+	delete(k.unsent, reference)
+	return was
+}
