@@ -83,48 +83,17 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 // taken over; then whoever holds it finishes it. A claim that Redis has lost meanwhile is completed too, unless another one covers some
 // of its events by now.
 func (c *Claims) Complete(ctx context.Context, shard int, claim hongbao.Claim) error {
-	return c.Narrow(ctx, shard, claim, nil)
-}
-
-// Narrow is Complete for some of what a claim covers: the events of claim, which may be none, are done, and it is left with the
-// events left, which are in the dark still, under the same fence. hongbao.ErrFenced as for Complete.
-func (c *Claims) Narrow(ctx context.Context, shard int, claim hongbao.Claim, left []hongbao.SeqRange) error {
 	var also []string
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = append(also, c.cfg.Done)
 	}
-	return shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Narrow(ctx, c.cfg.Sink, &claim, left, also...)
+	return shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Complete(ctx, c.cfg.Sink, &claim, also...)
 }
 
 // Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.
 func (c *Claims) Release(ctx context.Context, shard int, claim hongbao.Claim) error {
 	return shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Release(ctx, c.cfg.Sink, &claim)
 }
-
-// Note keeps that events were pushed although their claim can't be completed yet: something that has to follow the push is out
-// of reach. It is kept for ever, under a name beside the sink's done bits.
-func (c *Claims) Note(ctx context.Context, shard int, events []hongbao.SeqRange) error {
-	_, err := shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Ack(ctx, c.noted(), events, nil)
-	return err
-}
-
-// Noted gives those of the events that Note was told of, by rising seq.
-func (c *Claims) Noted(ctx context.Context, shard int, events []hongbao.SeqRange) (list []hongbao.SeqRange, err error) {
-	for _, r := range events {
-		set, err := shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Done(ctx, c.noted(), r)
-		if err != nil {
-			return nil, err
-		}
-		for seq := r.First; seq <= r.Last; seq++ {
-			if set.Has(seq) {
-				list = shards.AppendSeq(list, seq)
-			}
-		}
-	}
-	return list, nil
-}
-
-func (c *Claims) noted() string { return c.cfg.Sink + "-noted" }
 
 // checkClaim refuses what could not be found, or read back, once it is stored.
 func checkClaim(id string, events []hongbao.SeqRange) error {

@@ -91,25 +91,6 @@ func TestClaimLife(t *testing.T) {
 }
 
 // Many workers want the same events at once: each event is pushed under exactly one valid fence.
-// Notes are read back by whoever comes, over the end of a chunk, and are no done bits.
-func TestNotes(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	w1, w2 := b.claims(t, "w1"), b.claims(t, "w2")
-	end := int64(lua.ChunkEvents)
-	noted := []hongbao.SeqRange{{First: 3, Last: 5}, {First: end - 2, Last: end + 1}}
-	require.NoError(t, w1.Note(t.Context(), 0, noted))
-	got, err := w2.Noted(t.Context(), 0, []hongbao.SeqRange{{First: 1, Last: end + 100}})
-	require.NoError(t, err)
-	require.Equal(t, noted, got)
-	got, err = w2.Noted(t.Context(), 0, []hongbao.SeqRange{{First: 1, Last: 2}, {First: 5, Last: 6}})
-	require.NoError(t, err)
-	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 5}}, got)
-	a, err := w2.Claim(t.Context(), 0, "c1", noted[:1], "")
-	require.NoError(t, err)
-	require.True(t, a.Granted())
-}
-
 func TestClaimsByMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

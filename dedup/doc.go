@@ -4,15 +4,12 @@
 // themselves. A claim is written before the push and is gone after it:
 //
 //	new --claim--> claimed --complete--> done (bits set, claim gone, one script)
-//	                  |--narrow (some of its events are decided)--> claimed, the others
 //	                  |--release (certainly not sent)--> new
 //	                  '--its owner dies, or can't tell--> open: whoever claims one of its events next takes it over
 //
 // An open claim never becomes new by a timer. Whoever takes it over gets its payload and finishes it in the sink's own
 // way: the publisher sends the same batch again and the broker drops the copy. Complete and Release compare the
 // claim's fence, as a lock's release compares its token: who was overtaken learns it by hongbao.ErrFenced.
-//
-// Note keeps that events were pushed while their claim can't be completed yet; Noted tells whoever takes the claim over.
 //
 // For messages without a sequence there is Once: a claim by message id, kept for a retention.
 //

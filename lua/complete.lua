@@ -1,14 +1,13 @@
--- complete: ends a claim whose push arrived: its events are done, the claim is gone. Or, if the push of some of its events
---       arrived and that of others is in the dark: the former are done, and the claim is left with the latter.
+-- complete: ends a claim whose push arrived: its events are done, the claim is gone.
 --
 -- KEYS  1 claims  2... the chunks of the sink's done bitmap
--- ARGV  1 claim id  2 fence  3 the events that are done "first-last,first-last", may be empty  4 those that are left, empty to end the claim
---       5... the events of 3 as marks: number of the key, first bit, last bit
+-- ARGV  1 claim id  2 fence  3 its events "first-last,first-last"
+--       4... the events as marks: number of the key, first bit, last bit
 -- Reply "ok", or "fenced" if the claim was taken over or is gone
 -- Cost  O(events); O(events + claims) for a claim that was lost
 -- First write the bits: they may grow memory. The types are checked before.
 --       It runs when Redis is out of memory too: see newDrainScript.
--- Repeat answers "fenced": the claim is gone. That of a lost or a narrowed one answers "ok" again.
+-- Repeat answers "fenced": the claim is gone. That of a lost one answers "ok" again.
 -- A claim that is not there was ended by somebody, or the key was deleted or went back in time. "#fence", which only rises,
 -- tells which: if it is below this claim's fence the claims are lost, and the push, which arrived, must not be made again.
 -- Unless another claim has come to cover its events: who holds that one finishes it.
@@ -33,17 +32,8 @@ if not claim then
 		end
 	end
 end
-local head, payload
-if claim and ARGV[4] ~= '' then
-	head, payload = string.match(claim, '^([^\n]*\n)[^\n]*(\n.*)$')
-	payload = ARGV[4] .. payload
-end
-for i = 5, #ARGV, 3 do
+for i = 4, #ARGV, 3 do
 	set_bits(KEYS[tonumber(ARGV[i])], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))
 end
-if head then
-	redis.call('HSET', KEYS[1], ARGV[1], head .. payload)
-else
-	redis.call('HDEL', KEYS[1], ARGV[1])
-end
+redis.call('HDEL', KEYS[1], ARGV[1])
 return { 'ok' }

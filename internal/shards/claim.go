@@ -78,19 +78,13 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (hongbao.ClaimAnswer, e
 // if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or went back in time) is completed all the
 // same, unless another claim covers some of its events by now.
 func (k *Shard) Complete(ctx context.Context, sink string, c *hongbao.Claim, also ...string) error {
-	return k.Narrow(ctx, sink, c, nil, also...)
-}
-
-// Narrow is Complete for some of a claim's events, those of c, which may be none: they are done, and the claim is left with the
-// events left, under the same fence. A repeat answers the same.
-func (k *Shard) Narrow(ctx context.Context, sink string, c *hongbao.Claim, left []hongbao.SeqRange, also ...string) error {
 	k.saw(c.Events)
 	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink)}, c.Events)
 	for _, other := range also {
 		more := newMarks(k.Keys, other, m.keys, c.Events)
 		m.keys, m.pieces = more.keys, append(m.pieces, more.pieces...)
 	}
-	args := []any{c.ID, c.Fence, formatRanges(c.Events), formatRanges(left)}
+	args := []any{c.ID, c.Fence, formatRanges(c.Events)}
 	for _, p := range m.pieces {
 		args = append(args, p.key, p.first, p.last)
 	}

@@ -180,27 +180,6 @@ func (l *claimLives) complete(t *rapid.T) {
 	l.push(c.Events)
 }
 
-func (l *claimLives) narrow(t *rapid.T) {
-	c := l.pick(t)
-	var out, left []hongbao.SeqRange
-	for _, r := range c.Events {
-		for seq := r.First; seq <= r.Last; seq++ {
-			if rapid.Bool().Draw(t, "done") {
-				out = shards.AppendSeq(out, seq)
-			} else {
-				left = shards.AppendSeq(left, seq)
-			}
-		}
-	}
-	if c.Events = out; len(left) == 0 || !l.valid(&c) && l.lost(&c) {
-		t.Skip("that is complete")
-	}
-	if ended(t, l.valid(&c), shards.Of(l.b.rdb, l.k).Narrow(l.ctx, "kafka", &c, left)) {
-		l.open[c.ID].Events = left
-		l.push(out)
-	}
-}
-
 func (l *claimLives) release(t *rapid.T) {
 	c := l.pick(t)
 	if ended(t, l.valid(&c), shards.Of(l.b.rdb, l.k).Release(l.ctx, "kafka", &c)) {
@@ -235,7 +214,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(), k: space.Shard(0),
 		}
 		rt.Repeat(map[string]func(*rapid.T){
-			"claim": l.claims, "complete": l.complete, "narrow": l.narrow, "release": l.release, "delete": l.deletedByHand, "": l.size,
+			"claim": l.claims, "complete": l.complete, "release": l.release, "delete": l.deletedByHand, "": l.size,
 		})
 		losts += l.losts
 		for chunk := range int64(4) {
@@ -323,40 +302,6 @@ func TestClaimRepeated(t *testing.T) {
 	done, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c2", "w1"))
 	require.NoError(t, err)
 	require.Equal(t, ranges, done.Done)
-}
-
-// A claim is left with what is in the dark: its other events are done or free again, and it keeps its payload, owner and fence.
-func TestNarrow(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.reached(t, 2*lua.ChunkEvents)
-	call := claimCall("c1", "w1")
-	call.Events, call.Payload = []hongbao.SeqRange{{First: 1, Last: 10}}, "two\nlines 1-9\n"
-	a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), call)
-	require.NoError(t, err)
-	mine := hongbao.Claim{ID: "c1", Fence: a.Fence, Events: []hongbao.SeqRange{{First: 2, Last: 5}}}
-	left := []hongbao.SeqRange{{First: 6, Last: 6}, {First: 9, Last: 9}}
-	for range 2 {
-		require.NoError(t, shards.Of(b.rdb, b.k).Narrow(t.Context(), "kafka", &mine, left, "requeue-kafka"))
-	}
-	mine.Events = nil
-	left = left[1:]
-	require.NoError(t, shards.Of(b.rdb, b.k).Narrow(t.Context(), "kafka", &mine, left), "nothing of it is done, and 6 is free again")
-	call.ID, call.Owner = "c2", "w2"
-	call.TakeLive = true
-	for _, done := range []string{"", "requeue-kafka"} {
-		call.Done = done
-		got, err := shards.Of(b.rdb, b.k).Claim(t.Context(), call)
-		require.NoError(t, err)
-		require.Equal(t, []hongbao.SeqRange{{First: 2, Last: 5}}, got.Done)
-		require.Len(t, got.Open, 1)
-		require.Equal(t, left, got.Open[0].Events)
-		require.Equal(t, call.Payload, got.Open[0].Payload)
-		require.ErrorIs(t, shards.Of(b.rdb, b.k).Narrow(t.Context(), "kafka", &mine, left), hongbao.ErrFenced, "it was taken over")
-		mine.Fence = got.Open[0].Fence
-	}
-	require.NoError(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &mine))
-	require.ErrorIs(t, shards.Of(b.rdb, b.k).Narrow(t.Context(), "kafka", &mine, left), hongbao.ErrFenced, "it is gone")
 }
 
 // A claim that nobody can read stops everybody who would overlap it, and is not overwritten.
