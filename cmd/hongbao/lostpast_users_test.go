@@ -20,12 +20,13 @@ import (
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
-// audience are users who grab all the time through two producers, and note each answer. Half of the grabs are of users who ask again.
+// audience are users who grab all the time through two producers and those that join, and note each answer. Half of the grabs are of users who ask again.
 type audience struct {
 	t         *testing.T
 	campaigns []string // of the beginning
 	producers []*producer.Producer
 	logs      []*observer.ObservedLogs
+	join      func() // starts one more producer, which knows nothing yet
 	stop      func()
 
 	mu      sync.Mutex
@@ -56,7 +57,7 @@ func (p *past) gather(campaigns ...string) *audience {
 	c := &audience{t: p.t, campaigns: campaigns, open: campaigns, told: map[visit]hongbao.Receipt{}, packets: map[string]visit{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	for range 2 {
+	c.join = func() {
 		core, logs := observer.New(zap.WarnLevel)
 		cfg := producer.DefaultConfig()
 		cfg.Redis, cfg.Space, cfg.Deployment, cfg.Log = p.server.Client(p.t), p.space, p.id(), zap.New(core)
@@ -75,6 +76,8 @@ func (p *past) gather(campaigns ...string) *audience {
 			_ = prod.Close(context.Background()) // it waits for what is under way
 		}
 	})
+	c.join()
+	c.join()
 	p.t.Cleanup(c.stop)
 	return c
 }
