@@ -9,22 +9,24 @@ import (
 // Grant is the immutable fact "this packet, this user, this amount". (Shard, Seq) names it in a deployment for ever;
 // (Campaign, Packet) is unique as well.
 type Grant struct {
-	Shard    int
-	Seq      int64
-	Epoch    int64
-	EntryID  string // id of the stream entry that brought it; empty if it did not come from the stream
-	Campaign string
-	Packet   int64
-	Amount   Amount
-	User     string
+	Shard int   `json:"shard"`
+	Seq   int64 `json:"seq"`
+	Epoch int64 `json:"epoch"`
+	// EntryID is the id of the stream entry that brought it; empty if it did not come from the stream.
+	EntryID  string `json:"entry_id,omitempty"`
+	Campaign string `json:"campaign"`
+	Packet   int64  `json:"packet"`
+	Amount   Amount `json:"amount"`
+	User     string `json:"user"`
 	// RequestID and Trace are empty if the grab had none.
-	RequestID string
-	Trace     string
-	Time      time.Time // when it was decided, Redis time, whole milliseconds
+	RequestID string `json:"request_id,omitempty"`
+	Trace     string `json:"trace,omitempty"`
+	// Time is when it was decided, Redis time, whole milliseconds.
+	Time time.Time `json:"time"`
 	// Currency is what Amount is in; empty for a coupon without a value. Code is the coupon's code: never log it. The stream
 	// carries neither: the topic and the ledger do.
-	Currency string `json:",omitempty"`
-	Code     string `json:",omitempty"`
+	Currency string `json:"currency,omitempty"`
+	Code     string `json:"code,omitempty"`
 }
 
 // EventID names the grant's event in a deployment: "<shard>-<seq>".

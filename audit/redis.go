@@ -37,9 +37,20 @@ type campaign struct {
 
 func (c *campaign) inRedis() bool { return len(c.on) > 0 }
 
+// currency is what the ledger says, or Redis where no ledger has the campaign.
+func (c *campaign) currency() string {
+	if c.ledger != nil {
+		return c.ledger.Currency
+	}
+	for _, s := range c.on {
+		return s.currency
+	}
+	return ""
+}
+
 // snapshot is a campaign on one shard at one instant, and what was read after it.
 type snapshot struct {
-	state                       string
+	state, currency             string
 	packets, loaded             int64
 	total                       hongbao.Amount
 	granted                     int64
@@ -67,7 +78,7 @@ const (
 func (s *snapshot) over() bool { return s.state == stateClosed || s.state == stateRefunded }
 
 func (s *snapshot) parse(m map[string]string) error {
-	s.state, s.codes = m["state"], m[shards.CodesField] == "1"
+	s.state, s.currency, s.codes = m["state"], m["currency"], m[shards.CodesField] == "1"
 	var errs []error
 	type field struct {
 		name string

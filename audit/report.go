@@ -58,6 +58,8 @@ type Remedy struct {
 // CampaignReport is one campaign's counts.
 type CampaignReport struct {
 	Campaign string `json:"campaign"`
+	// Currency is that of the amounts; empty for a campaign that has none.
+	Currency string `json:"currency,omitempty"`
 	// InRedis is false for a campaign that the ledger has and that has left Redis, or never came.
 	InRedis bool `json:"in_redis"`
 	// Sealed: its grants were audited before and not read again. Sealable: it was refunded and has left Redis, this audit has judged
@@ -203,7 +205,7 @@ func (r *run) finish() *Report {
 	slices.SortStableFunc(rep.Differences, func(a, b Difference) int { return a.compare(&b) })
 	for _, c := range r.sorted() {
 		rep.Campaigns = append(rep.Campaigns, CampaignReport{
-			Campaign: c.id, InRedis: c.inRedis(), Sealed: c.sealed, Sealable: r.sealable(c), Counts: c.counts,
+			Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed, Sealable: r.sealable(c), Counts: c.counts,
 		})
 		rep.Total.add(&c.counts)
 	}

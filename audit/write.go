@@ -3,10 +3,15 @@ package audit
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/money"
 )
 
 // Write prints the report for a person: the counts as a table, then every difference that is named in one line, and
@@ -40,20 +45,32 @@ func (r *Report) Write(w io.Writer) error {
 func (r *Report) table(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "campaign\tfunded\tgranted\tleft\t|\tsettled\trefunded\topen\t|\tpackets\tgranted\tleft\tsettled\tpublished\t")
-	row := func(name string, c *Counts) {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t|\t%d\t%d\t%d\t|\t%d\t%d\t%d\t%d\t%d\t\n", oneLine(name), c.Funded, c.GrantedAmount, c.LeftAmount,
-			c.SettledAmount, c.Refunded, c.Open, c.Packets, c.Granted, c.Left, c.Settled, c.Published)
+	row := func(name, currency string, c *Counts) {
+		text := func(a hongbao.Amount) string { return oneLine(money.Text(a, currency)) }
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t|\t%s\t%s\t%s\t|\t%d\t%d\t%d\t%d\t%d\t\n", oneLine(name), text(c.Funded), text(c.GrantedAmount),
+			text(c.LeftAmount), text(c.SettledAmount), text(c.Refunded), text(c.Open), c.Packets, c.Granted, c.Left, c.Settled, c.Published)
 	}
+	totals := map[string]*Counts{} // by currency: those of two have no sum
 	for i := range r.Campaigns {
-		name := r.Campaigns[i].Campaign
-		if r.Campaigns[i].Sealed {
+		c := &r.Campaigns[i]
+		name := c.Campaign
+		if c.Sealed {
 			name += " (sealed)"
-		} else if !r.Campaigns[i].InRedis {
+		} else if !c.InRedis {
 			name += " (not in Redis)"
 		}
-		row(name, &r.Campaigns[i].Counts)
+		row(name, c.Currency, &c.Counts)
+		if totals[c.Currency] == nil {
+			totals[c.Currency] = &Counts{}
+		}
+		totals[c.Currency].add(&c.Counts)
 	}
-	row("total", &r.Total)
+	if len(totals) == 0 {
+		totals[""] = &Counts{}
+	}
+	for _, currency := range slices.Sorted(maps.Keys(totals)) {
+		row("total", currency, totals[currency])
+	}
 	_ = t.Flush() // a strings.Builder takes everything
 }
 

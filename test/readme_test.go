@@ -1,7 +1,6 @@
 package test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
@@ -109,7 +107,7 @@ func environ(more ...string) []string {
 	return append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HONGBAO_") }), more...)
 }
 
-// The quick start, word by word, on real servers. Only the variables that name the servers have other values.
+// The quick start, word by word, on real servers.
 func TestReadmeQuickStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -129,16 +127,27 @@ func TestStartPage(t *testing.T) {
 	runPage(t, "docs/start.md", string(text))
 }
 
-// runPage runs the commands of a page in a shell, and compares what each prints with what the page shows.
+// runPage runs the commands of a page in a shell, and compares what each prints with what the page shows. Only the variables that name
+// the servers have other values.
 func runPage(t *testing.T, page, text string) {
 	t.Helper()
 	rdb, kafka := testkit.NewRedis(t, testkit.RedisOptions{}), testkit.Kafka(t)
-	pg := testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	pg := newLedgerServer(t)
 	database, err := pg.CreateDatabase(t.Context())
 	require.NoError(t, err)
+	runPageOn(t, page, text, environ("HONGBAO_REDIS_ADDRS="+rdb.Addr, "HONGBAO_KAFKA_BROKERS="+kafka.Addr, "HONGBAO_LEDGER_DRIVER=postgres",
+		"HONGBAO_LEDGER_DSN="+pg.DSN(database), "HONGBAO_KAFKA_CREATE_TOPIC=true", "HONGBAO_KAFKA_REPLICATION_FACTOR=1"))
+}
+
+// newLedgerServer starts a PostgreSQL that keeps its promises.
+func newLedgerServer(t *testing.T) *testkit.PostgresServer {
+	t.Helper()
+	return testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+}
+
+func runPageOn(t *testing.T, page, text string, env []string) {
+	t.Helper()
 	topic := fmt.Sprintf("readme-%d", time.Now().UnixNano())
-	env := environ("HONGBAO_REDIS_ADDRS="+rdb.Addr, "HONGBAO_KAFKA_BROKERS="+kafka.Addr, "HONGBAO_LEDGER_DRIVER=postgres",
-		"HONGBAO_LEDGER_DSN="+pg.DSN(database), "HONGBAO_KAFKA_CREATE_TOPIC=true", "HONGBAO_KAFKA_REPLICATION_FACTOR=1")
 	named := regexp.MustCompile(`export (HONGBAO_\w+)=`).FindAllStringSubmatch(text, -1)
 	require.Len(t, named, 6)
 	for _, v := range named {
@@ -256,44 +265,4 @@ func TestShape(t *testing.T) {
 	require.NotEqual(t, shape("lost 0"), shape("lost none"))
 	s := steps("```console\n$ a \\\n  b\nout\n$ c\n```\n```sh\n$ d\n```\n")
 	require.Equal(t, []step{{command: "a \\\n  b", prints: []string{"out"}}, {command: "c"}}, s)
-}
-
-// compose.yaml is YAML, starts what the newcomer's page names, and opens no port to others. No container engine runs it here.
-func TestComposeFile(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../compose.yaml")
-	require.NoError(t, err)
-	var file struct {
-		Name     string
-		Services map[string]struct {
-			Image       string
-			Command     []string
-			Environment map[string]string
-			Ports       []string
-			Volumes     []string
-			Healthcheck struct {
-				Test              []string
-				Interval, Timeout string
-				Retries           int
-			}
-		}
-		Volumes map[string]struct{}
-	}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	require.NoError(t, decoder.Decode(&file))
-	page, err := os.ReadFile("../docs/start.md")
-	require.NoError(t, err)
-	require.Len(t, file.Services, 3)
-	for name, s := range file.Services {
-		require.Len(t, s.Ports, 1, name)
-		host, port, ok := strings.Cut(strings.TrimPrefix(s.Ports[0], "127.0.0.1:"), ":")
-		require.True(t, ok && host == port, "%s opens %s", name, s.Ports[0])
-		require.Contains(t, string(page), "127.0.0.1:"+port)
-		require.NotEmpty(t, s.Healthcheck.Test, name)
-		volume, _, _ := strings.Cut(s.Volumes[0], ":")
-		require.Contains(t, file.Volumes, volume)
-	}
-	pg := file.Services["postgres"].Environment
-	require.Contains(t, string(page), "postgres://"+pg["POSTGRES_USER"]+":"+pg["POSTGRES_PASSWORD"]+"@127.0.0.1:5432/"+pg["POSTGRES_DB"]+"'")
 }

@@ -207,10 +207,17 @@ func clientRevokeCmd() *cobra.Command {
 				if err == nil && n == 0 {
 					err = hongbao.Errorf(hongbao.Permanent, "client %.80q has no such token; `hongbao balance client list` shows those that are valid", args[0])
 				}
-				if err == nil {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "revoked tokens: %d\n", n)
+				if err != nil {
+					return err
 				}
-				return err
+				out := struct {
+					Client  string `json:"client"`
+					Revoked int64  `json:"revoked_tokens"`
+				}{args[0], n}
+				return printAnswer(cmd, out, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "revoked tokens: %d\n", n)
+					return err
+				})
 			})
 		},
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/replay"
 	"github.com/hongbao-project/hongbao/settlement/remote"
 )
@@ -122,11 +123,12 @@ type confirmedCredit struct {
 	Reference string         `json:"reference"`
 	Account   string         `json:"account"`
 	Amount    hongbao.Amount `json:"amount"`
+	Currency  string         `json:"currency,omitempty"`
 }
 
 func (c *confirmed) write(w io.Writer) error {
 	for _, x := range c.Credits {
-		if _, err := fmt.Fprintf(w, "%s: credit %s, %d minor units to account %s\n", x.Letter, x.Reference, x.Amount, x.Account); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: credit %s, %s to account %s\n", x.Letter, x.Reference, money.Text(x.Amount, x.Currency), x.Account); err != nil {
 			return err
 		}
 	}
@@ -173,6 +175,7 @@ func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.
 // inDoubt tells about the letters, and leaves in pick those that are there: a command that was killed is run again, with the same ones.
 func (d *deps) inDoubt(ctx context.Context, letters *replay.Letters, pick *replay.Pick, report *confirmed) error {
 	var there []string
+	c := newCurrencies(d.currency)
 	for _, id := range pick.IDs {
 		x, err := letters.Get(ctx, id)
 		if errors.Is(err, replay.ErrNoLetter) && len(pick.IDs) > 1 {
@@ -184,7 +187,8 @@ func (d *deps) inDoubt(ctx context.Context, letters *replay.Letters, pick *repla
 		}
 		there = append(there, id)
 		if g := x.Grant; g != nil {
-			report.Credits = append(report.Credits, confirmedCredit{id, remote.Key(d.cfg.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount})
+			report.Credits = append(report.Credits, confirmedCredit{id, remote.Key(d.cfg.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount,
+				c.of(ctx, g.Campaign)})
 		}
 	}
 	if pick.IDs = there; len(there) == 0 {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/replay"
 )
@@ -96,10 +96,12 @@ func deadListCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printAnswer(cmd, struct {
-					Letters []replay.Letter `json:"letters"`
-					Next    string          `json:"next"`
-				}{page, next}, func(w io.Writer) error { return writeLetters(w, page, next) })
+				c := newCurrencies(d.currency)
+				for i := range page {
+					c.complete(cmd.Context(), page[i].Grant)
+				}
+				out := letterPage{page, next}
+				return printAnswer(cmd, out, out.write)
 			})
 		},
 	}
@@ -109,21 +111,25 @@ func deadListCmd() *cobra.Command {
 	return cmd
 }
 
-func writeLetters(w io.Writer, page []replay.Letter, next string) error {
+// letterPage is a page of the list.
+type letterPage struct {
+	Letters []replay.Letter `json:"letters"`
+	Next    string          `json:"next"` // goes to --after for the next page; empty if there is none
+}
+
+func (p *letterPage) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "LETTER\tEVENT\tCAMPAIGN\tUSER\tAMOUNT\tCLASS\tATTEMPTS\tDIED\tREASON")
-	for i := range page {
-		l := &page[i]
-		event, g := "whole entry", &hongbao.Grant{Campaign: "-", User: "-"}
-		if l.Grant != nil {
-			g = l.Grant
-			event = g.EventID()
+	for i := range p.Letters {
+		l := &p.Letters[i]
+		event, who, amount := "whole entry", "-\t-", "-"
+		if g := l.Grant; g != nil {
+			event, who, amount = g.EventID(), g.Campaign+"\t"+g.User, money.Text(g.Amount, g.Currency)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%.120q\n", l.ID, event, g.Campaign, g.User, g.Amount, l.Class, l.Attempts,
-			l.Last.Format(time.RFC3339), l.Reason)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%.120q\n", l.ID, event, who, amount, l.Class, l.Attempts, l.Last.Format(time.RFC3339), l.Reason)
 	}
-	if next != "" {
-		fmt.Fprintf(t, "next: --after %s\n", next)
+	if p.Next != "" {
+		fmt.Fprintf(t, "next: --after %s\n", p.Next)
 	}
 	return t.Flush()
 }
@@ -141,6 +147,7 @@ func deadShowCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				newCurrencies(d.currency).complete(cmd.Context(), l.Grant)
 				return printJSON(cmd, l)
 			})
 		},

@@ -94,7 +94,7 @@ func (d *demo) run(ctx context.Context) (report *audit.Report, err error) {
 		return nil, err
 	}
 	defer d.deps.close(&err)
-	if err := d.found(ctx, io.Discard); err != nil {
+	if err := d.found(ctx, &foundation{}); err != nil {
 		return nil, err
 	}
 	spec := d.spec()

@@ -42,6 +42,7 @@ type stage struct {
 	dir    string
 	words  map[string]string // what stands in an example for something that only a user knows
 	used   map[string]bool
+	json   bool // each command is given --json
 	worker *program
 	// trusted is the environment without a remote that can tell nothing.
 	trusted []string
@@ -56,13 +57,15 @@ type act struct {
 	codes []int
 	// until is what an example that runs until it is told to stop says when it is at work.
 	until string
-	// after looks at what the last example printed.
+	// says is a part of what the last example prints for a person.
+	says string
+	// after looks at what the last example printed, for a person or as JSON.
 	after func(s *stage, r result)
 }
 
 var play = []act{
-	{command: "init", after: says("founded before")},
-	{command: "recover", after: says("shard 0 is open")},
+	{command: "init", says: "founded before"},
+	{command: "recover", says: "shard 0 is open"},
 	{command: "version"},
 	{command: "demo"},
 	{command: "config check"},
@@ -77,10 +80,9 @@ var play = []act{
 	{command: "receipts"},
 	{command: "dead list", before: func(s *stage) { s.bury("kafka") }},
 	{command: "dead show"},
-	{command: "dead requeue", after: says("1 of 1 letters were requeued")},
-	{command: "dead drop", after: says("1 of 1 letters were dropped")},
-	{command: "dead confirm", before: (*stage).doubt, after: func(s *stage, r result) {
-		says("1 of 1 letters were requeued")(s, r)
+	{command: "dead requeue", says: "1 of 1 letters were requeued"},
+	{command: "dead drop", says: "1 of 1 letters were dropped"},
+	{command: "dead confirm", before: (*stage).doubt, says: "1 of 1 letters were requeued", after: func(s *stage, _ result) {
 		s.env = s.trusted
 	}},
 	{command: "work", until: `"working"`},
@@ -90,35 +92,30 @@ var play = []act{
 		s.quiet()
 		worker.stop(syscall.SIGTERM)
 	}},
-	{command: "audit", after: says("agrees")},
-	{command: "status", after: says(`"sink":"kafka"`)},
-	{command: "replay", after: says("finished")},
+	{command: "audit", says: "agrees"},
+	{command: "status", says: `"sink":"kafka"`},
+	{command: "replay", says: "finished"},
 	{command: "quarantine list", before: (*stage).forge},
 	{command: "quarantine show"},
 	{command: "quarantine resolve"},
 	{command: "quarantine campaign"},
 	{command: "campaign pause"},
 	{command: "campaign resume"},
-	{command: "campaign close", codes: []int{1, 0}, after: says("was closed")}, // its window is still open
-	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, after: func(s *stage, r result) {
-		says("was refunded")(s, r)
+	{command: "campaign close", codes: []int{1, 0}, says: "was closed"}, // its window is still open
+	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, says: "was refunded", after: func(s *stage, _ result) {
 		s.worker.stop(syscall.SIGTERM)
 	}},
 	{command: "campaign reveal"},
 	{command: "campaign verify"},
-	{command: "balance client add", after: func(s *stage, r result) { require.Len(s.t, strings.TrimSpace(r.out), 43) }},
-	{command: "balance fund", after: says("1000000.00 CNY left")},
+	{command: "balance client add"},
+	{command: "balance fund", says: "1000000.00 CNY left"},
 	{command: "balance client list", after: func(s *stage, r result) {
-		s.words["3f2a9c01d4e5"] = regexp.MustCompile(`worker +([0-9a-f]{12})`).FindStringSubmatch(r.out)[1]
+		s.words["3f2a9c01d4e5"] = regexp.MustCompile(`worker(?:","id":"| +)([0-9a-f]{12})`).FindStringSubmatch(r.out)[1]
 		s.words["127.0.0.1:8081"] = freeAddr(s.t)
 	}},
 	{command: "balance", until: "serving balances"},
-	{command: "balance check", after: says("differences: 0")},
-	{command: "balance client revoke", after: says("revoked tokens: 1")},
-}
-
-func says(text string) func(*stage, result) {
-	return func(s *stage, r result) { require.Contains(s.t, r.out, text) }
+	{command: "balance check", says: "differences: 0"},
+	{command: "balance client revoke", says: "revoked tokens: 1"},
 }
 
 // furnish puts into the folder what a user has: the program, and the repository's examples. The campaign's window is moved to
@@ -203,6 +200,10 @@ func (s *stage) perform(line string, a *act) result {
 			s.used[word] = true
 		}
 	}
+	if s.json {
+		command := "hongbao " + a.command
+		line = strings.Replace(strings.Replace(line, command, command+" --json", 1), command+" --json spring-rain > ", command+" --json spring-rain | tee ", 1)
+	}
 	p := launch(s.t, s.dir, append(s.env, "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH")), "bash", "-c", line)
 	if a.until != "" && (a.command != "tail" || strings.Contains(line, "--follow")) {
 		testkit.Eventually(s.t, 30*time.Second, func() bool { return strings.Contains(p.out.String()+p.err.String(), a.until) }, "%s says %q", line, a.until)
@@ -214,9 +215,52 @@ func (s *stage) perform(line string, a *act) result {
 // Every example of every command's help is run as it stands there, in an order that makes sense, and ends as it should.
 func TestExamplesInHelpWork(t *testing.T) {
 	t.Parallel()
+	s := newStage(t)
+	s.play(func(a *act, _ string, last bool, r result) {
+		if last {
+			require.Contains(t, r.out, a.says, a.command)
+		}
+	})
+	for word := range s.words {
+		require.True(t, s.used[word], "no example says %q any more", word)
+	}
+}
+
+// The same with --json: each command prints one document, with names in snake_case. What serves until it is stopped prints none, and
+// tail one a line.
+func TestEveryCommandPrintsOneDocument(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.json = true
+	printed := map[string]bool{}
+	s.play(func(a *act, line string, _ bool, r result) {
+		switch {
+		case a.command == "work" || a.command == "balance":
+			require.Empty(t, r.out, line)
+		case a.command == "tail":
+			for document := range strings.Lines(r.out) {
+				oneDocument(t, line, document)
+			}
+		case r.out != "" || r.code == 0:
+			oneDocument(t, line, r.out)
+		}
+		printed[a.command] = printed[a.command] || r.out != ""
+	})
+	for command, did := range printed {
+		require.Equal(t, command != "work" && command != "balance", did, command)
+	}
+}
+
+func newStage(t *testing.T) *stage {
 	d := setup(t, options{kafka: true})
 	s := &stage{deployment: d, dir: t.TempDir(), words: map[string]string{"10.0.0.7:6379": d.rdb.Options().Addr}, used: map[string]bool{}}
 	s.furnish()
+	return s
+}
+
+// play runs all examples, and gives each to look: whether it is its command's last one, and how it ended.
+func (s *stage) play(look func(a *act, line string, last bool, r result)) {
+	t := s.t
 	all := examples(t, root(), map[string][]string{})
 	for i := range play {
 		a := &play[i]
@@ -233,6 +277,7 @@ func TestExamplesInHelpWork(t *testing.T) {
 			}
 			r = s.perform(line, a)
 			require.Equal(t, want, r.code, "$ %s\n%s%s", line, r.out, r.err)
+			look(a, line, n == len(all[path])-1, r)
 		}
 		if a.after != nil {
 			a.after(s, r)
@@ -240,7 +285,4 @@ func TestExamplesInHelpWork(t *testing.T) {
 		delete(all, path)
 	}
 	require.Empty(t, all, "their examples were not run: give them a place in play")
-	for word := range s.words {
-		require.True(t, s.used[word], "no example says %q any more", word)
-	}
 }

@@ -140,7 +140,7 @@ func TestUnknownCommandsAreSuggested(t *testing.T) {
 
 var snake = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// oneDocument checks that text is one JSON document with names in snake_case; what stands below a free name is data.
+// oneDocument checks that text is one JSON document, an object, with names in snake_case.
 func oneDocument(t *testing.T, what, text string) {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -68,15 +66,6 @@ func (d *deps) printGrab(cmd *cobra.Command, g *hongbao.Grab, a *hongbao.Answer)
 		err = undecidedError{fmt.Errorf("%s: nothing is decided yet; grab again with --request-id %s", a.Outcome, g.RequestID)}
 	}
 	return err
-}
-
-// currency is that of a campaign in Redis. An answer is not held back because it can't be read: then it is empty.
-func (d *deps) currency(ctx context.Context, id string) string {
-	fields, err := shards.Of(d.redis, d.space.Home(id)).CampaignFields(ctx, id)
-	if err != nil {
-		d.log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.Error(err))
-	}
-	return fields["currency"]
 }
 
 func writeGrab(w io.Writer, a *grabbed) error {

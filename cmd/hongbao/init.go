@@ -25,29 +25,68 @@ func initCmd() *cobra.Command {
 		Example: "  hongbao init --config configs/production.yaml", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, needs{}, func(d *deps) error {
-				var did strings.Builder
+				var did foundation
 				err := d.found(cmd.Context(), &did)
 				if err == nil && slices.Contains(d.cfg.Deployment.Sinks, configs.SinkKafka) {
 					err = d.foundTopic(cmd.Context(), &did)
 				}
-				answer := struct {
-					Did []string `json:"did"`
-				}{strings.FieldsFunc(did.String(), func(r rune) bool { return r == '\n' })}
-				if err != nil && len(answer.Did) == 0 {
+				if did.Ledger == nil {
 					return err
 				}
-				return errors.Join(printAnswer(cmd, answer, func(w io.Writer) error {
-					_, err := io.WriteString(w, did.String())
-					return err
-				}), err)
+				return errors.Join(printAnswer(cmd, &did, did.write), err)
 			})
 		},
 	}
 }
 
-// found founds the ledger, then the shards in Redis, and tells w what it did. The ledger comes first: whatever it has once
+// foundation is what init did; a part that it has not come to is nil.
+type foundation struct {
+	Ledger *foundedLedger `json:"ledger"`
+	Redis  *foundedRedis  `json:"redis"`
+	Topic  *foundedTopic  `json:"topic"`
+}
+
+type foundedLedger struct {
+	Deployment string   `json:"deployment"`
+	Founded    bool     `json:"founded"` // false: it was before
+	Tables     []string `json:"tables_made"`
+}
+
+type foundedRedis struct {
+	KeyPrefix string `json:"key_prefix"`
+	Founded   int    `json:"shards_founded"`
+	Before    int    `json:"shards_founded_before"`
+}
+
+type foundedTopic struct {
+	Topic string `json:"topic"`
+}
+
+func (f *foundation) write(w io.Writer) error {
+	var b strings.Builder
+	if l := f.Ledger; l != nil {
+		tables, how := "tables as they were", "was founded before"
+		if len(l.Tables) > 0 {
+			tables = "tables made: " + strings.Join(l.Tables, ", ")
+		}
+		if l.Founded {
+			how = "is founded"
+		}
+		fmt.Fprintf(&b, "ledger  %s; deployment %s %s\n", tables, l.Deployment, how)
+	}
+	if r := f.Redis; r != nil {
+		fmt.Fprintf(&b, "redis   shards under key prefix %s: %d founded, %d founded before\n", r.KeyPrefix, r.Founded, r.Before)
+	}
+	if f.Topic != nil {
+		fmt.Fprintf(&b, "topic   %s: as it must be\n", f.Topic.Topic)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// found founds the ledger, then the shards in Redis, and notes in did what it did. The ledger comes first: whatever it has once
 // known of a shard can be lost by Redis, and is then never founded again.
-func (d *deps) found(ctx context.Context, w io.Writer) error {
+func (d *deps) found(ctx context.Context, did *foundation) error {
 	if err := d.reachRedis(ctx); err != nil {
 		return err
 	}
@@ -56,7 +95,7 @@ func (d *deps) found(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	has, err := d.foundLedger(ctx, marked, w)
+	has, err := d.foundLedger(ctx, marked, did)
 	if err != nil {
 		return err
 	}
@@ -65,11 +104,11 @@ func (d *deps) found(ctx context.Context, w io.Writer) error {
 			return err
 		}
 	}
-	return d.foundShards(ctx, has, w)
+	return d.foundShards(ctx, has, did)
 }
 
 // foundLedger makes the tables, and makes the ledger this deployment's. marked says that Redis is somebody's already.
-func (d *deps) foundLedger(ctx context.Context, marked bool, w io.Writer) (has settlement.Deployment, err error) {
+func (d *deps) foundLedger(ctx context.Context, marked bool, did *foundation) (has settlement.Deployment, err error) {
 	if marked { // a wrong database is not even given tables
 		l, err := d.reachLedger(ctx)
 		if err == nil {
@@ -99,14 +138,7 @@ func (d *deps) foundLedger(ctx context.Context, marked bool, w io.Writer) (has s
 	if has, err = d.ledger.Found(ctx, d.deployment()); err != nil {
 		return has, err
 	}
-	tables, how := "tables as they were", "was founded before"
-	if len(steps) > 0 {
-		tables = "tables made: " + strings.Join(steps, ", ")
-	}
-	if unknown {
-		how = "is founded"
-	}
-	fmt.Fprintf(w, "ledger  %s; deployment %s %s\n", tables, has.ID, how)
+	did.Ledger = &foundedLedger{has.ID, unknown, append([]string{}, steps...)}
 	return has, d.founded.asLedger(has.Founding)
 }
 
@@ -118,7 +150,7 @@ func (d *deps) foundedElsewhere() error {
 }
 
 // foundShards founds the shards that Redis never had, and notes each of them in the ledger.
-func (d *deps) foundShards(ctx context.Context, has settlement.Deployment, w io.Writer) error {
+func (d *deps) foundShards(ctx context.Context, has settlement.Deployment, did *foundation) error {
 	before, err := shards.ReadShards(ctx, d.redis, d.space)
 	if err != nil {
 		return err
@@ -153,8 +185,8 @@ func (d *deps) foundShards(ctx context.Context, has settlement.Deployment, w io.
 			}
 		}
 	}
-	_, err = fmt.Fprintf(w, "redis   shards under key prefix %s: %d founded, %d founded before\n", has.KeyPrefix, founded, len(before)-founded)
-	return err
+	did.Redis = &foundedRedis{has.KeyPrefix, founded, len(before) - founded}
+	return nil
 }
 
 // lost refuses to found a shard again of which the ledger knows something. A shard that nothing ever happened on loses nothing.
@@ -190,11 +222,11 @@ func (d *deps) lost(ctx context.Context, shard int) error {
 }
 
 // foundTopic makes the topic if it is missing and may be made, and checks it.
-func (d *deps) foundTopic(ctx context.Context, w io.Writer) error {
+func (d *deps) foundTopic(ctx context.Context, did *foundation) error {
 	d.makes = true
 	if _, err := d.publisher(ctx); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "topic   %s: as it must be\n", d.cfg.Kafka.Topic)
-	return err
+	did.Topic = &foundedTopic{d.cfg.Kafka.Topic}
+	return nil
 }

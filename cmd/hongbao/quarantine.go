@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/replay"
 	"github.com/hongbao-project/hongbao/settlement"
 )
@@ -45,6 +46,7 @@ type quarantined struct {
 	Reason   settlement.Reason `json:"reason"`
 	Campaign string            `json:"campaign"`
 	Packet   int64             `json:"packet"`
+	Currency string            `json:"currency,omitempty"` // of the amounts; empty if the ledger does not have the campaign
 	Came     *version          `json:"came"`
 	// Ledger is what the ledger had of the packet when the grant came; null if it had nothing.
 	Ledger     *version   `json:"ledger"`
@@ -54,9 +56,9 @@ type quarantined struct {
 	Resolution string     `json:"resolution,omitempty"`
 }
 
-func printable(q *settlement.Quarantined) quarantined {
+func printable(q *settlement.Quarantined, currency string) quarantined {
 	out := quarantined{
-		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Came: versionOf(&q.Grant), Ledger: versionOf(q.Has),
+		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: currency, Came: versionOf(&q.Grant), Ledger: versionOf(q.Has),
 		Created: q.Created, ResolvedBy: q.ResolvedBy, Resolution: q.Resolution,
 	}
 	if !q.Resolved.IsZero() {
@@ -90,9 +92,9 @@ func quarantineListCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				out := make([]quarantined, len(list))
+				out, c := make([]quarantined, len(list)), newCurrencies(d.ledgerCurrency)
 				for i := range list {
-					out[i] = printable(&list[i])
+					out[i] = printable(&list[i], c.of(cmd.Context(), list[i].Grant.Campaign))
 				}
 				answer := quarantinePage{Grants: out}
 				if len(out) == limit {
@@ -112,11 +114,11 @@ func quarantineListCmd() *cobra.Command {
 func writeQuarantine(w io.Writer, list []quarantined, next int64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tREASON\tCAMPAIGN\tPACKET\tCAME\tLEDGER HAS\tDECISION")
-	side := func(v *version) string {
+	side := func(v *version, currency string) string {
 		if v == nil {
 			return "-"
 		}
-		return fmt.Sprintf("%s: %d to %s", v.Event, v.Amount, v.User)
+		return fmt.Sprintf("%s: %s to %s", v.Event, money.Text(v.Amount, currency), v.User)
 	}
 	for i := range list {
 		q := &list[i]
@@ -124,7 +126,8 @@ func writeQuarantine(w io.Writer, list []quarantined, next int64) error {
 		if q.Resolved != nil {
 			decision = fmt.Sprintf("%s: %.120q", q.ResolvedBy, q.Resolution)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", q.ID, q.Reason, q.Campaign, q.Packet, side(q.Came), side(q.Ledger), decision)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", q.ID, q.Reason, q.Campaign, q.Packet, side(q.Came, q.Currency), side(q.Ledger, q.Currency),
+			decision)
 	}
 	if next > 0 {
 		fmt.Fprintf(t, "next: --after %d\n", next)
@@ -157,7 +160,7 @@ func quarantineShowCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printJSON(cmd, printable(&q))
+				return printJSON(cmd, printable(&q, d.ledgerCurrency(cmd.Context(), q.Grant.Campaign)))
 			})
 		},
 	}
@@ -199,7 +202,7 @@ func quarantineResolveCmd() *cobra.Command {
 				case err != nil:
 					return err
 				}
-				return printJSON(cmd, printable(&q))
+				return printJSON(cmd, printable(&q, d.ledgerCurrency(cmd.Context(), q.Grant.Campaign)))
 			})
 		},
 	}
@@ -226,8 +229,15 @@ func quarantineCampaignCmd() *cobra.Command {
 				if err := d.ledger.Disown(cmd.Context(), args[0], by, why); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "the grants of campaign %s go to quarantine from now on\n", args[0])
-				return err
+				out := struct {
+					Campaign string `json:"campaign"`
+					By       string `json:"by"`
+					Why      string `json:"why"`
+				}{args[0], by, why}
+				return printAnswer(cmd, out, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "the grants of campaign %s go to quarantine from now on\n", args[0])
+					return err
+				})
 			})
 		},
 	}

@@ -286,7 +286,7 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 	require.Contains(t, d.ok("config", "check", "--connect"), "\nredis and ledger: as they must be\n", "no topic is looked at")
 }
 
-// A worker that finds a server out of reach when it starts ends with exit code 1: what started it starts it again.
+// A worker that finds a server out of reach when it starts ends with exit code 5: what started it starts it again.
 func TestUnreachableRedisIsAnError(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
