@@ -72,6 +72,25 @@ func (p *Publisher) Scan(ctx context.Context, from []int64, fn func(partition in
 	return report, err
 }
 
+// Offsets gives, for each partition, the offset of the first record that was sent at since or later, and the offset after the last
+// record. The zero time stands for the beginning of the log. A record has the time at which a worker first sent it.
+func (p *Publisher) Offsets(ctx context.Context, since time.Time) (from, end []int64, err error) {
+	for i := range p.cfg.Partitions {
+		b, err := p.ends(ctx, i)
+		if err != nil {
+			return nil, nil, err
+		}
+		first := b.start
+		if !since.IsZero() {
+			if first, err = p.offsetAt(ctx, i, since, b); err != nil {
+				return nil, nil, err
+			}
+		}
+		from, end = append(from, first), append(end, b.end)
+	}
+	return from, end, nil
+}
+
 // partitionScan is a scan of one partition, from an offset or, if that is -1, from the beginning of the log.
 type partitionScan struct {
 	p         *Publisher

@@ -17,7 +17,7 @@ var lines = map[string]struct{ server, args string }{
 	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"}, "quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
 	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign pause": {"redis", "rain"}, "campaign resume": {"redis", "rain"},
 	"campaign close": {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"}, "receipts": {"redis", "rain u1"},
-	"work": {"redis", ""}, "status": {"redis", ""}, "audit": {"redis", ""}, "tail": {"redis", ""}, "replay": {"redis", "again --to balance"},
+	"work": {"redis", ""}, "status": {"redis", ""}, "audit": {"redis", ""}, "tail": {"kafka", ""}, "replay": {"redis", "again --to balance"},
 	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis", "kafka/0/1-1 --by ann --why mended"},
 	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"}, "balance": {"ledger", ""},
 	"balance check": {"ledger", ""}, "balance client add": {"ledger", "worker"}, "balance client list": {"ledger", ""}, "balance client revoke": {"ledger", "worker --all"},
@@ -29,9 +29,11 @@ var lines = map[string]struct{ server, args string }{
 // not exist and of a configuration that can't be read, the same with 2.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"}
+	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d",
+		"HONGBAO_KAFKA_BROKERS=127.0.0.1:3", "HONGBAO_PUBLISHER_ATTEMPT_TIME=1s", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=500ms"}
 	says := map[string][]string{
 		"redis":  {"redis at 127.0.0.1:1", "connection refused", "redis.addrs", "`hongbao config check --connect`"},
+		"kafka":  {"kafka at 127.0.0.1:3", "connection refused", "kafka.brokers", "`hongbao config check --connect`"},
 		"ledger": {"open the postgres ledger", "127.0.0.1:2", "connection refused", "ledger.dsn", "`hongbao config check --connect`"},
 	}
 	example, err := filepath.Abs("../../configs/campaign.yaml")

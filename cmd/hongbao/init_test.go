@@ -189,3 +189,15 @@ func TestLedgerHasNoDefault(t *testing.T) {
 		require.Contains(t, r.err, "ledger.dsn is empty")
 	}
 }
+
+// A command that reads makes no database where there is none.
+func TestReadersMakeNoDatabase(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	path := filepath.Join(t.TempDir(), "none.db")
+	d = d.with("LEDGER_DSN", path)
+	for _, command := range [][]string{{"campaign", "list"}, {"campaign", "reveal", "rain"}, {"quarantine", "list"}, {"audit"}, {"config", "check", "--connect"}} {
+		d.refused(1, command, "there is no file "+path, "`hongbao init`")
+		require.NoFileExists(t, path, "%v", command)
+	}
+}
