@@ -175,7 +175,7 @@ func (c *Closer) Refund(ctx context.Context, o Order) (hongbao.Refund, error) {
 		case <-tick.C:
 		case <-over.C:
 			c.cfg.Log.Warn("ALARM: a refund waits for the settlers for too long: are they running, and does the ledger answer?",
-				zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait), zap.Error(err))
+				zap.String("code", "refund_waits"), zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait), zap.Error(err))
 			return r, err
 		case <-ctx.Done():
 			return r, fmt.Errorf("%w; it ended while waiting: %w", err, context.Cause(ctx))

@@ -138,21 +138,23 @@ func (s *shard) decode(ctx context.Context, raw []shards.RawEntry) ([]*item, err
 			it.entry, it.open = e, e.Grants
 			continue
 		}
-		if _, err := s.buryWhole(ctx, it, "an entry can't be read, it is set aside as a dead letter", err); err != nil {
-			return items, err
+		written, failed := s.buryWhole(ctx, it, err)
+		if written {
+			s.log.Error("an entry can't be read, it is set aside as a dead letter", zap.String("code", "unreadable_entry"),
+				zap.String("entry", it.id), zap.Error(err))
+		}
+		if failed != nil {
+			return items, failed
 		}
 	}
 	return unfinished(items), nil
 }
 
-// buryWhole makes a dead letter of an entry, not of its events: no done bit is set. It says so in the log, unless the entry is not
-// ours any more: what a worker that slept holds, others may have finished and trimmed, and then it looks like a forged one.
-func (s *shard) buryWhole(ctx context.Context, it *item, what string, reason error) (written bool, err error) {
+// buryWhole makes a dead letter of an entry, not of its events: no done bit is set. It writes none if the entry is not ours any more:
+// what a worker that slept holds, others may have finished and trimmed, and then it looks like a forged one.
+func (s *shard) buryWhole(ctx context.Context, it *item, reason error) (written bool, err error) {
 	written, err = s.bury(ctx, it, nil, reason)
 	it.finished = err == nil
-	if written {
-		s.log.Error(what, zap.String("entry", it.id), zap.Error(reason))
-	}
 	return written, err
 }
 
@@ -186,9 +188,11 @@ func (s *shard) skipDone(ctx context.Context, items []*item) ([]*item, error) {
 }
 
 func (s *shard) refuted(ctx context.Context, it *item, why error) error {
-	written, err := s.buryWhole(ctx, it, "ALARM: a forged entry is in the stream, it is set aside as a dead letter", why)
+	written, err := s.buryWhole(ctx, it, why)
 	if written {
 		s.c.count.forged.Add(1)
+		s.log.Error("ALARM: a forged entry is in the stream, it is set aside as a dead letter", zap.String("code", "forged_entry"),
+			zap.String("entry", it.id), zap.Error(why))
 	}
 	return err
 }

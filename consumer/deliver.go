@@ -264,7 +264,7 @@ func (s *shard) setAside(ctx context.Context, it *item) error {
 			}
 			continue
 		}
-		s.log.Error("a grant is set aside as a dead letter", zap.String("event", f.grant.EventID()),
+		s.log.Error("a grant is set aside as a dead letter", zap.String("code", "dead_letter"), zap.String("event", f.grant.EventID()),
 			zap.String("campaign", f.grant.Campaign), zap.Int64("packet", f.grant.Packet), zap.Int64("attempt", it.attempt), zap.Error(f.err))
 		last := i == len(it.failed)-1 && len(again) == 0 && open == 0
 		if _, err := s.bury(ctx, it, &letter{grant: &f.grant, last: last}, f.err); err != nil {

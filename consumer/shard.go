@@ -156,7 +156,7 @@ func (s *shard) vanished(ids []string) {
 	}
 	s.c.count.vanished.Add(int64(len(ids)))
 	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, somebody trimmed it by hand; "+
-		"run `hongbao audit`, the receipts still have their grants", zap.Strings("entries", ids))
+		"run `hongbao audit`, the receipts still have their grants", zap.String("code", EventsLost), zap.Strings("entries", ids))
 }
 
 // survive deals with an error of a call to Redis; false if the shard is broken.

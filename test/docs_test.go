@@ -1,9 +1,14 @@
 package test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,4 +49,121 @@ func TestOperationsAreTrue(t *testing.T) {
 	seconds, err := strconv.Atoi(grace[1])
 	require.NoError(t, err)
 	require.Greater(t, time.Duration(seconds)*time.Second, cfg.Consumer.DrainTimeout+10*time.Second)
+}
+
+// Each alarm has a code, and docs/operations.md has each code, with what it means, how to check and how to mend.
+func TestAlarmsAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	_, table, ok := strings.Cut(string(page), "\n### Alarms\n")
+	require.True(t, ok)
+	table, _, _ = strings.Cut(table, "\n## ")
+	var documented []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(table, -1) {
+		documented = append(documented, m[1])
+	}
+	a := alarms{codes: map[string]bool{}, consts: map[string]string{}}
+	files := map[string]*ast.File{}
+	sources(t, []string{".go"}, func(file string) {
+		if !strings.HasSuffix(file, "_test.go") && !strings.HasPrefix(file, "bench/") && !strings.HasPrefix(file, "test/") {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, parser.SkipObjectResolution|parser.ParseComments)
+			require.NoError(t, err)
+			files[file] = f
+		}
+	})
+	for _, f := range files {
+		ast.Inspect(f, a.declared)
+	}
+	for file, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool { return a.raised(t, file, n) })
+	}
+	delete(a.codes, "working")
+	require.Positive(t, a.calls)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(a.codes)), documented)
+}
+
+// alarms are the codes that the program's log lines have.
+type alarms struct {
+	consts map[string]string // string constants by name
+	codes  map[string]bool
+	calls  int
+}
+
+// declared notes a constant; those of a block of codes are codes.
+func (a *alarms) declared(n ast.Node) bool {
+	d, ok := n.(*ast.GenDecl)
+	if !ok || d.Tok != token.CONST {
+		return true
+	}
+	for _, s := range d.Specs {
+		v, _ := s.(*ast.ValueSpec)
+		for i, value := range v.Values {
+			text, ok := literal(value)
+			if !ok {
+				continue
+			}
+			a.consts[v.Names[i].Name] = text
+			if strings.HasPrefix(d.Doc.Text(), "The codes of a") {
+				a.codes[text] = true
+			}
+		}
+	}
+	return true
+}
+
+// raised notes the code of a log line, and wants one in each alarm.
+func (a *alarms) raised(t *testing.T, file string, n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return true
+	}
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || len(call.Args) == 0 || f.Sel.Name != "Error" && f.Sel.Name != "Warn" {
+		return true
+	}
+	said, _ := literal(call.Args[0])
+	coded := false
+	for _, arg := range call.Args {
+		field, ok := arg.(*ast.CallExpr)
+		if !ok || !isCall(field, "zap", "String") || len(field.Args) != 2 {
+			continue
+		}
+		if name, _ := literal(field.Args[0]); name != "code" {
+			continue
+		}
+		coded = true
+		switch v := field.Args[1].(type) {
+		case *ast.Ident:
+			if text, ok := a.consts[v.Name]; ok {
+				a.codes[text] = true
+			}
+		case *ast.SelectorExpr:
+			if text, ok := a.consts[v.Sel.Name]; ok {
+				a.codes[text] = true
+			}
+		default:
+			text, ok := literal(v)
+			require.True(t, ok, "%s: %s", file, said)
+			a.codes[text] = true
+		}
+	}
+	if strings.HasPrefix(said, "ALARM") || strings.HasPrefix(said, "INCIDENT") {
+		require.True(t, coded, "%s: this alarm has no code: %s", file, said)
+		a.calls++
+	}
+	return true
+}
+
+// literal is the text of a string that stands in the code, or of the first part of a sum of them.
+func literal(e ast.Expr) (string, bool) {
+	if sum, ok := e.(*ast.BinaryExpr); ok {
+		return literal(sum.X)
+	}
+	l, ok := e.(*ast.BasicLit)
+	if !ok || l.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(l.Value)
+	return text, err == nil
 }

@@ -135,7 +135,8 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 			failed = store.Pause(context.WithoutCancel(ctx), g.Campaign)
 		}
 		a.d.log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list` shows it, `hongbao campaign resume` opens the campaign again",
-			zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.NamedError("reason", err), zap.Error(failed))
+			zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet),
+			zap.NamedError("reason", err), zap.Error(failed))
 		if hongbao.IsOutage(failed) {
 			errs[i] = failed
 		}

@@ -141,7 +141,8 @@ func (d *deps) freeze(ctx context.Context) func(settlement.Quarantined) error {
 			err = store.Pause(context.WithoutCancel(ctx), q.Grant.Campaign)
 		}
 		d.log.Error("ALARM: a grant is in quarantine, its campaign was paused; `hongbao quarantine list` shows it, `hongbao campaign resume` opens the campaign again",
-			zap.String("campaign", q.Grant.Campaign), zap.Int64("packet", q.Grant.Packet), zap.String("reason", string(q.Reason)), zap.Error(err))
+			zap.String("code", "campaign_paused"), zap.String("campaign", q.Grant.Campaign), zap.Int64("packet", q.Grant.Packet),
+			zap.String("reason", string(q.Reason)), zap.Error(err))
 		if hongbao.IsOutage(err) {
 			return err
 		}
