@@ -58,7 +58,8 @@ func (d *deps) confirmPackets(ctx context.Context, f *confirmFlags, word told, r
 				at.Packet, at.Campaign, row.Idle, left)
 		}
 		g := &row.Grant
-		report.Credits = append(report.Credits, confirmedCredit{text, remote.Key(d.cfg.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount})
+		report.Credits = append(report.Credits, confirmedCredit{text, remote.Key(d.cfg.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount,
+			d.ledgerCurrency(ctx, g.Campaign)})
 		if f.dryRun {
 			continue
 		}
