@@ -18,6 +18,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -65,33 +66,8 @@ func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 	}
 	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
 	b := setupOn(t, r, n)
-	b.opener(t)
+	shardstest.KeepOpen(t, b.rdb, b.space)
 	return b, r
-}
-
-// opener opens shards that a restart has frozen, as a recoverer does; but seqs and epoch stay, as the tests write them by hand.
-func (b *bundle) opener(t *testing.T) {
-	t.Helper()
-	done := make(chan struct{})
-	tick := time.NewTicker(20 * time.Millisecond)
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-t.Context().Done():
-				return
-			case <-tick.C:
-			}
-			for i := range b.space.Len() {
-				k := b.space.Shard(i)
-				if z, err := shards.Of(b.rdb, k).Freeze(t.Context()); err == nil && z.Frozen {
-					b.rdb.HSet(t.Context(), k.Meta(), "opened", z.Token)
-					b.rdb.HDel(t.Context(), k.Meta(), "frozen", "seen")
-				}
-			}
-		}
-	}()
-	t.Cleanup(func() { tick.Stop(); <-done })
 }
 
 func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
@@ -114,7 +115,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	opener(t, client, space)
+	shardstest.KeepOpen(t, client, space)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: c.ID}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -230,7 +231,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	}, "the new primary has a replica")
 
 	hook.armed.Store(true)
-	opener(t, promoted, b.space)
+	shardstest.KeepOpen(t, promoted, b.space)
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		if err == nil && a.Outcome != hongbao.Frozen {

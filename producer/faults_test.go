@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -102,7 +103,7 @@ func TestConnectionRefused(t *testing.T) {
 		return hongbao.ClassOf(err) == hongbao.Transient
 	}, "nothing happened")
 	require.NoError(t, b.server.Restart())
-	opener(t, b.admin, b.space)
+	shardstest.KeepOpen(t, b.admin, b.space)
 	testkit.Eventually(t, 10*time.Second, func() bool { // go-redis looks again once a second
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		return err == nil && a.Outcome == hongbao.Granted

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
@@ -57,7 +58,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 
-	opener(t, client, space)
+	shardstest.KeepOpen(t, client, space)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: "rain"}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

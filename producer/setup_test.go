@@ -160,34 +160,3 @@ func (b *bundle) counting(t *testing.T, what string) (*counted, *redis.Client) {
 	rdb.AddHook(c)
 	return c, rdb
 }
-
-// opener opens shards that a restart or a failover has frozen, as a recoverer does.
-func opener(t *testing.T, rdb redis.UniversalClient, space *lua.Space) {
-	t.Helper()
-	done := make(chan struct{})
-	tick := time.NewTicker(50 * time.Millisecond)
-	look := func(k *shards.Shard) {
-		z, err := k.Freeze(t.Context())
-		if err != nil || !z.Frozen {
-			return
-		}
-		known := max(z.Seq, z.Seen)
-		_, _ = k.Reopen(t.Context(), space, &shards.Reopening{ // a failure is tried again at the next tick
-			Was: z, Epoch: z.Epoch + 1, Known: known, Last: (known/lua.ChunkEvents+1)*lua.ChunkEvents - 1,
-		})
-	}
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-t.Context().Done():
-				return
-			case <-tick.C:
-			}
-			for i := range space.Len() {
-				look(shards.Of(rdb, space.Shard(i)))
-			}
-		}
-	}()
-	t.Cleanup(func() { tick.Stop(); <-done })
-}

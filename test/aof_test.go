@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -114,7 +115,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 		wholes[whole]++
 		again, c := aofServer(t, copied, map[string]string{"aof-load-truncated": "yes"})
 		c.whole(t, whole, packets)
-		reopen(t, c.rdb, c.space)
+		require.NoError(t, shardstest.Open(t.Context(), c.rdb, c.space))
 		c.grabOne(t, 100) // and it goes on
 		c.whole(t, whole+1, packets)
 		require.NoError(t, again.Close())
@@ -165,7 +166,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart())
 		testkit.EventuallyOK(t, 10*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "it answers again")
-		reopen(t, b.rdb, b.space)
+		require.NoError(t, shardstest.Open(t.Context(), b.rdb, b.space))
 		b.whole(t, int64(n), packets)
 	}
 }

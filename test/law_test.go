@@ -29,7 +29,7 @@ var stages = map[string]bool{
 // clients are the libraries that speak to a server, with the packages that may import them. cmd, configs, bench and
 // test may import them all.
 var clients = map[string][]string{
-	"github.com/redis/go-redis":     {"internal/shards", "audit", "campaign", "closing", "consumer", "dedup", "lock", "producer", "replay", "internal/testkit"},
+	"github.com/redis/go-redis":     {"internal/shards", "internal/shards/shardstest", "audit", "campaign", "closing", "consumer", "dedup", "lock", "producer", "replay", "internal/testkit"},
 	"github.com/segmentio/kafka-go": {"publisher", "subscriber", "topic", "internal/testkit"},
 	"database/sql":                  {"settlement", "subscriber", "internal/testkit"},
 	"github.com/jackc/pgx":          {"settlement", "internal/testkit"},
@@ -79,6 +79,16 @@ func brokenInside(from, to string, test bool) string {
 			return ""
 		}
 		return "internal/testkit is for tests, bench and test only"
+	case to == "internal/shards/shardstest":
+		if test {
+			return ""
+		}
+		return "internal/shards/shardstest is for tests only"
+	case from == "internal/shards/shardstest":
+		if redisSide(to) {
+			return ""
+		}
+		return "internal/shards/shardstest imports internal/shards and lua only"
 	case to == "internal/recovery":
 		if strings.HasPrefix(from, "cmd/") {
 			return ""
@@ -139,7 +149,7 @@ func redisSide(folder string) bool { return folder == "lua" || folder == "intern
 // known tells whether the law has a place for a folder with Go files.
 func known(from string) bool {
 	_, stage := stages[from]
-	return stage || anything(from) || slices.Contains([]string{".", "lua", "topic", "internal/flatjson", "internal/group", "internal/money", "internal/shards", "internal/testkit"}, from)
+	return stage || anything(from) || slices.Contains([]string{".", "lua", "topic", "internal/flatjson", "internal/group", "internal/money", "internal/shards", "internal/shards/shardstest", "internal/testkit"}, from)
 }
 
 // sources calls fn with every file of the repository whose name ends with one of the suffixes; path uses slashes.

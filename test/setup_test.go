@@ -116,17 +116,3 @@ func (b *bundle) farAlong(t *testing.T) *bundle {
 	}
 	return b
 }
-
-// reopen opens a shard that a restart has frozen, as a worker does; the seqs stay, for tests that count them.
-func reopen(t *testing.T, rdb redis.UniversalClient, space *lua.Space) {
-	t.Helper()
-	for i := range space.Len() {
-		k := space.Shard(i)
-		z, err := shards.Of(rdb, k).Freeze(t.Context())
-		require.NoError(t, err)
-		if z.Frozen {
-			require.NoError(t, rdb.HSet(t.Context(), k.Meta(), "opened", z.Token).Err())
-			require.NoError(t, rdb.HDel(t.Context(), k.Meta(), "frozen", "seen").Err())
-		}
-	}
-}

@@ -27,8 +27,8 @@ type Frozen struct {
 	Seq, Epoch int64
 	// Seen is the highest event that anybody has told of since the freeze.
 	Seen int64
-	// Token names the run of the server.
-	Token string
+	// Token names the run of the server, and History its history of writes.
+	Token, History string
 }
 
 func (z *Frozen) why() string {
@@ -93,7 +93,7 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server) (
 		return Frozen{}, err
 	}
 	r := replyReader{rest: reply}
-	z := Frozen{Frozen: r.string() == "frozen", Since: time.Duration(r.int64()) * time.Millisecond, Seq: -1, Epoch: -1, Token: server.RunID}
+	z := Frozen{Frozen: r.string() == "frozen", Since: time.Duration(r.int64()) * time.Millisecond, Seq: -1, Epoch: -1, Token: server.RunID, History: server.ReplID}
 	for _, into := range []*int64{&z.Seq, &z.Epoch} {
 		if text := r.string(); text != "" {
 			*into, err = strconv.ParseInt(text, 10, 64)

@@ -1,0 +1,62 @@
+// Package shardstest opens frozen shards in tests, where no recoverer with a ledger does it.
+package shardstest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by hand; where somebody has
+// seen more than Redis has, they go on behind that, as after an accepted loss.
+func Open(ctx context.Context, rdb redis.UniversalClient, space *lua.Space) error {
+	var errs []error
+	for i := range space.Len() {
+		errs = append(errs, open(ctx, rdb, space, shards.Of(rdb, space.Shard(i))))
+	}
+	return errors.Join(errs...)
+}
+
+func open(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, k *shards.Shard) error {
+	z, err := k.Freeze(ctx)
+	if err != nil || !z.Frozen {
+		return err
+	}
+	if z.Seen > z.Seq {
+		_, err = k.Reopen(ctx, space, &shards.Reopening{
+			Was: z, Epoch: z.Epoch + 1, Known: z.Seen, Last: (z.Seen/lua.ChunkEvents+1)*lua.ChunkEvents - 1,
+		})
+		return err
+	}
+	_, err = rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, k.Keys.Meta(), "opened", z.Token, "history", z.History)
+		p.HDel(ctx, k.Keys.Meta(), "frozen", "seen")
+		return nil
+	})
+	return err
+}
+
+// KeepOpen opens frozen shards until the test ends. What fails while servers are away is tried again.
+func KeepOpen(t testing.TB, rdb redis.UniversalClient, space *lua.Space) {
+	t.Helper()
+	done := make(chan struct{})
+	tick := time.NewTicker(20 * time.Millisecond)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-t.Context().Done():
+				return
+			case <-tick.C:
+				_ = Open(t.Context(), rdb, space)
+			}
+		}
+	}()
+	t.Cleanup(func() { tick.Stop(); <-done })
+}
