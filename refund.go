@@ -10,9 +10,11 @@ type Refund struct {
 	Campaign, Currency, Sponsor string
 	Amount                      Amount
 	Packets                     int64 // that nobody got
-	// Shard and Seq name the close that it is based on.
+	// Shard and Seq name the close that it is based on. Seq is 0 if Redis had lost the campaign, so that there was none: then By and
+	// Why say who decided it.
 	Shard   int
 	Seq     int64
+	By, Why string
 	Created time.Time
 }
 

@@ -218,3 +218,35 @@ func TestGrantAfterClose(t *testing.T) {
 		do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys("b").Events(), 0))
 	}
 }
+
+// A campaign of which Redis has lost something differs until a person ends it from the ledger; then it agrees, with a note of who and
+// why. Grants of before that only the topic knows are named as decided.
+func TestEndedFromTheLedger(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	k := w.keys("b")
+	w.rdb.HDel(t.Context(), k.Receipts("b"), "u0003") // Redis has lost this grant, the ledger has it
+	drop(w.ledger.grants, "b", "u0004")               // only the topic has this one
+	w.rdb.HDel(t.Context(), k.Receipts("b"), "u0004")
+	do(t, w.rdb.XTrimMaxLen(t.Context(), k.Events(), 0))
+	do(t, w.rdb.HSet(t.Context(), k.Campaign("b"), "state", "frozen"))
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, audit.Differs, r.Verdict)
+	require.EqualValues(t, 1, r.Found[audit.CampaignFrozen])
+	require.Contains(t, r.Remedies[audit.CampaignFrozen].Do, "`hongbao campaign refund-lost ID`")
+
+	require.NoError(t, shards.Of(w.rdb, k).EndLost(t.Context(), &shards.LostCampaign{ID: "b", Packets: packets, Total: total, Granted: 19}))
+	w.ledger.closed["b"] = hongbao.Entry{Shard: k.Index()}
+	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.By, c.Why = "ann", "no file is left" }
+	for range 2 { // while it is in Redis, and after it has left
+		r = w.audit(t, audit.Options{})
+		require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+		b := r.Campaigns[1]
+		require.Equal(t, `Redis had lost something of the campaign, and ann ended it from the ledger: "no file is left"`, b.Ended)
+		require.Equal(t, []any{false, int64(19), int64(1)}, []any{b.InRedis, b.Settled, b.Dropped})
+		require.Equal(t, "b", r.Decided[0].Campaign)
+		require.Empty(t, r.Campaigns[0].Ended)
+		_, err := shards.Of(w.rdb, k).Retire(t.Context(), "b", 0)
+		require.NoError(t, err)
+	}
+}

@@ -41,13 +41,20 @@ type LedgerCampaign struct {
 	Grants            int64
 	// Closed: what nobody got went back; nothing can be granted any more, and the campaign may have left Redis.
 	Closed bool
-	// CloseShard and CloseSeq name the close that the refund is based on; set if Closed.
+	// CloseShard and CloseSeq name the close that the refund is based on; set if Closed. CloseSeq is 0 if there was none, since Redis
+	// had lost something of the campaign: then By and Why say who ended it from the ledger alone.
 	CloseShard int
 	CloseSeq   int64
+	By, Why    string
 	// Codes: its packets have codes.
 	Codes bool
 	// Sealed: it was audited after its refund, and its grants need not be read again.
 	Sealed bool
+}
+
+// ended says who ended a campaign from the ledger alone, and why.
+func (l *LedgerCampaign) ended() string {
+	return fmt.Sprintf("Redis had lost something of the campaign, and %.128s ended it from the ledger: %.200q", l.By, l.Why)
 }
 
 // Quarantined is a grant that the ledger did not pay because it contradicts something.

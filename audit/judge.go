@@ -54,6 +54,10 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 			f.from |= inQuarantine
 		}
 		r.judgeSinks(c, packet, f)
+	case c.lost() && !f.has(inLedger) && !f.has(inStream): // Redis and the ledger had lost it, and the loss was accepted
+		r.decided(c, packet, f, r.sinks[0], c.ledger.ended())
+	case c.lost():
+		r.judgeSinks(c, packet, f)
 	case c.inRedis() || !f.has(inLedger) && r.Ledger != nil:
 		if c.inRedis() && !f.has(inStock) {
 			c.strays++
@@ -241,9 +245,9 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 // judgeSeqs names the seqs of a shard that stand for nothing, and events that the stream has lost.
 func (r *run) judgeSeqs(s *shard) {
 	for _, gap := range s.gaps {
-		if s.seen.has(gap.First) || s.seen.has(gap.Last) {
+		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
 			r.found(Difference{Kind: StreamGap, Where: s.Events(), Event: event(s.Index(), gap.First),
-				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, what is before and after them is", gap.First, gap.Last)})
+				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, and group %s has not finished them", gap.First, gap.Last, k.group)})
 		}
 	}
 	for seq := range s.decided {
@@ -259,4 +263,17 @@ func (r *run) judgeSeqs(s *shard) {
 		r.found(Difference{Kind: SeqGap, Where: s.Events(), Event: event(s.Index(), h.First),
 			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last, s.seq)})
 	}
+}
+
+// unfinished gives a sink that has not finished some of the seqs, nil if there is none: then the stream need not keep them, and workers
+// take them out one by one when they stand behind an unfinished one.
+func (r *run) unfinished(s *shard, seqs hongbao.SeqRange) *sink {
+	for _, k := range r.sinks {
+		for seq := seqs.First; seq <= seqs.Last; seq++ {
+			if !k.at[s.Index()].done(seq) {
+				return k
+			}
+		}
+	}
+	return nil
 }

@@ -18,6 +18,7 @@ const (
 	CounterDrift     Kind = "counter_drift"      // a campaign's counts do not fit its stock and receipts
 	FundingDiffers   Kind = "funding_differs"    // Redis and ledger disagree on what a campaign was funded with
 	CampaignMissing  Kind = "campaign_missing"   // a campaign is in Redis or in the ledger only
+	CampaignFrozen   Kind = "campaign_frozen"    // Redis has lost something of a campaign, and nobody has ended it
 	CampaignBroken   Kind = "campaign_broken"    // a campaign's keys can't be read, or are there in part
 	SeqGap           Kind = "seq_gap"            // seqs that stand for nothing
 	DuplicateSeq     Kind = "duplicate_seq"      // one seq stands for two grants

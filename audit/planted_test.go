@@ -249,13 +249,9 @@ var planted = map[string]struct {
 		},
 		kinds(audit.UnreadableEntry), "can't be read",
 	},
-	"an entry deleted from the stream": {
-		func(t *testing.T, w *world) {
-			list, err := shards.Of(w.rdb, w.keys("a")).Range(t.Context(), "-", "+", 10)
-			require.NoError(t, err)
-			do(t, w.rdb.XDel(t.Context(), w.keys("a").Events(), list[1].ID))
-		},
-		kinds(audit.StreamGap), "are not in the stream",
+	"an entry deleted from the stream before it was finished": {
+		func(t *testing.T, w *world) { w.hole(t) },
+		kinds(audit.StreamGap), "are not in the stream, and group balance has not finished them",
 	},
 	"a claim that nobody will finish": {
 		func(t *testing.T, w *world) {

@@ -48,6 +48,9 @@ func (c *campaign) currency() string {
 	return ""
 }
 
+// lost tells that Redis had lost something of the campaign and a person ended it from the ledger alone.
+func (c *campaign) lost() bool { return c.ledger != nil && c.ledger.Closed && c.ledger.CloseSeq == 0 }
+
 // snapshot is a campaign on one shard at one instant, and what was read after it.
 type snapshot struct {
 	state, currency             string
@@ -60,6 +63,7 @@ type snapshot struct {
 	stocked                     int64 // length of the stock, at the same instant
 	closeSeq                    int64 // of its close; set if it is over
 	codes                       bool  // its packets have codes
+	lost                        bool  // it was ended from the ledger: what Redis says of it proves nothing
 
 	receipts             int64          // up to seq
 	receiptSum, stockSum hongbao.Amount // as of seq
@@ -68,8 +72,9 @@ type snapshot struct {
 // loading tells that the stock is still being filled; nothing is granted yet.
 func (s *snapshot) loading() bool { return s.state == "loading" }
 
-// The states of a campaign that was closed.
+// The states of a campaign that grants nothing any more: frozen since Redis has lost something of it, or closed.
 const (
+	stateFrozen   = "frozen"
 	stateClosed   = "closed"
 	stateRefunded = "refunded"
 )
@@ -78,7 +83,8 @@ const (
 func (s *snapshot) over() bool { return s.state == stateClosed || s.state == stateRefunded }
 
 func (s *snapshot) parse(m map[string]string) error {
-	s.state, s.currency, s.codes = m["state"], m["currency"], m[shards.CodesField] == "1"
+	s.state, s.currency = m["state"], m["currency"]
+	s.codes, s.lost = m[shards.CodesField] == "1", m[shards.LostField] == "1"
 	var errs []error
 	type field struct {
 		name string
@@ -211,10 +217,13 @@ func (r *run) readCampaign(ctx context.Context, p place) error {
 	if why != "" {
 		r.found(Difference{Kind: CampaignBroken, Where: s.Campaign(c.id), Campaign: c.id, Detail: why})
 	}
-	if snap == nil {
+	if snap == nil || snap.lost { // a lost one is judged by the ledger, like one that has left Redis
 		return nil
 	}
 	c.on[p.shard] = snap
+	if snap.state == stateFrozen {
+		r.found(Difference{Kind: CampaignFrozen, Where: s.Campaign(c.id), Campaign: c.id, Detail: "`hongbao recover` left it frozen"})
+	}
 	if snap.loading() {
 		return nil
 	}

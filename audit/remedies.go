@@ -24,7 +24,7 @@ var remedies = []remedy{
 		"stop every `hongbao work` of the sink balance: the primary key (campaign, packet) is gone. Restore the database from a backup", false},
 	{Lost, "granted, the ledger's group has finished it, and the ledger does not have it; or the ledger has recorded it, and the remote " +
 		"does not have it",
-		"replay these grants: `hongbao replay NAME --to balance`. The ledger, or the remote, settles each once", true},
+		"replay these grants, from stream or receipts: `hongbao replay NAME --to balance`. The ledger, or the remote, settles each once", true},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",
 		"ask whether Redis lost writes: then the packet may be dealt again, so pause the campaign with `hongbao campaign pause ID`. Otherwise " +
 			"find out who writes to that place", false},
@@ -47,7 +47,10 @@ var remedies = []remedy{
 		"pause the campaign with `hongbao campaign pause ID`: it was loaded with another specification, or Redis went back in time after the refund", false},
 	{CampaignMissing, "a campaign is only in Redis, or only in the ledger",
 		"if the ledger lacks it, this is another ledger or an older copy: look at `ledger.dsn` with `hongbao config check`, and pause the campaign " +
-			"with `hongbao campaign pause ID`. If Redis lacks it, Redis lost it: do not load it again, its packets were dealt", false},
+			"with `hongbao campaign pause ID`. If Redis lacks it, Redis lost it: do not load it again, its packets were dealt; " +
+			"`hongbao campaign refund-lost ID` ends it from the ledger", true},
+	{CampaignFrozen, "Redis has lost something of a campaign, so it grants nothing any more; that is also why other differences name it",
+		"end it from the ledger with `hongbao campaign refund-lost ID`; without an amount it moves nothing and says what is left", true},
 	{CampaignBroken, "a campaign's keys can't be read, or some of them are missing",
 		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to its keys by hand, or Redis lost some", false},
 	{SeqGap, "no grant, close or skipped range stands for some seqs",
@@ -58,14 +61,15 @@ var remedies = []remedy{
 		"pause the campaigns of the shard with `hongbao campaign pause ID` before the seqs are given out again", false},
 	{AfterClose, "a grant after its campaign's close",
 		"refund nothing: the close does not count this grant. `hongbao campaign show ID` tells how the campaign stands", false},
-	{StreamGap, "somebody deleted events from the stream, or wrote them twice",
-		"replay these seqs to every sink: `hongbao replay NAME --to balance --shard N --seq FIRST-LAST`, and the same with `--to kafka --missing`", true},
+	{StreamGap, "somebody deleted events from the stream that a sink has not finished, or wrote them twice",
+		"replay these seqs to every sink, from the receipts: `hongbao replay NAME --to balance --shard N --seq FIRST-LAST`, and the same with `--to kafka`", true},
 	{UnreadableEntry, "an entry of the stream can't be decoded",
 		"find out who writes to the stream. The workers made a dead letter of it: `hongbao dead list`", false},
 	{GroupMissing, "a shard has events, but not the sink's consumer group",
 		"start `hongbao work`: it makes the group and reads from the beginning", false},
 	{MissingInTopic, "granted, the topic's group has finished it, and the topic does not have it",
-		"replay these grants to the topic: `hongbao replay NAME --to kafka --missing`", false},
+		"replay these grants to the topic: `hongbao replay NAME --to kafka --missing`. Those that nobody read before their entries were deleted: " +
+			"`hongbao replay NAME --to kafka`", false},
 	{CodeDiffers, "a coupon's code is missing in Redis, the ledger or the topic, or is not the same everywhere",
 		"the ledger's code counts: `hongbao campaign load ID` puts back what Redis lacks. Tell the users whom the topic gave another code", false},
 	{DuplicateInTopic, "the topic has one grant more than once. The likely cause is a rollback of Redis (a restart from an older file, a failover " +

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var named = regexp.MustCompile("`hongbao ([a-z]+(?: [a-z]+)*)[^`]*`")
+var named = regexp.MustCompile("`hongbao ([a-z]+(?: [a-z]+(?:-[a-z]+)*)*)[^`]*`")
 
 // commands are the commands that a text names, without their flags and arguments.
 func commands(text string) (list []string) {
@@ -38,7 +38,8 @@ func TestEveryKindHasARemedy(t *testing.T) {
 var paragraphs = regexp.MustCompile(`\n\n|\n\||\n- |\n\d+\. `)
 
 // movesMoney are the commands that pay, refund or fund, or that deliver to the ledger.
-var movesMoney = []string{"replay", "dead requeue", "dead confirm", "dead drop", "quarantine resolve", "campaign refund", "campaign create"}
+var movesMoney = []string{"replay", "dead requeue", "dead confirm", "dead drop", "quarantine resolve", "campaign refund",
+	"campaign refund-lost", "campaign create"}
 
 // While the ledger does not agree with itself no remedy names a command that moves money.
 func TestNoRemedyMovesMoneyWhileTheLedgerDisagrees(t *testing.T) {

@@ -66,6 +66,8 @@ type CampaignReport struct {
 	// each of its grants and found nothing wrong anywhere, so it may be sealed.
 	Sealed   bool `json:"sealed"`
 	Sealable bool `json:"sealable"`
+	// Ended says who ended it from the ledger alone, and why, if Redis had lost something of it.
+	Ended string `json:"ended_from_ledger,omitempty"`
 	Counts
 }
 
@@ -204,9 +206,11 @@ func (r *run) finish() *Report {
 	}
 	slices.SortStableFunc(rep.Differences, func(a, b Difference) int { return a.compare(&b) })
 	for _, c := range r.sorted() {
-		rep.Campaigns = append(rep.Campaigns, CampaignReport{
-			Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed, Sealable: r.sealable(c), Counts: c.counts,
-		})
+		report := CampaignReport{Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed, Sealable: r.sealable(c), Counts: c.counts}
+		if c.lost() {
+			report.Ended = c.ledger.ended()
+		}
+		rep.Campaigns = append(rep.Campaigns, report)
 		rep.Total.add(&c.counts)
 	}
 	for _, s := range r.shards {

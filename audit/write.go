@@ -19,6 +19,11 @@ import (
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Redis, ledger and topic: %s. Audit of %s, %.1f s.\n", r.Verdict, r.Started.UTC().Format(time.RFC3339), r.Seconds)
+	for i := range r.Campaigns {
+		if c := &r.Campaigns[i]; c.Ended != "" {
+			fmt.Fprintf(&b, "Campaign %s: %s.\n", oneLine(c.Campaign), oneLine(c.Ended))
+		}
+	}
 	for _, what := range r.LeftOut {
 		fmt.Fprintf(&b, "Not compared: %s.\n", oneLine(what))
 	}
@@ -58,6 +63,9 @@ func (r *Report) table(b *strings.Builder) {
 			name += " (sealed)"
 		} else if !c.InRedis {
 			name += " (not in Redis)"
+		}
+		if c.Ended != "" {
+			name += " (ended from the ledger)"
 		}
 		row(name, c.Currency, &c.Counts)
 		if totals[c.Currency] == nil {

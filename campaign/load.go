@@ -103,6 +103,9 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 	if err != nil {
 		return fmt.Errorf("load campaign %s, %d of %d packets are there (run it again to go on): %w", c.ID, at.Loaded, c.Packets, err)
 	}
+	if at.State == Frozen {
+		return fmt.Errorf("nothing was loaded: %w", shards.LostError(c.ID))
+	}
 	if at.Hash != hash {
 		return hongbao.Errorf(hongbao.Conflict, "load campaign %s: another plan is in Redis, with hash %s, not %s; nothing was changed",
 			c.ID, at.Hash, hash)

@@ -68,7 +68,7 @@ func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, o
 		}
 		if len(w.lost) > 0 && !slices.Equal(before, w.lost) {
 			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, somebody trimmed it by hand; "+
-				"`hongbao audit` names the grants, the receipts still have them", zap.String("code", EventsLost),
+				"`hongbao audit` names the grants; `hongbao replay NAME --to balance`, or `--to kafka`, delivers them from their receipts", zap.String("code", EventsLost),
 				zap.Int("shard", k.Keys.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost), zap.Any("first", w.lost[0]))
 		}
 	}
@@ -97,12 +97,12 @@ func (w *watched) look(ctx context.Context, k *shards.Shard, g *shards.GroupLag,
 	}
 	w.pending = held
 	runs := slices.SortedFunc(maps.Values(held), func(a, b hongbao.SeqRange) int { return int(a.First - b.First) })
-	if open = without(open, append(runs, hongbao.SeqRange{First: beyond, Last: math.MaxInt64})); len(open) == 0 {
+	if open = shards.Without(open, append(runs, hongbao.SeqRange{First: beyond, Last: math.MaxInt64})); len(open) == 0 {
 		return nil
 	}
 	// What was finished while we looked has left the pending list, and has its bits now.
 	still, err := notDone(ctx, k, g, upto)
-	w.lost = without(open, without(open, still))
+	w.lost = shards.Without(open, shards.Without(open, still))
 	return err
 }
 
@@ -125,24 +125,4 @@ func notDone(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int6
 		}
 	}
 	return runs, nil
-}
-
-// without gives the events of runs that are not in others. Both rise.
-func without(runs, others []hongbao.SeqRange) (out []hongbao.SeqRange) {
-	for _, r := range runs {
-		next := r.First
-		for _, o := range others {
-			if o.Last < next || o.First > r.Last {
-				continue
-			}
-			if o.First > next {
-				out = append(out, hongbao.SeqRange{First: next, Last: o.First - 1})
-			}
-			next = min(o.Last, r.Last) + 1
-		}
-		if next <= r.Last {
-			out = append(out, hongbao.SeqRange{First: next, Last: r.Last})
-		}
-	}
-	return out
 }

@@ -31,11 +31,7 @@ for i = 3, 2 + sinks do
 	redis.call('HINCRBY', KEYS[i], '#fence', '1048576')
 end
 for i = 3 + sinks, #KEYS do
-	if redis.call('EXISTS', KEYS[i]) == 0 then -- a stub: what was lost must not look as if it had never been
-		redis.call('HSET', KEYS[i], 'from', '0', 'to', '0', 'user_campaign', '1', 'user_day', '', 'user_hour', '',
-			'fact_names', '', 'fact_limits', '', 'zone', '0:0', 'granted', '0', 'granted_amount', '0', 'packets', '0', 'total', '0',
-			'loaded', '0', 'loaded_amount', '0', 'hash', '-', 'durability', 'fast')
-	end
+	stub(KEYS[i])
 	redis.call('HSET', KEYS[i], 'state', 'frozen')
 end
 if not m[1] then

@@ -88,7 +88,11 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 	}
 	d := deliverer{handler: w.Handler, pace: w.pace, patience: w.Patience, done: func(ctx context.Context, grants []hongbao.Grant) error {
 		if !w.Marks {
-			if err := mark(ctx, w, k, grants); err != nil {
+			err := mark(ctx, w, k, w.DoneSink, grants)
+			if told := slices.DeleteFunc(slices.Clone(grants), func(g hongbao.Grant) bool { return !w.source.told.has(&g) }); err == nil && len(told) > 0 {
+				err = mark(ctx, w, k, w.Sink, told) // no worker will ever do it
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -134,12 +138,13 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 	return has, err
 }
 
-func mark(ctx context.Context, w *run, k lua.Keys, grants []hongbao.Grant) error {
+// mark sets a sink's done bits.
+func mark(ctx context.Context, w *run, k lua.Keys, sink string, grants []hongbao.Grant) error {
 	var events []hongbao.SeqRange
 	for i := range grants {
 		events = shards.AppendSeq(events, grants[i].Seq)
 	}
-	_, err := shards.Of(w.Redis, k).Ack(ctx, w.DoneSink, events, nil)
+	_, err := shards.Of(w.Redis, k).Ack(ctx, sink, events, nil)
 	return err
 }
 

@@ -37,7 +37,7 @@ func FindLost(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, 
 	s := source{rdb: rdb, space: space}
 	for i := range l.shards {
 		k, at := space.Shard(i), &l.shards[i]
-		at.seen, at.aside = map[int64]uint64{}, map[int64]bool{}
+		at.seen = map[int64]uint64{}
 		var err error
 		if at.last, err = shards.Of(rdb, k).LastSeq(ctx); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
@@ -47,17 +47,19 @@ func FindLost(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, 
 				return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 			}
 		}
-		if err = at.letters(ctx, &s, i, sink); err != nil {
+		if at.aside, err = lettersOf(ctx, &s, i, sink); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 	}
 	return l, nil
 }
 
-func (s *lostShard) letters(ctx context.Context, from *source, shard int, sink string) error {
+// lettersOf gives the events of a sink's dead letters on a shard, waiting and dropped ones.
+func lettersOf(ctx context.Context, from *source, shard int, sink string) (map[int64]bool, error) {
+	aside := map[int64]bool{}
 	err := eachLetter(ctx, from, shard, sink, "", func(page []Letter) error {
 		for i := range page {
-			s.aside[page[i].Seq] = true
+			aside[page[i].Seq] = true
 		}
 		return nil
 	})
@@ -67,7 +69,7 @@ func (s *lostShard) letters(ctx context.Context, from *source, shard int, sink s
 		for i := range raw {
 			if f := fieldsOf(raw[i].Values); f["decision"] == shards.Dropped {
 				if seq, err := strconv.ParseInt(f["seq"], 10, 64); err == nil {
-					s.aside[seq] = true
+					aside[seq] = true
 				}
 			}
 		}
@@ -76,7 +78,7 @@ func (s *lostShard) letters(ctx context.Context, from *source, shard int, sink s
 		}
 		at = "(" + raw[len(raw)-1].ID
 	}
-	return err
+	return aside, err
 }
 
 // fieldsOf gives the first value of each name.

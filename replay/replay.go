@@ -34,6 +34,9 @@ type Config struct {
 	Marks bool
 	// Settles: the target is the ledger. What it has when a grant comes counts as There, not as Delivered.
 	Settles bool
+	// Sink, if not empty, is the sink that the target is of: a grant that a user was told of, and whose entry was deleted before this sink
+	// had finished it, is delivered from its receipt, and the sink has finished it then.
+	Sink string
 	// Only, if not nil, picks among the grants that the filter matches. It may be called at once.
 	Only func(g *hongbao.Grant) bool
 	// BatchGrants bounds one call of the Handler, 1 to 20,000.
@@ -67,6 +70,8 @@ func (c *Config) check() error {
 	need(c.Target != "", "Target is empty")
 	err = hongbao.CheckCampaignID(c.DoneSink)
 	need(err == nil, "DoneSink %.80q: %w", c.DoneSink, err)
+	err = hongbao.CheckCampaignID(c.Sink)
+	need(c.Sink == "" || err == nil, "Sink %.80q: %w", c.Sink, err)
 	need(c.Parallel >= 1 && c.Parallel <= 64, "Parallel is %d: want 1 to 64", c.Parallel)
 	if errs = append(errs, checkDelivery(c.Handler, c.BatchGrants, c.Rate, c.Patience)...); len(errs) == 0 {
 		return nil
@@ -135,8 +140,9 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	w := &run{
 		Config: &r.cfg, opts: opts, pace: newPace(r.cfg.Rate, r.cfg.BatchGrants),
-		source: source{rdb: r.cfg.Redis, space: r.cfg.Space, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000)},
-		shard:  make([]shardRun, r.cfg.Space.Len()),
+		source: source{rdb: r.cfg.Redis, space: r.cfg.Space, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
+			told: newTold(r.cfg.Sink, r.cfg.Space.Len())},
+		shard: make([]shardRun, r.cfg.Space.Len()),
 		report: Report{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
 			Last: make([]int64, r.cfg.Space.Len()), Failures: []Failure{},

@@ -14,8 +14,10 @@ type Counts struct {
 	FromStream int64 `json:"from_stream"`
 	FromLedger int64 `json:"from_ledger"`
 	FromDead   int64 `json:"from_dead_letters"`
+	// FromReceipts are grants that users were told of, and whose entries were deleted before the sink had finished them.
+	FromReceipts int64 `json:"from_receipts"`
 	// NotFound are seqs that neither the stream nor the ledger has as a grant: closes, and grants that are not settled
-	// (in quarantine, dead letters) and no longer in the stream.
+	// (in quarantine, dead letters) and no longer in the stream. Seqs that an opening of the shard has skipped are not among them.
 	NotFound int64 `json:"not_found"`
 	// Unreadable are entries and dead letters that can't be read.
 	Unreadable int64 `json:"unreadable"`
@@ -30,6 +32,7 @@ func (c *Counts) add(o *Counts) {
 	c.FromStream += o.FromStream
 	c.FromLedger += o.FromLedger
 	c.FromDead += o.FromDead
+	c.FromReceipts += o.FromReceipts
 	c.NotFound += o.NotFound
 	c.Unreadable += o.Unreadable
 	c.Forged += o.Forged
@@ -100,6 +103,9 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "Looked at %d of %d: %d grants of the stream, %d of the ledger, %d of dead letters; %d match.\n",
 		r.Looked, r.Events, r.FromStream, r.FromLedger, r.FromDead, r.Matched)
+	if r.FromReceipts > 0 {
+		fmt.Fprintf(&b, "%d of them have no entry any more: receipts told of them.\n", r.FromReceipts)
+	}
 	if r.NotFound > 0 {
 		fmt.Fprintf(&b, "%d seqs are no grant of the stream or the ledger: closes, or grants that are not settled; `hongbao audit` tells which.\n", r.NotFound)
 	}

@@ -77,22 +77,6 @@ func (w *world) add(t *testing.T, n int) {
 	}
 }
 
-// receive writes the receipts of all grants.
-func (w *world) receive(t *testing.T) {
-	t.Helper()
-	for shard := range shardCount {
-		receipts := map[string]map[string]string{"rain": {}, "snow": {}}
-		for seq := range w.seq[shard] {
-			g := grant(shard, seq+1)
-			of := receipts[g.Campaign]
-			of[g.User] = strings.TrimPrefix(fmt.Sprintf("%s\n%d %d %d 0 %s", of[g.User], g.Packet, g.Amount, g.Seq, g.RequestID), "\n")
-		}
-		for id, of := range receipts {
-			require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(shard).Receipts(id), of).Err())
-		}
-	}
-}
-
 // trim removes the entries before a seq from a shard's stream.
 func (w *world) trim(t *testing.T, shard int, seq int64) {
 	t.Helper()

@@ -1,8 +1,11 @@
 package replay
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,12 +31,13 @@ type part struct {
 	read   Counts
 }
 
-// source reads a shard's grants: from the stream what is kept, from the ledger what is not.
+// source reads a shard's grants: from the stream what is kept, from the ledger what is not, and from the receipts what neither has.
 type source struct {
 	rdb    redis.UniversalClient
 	space  *lua.Space
 	ledger Ledger // may be nil
 	page   int    // grants at once
+	told   *told  // nil: no receipts are looked at
 }
 
 // at gives a context for the work on a shard that begins now: what is written with it changes nothing once the shard was opened anew.
@@ -123,24 +127,31 @@ func (p *part) take(e *hongbao.Entry, seqs hongbao.SeqRange) int64 {
 	return end + 1
 }
 
-// fill hands on what the ledger has of the seqs.
+// fill hands on what the ledger and the receipts have of the seqs.
 func (s *source) fill(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
-	if s.ledger == nil {
-		return fn(&part{events: seqs.Len(), read: Counts{NotFound: seqs.Len()}})
-	}
 	p, next := &part{}, seqs.First
 	flush := func() error {
 		full := p
 		p = &part{}
 		return fn(full)
 	}
+	gap := func(last int64) error {
+		missing := hongbao.SeqRange{First: next, Last: last}
+		next = max(next, last+1)
+		return s.gap(ctx, shard, missing, p)
+	}
+	if s.ledger == nil {
+		return errors.Join(gap(seqs.Last), flush())
+	}
 	err := s.ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
 		if g.Seq < next {
 			p.read.SameSeq++
 			return nil
 		}
-		p.read.NotFound += g.Seq - next
-		p.events += g.Seq - next + 1
+		if err := gap(g.Seq - 1); err != nil {
+			return err
+		}
+		p.events++
 		next = g.Seq + 1
 		g.EntryID = ledgerID(g.Seq)
 		p.grants = append(p.grants, g)
@@ -150,12 +161,40 @@ func (s *source) fill(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 		}
 		return nil
 	})
+	if err == nil {
+		err = gap(seqs.Last)
+	}
 	if err != nil {
 		return err
 	}
-	p.read.NotFound += seqs.Last - next + 1
-	p.events += seqs.Last - next + 1
 	return flush()
+}
+
+// gap takes what the receipts tell of seqs that neither the stream nor the ledger has. Seqs that an opening of the shard has skipped
+// stand for nothing.
+func (s *source) gap(ctx context.Context, shard int, seqs hongbao.SeqRange, p *part) error {
+	if seqs.Len() <= 0 {
+		return nil
+	}
+	p.events += seqs.Len()
+	skipped, err := shards.Of(s.rdb, s.space.Shard(shard)).Skipped(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range shards.Without([]hongbao.SeqRange{seqs}, skipped) {
+		p.read.NotFound += run.Len()
+		if s.told == nil {
+			continue
+		}
+		grants, err := s.told.of(ctx, s, shard, run)
+		if err != nil {
+			return err
+		}
+		p.grants = append(p.grants, grants...)
+		p.read.FromReceipts += int64(len(grants))
+		p.read.NotFound -= int64(len(grants))
+	}
+	return nil
 }
 
 // ledgerID stands in a grant for the entry that the stream no longer has. It is an id that Redis can read and that no entry
@@ -238,37 +277,49 @@ func msOf(id string) int64 {
 type Entries struct {
 	Redis redis.UniversalClient
 	Space *lua.Space
-	// Ledger may be nil: then grants that came from it are not found, and the publisher reads the topic back.
+	// Ledger may be nil: then grants that came from it are found among the receipts only.
 	Ledger Ledger
 }
 
 // Entries gives the entries from firstID to lastID, both included, in order; those that are gone are left out. Ids that a
-// replay made up for grants of the ledger give one entry each.
+// replay made up for grants of the ledger and of receipts give one entry each.
 func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error) {
 	first, made := seqOfLedgerID(firstID)
 	last, alsoMade := seqOfLedgerID(lastID)
 	if !made || !alsoMade {
 		return (&shards.Reader{Redis: e.Redis, Space: e.Space}).Entries(ctx, shard, firstID, lastID)
 	}
-	if e.Ledger == nil {
-		return nil, nil
-	}
 	var out []hongbao.Entry
-	next := first
-	err := e.Ledger.EachGrantBySeq(ctx, shard, hongbao.SeqRange{First: first, Last: last}, func(g hongbao.Grant) error {
-		if g.Seq < next {
+	missing := map[int64]bool{} // seqs that the ledger does not have
+	for seq := first; seq <= last; seq++ {
+		missing[seq] = true
+	}
+	take := func(g hongbao.Grant) error {
+		if !missing[g.Seq] {
 			return nil
 		}
-		next = g.Seq + 1
+		delete(missing, g.Seq)
 		g.EntryID = ledgerID(g.Seq)
 		out = append(out, hongbao.Entry{
 			ID: g.EntryID, Shard: shard, Kind: hongbao.EntryGrant, Campaign: g.Campaign, Seq: g.Seq, Epoch: g.Epoch, Time: g.Time,
 			Grants: []hongbao.Grant{g},
 		})
 		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("build entries %s to %s of shard %d from the ledger: %w", firstID, lastID, shard, err)
 	}
+	var err error
+	if e.Ledger != nil {
+		err = e.Ledger.EachGrantBySeq(ctx, shard, hongbao.SeqRange{First: first, Last: last}, take)
+	}
+	if err == nil && len(missing) > 0 {
+		var told map[int64]hongbao.Grant
+		told, err = shards.Of(e.Redis, e.Space.Shard(shard)).Told(ctx, func(seq int64) bool { return missing[seq] })
+		for _, g := range told {
+			_ = take(g) // it gives none
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("build entries %s to %s of shard %d from the ledger and the receipts: %w", firstID, lastID, shard, err)
+	}
+	slices.SortFunc(out, func(a, b hongbao.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	return out, nil
 }

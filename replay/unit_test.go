@@ -93,32 +93,3 @@ func TestHandlerThatLies(t *testing.T) {
 type liar struct{}
 
 func (liar) Handle(context.Context, []hongbao.Grant) []error { return make([]error, 1) }
-
-type listLedger []hongbao.Grant
-
-func (l listLedger) EachGrantBySeq(_ context.Context, _ int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error {
-	for _, g := range l {
-		if g.Seq < seqs.First || g.Seq > seqs.Last {
-			continue
-		}
-		if err := fn(g); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Grants of the ledger are found again under the ids that the replay made up for them.
-func TestEntriesOfTheLedger(t *testing.T) {
-	t.Parallel()
-	e := Entries{Ledger: listLedger{{Seq: 4, User: "a"}, {Seq: 5, User: "b"}, {Seq: 5, User: "twin"}, {Seq: 7, User: "c"}, {Seq: 9, User: "d"}}}
-	list, err := e.Entries(t.Context(), 0, ledgerID(5), ledgerID(7))
-	require.NoError(t, err)
-	require.Len(t, list, 2)
-	require.Equal(t, []hongbao.Grant{{Seq: 5, User: "b", EntryID: "0-5"}}, list[0].Grants)
-	require.Equal(t, int64(7), list[1].Seq)
-	e.Ledger = nil
-	list, err = e.Entries(t.Context(), 0, ledgerID(5), ledgerID(7))
-	require.NoError(t, err)
-	require.Empty(t, list)
-}

@@ -45,8 +45,9 @@ type StoredCampaign struct {
 	Campaign
 	State                     CampaignState
 	Funded, Granted, Refunded hongbao.Amount
-	grants                    int64
-	Created                   time.Time
+	// Grants is how many packets were granted.
+	Grants  int64
+	Created time.Time
 	// Revealed is when the seed was published; zero while it is secret.
 	Revealed time.Time
 }
@@ -166,7 +167,7 @@ func scanCampaign(s scan) (StoredCampaign, error) {
 	var spec, state string
 	var seed []byte
 	var created, revealed int64
-	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &c.grants, &created, &revealed); err != nil {
+	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &c.Grants, &created, &revealed); err != nil {
 		return c, err
 	}
 	if revealed != 0 {

@@ -29,7 +29,7 @@ func testCreate(t *testing.T, f *fixture) {
 	stored, found, err := f.ledger.Campaign(t.Context(), "rain")
 	require.NoError(t, err)
 	require.True(t, found)
-	first.Granted, first.grants = fundedFor(2), 2
+	first.Granted, first.Grants = fundedFor(2), 2
 	require.Equal(t, first, stored)
 }
 

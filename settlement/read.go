@@ -102,6 +102,8 @@ type Totals struct {
 	Closed     bool
 	CloseShard int
 	CloseSeq   int64
+	// By and Why are set if there was no close, since Redis had lost the campaign: who had it refunded, and why.
+	By, Why string
 	// Sealed: Seal has noted what its grants come to.
 	Sealed bool
 }
@@ -112,13 +114,15 @@ const campaignRows = 500
 const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.refunded, c.grants,
 	COALESCE((SELECT balance FROM account WHERE id = 'pool:' || c.id), 0),
 	CASE WHEN r.campaign IS NULL THEN 0 ELSE 1 END, COALESCE(r.shard, 0), COALESCE(r.close_seq, 0),
+	COALESCE(r.decided_by, ''), COALESCE(r.why, ''),
 	CASE WHEN s.campaign IS NULL THEN 0 ELSE 1 END
 	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id LEFT JOIN seal AS s ON s.campaign = c.id`
 
 func scanTotals(s scan) (t Totals, err error) {
 	var spec string
 	var closed, shard, sealed int64
-	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard, &t.CloseSeq, &sealed)
+	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard, &t.CloseSeq, &t.By,
+		&t.Why, &sealed)
 	if err != nil {
 		return t, err
 	}

@@ -22,21 +22,29 @@ var ErrNotRefunded = errors.New("the campaign is not refunded")
 // Conflict if the ledger's grants can't become what the close tells, or if some are missing and others still wait in
 // quarantine. A repeat gives the refund that is there and moves nothing, whoever made it.
 func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error) {
-	var refund hongbao.Refund
 	n, err := l.count(ctx, &closed, missing)
 	if err != nil {
-		return refund, fmt.Errorf("refund campaign %s: count its grants: %w", closed.Campaign, err)
+		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", closed.Campaign, err)
 	}
+	return l.refundOnce(ctx, closed.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (hongbao.Refund, error) {
+		return c.refund(ctx, t, &closed, missing, &n)
+	})
+}
+
+// refundOnce posts the refund that decide gives under the campaign's locks, or gives the one that is there.
+func (l *Ledger) refundOnce(
+	ctx context.Context, campaign string, decide func(context.Context, txn, *StoredCampaign) (hongbao.Refund, error),
+) (refund hongbao.Refund, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing is
 		// granted beside us, and nobody waits in a circle. With the campaign's nobody begins to ask a remote for a credit.
-		pool := PoolAccount(closed.Campaign)
+		pool := PoolAccount(campaign)
 		locks := []stmt{{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{pool}},
-			{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{closed.Campaign}}}
+			{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{campaign}}}
 		if err := t.run(ctx, locks...); err != nil {
 			return nil, err
 		}
-		c, found, err := readCampaign(ctx, t, closed.Campaign)
+		c, found, err := readCampaign(ctx, t, campaign)
 		if err == nil && !found {
 			err = hongbao.Errorf(hongbao.Permanent, "%w; look at the id", ErrNoCampaign)
 		}
@@ -44,23 +52,23 @@ func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64
 			return nil, err
 		}
 		if c.State == StateRefunded {
-			refund, found, err = readRefund(ctx, t, closed.Campaign)
-			return nil, errors.Join(err, mustExist(found, closed.Campaign))
+			refund, found, err = readRefund(ctx, t, campaign)
+			return nil, errors.Join(err, mustExist(found, campaign))
 		}
-		if refund, err = c.refund(ctx, t, &closed, missing, &n); err != nil {
+		if refund, err = decide(ctx, t, &c); err != nil {
 			return nil, err
 		}
 		return postRefund(&refund, pool), nil
 	})
 	if err != nil {
-		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: %w", closed.Campaign, err)
+		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: %w", campaign, err)
 	}
 	return refund, nil
 }
 
 // held is what the ledger has granted of a campaign and what is left.
 func (c *StoredCampaign) held() hongbao.Closing {
-	return hongbao.Closing{Granted: c.grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.grants, LeftAmount: c.Funded - c.Granted}
+	return hongbao.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.Grants, LeftAmount: c.Funded - c.Granted}
 }
 
 // counted is what the grants of a campaign come to, beside the campaign's counters of the same instant.
@@ -77,7 +85,7 @@ func (l *Ledger) count(ctx context.Context, closed *hongbao.Entry, missing int64
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
 		var found bool
 		n.has, found, err = readCampaign(ctx, t, closed.Campaign)
-		if err != nil || !found || n.has.State == StateRefunded || n.has.grants+missing < closed.Close.Granted {
+		if err != nil || !found || n.has.State == StateRefunded || n.has.Grants+missing < closed.Close.Granted {
 			return err
 		}
 		return eachPaid(ctx, t, closed.Campaign, 0, func(g *paidGrant) error {
@@ -107,9 +115,8 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 		return hongbao.Refund{}, err
 	}
 	held, want, id := c.held(), closed.Close, c.Spec.ID
-	pending, packets, err := pendingOf(ctx, t, id)
+	waits := nothingPending(ctx, t, id)
 	switch {
-	case err != nil:
 	case closed.Kind != hongbao.EntryClose || closed.Seq < 1 || missing < 0:
 		err = hongbao.Errorf(hongbao.Permanent, "entry %s is no close, or %d missing grants are no number", closed.ID, missing)
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
@@ -119,27 +126,53 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 		err = hongbao.Errorf(hongbao.Conflict, "the ledger has paid %d grants (packet %d for one) that the close, event %d-%d, can't have counted: "+
 			"they stand behind it or are of another shard. Somebody wrote to Redis or to the ledger: run `hongbao audit --campaign %s`",
 			n.late, n.onePack, closed.Shard, closed.Seq, id)
-	case pending > 0:
-		err = hongbao.Errorf(hongbao.Transient, "%w: %d credits may be booked at the remote and are not recorded (of packets %v and so on): "+
-			"the workers find out about them; for those that only the remote's owners can tell about see `hongbao dead confirm --help`",
-			hongbao.ErrSettling, pending, packets)
+	case waits != nil:
+		err = waits
 	case held.Granted+missing < want.Granted:
 		err = hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, held.Granted, want.Granted)
-	case c.grants != n.has.grants || c.Granted != n.has.Granted:
-		err = hongbao.Errorf(hongbao.Transient, "%w: grants were settled while the ledger's were counted", hongbao.ErrSettling)
-	case c.grants != n.grants || c.Granted != n.amount || pool != held.LeftAmount:
-		err = hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
-			"the pool has %d: run `hongbao audit --campaign %s`", c.grants, c.Granted, n.grants, n.amount, pool, id)
+	case c.agrees(n, pool) != nil:
+		err = c.agrees(n, pool)
 	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
 		err = hongbao.Errorf(hongbao.Conflict, "the close tells of %d grants with amount %d, the ledger has %d with %d, and %d are said to be missing: "+
 			"run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount, held.Granted, held.GrantedAmount, missing, id)
 	case missing > 0 && waiting > 0:
 		err = hongbao.Errorf(hongbao.Conflict, "%d grants are missing, and %d wait in quarantine: decide these first", missing, waiting)
 	}
+	r := c.rest()
+	r.Shard, r.Seq = closed.Shard, closed.Seq
+	return r, err
+}
+
+// nothingPending refuses a refund (hongbao.ErrSettling) while a remote may have booked credits that nobody has recorded.
+func nothingPending(ctx context.Context, t txn, campaign string) error {
+	pending, packets, err := pendingOf(ctx, t, campaign)
+	if err != nil || pending == 0 {
+		return err
+	}
+	return hongbao.Errorf(hongbao.Transient, "%w: %d credits may be booked at the remote and are not recorded (of packets %v and so on): "+
+		"the workers find out about them; for those that only the remote's owners can tell about see `hongbao dead confirm --help`",
+		hongbao.ErrSettling, pending, packets)
+}
+
+// agrees compares the campaign's counters, under its locks, with its grants, which were counted before.
+func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
+	switch {
+	case c.Grants != n.has.Grants || c.Granted != n.has.Granted:
+		return hongbao.Errorf(hongbao.Transient, "%w: grants were settled while the ledger's were counted", hongbao.ErrSettling)
+	case c.Grants != n.grants || c.Granted != n.amount || pool != c.held().LeftAmount:
+		return hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
+			"the pool has %d: run `hongbao audit --campaign %s`", c.Grants, c.Granted, n.grants, n.amount, pool, c.Spec.ID)
+	}
+	return nil
+}
+
+// rest is the refund of what nobody got, on no ground yet.
+func (c *StoredCampaign) rest() hongbao.Refund {
+	held := c.held()
 	return hongbao.Refund{
-		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: held.LeftAmount, Packets: held.Left,
-		Shard: closed.Shard, Seq: closed.Seq, Created: time.Now().UTC().Truncate(time.Millisecond),
-	}, err
+		Campaign: c.Spec.ID, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: held.LeftAmount, Packets: held.Left,
+		Created: time.Now().UTC().Truncate(time.Millisecond),
+	}
 }
 
 // Held tells what the ledger has granted of a campaign, and what is left.
@@ -164,8 +197,9 @@ func postRefund(r *hongbao.Refund, pool string) []stmt {
 		{sql: move, args: []any{pool, -amount}},
 		{sql: `UPDATE campaign SET refunded = refunded + $2, state = $3 WHERE id = $1`, args: []any{r.Campaign, amount, string(StateRefunded)}},
 		{sql: insertTransfer, args: []any{transfer, "refund", r.Campaign, pool, sponsor, amount, int64(0), int64(0), now}},
-		{sql: `INSERT INTO refund (campaign, transfer, amount, packets, shard, close_seq, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			args: []any{r.Campaign, transfer, amount, r.Packets, int64(r.Shard), r.Seq, now}},
+		{sql: `INSERT INTO refund (campaign, transfer, amount, packets, shard, close_seq, decided_by, why, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			args: []any{r.Campaign, transfer, amount, r.Packets, int64(r.Shard), r.Seq, r.By, r.Why, now}},
 		{sql: move, args: []any{sponsor, amount}},
 	}
 }
@@ -177,9 +211,9 @@ func readRefund(ctx context.Context, t txn, campaign string) (r hongbao.Refund, 
 	}
 	r = hongbao.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
 	found = false
-	err = t.query(ctx, `SELECT amount, packets, shard, close_seq, created_at FROM refund WHERE campaign = $1`, []any{campaign}, func(s scan) error {
+	err = t.query(ctx, `SELECT amount, packets, shard, close_seq, decided_by, why, created_at FROM refund WHERE campaign = $1`, []any{campaign}, func(s scan) error {
 		var shard, at int64
-		err := s(&r.Amount, &r.Packets, &shard, &r.Seq, &at)
+		err := s(&r.Amount, &r.Packets, &shard, &r.Seq, &r.By, &r.Why, &at)
 		r.Shard, r.Created, found = int(shard), time.UnixMilli(at).UTC(), true
 		return err
 	})

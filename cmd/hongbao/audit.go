@@ -115,7 +115,7 @@ func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 	err := l.EachTotals(ctx, func(t *settlement.Totals) error {
 		out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
 			ID: t.Campaign, Currency: t.Currency, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
-			Grants: t.Grants, Closed: t.Closed, CloseShard: t.CloseShard, CloseSeq: t.CloseSeq, Codes: t.Codes, Sealed: t.Sealed,
+			Grants: t.Grants, Closed: t.Closed, CloseShard: t.CloseShard, CloseSeq: t.CloseSeq, By: t.By, Why: t.Why, Codes: t.Codes, Sealed: t.Sealed,
 		})
 		return nil
 	})

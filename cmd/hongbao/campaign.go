@@ -19,7 +19,7 @@ import (
 func campaignCmd() *cobra.Command {
 	return family("campaign", "Plan, create, load, pause, close, refund and look at campaigns", "",
 		planCmd(), createCmd(), loadCmd(), pauseCmd(), resumeCmd(), showCmd(), listCmd(),
-		closeCmd(), refundCmd(), revealCmd(), verifyCmd())
+		closeCmd(), refundCmd(), refundLostCmd(), revealCmd(), verifyCmd())
 }
 
 // readSpec reads and checks a specification from a file, or from standard input for "-".
@@ -209,7 +209,8 @@ func (d *deps) notLost(ctx context.Context, store *campaign.Store, id string) er
 		return err
 	}
 	return hongbao.Errorf(hongbao.Conflict, "campaign %s: the ledger has paid %d of its packets, and Redis has lost the campaign; a load would deal these packets "+
-		"again, so nothing was loaded. Bring Redis back from its append-only file or a replica (docs/operations.md)", id, held.Granted)
+		"again, so nothing was loaded. Bring Redis back from its append-only file or a replica (docs/operations.md); if that can't be, "+
+		"`hongbao campaign refund-lost %s` ends it from the ledger", id, held.Granted, id)
 }
 
 func pauseCmd() *cobra.Command {

@@ -58,7 +58,7 @@ func closeCmd() *cobra.Command {
 			return withCloser(cmd, id, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
 				s, err := closer.Close(cmd.Context(), id, early)
 				if err != nil {
-					return closeHint(err, id)
+					return closeHint(err, c)
 				}
 				return printEnding(cmd, c, &s)
 			})
@@ -69,10 +69,13 @@ func closeCmd() *cobra.Command {
 }
 
 // closeHint says what to do about a campaign that is not where it should be.
-func closeHint(err error, id string) error {
+func closeHint(err error, c *settlement.StoredCampaign) error {
+	id := c.Spec.ID
 	switch {
 	case errors.Is(err, shards.ErrNotClosed):
 		return fmt.Errorf("%w: `hongbao campaign close %s` ends it first", err, id)
+	case errors.Is(err, shards.ErrNotInRedis) && c.Grants > 0:
+		return fmt.Errorf("%w; the ledger has paid %d grants: %w", err, c.Grants, shards.LostError(id))
 	case errors.Is(err, shards.ErrNotInRedis):
 		return fmt.Errorf("%w: `hongbao campaign load %s` brings it there; then close it, and all of its money can go back", err, id)
 	}
@@ -172,7 +175,7 @@ func refundCmd() *cobra.Command {
 				if !cmd.Flags().Changed("amount") {
 					s, err := closer.Standing(cmd.Context(), id)
 					if err != nil {
-						return closeHint(err, id)
+						return closeHint(err, c)
 					}
 					if err := printEnding(cmd, c, &s); err != nil || s.Refund != nil {
 						return err
@@ -181,7 +184,7 @@ func refundCmd() *cobra.Command {
 				}
 				r, err := closer.Refund(cmd.Context(), o)
 				if err != nil {
-					return closeHint(err, id)
+					return closeHint(err, c)
 				}
 				return printEnding(cmd, c, &closing.Standing{Refund: &r})
 			})

@@ -21,8 +21,9 @@ var lines = map[string]struct{ server, args string }{
 	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis", "kafka/0/1-1 --by ann --why mended"},
 	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"}, "balance": {"ledger", ""},
 	"balance check": {"ledger", ""}, "balance client add": {"ledger", "worker"}, "balance client list": {"ledger", ""}, "balance client revoke": {"ledger", "worker --all"},
-	"balance fund": {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
-	"dead confirm": {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
+	"balance fund":         {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
+	"campaign refund-lost": {"redis", "rain --amount 1 --by ann --why gone"},
+	"dead confirm":         {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 }
 
 // Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag that does

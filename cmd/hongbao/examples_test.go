@@ -105,6 +105,7 @@ var play = []act{
 	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, says: "was refunded", after: func(s *stage, _ result) {
 		s.worker.stop(syscall.SIGTERM)
 	}},
+	{command: "campaign refund-lost", says: "refunded "}, // it is at its end
 	{command: "campaign reveal"},
 	{command: "campaign verify"},
 	{command: "balance client add"},

@@ -31,7 +31,7 @@ func recoverCmd() *cobra.Command {
 			"and workers wait. Workers open it by themselves within seconds if nothing was lost. If something was lost, this command tells\n" +
 			"what Redis, the ledger, the topic and the callers know. It changes nothing without --accept-loss.\n\n" +
 			"With --accept-loss it opens the shards: new grants get event numbers behind everything that anybody knows. Campaigns that Redis\n" +
-			"has lost, or of which somebody knows more than Redis, stay frozen.",
+			"has lost, or of which somebody knows more than Redis, stay frozen: `hongbao campaign refund-lost` ends them.",
 		Example: "  hongbao recover\n  hongbao recover --accept-loss --by ann --why \"restored from the backup of 09:00\"",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -116,7 +116,8 @@ func writeVerdicts(w io.Writer, verdicts []*recovery.Verdict, accepted bool) err
 			return err
 		}
 		for _, c := range v.Campaigns {
-			if _, err := fmt.Fprintf(w, "  campaign %s stays frozen: %s\n", c.Campaign, c.Why); err != nil {
+			_, err := fmt.Fprintf(w, "  campaign %s stays frozen: %s; once the shard is open `hongbao campaign refund-lost %s` ends it\n", c.Campaign, c.Why, c.Campaign)
+			if err != nil {
 				return err
 			}
 		}

@@ -31,8 +31,9 @@ func replayCmd() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use: "replay NAME", Short: "Deliver grants once more: to the ledger (or the remote), to the topic, or to another topic",
-		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger after that. A replay has a name\n" +
-			"and remembers under it what it has delivered: stopped or killed anywhere, the same command goes on, and nothing is pushed twice.\n\n" +
+		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger after that. What users were told\n" +
+			"of, and whose entries were deleted before a worker read them, comes from the receipts (balance, kafka). A replay has a name and\n" +
+			"remembers under it what it has delivered: stopped or killed anywhere, the same command goes on, and nothing is pushed twice.\n\n" +
 			"  --to balance       the ledger settles what it does not have; it ignores the rest. A remote (settlement.kind) is asked again, by its keys\n" +
 			"  --to kafka         the topic gets what its sink has not finished yet; with --missing what it has finished and the topic has not\n" +
 			"  --to topic:OTHER   another topic, with as many partitions, gets all of it\n\n" +
@@ -200,7 +201,7 @@ func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags)
 		if err != nil {
 			return err
 		}
-		cfg.Handler, cfg.Ledger, cfg.Settles = h, d.ledger, true
+		cfg.Handler, cfg.Ledger, cfg.Settles, cfg.Sink = h, d.ledger, true, configs.SinkBalance
 		return nil
 	}
 	entries := &replay.Entries{Redis: d.redis, Space: d.space}
@@ -220,7 +221,7 @@ func (d *deps) replayTo(ctx context.Context, cfg *replay.Config, f *replayFlags)
 		cfg.Target += ", what is missing there"
 		claims.Done = cfg.DoneSink
 	} else {
-		cfg.DoneSink = configs.SinkKafka
+		cfg.DoneSink, cfg.Sink = configs.SinkKafka, configs.SinkKafka
 	}
 	var lost *replay.Lost
 	if f.missing {

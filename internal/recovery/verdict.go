@@ -154,7 +154,7 @@ func (v *Verdict) doubt(c *settlement.StoredCampaign, state string, ahead bool) 
 	switch {
 	case state == "" && refunded:
 		return "" // it left Redis when its grace was over
-	case state == "" && (c.Granted > 0 || ahead):
+	case state == "" && (c.Grants > 0 || ahead):
 		return "Redis has lost it"
 	case state == "" && begun && v.Known() > v.Redis:
 		return "Redis does not have it: it has lost it, unless it was never loaded"

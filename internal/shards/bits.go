@@ -47,3 +47,23 @@ func AppendSeq(runs []hongbao.SeqRange, seq int64) []hongbao.SeqRange {
 	}
 	return append(runs, hongbao.SeqRange{First: seq, Last: seq})
 }
+
+// Without gives the events of runs that are not in others. Both rise.
+func Without(runs, others []hongbao.SeqRange) (out []hongbao.SeqRange) {
+	for _, r := range runs {
+		next := r.First
+		for _, o := range others {
+			if o.Last < next || o.First > r.Last {
+				continue
+			}
+			if o.First > next {
+				out = append(out, hongbao.SeqRange{First: next, Last: o.First - 1})
+			}
+			next = min(o.Last, r.Last) + 1
+		}
+		if next <= r.Last {
+			out = append(out, hongbao.SeqRange{First: next, Last: r.Last})
+		}
+	}
+	return out
+}

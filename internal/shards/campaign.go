@@ -85,6 +85,9 @@ func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	if len(reply) != 3 || reply[0] != "refused" {
 		return nil
 	}
+	if reply[1] == stateFrozen {
+		return LostError(campaign)
+	}
 	switch reply[2] {
 	case "missing":
 		return hongbao.Errorf(hongbao.Permanent, "campaign %s is not in Redis: load it first", campaign)

@@ -230,6 +230,16 @@ func endCases() map[string]scriptCase {
 				return err
 			},
 		},
+		"end_lost": {
+			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Refunded()} },
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 5))
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", campaign.Frozen).Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Granted: 2, GrantedAmount: 6})
+			},
+		},
 		"retire": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"), b.k.Codes("rain"), b.k.Refunded()}

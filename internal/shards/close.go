@@ -27,7 +27,7 @@ var ErrNotClosed = errors.New("the campaign is not closed")
 
 // Close closes a campaign on its shard and gives its close entry. A campaign that is closed gives the same entry again.
 // Before the end of its window it is closed only if early is set. A refusal is Permanent, ErrNotInRedis if the campaign
-// is not there; a frozen shard is Transient.
+// is not there, ErrLost if it is frozen; a frozen shard is Transient.
 func (k *Shard) Close(ctx context.Context, campaign string, early bool) (hongbao.Entry, error) {
 	how := ""
 	if early {
@@ -70,13 +70,13 @@ func refusedClose(campaign string, r *replyReader) error {
 		return hongbao.Errorf(hongbao.Permanent, "close campaign %s: it is %s, and its window is open until %s; "+
 			"wait for its end, or end it early (--early)", campaign, state, time.UnixMilli(to).UTC().Format(time.RFC3339))
 	case "frozen":
-		return hongbao.Errorf(hongbao.Transient, "close campaign %s: its shard is frozen until what Redis lost is put back; try again then", campaign)
+		return LostError(campaign)
 	}
 	return hongbao.Errorf(hongbao.Broken, "close campaign %s: the script refused for %.40q, which this build does not know", campaign, why)
 }
 
-// CloseOf gives the close entry of a campaign that is closed on its shard. ErrNotInRedis, or ErrNotClosed with the
-// campaign's state, if there is none; both are Permanent.
+// CloseOf gives the close entry of a campaign that is closed on its shard. ErrNotInRedis, ErrLost, or ErrNotClosed with
+// the campaign's state, if there is none; all are Permanent.
 func (k *Shard) CloseOf(ctx context.Context, campaign string) (hongbao.Entry, error) {
 	values, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "close_seq", "closed_at", "close_epoch",
 		"granted", "granted_amount", "loaded", "loaded_amount").Result()
@@ -86,6 +86,9 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (hongbao.Entry, er
 	state, ok := values[0].(string)
 	if !ok {
 		return hongbao.Entry{}, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	}
+	if state == stateFrozen {
+		return hongbao.Entry{}, LostError(campaign)
 	}
 	if values[1] == nil {
 		return hongbao.Entry{}, hongbao.Errorf(hongbao.Permanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
@@ -161,17 +164,20 @@ func (k *Shard) Retire(ctx context.Context, campaign string, grace time.Duration
 	}
 }
 
-// UserReceipts gives a user's receipts in a campaign; ErrNotInRedis (Permanent) if the campaign is not there.
+// UserReceipts gives a user's receipts in a campaign; ErrNotInRedis (Permanent) if the campaign is not there, or if Redis has lost
+// something of it and may have lost his receipts: the ledger has them.
 func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) ([]hongbao.Receipt, error) {
 	var from, text *redis.StringCmd
+	var lost *redis.SliceCmd
 	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error { // one instant: it may leave Redis meanwhile
 		from, text = p.HGet(ctx, k.Keys.Campaign(campaign), "from"), p.HGet(ctx, k.Keys.Receipts(campaign), user)
+		lost = p.HMGet(ctx, k.Keys.Campaign(campaign), LostField, "state")
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, Classify(err))
 	}
-	if errors.Is(from.Err(), redis.Nil) {
+	if errors.Is(from.Err(), redis.Nil) || text.Val() == "" && (lost.Val()[0] != nil || lost.Val()[1] == stateFrozen) {
 		return nil, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
 	start, err := from.Int64()

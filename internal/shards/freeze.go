@@ -16,7 +16,7 @@ import (
 
 var (
 	freezeScript = newDrainScript("freeze").with(unguarded)
-	openScript   = newScript("open").with(unguarded)
+	openScript   = newScript("open", "stub").with(unguarded)
 )
 
 // Frozen is how a frozen shard stands.

@@ -73,8 +73,10 @@ CREATE TABLE refund (
     transfer   varchar(255) NOT NULL,
     amount     bigint       NOT NULL CHECK (amount >= 0),
     packets    bigint       NOT NULL CHECK (packets >= 0),
-    shard      integer      NOT NULL, -- shard and seq of the close that the refund is based on
+    shard      integer      NOT NULL, -- shard and seq of the close that the refund is based on; seq 0: Redis had lost the campaign
     close_seq  bigint       NOT NULL,
+    decided_by varchar(1024) NOT NULL, -- without a close who decided, and why; else empty
+    why        varchar(1024) NOT NULL,
     created_at bigint       NOT NULL,
     CONSTRAINT refund_campaign FOREIGN KEY (campaign) REFERENCES campaign (id),
     CONSTRAINT refund_transfer FOREIGN KEY (transfer) REFERENCES transfer (id)

@@ -74,8 +74,10 @@ CREATE TABLE refund (
     transfer   text COLLATE "C" NOT NULL REFERENCES transfer (id),
     amount     bigint NOT NULL CHECK (amount >= 0),
     packets    bigint NOT NULL CHECK (packets >= 0),
-    shard      integer NOT NULL, -- shard and seq of the close that the refund is based on
+    shard      integer NOT NULL, -- shard and seq of the close that the refund is based on; seq 0: Redis had lost the campaign
     close_seq  bigint NOT NULL,
+    decided_by text   NOT NULL, -- without a close who decided, and why; else empty
+    why        text   NOT NULL,
     created_at bigint NOT NULL
 );
 

@@ -74,8 +74,10 @@ CREATE TABLE refund (
     transfer   TEXT NOT NULL REFERENCES transfer (id),
     amount     INTEGER NOT NULL CHECK (amount >= 0),
     packets    INTEGER NOT NULL CHECK (packets >= 0),
-    shard      INTEGER NOT NULL, -- shard and seq of the close that the refund is based on
+    shard      INTEGER NOT NULL, -- shard and seq of the close that the refund is based on; seq 0: Redis had lost the campaign
     close_seq  INTEGER NOT NULL,
+    decided_by TEXT    NOT NULL, -- without a close who decided, and why; else empty
+    why        TEXT    NOT NULL,
     created_at INTEGER NOT NULL
 ) STRICT;
 

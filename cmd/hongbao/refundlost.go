@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/money"
+	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/settlement"
+)
+
+func refundLostCmd() *cobra.Command {
+	var o settlement.LostRefund
+	cmd := &cobra.Command{
+		Use:   "refund-lost ID --amount MINOR-UNITS --by NAME --why TEXT",
+		Short: "End and refund a campaign of which Redis has lost something, from the ledger alone",
+		Long: "For a campaign that `hongbao recover --accept-loss` left frozen, or that Redis has lost though the ledger has paid some of it: nobody\n" +
+			"can close it. Without --amount it prints what was funded, what the ledger has paid, what Redis still says and what would go back;\n" +
+			"nothing moves, and the exit code is 2. With exactly that sum in minor units the rest goes back to the sponsor, once, and grabs\n" +
+			"answer ended. Who and why are kept in the ledger. What comes later is never paid: it goes to quarantine.\n\n" +
+			"Refused while the shard is frozen, while Redis has all of the campaign, and while grants of it wait: in the stream, as receipts,\n" +
+			"as dead letters or in quarantine.",
+		Example: "  hongbao campaign refund-lost spring-rain\n" +
+			"  hongbao campaign refund-lost spring-rain --amount 250 --by ann --why \"Redis was emptied, no file is left\"",
+		Args: oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Campaign = args[0]
+			acts := cmd.Flags().Changed("amount")
+			if acts && (o.By == "" || o.Why == "") {
+				return usage("--amount needs --by and --why: who decides, and why; both are kept in the ledger (see `%s --help`)", cmd.CommandPath())
+			}
+			return with(cmd, needs{redis: true, ledger: true}, func(d *deps) error {
+				e := &recovery.Ender{Redis: d.redis, Space: d.space, Books: d.ledger, Group: configs.SinkBalance}
+				if acts {
+					if _, err := e.Refund(cmd.Context(), o); err != nil {
+						return err
+					}
+				}
+				at, err := e.Look(cmd.Context(), o.Campaign)
+				if err != nil {
+					return err
+				}
+				out := lostEnding{Ending: at, Next: at.Next()}
+				if r := at.Refund; r != nil {
+					out.Refunded, out.By, out.Why = &refunded{r.Created, r.Packets, r.Sponsor}, r.By, r.Why
+				}
+				err = printAnswer(cmd, out, func(w io.Writer) error { return writeEnding(w, at) })
+				if err == nil && !acts && out.Next != "" {
+					err = usage("nothing was moved")
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the sum to be refunded, in minor units; it must be exactly right")
+	cmd.Flags().StringVar(&o.By, "by", "", "who decides; kept in the ledger")
+	cmd.Flags().StringVar(&o.Why, "why", "", "why; kept in the ledger")
+	return cmd
+}
+
+// lostEnding is how a campaign stands of which Redis has lost something.
+type lostEnding struct {
+	*recovery.Ending
+	Refunded *refunded `json:"refunded"`
+	By       string    `json:"by,omitempty"`
+	Why      string    `json:"why,omitempty"`
+	Next     string    `json:"next,omitempty"`
+}
+
+// writeEnding tells how a campaign stands of which Redis has lost something, and what is next.
+func writeEnding(w io.Writer, e *recovery.Ending) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "campaign %s: funded %d packets, %s\nthe ledger has paid %d packets, %s\n", e.Campaign, e.Packets, money.Text(e.Funded, e.Currency),
+		e.Paid, money.Text(e.PaidAmount, e.Currency))
+	if e.Refund != nil {
+		fmt.Fprintf(&b, "refunded %s: %d packets, %s, to sponsor %s", e.Refund.Created.Format("2006-01-02T15:04:05Z07:00"), e.Refund.Packets,
+			money.Text(e.Refund.Amount, e.Currency), e.Sponsor)
+		if e.Refund.By != "" {
+			fmt.Fprintf(&b, ", by %s: %s", e.Refund.By, e.Refund.Why)
+		}
+		b.WriteString("\n")
+	}
+	switch r := e.Redis; {
+	case r.State == "":
+		b.WriteString("Redis has nothing of it\n")
+	case r.Packets == 0:
+		fmt.Fprintf(&b, "Redis has a stub of it only, which is %s\n", r.State)
+	default:
+		fmt.Fprintf(&b, "Redis says that it is %s, with %d packets granted, %s\n", r.State, r.Granted, money.Text(r.GrantedAmount, e.Currency))
+	}
+	for _, step := range e.Waiting.Steps(e.Campaign) {
+		fmt.Fprintf(&b, "first: %s\n", step)
+	}
+	if e.Refund == nil {
+		fmt.Fprintf(&b, "would be refunded: %d packets, %s, to sponsor %s\n", e.Left, money.Text(e.LeftAmount, e.Currency), e.Sponsor)
+	}
+	if next := e.Next(); next != "" {
+		fmt.Fprintf(&b, "next: %s\n", next)
+	} else {
+		fmt.Fprintf(&b, "next: hongbao campaign reveal %s\n", e.Campaign)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/replay"
+)
+
+// An entry was deleted before any worker had read it, and its user was told that he has won (issue 8, point 15). The alarm comes, the
+// audit names it, and the commands that they name pay and publish it from the receipt: once, however often they are run.
+func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 10, 1000)
+	for _, user := range []string{"u1", "u2", "u3"} {
+		require.Contains(t, d.ok("grab", "rain", user), "granted\n")
+	}
+	events := d.space.Shard(0).Events()
+	entries, err := d.rdb.XRange(t.Context(), events, "-", "+").Result()
+	require.NoError(t, err)
+	require.Len(t, entries, 3)
+	require.EqualValues(t, 1, d.rdb.XDel(t.Context(), events, entries[1].ID).Val(), "the fault fired")
+	w := d.start("work")
+	w.says(consumer.EventsLost)
+	w.says("`hongbao replay NAME --to balance`")
+
+	r := d.run("audit", "--wait", "30s")
+	require.Equal(t, exitFound, r.code, r.out)
+	for _, kind := range []audit.Kind{audit.Lost, audit.MissingInTopic} {
+		require.Contains(t, r.out, string(kind)+": 1.")
+	}
+	require.Contains(t, r.out, "`hongbao replay NAME --to balance`")
+	require.Contains(t, r.out, "`hongbao replay NAME --to kafka`")
+	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"), "1 of them have no entry any more: receipts told of them.\n")
+
+	before := d.show("rain").Ledger.Granted
+	for i, name := range []string{"mend", "mend", "again"} {
+		told := decided[replay.Report](t, d.ok("replay", name+"-topic", "--to", "kafka", "--json"))
+		paid := decided[replay.Report](t, d.ok("replay", name, "--to", "balance", "--json"))
+		once := int64(0)
+		if i == 0 {
+			once = 1
+		}
+		require.Equal(t, []int64{once, once, once, once}, []int64{told.FromReceipts, told.Delivered, paid.FromReceipts, paid.Delivered}, "run %d", i)
+	}
+	require.Greater(t, d.show("rain").Ledger.Granted, before)
+	receipts := d.ok("receipts", "rain", "u2")
+	require.Contains(t, receipts, "1 receipts of user u2")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.run("audit", "--wait", "10s").code == 0 }, "the audit agrees")
+	require.Equal(t, 1, strings.Count(d.ok("tail", "--campaign", "rain"), `"user":"u2"`), "the topic has it once")
+	w.kill()
+}

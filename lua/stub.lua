@@ -1,0 +1,10 @@
+-- stub: a function that stands for a campaign that Redis has lost, put in front of the scripts that need it.
+
+-- puts a stub where there is no campaign: what was lost must not look as if it had never been. The caller sets its state
+local function stub(campaign)
+	if redis.call('EXISTS', campaign) == 0 then
+		redis.call('HSET', campaign, 'from', '0', 'to', '0', 'user_campaign', '1', 'user_day', '', 'user_hour', '',
+			'fact_names', '', 'fact_limits', '', 'zone', '0:0', 'granted', '0', 'granted_amount', '0', 'packets', '0', 'total', '0',
+			'loaded', '0', 'loaded_amount', '0', 'hash', '-', 'durability', 'fast')
+	end
+end
