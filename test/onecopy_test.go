@@ -75,6 +75,7 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 	require.NoError(t, err, "%s", out)
 	_, err = shards.Of(c.rdb, c.keys).CreateGroup(t.Context(), "kafka")
 	require.NoError(t, err)
+	require.NoError(t, c.rdb.HSet(t.Context(), c.keys.Campaign("rain"), "state", "open", "currency", "CNY").Err())
 	return c
 }
 
