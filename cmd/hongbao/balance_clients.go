@@ -56,12 +56,9 @@ func clientAddCmd() *cobra.Command {
 		Args: exactly(1, "one client"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, needs{}, func(d *deps) error {
-				text, drawn := d.cfg.Balance.Token.Reveal(), false
-				switch {
-				case text == "":
-					text, drawn = drawToken(), true
-				case len(text) < 32 || len(text) > 512 || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
-					return usage("balance.token is not 32 to 512 printable ASCII characters: unset it to have one drawn") // it is not repeated
+				text, drawn, err := d.tokenText()
+				if err != nil {
+					return err
 				}
 				sum := sha256.Sum256([]byte(text))
 				token := hongbao.ClientToken{Client: args[0], Hash: hex.EncodeToString(sum[:])}
@@ -99,6 +96,18 @@ func clientAddCmd() *cobra.Command {
 	}
 	cmd.Flags().StringSliceVar(&scopes, "scope", scopes, "what the token is good for: credits:write, credits:read, accounts:read")
 	return cmd
+}
+
+// tokenText is the token of the configuration, or else a new one.
+func (d *deps) tokenText() (text string, drawn bool, err error) {
+	switch text = d.cfg.Balance.Token.Reveal(); {
+	case text == "":
+		return drawToken(), true, nil
+	case len(text) < 32 || len(text) > 512 || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
+		// The error does not repeat it.
+		return "", false, usage("balance.token is not 32 to 512 printable ASCII characters: unset it to have one drawn")
+	}
+	return text, false, nil
 }
 
 func drawToken() string {

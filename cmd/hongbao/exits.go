@@ -110,7 +110,7 @@ func exitCode(ctx context.Context, err error) int {
 
 // onlyOutages tells whether every error that was joined into err is an outage: of the others somebody must be told first.
 func onlyOutages(err error) bool {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself
 	case *hongbao.Error:
 		return e.Outage
 	case interface{ Unwrap() []error }:

@@ -164,10 +164,7 @@ func (d *deps) tendShards(ctx context.Context, frozen <-chan int) error {
 			<-ctx.Done()
 			return nil
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if hongbao.ClassOf(err) == hongbao.Broken {
+		if hongbao.ClassOf(err) == hongbao.Broken && ctx.Err() == nil {
 			d.log.Warn("this worker can't look after frozen shards yet, it is tried again", zap.Error(err))
 		}
 		select {

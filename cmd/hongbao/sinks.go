@@ -68,7 +68,7 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		away := hongbao.IsOutage(err)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // told to stop while it asked: that says nothing of the sink
+			return nil // told to stop while it asked: that says nothing of the sink
 		case !away:
 			w.d.log.Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
 				sink, zap.String("code", sinkBroken), zap.Error(err))

@@ -32,12 +32,12 @@ func (w *world) demote(t *testing.T, to *testkit.RedisServer) {
 	host, port, err := net.SplitHostPort(to.Addr)
 	require.NoError(t, err)
 	rdb := w.server.Client(t)
-	require.NoError(t, rdb.SlaveOf(t.Context(), host, port).Err())
+	require.NoError(t, rdb.ReplicaOf(t.Context(), host, port).Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		info, err := rdb.InfoMap(t.Context(), "replication").Result()
 		return err == nil && info["Replication"]["master_link_status"] == "up"
 	}, "it follows the other server")
-	require.NoError(t, rdb.SlaveOf(t.Context(), "NO", "ONE").Err())
+	require.NoError(t, rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
 }
 
 // isFrozen waits until the shard is frozen, though nobody has called a script.
@@ -56,7 +56,7 @@ func (w *world) copyOf(t *testing.T) *testkit.RedisServer {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		return w.rdb.Wait(t.Context(), 1, time.Second).Val() == 1
 	}, "the copy has all")
-	require.NoError(t, other.Client(t).SlaveOf(t.Context(), "NO", "ONE").Err())
+	require.NoError(t, other.Client(t).ReplicaOf(t.Context(), "NO", "ONE").Err())
 	return other
 }
 

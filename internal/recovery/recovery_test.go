@@ -399,7 +399,7 @@ func TestPlannedFailover(t *testing.T) {
 	require.EqualValues(t, 1, w.rdb.Wait(t.Context(), 1, 10*time.Second).Val())
 	require.NoError(t, w.server.Kill())
 	w.rdb = replica.Client(t)
-	require.NoError(t, w.rdb.SlaveOf(t.Context(), "NO", "ONE").Err())
+	require.NoError(t, w.rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	w.rec = recovery.New(recovery.Config{
 		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test", Log: zap.NewNop(),
 		Gather: 300 * time.Millisecond,

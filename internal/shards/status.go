@@ -100,10 +100,13 @@ func (k *Shard) oldest(ctx context.Context, group string) (time.Duration, error)
 		}
 		first = next[0].ID
 	}
+	if first == "" { // finished meanwhile
+		return 0, nil
+	}
 	text, _, _ := strings.Cut(first, "-")
 	written, err := strconv.ParseInt(text, 10, 64)
-	if err != nil { // finished meanwhile
-		return 0, nil
+	if err != nil {
+		return 0, fmt.Errorf("%s has an entry with the id %q: %w", k.Keys.Events(), first, err)
 	}
 	return max(now.Val().Sub(time.UnixMilli(written)), 0), nil
 }
