@@ -54,8 +54,8 @@ var mysqlDialect = dialect{
 	takePending: `UPDATE ` + mysqlRows("campaign text", "packet", "batch", "now") + `
 		STRAIGHT_JOIN pending AS p ON p.campaign = k.campaign AND p.packet = k.packet AND p.batch = k.batch
 		SET p.owner = $2, p.batch = k.now, p.asked_at = ` + mysqlNow,
-	deletePending: `DELETE p FROM ` + mysqlRows("campaign text", "packet", "batch") + `
-		STRAIGHT_JOIN pending AS p ON p.campaign = k.campaign AND p.packet = k.packet AND k.batch IN (0, p.batch)`,
+	deletePending: `DELETE p FROM ` + mysqlRows("packet") + `
+		STRAIGHT_JOIN pending AS p ON p.campaign = $2 AND p.packet = k.packet AND $3 IN (0, p.batch)`,
 }
 
 // mysqlNow does not depend on the session's time zone, whose clock may be set back.

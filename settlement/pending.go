@@ -90,11 +90,10 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 // last gives the statements that go with COMMIT: rows of what the ledger has end, and refunded campaigns are refused.
 func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	if len(out) > 0 {
-		drop, err := b.deletePending(slices.DeleteFunc(slices.Clone(b.items), func(it item) bool { return !out[keyOf(it.grant)] }), 0)
+		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items), func(it item) bool { return !out[keyOf(it.grant)] }), 0)
 		if err != nil {
 			return nil, err
 		}
-		stmts = append(stmts, drop)
 	}
 	// A refund takes this row before it looks for pending credits. Below 0 is refused by the row's CHECK.
 	for i := range b.items {
@@ -200,13 +199,24 @@ func keysOf(items []item) []any {
 }
 
 // deletePending deletes the sorted items' rows of a batch; 0 for those of every batch.
-func (l *Ledger) deletePending(items []item, batch int64) (stmt, error) {
-	batches := make([]int64, len(items))
-	for i := range batches {
-		batches[i] = batch
+func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err error) {
+	for first := 0; first < len(items); {
+		campaign := items[first].grant.Campaign
+		var packets []int64
+		for _, it := range items[first:] {
+			if it.grant.Campaign != campaign {
+				break
+			}
+			packets = append(packets, it.grant.Packet)
+		}
+		packed, err := l.dialect.pack(packets)
+		if err != nil {
+			return nil, err
+		}
+		stmts = append(stmts, stmt{sql: l.dialect.deletePending, args: append(packed, campaign, batch)})
+		first += len(packets)
 	}
-	packed, err := l.dialect.pack(append(keysOf(items), batches)...)
-	return stmt{sql: l.dialect.deletePending, args: packed}, err
+	return stmts, nil
 }
 
 // Forget deletes what was noted of the grants in the call with the batch, or was taken over then: certainly nothing is booked of them. What
@@ -214,7 +224,7 @@ func (l *Ledger) deletePending(items []item, batch int64) (stmt, error) {
 func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error {
 	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch)
 	if err == nil {
-		err = s.config.Ledger.write(ctx, func(context.Context, txn) ([]stmt, error) { return []stmt{drop}, nil })
+		err = s.config.Ledger.write(ctx, func(context.Context, txn) ([]stmt, error) { return drop, nil })
 	}
 	if err != nil {
 		return fmt.Errorf("remove from the ledger that %d credits were about to be asked for: %w", len(grants), err)

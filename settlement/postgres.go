@@ -59,10 +59,7 @@ var postgresDialect = dialect{
 	takePending: `UPDATE pending AS p SET owner = $5, batch = k.now, asked_at = ` + postgresNow + `
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS k (campaign, packet, batch, now)
 		WHERE p.campaign = k.campaign COLLATE "C" AND p.packet = k.packet AND p.batch = k.batch`,
-	// By ctid: the table is small and full of dead rows, and a join would read all of them.
-	deletePending: `DELETE FROM pending WHERE ctid = ANY (ARRAY(
-		SELECT p.ctid FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS k (campaign, packet, batch) CROSS JOIN LATERAL (
-			SELECT ctid FROM pending WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet AND k.batch IN (0, batch) LIMIT 1) AS p))`,
+	deletePending: `DELETE FROM pending WHERE campaign = $2 AND packet = ANY ($1::bigint[]) AND $3::bigint IN (0, batch)`,
 }
 
 // postgresNow is when the statement began. A worker's time is counted from before it was sent.

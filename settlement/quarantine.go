@@ -77,8 +77,7 @@ func (l *Ledger) setAside(ctx context.Context, items []item, pending bool) ([]Qu
 			if more, err = l.writeAside(ctx, t, part); err != nil || !pending {
 				return nil, err
 			}
-			drop, err := l.deletePending(part, 0)
-			return []stmt{drop}, err
+			return l.deletePending(part, 0)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("write %d grants to quarantine: %w", len(items), err)

@@ -60,11 +60,10 @@ func (l *Ledger) settle(ctx context.Context, items []item, known map[string]know
 	sortItems(items)
 	var drop []stmt
 	if pending {
-		rows, err := l.deletePending(items, 0)
-		if err != nil {
+		var err error
+		if drop, err = l.deletePending(items, 0); err != nil {
 			return nil, err
 		}
-		drop = append(drop, rows)
 	}
 	var differ []item
 	err := l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {

@@ -55,8 +55,7 @@ var sqliteDialect = dialect{
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
 	takePending: `UPDATE pending SET owner = $2, batch = k.value ->> 3, asked_at = ` + sqliteNow + ` FROM json_each($1) AS k
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND batch = k.value ->> 2`,
-	deletePending: `DELETE FROM pending WHERE (campaign, packet) IN (SELECT p.campaign, p.packet FROM json_each($1) AS k CROSS JOIN pending AS p
-		WHERE p.campaign = k.value ->> 0 AND p.packet = k.value ->> 1 AND k.value ->> 2 IN (0, p.batch))`,
+	deletePending: `DELETE FROM pending WHERE campaign = $2 AND packet IN (SELECT value ->> 0 FROM json_each($1)) AND $3 IN (0, batch)`,
 }
 
 const sqliteNow = `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`

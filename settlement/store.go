@@ -69,6 +69,6 @@ type dialect struct {
 	readPending string
 	// takePending takes the packed columns campaign, packet, batch and the new batch, then the owner.
 	takePending string
-	// deletePending takes the packed columns campaign, packet and batch, which may be 0 for any.
+	// deletePending takes the packed column packet, then the campaign and the batch, which may be 0 for any.
 	deletePending string
 }
