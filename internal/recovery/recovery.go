@@ -91,7 +91,7 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	if z.Since < r.cfg.Gather && z.Seq >= 0 || time.Now().Before(r.next[shard]) {
 		return nil
 	}
-	return r.alone(ctx, shard, func(ctx context.Context) error {
+	_, err = r.alone(ctx, shard, func(ctx context.Context) error {
 		v, err := r.look(ctx, shard)
 		if err != nil || !v.Frozen {
 			return err
@@ -108,6 +108,7 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 			zap.Int64("seq", v.Redis), zap.Duration("frozen for", v.For))
 		return nil
 	})
+	return err
 }
 
 // alarm tells what was lost, once until it changes.
@@ -145,19 +146,19 @@ func (v *Verdict) String() string {
 // leaseTime is how long one turn on a shard may take before another worker may begin one.
 const leaseTime = time.Minute
 
-// alone runs fn if no other worker is at this shard.
-func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) error {
+// alone runs fn, unless another worker is at this shard: then it gives false.
+func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
 	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard))
 	call := &shards.LockCall{Name: "recover", Token: r.cfg.Owner, Lease: leaseTime}
 	taken, _, err := k.TakeLock(ctx, call)
 	if err != nil || !taken {
-		return err
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseTime)
 	defer cancel()
 	err = fn(ctx)
 	_, unlock := k.ReleaseLock(context.WithoutCancel(ctx), call)
-	return errors.Join(err, unlock)
+	return true, errors.Join(err, unlock)
 }
 
 // Look tells how every shard stands.
@@ -174,18 +175,32 @@ func (r *Recoverer) Look(ctx context.Context) ([]*Verdict, error) {
 }
 
 // Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has lost, or of which
-// others know more, stay frozen. It refuses a shard that is not as the verdict says.
+// others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a worker that looks at the shard.
 func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) error {
-	return r.alone(ctx, v.Shard, func(ctx context.Context) error {
-		now, err := r.look(ctx, v.Shard)
-		if err != nil {
+	waiting, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		taken, err := r.alone(ctx, v.Shard, func(ctx context.Context) error {
+			now, err := r.look(ctx, v.Shard)
+			if err != nil {
+				return err
+			}
+			if !now.Frozen || now.String() != v.String() {
+				return hongbao.Errorf(hongbao.Conflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
+			}
+			return r.open(ctx, now, &settlement.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
+		})
+		if taken || err != nil {
 			return err
 		}
-		if !now.Frozen || now.String() != v.String() {
-			return hongbao.Errorf(hongbao.Conflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
+		select {
+		case <-tick.C:
+		case <-waiting.Done():
+			return hongbao.Errorf(hongbao.Transient, "another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard)
 		}
-		return r.open(ctx, now, &settlement.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
-	})
+	}
 }
 
 // maxAccepted is how many losses Accepted lists.

@@ -331,6 +331,31 @@ func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
 }
 
+// A person's word waits for a worker that looks at the shard, and is not lost. It is refused if that one does not come to an end.
+func TestAcceptWaitsForAWorker(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	w.settle(t)
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	verdicts, err := w.rec.Look(t.Context())
+	require.NoError(t, err)
+	worker := &shards.LockCall{Name: "recover", Token: "a worker", Lease: time.Minute}
+	taken, _, err := w.shard().TakeLock(t.Context(), worker)
+	require.NoError(t, err)
+	require.True(t, taken)
+	impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.Error(t, w.rec.Accept(impatient, verdicts[0], "ann", "the disk is gone"))
+	accepted := make(chan error, 1)
+	go func() { accepted <- w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone") }()
+	_, err = w.shard().ReleaseLock(t.Context(), worker)
+	require.NoError(t, err)
+	require.NoError(t, <-accepted)
+	_, err = w.shard().OpenHead(t.Context())
+	require.NoError(t, err)
+}
+
 // What was in hand when the shard froze changes nothing once it is open again: it belongs to another epoch.
 func TestBatchOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
