@@ -87,14 +87,8 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 		return nil
 	}
 	d := deliverer{handler: w.Handler, pace: w.pace, patience: w.Patience, done: func(ctx context.Context, grants []hongbao.Grant) error {
-		if !w.Marks {
-			err := mark(ctx, w, k, w.DoneSink, grants)
-			if told := slices.DeleteFunc(slices.Clone(grants), func(g hongbao.Grant) bool { return !w.source.told.has(&g) }); err == nil && len(told) > 0 {
-				err = mark(ctx, w, k, w.Sink, told) // no worker will ever do it
-			}
-			if err != nil {
-				return err
-			}
+		if err := w.marked(ctx, k, grants); err != nil {
+			return err
 		}
 		had := int64(0)
 		for i := range grants {
@@ -116,6 +110,18 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 		})
 	}}
 	return d.deliver(ctx, left)
+}
+
+// marked sets the done bits of what was delivered, unless the handler does.
+func (w *run) marked(ctx context.Context, k lua.Keys, grants []hongbao.Grant) error {
+	if w.Marks {
+		return nil
+	}
+	err := mark(ctx, w, k, w.DoneSink, grants)
+	if told := slices.DeleteFunc(slices.Clone(grants), func(g hongbao.Grant) bool { return !w.source.told.has(&g) }); err == nil && len(told) > 0 {
+		err = mark(ctx, w, k, w.Sink, told) // no worker will ever do it
+	}
+	return err
 }
 
 // there tells, by seq, which of the grants the ledger has before they are delivered to it; none if the target is another one.

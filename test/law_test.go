@@ -74,21 +74,16 @@ func brokenInside(from, to string, test bool) string {
 		return "" // a package's own external test
 	case top == "cmd" || top == "bench" || top == "test" || top == "examples":
 		return "nobody imports " + top
+	case to == "internal/shards/shardstest" || from == "internal/shards/shardstest":
+		if test || redisSide(to) && to != "internal/shards/shardstest" {
+			return ""
+		}
+		return "internal/shards/shardstest is for tests only, and imports internal/shards and lua only"
 	case to == "internal/testkit":
 		if test || strings.HasPrefix(from, "test/") || from == "test" || from == "bench" {
 			return ""
 		}
 		return "internal/testkit is for tests, bench and test only"
-	case to == "internal/shards/shardstest":
-		if test {
-			return ""
-		}
-		return "internal/shards/shardstest is for tests only"
-	case from == "internal/shards/shardstest":
-		if redisSide(to) {
-			return ""
-		}
-		return "internal/shards/shardstest imports internal/shards and lua only"
 	case to == "internal/recovery":
 		if strings.HasPrefix(from, "cmd/") {
 			return ""
