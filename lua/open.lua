@@ -4,7 +4,7 @@
 -- KEYS  1 meta  2 events  3... the claims of the sinks, then the campaigns that stay frozen
 -- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta
 --       4 the new epoch  5 last seq that is skipped  6 highest seq that anybody knows
---       7 highest seq that callers had seen when the caller looked  8 the server's master_replid
+--       7 highest seq that callers had seen when the caller looked  8 the master_replid that the caller found
 --       9 number of sinks  10... fields and values that mark a shard without meta as the deployment's, in turn
 -- Reply "open"; or "changed": the shard is not as the caller found it
 -- Cost  O(sinks + campaigns)

@@ -276,7 +276,7 @@ func TestGrabOutcomes(t *testing.T) {
 	d.campaign("short", 2, 100, "to: 20", "to: "+soon+"} #")
 	users := 0
 	testkit.Eventually(t, 10*time.Second, func() bool {
-		users++ // who has a receipt is told it, whatever has become of the campaign
+		users++ // a winner gets his receipt again, whatever has become of the campaign
 		return d.answer("short", fmt.Sprint("late", users)).Outcome == hongbao.Ended
 	}, "B23: it ends")
 

@@ -172,7 +172,7 @@ func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.
 	return errors.Join(printAnswer(cmd, report, report.write), err)
 }
 
-// inDoubt tells about the letters, and leaves in pick those that are there: a command that was killed is run again, with the same ones.
+// inDoubt tells about the letters, and keeps in pick the letters that still exist: a person repeats a killed command with the same letters.
 func (d *deps) inDoubt(ctx context.Context, letters *replay.Letters, pick *replay.Pick, report *confirmed) error {
 	var there []string
 	c := newCurrencies(d.currency)

@@ -387,6 +387,22 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 }
 
+// A shard is opened for the history of writes that was looked at: one that began between look and opening freezes it again.
+func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.restart(t, "")
+	found, err := w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	found.History = "the one before"
+	opened, err := w.shard().Reopen(t.Context(), w.space, &shards.Reopening{
+		Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: lua.ChunkEvents - 1,
+	})
+	require.NoError(t, err)
+	require.True(t, opened)
+	require.Equal(t, "the one before", w.rdb.HGet(t.Context(), w.space.Shard(0).Meta(), "history").Val())
+}
+
 // Somebody who tells of a lost event at the last moment, after the look, is heard: the shard does not open.
 func TestSeenAtTheLastMoment(t *testing.T) {
 	t.Parallel()

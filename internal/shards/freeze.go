@@ -163,7 +163,7 @@ func (k *Shard) Reopen(ctx context.Context, space *lua.Space, o *Reopening) (boo
 	if server.RunID != o.Was.Token {
 		return false, nil
 	}
-	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, server.ReplID, len(o.Sinks),
+	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History, len(o.Sinks),
 		deploymentField, o.Mark.Deployment, shardsField, space.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index()}
 	v, err := conn.Eval(ctx, textsFor("", false).text(openScript), keys, args...).Result()
 	if err != nil {
