@@ -18,7 +18,7 @@ var mysqlDialect = dialect{
 	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 		SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2
 		FROM ` + mysqlRows("campaign text", "packet", "user_id text", "amount", "shard", "seq", "epoch", "request_id text",
-		"granted_at") + ` ON CONFLICT (campaign, packet) DO NOTHING`,
+		"granted_at"),
 	readGrants: `SELECT g.campaign, g.packet, g.user_id, g.amount, g.shard, g.seq, g.epoch, g.request_id, g.granted_at, g.batch
 		FROM ` + mysqlRows("campaign text", "packet") + `
 		STRAIGHT_JOIN grants AS g ON g.campaign = k.campaign AND g.packet = k.packet`,
@@ -47,7 +47,7 @@ var mysqlDialect = dialect{
 		SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2, $3,
 			CASE WHEN $4 = 1 THEN LEAST(k.granted_at, ` + mysqlNow + `) ELSE ` + mysqlNow + ` END, ` + mysqlNow + `
 		FROM ` + mysqlRows("campaign text", "packet", "user_id text", "amount", "shard", "seq", "epoch", "request_id text",
-		"granted_at") + ` ON CONFLICT (campaign, packet) DO NOTHING`,
+		"granted_at"),
 	readPending: `SELECT p.campaign, p.packet, p.user_id, p.amount, p.shard, p.seq, p.epoch, p.request_id, p.granted_at, p.owner, p.batch,
 			` + mysqlNow + ` - p.since, ` + mysqlNow + ` - p.asked_at FROM ` + mysqlRows("campaign text", "packet") + `
 		STRAIGHT_JOIN pending AS p ON p.campaign = k.campaign AND p.packet = k.packet`,

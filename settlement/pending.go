@@ -53,6 +53,7 @@ type beginning struct {
 	call   hongbao.Asking
 	items  []item
 	packed []any
+	tries  int
 	held   []hongbao.Grant
 	before []hongbao.Pending
 }
@@ -65,11 +66,14 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	if b.call.SinceGrant {
 		since = 1
 	}
-	err := t.run(ctx, stmt{sql: b.dialect.insertPending, args: append(slices.Clone(b.packed), b.call.Owner, b.call.Batch, since), changed: &inserted})
-	if err != nil {
+	insert := stmt{sql: b.dialect.insertOnce(b.dialect.insertPending, b.tries),
+		args: append(slices.Clone(b.packed), b.call.Owner, b.call.Batch, since), changed: &inserted}
+	b.tries++
+	if err := t.run(ctx, insert); err != nil {
 		return nil, err
 	}
 	var rows []hongbao.Pending
+	var err error
 	if inserted < int64(len(b.items)) {
 		if rows, err = b.readRows(ctx, t); err != nil {
 			return nil, err

@@ -26,8 +26,8 @@ var postgresDialect = dialect{
 	pack:      func(columns ...any) ([]any, error) { return columns, nil },
 	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 		SELECT g.*, $10::bigint FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],
-			$6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g
-		ON CONFLICT (campaign, packet) DO NOTHING`,
+			$6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g`,
+	plainFirst: true,
 	// LATERAL with LIMIT: one look-up by the primary key a row, also under a plan that was made when the table was small.
 	readGrants: `SELECT g.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
 			SELECT ` + grantColumns + `, batch FROM grants
@@ -52,7 +52,7 @@ var postgresDialect = dialect{
 	insertPending: `INSERT INTO pending (` + pendingColumns + `since, asked_at)
 		SELECT g.*, $10, $11::bigint, CASE WHEN $12::bigint = 1 THEN LEAST(g.granted_at, n.now) ELSE n.now END, n.now
 		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[])
-			AS g (` + grantColumns + `), (SELECT ` + postgresNow + ` AS now) AS n ON CONFLICT (campaign, packet) DO NOTHING`,
+			AS g (` + grantColumns + `), (SELECT ` + postgresNow + ` AS now) AS n`,
 	readPending: `SELECT p.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
 			SELECT ` + pendingColumns + postgresNow + ` - since, ` + postgresNow + ` - asked_at FROM pending
 			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS p`,

@@ -52,48 +52,57 @@ func sortItems(items []item) {
 	})
 }
 
-// settle makes the ledger agree with the items in one transaction, and gives those that contradict it. The campaigns
-// of all items must be in known. It sorts items: every worker takes its locks in the same order, packets first, then
-// users, then pools, then campaigns, then their transfers, so that they wait for each other but never in a circle. pending: their
-// rows of table pending end in the same transaction.
-func (l *Ledger) settle(ctx context.Context, items []item, known map[string]knownCampaign, pending bool) ([]item, error) {
-	sortItems(items)
+// settling is one call of settle.
+type settling struct {
+	*Ledger
+	items   []item
+	known   map[string]knownCampaign // has the campaigns of all items
+	pending bool                     // the items' rows of table pending end in the same transaction
+	tries   int
+}
+
+// settle makes the ledger agree with the items in one transaction, and gives those that contradict it. It sorts items: every
+// worker takes its locks in the same order, packets first, then users, then pools, then campaigns, then their transfers, so that
+// they wait for each other but never in a circle.
+func (s *settling) settle(ctx context.Context) (differ []item, err error) {
+	sortItems(s.items)
 	var drop []stmt
-	if pending {
-		var err error
-		if drop, err = l.deletePending(items, 0); err != nil {
+	if s.pending {
+		if drop, err = s.deletePending(s.items, 0); err != nil {
 			return nil, err
 		}
 	}
-	var differ []item
-	err := l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
-		stmts, differ, err = l.settleIn(ctx, t, items, known)
+	err = s.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
+		stmts, differ, err = s.insert(ctx, t)
+		s.tries++
 		return append(slices.Clone(drop), stmts...), err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("settle %d grants: %w", len(items), err)
+		return nil, fmt.Errorf("settle %d grants: %w", len(s.items), err)
 	}
 	return differ, nil
 }
 
-// settleIn inserts the grants that nobody has decided about, and gives the statements that move their money.
-func (l *Ledger) settleIn(ctx context.Context, t txn, items []item, known map[string]knownCampaign) (stmts []stmt, differ []item, err error) {
-	if items, err = l.undecided(ctx, t, items); err != nil || len(items) == 0 {
+// insert inserts the grants that nobody has decided about, and gives the statements that move their money.
+func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
+	items, err := s.undecided(ctx, t, s.items)
+	if err != nil || len(items) == 0 {
 		return nil, nil, err
 	}
 	// A statement can't insert a key twice; what comes twice in the batch is compared with the first.
 	fresh := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
-	packed, err := l.dialect.pack(columnsOf(fresh)...)
+	packed, err := s.dialect.pack(columnsOf(fresh)...)
 	if err != nil {
 		return nil, nil, err
 	}
 	batch := rand.Int64()
 	var inserted int64
-	if err := t.run(ctx, stmt{sql: l.dialect.insertGrants, args: append(slices.Clone(packed), batch), changed: &inserted}); err != nil {
+	insert := stmt{sql: s.dialect.insertOnce(s.dialect.insertGrants, s.tries), args: append(slices.Clone(packed), batch), changed: &inserted}
+	if err := t.run(ctx, insert); err != nil {
 		return nil, nil, err
 	}
 	if inserted < int64(len(items)) {
-		has, err := l.readGrants(ctx, t, fresh)
+		has, err := s.readGrants(ctx, t, fresh)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -101,7 +110,7 @@ func (l *Ledger) settleIn(ctx context.Context, t txn, items []item, known map[st
 			return nil, nil, err
 		}
 	}
-	stmts, err = l.post(fresh, known, batch)
+	stmts, err = s.post(fresh, s.known, batch)
 	return stmts, differ, err
 }
 

@@ -205,7 +205,8 @@ func (a *alarms) due(campaign string) bool {
 // settle settles the items, and gives those for quarantine. When the funding does not cover all of them, or the database can't hold
 // one (a balance that would overflow), it halves them until those that are to blame stand alone.
 func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
-	aside, err := s.config.Ledger.settle(ctx, items, known, s.pending)
+	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
+	aside, err := call.settle(ctx)
 	if err == nil {
 		return aside
 	}

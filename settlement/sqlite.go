@@ -28,7 +28,7 @@ var sqliteDialect = dialect{
 	// WHERE true: without it the parser takes ON CONFLICT for a join's ON.
 	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
-			value ->> 8, $2 FROM json_each($1) WHERE true ON CONFLICT (campaign, packet) DO NOTHING`,
+			value ->> 8, $2 FROM json_each($1) WHERE true`,
 	readGrants: `SELECT ` + grantColumns + `, batch FROM json_each($1) AS k CROSS JOIN grants
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
 	readQuarantine: `SELECT ` + grantColumns + `, resolved_at FROM json_each($1) AS k CROSS JOIN quarantine
@@ -50,7 +50,7 @@ var sqliteDialect = dialect{
 	insertPending: `INSERT INTO pending (` + pendingColumns + `since, asked_at)
 		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, $2, $3,
 			CASE WHEN $4 = 1 THEN MIN(value ->> 8, ` + sqliteNow + `) ELSE ` + sqliteNow + ` END, ` + sqliteNow + `
-		FROM json_each($1) WHERE true ON CONFLICT (campaign, packet) DO NOTHING`,
+		FROM json_each($1) WHERE true`,
 	readPending: `SELECT ` + pendingColumns + sqliteNow + ` - since, ` + sqliteNow + ` - asked_at FROM json_each($1) AS k CROSS JOIN pending
 		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
 	takePending: `UPDATE pending SET owner = $2, batch = k.value ->> 3, asked_at = ` + sqliteNow + ` FROM json_each($1) AS k

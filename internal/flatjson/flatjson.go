@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 )
 
 // Object is a flat object. Its values are string, json.Number, bool, nil, or []Object for the one list that is allowed.
@@ -26,15 +29,14 @@ func Parse(data []byte, list string, most int) (Object, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, ErrEmpty
 	}
-	if !json.Valid(data) {
+	if !json.Valid(data) || !utf8.Valid(data) {
 		return nil, whereBad(data)
 	}
-	p := parser{json.NewDecoder(bytes.NewReader(data))}
-	p.UseNumber()
-	if t, err := p.Token(); err != nil || t != json.Delim('{') {
+	root := gjson.ParseBytes(data)
+	if !root.IsObject() {
 		return nil, fmt.Errorf("%w (byte 1)", ErrSyntax)
 	}
-	return p.object(list, most)
+	return object(root, list, most)
 }
 
 // whereBad tells where a text that is not JSON goes wrong.
@@ -44,64 +46,58 @@ func whereBad(data []byte) error {
 	if err := json.Unmarshal(data, &raw); errors.As(err, &s) {
 		return fmt.Errorf("%w (byte %d)", ErrSyntax, s.Offset)
 	}
-	return ErrSyntax
+	return fmt.Errorf("%w: it is not UTF-8", ErrSyntax)
 }
 
-type parser struct{ *json.Decoder }
-
-// object reads on behind the opening brace. It never calls itself more than once deep.
-func (p parser) object(list string, most int) (Object, error) {
-	o := Object{}
-	for {
-		t, err := p.Token()
-		if err != nil {
-			return nil, p.at(ErrSyntax)
-		}
-		name, ok := t.(string)
-		if !ok { // the closing brace
-			return o, nil
-		}
+// object reads one object of a valid text. It never calls itself more than once deep.
+func object(r gjson.Result, list string, most int) (o Object, err error) {
+	o = make(Object, 4)
+	r.ForEach(func(key, value gjson.Result) bool {
+		name := key.String()
 		if _, twice := o[name]; twice {
-			return nil, p.at(ErrDuplicate)
+			err = at(key, ErrDuplicate)
+			return false
 		}
-		if t, err = p.Token(); err != nil {
-			return nil, p.at(ErrSyntax)
-		}
-		o[name] = t
-		if d, ok := t.(json.Delim); ok {
-			if list == "" || name != list || d != '[' {
-				return nil, p.at(ErrNested)
+		switch value.Type {
+		case gjson.String:
+			o[name] = value.Str
+		case gjson.Number:
+			o[name] = json.Number(value.Raw)
+		case gjson.True, gjson.False:
+			o[name] = value.Type == gjson.True
+		case gjson.Null:
+			o[name] = nil
+		default:
+			if list == "" || name != list || !value.IsArray() {
+				err = at(value, ErrNested)
+				return false
 			}
-			if o[name], err = p.list(most); err != nil {
-				return nil, err
-			}
+			o[name], err = objects(value, most)
 		}
-	}
+		return err == nil
+	})
+	return o, err
 }
 
-func (p parser) list(most int) ([]Object, error) {
-	all := []Object{}
-	for {
-		t, err := p.Token()
+func objects(r gjson.Result, most int) (all []Object, err error) {
+	all = []Object{}
+	r.ForEach(func(_, value gjson.Result) bool {
 		switch {
-		case err != nil:
-			return nil, p.at(ErrSyntax)
-		case t == json.Delim(']'):
-			return all, nil
-		case t != json.Delim('{'):
-			return nil, p.at(ErrNested)
+		case !value.IsObject():
+			err = at(value, ErrNested)
 		case len(all) == most:
-			return nil, p.at(ErrTooMany)
+			err = at(value, ErrTooMany)
+		default:
+			var o Object
+			o, err = object(value, "", 0)
+			all = append(all, o)
 		}
-		o, err := p.object("", 0)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, o)
-	}
+		return err == nil
+	})
+	return all, err
 }
 
-func (p parser) at(err error) error { return fmt.Errorf("%w (byte %d)", err, p.InputOffset()) }
+func at(r gjson.Result, err error) error { return fmt.Errorf("%w (byte %d)", err, r.Index+1) }
 
 // Text gives a field that must be a string; false if it is missing or something else.
 func (o Object) Text(name string) (string, bool) {

@@ -10,9 +10,9 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	o, err := Parse([]byte(` {"a":"x","n":12,"b":true,"z":null,"l":[{"q":"1"},{}]} `), "l", 2)
+	o, err := Parse([]byte(` {"a":"x","n":12,"b":true,"z":null,"l":[{"q":"1"},{}],"u":"\u00e9\ud83d\ude00é\""} `), "l", 2)
 	require.NoError(t, err)
-	require.Equal(t, Object{"a": "x", "n": json.Number("12"), "b": true, "z": nil, "l": []Object{{"q": "1"}, {}}}, o)
+	require.Equal(t, Object{"a": "x", "u": "é😀é\"", "n": json.Number("12"), "b": true, "z": nil, "l": []Object{{"q": "1"}, {}}}, o)
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -21,7 +21,7 @@ func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]error{
 		"": ErrEmpty, " \n": ErrEmpty, "null": ErrSyntax, "[]": ErrSyntax, `"x"`: ErrSyntax, "7": ErrSyntax, "{": ErrSyntax,
 		`{"a":1}x`: ErrSyntax, `{"a":1}{"a":1}`: ErrSyntax, `{"a":1,}`: ErrSyntax, `{"a":NaN}`: ErrSyntax, `{"a":1_0}`: ErrSyntax,
-		`{a:1}`: ErrSyntax, "<html>": ErrSyntax,
+		`{a:1}`: ErrSyntax, "<html>": ErrSyntax, "{\"a\":\"\xff\"}": ErrSyntax,
 		`{"a":1,"a":1}`: ErrDuplicate, `{"a":1,"\u0061":1}`: ErrDuplicate, `{"l":[{"a":1,"a":2}]}`: ErrDuplicate,
 		`{"a":{}}`: ErrNested, `{"a":[]}`: ErrNested, `{"l":{}}`: ErrNested, `{"l":[1]}`: ErrNested, `{"l":[[]]}`: ErrNested,
 		`{"l":[{"l":[]}]}`: ErrNested, `{"l":[{},{},{}]}`: ErrTooMany, deep: ErrNested,
@@ -32,6 +32,8 @@ func TestParseRefuses(t *testing.T) {
 	_, err := Parse([]byte(`{"secret":[1]}`), "", 0)
 	require.ErrorIs(t, err, ErrNested)
 	require.NotContains(t, err.Error(), "secret", "nothing of the text is repeated")
+	_, err = Parse([]byte(`{"l":[{"a":1},{"b":1,"b":2}]}`), "l", 2)
+	require.EqualError(t, err, "a name comes twice (byte 22)")
 }
 
 func TestInteger(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -19,11 +18,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/flatjson"
 )
 
-// errRedirect says that the remote sent us elsewhere; nobody goes there.
-var errRedirect = errors.New("it answered with a redirect, which is not followed")
-
-// newClient writes out every option whose default could repeat a request, follow a redirect or hang.
-func newClient(c *Config) *http.Client {
+// newTransport writes out every option whose default could repeat a request or hang. A transport follows no redirect: that
+// is an answer like any other.
+func newTransport(c *Config) *http.Transport {
 	t := &http.Transport{
 		Proxy:                  nil, // no proxy out of the environment
 		DialContext:            (&net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 15 * time.Second}).DialContext,
@@ -40,19 +37,8 @@ func newClient(c *Config) *http.Client {
 		Protocols:              new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true) // HTTP/2 repeats requests by itself
-	return &http.Client{
-		Transport:     t,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
-	}
+	return t
 }
-
-// once is a body that can be read once: what net/http can't rewind it can't send again behind our back.
-type once struct{ r *bytes.Reader }
-
-func (o once) Read(p []byte) (int, error) { return o.r.Read(p) }
-
-// Close has nothing to close.
-func (o once) Close() error { return nil }
 
 // answer is what came back for one request.
 type answer struct {
@@ -80,21 +66,15 @@ func (h *Handler) do(ctx context.Context, method, path, key string, body []byte,
 		req.Header.Set("Authorization", "Bearer "+h.cfg.Token)
 	}
 	if body != nil {
-		req.Body, req.ContentLength, req.GetBody = once{bytes.NewReader(body)}, int64(len(body)), nil
+		// net/http sends a body that it knows to be in memory in one write with the head. Without GetBody it can't send the body again.
+		req.Body, req.ContentLength, req.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if key != "" {
 		req.Header.Set("Idempotency-Key", strconv.Quote(key))
 	}
-	resp, err := h.http.Do(req)
+	resp, err := h.http.RoundTrip(req)
 	if err != nil {
-		var u *url.Error // its text repeats the URL
-		if errors.As(err, &u) {
-			err = u.Err
-		}
-		if resp != nil { // a redirect: its body is closed already
-			return answer{status: resp.StatusCode, sent: true, err: err}
-		}
 		return answer{sent: connected, err: err}
 	}
 	a = answer{status: resp.StatusCode, sent: true, retryAfter: retryAfter(resp.Header.Get("Retry-After"))}
@@ -122,6 +102,9 @@ func readBody(resp *http.Response, most int64) ([]byte, error) {
 
 // retryAfter reads the header in both of its forms; 0 if there is none that makes sense.
 func retryAfter(value string) time.Duration {
+	if value == "" {
+		return 0
+	}
 	if s, err := strconv.ParseInt(value, 10, 32); err == nil && s > 0 {
 		return time.Duration(s) * time.Second
 	}

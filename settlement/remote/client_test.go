@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -61,6 +62,42 @@ func serveTwo(conn net.Conn, bodies *atomic.Int64) {
 
 func itoa(n int) string { return string(encode(n)) }
 
+// A head that goes out before its body costs the remote and us a write, a read and a packet more for every credit.
+func TestOneRequestIsOneWrite(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	parts := make(chan int, 1) // reads until the body was there
+	go func() {
+		defer close(parts)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		buf, n := make([]byte, 64<<10), 0
+		for reads := 1; ; reads++ {
+			got, err := conn.Read(buf[n:])
+			if n += got; err != nil {
+				return
+			}
+			if bytes.HasSuffix(buf[:n], []byte("}")) {
+				_, _ = conn.Write([]byte("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"))
+				parts <- reads
+				reads, n = 0, 0
+			}
+		}
+	}()
+	h, err := New(testConfig("http://"+l.Addr().String()), campaigns{}, newBooks())
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close(); _ = l.Close() })
+	list := grants(1, 50)
+	for i := range list {
+		h.post(t.Context(), &item{credit: wire(&list[i])})
+		require.Equal(t, 1, <-parts, "request %d", i)
+	}
+}
+
 // net/http repeats a POST with an Idempotency-Key by itself when a kept connection breaks. Ours are never repeated so.
 func TestNothingIsSentTwiceInSecret(t *testing.T) {
 	t.Parallel()
@@ -106,8 +143,7 @@ func wire(g *hongbao.Grant) credit {
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig("http://x")
-	c := newClient(&cfg)
-	tr := c.Transport.(*http.Transport)
+	tr := newTransport(&cfg)
 	require.Nil(t, tr.Proxy)
 	require.False(t, tr.DisableKeepAlives)
 	require.Equal(t, cfg.HeaderTimeout, tr.ResponseHeaderTimeout)
@@ -115,9 +151,8 @@ func TestClientOptions(t *testing.T) {
 	require.True(t, tr.Protocols.HTTP1())
 	require.False(t, tr.Protocols.HTTP2())
 	require.False(t, tr.Protocols.UnencryptedHTTP2())
-	require.ErrorIs(t, c.CheckRedirect(nil, nil), errRedirect)
 	neither(&cfg)
-	require.True(t, newClient(&cfg).Transport.(*http.Transport).DisableKeepAlives, "a kept connection could end as Unknown")
+	require.True(t, newTransport(&cfg).DisableKeepAlives, "a kept connection could end as Unknown")
 }
 
 // The table, row by row.

@@ -24,7 +24,7 @@
 //   - neither: never a second time. The grant is a Conflict, and a person decides (Config.Told).
 //
 // net/http repeats requests by itself: on a connection that was closed in between, any request with an Idempotency-Key
-// whose body it can rewind, and on HTTP/2. None of that is on: bodies can't be rewound, HTTP/2 and redirects are off, and
+// whose body it can rewind, and on HTTP/2. None of that is on: bodies can't be rewound, HTTP/2 is off, a transport follows no redirect, and
 // a remote without idempotency gets a connection a request.
 //
 // A breaker stops asking a remote that fails again and again; Retry-After is kept, up to a bound.

@@ -21,7 +21,7 @@ import (
 type Handler struct {
 	cfg       Config
 	base      string
-	http      *http.Client
+	http      *http.Transport
 	owner     string
 	campaigns Campaigns
 	ledger    Ledger
@@ -58,7 +58,7 @@ func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 		return nil, err
 	}
 	return &Handler{
-		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newClient(&cfg), owner: "h" + rand.Text(), campaigns: campaigns, ledger: ledger,
+		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newTransport(&cfg), owner: "h" + rand.Text(), campaigns: campaigns, ledger: ledger,
 		slots: make(chan struct{}, cfg.Concurrency), now: time.Now,
 		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 			Name: "remote", MaxRequests: 1, Interval: 0, Timeout: cfg.BreakerOpen,

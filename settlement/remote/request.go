@@ -69,7 +69,7 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	switch {
 	case ctx.Err() != nil && a.err != nil:
 		tell(errAborted)
-	case a.err != nil || a.status >= http.StatusInternalServerError:
+	case a.err != nil || a.status >= http.StatusInternalServerError || a.status/100 == 3: // a redirect: the URL is wrong
 		tell(errStatus)
 	default:
 		tell(nil)
@@ -118,7 +118,7 @@ func (h *Handler) failure(a *answer) (result, bool) {
 		return result{}, false
 	case !a.sent:
 		return result{verdict: NotSent, err: fmt.Errorf("no connection, nothing was sent: %w", a.err), outage: true}, true
-	case a.status != 0 && h.cfg.judge(a.status, "") != Done && !errors.Is(a.err, errRedirect):
+	case a.status != 0 && h.cfg.judge(a.status, "") != Done:
 		// The head alone decides: what the body says more is for people.
 		r := h.cfg.ofAnswer(a.status, "", fmt.Errorf("%w %d: %w", errStatus, a.status, a.err))
 		r.after = a.retryAfter
@@ -131,7 +131,8 @@ func (h *Handler) failure(a *answer) (result, bool) {
 func (h *Handler) judgeOne(status int, body []byte, after time.Duration, want *credit) result {
 	o, err := flatjson.Parse(body, "", 0)
 	c, _ := o.Text("code")
-	if r := h.cfg.ofAnswer(status, c, fmt.Errorf("%w %d %.40q", errStatus, status, c)); r.verdict != Done {
+	if h.cfg.judge(status, c) != Done {
+		r := h.cfg.ofAnswer(status, c, fmt.Errorf("%w %d %.40q", errStatus, status, c))
 		r.after = after
 		return r
 	}
