@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/publisher"
-	"github.com/hongbao-project/hongbao/replay"
 )
 
 // replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events there first.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/closing"
+	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/settlement"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao/httpapi"
+	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/settlement/remote"
 )
 

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/closing"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"
-	"github.com/hongbao-project/hongbao/lock"
+	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/publisher"

@@ -24,7 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/httpapi"
+	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/settlement"
 	"github.com/hongbao-project/hongbao/settlement/remote"

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/settlement"
 )

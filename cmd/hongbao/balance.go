@@ -10,10 +10,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/audit"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
-	"github.com/hongbao-project/hongbao/httpapi"
+	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/settlement"
 	"github.com/hongbao-project/hongbao/settlement/remote"
 )

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/money"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/replay"
+	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
 // rains are two campaigns with grants that callers were told of: three of "a" and one of "b".

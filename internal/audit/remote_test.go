@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/audit"
 )
 
 // memRemote is a remote balance system in memory; it counts who asks at once.

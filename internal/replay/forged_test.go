@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/replay"
+	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
 // forge writes an entry of one or two grants to a thief under an id; "*" for the next one.

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/audit"
 )
 
 // Workers take finished entries that stand behind a parked one out of the stream one by one. That is no loss.

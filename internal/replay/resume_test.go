@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/replay"
+	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
 // A run that was stopped is followed by one that reads on from there; one that came to its end by one that looks at everything.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/audit"
+	"github.com/hongbao-project/hongbao/internal/audit"
 )
 
 // Seqs that an opening of the shard has skipped are no gap; those beside them are.
