@@ -232,7 +232,7 @@ func TestImportLawForbids(t *testing.T) {
 		{"settlement/remote", module + "/settlement", false, "each other"},
 		{"internal/httpapi", module + "/settlement", false, "each other"},
 		{"consumer", module + "/internal/flatjson", false, "come"},
-		{"settlement", "net/http", false, "only httpapi"},
+		{"settlement", "net/http", false, "only internal/httpapi"},
 	} {
 		require.Contains(t, broken(a.from, a.to, a.test), a.why, "%s -> %s", a.from, a.to)
 	}

@@ -17,6 +17,9 @@ import (
 // A script whose hash lacks a field fails before it changes anything, or does and answers what it would with the field.
 func TestScriptsOnMissingFields(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
 	deleted := 0
 	t.Run("scripts", func(t *testing.T) {
 		for name, c := range scriptCases() {
