@@ -10,9 +10,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // shards and batch are what both the bare loops and the consumers of the rows below work with.
@@ -31,12 +31,12 @@ func campaignOn(space *lua.Space, shard int) string {
 }
 
 // events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes them.
-func (r *rig) events(ctx context.Context, n int) (*lua.Space, []settlement.Campaign, error) {
+func (r *rig) events(ctx context.Context, n int) (*lua.Space, []ledger.Campaign, error) {
 	space, err := r.deployment(ctx, shardCount)
 	if err != nil {
 		return nil, nil, err
 	}
-	var campaigns []settlement.Campaign
+	var campaigns []ledger.Campaign
 	for shard := range shardCount {
 		c, err := r.load(ctx, space, spec(campaignOn(space, shard), n/shardCount))
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/producer"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // memoryRow compares what a granted packet costs in Redis once it is settled and trimmed with what the classic design
@@ -111,12 +111,12 @@ func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error)
 		if err = errors.Join(err, p.Close(ctx)); err != nil {
 			return err
 		}
-		ledger, settler, err := openLedger(ctx, dsn, []settlement.Campaign{c})
+		books, settler, err := openLedger(ctx, dsn, []ledger.Campaign{c})
 		if err != nil {
 			return err
 		}
 		_, err = r.consume(ctx, space, "balance", n, settler)
-		if err = errors.Join(err, ledger.Close()); err != nil {
+		if err = errors.Join(err, books.Close()); err != nil {
 			return err
 		}
 		t, err := consumer.NewTrimmer(consumer.TrimmerConfig{

@@ -13,10 +13,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // rig is a Redis of the row's own, AOF everysec.
@@ -64,19 +64,19 @@ func spec(id string, n int) hongbao.Campaign {
 }
 
 // load plans a campaign and loads it.
-func (r *rig) load(ctx context.Context, space *lua.Space, c hongbao.Campaign) (settlement.Campaign, error) {
+func (r *rig) load(ctx context.Context, space *lua.Space, c hongbao.Campaign) (ledger.Campaign, error) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	if err != nil {
-		return settlement.Campaign{}, err
+		return ledger.Campaign{}, err
 	}
 	store, err := campaign.NewStore(campaign.StoreConfig{Redis: r.rdb, Space: space, Chunk: campaign.MaxChunk})
 	if err != nil {
-		return settlement.Campaign{}, err
+		return ledger.Campaign{}, err
 	}
 	hash := campaign.Commit(c, seed)
 	err = store.Load(ctx, c, plan, hash, nil)
-	return settlement.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}, err
+	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}, err
 }
 
 func user(i int) string { return fmt.Sprintf("u%08d", i) }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // startPostgres starts one that does not lose what it has confirmed.
@@ -109,18 +109,18 @@ func ourSettle(ctx context.Context, r *rig, pg *testkit.PostgresServer, n int, g
 	if err != nil {
 		return 0, err
 	}
-	ledger, settler, err := openLedger(ctx, pg.DSN(name), campaigns)
+	books, settler, err := openLedger(ctx, pg.DSN(name), campaigns)
 	if err != nil {
 		return 0, err
 	}
 	rate, err := r.consume(ctx, space, group, n, settler)
-	return rate, errors.Join(err, allGranted(ctx, ledger, campaigns), ledger.Close(), pg.DropDatabase(ctx, name))
+	return rate, errors.Join(err, allGranted(ctx, books, campaigns), books.Close(), pg.DropDatabase(ctx, name))
 }
 
 // allGranted tells that the ledger holds every packet of the campaigns.
-func allGranted(ctx context.Context, ledger *settlement.Ledger, campaigns []settlement.Campaign) error {
+func allGranted(ctx context.Context, books *ledger.Ledger, campaigns []ledger.Campaign) error {
 	for _, c := range campaigns {
-		t, _, err := ledger.Totals(ctx, c.Spec.ID)
+		t, _, err := books.Totals(ctx, c.Spec.ID)
 		if err == nil && t.Granted != t.Funded {
 			err = fmt.Errorf("campaign %s: %d of %d settled", c.Spec.ID, t.Granted, t.Funded)
 		}
@@ -132,33 +132,33 @@ func allGranted(ctx context.Context, ledger *settlement.Ledger, campaigns []sett
 }
 
 // openLedger opens an empty ledger with the campaigns in it, and a settler on it.
-func openLedger(ctx context.Context, dsn string, campaigns []settlement.Campaign) (*settlement.Ledger, *settlement.Settler, error) {
-	config := settlement.Config{
-		Driver: settlement.PostgreSQL, DSN: dsn, Conns: 8, ConnectTimeout: 5 * time.Second, LockTimeout: 10 * time.Second,
+func openLedger(ctx context.Context, dsn string, campaigns []ledger.Campaign) (*ledger.Ledger, *ledger.Settler, error) {
+	config := ledger.Config{
+		Driver: ledger.PostgreSQL, DSN: dsn, Conns: 8, ConnectTimeout: 5 * time.Second, LockTimeout: 10 * time.Second,
 		Timeout: time.Minute, Retries: 10,
 	}
-	if _, err := settlement.Migrate(ctx, config); err != nil {
+	if _, err := ledger.Migrate(ctx, config); err != nil {
 		return nil, nil, err
 	}
-	ledger, err := settlement.Open(ctx, config)
+	books, err := ledger.Open(ctx, config)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, c := range campaigns {
-		if _, err := ledger.CreateCampaign(ctx, c); err != nil {
+		if _, err := books.CreateCampaign(ctx, c); err != nil {
 			return nil, nil, err
 		}
 	}
 	plans, err := campaign.NewPlans(campaign.PlansConfig{
 		MaxPackets: hongbao.MaxPackets,
 		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-			c, _, err := ledger.Campaign(ctx, id)
+			c, _, err := books.Campaign(ctx, id)
 			return c.Spec, c.Seed, err
 		},
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	settler, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: ledger, Plan: plans, Log: zap.NewNop()})
-	return ledger, settler, err
+	settler, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: books, Plan: plans, Log: zap.NewNop()})
+	return books, settler, err
 }

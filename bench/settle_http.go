@@ -12,9 +12,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/settlement"
-	"github.com/hongbao-project/hongbao/settlement/remote"
 )
 
 const (
@@ -95,7 +95,7 @@ type fixedPlans struct{ *campaign.Plans }
 
 func (fixedPlans) Currency(context.Context, string) (string, error) { return "CNY", nil }
 
-func plansOf(campaigns []settlement.Campaign) (fixedPlans, error) {
+func plansOf(campaigns []ledger.Campaign) (fixedPlans, error) {
 	plans, err := campaign.NewPlans(campaign.PlansConfig{
 		MaxPackets: hongbao.MaxPackets,
 		Source: func(_ context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
@@ -119,13 +119,13 @@ func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBan
 	if err != nil {
 		return 0, err
 	}
-	ledger, settler, err := openLedger(ctx, pg.DSN(name), campaigns)
+	books, settler, err := openLedger(ctx, pg.DSN(name), campaigns)
 	if err != nil {
 		return 0, err
 	}
 	h, err := remoteHandler(b.url, batchCredits, campaigns, settler)
 	if err != nil {
-		return 0, errors.Join(err, ledger.Close())
+		return 0, errors.Join(err, books.Close())
 	}
 	before := b.booked.Load()
 	rate, err := r.consume(ctx, space, "balance", n, h)
@@ -133,10 +133,10 @@ func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBan
 	if got := b.booked.Load() - before; err == nil && got != int64(n) {
 		err = fmt.Errorf("%d of %d grants were credited, breaker %s", got, n, h.Stats().Breaker)
 	}
-	return rate, errors.Join(err, allGranted(ctx, ledger, campaigns), ledger.Close(), pg.DropDatabase(ctx, name))
+	return rate, errors.Join(err, allGranted(ctx, books, campaigns), books.Close(), pg.DropDatabase(ctx, name))
 }
 
-func remoteHandler(url string, batchCredits int, campaigns []settlement.Campaign, settler remote.Ledger) (*remote.Handler, error) {
+func remoteHandler(url string, batchCredits int, campaigns []ledger.Campaign, settler remote.Ledger) (*remote.Handler, error) {
 	plans, err := plansOf(campaigns)
 	if err != nil {
 		return nil, err

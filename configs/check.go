@@ -4,12 +4,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hongbao-project/hongbao/settlement"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // unsafeNames lists what unsafe.allow may name.
 func unsafeNames() []string {
-	return append(settlement.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen)
+	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen)
 }
 
 // UnsafeRedisAppendOnly allows a Redis without an append-only file, which a managed one may not offer: what its replicas do not have
@@ -98,15 +98,15 @@ func (l *loader) checkLedger(c *Config) {
 	if !l.p.fine("ledger.driver", "ledger.dsn") {
 		return
 	}
-	dsn, driver := c.Ledger.DSN.Reveal(), settlement.Driver(c.Ledger.Driver)
+	dsn, driver := c.Ledger.DSN.Reveal(), ledger.Driver(c.Ledger.Driver)
 	switch {
-	case dsn == "" && driver == settlement.SQLite: // a program that only grabs has none; what needs the ledger says so
-	case driver == settlement.SQLite && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
+	case dsn == "" && driver == ledger.SQLite: // a program that only grabs has none; what needs the ledger says so
+	case driver == ledger.SQLite && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
 		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for another database set ledger.driver to postgres or mysql")
-	case driver == settlement.PostgreSQL && !hasPrefix(dsn, "postgres://", "postgresql://") && !pairs(dsn):
+	case driver == ledger.PostgreSQL && !hasPrefix(dsn, "postgres://", "postgresql://") && !pairs(dsn):
 		l.bad("ledger.dsn", "ledger.driver is postgres, which wants postgres://user@host:5432/database, or host=... dbname=...")
-	case driver == settlement.MySQL:
-		if err := settlement.CheckMySQLDSN(dsn); err != nil {
+	case driver == ledger.MySQL:
+		if err := ledger.CheckMySQLDSN(dsn); err != nil {
 			l.bad("ledger.dsn", "ledger.driver is mysql: %v", err)
 		}
 	}

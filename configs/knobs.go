@@ -7,9 +7,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/publisher"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // knob is one row of the table. What its value looks like follows from the type of its field.
@@ -150,8 +150,8 @@ var redisKnobs = []knob{
 }
 
 var ledgerKnobs = []knob{
-	{name: "ledger.driver", field: func(c *Config) any { return &c.Ledger.Driver }, def: string(settlement.SQLite),
-		choices: []string{string(settlement.PostgreSQL), string(settlement.MySQL), string(settlement.SQLite)},
+	{name: "ledger.driver", field: func(c *Config) any { return &c.Ledger.Driver }, def: string(ledger.SQLite),
+		choices: []string{string(ledger.PostgreSQL), string(ledger.MySQL), string(ledger.SQLite)},
 		doc:     "Kind of database; mysql is MariaDB too. SQLite serves one machine; several machines need one of the others."},
 	{name: "ledger.dsn", field: func(c *Config) any { return &c.Ledger.DSN }, secret: maybeSecret,
 		doc: "Has no default: whatever pays or reads the ledger needs it. Path of the SQLite file, or connection string: postgres://user@host:5432/database for PostgreSQL, user@tcp(host:3306)/database?tls=true for MySQL. With a password it is a secret."},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/httpapi"
-	"github.com/hongbao-project/hongbao/settlement/remote"
+	"github.com/hongbao-project/hongbao/internal/remote"
 )
 
 // Where the sink balance settles.

@@ -8,11 +8,11 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/publisher"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // Space lays out the deployment's keys.
@@ -79,14 +79,14 @@ func (c *Config) ClaimsConfig() dedup.Config {
 }
 
 // LedgerConfig is complete. Its DSN may hold a password.
-func (c *Config) LedgerConfig() settlement.Config {
+func (c *Config) LedgerConfig() ledger.Config {
 	l := &c.Ledger
-	out := settlement.Config{
-		Driver: settlement.Driver(l.Driver), DSN: l.DSN.Reveal(), Conns: l.Conns, ConnectTimeout: l.ConnectTimeout,
+	out := ledger.Config{
+		Driver: ledger.Driver(l.Driver), DSN: l.DSN.Reveal(), Conns: l.Conns, ConnectTimeout: l.ConnectTimeout,
 		LockTimeout: l.LockTimeout, Timeout: l.Timeout, Retries: l.Retries,
 	}
 	for _, name := range c.Unsafe.Allow {
-		if slices.Contains(settlement.UnsafeSettings(), name) {
+		if slices.Contains(ledger.UnsafeSettings(), name) {
 			out.UnsafeAllow = append(out.UnsafeAllow, name)
 		}
 	}

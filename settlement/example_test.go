@@ -21,16 +21,13 @@ func (p evenPlan) Amount(context.Context, string, int64) (hongbao.Amount, bool, 
 	return hongbao.Amount(p), true, nil
 }
 
-// A grant that comes twice is paid once, and one that contradicts the ledger is set aside.
-func ExampleSettler() {
+// A grant that comes twice is paid once, and one that contradicts the ledger goes to quarantine.
+func ExampleHandler() {
 	ctx := context.Background()
 	folder, err := os.MkdirTemp("", "ledger")
 	check(err)
 	defer os.RemoveAll(folder)
-	config := settlement.Config{
-		Driver: settlement.SQLite, DSN: filepath.Join(folder, "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
-		LockTimeout: 5 * time.Second, Timeout: 30 * time.Second, Retries: 5,
-	}
+	config := settlement.Config{Driver: "sqlite", DSN: filepath.Join(folder, "ledger.db")}
 	_, err = settlement.Migrate(ctx, config) // once; a worker only opens
 	check(err)
 	ledger, err := settlement.Open(ctx, config)
@@ -40,34 +37,36 @@ func ExampleSettler() {
 	spec := hongbao.Campaign{ID: "rain", Kind: hongbao.RedPacket, Currency: "CNY", Total: 1000, Packets: 10, Sponsor: "acme"}
 	canonical, err := json.Marshal(spec)
 	check(err)
-	_, err = ledger.CreateCampaign(ctx, settlement.Campaign{
+	check(ledger.CreateCampaign(ctx, settlement.Campaign{
 		Spec: spec, Canonical: canonical, Hash: "the plan's hash", Seed: [32]byte{1},
-	})
-	check(err)
+	}))
 
-	settler, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: ledger, Plan: evenPlan(100), Log: zap.NewNop()})
+	handler, err := settlement.New(settlement.HandlerConfig{
+		Ledger: ledger, Plan: evenPlan(100), Log: zap.NewNop(),
+		OnQuarantine: func(q settlement.Quarantined) error {
+			fmt.Println("quarantine:", q.Reason)
+			return nil
+		},
+	})
 	check(err)
 	grant := hongbao.Grant{Shard: 0, Seq: 1, Epoch: 1, Campaign: "rain", Packet: 7, Amount: 100, User: "ann", Time: time.Now()}
 	altered := grant
 	altered.User = "eve"
 	for _, g := range []hongbao.Grant{grant, grant, altered} {
-		fmt.Println("errors:", settler.Handle(ctx, []hongbao.Grant{g}))
+		fmt.Println("errors:", handler.Handle(ctx, []hongbao.Grant{g}))
 	}
 	for _, user := range []string{"ann", "eve"} {
-		balance, _, err := ledger.Balance(ctx, settlement.UserAccount(user, "CNY"))
+		balance, err := ledger.Balance(ctx, user, "CNY")
 		check(err)
 		fmt.Println(user, balance)
 	}
-	waiting, err := ledger.Quarantine(ctx, 0, 10)
-	check(err)
-	fmt.Println("quarantine:", waiting[0].Reason)
 	// Output:
 	// errors: []
 	// errors: []
+	// quarantine: exists_with_different_user
 	// errors: []
 	// ann 100
 	// eve 0
-	// quarantine: exists_with_different_user
 }
 
 func check(err error) {

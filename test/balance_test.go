@@ -25,32 +25,32 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/settlement"
-	"github.com/hongbao-project/hongbao/settlement/remote"
 )
 
 const balanceToken = "token-of-the-tests-0123"
 
 // remoteBalance is a balance server over a ledger of its own, as `hongbao balance` runs it.
-func remoteBalance(t *testing.T) (url string, ledger *settlement.Ledger) {
+func remoteBalance(t *testing.T) (url string, bank *ledger.Ledger) {
 	t.Helper()
-	ledger = newDatabase(t, settlement.Config{
-		Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "balance.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
+	bank = newDatabase(t, ledger.Config{
+		Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "balance.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
 		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
 	sum := sha256.Sum256([]byte(balanceToken))
-	require.NoError(t, ledger.AddToken(t.Context(), hongbao.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
+	require.NoError(t, bank.AddToken(t.Context(), hongbao.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
 		Scopes: []hongbao.Scope{hongbao.ScopeCredit, hongbao.ScopeCredits, hongbao.ScopeAccounts}}))
 	for _, currency := range []string{"CNY", "USD"} {
-		_, err := ledger.Fund(t.Context(), settlement.Funding{Client: "worker", ID: currency, Currency: currency, Amount: hongbao.MaxAmount, By: "ann", Why: "tests"})
+		_, err := bank.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency, Amount: hongbao.MaxAmount, By: "ann", Why: "tests"})
 		require.NoError(t, err)
 	}
 	b, err := httpapi.NewBalance(httpapi.Config{
 		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second, HeaderBytes: 16 << 10, BodyBytes: 4 << 10,
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
-	}, ledger, ledger, zap.NewNop())
+	}, bank, bank, zap.NewNop())
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
@@ -59,9 +59,9 @@ func remoteBalance(t *testing.T) (url string, ledger *settlement.Ledger) {
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
-		require.NoError(t, ledger.Close())
+		require.NoError(t, bank.Close())
 	})
-	return "http://" + addr.String(), ledger
+	return "http://" + addr.String(), bank
 }
 
 // liar stands in front of a balance server. It brings a request there, and then may answer something else; or it answers at
@@ -200,7 +200,7 @@ func lie(w http.ResponseWriter, which int, answer []byte) {
 }
 
 // remoteWorker is a consumer that settles at the remote. It gives a stop that waits.
-func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement.Ledger, books remote.Ledger, change func(*remote.Config)) (*consumer.Consumer, func()) {
+func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger, books remote.Ledger, change func(*remote.Config)) (*consumer.Consumer, func()) {
 	t.Helper()
 	cfg := remote.Config{
 		URL: url, Token: balanceToken, Deployment: "test", ConnectTimeout: time.Second, HeaderTimeout: 250 * time.Millisecond, Timeout: 300 * time.Millisecond,
@@ -208,7 +208,7 @@ func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement
 		ClaimTime: 2 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
 	}
 	change(&cfg)
-	h, err := remote.New(cfg, &plannedOf{b.plans(t, ledger), ledger}, books)
+	h, err := remote.New(cfg, &plannedOf{b.plans(t, db), db}, books)
 	require.NoError(t, err)
 	w := consumer.DefaultConfig()
 	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.space, "balance", name, b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
@@ -229,7 +229,7 @@ func (b *bundle) remoteWorker(t *testing.T, name, url string, ledger *settlement
 
 type plannedOf struct {
 	*campaign.Plans
-	ledger *settlement.Ledger
+	ledger *ledger.Ledger
 }
 
 func (p *plannedOf) Currency(ctx context.Context, id string) (string, error) {
@@ -240,7 +240,7 @@ func (p *plannedOf) Currency(ctx context.Context, id string) (string, error) {
 	return c.Spec.Currency, err
 }
 
-func (b *bundle) plans(t *testing.T, l *settlement.Ledger) *campaign.Plans {
+func (b *bundle) plans(t *testing.T, l *ledger.Ledger) *campaign.Plans {
 	t.Helper()
 	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets,
 		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
@@ -266,7 +266,7 @@ func (b *bundle) crowd(t *testing.T, id string, packets int) map[string]hongbao.
 }
 
 // paid tells that the remote's ledger has exactly these credits, each once.
-func paid(t *testing.T, l *settlement.Ledger, want map[string]hongbao.Amount) {
+func paid(t *testing.T, l *ledger.Ledger, want map[string]hongbao.Amount) {
 	t.Helper()
 	differences, err := l.CheckCredits(t.Context())
 	require.NoError(t, err)
@@ -292,14 +292,14 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			t.Parallel()
 			b := setup(t, 2)
 			const packets = 200
-			ledger, books := b.ledger(t, b.load(t, spec("rain", packets, 10_000)))
+			db, books := b.ledger(t, b.load(t, spec("rain", packets, 10_000)))
 			want := b.crowd(t, "rain", packets)
 			url, bank := remoteBalance(t)
 			l := newLiar(t, url)
-			c1, stop := b.remoteWorker(t, "w1", l.URL, ledger, books, change)
+			c1, stop := b.remoteWorker(t, "w1", l.URL, db, books, change)
 			testkit.Eventually(t, 60*time.Second, func() bool { return c1.Stats().Done >= packets/4 }, "the first worker is well on its way")
 			stop()
-			c2, _ := b.remoteWorker(t, "w2", l.URL, ledger, books, change)
+			c2, _ := b.remoteWorker(t, "w2", l.URL, db, books, change)
 			testkit.Eventually(t, 120*time.Second, func() bool {
 				differences, err := bank.CheckCredits(t.Context())
 				require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // ahead does to pending entries what a clock does that is set ahead by an hour: they have been idle for that hour, and nothing else.
@@ -72,7 +72,7 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	stopPeer()
 	require.Positive(t, h.settled, "the slow one settled what the peer had settled")
 	for name, amount := range want {
-		balance, _, err := l.Balance(t.Context(), settlement.UserAccount(name, "CNY"))
+		balance, _, err := l.Balance(t.Context(), ledger.UserAccount(name, "CNY"))
 		require.NoError(t, err)
 		require.Equal(t, amount, balance, name)
 	}

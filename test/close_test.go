@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // ending is a deployment of its own, seen through the real program, with campaign "rain" of 50 packets that is open now.
@@ -137,13 +137,13 @@ func (e *ending) left() int64 {
 // balances asks the ledger's file for pool, sponsor and the number of refunds.
 func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	e.t.Helper()
-	l, err := settlement.Open(e.t.Context(), settlement.Config{Driver: settlement.SQLite, DSN: e.ledger, Conns: 1, ConnectTimeout: time.Second,
+	l, err := ledger.Open(e.t.Context(), ledger.Config{Driver: ledger.SQLite, DSN: e.ledger, Conns: 1, ConnectTimeout: time.Second,
 		LockTimeout: 5 * time.Second, Timeout: 10 * time.Second, Retries: 3})
 	require.NoError(e.t, err)
 	defer func() { require.NoError(e.t, l.Close()) }()
-	p, _, err := l.Balance(e.t.Context(), settlement.PoolAccount("rain"))
+	p, _, err := l.Balance(e.t.Context(), ledger.PoolAccount("rain"))
 	require.NoError(e.t, err)
-	s, _, err := l.Balance(e.t.Context(), settlement.SponsorAccount("acme", "CNY"))
+	s, _, err := l.Balance(e.t.Context(), ledger.SponsorAccount("acme", "CNY"))
 	require.NoError(e.t, err)
 	_, found, err := l.RefundOf(e.t.Context(), "rain")
 	require.NoError(e.t, err)

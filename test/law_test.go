@@ -23,7 +23,7 @@ const module = "github.com/hongbao-project/hongbao"
 // stages are the packages that do one thing each and do not know each other; true for those that may import lua and internal/shards.
 var stages = map[string]bool{
 	"internal/audit": true, "campaign": true, "internal/closing": true, "consumer": true, "dedup": true, "internal/httpapi": false, "internal/lock": true, "producer": true,
-	"publisher": false, "internal/replay": true, "settlement": false, "settlement/remote": false, "subscriber": false,
+	"publisher": false, "internal/ledger": false, "internal/remote": false, "internal/replay": true, "settlement": false, "subscriber": false,
 }
 
 // clients are the libraries that speak to a server, with the packages that may import them. cmd, configs, bench and
@@ -31,11 +31,11 @@ var stages = map[string]bool{
 var clients = map[string][]string{
 	"github.com/redis/go-redis":     {"internal/shards", "internal/shards/shardstest", "internal/audit", "campaign", "internal/closing", "consumer", "dedup", "internal/lock", "producer", "internal/replay", "internal/testkit"},
 	"github.com/segmentio/kafka-go": {"publisher", "subscriber", "topic", "internal/testkit"},
-	"database/sql":                  {"settlement", "subscriber", "internal/testkit"},
-	"github.com/jackc/pgx":          {"settlement", "internal/testkit"},
-	"modernc.org/sqlite":            {"settlement"},
-	"net/http":                      {"internal/httpapi", "settlement/remote"},
-	"github.com/sony/gobreaker":     {"settlement/remote"},
+	"database/sql":                  {"internal/ledger", "subscriber", "internal/testkit"},
+	"github.com/jackc/pgx":          {"internal/ledger", "internal/testkit"},
+	"modernc.org/sqlite":            {"internal/ledger"},
+	"net/http":                      {"internal/httpapi", "internal/remote"},
+	"github.com/sony/gobreaker":     {"internal/remote"},
 }
 
 // broken tells which law an import breaks, "" if none. from is a folder of the repository, "." for the root package; to
@@ -100,10 +100,10 @@ func brokenInside(from, to string, test bool) string {
 		}
 		return "amounts are written for a person by cmd and by the audit's report only"
 	case to == "internal/flatjson":
-		if from == "internal/httpapi" || from == "settlement/remote" {
+		if from == "internal/httpapi" || from == "internal/remote" {
 			return ""
 		}
-		return "JSON from outside comes in by httpapi and settlement/remote only"
+		return "JSON from outside comes in by httpapi and remote only"
 	case test && (redisSide(to) || to == "campaign"):
 		return "" // a test of Redis needs keys and something to load into them
 	case anything(from):
@@ -125,6 +125,8 @@ func brokenInside(from, to string, test bool) string {
 		return "internal/shards imports lua and the root package only"
 	case from == "." || strings.HasPrefix(from, "internal/") && !fromStage:
 		return from + " imports nothing of this repository"
+	case from == "settlement" && to == "internal/ledger":
+		return "" // the public face of the ledger
 	case fromStage && toStage:
 		return "stages do not import each other"
 	case fromStage && redisSide(to):
@@ -205,10 +207,11 @@ func TestImportLawForbids(t *testing.T) {
 		{"lua", module + "/consumer", false, "other way"},
 		{"lua", module + "/configs", false, "other way"},
 		{"lua", module + "/campaign", false, "other way"},
+		{"consumer", module + "/internal/ledger", false, "each other"},
 		{"consumer", module + "/settlement", false, "each other"},
 		{"settlement", module + "/campaign", false, "each other"},
-		{"internal/audit", module + "/settlement", true, "each other"},
-		{"settlement", module + "/lua", false, "does not know Redis"},
+		{"internal/audit", module + "/internal/ledger", true, "each other"},
+		{"internal/ledger", module + "/lua", false, "does not know Redis"},
 		{"publisher", module + "/lua", false, "does not know Redis"},
 		{"producer", module + "/configs", false, "other way"},
 		{"producer", module + "/internal/testkit", false, "for tests"},
@@ -218,10 +221,10 @@ func TestImportLawForbids(t *testing.T) {
 		{"internal/testkit", module + "/lua", false, "imports nothing"},
 		{"internal/audit", module + "/cmd/hongbao", false, "nobody imports cmd"},
 		{"configs", module + "/test/soak", true, "nobody imports test"},
-		{"settlement", "github.com/redis/go-redis/v9", false, "only internal/shards"},
+		{"internal/ledger", "github.com/redis/go-redis/v9", false, "only internal/shards"},
 		{"internal/shards", module + "/campaign", false, "imports lua"},
-		{"settlement", module + "/internal/shards", false, "does not know Redis"},
-		{"consumer", "database/sql", false, "only settlement"},
+		{"internal/ledger", module + "/internal/shards", false, "does not know Redis"},
+		{"consumer", "database/sql", false, "only internal/ledger"},
 		{"consumer", "github.com/segmentio/kafka-go/protocol", false, "only publisher"},
 		{"dedup", module + "/newthing", false, "no law knows"},
 		{"subscriber", module + "/publisher", false, "each other"},
@@ -229,17 +232,17 @@ func TestImportLawForbids(t *testing.T) {
 		{"consumer", module + "/topic", false, "two sides"},
 		{"topic", module + "/publisher", false, "other way"},
 		{"publisher", module + "/examples/frontend", true, "nobody imports examples"},
-		{"settlement/remote", module + "/settlement", false, "each other"},
-		{"internal/httpapi", module + "/settlement", false, "each other"},
+		{"internal/remote", module + "/internal/ledger", false, "each other"},
+		{"internal/httpapi", module + "/internal/ledger", false, "each other"},
 		{"consumer", module + "/internal/flatjson", false, "come"},
-		{"settlement", "net/http", false, "only internal/httpapi"},
+		{"internal/ledger", "net/http", false, "only internal/httpapi"},
 	} {
 		require.Contains(t, broken(a.from, a.to, a.test), a.why, "%s -> %s", a.from, a.to)
 	}
 	for _, a := range [][2]string{
 		{".", "time"}, {"lua", module}, {"consumer", module + "/lua"}, {"consumer", module + "/internal/shards"}, {"internal/shards", module + "/lua"}, {"cmd/hongbao", module + "/consumer"}, {"cmd/hongbao", module + "/configs"},
 		{"publisher", module + "/topic"}, {"topic", module}, {"subscriber", "database/sql"}, {"examples/frontend", module + "/dedup"},
-		{"configs", module + "/publisher"}, {"bench", module + "/internal/testkit"}, {"settlement", "database/sql"}, {"producer", "go.uber.org/zap"},
+		{"configs", module + "/publisher"}, {"bench", module + "/internal/testkit"}, {"internal/ledger", "database/sql"}, {"settlement", module + "/internal/ledger"}, {"producer", "go.uber.org/zap"},
 	} {
 		require.Empty(t, broken(a[0], a[1], false), "%s -> %s", a[0], a[1])
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/settlement"
-	"github.com/hongbao-project/hongbao/settlement/remote"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/remote"
 )
 
 // simpleBank books whatever it is sent, however often. While hold is not nil an answer waits for it.
@@ -73,7 +73,7 @@ func newBlindWorkers(t *testing.T) *blindWorkers {
 	t.Helper()
 	plan := &planned{forged: map[string]hongbao.Amount{}, money: map[string]string{}}
 	b := &blindWorkers{bundle: setup(t, 1).farAlong(t), bank: newSimpleBank(t),
-		inLedger: newLedger(t, plan, settlement.Config{Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})}
+		inLedger: newLedger(t, plan, ledger.Config{Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})}
 	b.create(t, "rain", "CNY", 10)
 	return b
 }
@@ -139,7 +139,7 @@ func TestQuarantinedAtTheRemote(t *testing.T) {
 			aside, err := b.inLedger.ledger.Quarantine(t.Context(), 0, 10)
 			require.NoError(t, err)
 			require.Len(t, aside, 1)
-			require.Equal(t, settlement.OverFunded, aside[0].Reason)
+			require.Equal(t, ledger.OverFunded, aside[0].Reason)
 			b.bank.once(t, 1, 2, 3)
 			require.Nil(t, b.worker(t, retention).Handle(t.Context(), list))
 			b.bank.once(t, 1, 2, 3)

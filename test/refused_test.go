@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/settlement/remote"
 )
 
 // doorman stands in front of a balance server and refuses one account without a word.
@@ -57,11 +57,11 @@ func TestOneAccountTheRemoteRefuses(t *testing.T) {
 	b := setup(t, 1)
 	const packets = 60
 	rain, snow := b.load(t, spec("rain", packets, 10_000)), b.load(t, spec("snow", packets, 10_000))
-	ledger, books := b.ledger(t, rain, snow)
+	db, books := b.ledger(t, rain, snow)
 	want := b.crowd(t, "rain", packets)
 	address, bank := remoteBalance(t)
 	d := newDoorman(t, address, user(7))
-	c, _ := b.remoteWorker(t, "w1", d.URL, ledger, books, func(*remote.Config) {})
+	c, _ := b.remoteWorker(t, "w1", d.URL, db, books, func(*remote.Config) {})
 	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == packets-1 }, "all others of the campaign are paid")
 	for account, amount := range b.crowd(t, "snow", packets) {
 		want[account] += amount

@@ -20,11 +20,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // hongbao runs the program to its end.
@@ -195,15 +195,15 @@ func (c *oneCopy) settled() {
 	for _, e := range entries {
 		grants = append(grants, e.Grants...)
 	}
-	l := newDatabase(c.t, settlement.Config{
-		Driver: settlement.SQLite, DSN: c.ledger, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
+	l := newDatabase(c.t, ledger.Config{
+		Driver: ledger.SQLite, DSN: c.ledger, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
 	seed, of := campaign.NewSeed(), spec("rain", c.seq, hongbao.Amount(100*c.seq))
-	_, err = l.CreateCampaign(c.t.Context(), settlement.Campaign{
+	_, err = l.CreateCampaign(c.t.Context(), ledger.Campaign{
 		Spec: of, Canonical: campaign.Canonical(of), Seed: seed, Hash: campaign.Commit(of, seed),
 	})
 	require.NoError(c.t, err)
-	s, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: l, Plan: hundred{}, Log: zap.NewNop()})
+	s, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: l, Plan: hundred{}, Log: zap.NewNop()})
 	require.NoError(c.t, err)
 	require.Nil(c.t, s.Handle(c.t.Context(), grants))
 	require.NoError(c.t, l.Close())

@@ -18,13 +18,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/settlement"
-	"github.com/hongbao-project/hongbao/settlement/remote"
 )
 
 // settling is where grants are settled: the ledger on one of its databases, or a remote balance system. One suite, that of
-// settling_cases_test.go, holds for all of them; what only a ledger can tell is in package settlement's own suite.
+// settling_cases_test.go, holds for all of them; what only a ledger can tell is in package ledger's own suite.
 type settling interface {
 	// create makes a campaign that can pay all of its packets.
 	create(t *testing.T, id, currency string, packets int64)
@@ -79,11 +79,11 @@ func (p *planned) set(fn func()) {
 // inLedger settles in the ledger.
 type inLedger struct {
 	plan      *planned
-	ledger    *settlement.Ledger
+	ledger    *ledger.Ledger
 	campaigns []string
 }
 
-func newLedger(t *testing.T, plan *planned, c settlement.Config) *inLedger {
+func newLedger(t *testing.T, plan *planned, c ledger.Config) *inLedger {
 	t.Helper()
 	c.Conns, c.ConnectTimeout, c.LockTimeout, c.Timeout, c.Retries = 8, 5*time.Second, 10*time.Second, 30*time.Second, 10
 	l := newDatabase(t, c)
@@ -99,7 +99,7 @@ func (l *inLedger) create(t *testing.T, id, currency string, packets int64) {
 		c.Kind, c.Total, c.Split = hongbao.Coupon, 0, hongbao.Split{}
 	}
 	seed := campaign.NewSeed()
-	_, err := l.ledger.CreateCampaign(t.Context(), settlement.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)})
+	_, err := l.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)})
 	require.NoError(t, err)
 	l.plan.set(func() { l.plan.money[id] = currency })
 	l.campaigns = append(l.campaigns, id)
@@ -107,9 +107,9 @@ func (l *inLedger) create(t *testing.T, id, currency string, packets int64) {
 
 func (l *inLedger) worker(t *testing.T) hongbao.Handler { return l.settler(t) }
 
-func (l *inLedger) settler(t *testing.T) *settlement.Settler {
+func (l *inLedger) settler(t *testing.T) *ledger.Settler {
 	t.Helper()
-	s, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: l.ledger, Plan: l.plan, Log: zap.NewNop()})
+	s, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: l.ledger, Plan: l.plan, Log: zap.NewNop()})
 	require.NoError(t, err)
 	return s
 }
@@ -121,7 +121,7 @@ func (l *inLedger) aside(t *testing.T, grants []hongbao.Grant, errs []error) []i
 	require.NoError(t, err)
 	var packets []int64
 	for _, g := range grants {
-		if slices.ContainsFunc(list, func(q settlement.Quarantined) bool { return q.Grant == g }) {
+		if slices.ContainsFunc(list, func(q ledger.Quarantined) bool { return q.Grant == g }) {
 			packets = append(packets, g.Packet)
 		}
 	}
@@ -146,7 +146,7 @@ func (l *inLedger) statement(t *testing.T, user, currency string) (list []hongba
 
 func (l *inLedger) balance(t *testing.T, user, currency string) hongbao.Amount {
 	t.Helper()
-	b, _, err := l.ledger.Balance(t.Context(), settlement.UserAccount(user, currency))
+	b, _, err := l.ledger.Balance(t.Context(), ledger.UserAccount(user, currency))
 	require.NoError(t, err)
 	return b
 }
@@ -163,7 +163,7 @@ type atRemote struct {
 	*bundle
 	*inLedger // where it is recorded
 	url       string
-	bank      *settlement.Ledger
+	bank      *ledger.Ledger
 	batch     int
 	workers   int
 }
@@ -259,8 +259,8 @@ func TestSettling(t *testing.T) {
 	t.Parallel()
 	atBank := func(batch int) func(*testing.T, *planned) settling {
 		return func(t *testing.T, plan *planned) settling {
-			r := &atRemote{bundle: setup(t, 2).farAlong(t), batch: batch, inLedger: newLedger(t, plan, settlement.Config{
-				Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"),
+			r := &atRemote{bundle: setup(t, 2).farAlong(t), batch: batch, inLedger: newLedger(t, plan, ledger.Config{
+				Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"),
 			})}
 			r.url, r.bank = remoteBalance(t)
 			return r
@@ -268,13 +268,13 @@ func TestSettling(t *testing.T) {
 	}
 	for place, open := range map[string]func(*testing.T, *planned) settling{
 		"SQLite": func(t *testing.T, plan *planned) settling {
-			return newLedger(t, plan, settlement.Config{Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})
+			return newLedger(t, plan, ledger.Config{Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})
 		},
 		"PostgreSQL": func(t *testing.T, plan *planned) settling {
-			return newLedger(t, plan, settlement.Config{Driver: settlement.PostgreSQL, DSN: testkit.Postgres(t), UnsafeAllow: []string{"fsync", "full_page_writes"}})
+			return newLedger(t, plan, ledger.Config{Driver: ledger.PostgreSQL, DSN: testkit.Postgres(t), UnsafeAllow: []string{"fsync", "full_page_writes"}})
 		},
 		"MariaDB": func(t *testing.T, plan *planned) settling {
-			return newLedger(t, plan, settlement.Config{Driver: settlement.MySQL, DSN: testkit.MariaDB(t), UnsafeAllow: []string{"innodb_doublewrite"}})
+			return newLedger(t, plan, ledger.Config{Driver: ledger.MySQL, DSN: testkit.MariaDB(t), UnsafeAllow: []string{"innodb_doublewrite"}})
 		},
 		"remote balance":             atBank(0),
 		"remote balance, in batches": atBank(40),

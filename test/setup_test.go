@@ -14,11 +14,11 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -52,7 +52,7 @@ func spec(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
 	})
 }
 
-func (b *bundle) load(t *testing.T, c hongbao.Campaign) settlement.Campaign {
+func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 	t.Helper()
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
@@ -61,7 +61,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) settlement.Campaign {
 	require.NoError(t, err)
 	hash := campaign.Commit(c, seed)
 	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
-	return settlement.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}
+	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}
 }
 
 func (b *bundle) producer(t *testing.T) *producer.Producer {
@@ -75,20 +75,20 @@ func (b *bundle) producer(t *testing.T) *producer.Producer {
 }
 
 // newDatabase makes the tables of a ledger in an empty database, and opens it.
-func newDatabase(t *testing.T, c settlement.Config) *settlement.Ledger {
+func newDatabase(t *testing.T, c ledger.Config) *ledger.Ledger {
 	t.Helper()
-	_, err := settlement.Migrate(t.Context(), c)
+	_, err := ledger.Migrate(t.Context(), c)
 	require.NoError(t, err)
-	l, err := settlement.Open(t.Context(), c)
+	l, err := ledger.Open(t.Context(), c)
 	require.NoError(t, err)
 	return l
 }
 
 // ledger is an SQLite ledger with the campaigns, and the settler on it.
-func (b *bundle) ledger(t *testing.T, campaigns ...settlement.Campaign) (*settlement.Ledger, *settlement.Settler) {
+func (b *bundle) ledger(t *testing.T, campaigns ...ledger.Campaign) (*ledger.Ledger, *ledger.Settler) {
 	t.Helper()
-	l := newDatabase(t, settlement.Config{
-		Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
+	l := newDatabase(t, ledger.Config{
+		Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
 		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
@@ -101,7 +101,7 @@ func (b *bundle) ledger(t *testing.T, campaigns ...settlement.Campaign) (*settle
 		return c.Spec, c.Seed, err
 	}})
 	require.NoError(t, err)
-	s, err := settlement.NewSettler(settlement.SettlerConfig{Ledger: l, Plan: plans, Log: b.log})
+	s, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: l, Plan: plans, Log: b.log})
 	require.NoError(t, err)
 	return l, s
 }

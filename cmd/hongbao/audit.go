@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/publisher"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 func auditCmd() *cobra.Command {
@@ -108,11 +108,11 @@ func (d *deps) audit(ctx context.Context, opts audit.Options) (*audit.Report, er
 }
 
 // auditedLedger shows the ledger to the audit.
-type auditedLedger struct{ *settlement.Ledger }
+type auditedLedger struct{ *ledger.Ledger }
 
 func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 	var out audit.Summary
-	err := l.EachTotals(ctx, func(t *settlement.Totals) error {
+	err := l.EachTotals(ctx, func(t *ledger.Totals) error {
 		out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
 			ID: t.Campaign, Currency: t.Currency, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
 			Grants: t.Grants, Closed: t.Closed, CloseShard: t.CloseShard, CloseSeq: t.CloseSeq, By: t.By, Why: t.Why, Codes: t.Codes, Sealed: t.Sealed,
@@ -123,7 +123,7 @@ func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 		return out, err
 	}
 	// The credits are those that `hongbao balance` books in the same ledger; there are none where it does not run.
-	for _, check := range []func(context.Context) ([]settlement.Difference, error){l.CheckConservation, l.CheckCredits} {
+	for _, check := range []func(context.Context) ([]ledger.Difference, error){l.CheckConservation, l.CheckCredits} {
 		problems, err := check(ctx)
 		if err != nil {
 			return out, err

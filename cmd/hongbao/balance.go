@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
-	"github.com/hongbao-project/hongbao/settlement"
-	"github.com/hongbao-project/hongbao/settlement/remote"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/remote"
 )
 
 func balanceCmd() *cobra.Command {
@@ -153,7 +153,7 @@ type planned struct {
 // Currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent any more.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.d.campaign(ctx, id)
-	if err == nil && c.State == settlement.StateRefunded {
+	if err == nil && c.State == ledger.StateRefunded {
 		err = hongbao.Errorf(hongbao.Conflict, "campaign %s was refunded: nothing of it is sent any more", id)
 	}
 	return c.Spec.Currency, err

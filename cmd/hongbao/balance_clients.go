@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the first client.
 func (d *deps) openBook(ctx context.Context) error {
 	l, err := d.reachLedger(ctx)
-	if errors.Is(err, settlement.ErrNotFounded) {
+	if errors.Is(err, ledger.ErrNotFounded) {
 		return hongbao.Errorf(hongbao.Broken, "the database of ledger.dsn has no tables of Hongbao; let it name the right one, or "+
 			"`hongbao balance client add` makes them with the first client")
 	}
@@ -69,7 +69,7 @@ func clientAddCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if _, err := settlement.Migrate(cmd.Context(), cfg); err != nil {
+				if _, err := ledger.Migrate(cmd.Context(), cfg); err != nil {
 					return away("ledger.dsn", err)
 				}
 				if err := d.openBook(cmd.Context()); err != nil {
@@ -141,7 +141,7 @@ func printableToken(t *hongbao.ClientToken) clientToken {
 	return out
 }
 
-func printableFund(f *settlement.Fund) clientFund {
+func printableFund(f *ledger.Fund) clientFund {
 	return clientFund{f.Client, f.Currency, f.Funded, f.Credited, f.Left(), f.Credits}
 }
 
@@ -236,7 +236,7 @@ func clientRevokeCmd() *cobra.Command {
 }
 
 func balanceFundCmd() *cobra.Command {
-	var f settlement.Funding
+	var f ledger.Funding
 	cmd := &cobra.Command{
 		Use: "fund CLIENT", Short: "Fill what a client's credits come from",
 		Long: "Puts an amount into the client's fund in a currency, once for each --id: the same command again moves nothing. A client credits\n" +

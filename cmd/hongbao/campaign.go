@@ -12,8 +12,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 func campaignCmd() *cobra.Command {
@@ -93,15 +93,15 @@ func createCmd() *cobra.Command {
 				if !isNew {
 					how = "was there already"
 				}
-				if stored.State == settlement.StateRefunded {
+				if stored.State == ledger.StateRefunded {
 					how, next = "was there already, and is refunded", "another id, if it is to rain again"
 				}
 				out := struct {
-					Campaign string                   `json:"campaign"`
-					Created  bool                     `json:"created"` // false: it was there already
-					State    settlement.CampaignState `json:"state"`
-					Hash     string                   `json:"plan_hash"`
-					Next     string                   `json:"next"`
+					Campaign string               `json:"campaign"`
+					Created  bool                 `json:"created"` // false: it was there already
+					State    ledger.CampaignState `json:"state"`
+					Hash     string               `json:"plan_hash"`
+					Next     string               `json:"next"`
 				}{c.ID, isNew, stored.State, stored.Hash, next}
 				return printAnswer(cmd, out, func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "campaign %s %s\nplan hash %s (publish it before the start)\nnext: %s\n", c.ID, how, stored.Hash, next)
@@ -113,7 +113,7 @@ func createCmd() *cobra.Command {
 }
 
 // create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
-func (d *deps) create(ctx context.Context, c hongbao.Campaign) (stored settlement.StoredCampaign, isNew bool, err error) {
+func (d *deps) create(ctx context.Context, c hongbao.Campaign) (stored ledger.StoredCampaign, isNew bool, err error) {
 	for range 2 {
 		has, found, err := d.ledger.Campaign(ctx, c.ID)
 		if err != nil {
@@ -130,10 +130,10 @@ func (d *deps) create(ctx context.Context, c hongbao.Campaign) (stored settlemen
 			return has, false, err
 		}
 		seed := campaign.NewSeed()
-		stored, err = d.ledger.CreateCampaign(ctx, settlement.Campaign{
+		stored, err = d.ledger.CreateCampaign(ctx, ledger.Campaign{
 			Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed),
 		})
-		if !errors.Is(err, settlement.ErrCampaignExists) { // else somebody created it under our hands: look again
+		if !errors.Is(err, ledger.ErrCampaignExists) { // else somebody created it under our hands: look again
 			return stored, err == nil, err
 		}
 	}
@@ -172,7 +172,7 @@ func (d *deps) load(ctx context.Context, id string, show func(what string, total
 	if err != nil {
 		return c.Spec, err
 	}
-	if c.State == settlement.StateRefunded { // else it would open again, and answer "granted" for what nobody pays
+	if c.State == ledger.StateRefunded { // else it would open again, and answer "granted" for what nobody pays
 		return c.Spec, hongbao.Errorf(hongbao.Permanent, "campaign %s was refunded: it can't be loaded again; create one with another id", id)
 	}
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
@@ -254,10 +254,10 @@ type shown struct {
 	Spec   hongbao.Campaign `json:"spec"`
 	Hash   string           `json:"plan_hash"`
 	Ledger struct {
-		State    settlement.CampaignState `json:"state"`
-		Funded   hongbao.Amount           `json:"funded"`
-		Granted  hongbao.Amount           `json:"granted"`
-		Refunded hongbao.Amount           `json:"refunded"`
+		State    ledger.CampaignState `json:"state"`
+		Funded   hongbao.Amount       `json:"funded"`
+		Granted  hongbao.Amount       `json:"granted"`
+		Refunded hongbao.Amount       `json:"refunded"`
 		// Codes is how many packets have a code: all, once the campaign is created to the end.
 		Codes int64 `json:"codes,omitempty"`
 	} `json:"ledger"`
@@ -298,17 +298,17 @@ func showCmd() *cobra.Command {
 
 // listedCampaign is a campaign as `campaign list` tells of it.
 type listedCampaign struct {
-	ID       string                   `json:"id"`
-	Kind     hongbao.Kind             `json:"kind"`
-	Packets  int64                    `json:"packets"`
-	Currency string                   `json:"currency,omitempty"`
-	Funded   hongbao.Amount           `json:"funded_amount"`
-	Granted  hongbao.Amount           `json:"granted_amount"`
-	Refunded hongbao.Amount           `json:"refunded_amount"`
-	State    settlement.CampaignState `json:"state"`
-	From     time.Time                `json:"from"`
-	To       time.Time                `json:"to"`
-	Codes    string                   `json:"codes"`
+	ID       string               `json:"id"`
+	Kind     hongbao.Kind         `json:"kind"`
+	Packets  int64                `json:"packets"`
+	Currency string               `json:"currency,omitempty"`
+	Funded   hongbao.Amount       `json:"funded_amount"`
+	Granted  hongbao.Amount       `json:"granted_amount"`
+	Refunded hongbao.Amount       `json:"refunded_amount"`
+	State    ledger.CampaignState `json:"state"`
+	From     time.Time            `json:"from"`
+	To       time.Time            `json:"to"`
+	Codes    string               `json:"codes"`
 }
 
 func listCmd() *cobra.Command {

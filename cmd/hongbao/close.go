@@ -12,14 +12,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // withCloser is with, for what is done to a campaign at its end.
-func withCloser(cmd *cobra.Command, id string, do func(*closing.Closer, *settlement.StoredCampaign) error) error {
+func withCloser(cmd *cobra.Command, id string, do func(*closing.Closer, *ledger.StoredCampaign) error) error {
 	return with(cmd, needs{redis: true, ledger: true}, func(d *deps) error {
 		c, err := d.campaign(cmd.Context(), id)
 		if err != nil {
@@ -55,7 +55,7 @@ func closeCmd() *cobra.Command {
 		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			return withCloser(cmd, id, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
+			return withCloser(cmd, id, func(closer *closing.Closer, c *ledger.StoredCampaign) error {
 				s, err := closer.Close(cmd.Context(), id, early)
 				if err != nil {
 					return closeHint(err, c)
@@ -69,7 +69,7 @@ func closeCmd() *cobra.Command {
 }
 
 // closeHint says what to do about a campaign that is not where it should be.
-func closeHint(err error, c *settlement.StoredCampaign) error {
+func closeHint(err error, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
 	switch {
 	case errors.Is(err, shards.ErrNotClosed):
@@ -113,7 +113,7 @@ type refunded struct {
 	Sponsor string    `json:"sponsor"`
 }
 
-func endingOf(c *settlement.StoredCampaign, s *closing.Standing) *ending {
+func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *ending {
 	id := c.Spec.ID
 	out := &ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(), Finished: s.Finished, Missing: s.Missing(), Amount: s.Amount()}
 	if e := &s.Close; e.Kind != "" {
@@ -151,7 +151,7 @@ func (e *ending) write(w io.Writer) error {
 	return err
 }
 
-func printEnding(cmd *cobra.Command, c *settlement.StoredCampaign, s *closing.Standing) error {
+func printEnding(cmd *cobra.Command, c *ledger.StoredCampaign, s *closing.Standing) error {
 	e := endingOf(c, s)
 	return printAnswer(cmd, e, e.write)
 }
@@ -171,7 +171,7 @@ func refundCmd() *cobra.Command {
 			if o.Wait < 0 || o.Missing < 0 {
 				return usage("--wait %s, --missing %d: give nothing below 0", o.Wait, o.Missing)
 			}
-			return withCloser(cmd, id, func(closer *closing.Closer, c *settlement.StoredCampaign) error {
+			return withCloser(cmd, id, func(closer *closing.Closer, c *ledger.StoredCampaign) error {
 				if !cmd.Flags().Changed("amount") {
 					s, err := closer.Standing(cmd.Context(), id)
 					if err != nil {

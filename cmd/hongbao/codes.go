@@ -10,9 +10,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/publisher"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // codesFrom says where a campaign's codes come from.
@@ -94,7 +94,7 @@ type campaignSource struct {
 
 	mu     sync.Mutex
 	terms  map[string]publisher.Terms // of campaigns that were found
-	ledger *settlement.Ledger
+	ledger *ledger.Ledger
 }
 
 // maxTerms bounds what campaignSource remembers.
@@ -109,11 +109,11 @@ func (s *campaignSource) Terms(ctx context.Context, id string) (terms publisher.
 	}
 	terms.Currency, terms.Codes, err = shards.Of(s.deps.redis, s.deps.space.Home(id)).Terms(ctx, id)
 	if errors.Is(err, shards.ErrNotInRedis) {
-		var l *settlement.Ledger
+		var l *ledger.Ledger
 		if l, err = s.open(ctx); err != nil {
 			return terms, false, err
 		}
-		var c settlement.StoredCampaign
+		var c ledger.StoredCampaign
 		if c, found, err = l.Campaign(ctx, id); err != nil || !found {
 			return terms, false, err
 		}
@@ -144,7 +144,7 @@ func (s *campaignSource) Codes(ctx context.Context, id string, packets []int64) 
 }
 
 // open opens the ledger once. s.mu is held.
-func (s *campaignSource) open(ctx context.Context) (*settlement.Ledger, error) {
+func (s *campaignSource) open(ctx context.Context) (*ledger.Ledger, error) {
 	if s.ledger == nil {
 		l, err := s.deps.newLedger(ctx)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/settlement/remote"
+	"github.com/hongbao-project/hongbao/internal/remote"
 )
 
 // parsePacket reads CAMPAIGN/PACKET.

@@ -12,9 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // decided decodes what a command printed as JSON.
@@ -171,7 +171,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 
 	waiting := decided[quarantinePage](t, d.ok("quarantine", "list", "--json")).Grants
 	require.Len(t, waiting, 2)
-	require.Equal(t, settlement.DifferentUser, waiting[0].Reason)
+	require.Equal(t, ledger.DifferentUser, waiting[0].Reason)
 	require.Contains(t, d.ok("quarantine", "list"), "waits")
 	one := decided[quarantined](t, d.ok("quarantine", "show", fmt.Sprint(waiting[0].ID)))
 	require.Equal(t, "other0", one.Came.User)
@@ -189,13 +189,13 @@ func TestQuarantineIsResolved(t *testing.T) {
 	require.JSONEq(t, `{"grants":[],"next":0}`, d.ok("quarantine", "list", "--json"))
 	require.Equal(t, 2, strings.Count(d.ok("quarantine", "list", "--all"), "exists_with_different_user"))
 
-	cfg := settlement.Config{Driver: settlement.SQLite, DSN: d.dsn, Conns: 1, ConnectTimeout: 5e9, LockTimeout: 5e9, Timeout: 1e10, Retries: 3}
-	l, err := settlement.Open(t.Context(), cfg)
+	cfg := ledger.Config{Driver: ledger.SQLite, DSN: d.dsn, Conns: 1, ConnectTimeout: 5e9, LockTimeout: 5e9, Timeout: 1e10, Retries: 3}
+	l, err := ledger.Open(t.Context(), cfg)
 	require.NoError(t, err)
-	paid, _, err := l.Balance(t.Context(), settlement.UserAccount("other0", "CNY"))
+	paid, _, err := l.Balance(t.Context(), ledger.UserAccount("other0", "CNY"))
 	require.NoError(t, err)
 	require.Equal(t, one.Came.Amount, paid, "once")
-	reserve, _, err := l.Balance(t.Context(), settlement.ReserveAccount("CNY"))
+	reserve, _, err := l.Balance(t.Context(), ledger.ReserveAccount("CNY"))
 	require.NoError(t, err)
 	require.Equal(t, -paid, reserve)
 	wrong, err := l.CheckConservation(t.Context())

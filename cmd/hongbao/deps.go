@@ -19,10 +19,10 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/publisher"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // deps are what a command talks to. What a command does not ask for is not opened.
@@ -34,7 +34,7 @@ type deps struct {
 	makes  bool   // `hongbao init`: the deployment's topic is made if it is missing
 
 	redis   redis.UniversalClient
-	ledger  *settlement.Ledger
+	ledger  *ledger.Ledger
 	founded founding
 	mu      sync.Mutex // sinks are opened side by side
 	closes  []func() error
@@ -233,7 +233,7 @@ func (d *deps) openLedger(ctx context.Context) (err error) {
 	return err
 }
 
-func (d *deps) newLedger(ctx context.Context) (*settlement.Ledger, error) {
+func (d *deps) newLedger(ctx context.Context) (*ledger.Ledger, error) {
 	l, err := d.reachLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -253,12 +253,12 @@ func (d *deps) newLedger(ctx context.Context) (*settlement.Ledger, error) {
 }
 
 // reachLedger connects to a ledger that has its tables, whoever it belongs to.
-func (d *deps) reachLedger(ctx context.Context) (*settlement.Ledger, error) {
+func (d *deps) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 	cfg, err := d.ledgerConfig()
 	if err != nil {
 		return nil, err
 	}
-	l, err := settlement.Open(ctx, cfg)
+	l, err := ledger.Open(ctx, cfg)
 	if err != nil {
 		return nil, away("ledger.dsn", err)
 	}
@@ -266,7 +266,7 @@ func (d *deps) reachLedger(ctx context.Context) (*settlement.Ledger, error) {
 }
 
 // ledgerConfig refuses a ledger that nobody has named: a file in the working directory would be another one each time.
-func (d *deps) ledgerConfig() (settlement.Config, error) {
+func (d *deps) ledgerConfig() (ledger.Config, error) {
 	cfg := d.cfg.LedgerConfig()
 	if cfg.DSN == "" {
 		return cfg, usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string of PostgreSQL or MySQL")
@@ -275,8 +275,8 @@ func (d *deps) ledgerConfig() (settlement.Config, error) {
 }
 
 // deployment is what the configuration says that this is.
-func (d *deps) deployment() settlement.Deployment {
-	return settlement.Deployment{ID: d.cfg.Deployment.ID, KeyPrefix: d.cfg.Deployment.KeyPrefix, Shards: d.cfg.Deployment.Shards}
+func (d *deps) deployment() ledger.Deployment {
+	return ledger.Deployment{ID: d.cfg.Deployment.ID, KeyPrefix: d.cfg.Deployment.KeyPrefix, Shards: d.cfg.Deployment.Shards}
 }
 
 // plans keeps the plans of the ledger's campaigns.
@@ -293,7 +293,7 @@ func (d *deps) plans() (*campaign.Plans, error) {
 }
 
 // campaign reads a campaign that must be in the ledger.
-func (d *deps) campaign(ctx context.Context, id string) (settlement.StoredCampaign, error) {
+func (d *deps) campaign(ctx context.Context, id string) (ledger.StoredCampaign, error) {
 	c, found, err := d.ledger.Campaign(ctx, id)
 	if err == nil && !found {
 		err = errNoCampaign(id)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 func initCmd() *cobra.Command {
@@ -108,13 +108,13 @@ func (d *deps) found(ctx context.Context, did *foundation) error {
 }
 
 // foundLedger makes the tables, and makes the ledger this deployment's. marked says that Redis is somebody's already.
-func (d *deps) foundLedger(ctx context.Context, marked bool, did *foundation) (has settlement.Deployment, err error) {
+func (d *deps) foundLedger(ctx context.Context, marked bool, did *foundation) (has ledger.Deployment, err error) {
 	if marked { // a wrong database is not even given tables
 		l, err := d.reachLedger(ctx)
 		if err == nil {
 			err = l.Close()
 		}
-		if errors.Is(err, settlement.ErrNotFounded) {
+		if errors.Is(err, ledger.ErrNotFounded) {
 			return has, d.foundedElsewhere()
 		}
 	}
@@ -122,7 +122,7 @@ func (d *deps) foundLedger(ctx context.Context, marked bool, did *foundation) (h
 	if err != nil {
 		return has, err
 	}
-	steps, err := settlement.Migrate(ctx, cfg)
+	steps, err := ledger.Migrate(ctx, cfg)
 	if err != nil {
 		return has, away("ledger.dsn", err)
 	}
@@ -131,7 +131,7 @@ func (d *deps) foundLedger(ctx context.Context, marked bool, did *foundation) (h
 	}
 	d.atEnd(d.ledger.Close)
 	_, err = d.ledger.Deployment(ctx)
-	unknown := errors.Is(err, settlement.ErrNotFounded)
+	unknown := errors.Is(err, ledger.ErrNotFounded)
 	if unknown && marked {
 		return has, d.foundedElsewhere()
 	}
@@ -150,7 +150,7 @@ func (d *deps) foundedElsewhere() error {
 }
 
 // foundShards founds the shards that Redis never had, and notes each of them in the ledger.
-func (d *deps) foundShards(ctx context.Context, has settlement.Deployment, did *foundation) error {
+func (d *deps) foundShards(ctx context.Context, has ledger.Deployment, did *foundation) error {
 	before, err := shards.ReadShards(ctx, d.redis, d.space)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (d *deps) foundShards(ctx context.Context, has settlement.Deployment, did *
 	}
 	for i, f := range after {
 		if known := epochs[i] - 1; f != nil && (before[i] == nil || known == 0) {
-			if err := d.ledger.SetShard(ctx, i, known, settlement.ShardState{Epoch: f.Epoch, Token: f.Opened}); err != nil {
+			if err := d.ledger.SetShard(ctx, i, known, ledger.ShardState{Epoch: f.Epoch, Token: f.Opened}); err != nil {
 				return err
 			}
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 func quarantineCmd() *cobra.Command {
@@ -42,12 +42,12 @@ func versionOf(g *hongbao.Grant) *version {
 
 // quarantined is a grant in quarantine as it is printed.
 type quarantined struct {
-	ID       int64             `json:"id"`
-	Reason   settlement.Reason `json:"reason"`
-	Campaign string            `json:"campaign"`
-	Packet   int64             `json:"packet"`
-	Currency string            `json:"currency,omitempty"` // of the amounts; empty if the ledger does not have the campaign
-	Came     *version          `json:"came"`
+	ID       int64         `json:"id"`
+	Reason   ledger.Reason `json:"reason"`
+	Campaign string        `json:"campaign"`
+	Packet   int64         `json:"packet"`
+	Currency string        `json:"currency,omitempty"` // of the amounts; empty if the ledger does not have the campaign
+	Came     *version      `json:"came"`
 	// Ledger is what the ledger had of the packet when the grant came; null if it had nothing.
 	Ledger     *version   `json:"ledger"`
 	Created    time.Time  `json:"created"`
@@ -56,7 +56,7 @@ type quarantined struct {
 	Resolution string     `json:"resolution,omitempty"`
 }
 
-func printable(q *settlement.Quarantined, currency string) quarantined {
+func printable(q *ledger.Quarantined, currency string) quarantined {
 	out := quarantined{
 		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: currency, Came: versionOf(&q.Grant), Ledger: versionOf(q.Has),
 		Created: q.Created, ResolvedBy: q.ResolvedBy, Resolution: q.Resolution,
@@ -167,7 +167,7 @@ func quarantineShowCmd() *cobra.Command {
 }
 
 func quarantineResolveCmd() *cobra.Command {
-	var decision settlement.Decision
+	var decision ledger.Decision
 	void := false
 	cmd := &cobra.Command{
 		Use: "resolve ID", Short: "Decide about a grant in quarantine: pay it from the reserve, or void it",
@@ -195,7 +195,7 @@ func quarantineResolveCmd() *cobra.Command {
 				}
 				q, err := d.ledger.Decide(cmd.Context(), decision, plans)
 				switch {
-				case errors.Is(err, settlement.ErrNotInQuarantine):
+				case errors.Is(err, ledger.ErrNotInQuarantine):
 					return fmt.Errorf("%w: `hongbao quarantine list` shows them", err)
 				case hongbao.ClassOf(err) == hongbao.Unknown && err != nil:
 					return fmt.Errorf("%w; run the same command again, it pays once", err)

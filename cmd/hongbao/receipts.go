@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // receiptsOf is what `hongbao receipts` tells.
@@ -67,7 +67,7 @@ func (d *deps) receipts(ctx context.Context, id, user string) (receiptsOf, error
 		return out, err
 	}
 	grants, err := d.ledger.UserGrants(ctx, id, user)
-	out.Source, out.Incomplete, out.Currency = "ledger", c.State != settlement.StateRefunded, c.Spec.Currency
+	out.Source, out.Incomplete, out.Currency = "ledger", c.State != ledger.StateRefunded, c.Spec.Currency
 	for i := range grants {
 		g := &grants[i]
 		out.Receipts = append(out.Receipts, hongbao.Receipt{

@@ -14,8 +14,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 type recoverFlags struct {
@@ -75,8 +75,8 @@ func (d *deps) recover(cmd *cobra.Command, f *recoverFlags) error {
 		return err
 	}
 	answer := struct {
-		Shards   []*recovery.Verdict       `json:"shards"`
-		Accepted []settlement.AcceptedLoss `json:"accepted"`
+		Shards   []*recovery.Verdict   `json:"shards"`
+		Accepted []ledger.AcceptedLoss `json:"accepted"`
 	}{verdicts, words}
 	err = printAnswer(cmd, answer, func(w io.Writer) error {
 		return errors.Join(writeVerdicts(w, verdicts, f.accept), writeAccepted(w, words))
@@ -90,7 +90,7 @@ func (d *deps) recover(cmd *cobra.Command, f *recoverFlags) error {
 }
 
 // writeAccepted tells who accepted which losses, and why.
-func writeAccepted(w io.Writer, words []settlement.AcceptedLoss) error {
+func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 	for i := range words {
 		word := &words[i]
 		if _, err := fmt.Fprintf(w, "%s: %s accepted that shard %d goes on in epoch %d: %s (%s)\n", word.At.Format(time.RFC3339), word.By, word.Shard,

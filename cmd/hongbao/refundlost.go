@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 func refundLostCmd() *cobra.Command {
-	var o settlement.LostRefund
+	var o ledger.LostRefund
 	cmd := &cobra.Command{
 		Use:   "refund-lost ID --amount MINOR-UNITS --by NAME --why TEXT",
 		Short: "End and refund a campaign of which Redis has lost something, from the ledger alone",

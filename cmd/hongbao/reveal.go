@@ -12,8 +12,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 func revealCmd() *cobra.Command {
@@ -28,9 +28,9 @@ func revealCmd() *cobra.Command {
 			return with(cmd, needs{ledger: true}, func(d *deps) error {
 				c, err := d.ledger.Reveal(cmd.Context(), id)
 				switch {
-				case errors.Is(err, settlement.ErrNoCampaign):
+				case errors.Is(err, ledger.ErrNoCampaign):
 					return errNoCampaign(id)
-				case errors.Is(err, settlement.ErrNotRefunded):
+				case errors.Is(err, ledger.ErrNotRefunded):
 					return fmt.Errorf("%w: `hongbao campaign close %s`, then `hongbao campaign refund %s`", err, id, id)
 				case err != nil:
 					return err

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/settlement"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // command is a command whose line was read.
@@ -26,11 +26,11 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 	cmd := command(t)
 	cfg, err := load(cmd)
 	require.NoError(t, err)
-	_, err = settlement.Migrate(t.Context(), cfg.LedgerConfig())
+	_, err = ledger.Migrate(t.Context(), cfg.LedgerConfig())
 	require.NoError(t, err)
-	l, err := settlement.Open(t.Context(), cfg.LedgerConfig())
+	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
 	require.NoError(t, err)
-	_, err = l.Found(t.Context(), settlement.Deployment{ID: cfg.Deployment.ID, KeyPrefix: cfg.Deployment.KeyPrefix, Shards: 1})
+	_, err = l.Found(t.Context(), ledger.Deployment{ID: cfg.Deployment.ID, KeyPrefix: cfg.Deployment.KeyPrefix, Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	failed, first, second := errors.New("do failed"), errors.New("the first did not close"), errors.New("the second did not close")

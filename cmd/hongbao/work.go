@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/group"
-	"github.com/hongbao-project/hongbao/settlement"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 func workCmd() *cobra.Command {
@@ -121,12 +121,12 @@ func (d *deps) handler(ctx context.Context, sink string) (hongbao.Handler, error
 }
 
 // settler settles in the ledger.
-func (d *deps) settler(ctx context.Context) (*settlement.Settler, error) {
+func (d *deps) settler(ctx context.Context) (*ledger.Settler, error) {
 	plans, err := d.plans()
 	if err != nil {
 		return nil, err
 	}
-	return settlement.NewSettler(settlement.SettlerConfig{Ledger: d.ledger, Plan: plans, Log: d.log, OnQuarantine: d.freeze(ctx)})
+	return ledger.NewSettler(ledger.SettlerConfig{Ledger: d.ledger, Plan: plans, Log: d.log, OnQuarantine: d.freeze(ctx)})
 }
 
 // freeze pauses a campaign of which a grant went to quarantine: something else than Hongbao decides grabs, or Redis went
@@ -134,8 +134,8 @@ func (d *deps) settler(ctx context.Context) (*settlement.Settler, error) {
 //
 // Redis being out of reach is an error: the grant comes again, and the campaign is paused then. A campaign that is not in
 // Redis has nothing to pause.
-func (d *deps) freeze(ctx context.Context) func(settlement.Quarantined) error {
-	return func(q settlement.Quarantined) error {
+func (d *deps) freeze(ctx context.Context) func(ledger.Quarantined) error {
+	return func(q ledger.Quarantined) error {
 		store, err := d.store()
 		if err == nil {
 			err = store.Pause(context.WithoutCancel(ctx), q.Grant.Campaign)

@@ -1,6 +1,6 @@
 // Package httpapi serves HTTP; no other package does.
 //
-// Balance is an HTTP balance system over the ledger, and the other end of package settlement/remote. docs/openapi-balance.yaml
+// Balance is an HTTP balance system over the ledger, and the other end of package remote. docs/openapi-balance.yaml
 // describes it:
 //
 //	POST /v1/credits                   book one credit; Idempotency-Key in the header

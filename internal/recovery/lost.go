@@ -11,17 +11,17 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
-// Books is what the ledger tells of a campaign of which Redis has lost something, and does with it. *settlement.Ledger is one.
+// Books is what the ledger tells of a campaign of which Redis has lost something, and does with it. *ledger.Ledger is one.
 type Books interface {
-	Campaign(ctx context.Context, id string) (settlement.StoredCampaign, bool, error)
+	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
 	RefundOf(ctx context.Context, campaign string) (hongbao.Refund, bool, error)
-	Quarantine(ctx context.Context, after int64, limit int) ([]settlement.Quarantined, error)
-	RefundLost(ctx context.Context, o settlement.LostRefund) (hongbao.Refund, error)
+	Quarantine(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
+	RefundLost(ctx context.Context, o ledger.LostRefund) (hongbao.Refund, error)
 }
 
 // Ender ends campaigns of which Redis has lost something, from the ledger alone. Its methods may be called at once.
@@ -98,7 +98,7 @@ func (e *Ender) Look(ctx context.Context, id string) (*Ending, error) {
 	}
 	c, found, err := e.Books.Campaign(ctx, id)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.Permanent, "campaign %s: %w; look at the id", id, settlement.ErrNoCampaign)
+		err = hongbao.Errorf(hongbao.Permanent, "campaign %s: %w; look at the id", id, ledger.ErrNoCampaign)
 	}
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (e *Ender) waiting(ctx context.Context, out *Ending) error {
 
 // Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly that sum.
 // Killed at any point, and run again, it goes on; it refunds once.
-func (e *Ender) Refund(ctx context.Context, o settlement.LostRefund) (hongbao.Refund, error) {
+func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (hongbao.Refund, error) {
 	at, err := e.Look(ctx, o.Campaign)
 	if err != nil {
 		return hongbao.Refund{}, err

@@ -13,9 +13,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 func (w *world) ender() *recovery.Ender {
@@ -23,8 +23,8 @@ func (w *world) ender() *recovery.Ender {
 }
 
 // lost is a person's word; each packet of the campaign is worth 10.
-func lost(amount hongbao.Amount) settlement.LostRefund {
-	return settlement.LostRefund{Campaign: id, Amount: amount, By: "ann", Why: "no file is left"}
+func lost(amount hongbao.Amount) ledger.LostRefund {
+	return ledger.LostRefund{Campaign: id, Amount: amount, By: "ann", Why: "no file is left"}
 }
 
 // accepts waits for the alarm, and accepts what was lost.
@@ -55,7 +55,7 @@ func (w *world) refundedOnce(t *testing.T, left hongbao.Amount) {
 	t.Helper()
 	c, _, err := w.ledger.Campaign(t.Context(), id)
 	require.NoError(t, err)
-	require.Equal(t, settlement.StateRefunded, c.State)
+	require.Equal(t, ledger.StateRefunded, c.State)
 	require.Equal(t, left, c.Refunded)
 	require.Equal(t, hongbao.Amount(10_000)-left, c.Granted)
 	differences, err := w.ledger.CheckConservation(t.Context())
@@ -204,7 +204,7 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	require.NoError(t, w.rdb.Del(t.Context(), letter).Err())
 	list, err := w.ledger.Quarantine(t.Context(), 0, 10)
 	require.NoError(t, err)
-	_, err = w.ledger.Decide(t.Context(), settlement.Decision{ID: list[0].ID, By: "ann", Why: "forged"}, nil)
+	_, err = w.ledger.Decide(t.Context(), ledger.Decision{ID: list[0].ID, By: "ann", Why: "forged"}, nil)
 	require.NoError(t, err)
 	_, err = w.ender().Refund(t.Context(), lost(9_970))
 	require.NoError(t, err)
@@ -213,13 +213,13 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 
 // killedBooks end the process once the ledger has refunded.
 type killedBooks struct {
-	*settlement.Ledger
+	*ledger.Ledger
 	refunds int
 }
 
 var errKilled = errors.New("killed")
 
-func (b *killedBooks) RefundLost(ctx context.Context, o settlement.LostRefund) (hongbao.Refund, error) {
+func (b *killedBooks) RefundLost(ctx context.Context, o ledger.LostRefund) (hongbao.Refund, error) {
 	_, err := b.Ledger.RefundLost(ctx, o)
 	b.refunds++
 	return hongbao.Refund{}, errors.Join(err, errKilled)

@@ -11,21 +11,21 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
-// Ledger is what the ledger tells of shards, and keeps of them. *settlement.Ledger is one.
+// Ledger is what the ledger tells of shards, and keeps of them. *ledger.Ledger is one.
 type Ledger interface {
-	Deployment(ctx context.Context) (settlement.Deployment, error)
-	Shard(ctx context.Context, shard int) (settlement.ShardState, error)
-	SetShard(ctx context.Context, shard int, from int64, to settlement.ShardState) error
-	AcceptLoss(ctx context.Context, from int64, token string, word settlement.AcceptedLoss) error
-	AcceptedLosses(ctx context.Context, limit int) ([]settlement.AcceptedLoss, error)
+	Deployment(ctx context.Context) (ledger.Deployment, error)
+	Shard(ctx context.Context, shard int) (ledger.ShardState, error)
+	SetShard(ctx context.Context, shard int, from int64, to ledger.ShardState) error
+	AcceptLoss(ctx context.Context, from int64, token string, word ledger.AcceptedLoss) error
+	AcceptedLosses(ctx context.Context, limit int) ([]ledger.AcceptedLoss, error)
 	HighestSeq(ctx context.Context, shard int) (int64, error)
 	EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error
-	Campaigns(ctx context.Context, after string, limit int) ([]settlement.StoredCampaign, error)
+	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
 }
 
 // Topic is what the topic tells of a shard. *publisher.Publisher is one.
@@ -190,7 +190,7 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 			if !now.Frozen || now.String() != v.String() {
 				return hongbao.Errorf(hongbao.Conflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
 			}
-			return r.open(ctx, now, &settlement.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
+			return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
 		})
 		if taken || err != nil {
 			return err
@@ -207,12 +207,12 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 const maxAccepted = 100
 
 // Accepted lists the last losses that persons have accepted, the newest first.
-func (r *Recoverer) Accepted(ctx context.Context) ([]settlement.AcceptedLoss, error) {
+func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error) {
 	return r.cfg.Ledger.AcceptedLosses(ctx, maxAccepted)
 }
 
 // open opens the shard. The ledger's epoch rises first: so no epoch comes twice, even if Redis forgets it again. word is nil if nothing was lost.
-func (r *Recoverer) open(ctx context.Context, v *Verdict, word *settlement.AcceptedLoss) error {
+func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *settlement.Accep
 	}
 	epoch := max(v.Epoch, state.Epoch) + 1
 	if word == nil {
-		err = r.cfg.Ledger.SetShard(ctx, v.Shard, state.Epoch, settlement.ShardState{Epoch: epoch, Token: v.state.Token})
+		err = r.cfg.Ledger.SetShard(ctx, v.Shard, state.Epoch, ledger.ShardState{Epoch: epoch, Token: v.state.Token})
 	} else {
 		word.Epoch = epoch
 		err = r.cfg.Ledger.AcceptLoss(ctx, state.Epoch, v.state.Token, *word)

@@ -16,11 +16,11 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -30,7 +30,7 @@ type world struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
 	space  *lua.Space
-	ledger *settlement.Ledger
+	ledger *ledger.Ledger
 	rec    *recovery.Recoverer
 	logs   *observer.ObservedLogs
 	dir    string
@@ -57,21 +57,21 @@ func setup(t *testing.T) *world {
 	w.space, err = lua.NewSpace("hb", 1)
 	require.NoError(t, err)
 	ctx := t.Context()
-	cfg := settlement.Config{
-		Driver: settlement.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
+	cfg := ledger.Config{
+		Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
 		LockTimeout: 5 * time.Second, Timeout: 30 * time.Second, Retries: 5,
 	}
-	_, err = settlement.Migrate(ctx, cfg)
+	_, err = ledger.Migrate(ctx, cfg)
 	require.NoError(t, err)
-	w.ledger, err = settlement.Open(ctx, cfg)
+	w.ledger, err = ledger.Open(ctx, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.ledger.Close()) })
-	has, err := w.ledger.Found(ctx, settlement.Deployment{ID: "test", KeyPrefix: "hb", Shards: 1})
+	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(ctx, w.rdb, w.space, shards.FoundCall{Deployment: "test", Founding: has.Founding}))
 	token, err := shards.ServerToken(ctx, w.rdb, w.space.Shard(0))
 	require.NoError(t, err)
-	require.NoError(t, w.ledger.SetShard(ctx, 0, 0, settlement.ShardState{Epoch: 1, Token: token}))
+	require.NoError(t, w.ledger.SetShard(ctx, 0, 0, ledger.ShardState{Epoch: 1, Token: token}))
 	w.fund(t, id, 0)
 	core, logs := observer.New(zap.InfoLevel)
 	w.logs = logs
@@ -91,7 +91,7 @@ func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
 	})
 	seed := campaign.NewSeed()
-	_, err := w.ledger.CreateCampaign(t.Context(), settlement.Campaign{Spec: spec, Canonical: campaign.Canonical(spec), Seed: seed, Hash: campaign.Commit(spec, seed)})
+	_, err := w.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Canonical: campaign.Canonical(spec), Seed: seed, Hash: campaign.Commit(spec, seed)})
 	require.NoError(t, err)
 	w.load(t, id)
 }
@@ -137,15 +137,15 @@ func outcomes(answers []hongbao.Answer) map[hongbao.Outcome]int {
 	return n
 }
 
-func (w *world) settler(t *testing.T) *settlement.Settler {
+func (w *world) settler(t *testing.T) *ledger.Settler {
 	t.Helper()
 	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets, Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
 		c, _, err := w.ledger.Campaign(ctx, id)
 		return c.Spec, c.Seed, err
 	}})
 	require.NoError(t, err)
-	settler, err := settlement.NewSettler(settlement.SettlerConfig{
-		Ledger: w.ledger, Plan: plans, Log: zap.NewNop(), OnQuarantine: func(settlement.Quarantined) error { return nil },
+	settler, err := ledger.NewSettler(ledger.SettlerConfig{
+		Ledger: w.ledger, Plan: plans, Log: zap.NewNop(), OnQuarantine: func(ledger.Quarantined) error { return nil },
 	})
 	require.NoError(t, err)
 	return settler
@@ -306,7 +306,7 @@ func TestFlushAll(t *testing.T) {
 	words, err := w.rec.Accepted(t.Context())
 	require.NoError(t, err)
 	require.Len(t, words, 1)
-	require.Equal(t, settlement.AcceptedLoss{Epoch: 2, By: "ann", Why: "the disk is gone", Lost: verdicts[0].String(), At: words[0].At}, words[0])
+	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, By: "ann", Why: "the disk is gone", Lost: verdicts[0].String(), At: words[0].At}, words[0])
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "never unknown_campaign")
 	head, err := w.shard().OpenHead(t.Context())
 	require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/settlement"
 )
 
 // Verdict is what Redis and the others know of one shard.
@@ -123,7 +123,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			}
 			if why := v.doubt(c, has["state"], ahead[after]); why != "" {
 				v.Campaigns = append(v.Campaigns, Doubt{Campaign: after, Missing: has["state"] == "", Why: why})
-			} else if has["state"] == "" && c.State != settlement.StateRefunded {
+			} else if has["state"] == "" && c.State != ledger.StateRefunded {
 				v.Unloaded = append(v.Unloaded, after)
 			}
 		}
@@ -148,8 +148,8 @@ func (r *Recoverer) ahead(ctx context.Context, v *Verdict) (map[string]bool, err
 }
 
 // doubt says why a campaign can't go on as Redis has it; "" if it can.
-func (v *Verdict) doubt(c *settlement.StoredCampaign, state string, ahead bool) string {
-	refunded := c.State == settlement.StateRefunded
+func (v *Verdict) doubt(c *ledger.StoredCampaign, state string, ahead bool) string {
+	refunded := c.State == ledger.StateRefunded
 	begun := !time.Now().Add(clockSkew).Before(c.Spec.From)
 	switch {
 	case state == "" && refunded:

@@ -1,0 +1,39 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// UserAccount is the id of a user's account in a currency. It exists from the first credit on.
+func UserAccount(user, currency string) string { return "user:" + currency + ":" + user }
+
+// PoolAccount is the id of the account that holds what a campaign was funded with and has not given yet.
+func PoolAccount(campaign string) string { return "pool:" + campaign }
+
+// SponsorAccount is the id of a sponsor's account in a currency: where money comes from outside the ledger, so its
+// balance is minus what it has funded.
+func SponsorAccount(sponsor, currency string) string { return "sponsor:" + currency + ":" + sponsor }
+
+// ReserveAccount is the id of the account in a currency from which a person's decisions are paid: grants in quarantine that
+// are paid after all. Like a sponsor's its money comes from outside the ledger, so its balance is minus what it has paid.
+func ReserveAccount(currency string) string { return "reserve:" + currency }
+
+// Balance gives the balance of an account, in minor units; false if the ledger has no such account.
+func (l *Ledger) Balance(ctx context.Context, account string) (hongbao.Amount, bool, error) {
+	var balance int64
+	var found bool
+	err := l.read(ctx, func(ctx context.Context, t txn) error {
+		found = false
+		return t.query(ctx, `SELECT balance FROM account WHERE id = $1`, []any{account}, func(s scan) error {
+			found = true
+			return s(&balance)
+		})
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("read the balance of account %s: %w", account, err)
+	}
+	return hongbao.Amount(balance), found, nil
+}

@@ -1,0 +1,106 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// benchBatch is how many grants one Handle gets.
+const benchBatch = 2_000
+
+// benchCampaign is one with as many packets as a campaign may have.
+func benchCampaign(b *testing.B, l *Ledger) {
+	c := testCampaign(b, "bench", 1)
+	c.Spec.Packets, c.Spec.Total = hongbao.MaxPackets, hongbao.MaxAmount
+	_, err := l.CreateCampaign(b.Context(), canonical(b, c.Spec))
+	require.NoError(b, err)
+}
+
+// benchGrants is the n-th batch: packets in the order of a draw (not of their numbers), each for a user of its own.
+func benchGrants(n int) []hongbao.Grant {
+	list := make([]hongbao.Grant, benchBatch)
+	for i := range list {
+		k := int64(n*benchBatch + i)
+		list[i] = grant("bench", k*7_654_321%hongbao.MaxPackets+1)
+		list[i].Seq, list[i].User = k+1, fmt.Sprintf("user-%08d", k*1_234_577%100_000_007)
+	}
+	return list
+}
+
+func reportGrants(b *testing.B) {
+	b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "grants/s")
+}
+
+func benchmarkSettle(b *testing.B, config Config) {
+	f := newFixture(b, config)
+	benchCampaign(b, f.ledger)
+	n := 0
+	for b.Loop() {
+		require.Nil(b, f.Handle(context.Background(), benchGrants(n)))
+		n++
+	}
+	reportGrants(b)
+}
+
+func BenchmarkSettlePostgres(b *testing.B) { benchmarkSettle(b, postgresConfig(b)) }
+func BenchmarkSettleMariaDB(b *testing.B)  { benchmarkSettle(b, mariadbConfig(b)) }
+func BenchmarkSettleSQLite(b *testing.B)   { benchmarkSettle(b, sqliteConfig(b)) }
+
+// BenchmarkSettleTogetherPostgres has two workers settle different batches of one campaign, which share its pool.
+func BenchmarkSettleTogetherPostgres(b *testing.B) {
+	f := newFixture(b, postgresConfig(b))
+	benchCampaign(b, f.ledger)
+	var n atomic.Int64
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if errs := f.Handle(context.Background(), benchGrants(int(n.Add(1)))); errs != nil {
+				b.Error(errs[0])
+			}
+		}
+	})
+	reportGrants(b)
+}
+
+// BenchmarkRedeliveredPostgres settles a batch that is settled already.
+func BenchmarkRedeliveredPostgres(b *testing.B) {
+	f := newFixture(b, postgresConfig(b))
+	benchCampaign(b, f.ledger)
+	require.Nil(b, f.Handle(context.Background(), benchGrants(0)))
+	for b.Loop() {
+		require.Nil(b, f.Handle(context.Background(), benchGrants(0)))
+	}
+	reportGrants(b)
+}
+
+// BenchmarkBarePostgres is what there is to compare with: one statement a batch inserts the grants and adds up the
+// users' balances. It compares nothing, debits nothing and records no transfer.
+func BenchmarkBarePostgres(b *testing.B) {
+	config := postgresConfig(b)
+	benchCampaign(b, open(b, config))
+	conn, err := pgx.Connect(b.Context(), config.DSN)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, conn.Close(context.Background())) })
+	n := 0
+	for b.Loop() {
+		columns := columnsOf(itemsOf(benchGrants(n)))
+		_, err := conn.Exec(context.Background(), `WITH i AS (
+				INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
+				SELECT g.*, $10::bigint FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],
+					$6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g
+				ON CONFLICT DO NOTHING RETURNING user_id, amount)
+			INSERT INTO account (id, kind, currency, balance)
+			SELECT 'user:CNY:' || user_id, 'user', 'CNY', SUM(amount) FROM i GROUP BY user_id ORDER BY user_id
+			ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`, append(columns, int64(n))...)
+		require.NoError(b, err)
+		n++
+	}
+	reportGrants(b)
+}

@@ -1,0 +1,221 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// ErrCampaignExists says that a campaign's id is taken by another specification or seed. Its error is a Conflict.
+var ErrCampaignExists = errors.New("campaign_exists_with_other_spec")
+
+// Campaign is what the ledger must know before the first grab.
+type Campaign struct {
+	Spec hongbao.Campaign
+	// Canonical is the specification's JSON, byte by byte as the plan's hash covers it.
+	Canonical []byte
+	// Seed is secret until it is revealed after the close: it tells every packet's amount.
+	Seed [32]byte `json:"-"`
+	// Hash is the plan's hash, which is published before the start.
+	Hash string
+}
+
+// String leaves out the seed.
+func (c Campaign) String() string { return "campaign " + c.Spec.ID + ", plan " + c.Hash }
+
+// GoString leaves out the seed.
+func (c Campaign) GoString() string { return c.String() }
+
+// CampaignState is how far the money of a campaign has come.
+type CampaignState string
+
+// The states. Refunded: what nobody got went back to the sponsor, and nothing can be granted any more.
+const (
+	StateFunded   CampaignState = "funded"
+	StateRefunded CampaignState = "refunded"
+)
+
+// StoredCampaign is a campaign as the ledger has it.
+type StoredCampaign struct {
+	Campaign
+	State                     CampaignState
+	Funded, Granted, Refunded hongbao.Amount
+	// Grants is how many packets were granted.
+	Grants  int64
+	Created time.Time
+	// Revealed is when the seed was published; zero while it is secret.
+	Revealed time.Time
+}
+
+func (c *Campaign) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	s := &c.Spec
+	if err := hongbao.CheckCampaignID(s.ID); err != nil {
+		bad("id: %w", err)
+	}
+	if err := hongbao.CheckID(s.Sponsor); err != nil {
+		bad("sponsor: %w", err)
+	}
+	if s.Total < 0 || s.Total > hongbao.MaxAmount {
+		bad("the total is %d: want 0 to %d", s.Total, hongbao.MaxAmount)
+	}
+	if s.Packets < 1 || s.Packets > hongbao.MaxPackets {
+		bad("%d packets: want 1 to %d", s.Packets, hongbao.MaxPackets)
+	}
+	if c.Hash == "" {
+		bad("the plan's hash is empty")
+	}
+	if c.Seed == [32]byte{} {
+		bad("the seed is all zeros: draw 32 random bytes")
+	}
+	var has hongbao.Campaign
+	if err := json.Unmarshal(c.Canonical, &has); err != nil {
+		bad("the canonical form is not JSON: %w", err)
+	} else if has.ID != s.ID || has.Total != s.Total || has.Packets != s.Packets || has.Currency != s.Currency ||
+		has.Sponsor != s.Sponsor || has.Kind != s.Kind {
+		bad("the canonical form is that of another specification")
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "campaign %.80q can't be put into the ledger: %w", s.ID, errors.Join(errs...))
+}
+
+// CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. The same again
+// gives the same answer and moves nothing; another specification, hash or seed under the id is ErrCampaignExists.
+func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign, error) {
+	if err := c.check(); err != nil {
+		return StoredCampaign{}, err
+	}
+	var stored StoredCampaign
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		now := time.Now().UnixMilli()
+		inserted, err := insertCampaign(ctx, t, &c, now)
+		if err != nil {
+			return nil, err
+		}
+		var found bool
+		if stored, found, err = readCampaign(ctx, t, c.Spec.ID); err != nil || !found {
+			return nil, errors.Join(err, mustExist(found, c.Spec.ID))
+		}
+		if !inserted {
+			return nil, c.same(&stored)
+		}
+		return fund(&c.Spec, now), nil
+	})
+	if err != nil {
+		return StoredCampaign{}, fmt.Errorf("create campaign %s in the ledger: %w", c.Spec.ID, err)
+	}
+	return stored, nil
+}
+
+func mustExist(found bool, id string) error {
+	if found {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "campaign %s is in the ledger and can't be read: was a row deleted by hand?", id)
+}
+
+func insertCampaign(ctx context.Context, t txn, c *Campaign, now int64) (bool, error) {
+	s := &c.Spec
+	var changed int64
+	err := t.run(ctx, stmt{
+		sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING`,
+		args: []any{s.ID, string(c.Canonical), c.Hash, c.Seed[:], string(s.Kind), s.Currency, s.Packets,
+			int64(s.Total), string(StateFunded), now},
+		changed: &changed,
+	})
+	return changed == 1, err
+}
+
+// fund is the double entry from the sponsor to the pool.
+func fund(s *hongbao.Campaign, now int64) []stmt {
+	const post = `INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`
+	sponsor, pool := SponsorAccount(s.Sponsor, s.Currency), PoolAccount(s.ID)
+	return []stmt{
+		{sql: post, args: []any{pool, "pool", s.Currency, int64(s.Total)}},
+		{sql: post, args: []any{sponsor, "sponsor", s.Currency, -int64(s.Total)}},
+		{sql: insertTransfer, args: []any{
+			"funding:" + s.ID, "funding", s.ID, sponsor, pool, int64(s.Total), int64(0), int64(0), now}},
+	}
+}
+
+const insertTransfer = `INSERT INTO transfer (id, kind, campaign, debit, credit, amount, grants, batch, created_at)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+
+// same never says what the seeds are.
+func (c *Campaign) same(has *StoredCampaign) error {
+	if bytes.Equal(c.Canonical, has.Canonical) && c.Hash == has.Hash && c.Seed == has.Seed {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Conflict, "%w: the ledger has it with plan %s, now plan %s was offered; choose another id",
+		ErrCampaignExists, has.Hash, c.Hash)
+}
+
+const campaignColumns = `spec, plan_hash, seed, state, funded, granted, refunded, grants, created_at, revealed_at`
+
+func scanCampaign(s scan) (StoredCampaign, error) {
+	var c StoredCampaign
+	var spec, state string
+	var seed []byte
+	var created, revealed int64
+	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &c.Grants, &created, &revealed); err != nil {
+		return c, err
+	}
+	if revealed != 0 {
+		c.Revealed = time.UnixMilli(revealed).UTC()
+	}
+	c.Canonical, c.State, c.Created = []byte(spec), CampaignState(state), time.UnixMilli(created).UTC()
+	copy(c.Seed[:], seed)
+	if err := json.Unmarshal(c.Canonical, &c.Spec); err != nil {
+		return c, hongbao.Errorf(hongbao.Broken, "the ledger's specification of a campaign can't be read: %w", err)
+	}
+	return c, nil
+}
+
+func readCampaign(ctx context.Context, t txn, id string) (c StoredCampaign, found bool, err error) {
+	err = t.query(ctx, `SELECT `+campaignColumns+` FROM campaign WHERE id = $1`, []any{id}, func(s scan) error {
+		found = true
+		c, err = scanCampaign(s)
+		return err
+	})
+	return c, found, err
+}
+
+// Campaign gives a campaign; false if the ledger does not have it.
+func (l *Ledger) Campaign(ctx context.Context, id string) (c StoredCampaign, found bool, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		c, found, err = readCampaign(ctx, t, id)
+		return err
+	})
+	if err != nil {
+		return StoredCampaign{}, false, fmt.Errorf("read campaign %s from the ledger: %w", id, err)
+	}
+	return c, found, nil
+}
+
+// Campaigns lists up to limit campaigns with ids after the given one, in the order of their ids; "" begins.
+func (l *Ledger) Campaigns(ctx context.Context, after string, limit int) ([]StoredCampaign, error) {
+	var list []StoredCampaign
+	err := l.read(ctx, func(ctx context.Context, t txn) error {
+		list = list[:0]
+		return t.query(ctx, `SELECT `+campaignColumns+` FROM campaign WHERE id > $1 ORDER BY id LIMIT $2`,
+			[]any{after, int64(limit)}, func(s scan) error {
+				c, err := scanCampaign(s)
+				list = append(list, c)
+				return err
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the ledger's campaigns: %w", err)
+	}
+	return list, nil
+}

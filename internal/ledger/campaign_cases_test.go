@@ -1,0 +1,183 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func testCreate(t *testing.T, f *fixture) {
+	c := testCampaign(t, "rain", 10)
+	first, err := f.ledger.CreateCampaign(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, c, first.Campaign)
+	require.Equal(t, StateFunded, first.State)
+	require.Equal(t, fundedFor(10), first.Funded)
+	require.NotZero(t, first.Created)
+	second, err := f.ledger.CreateCampaign(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	f.holds(t, "rain", nil)
+	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("rain")), "funded once")
+
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	stored, found, err := f.ledger.Campaign(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, found)
+	first.Granted, first.Grants = fundedFor(2), 2
+	require.Equal(t, first, stored)
+}
+
+func testCreateConflict(t *testing.T, f *fixture) {
+	c := testCampaign(t, "rain", 10)
+	_, err := f.ledger.CreateCampaign(t.Context(), c)
+	require.NoError(t, err)
+	otherSpec, otherSeed, otherHash := testCampaign(t, "rain", 11), c, c
+	otherSeed.Seed[31]++
+	otherHash.Hash = "other"
+	for _, other := range []Campaign{otherSpec, otherSeed, otherHash} {
+		_, err := f.ledger.CreateCampaign(t.Context(), other)
+		require.ErrorIs(t, err, ErrCampaignExists)
+		require.ErrorContains(t, err, "campaign_exists_with_other_spec")
+		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+		require.NotContains(t, err.Error(), "seed of")
+	}
+	stored, _, err := f.ledger.Campaign(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, c, stored.Campaign)
+	f.holds(t, "rain", nil)
+}
+
+func testCreateInvalid(t *testing.T, f *fixture) {
+	_, err := f.ledger.CreateCampaign(t.Context(), Campaign{Canonical: []byte("{")})
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	for _, problem := range []string{"id: ", "sponsor: ", "0 packets", "hash is empty", "all zeros", "not JSON"} {
+		require.ErrorContains(t, err, problem, "every problem is named at once")
+	}
+	c := testCampaign(t, "rain", 10)
+	c.Spec.Total++
+	_, err = f.ledger.CreateCampaign(t.Context(), c)
+	require.ErrorContains(t, err, "that of another specification")
+	list, err := f.ledger.Campaigns(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Empty(t, list)
+}
+
+func testCreateTogether(t *testing.T, f *fixture) {
+	c := testCampaign(t, "rain", 10)
+	group, ctx := errgroup.WithContext(t.Context())
+	for range 8 {
+		group.Go(func() error {
+			_, err := f.ledger.CreateCampaign(ctx, c)
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	f.holds(t, "rain", nil)
+	require.Equal(t, -fundedFor(10), f.balance(t, SponsorAccount("acme", testCurrency)))
+}
+
+func testCampaigns(t *testing.T, f *fixture) {
+	for i := range 5 {
+		f.create(t, fmt.Sprintf("c%d", i), int64(i)+1)
+	}
+	var ids []string
+	for after := ""; ; {
+		list, err := f.ledger.Campaigns(t.Context(), after, 2)
+		require.NoError(t, err)
+		for _, c := range list {
+			ids = append(ids, c.Spec.ID)
+			require.Equal(t, fundedFor(c.Spec.Packets), c.Funded)
+		}
+		if len(list) < 2 {
+			break
+		}
+		after = ids[len(ids)-1]
+	}
+	require.Equal(t, []string{"c0", "c1", "c2", "c3", "c4"}, ids)
+}
+
+func testReopen(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`}, stmt{sql: `DROP TABLE quarantine`}, stmt{sql: `DROP TABLE seal`}, stmt{sql: `DROP TABLE refund`},
+		stmt{sql: `DROP TABLE transfer`}, stmt{sql: `DROP TABLE grants`}, stmt{sql: `DROP TABLE account`},
+		stmt{sql: `DROP TABLE campaign`}, stmt{sql: `DROP TABLE credit`}, stmt{sql: `DROP TABLE credit_account`}, stmt{sql: `DROP TABLE credit_fund`},
+		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE credit_token`}, stmt{sql: `DROP TABLE code`},
+		stmt{sql: `DROP TABLE pending`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`},
+		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`})
+	var group errgroup.Group
+	for range 6 { // all of them find nothing, one migrates
+		group.Go(func() error {
+			_, err := Migrate(context.Background(), f.config)
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	again := newFixture(t, f.config)
+	again.create(t, "rain", 10)
+	again.settles(t, grantsOf("rain", 1, 2)...)
+	newFixture(t, f.config).holds(t, "rain", grantsOf("rain", 1, 2))
+}
+
+// An older build goes on with a newer schema until a step says that it can't.
+func testNewerSchema(t *testing.T, f *fixture) {
+	row := func(version, lowest int64) stmt {
+		return stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, '0099_future.sql', 'x', $2, 7)`,
+			args: []any{version, lowest}}
+	}
+	f.tamper(t, row(98, 1))
+	f.create(t, "rain", 2)
+	open(t, f.config)
+	newFixture(t, f.config).settles(t, grant("rain", 1))
+
+	f.tamper(t, row(99, 98))
+	_, err := Migrate(t.Context(), f.config)
+	require.ErrorContains(t, err, "the schema has version 99 (0099_future.sql)")
+	_, err = Open(t.Context(), f.config)
+	require.ErrorContains(t, err, "the schema has version 99 (0099_future.sql)")
+	require.ErrorContains(t, err, "upgrade this program")
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+}
+
+// What reads never makes tables: they would look like a ledger in which nobody was paid.
+func testNotFounded(t *testing.T, f *fixture) {
+	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
+	_, err := Open(t.Context(), f.config)
+	require.ErrorContains(t, err, "the schema has version 0, this build needs version 1")
+	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
+	for range 2 { // the first one made nothing
+		_, err = Open(t.Context(), f.config)
+		require.ErrorIs(t, err, ErrNotFounded)
+		require.ErrorContains(t, err, "`hongbao init`")
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	}
+}
+
+func testOtherSchema(t *testing.T, f *fixture) {
+	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET sum = 'x' WHERE version = 1`})
+	_, err := Open(t.Context(), f.config)
+	require.ErrorContains(t, err, "belongs to another build")
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+}
+
+func testFailedMigration(t *testing.T, f *fixture) {
+	steps, err := loadMigrations(migrationFiles, f.ledger.dialect.migrations)
+	require.NoError(t, err)
+	applied := int64(len(steps))
+	steps = append(steps, migration{version: applied + 1, name: "bad", sum: "x",
+		lowest: applied, script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
+	_, err = f.ledger.apply(t.Context(), steps)
+	require.Error(t, err)
+	if f.config.Driver == MySQL { // it is resumed instead, see TestMigrationKilledAnywhere
+		f.tamper(t, stmt{sql: `DROP TABLE half`}, stmt{sql: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
+	}
+	f.tamper(t, stmt{sql: `CREATE TABLE half (id bigint)`}) // it is not there
+	_, err = Open(t.Context(), f.config)
+	require.NoError(t, err)
+}

@@ -1,0 +1,90 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// SettingError says that a setting of the database could lose money.
+type SettingError struct {
+	// Setting is its name as the database spells it, Value what it is.
+	Setting, Value string
+	// Mend says what to do about it.
+	Mend string
+}
+
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("%s is %s: %s", e.Setting, e.Value, e.Mend)
+}
+
+// refuse joins the settings that are not allowed all the same.
+func refuse(settings []*SettingError, allow []string) error {
+	var errs []error
+	for _, s := range settings {
+		if !slices.Contains(allow, s.Setting) {
+			errs = append(errs, s)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the database could lose what it has confirmed: %w", errors.Join(errs...))
+}
+
+// postgresSettings is what a PostgreSQL server says of itself.
+type postgresSettings struct {
+	version                           int
+	recovery                          bool
+	readOnly, commit, fsync, fullPage string
+}
+
+// minPostgres is the oldest server version that is accepted, as server_version_num tells it.
+const minPostgres = 130_000
+
+func (s *postgresSettings) problems() []*SettingError {
+	var bad []*SettingError
+	add := func(is bool, setting, value, mend string) {
+		if is {
+			bad = append(bad, &SettingError{Setting: setting, Value: value, Mend: mend})
+		}
+	}
+	add(s.version < minPostgres, "server_version_num", fmt.Sprint(s.version), "upgrade the server to PostgreSQL 13 or newer")
+	add(s.recovery, "pg_is_in_recovery", "true",
+		"this is a standby; connect to the primary (target_session_attrs=read-write chooses it among several hosts)")
+	add(s.readOnly != "off" && !s.recovery, "default_transaction_read_only", s.readOnly,
+		"SET it to off for this user and database")
+	add(s.commit == "off", "synchronous_commit", s.commit,
+		"a crash would lose transactions that were confirmed; ALTER SYSTEM SET synchronous_commit = on, and look at ALTER ROLE and the DSN")
+	add(s.fsync != "on", "fsync", s.fsync, "a power loss would destroy the database; ALTER SYSTEM SET fsync = on")
+	add(s.fullPage != "on", "full_page_writes", s.fullPage,
+		"a power loss could tear pages; ALTER SYSTEM SET full_page_writes = on")
+	return bad
+}
+
+// sqliteSettings is what an SQLite connection says of itself.
+type sqliteSettings struct {
+	journal                           string
+	synchronous, foreignKeys, timeout int64
+}
+
+func (s *sqliteSettings) problems() []*SettingError {
+	var bad []*SettingError
+	if s.journal != "wal" {
+		bad = append(bad, &SettingError{Setting: "journal_mode", Value: s.journal,
+			Mend: "WAL could not be set; put the file on a local disk that supports shared memory, not in memory or on a network share"})
+	}
+	if s.synchronous < 2 {
+		bad = append(bad, &SettingError{Setting: "synchronous", Value: fmt.Sprint(s.synchronous),
+			Mend: "a power loss would lose transactions that were confirmed; PRAGMA synchronous must be 2 (FULL)"})
+	}
+	if s.foreignKeys != 1 {
+		bad = append(bad, &SettingError{Setting: "foreign_keys", Value: fmt.Sprint(s.foreignKeys),
+			Mend: "PRAGMA foreign_keys must be 1; this build of SQLite lacks them"})
+	}
+	if s.timeout <= 0 {
+		bad = append(bad, &SettingError{Setting: "busy_timeout", Value: fmt.Sprint(s.timeout),
+			Mend: "PRAGMA busy_timeout must be above 0, or writers fail where they should wait"})
+	}
+	return bad
+}

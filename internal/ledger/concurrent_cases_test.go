@@ -1,0 +1,122 @@
+package ledger
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// tap is a store that tells a test when a transaction is about to run its last statements.
+type tap struct {
+	store
+	beforeCommit func(ctx context.Context)
+}
+
+func (s *tap) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+	return s.store.write(ctx, func(t txn) ([]stmt, error) {
+		last, err := fn(t)
+		s.beforeCommit(ctx)
+		return last, err
+	})
+}
+
+// testOverlapping has many settlers, two processes' worth, settle overlapping batches in random order.
+func testOverlapping(t *testing.T, f *fixture) {
+	const packets, settlers = 400, 8
+	f.create(t, "rain", packets)
+	f.create(t, "snow", packets)
+	second := newFixture(t, f.config)
+	var group errgroup.Group
+	for i := range settlers {
+		who := []*fixture{f, second}[i%2]
+		all := append(grantsOf("rain", 1, packets), grantsOf("snow", 1, packets)...)
+		rand.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
+		group.Go(func() error {
+			for len(all) > 0 {
+				n := min(len(all), 1+rand.IntN(150))
+				for _, err := range who.Handle(context.Background(), all[:n]) {
+					if err != nil {
+						return err
+					}
+				}
+				all = all[n:]
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	f.holds(t, "rain", grantsOf("rain", 1, packets))
+	f.holds(t, "snow", grantsOf("snow", 1, packets))
+	require.Zero(t, f.balance(t, PoolAccount("rain")))
+	require.Empty(t, f.open(t))
+}
+
+// testDeadlock has two transactions take the same two rows in opposite order: one loses, and is run again.
+func testDeadlock(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.create(t, "snow", 10)
+	move := func(id string) stmt {
+		return stmt{sql: `UPDATE campaign SET granted = granted + 1 WHERE id = $1`, args: []any{id}}
+	}
+	// SQLite lets no two of them begin.
+	pause := map[Driver]string{PostgreSQL: `SELECT pg_sleep(0.001)`, MySQL: `DO SLEEP(0.001)`}[f.config.Driver]
+	var tries atomic.Int64
+	met := make(chan struct{}, 2)
+	cross := func(first, second string) error {
+		return f.ledger.write(context.Background(), func(ctx context.Context, x txn) ([]stmt, error) {
+			if err := x.run(ctx, move(first)); err != nil {
+				return nil, err
+			}
+			if tries.Add(1) <= 2 && pause != "" {
+				met <- struct{}{}
+				for len(met) < 2 {
+					if err := x.run(ctx, stmt{sql: pause}); err != nil {
+						return nil, err
+					}
+				}
+			}
+			return []stmt{move(second)}, nil
+		})
+	}
+	var group errgroup.Group
+	group.Go(func() error { return cross("rain", "snow") })
+	group.Go(func() error { return cross("snow", "rain") })
+	require.NoError(t, group.Wait())
+	if pause != "" {
+		require.Greater(t, tries.Load(), int64(2), "no deadlock was met")
+	}
+	for _, id := range []string{"rain", "snow"} {
+		c, _, err := f.ledger.Campaign(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, hongbao.Amount(2), c.Granted)
+	}
+}
+
+// testCancelled has the lease end at every step; a grant whose error is not Unknown is surely not paid.
+func testCancelled(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	inner := f.ledger.store
+	f.ledger.store = &tap{store: inner, beforeCommit: func(context.Context) { cancel() }}
+	errs := f.Handle(ctx, grantsOf("rain", 1, 5))
+	require.Len(t, errs, 5)
+	require.ErrorIs(t, errs[0], context.Canceled)
+	require.False(t, hongbao.IsOutage(errs[0]), "the database is well")
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "COMMIT was not sent")
+	f.ledger.store = inner
+	f.holds(t, "rain", nil)
+
+	errs = f.Handle(ctx, grantsOf("rain", 1, 5))
+	require.Len(t, errs, 5)
+	require.ErrorIs(t, errs[4], context.Canceled)
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[4]))
+	f.holds(t, "rain", nil)
+	f.settles(t, grantsOf("rain", 1, 5)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}

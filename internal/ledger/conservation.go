@@ -1,0 +1,289 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Difference is a place where the ledger does not agree with itself.
+type Difference struct {
+	// Where is a campaign, a currency, or an account that credits were booked on.
+	Where string
+	// What says which two things ought to be equal.
+	What      string
+	Want, Got int64
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s: %s: want %d, got %d", d.Where, d.What, d.Want, d.Got)
+}
+
+// CheckConservation compares everything in the ledger that must be equal, the sums and then each user's balance, on one
+// snapshot. It names every difference, of users up to 1,000; none means that no money was made or lost in it, or given to
+// somebody else. It reads every grant, transfer and account once, in pages: its memory does not grow with their
+// number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal.
+//
+// Users are compared by sums over 2^18 groups of accounts; only where a group differs everything is read once more, sealed or not, and
+// its accounts are looked at one by one. Two errors that make each other up are missed if they fall into one group: once in 262,144 times.
+func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
+	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook)}
+	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
+		if err := b.read(ctx, t); err != nil {
+			return err
+		}
+		b.compareCurrencies()
+		return b.compareUsers(ctx, t)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("check that the ledger conserves money: %w", err)
+	}
+	return b.list, nil
+}
+
+const (
+	userGroups = 1 << 18
+	// maxSuspects bounds the accounts that are looked at one by one, maxUsers those that are named.
+	maxSuspects, maxUsers = 100_000, 1_000
+)
+
+// book is what the rows of a ledger come to.
+type book struct {
+	list       []Difference
+	currencies map[string]*currencyBook
+	// groups has, of the accounts of each group, the balances less what their users were paid.
+	groups []int64
+	// suspects are the accounts of groups that differ. In the second pass only they are added up.
+	suspects map[string]*suspect
+}
+
+type currencyBook struct{ all, users, sponsors, reserve, decided, granted, funded int64 }
+
+type suspect struct{ paid, balance int64 }
+
+func (b *book) currency(name string) *currencyBook {
+	c := b.currencies[name]
+	if c == nil {
+		c = &currencyBook{}
+		b.currencies[name] = c
+	}
+	return c
+}
+
+// userGroup is the group of an account, for ever: seals have sums by group.
+func userGroup(account string) int64 { return int64(xxhash.Sum64String(account) % userGroups) }
+
+func (b *book) group(account string) *int64 { return &b.groups[userGroup(account)] }
+
+// paid notes that an account's user was paid, balance that an account has money.
+func (b *book) paid(account string, amount int64) {
+	if b.suspects == nil {
+		*b.group(account) -= amount
+	} else if s := b.suspect(account); s != nil {
+		s.paid += amount
+	}
+}
+
+func (b *book) balance(account string, amount int64) {
+	if b.suspects == nil {
+		*b.group(account) += amount
+	} else if s := b.suspect(account); s != nil {
+		s.balance += amount
+	}
+}
+
+// suspect gives the sums of an account of a group that differs; nil for others, and when there are too many.
+func (b *book) suspect(account string) *suspect {
+	s := b.suspects[account]
+	if s == nil && *b.group(account) != 0 && len(b.suspects) < maxSuspects {
+		s = &suspect{}
+		b.suspects[account] = s
+	}
+	return s
+}
+
+func (b *book) equal(where, what string, want, got int64) {
+	if want != got {
+		b.list = append(b.list, Difference{Where: where, What: what, Want: want, Got: got})
+	}
+}
+
+// read adds up the ledger.
+func (b *book) read(ctx context.Context, t txn) error {
+	page := func(ctx context.Context, after string) (list []Totals, err error) { return readTotals(ctx, t, after) }
+	if err := eachTotals(ctx, page, func(c *Totals) error { return b.campaign(ctx, t, c) }); err != nil {
+		return err
+	}
+	if err := b.accounts(ctx, t); err != nil {
+		return err
+	}
+	return b.decided(ctx, t)
+}
+
+// campaign compares the counts of one campaign with its grants and with the debits of its pool.
+func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
+	if c.Sealed && b.suspects == nil {
+		return b.sealed(ctx, t, c)
+	}
+	var grants, amount int64
+	err := eachPaid(ctx, t, c.Campaign, 0, func(g *paidGrant) error {
+		grants, amount = grants+1, amount+int64(g.amount)
+		if g.amount > 0 {
+			b.paid(UserAccount(g.user, c.Currency), int64(g.amount))
+		}
+		return nil
+	})
+	if err != nil || b.suspects != nil {
+		return err
+	}
+	debits, debited, err := sumDebits(ctx, t, c.Campaign)
+	if err != nil {
+		return err
+	}
+	b.counts(c, grants, amount, debits, debited)
+	return nil
+}
+
+// sealed is campaign for one whose grants have a seal. Seal has compared the debits with them.
+func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
+	var grants, amount int64
+	var users []byte
+	err := t.query(ctx, `SELECT grants, amount, users FROM seal WHERE campaign = $1 LIMIT 1`, []any{c.Campaign},
+		func(s scan) error { return s(&grants, &amount, &users) })
+	if err == nil {
+		err = eachGroup(c.Campaign, users, func(group, amount int64) { b.groups[group] -= amount })
+	}
+	b.counts(c, grants, amount, amount, grants)
+	return err
+}
+
+// counts compares the counts of a campaign with what its rows come to.
+func (b *book) counts(c *Totals, grants, amount, debits, debited int64) {
+	where := "campaign " + c.Campaign
+	b.equal(where, "funded = granted + refunded + pool", int64(c.Funded), int64(c.Granted+c.Refunded+c.Pool))
+	b.equal(where, "sum of the grants = granted", int64(c.Granted), amount)
+	b.equal(where, "number of the grants = grants", c.Grants, grants)
+	b.equal(where, "debits of the pool = sum of the grants", amount, debits)
+	b.equal(where, "grants that the debits cover = grants", grants, debited)
+	book := b.currency(c.Currency)
+	book.granted += int64(c.Granted)
+	book.funded += int64(c.Funded - c.Refunded)
+}
+
+// sumDebits adds up the transfers out of a campaign's pool to users.
+func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int64, err error) {
+	for after := ""; ; {
+		rows := 0
+		err := t.query(ctx, `SELECT id, kind, amount, grants FROM transfer WHERE campaign = $1 AND id > $2 ORDER BY id LIMIT $3`,
+			[]any{campaign, after, int64(sumRows)}, func(s scan) error {
+				var kind string
+				var money, covers int64
+				if err := s(&after, &kind, &money, &covers); err != nil {
+					return err
+				}
+				if rows++; kind == "grants" {
+					amount, grants = amount+money, grants+covers
+				}
+				return nil
+			})
+		if err != nil || rows < sumRows {
+			return amount, grants, err
+		}
+	}
+}
+
+// accounts adds up the balances.
+func (b *book) accounts(ctx context.Context, t txn) error {
+	for after := ""; ; {
+		rows := 0
+		err := t.query(ctx, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
+			[]any{after, int64(sumRows)}, func(s scan) error {
+				var kind, currency string
+				var balance int64
+				if err := s(&after, &kind, &currency, &balance); err != nil {
+					return err
+				}
+				rows++
+				if kind == "user" {
+					b.balance(after, balance)
+				}
+				if b.suspects == nil {
+					b.currency(currency).add(after, kind, balance)
+				}
+				return nil
+			})
+		if err != nil || rows < sumRows {
+			return err
+		}
+	}
+}
+
+func (c *currencyBook) add(account, kind string, balance int64) {
+	c.all += balance
+	switch {
+	case kind == "user":
+		c.users += balance
+	case kind == "sponsor" && strings.HasPrefix(account, ReserveAccount("")):
+		c.reserve -= balance
+	case kind == "sponsor":
+		c.sponsors -= balance
+	}
+}
+
+// decided adds up what was paid from the reserve.
+func (b *book) decided(ctx context.Context, t txn) error {
+	for after := "quarantine:"; ; { // "quarantine;" is behind all of them
+		rows := 0
+		err := t.query(ctx, `SELECT t.id, t.credit, t.amount, c.currency FROM transfer AS t JOIN campaign AS c ON c.id = t.campaign
+			WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
+			[]any{after, "quarantine;", int64(sumRows)}, func(s scan) error {
+				var user, currency string
+				var amount int64
+				if err := s(&after, &user, &amount, &currency); err != nil {
+					return err
+				}
+				rows++
+				b.paid(user, amount)
+				if b.suspects == nil {
+					b.currency(currency).decided += amount
+				}
+				return nil
+			})
+		if err != nil || rows < sumRows {
+			return err
+		}
+	}
+}
+
+// compareCurrencies compares the sums that the double entry ties together.
+func (b *book) compareCurrencies() {
+	for _, name := range slices.Sorted(maps.Keys(b.currencies)) {
+		c, where := b.currencies[name], fmt.Sprintf("currency %q", name)
+		b.equal(where, "sum of all accounts = 0", 0, c.all)
+		b.equal(where, "sum of the users' balances = granted + paid from the reserve", c.granted+c.decided, c.users)
+		b.equal(where, "what the reserve gave = payments of quarantined grants", c.decided, c.reserve)
+		b.equal(where, "what the sponsors gave = funded - refunded", c.funded, c.sponsors)
+	}
+}
+
+// compareUsers names the users whose balance is not what they were paid. Only where a group differs it reads everything again.
+func (b *book) compareUsers(ctx context.Context, t txn) error {
+	if !slices.ContainsFunc(b.groups, func(n int64) bool { return n != 0 }) {
+		return nil
+	}
+	b.suspects = make(map[string]*suspect)
+	if err := b.read(ctx, t); err != nil {
+		return err
+	}
+	wrong := slices.SortedFunc(maps.Keys(b.suspects), cmp.Compare)
+	wrong = slices.DeleteFunc(wrong, func(id string) bool { return b.suspects[id].paid == b.suspects[id].balance })
+	for _, id := range wrong[:min(len(wrong), maxUsers)] {
+		b.equal("account "+id, "its grants + paid from the reserve = balance", b.suspects[id].paid, b.suspects[id].balance)
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// MaxCredits is how many credits one call may book.
+const MaxCredits = 1_000
+
+// Credit books credits that clients ask for, in one transaction, and answers each at its place. Each moves its amount from the fund
+// of its client to its account. A credit whose key the client used before for the same reference, account, currency and amount is
+// answered as it was then and moves nothing; any other credit under a used key or reference is a Conflict. Keys are kept for ever.
+// The error of the call concerns all of them: repeat it with the same keys.
+func (l *Ledger) Credit(ctx context.Context, credits []hongbao.Credit) ([]hongbao.Credited, error) {
+	if len(credits) > MaxCredits {
+		return nil, hongbao.Errorf(hongbao.Permanent, "book %d credits: at most %d go together", len(credits), MaxCredits)
+	}
+	answers := make([]hongbao.Credited, len(credits))
+	var valid []*hongbao.Credited
+	for i := range credits {
+		answers[i] = hongbao.Credited{Credit: credits[i], Err: checkCredit(&credits[i])}
+		if answers[i].Err == nil {
+			valid = append(valid, &answers[i])
+		}
+	}
+	// Every caller takes its locks in the same order.
+	slices.SortStableFunc(valid, func(a, b *hongbao.Credited) int {
+		return cmp.Or(strings.Compare(a.Credit.Client, b.Credit.Client), strings.Compare(a.Credit.Key, b.Credit.Key))
+	})
+	err := l.bookAll(ctx, valid)
+	if !refused(err) {
+		return answers, err
+	}
+	return answers, l.bookEach(ctx, valid)
+}
+
+// refused tells whether a transaction failed because an account or a fund can't take one of its credits.
+func refused(err error) bool {
+	return errors.Is(err, errOverdraw) || errors.Is(err, hongbao.ErrFundExhausted)
+}
+
+// bookEach books credits one by one: one of them is too much for its account or its fund, so they no longer share a transaction.
+func (l *Ledger) bookEach(ctx context.Context, credits []*hongbao.Credited) error {
+	short := map[creditSide]hongbao.Amount{} // what a fund did not cover
+	for _, a := range credits {
+		c := &a.Credit
+		if least, known := short[fundOf(c)]; known && c.Amount >= least {
+			a.Err = exhausted(c)
+			continue
+		}
+		err := l.bookAll(ctx, []*hongbao.Credited{a})
+		switch {
+		case errors.Is(err, hongbao.ErrFundExhausted):
+			short[fundOf(c)], a.Err = c.Amount, exhausted(c)
+		case errors.Is(err, errOverdraw):
+			a.Err = hongbao.Errorf(hongbao.Permanent, "the balance of account %s would be above %d", c.Account, hongbao.MaxAmount)
+		case err != nil: // it says of its own credit that nothing was booked; of those before it that is not true
+			return hongbao.Outagef(hongbao.Unknown, "book %d credits one by one, of which some may be booked: %w", len(credits), err)
+		}
+	}
+	return nil
+}
+
+func exhausted(c *hongbao.Credit) error {
+	return hongbao.Errorf(hongbao.Transient, "%w: client %s, currency %s; `hongbao balance fund` fills it", hongbao.ErrFundExhausted, c.Client, c.Currency)
+}
+
+func checkCredit(c *hongbao.Credit) error {
+	var errs []error
+	for _, id := range []struct{ name, value string }{{"client", c.Client}, {"key", c.Key}, {"reference", c.Reference}, {"account", c.Account}} {
+		if err := hongbao.CheckID(id.value); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", id.name, err))
+		}
+	}
+	if err := hongbao.CheckCurrency(c.Currency); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Amount < 1 || c.Amount > hongbao.MaxAmount {
+		errs = append(errs, fmt.Errorf("the amount is %d: want 1 to %d", c.Amount, hongbao.MaxAmount))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "the credit can't be booked: %w", errors.Join(errs...))
+}
+
+// payloadHash is the sum of what a key stands for. No part can hold a line break.
+func payloadHash(c *hongbao.Credit) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", c.Reference, c.Account, c.Currency, c.Amount))
+	return hex.EncodeToString(sum[:])
+}
+
+const creditColumns = `client, reference, idempotency_key, account, currency, amount, created_at` //nolint:gosec // names of columns
+
+// bookAll books valid credits, sorted by key, in one transaction.
+func (l *Ledger) bookAll(ctx context.Context, credits []*hongbao.Credited) error {
+	if len(credits) == 0 {
+		return nil
+	}
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		inserted := make([]int64, len(credits))
+		inserts := make([]stmt, len(credits))
+		for i, a := range credits {
+			c := &a.Credit
+			inserts[i] = stmt{
+				sql:     `INSERT INTO credit (` + creditColumns + `, payload_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+				args:    []any{c.Client, c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), now.UnixMilli(), payloadHash(c)},
+				changed: &inserted[i],
+			}
+		}
+		if err := t.run(ctx, inserts...); err != nil {
+			return nil, err
+		}
+		var fresh []*hongbao.Credited
+		for i, a := range credits {
+			if a.Err, a.Repeated = nil, inserted[i] == 0; !a.Repeated {
+				a.Credit.Created = now
+				fresh = append(fresh, a)
+			} else if err := recall(ctx, t, a); err != nil {
+				return nil, err
+			}
+		}
+		return nil, post(ctx, t, fresh)
+	})
+	if err != nil {
+		return fmt.Errorf("book %d credits: %w", len(credits), err)
+	}
+	return nil
+}
+
+// recall answers a credit that was not inserted from what stands in its way.
+func recall(ctx context.Context, t txn, a *hongbao.Credited) error {
+	found := false
+	err := t.query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit
+			WHERE client = $1 AND idempotency_key = $2 OR client = $1 AND reference = $3`,
+		[]any{a.Credit.Client, a.Credit.Key, a.Credit.Reference}, func(s scan) error {
+			found = true
+			var hash string
+			has, err := scanCredit(s, &hash)
+			switch {
+			case has.Key == a.Credit.Key && hash == payloadHash(&a.Credit):
+				a.Credit = has
+			case has.Key == a.Credit.Key:
+				a.Err = hongbao.Errorf(hongbao.Conflict, "%w", hongbao.ErrKeyReused)
+			case a.Err == nil:
+				a.Err = hongbao.Errorf(hongbao.Conflict, "%w", hongbao.ErrReferenceReused)
+			}
+			return err
+		})
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.Broken, "credit %s was neither inserted nor there: was a row deleted by hand?", a.Credit.Reference)
+	}
+	return err
+}
+
+func scanCredit(s scan, more ...any) (hongbao.Credit, error) {
+	var c hongbao.Credit
+	var at int64
+	err := s(append([]any{&c.Client, &c.Reference, &c.Key, &c.Account, &c.Currency, &c.Amount, &at}, more...)...)
+	c.Created = time.UnixMilli(at).UTC()
+	return c, err
+}
+
+// post moves the money of credits that were just inserted: first to the accounts, where each credit gets its line number under the
+// lock of the account's row, then from the funds, whose rows everybody wants.
+func post(ctx context.Context, t txn, fresh []*hongbao.Credited) error {
+	if len(fresh) == 0 {
+		return nil
+	}
+	stmts, err := toAccounts(fresh)
+	if err != nil {
+		return err
+	}
+	if err := t.run(ctx, stmts...); err != nil {
+		return err
+	}
+	sums, err := sumUp(fresh, fundOf)
+	if err != nil {
+		return err
+	}
+	debits, covered := make([]stmt, len(sums)), make([]int64, len(sums))
+	for i, s := range sums {
+		debits[i] = stmt{
+			sql: `UPDATE credit_fund SET credited = credited + $3, credits = credits + $4
+				WHERE client = $1 AND currency = $2 AND credited + $3 <= funded`,
+			args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))}, changed: &covered[i],
+		}
+	}
+	if err := t.run(ctx, debits...); err != nil {
+		return err
+	}
+	if i := slices.Index(covered, 0); i >= 0 {
+		return exhausted(&sums[i].credits[0].Credit)
+	}
+	return nil
+}
+
+// toAccounts gives the statements that move the balances, one a touched account, and then those that number the credits.
+func toAccounts(fresh []*hongbao.Credited) ([]stmt, error) {
+	sums, err := sumUp(fresh, func(c *hongbao.Credit) creditSide { return creditSide{c.Account, c.Currency} })
+	if err != nil {
+		return nil, err
+	}
+	var stmts, lines []stmt
+	for _, s := range sums {
+		stmts = append(stmts, stmt{
+			sql: `INSERT INTO credit_account (id, currency, balance, credits) VALUES ($1, $2, $3, $4) ON CONFLICT (id, currency)
+				DO UPDATE SET balance = credit_account.balance + excluded.balance, credits = credit_account.credits + excluded.credits`,
+			args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))},
+		})
+		for i, a := range s.credits {
+			lines = append(lines, stmt{
+				sql: `UPDATE credit SET line_no = (SELECT credits FROM credit_account WHERE id = $3 AND currency = $4) - $5
+					WHERE client = $1 AND reference = $2`,
+				args: []any{a.Credit.Client, a.Credit.Reference, s.key.owner, s.key.currency, int64(len(s.credits) - 1 - i)},
+			})
+		}
+	}
+	return append(stmts, lines...), nil
+}
+
+// creditSide is an account, or a client's fund, in a currency.
+type creditSide struct{ owner, currency string }
+
+func fundOf(c *hongbao.Credit) creditSide { return creditSide{c.Client, c.Currency} }
+
+// creditSum is what a transaction moves to an account, or from a fund.
+type creditSum struct {
+	key     creditSide
+	amount  hongbao.Amount
+	credits []*hongbao.Credited
+}
+
+// sumUp adds credits up, sorted.
+func sumUp(fresh []*hongbao.Credited, keyOf func(*hongbao.Credit) creditSide) ([]creditSum, error) {
+	byKey := map[creditSide]*creditSum{}
+	for _, a := range fresh {
+		key := keyOf(&a.Credit)
+		s := byKey[key]
+		if s == nil {
+			s = &creditSum{key: key}
+			byKey[key] = s
+		}
+		if s.amount += a.Credit.Amount; s.amount > hongbao.MaxAmount {
+			return nil, hongbao.Errorf(hongbao.Permanent, "%w: one account or fund moves more than %d", errOverdraw, hongbao.MaxAmount)
+		}
+		s.credits = append(s.credits, a)
+	}
+	sums := make([]creditSum, 0, len(byKey))
+	for _, s := range byKey {
+		sums = append(sums, *s)
+	}
+	slices.SortFunc(sums, func(a, b creditSum) int {
+		return cmp.Or(strings.Compare(a.key.owner, b.key.owner), strings.Compare(a.key.currency, b.key.currency))
+	})
+	return sums, nil
+}

@@ -1,0 +1,218 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Decision is what a person decides about a grant in quarantine.
+type Decision struct {
+	ID int64
+	// Pay pays the grant's amount to its user from the reserve; else the grant is void.
+	Pay bool
+	// By and Why are kept with it.
+	By, Why string
+}
+
+func (d *Decision) resolution() string {
+	if d.Pay {
+		return "paid from the reserve: " + d.Why
+	}
+	return "void: " + d.Why
+}
+
+// Why a grant in quarantine can't be decided. Their errors are Permanent, that of ErrDecided a Conflict.
+var (
+	ErrNotInQuarantine = errors.New("not_in_quarantine")
+	ErrDecided         = errors.New("decided_otherwise_before")
+	ErrNotPayable      = errors.New("not_payable_from_the_reserve")
+)
+
+// maxWhy bounds Decision.Why, in bytes.
+const maxWhy = 1_000
+
+func (d *Decision) check() error {
+	var errs []error
+	if d.ID < 1 {
+		errs = append(errs, fmt.Errorf("quarantine %d: numbers begin at 1", d.ID))
+	}
+	if err := hongbao.CheckID(d.By); err != nil {
+		errs = append(errs, fmt.Errorf("who decides, %.140q: %w", d.By, err))
+	}
+	if d.Why == "" || len(d.Why) > maxWhy {
+		errs = append(errs, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(d.Why), maxWhy))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "decide quarantine %d: %w", d.ID, errors.Join(errs...))
+}
+
+// Decide notes a decision and, to pay, moves the amount from the reserve's account to the user's, in one transaction: once,
+// however often it is called and by however many. The same decision again moves nothing and gives the same answer.
+//
+// A grant can be paid only if it can never be settled any more, or it could be paid twice: one whose campaign the ledger did
+// not have is to be replayed once the campaign is created, and one that the ledger has settled since is paid already. Nobody is paid
+// who was paid this packet before, and nobody more than the plan has for it. Only a decision to pay needs the plan.
+func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quarantined, error) {
+	if err := d.check(); err != nil {
+		return Quarantined{}, err
+	}
+	most, err := l.mostPayable(ctx, &d, plan)
+	if err != nil {
+		return Quarantined{}, fmt.Errorf("decide quarantine %d: %w", d.ID, err)
+	}
+	var q Quarantined
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		now := time.Now().UnixMilli()
+		var changed int64
+		// The update comes first: whoever decides at the same time waits for it, and then sees the row as decided.
+		err := t.run(ctx, stmt{
+			sql:  `UPDATE quarantine SET resolved_at = $2, resolved_by = $3, resolution = $4 WHERE id = $1 AND resolved_at = 0`,
+			args: []any{d.ID, now, d.By, d.resolution()}, changed: &changed,
+		})
+		if err != nil {
+			return nil, err
+		}
+		var found bool
+		if q, found, err = readQuarantined(ctx, t, d.ID); err != nil {
+			return nil, err
+		}
+		switch {
+		case !found:
+			return nil, hongbao.Errorf(hongbao.Permanent, "%w: there is no such grant; list those that wait", ErrNotInQuarantine)
+		case changed == 0 && q.Resolution == d.resolution() && q.ResolvedBy == d.By:
+			return nil, nil
+		case changed == 0:
+			return nil, hongbao.Errorf(hongbao.Conflict, "%w: %s decided at %s: %s", ErrDecided, q.ResolvedBy,
+				q.Resolved.Format(time.RFC3339), q.Resolution)
+		case !d.Pay:
+			return nil, nil
+		}
+		return l.payFromReserve(ctx, t, &q, most)
+	})
+	if err != nil {
+		return Quarantined{}, fmt.Errorf("decide quarantine %d: %w", d.ID, err)
+	}
+	return q, nil
+}
+
+// mostPayable is what the plan has for the packet of a grant that is to be paid; -1 if there is no such packet, or nobody knows.
+func (l *Ledger) mostPayable(ctx context.Context, d *Decision, plan PlanSource) (hongbao.Amount, error) {
+	if !d.Pay || plan == nil {
+		return -1, nil
+	}
+	q, found, err := l.Quarantined(ctx, d.ID)
+	if err != nil || !found {
+		return -1, err // Decide itself says that there is none
+	}
+	k, found, err := l.lookUp(ctx, q.Grant.Campaign)
+	if err != nil || !found || q.Grant.Packet < 1 || q.Grant.Packet > k.packets {
+		return -1, err
+	}
+	amount, found, err := plan.Amount(ctx, q.Grant.Campaign, q.Grant.Packet)
+	if err != nil {
+		return -1, fmt.Errorf("ask the plan of campaign %s for packet %d: %w", q.Grant.Campaign, q.Grant.Packet, err)
+	}
+	if !found {
+		return -1, nil
+	}
+	return amount, nil
+}
+
+// payable tells the campaign of a grant that can be paid from the reserve.
+func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) (StoredCampaign, error) {
+	g := &q.Grant
+	c, found, err := readCampaign(ctx, t, g.Campaign)
+	if err != nil {
+		return StoredCampaign{}, err
+	}
+	if !found {
+		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: the ledger does not have campaign %s, so it may still be settled: create the campaign "+
+			"and replay the grant to the ledger, or decide that it is void", ErrNotPayable, g.Campaign)
+	}
+	has, err := l.readGrants(ctx, t, []item{{grant: g}})
+	if err != nil {
+		return StoredCampaign{}, err
+	}
+	s, paid := has[keyOf(g)]
+	switch {
+	case paid && difference(g, &s.Grant) == "":
+		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: the ledger has settled this very grant since; decide that it is void", ErrNotPayable)
+	case paid && s.User == g.User:
+		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: its user was paid packet %d already, as event %s; decide that it is void",
+			ErrNotPayable, g.Packet, s.EventID())
+	case !paid && q.Reason == NoCampaign && c.State != StateRefunded:
+		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: campaign %s is in the ledger now, so it may still be settled: replay the grant to the "+
+			"ledger first", ErrNotPayable, g.Campaign)
+	}
+	if g.Amount < 0 || g.Amount > most {
+		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: its amount is %d, and the plan does not have as much for packet %d; decide that it is void",
+			ErrNotPayable, g.Amount, g.Packet)
+	}
+	return c, nil
+}
+
+// payFromReserve moves the money. The transfer's id makes a second payment of the packet to the same user impossible, whatever the
+// quarantine says.
+func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) ([]stmt, error) {
+	c, err := l.payable(ctx, t, q, most)
+	if err != nil {
+		return nil, err
+	}
+	g := &q.Grant
+	currency := c.Spec.Currency
+	reserve, user := ReserveAccount(currency), UserAccount(g.User, currency)
+	credits, err := l.creditUsers([]credit{{user, currency, g.Amount}})
+	if err != nil {
+		return nil, err
+	}
+	account := stmt{sql: `INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING`,
+		args: []any{reserve, "sponsor", currency, int64(0)}}
+	debit := stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`, args: []any{reserve, int64(g.Amount)}}
+	var booked int64
+	once := stmt{sql: insertTransfer + ` ON CONFLICT (id) DO NOTHING`, args: []any{
+		"quarantine:" + g.Campaign + ":" + strconv.FormatInt(g.Packet, 10) + ":" + g.User, "funding", g.Campaign, reserve, user,
+		int64(g.Amount), int64(0), int64(0), time.Now().UnixMilli()}, changed: &booked}
+	if err := t.run(ctx, append(slices.Clip(credits), account, debit, once)...); err != nil {
+		return nil, err
+	}
+	if booked == 0 {
+		return nil, hongbao.Errorf(hongbao.Permanent, "%w: its user was paid packet %d from the reserve before; decide that it is void",
+			ErrNotPayable, g.Packet)
+	}
+	return nil, nil
+}
+
+func readQuarantined(ctx context.Context, t txn, id int64) (q Quarantined, found bool, err error) {
+	err = t.query(ctx, `SELECT id, `+quarantineColumns+`, resolved_at, resolved_by, resolution FROM quarantine WHERE id = $1`,
+		[]any{id}, func(s scan) error {
+			found = true
+			q, err = scanQuarantined(s)
+			return err
+		})
+	return q, found, err
+}
+
+// Quarantined gives a grant in quarantine, decided or not; false if there is none with that number.
+func (l *Ledger) Quarantined(ctx context.Context, id int64) (q Quarantined, found bool, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		q, found, err = readQuarantined(ctx, t, id)
+		return err
+	})
+	if err != nil {
+		return Quarantined{}, false, fmt.Errorf("read quarantine %d: %w", id, err)
+	}
+	return q, found, nil
+}
+
+// QuarantineAll is Quarantine with those that were decided.
+func (l *Ledger) QuarantineAll(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
+	return l.quarantine(ctx, `id > $1`, after, limit)
+}

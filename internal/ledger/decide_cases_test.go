@@ -1,0 +1,240 @@
+package ledger
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// secondOf is a grant of a packet that the ledger has for somebody else.
+func secondOf(packet int64, user string) hongbao.Grant {
+	g := grant("rain", packet)
+	g.User, g.Seq = user, 1000+packet
+	return g
+}
+
+func testDecidePays(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.create(t, "rain", 10)
+	paid := grantsOf("rain", 1, 3)
+	f.settles(t, paid...)
+	f.settles(t, secondOf(1, "bea"), secondOf(2, "bea"), secondOf(3, "cyd"))
+	list := f.open(t)
+	require.Len(t, list, 3)
+	reserve := ReserveAccount(testCurrency)
+
+	for range 3 { // a repeat moves nothing
+		q, err := f.ledger.Decide(ctx, Decision{ID: list[0].ID, Pay: true, By: "ann", Why: "Redis dealt it twice"}, f.Settler.config.Plan)
+		require.NoError(t, err)
+		require.Equal(t, "paid from the reserve: Redis dealt it twice", q.Resolution)
+		require.Equal(t, "ann", q.ResolvedBy)
+		require.False(t, q.Resolved.IsZero())
+		require.Equal(t, planned(1), f.balance(t, UserAccount("bea", testCurrency)))
+		require.Equal(t, -planned(1), f.balance(t, reserve))
+	}
+	_, err := f.ledger.Decide(ctx, Decision{ID: list[1].ID, Pay: true, By: "ann", Why: "as well"}, f.Settler.config.Plan)
+	require.NoError(t, err)
+	require.Equal(t, planned(1)+planned(2), f.balance(t, UserAccount("bea", testCurrency)))
+	require.Equal(t, -planned(1)-planned(2), f.balance(t, reserve))
+
+	q, err := f.ledger.Decide(ctx, Decision{ID: list[2].ID, By: "bob", Why: "forged"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "void: forged", q.Resolution)
+	require.Zero(t, f.balance(t, UserAccount("cyd", testCurrency)))
+	for _, other := range []Decision{
+		{ID: list[2].ID, Pay: true, By: "bob", Why: "forged"}, {ID: list[2].ID, By: "ann", Why: "forged"}, {ID: list[0].ID, By: "ann", Why: "no"},
+	} {
+		_, err := f.ledger.Decide(ctx, other, f.Settler.config.Plan)
+		require.ErrorIs(t, err, ErrDecided, "the first decision stands")
+		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+	}
+	f.settles(t, secondOf(1, "bea"), secondOf(3, "cyd")) // they come again: decided is decided
+	require.Empty(t, f.open(t))
+	f.holds(t, "rain", paid)
+
+	all, err := f.ledger.QuarantineAll(ctx, 0, 10)
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+	one, found, err := f.ledger.Quarantined(ctx, list[2].ID)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, q, one)
+	require.Equal(t, q, all[2])
+
+	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`, args: []any{reserve, int64(5)}})
+	differences, err := f.ledger.CheckConservation(ctx)
+	require.NoError(t, err)
+	var what []string
+	for _, d := range differences {
+		what = append(what, d.What)
+	}
+	require.Contains(t, what, "what the reserve gave = payments of quarantined grants")
+}
+
+func testDecideRefuses(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.disown(t, "rain")
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	list := f.open(t)
+	require.Len(t, list, 2)
+	pay := Decision{ID: list[0].ID, Pay: true, By: "ann", Why: "mended"}
+	refused := func(d Decision, want error) {
+		t.Helper()
+		_, err := f.ledger.Decide(ctx, d, f.Settler.config.Plan)
+		require.ErrorIs(t, err, want)
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Len(t, f.open(t), 2, "nothing was decided")
+	}
+	refused(pay, ErrNotPayable) // no campaign
+	f.create(t, "rain", 2)
+	refused(pay, ErrNotPayable) // it can be settled now
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	refused(pay, ErrNotPayable) // it is settled
+	refused(Decision{ID: 99, By: "ann", Why: "mended"}, ErrNotInQuarantine)
+	for _, d := range []Decision{
+		{ID: 0, By: "ann", Why: "x"}, {ID: 1, By: "", Why: "x"}, {ID: 1, By: "a b", Why: "x"}, {ID: 1, By: "ann"},
+		{ID: 1, By: "ann", Why: strings.Repeat("x", maxWhy+1)},
+	} {
+		_, err := f.ledger.Decide(ctx, d, f.Settler.config.Plan)
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	}
+	_, err := f.ledger.Decide(ctx, Decision{ID: list[0].ID, By: "ann", Why: "settled by a replay"}, nil)
+	require.NoError(t, err)
+	f.holds(t, "rain", grantsOf("rain", 1, 2))
+	require.Zero(t, f.balance(t, ReserveAccount(testCurrency)))
+}
+
+func testDecideTogether(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	f.settles(t, secondOf(1, "bea"), secondOf(2, "bea"))
+	list := f.open(t)
+	var wg sync.WaitGroup
+	errs := make([]error, 16)
+	for i := range errs {
+		wg.Go(func() {
+			_, errs[i] = f.ledger.Decide(t.Context(), Decision{ID: list[i%2].ID, Pay: true, By: "ann", Why: "dealt twice"}, f.Settler.config.Plan)
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.Equal(t, planned(1)+planned(2), f.balance(t, UserAccount("bea", testCurrency)))
+	require.Equal(t, -planned(1)-planned(2), f.balance(t, ReserveAccount(testCurrency)))
+	f.holds(t, "rain", grantsOf("rain", 1, 2))
+}
+
+// testHookFails: what OnQuarantine could not do is not lost. The grant comes again, in the same batch as others that are in
+// quarantine already, until the hook has done its part or a person has decided; the row is written once.
+func testHookFails(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	bad := []hongbao.Grant{secondOf(1, "bea"), secondOf(2, "bea")}
+	f.hookFails = hongbao.Outagef(hongbao.Transient, "redis is away")
+	for round := 1; round <= 3; round++ {
+		errs := f.Handle(t.Context(), append(grantsOf("rain", 3, 3), bad...))
+		require.Len(t, errs, 3)
+		require.NoError(t, errs[0], "another grant is settled all the same")
+		for _, err := range errs[1:] {
+			require.True(t, hongbao.IsOutage(err), "it comes again and takes no attempt: %v", err)
+			require.ErrorIs(t, err, f.hookFails)
+		}
+		require.Equal(t, round, f.hooked, "the first failure ends it, the rest comes again as well")
+		require.Len(t, f.open(t), 2)
+	}
+	f.hookFails = nil
+	f.settles(t, bad...)
+	require.Equal(t, 5, f.hooked, "for both of them")
+	f.settles(t, bad...)
+	require.Equal(t, 7, f.hooked, "each time that one comes which nobody has decided")
+	for _, q := range f.open(t) {
+		_, err := f.ledger.Decide(t.Context(), Decision{ID: q.ID, By: "ann", Why: "forged"}, nil)
+		require.NoError(t, err)
+	}
+	f.settles(t, bad...)
+	require.Equal(t, 7, f.hooked, "decided is decided")
+	f.holds(t, "rain", grantsOf("rain", 1, 3))
+}
+
+// testDecidePaysOnce: whoever was paid a packet is not paid it again, by another event, another row, or a row beside this one.
+func testDecidePaysOnce(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	again := secondOf(1, grant("rain", 1).User) // the packet's own winner, under another seq
+	bea, beaAgain := secondOf(2, "bea"), secondOf(2, "bea")
+	beaAgain.Seq += 1000
+	f.settles(t, again, bea, beaAgain)
+	list := f.open(t)
+	require.Len(t, list, 3)
+	pay := func(q Quarantined) error {
+		_, err := f.ledger.Decide(t.Context(), Decision{ID: q.ID, Pay: true, By: "ann", Why: "dealt twice"}, f.Settler.config.Plan)
+		return err
+	}
+	refused := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, ErrNotPayable)
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	}
+	refused(pay(list[0]))
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() { errs[i] = pay(list[1+i%2]) })
+	}
+	wg.Wait()
+	paid := 0
+	for _, err := range errs {
+		if err == nil {
+			paid++
+			continue
+		}
+		refused(err)
+	}
+	require.Equal(t, 4, paid, "one of the two rows, by all who asked for it")
+	require.Equal(t, planned(2), f.balance(t, UserAccount("bea", testCurrency)))
+	require.Equal(t, planned(1), f.balance(t, UserAccount(again.User, testCurrency)))
+	require.Equal(t, -planned(2), f.balance(t, ReserveAccount(testCurrency)))
+	require.Len(t, f.open(t), 2)
+	f.holds(t, "rain", grantsOf("rain", 1, 2))
+}
+
+// testDecidePaysNoMore: a forged amount is not paid by a decision either.
+func testDecidePaysNoMore(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	more, less, none := grant("rain", 1), grant("rain", 2), grant("rain", 11)
+	more.Amount++
+	less.Amount--
+	f.settles(t, more, less, none)
+	list := f.open(t)
+	require.Len(t, list, 3)
+	plan := planFunc(func(_ string, packet int64) (hongbao.Amount, bool, error) { return planned(packet), packet <= 10, nil })
+	for i, want := range []error{ErrNotPayable, nil, ErrNotPayable} {
+		_, err := f.ledger.Decide(t.Context(), Decision{ID: list[i].ID, Pay: true, By: "ann", Why: "x"}, plan)
+		require.ErrorIs(t, err, want)
+	}
+	require.Equal(t, -less.Amount, f.balance(t, ReserveAccount(testCurrency)))
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: list[0].ID, Pay: true, By: "ann", Why: "x"}, nil)
+	require.ErrorIs(t, err, ErrNotPayable, "nobody knows the plan")
+}
+
+// testVoidStaysVoid: a grant that a person has decided about is not paid when it comes again, although it could be settled now.
+func testVoidStaysVoid(t *testing.T, f *fixture) {
+	f.disown(t, "rain")
+	f.settles(t, grantsOf("rain", 1, 3)...)
+	list := f.open(t)
+	require.Len(t, list, 3)
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: list[1].ID, By: "ann", Why: "forged"}, nil)
+	require.NoError(t, err)
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	f.holds(t, "rain", []hongbao.Grant{grant("rain", 1), grant("rain", 3), grant("rain", 4)})
+	other := secondOf(2, "bea") // the packet's true winner
+	f.settles(t, grant("rain", 2), other, grant("rain", 2))
+	f.holds(t, "rain", []hongbao.Grant{grant("rain", 1), other, grant("rain", 3), grant("rain", 4)})
+	require.Len(t, f.open(t), 2)
+}

@@ -1,0 +1,196 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// ErrNotFounded says that a ledger belongs to no deployment yet. Its error is Broken.
+var ErrNotFounded = errors.New("the ledger was never founded")
+
+// Deployment says whose ledger this is. It is written once, by Found, and never changes.
+type Deployment struct {
+	ID, KeyPrefix string
+	Shards        int
+	// Founding is drawn by Found, and Redis gets it too: ids repeat (every staging has the production's), this does not.
+	Founding string
+}
+
+// ShardState is what the ledger knows of a shard in Redis.
+type ShardState struct {
+	// Epoch rises each time that the shard is opened; 0 says that it was not founded yet.
+	Epoch int64
+	// Token names the Redis server for which the shard was opened last.
+	Token string
+}
+
+// Found makes the ledger that of a deployment; want.Founding is not looked at. Founded again, it gives what is there. It
+// refuses (Broken) a ledger of another deployment, key prefix or number of shards, and one that has campaigns already.
+func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, err error) {
+	want.Founding = rand.Text()
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		var inserted int64
+		insert := stmt{sql: `INSERT INTO deployment (one, id, key_prefix, shards, founding) VALUES (1, $1, $2, $3, $4)
+			ON CONFLICT (one) DO NOTHING`, args: []any{want.ID, want.KeyPrefix, int64(want.Shards), want.Founding}, changed: &inserted}
+		if err := t.run(ctx, insert); err != nil {
+			return nil, err
+		}
+		if inserted == 0 {
+			if has, err = readDeployment(ctx, t); err != nil {
+				return nil, err
+			}
+			return nil, has.Is(want)
+		}
+		has = want
+		return l.foundShards(ctx, t, want.Shards)
+	})
+	if err != nil {
+		return Deployment{}, fmt.Errorf("found the ledger: %w", err)
+	}
+	return has, nil
+}
+
+// foundShards gives the rows of the shards. A ledger that has campaigns was in use before, and somebody has lost its founding.
+func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, error) {
+	err := t.query(ctx, `SELECT id FROM campaign ORDER BY id LIMIT 1`, nil, func(s scan) error {
+		var id string
+		if err := s(&id); err != nil {
+			return err
+		}
+		return hongbao.Errorf(hongbao.Broken, "it has campaigns already (%s for one), but says of no deployment that they are its own: "+
+			"bring its table deployment back from a backup", id)
+	})
+	stmts := make([]stmt, shards)
+	for i := range stmts {
+		stmts[i] = stmt{sql: `INSERT INTO shard (shard, epoch, token) VALUES ($1, 0, '')`, args: []any{int64(i)}}
+	}
+	return stmts, err
+}
+
+// Is refuses (Broken) another id, key prefix or number of shards than those that are wanted.
+func (d Deployment) Is(want Deployment) error {
+	if d.ID == want.ID && d.KeyPrefix == want.KeyPrefix && d.Shards == want.Shards {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "the ledger belongs to deployment %q with key prefix %q and %d shards, not to deployment %q with "+
+		"key prefix %q and %d shards: point ledger.dsn to the right database, or mend deployment.id, deployment.key_prefix and deployment.shards",
+		d.ID, d.KeyPrefix, d.Shards, want.ID, want.KeyPrefix, want.Shards)
+}
+
+// Deployment says whose ledger this is; ErrNotFounded if it is nobody's.
+func (l *Ledger) Deployment(ctx context.Context) (d Deployment, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		d, err = readDeployment(ctx, t)
+		return err
+	})
+	if err != nil {
+		return Deployment{}, fmt.Errorf("ask the ledger whose it is: %w", err)
+	}
+	return d, nil
+}
+
+func readDeployment(ctx context.Context, t txn) (d Deployment, err error) {
+	err = t.query(ctx, `SELECT id, key_prefix, shards, founding FROM deployment`, nil, func(s scan) error {
+		return s(&d.ID, &d.KeyPrefix, &d.Shards, &d.Founding)
+	})
+	if err == nil && d.Founding == "" {
+		err = hongbao.Errorf(hongbao.Broken, "%w: point ledger.dsn to the right database; `hongbao init` founds a new one", ErrNotFounded)
+	}
+	return d, err
+}
+
+// Shard gives what the ledger knows of a shard.
+func (l *Ledger) Shard(ctx context.Context, shard int) (state ShardState, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		state, err = readShard(ctx, t, shard)
+		return err
+	})
+	if err != nil {
+		return ShardState{}, fmt.Errorf("read shard %d from the ledger: %w", shard, err)
+	}
+	return state, nil
+}
+
+func readShard(ctx context.Context, t txn, shard int) (state ShardState, err error) {
+	found := false
+	err = t.query(ctx, `SELECT epoch, token FROM shard WHERE shard = $1`, []any{int64(shard)}, func(s scan) error {
+		found = true
+		return s(&state.Epoch, &state.Token)
+	})
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.Broken, "it has no such shard: %w, or deployment.shards is wrong", ErrNotFounded)
+	}
+	return state, err
+}
+
+// SetShard notes that a shard was opened: it moves the shard's row from an epoch to another state. A repeat changes nothing;
+// a Conflict says that somebody else has opened the shard.
+func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardState) error {
+	move := shardMove{shard: shard, from: from, to: to}
+	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) { return nil, move.run(ctx, t) }))
+}
+
+// shardMove moves a shard's row to another state.
+type shardMove struct {
+	shard int
+	from  int64 // the epoch that it has
+	to    ShardState
+}
+
+func (m *shardMove) run(ctx context.Context, t txn) error {
+	var changed int64
+	if err := t.run(ctx, stmt{sql: `UPDATE shard SET epoch = $3, token = $4 WHERE shard = $1 AND epoch = $2`,
+		args: []any{int64(m.shard), m.from, m.to.Epoch, m.to.Token}, changed: &changed}); err != nil || changed == 1 {
+		return err
+	}
+	has, err := readShard(ctx, t, m.shard)
+	if err == nil && has != m.to {
+		err = hongbao.Errorf(hongbao.Conflict, "the ledger has it at epoch %d for server %q, not at epoch %d: somebody else has opened it",
+			has.Epoch, has.Token, m.from)
+	}
+	return err
+}
+
+func (m *shardMove) named(err error) error {
+	if err != nil {
+		return fmt.Errorf("note epoch %d of shard %d in the ledger: %w", m.to.Epoch, m.shard, err)
+	}
+	return nil
+}
+
+// HighestSeq is the highest seq of a shard that the ledger has seen: of a grant, of one in quarantine, or of the close that a
+// refund is based on; 0 if it has seen none.
+func (l *Ledger) HighestSeq(ctx context.Context, shard int) (seq int64, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		return t.query(ctx, `SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
+			UNION ALL SELECT MAX(seq) FROM quarantine WHERE shard = $1
+			UNION ALL SELECT MAX(close_seq) FROM refund WHERE shard = $1) AS seen`, []any{int64(shard)}, func(s scan) error { return s(&seq) })
+	})
+	if err != nil {
+		return 0, fmt.Errorf("ask the ledger for the highest seq of shard %d: %w", shard, err)
+	}
+	return seq, nil
+}
+
+// FundedCampaigns lists up to limit ids of campaigns that are funded and not refunded, after the given one; "" begins. Which
+// shard a campaign lives on follows from its id.
+func (l *Ledger) FundedCampaigns(ctx context.Context, after string, limit int) (ids []string, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		ids = ids[:0]
+		return t.query(ctx, `SELECT id FROM campaign WHERE state = $1 AND id > $2 ORDER BY id LIMIT $3`,
+			[]any{string(StateFunded), after, int64(limit)}, func(s scan) error {
+				var id string
+				err := s(&id)
+				ids = append(ids, id)
+				return err
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the funded campaigns after %q: %w", after, err)
+	}
+	return ids, nil
+}

@@ -1,0 +1,176 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func testFound(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	_, err := l.Deployment(ctx)
+	require.ErrorIs(t, err, ErrNotFounded)
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	_, err = l.Shard(ctx, 0)
+	require.ErrorIs(t, err, ErrNotFounded)
+
+	want := Deployment{ID: "prod", KeyPrefix: "hb", Shards: 3}
+	first, err := l.Found(ctx, want)
+	require.NoError(t, err)
+	require.NotEmpty(t, first.Founding)
+	again, err := l.Found(ctx, want)
+	require.NoError(t, err)
+	require.Equal(t, first, again, "founding again gives what is there")
+	has, err := l.Deployment(ctx)
+	require.NoError(t, err)
+	require.Equal(t, first, has)
+
+	for _, other := range []Deployment{
+		{ID: "staging", KeyPrefix: "hb", Shards: 3}, {ID: "prod", KeyPrefix: "hb2", Shards: 3}, {ID: "prod", KeyPrefix: "hb", Shards: 4},
+	} {
+		_, err := l.Found(ctx, other)
+		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%+v", other)
+		require.ErrorContains(t, err, fmt.Sprintf(`"prod" with key prefix "hb" and 3 shards, not to deployment %q with key prefix %q and %d shards`,
+			other.ID, other.KeyPrefix, other.Shards))
+	}
+	for i := range 3 {
+		state, err := l.Shard(ctx, i)
+		require.NoError(t, err)
+		require.Equal(t, ShardState{}, state)
+	}
+	_, err = l.Shard(ctx, 3)
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+}
+
+func testFoundTogether(t *testing.T, f *fixture) {
+	const many = 8
+	var wg sync.WaitGroup
+	has, errs := make([]Deployment, many), make([]error, many)
+	for i := range many {
+		wg.Go(func() {
+			has[i], errs[i] = f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 64})
+		})
+	}
+	wg.Wait()
+	for i := range many {
+		require.NoError(t, errs[i])
+		require.Equal(t, has[0], has[i], "one founding for all of them")
+	}
+}
+
+// A ledger that pays already does not become that of the first deployment that points to it.
+func testFoundInUse(t *testing.T, f *fixture) {
+	f.create(t, "rain", 3)
+	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.ErrorContains(t, err, "rain")
+	_, err = f.ledger.Deployment(t.Context())
+	require.ErrorIs(t, err, ErrNotFounded)
+}
+
+func testShardState(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	_, err := l.Found(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
+	require.NoError(t, err)
+	one := ShardState{Epoch: 1, Token: "run-1"}
+	require.NoError(t, l.SetShard(ctx, 1, 0, one))
+	require.NoError(t, l.SetShard(ctx, 1, 0, one), "a repeat changes nothing")
+	err = l.SetShard(ctx, 1, 0, ShardState{Epoch: 1, Token: "run-2"})
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "another server was first")
+	require.NoError(t, l.SetShard(ctx, 1, 1, ShardState{Epoch: 2, Token: "run-2"}))
+	err = l.SetShard(ctx, 1, 0, one)
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "an epoch never falls")
+	for shard, want := range []ShardState{{}, {Epoch: 2, Token: "run-2"}} {
+		has, err := l.Shard(ctx, shard)
+		require.NoError(t, err)
+		require.Equal(t, want, has)
+	}
+	err = l.SetShard(ctx, 7, 0, one)
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+}
+
+// Who accepted a loss, and why, is kept beside the epoch in which the shard went on; a shard that was opened meanwhile keeps nobody's word.
+func testAcceptedLosses(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	_, err := l.Found(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
+	require.NoError(t, err)
+	require.NoError(t, l.SetShard(ctx, 1, 0, ShardState{Epoch: 1, Token: "run-1"}))
+	words, err := l.AcceptedLosses(ctx, 10)
+	require.NoError(t, err)
+	require.Empty(t, words)
+
+	word := AcceptedLoss{Shard: 1, Epoch: 2, By: "ann", Why: "the disk is gone", Lost: strings.Repeat("event 4711; ", 1000)}
+	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word))
+	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word), "a repeat changes nothing")
+	late := word
+	late.By = "bob"
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(l.AcceptLoss(ctx, 1, "run-3", late)), "somebody else was first")
+	for _, bad := range []AcceptedLoss{{Shard: 1, Epoch: 3, Why: "who?"}, {Shard: 1, Epoch: 3, By: "ann"}} {
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(l.AcceptLoss(ctx, 2, "run-3", bad)))
+	}
+	has, err := l.Shard(ctx, 1)
+	require.NoError(t, err)
+	require.Equal(t, ShardState{Epoch: 2, Token: "run-2"}, has)
+	words, err = l.AcceptedLosses(ctx, 10)
+	require.NoError(t, err)
+	require.Len(t, words, 1)
+	require.WithinDuration(t, time.Now(), words[0].At, time.Minute)
+	word.At = words[0].At
+	require.Equal(t, word, words[0])
+
+	late.Shard, late.Epoch = 0, 1
+	require.NoError(t, l.AcceptLoss(ctx, 0, "run-3", late))
+	words, err = l.AcceptedLosses(ctx, 1)
+	require.NoError(t, err)
+	require.Len(t, words, 1)
+	require.Equal(t, "bob", words[0].By, "the newest first")
+}
+
+func testHighestSeq(t *testing.T, f *fixture) {
+	highest := func(shard int) int64 {
+		seq, err := f.ledger.HighestSeq(t.Context(), shard)
+		require.NoError(t, err)
+		return seq
+	}
+	f.create(t, "rain", 10)
+	f.create(t, "later", 10)
+	require.Zero(t, highest(3))
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	require.Equal(t, int64(4), highest(3))
+	require.Zero(t, highest(2), "another shard's")
+
+	aside := grant("rain", 5)
+	aside.Packet, aside.Seq = 11, 77 // not planned
+	f.settles(t, aside)
+	require.Equal(t, int64(77), highest(3), "what is in quarantine was an event too")
+
+	closed := hongbao.Entry{ID: "1-0", Kind: hongbao.EntryClose, Campaign: "later", Shard: 3, Seq: 99, Close: hongbao.Closing{
+		Left: 10, LeftAmount: fundedFor(10),
+	}}
+	_, err := f.ledger.Refund(t.Context(), closed, 0)
+	require.NoError(t, err)
+	require.Equal(t, int64(99), highest(3), "so was the close of a refund")
+}
+
+func testFundedCampaigns(t *testing.T, f *fixture) {
+	for _, id := range []string{"a", "b", "c", "d"} {
+		f.create(t, id, 1)
+	}
+	closed := hongbao.Entry{ID: "1-0", Kind: hongbao.EntryClose, Campaign: "b", Shard: 3, Seq: 1, Close: hongbao.Closing{
+		Left: 1, LeftAmount: fundedFor(1),
+	}}
+	_, err := f.ledger.Refund(t.Context(), closed, 0)
+	require.NoError(t, err)
+	ids, err := f.ledger.FundedCampaigns(t.Context(), "", 2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "c"}, ids)
+	ids, err = f.ledger.FundedCampaigns(t.Context(), "c", 2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"d"}, ids)
+}

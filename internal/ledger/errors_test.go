@@ -1,0 +1,104 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func TestPostgresErrorClasses(t *testing.T) {
+	t.Parallel()
+	answer := func(severity, code string) error { return &pgconn.PgError{Severity: severity, Code: code} }
+	for name, c := range map[string]struct {
+		err    error
+		sent   bool
+		class  hongbao.Class
+		outage bool
+		mark   error
+	}{
+		"lost before COMMIT":         {io.ErrUnexpectedEOF, false, hongbao.Transient, true, nil},
+		"lost after COMMIT":          {io.ErrUnexpectedEOF, true, hongbao.Unknown, true, nil},
+		"timeout after COMMIT":       {context.DeadlineExceeded, true, hongbao.Unknown, true, nil},
+		"admin shutdown before":      {answer("FATAL", "57P01"), false, hongbao.Transient, true, nil},
+		"admin shutdown after":       {answer("FATAL", "57P01"), true, hongbao.Unknown, true, nil},
+		"crash of another backend":   {answer("FATAL", "57P02"), true, hongbao.Unknown, true, nil},
+		"too many connections":       {answer("FATAL", "53300"), false, hongbao.Transient, true, nil},
+		"disk full":                  {answer("ERROR", "53100"), true, hongbao.Transient, true, nil},
+		"I/O error":                  {answer("ERROR", "58030"), false, hongbao.Transient, true, nil},
+		"read-only":                  {answer("ERROR", "25006"), false, hongbao.Transient, true, nil},
+		"statement timeout":          {answer("ERROR", "57014"), true, hongbao.Transient, true, nil},
+		"no such table":              {answer("ERROR", "42P01"), false, hongbao.Transient, true, nil},
+		"wrong password":             {answer("FATAL", "28P01"), false, hongbao.Transient, true, nil},
+		"serialization":              {answer("ERROR", "40001"), true, hongbao.Transient, true, errAgain},
+		"deadlock":                   {answer("ERROR", "40P01"), true, hongbao.Transient, true, errAgain},
+		"lock timeout":               {answer("ERROR", "55P03"), false, hongbao.Transient, true, errAgain},
+		"check":                      {answer("ERROR", "23514"), true, hongbao.Permanent, false, errOverdraw},
+		"out of range":               {answer("ERROR", "22003"), true, hongbao.Permanent, false, nil},
+		"row deleted by hand":        {answer("ERROR", "23503"), true, hongbao.Broken, false, nil},
+		"something nobody has named": {answer("ERROR", "ZZ000"), false, hongbao.Transient, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := postgresError(c.err, c.sent)
+			require.Equal(t, c.class, hongbao.ClassOf(err))
+			require.Equal(t, c.outage, hongbao.IsOutage(err))
+			require.ErrorIs(t, err, c.err)
+			for _, mark := range []error{errAgain, errOverdraw} {
+				require.Equal(t, mark == c.mark, errors.Is(err, mark))
+			}
+		})
+	}
+}
+
+func TestConfigNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := Open(t.Context(), Config{UnsafeAllow: []string{"everything"}})
+	for _, problem := range []string{
+		"driver", "DSN is empty", "0 connections", "connect timeout", "lock timeout", "timeout of a transaction", "0 retries",
+		`unsafe-allow "everything"`,
+	} {
+		require.ErrorContains(t, err, problem)
+	}
+	for _, dsn := range []string{":memory:", "file:x?mode=memory"} {
+		_, err = Open(t.Context(), testConfig(SQLite, dsn))
+		require.ErrorContains(t, err, "not a plain path")
+	}
+	_, err = Open(t.Context(), testConfig(PostgreSQL, "postgres://user:hunter2@host:not-a-port/db"))
+	require.ErrorContains(t, err, "not a connection string")
+	require.NotContains(t, err.Error(), "hunter2")
+	_, err = NewSettler(SettlerConfig{})
+	for _, problem := range []string{"ledger", "plan", "log"} {
+		require.ErrorContains(t, err, "the "+problem+" is missing")
+	}
+}
+
+func TestPostgresSettings(t *testing.T) {
+	t.Parallel()
+	good := postgresSettings{version: 130_000, readOnly: "off", commit: "on", fsync: "on", fullPage: "on"}
+	require.Empty(t, good.problems())
+	for _, commit := range []string{"local", "remote_write", "remote_apply"} {
+		s := good
+		s.commit = commit
+		require.Empty(t, s.problems())
+	}
+	bad := postgresSettings{version: 120_020, recovery: true, readOnly: "on", commit: "off", fsync: "off", fullPage: "off"}
+	err := refuse(bad.problems(), nil)
+	for _, setting := range []string{"server_version_num", "pg_is_in_recovery", "synchronous_commit", "fsync", "full_page_writes"} {
+		require.ErrorContains(t, err, setting+" is ")
+	}
+	err = refuse(bad.problems(), UnsafeSettings())
+	require.ErrorContains(t, err, "pg_is_in_recovery")
+	require.NotContains(t, err.Error(), "fsync")
+}
+
+func TestSeedIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	c := testCampaign(t, "rain", 1)
+	require.NotContains(t, c.String()+c.GoString(), "seed")
+}

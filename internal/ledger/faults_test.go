@@ -1,0 +1,216 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// faulty is a database server as the cases of faults need it.
+type faulty struct {
+	config      backend
+	behindProxy func(*testing.T) (*testkit.Proxy, Config)
+	// loseCommit has the proxy swallow the next answer to a COMMIT.
+	loseCommit func(*testkit.Proxy)
+	connect    func(t *testing.T, dsn string) session
+	// packets are settled over and over until so many connections were killed.
+	packets, kills int64
+}
+
+// session is a connection of the test's own.
+type session struct {
+	execute func(statements ...string)
+	// killOthers ends every other connection to the database, and tells how many there were.
+	killOthers func(context.Context) (int64, error)
+}
+
+func TestPostgresFaults(t *testing.T) {
+	faults(t, &faulty{
+		config: postgresConfig, behindProxy: behindProxy, packets: 3_000, kills: 25,
+		loseCommit: func(p *testkit.Proxy) { p.SwallowAnswers(1, isCommit) },
+		connect: func(t *testing.T, dsn string) session {
+			conn := connect(t, dsn)
+			return session{
+				execute: func(statements ...string) {
+					for _, s := range statements {
+						_, err := conn.Exec(t.Context(), s)
+						require.NoError(t, err, s)
+					}
+				},
+				killOthers: func(ctx context.Context) (int64, error) { return killOthers(ctx, conn) },
+			}
+		},
+	})
+}
+
+func TestMariaDBFaults(t *testing.T) {
+	faults(t, &faulty{
+		config: mariadbConfig, behindProxy: mariadbBehindProxy, packets: 1_000, kills: 15,
+		loseCommit: func(p *testkit.Proxy) {
+			p.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("\nCOMMIT")) }, testkit.MySQLAnswered)
+		},
+		connect: func(t *testing.T, dsn string) session {
+			conn := mariadb(t, dsn)
+			return session{
+				execute:    func(statements ...string) { execute(t, conn, statements...) },
+				killOthers: func(ctx context.Context) (int64, error) { return killOtherMariaDB(ctx, conn) },
+			}
+		},
+	})
+}
+
+// faults are what every database server must survive.
+func faults(t *testing.T, s *faulty) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	for name, run := range map[string]func(*testing.T, *faulty){
+		"a connection is killed (F32)":           testConnectionKilled,
+		"connections are killed at random (F32)": testConnectionsKilledAtRandom,
+		"the answer to COMMIT is lost":           testCommitAnswerLost,
+		"the server is out of reach":             testOutOfReach,
+		"another session holds a lock for long":  testLockTimeout,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, s)
+		})
+	}
+}
+
+// testConnectionKilled ends the connection in the middle of a transaction: nothing has happened, and the same batch again
+// is settled.
+func testConnectionKilled(t *testing.T, s *faulty) {
+	f := newFixture(t, s.config(t))
+	f.create(t, "rain", 10)
+	killer := s.connect(t, f.config.DSN)
+	inner := f.ledger.store
+	var killed int64
+	f.ledger.store = &tap{store: inner, beforeCommit: func(ctx context.Context) {
+		testkit.EventuallyOK(t, 10*time.Second, func() error { // until the server has let go of it
+			n, err := killer.killOthers(ctx)
+			if killed += n; n != 0 || err != nil {
+				return errors.Join(errors.New("still there"), err)
+			}
+			return nil
+		}, "the connection is gone")
+	}}
+	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+	require.Positive(t, killed)
+	require.Len(t, errs, 5)
+	for _, err := range errs {
+		require.True(t, hongbao.IsOutage(err), "%v", err)
+	}
+	f.ledger.store = inner
+	f.holds(t, "rain", nil)
+	f.settles(t, grantsOf("rain", 1, 5)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}
+
+// testConnectionsKilledAtRandom has settlers repeat their batches while connections are killed all the time.
+func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
+	f := newFixture(t, s.config(t))
+	f.create(t, "rain", s.packets)
+	killer := s.connect(t, f.config.DSN)
+	var failed, killed atomic.Int64
+	var done atomic.Bool
+	var group errgroup.Group
+	for range 3 {
+		group.Go(func() error {
+			for !done.Load() { // the same grants over and over, until enough was killed
+				for first := int64(1); first < s.packets; first += 100 {
+					for {
+						errs := f.Handle(context.Background(), grantsOf("rain", first, first+99))
+						if errs == nil {
+							break
+						}
+						failed.Add(1)
+						if !hongbao.IsOutage(errs[0]) {
+							return errs[0]
+						}
+					}
+				}
+			}
+			return nil
+		})
+	}
+	testkit.EventuallyOK(t, time.Minute, func() error {
+		n, err := killer.killOthers(t.Context())
+		require.NoError(t, err)
+		if killed.Add(n) < s.kills || failed.Load() < s.kills/2 {
+			return errors.New("not yet enough")
+		}
+		return nil
+	}, "connections are killed and batches fail")
+	done.Store(true)
+	require.NoError(t, group.Wait())
+	f.holds(t, "rain", grantsOf("rain", 1, s.packets))
+	require.Zero(t, f.balance(t, PoolAccount("rain")))
+}
+
+// testCommitAnswerLost loses the answer to COMMIT: it has happened, and the batch again gives the right result.
+func testCommitAnswerLost(t *testing.T, s *faulty) {
+	proxy, config := s.behindProxy(t)
+	f := newFixture(t, config)
+	f.create(t, "rain", 20)
+	f.settles(t, grantsOf("rain", 1, 5)...)
+	s.loseCommit(proxy)
+	errs := f.Handle(t.Context(), grantsOf("rain", 4, 12))
+	require.Equal(t, 1, proxy.Fired().Swallowed, "the fault did not happen")
+	require.Len(t, errs, 9)
+	for _, err := range errs {
+		require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+		require.True(t, hongbao.IsOutage(err))
+	}
+	f.holds(t, "rain", grantsOf("rain", 1, 12)) // it did happen
+	f.settles(t, grantsOf("rain", 4, 12)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 12))
+	require.Empty(t, f.open(t))
+}
+
+// testOutOfReach settles nothing and says that it is an outage, then settles.
+func testOutOfReach(t *testing.T, s *faulty) {
+	proxy, config := s.behindProxy(t)
+	f := newFixture(t, config)
+	f.create(t, "rain", 10)
+	proxy.Refuse(true)
+	proxy.CutAll()
+	for range 3 {
+		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+		require.Len(t, errs, 5)
+		require.True(t, hongbao.IsOutage(errs[0]))
+		require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
+	}
+	require.Positive(t, proxy.Fired().Refused)
+	proxy.Refuse(false)
+	f.settles(t, grantsOf("rain", 1, 5)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}
+
+// testLockTimeout has another session hold the pool's row for too long.
+func testLockTimeout(t *testing.T, s *faulty) {
+	config := s.config(t)
+	config.LockTimeout, config.Retries = 20*time.Millisecond, 1 // a second, in MariaDB's clock
+	f := newFixture(t, config)
+	f.create(t, "rain", 10)
+	holder := s.connect(t, config.DSN)
+	holder.execute("BEGIN", "UPDATE account SET balance = balance - 1 WHERE id = 'pool:rain'")
+	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+	require.Len(t, errs, 5)
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
+	require.ErrorIs(t, errs[0], errAgain)
+	require.True(t, hongbao.IsOutage(errs[0]), "it takes no attempt from any grant")
+	holder.execute("ROLLBACK")
+	f.settles(t, grantsOf("rain", 1, 5)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}

@@ -1,0 +1,122 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Fund is where a client's credits in a currency come from: the contra account of `hongbao balance`.
+type Fund struct {
+	Client, Currency string
+	// Funded is what was put into it, Credited what was credited of that, in Credits credits.
+	Funded, Credited hongbao.Amount
+	Credits          int64
+}
+
+// Left is what can still be credited.
+func (f *Fund) Left() hongbao.Amount { return f.Funded - f.Credited }
+
+// Funding puts money into a client's fund.
+type Funding struct {
+	// Client and ID name it: the same ID again moves nothing.
+	Client, ID string
+	Currency   string
+	Amount     hongbao.Amount
+	// By and Why are kept with it.
+	By, Why string
+}
+
+func (f *Funding) check() error {
+	var errs []error
+	for _, id := range []struct{ name, value string }{{"client", f.Client}, {"id", f.ID}, {"who decides", f.By}} {
+		if err := hongbao.CheckID(id.value); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", id.name, err))
+		}
+	}
+	if err := hongbao.CheckCurrency(f.Currency); err != nil {
+		errs = append(errs, err)
+	}
+	if f.Amount < 1 || f.Amount > hongbao.MaxAmount {
+		errs = append(errs, fmt.Errorf("the amount is %d: want 1 to %d", f.Amount, hongbao.MaxAmount))
+	}
+	if f.Why == "" || len(f.Why) > maxWhy {
+		errs = append(errs, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(f.Why), maxWhy))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "fund client %.140q: %w", f.Client, errors.Join(errs...))
+}
+
+// Fund puts money into a client's fund, once for each ID, and gives the fund as it is then. Another funding under a used ID is a
+// Conflict.
+func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
+	if err := f.check(); err != nil {
+		return Fund{}, err
+	}
+	fund := Fund{Client: f.Client, Currency: f.Currency}
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		var inserted int64
+		err := t.run(ctx, stmt{
+			sql: `INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
+				VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
+			args: []any{f.Client, f.ID, f.Currency, int64(f.Amount), f.By, f.Why, time.Now().UnixMilli()}, changed: &inserted,
+		})
+		if err == nil && inserted == 0 {
+			err = sameFunding(ctx, t, &f)
+		} else if err == nil {
+			err = t.run(ctx, stmt{
+				sql: `INSERT INTO credit_fund (client, currency, funded, credited, credits) VALUES ($1, $2, $3, 0, 0)
+					ON CONFLICT (client, currency) DO UPDATE SET funded = credit_fund.funded + excluded.funded`,
+				args: []any{f.Client, f.Currency, int64(f.Amount)},
+			})
+		}
+		if err != nil {
+			return nil, err
+		}
+		return nil, t.query(ctx, `SELECT funded, credited, credits FROM credit_fund WHERE client = $1 AND currency = $2`,
+			[]any{f.Client, f.Currency}, func(s scan) error { return s(&fund.Funded, &fund.Credited, &fund.Credits) })
+	})
+	if errors.Is(err, errOverdraw) {
+		err = hongbao.Errorf(hongbao.Permanent, "the fund would be above %d", hongbao.MaxAmount)
+	}
+	if err != nil {
+		return Fund{}, fmt.Errorf("fund client %s: %w", f.Client, err)
+	}
+	return fund, nil
+}
+
+// sameFunding refuses another funding than the one that stands under the ID.
+func sameFunding(ctx context.Context, t txn, f *Funding) error {
+	has := Funding{Client: f.Client, ID: f.ID, By: f.By, Why: f.Why}
+	err := t.query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`, []any{f.Client, f.ID},
+		func(s scan) error { return s(&has.Currency, &has.Amount) })
+	if err == nil && has != *f {
+		err = hongbao.Errorf(hongbao.Conflict, "id %s stands for another funding, of %d minor units of %s: a new funding needs a new id",
+			f.ID, has.Amount, has.Currency)
+	}
+	return err
+}
+
+// Funds gives the funds of all clients, sorted.
+func (l *Ledger) Funds(ctx context.Context) ([]Fund, error) {
+	var list []Fund
+	err := l.read(ctx, func(ctx context.Context, t txn) error {
+		list = list[:0]
+		return t.query(ctx, `SELECT client, currency, funded, credited, credits FROM credit_fund ORDER BY client, currency`, nil,
+			func(s scan) error {
+				var f Fund
+				err := s(&f.Client, &f.Currency, &f.Funded, &f.Credited, &f.Credits)
+				list = append(list, f)
+				return err
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the funds of the clients: %w", err)
+	}
+	return list, nil
+}

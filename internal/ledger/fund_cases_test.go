@@ -1,0 +1,117 @@
+package ledger
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// testFundExhausted: credits are booked as far as the client's fund reaches, by many at once, and not beyond; filled, it goes on.
+func testFundExhausted(t *testing.T, f *fixture) {
+	none := f.credit(t, testCredit(1))[0]
+	require.ErrorIs(t, none.Err, hongbao.ErrFundExhausted, "a client without a fund credits nothing")
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(none.Err))
+	f.fund(t, "c1", testCurrency, 10*100)
+	const workers = 6
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	booked, short := 0, 0
+	for w := range workers {
+		wg.Go(func() {
+			var list []hongbao.Credit
+			for i := range 4 {
+				c := testCredit(w*10 + i)
+				c.Amount = 100
+				list = append(list, c)
+			}
+			answers, err := f.ledger.Credit(t.Context(), list)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				return
+			}
+			for _, a := range answers {
+				switch {
+				case a.Err == nil:
+					booked++
+				case errors.Is(a.Err, hongbao.ErrFundExhausted):
+					short++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, []int{10, workers*4 - 10}, []int{booked, short})
+	f.credit(t) // it agrees with itself
+	funds, err := f.ledger.Funds(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []Fund{{Client: "c1", Currency: testCurrency, Funded: 1000, Credited: 1000, Credits: 10}}, funds)
+	require.Zero(t, funds[0].Left())
+	f.fund(t, "c1", testCurrency, 50)
+	large, small := testCredit(90), testCredit(91)
+	large.Amount, small.Amount = 51, 50
+	answers := f.credit(t, large, small)
+	require.ErrorIs(t, answers[0].Err, hongbao.ErrFundExhausted)
+	require.NoError(t, answers[1].Err, "what is covered is booked")
+	_, found, err := f.ledger.CreditByReference(t.Context(), "c1", large.Reference)
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+func testFundOnce(t *testing.T, f *fixture) {
+	funding := Funding{Client: "c1", ID: "budget-1", Currency: testCurrency, Amount: 500, By: "ann", Why: "the budget"}
+	for range 2 {
+		fund, err := f.ledger.Fund(t.Context(), funding)
+		require.NoError(t, err)
+		require.Equal(t, Fund{Client: "c1", Currency: testCurrency, Funded: 500}, fund)
+	}
+	other := funding
+	other.Amount++
+	_, err := f.ledger.Fund(t.Context(), other)
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+	too := funding
+	too.ID, too.Amount = "budget-2", hongbao.MaxAmount
+	_, err = f.ledger.Fund(t.Context(), too)
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%v", err)
+	_, err = f.ledger.Fund(t.Context(), Funding{Client: "a b", Amount: -1})
+	for _, part := range []string{"client", "id", "who decides", "currency", "amount", "why"} {
+		require.ErrorContains(t, err, part)
+	}
+	funds, err := f.ledger.Funds(t.Context())
+	require.NoError(t, err)
+	require.Len(t, funds, 1)
+}
+
+func testTokens(t *testing.T, f *fixture) {
+	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	first := hongbao.ClientToken{Client: "c1", Hash: a, Scopes: []hongbao.Scope{hongbao.ScopeCredit, hongbao.ScopeCredits}}
+	second := hongbao.ClientToken{Client: "c1", Hash: b, Scopes: []hongbao.Scope{hongbao.ScopeAccounts}}
+	require.NoError(t, f.ledger.AddToken(t.Context(), first))
+	require.NoError(t, f.ledger.AddToken(t.Context(), second))
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)))
+	tokens, err := f.ledger.Tokens(t.Context())
+	require.NoError(t, err)
+	require.Len(t, tokens, 2)
+	first.Created = tokens[0].Created
+	require.Equal(t, first, tokens[0])
+	n, err := f.ledger.RevokeTokens(t.Context(), "c2", "a")
+	require.NoError(t, err)
+	require.Zero(t, n)
+	n, err = f.ledger.RevokeTokens(t.Context(), "c1", a[:8])
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	tokens, err = f.ledger.Tokens(t.Context())
+	require.NoError(t, err)
+	require.Len(t, tokens, 1)
+	require.Equal(t, b, tokens[0].Hash)
+	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)), "a revoked token does not come back")
+	err = f.ledger.AddToken(t.Context(), hongbao.ClientToken{Client: "a b", Hash: "A", Scopes: []hongbao.Scope{"all"}})
+	for _, part := range []string{"client", "hash", `scope "all"`} {
+		require.ErrorContains(t, err, part)
+	}
+}

@@ -1,0 +1,184 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Ledger is the database that says who was paid. All methods may be called at once, by many workers and processes.
+type Ledger struct {
+	config  Config
+	store   store
+	dialect *dialect
+	known   campaignCache
+}
+
+// Open connects to a ledger that is there, and checks the server's settings and the schema; it makes and changes nothing.
+// It refuses a configuration with a *SettingError in the chain for every setting that could lose money, and (Broken) a
+// database without the tables of this build: Migrate makes them, `hongbao init` calls it.
+func Open(ctx context.Context, config Config) (*Ledger, error) {
+	l, err := reach(ctx, config, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.checkSchema(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", config.Driver, err), l.store.close())
+	}
+	return l, nil
+}
+
+// Migrate makes the tables or brings them up to date, and names the steps that were missing. Those who migrate at the same
+// time are safe: one does, the others wait for it. Where nothing is missing it needs no right to change the schema.
+func Migrate(ctx context.Context, config Config) (steps []string, err error) {
+	l, err := reach(ctx, migrating(config), true)
+	if err != nil {
+		return nil, err
+	}
+	steps, err = l.migrate(ctx)
+	if err = errors.Join(err, l.store.close()); err != nil {
+		return nil, fmt.Errorf("migrate the %s ledger: %w", config.Driver, err)
+	}
+	return steps, nil
+}
+
+// migrateTimeout bounds a migration, whatever Config.Timeout is: an index on a large table takes its time.
+const migrateTimeout = time.Hour
+
+// migrating is the configuration of who migrates. The locks that others hold are waited for as ever, but those of others
+// who migrate for as long as it takes.
+func migrating(config Config) Config {
+	config.Timeout = max(config.Timeout, migrateTimeout)
+	if config.Driver == SQLite { // the file's only lock
+		config.LockTimeout = max(config.LockTimeout, migrateTimeout/2)
+	}
+	return config
+}
+
+// reach connects to the database and checks its settings; create says that a file of SQLite may be made.
+func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
+	if err := config.Check(); err != nil {
+		return nil, err
+	}
+	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)}}
+	var err error
+	switch config.Driver {
+	case PostgreSQL:
+		l.dialect = &postgresDialect
+		l.store, err = openPostgres(ctx, &config)
+	case MySQL:
+		l.dialect = &mysqlDialect
+		l.store, err = openMySQL(ctx, &l.config)
+	case SQLite:
+		l.dialect = &sqliteDialect
+		l.store, err = openSQLite(ctx, &config, create)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the %s ledger: %w", config.Driver, err)
+	}
+	return l, nil
+}
+
+// Close waits for the transactions that run and closes all connections. No other method may be called after it.
+func (l *Ledger) Close() error { return l.store.close() }
+
+// errAgain marks a transaction that the database rolled back in favour of another one: run it again.
+var errAgain = errors.New("the transaction lost against another one")
+
+// errOverdraw marks a transaction that a CHECK on money refused.
+var errOverdraw = errors.New("it would pay more than was funded")
+
+// write runs a transaction, again and again while it loses against others, a bounded number of times.
+func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stmt, error)) error {
+	var last error
+	run := func() error {
+		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+		defer cancel()
+		err := l.store.write(tctx, func(t txn) ([]stmt, error) { return fn(tctx, t) })
+		if last = err; err == nil {
+			return nil
+		}
+		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller's end is not the database's failure
+			last = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
+		}
+		if errors.Is(err, errAgain) {
+			return err
+		}
+		return backoff.Permanent(err)
+	}
+	wait := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(2*time.Millisecond),
+		backoff.WithMaxInterval(100*time.Millisecond),
+		backoff.WithMaxElapsedTime(l.config.Timeout),
+	)
+	// An end of ctx while it waits is told by Retry without a class; the last try's error has one.
+	_ = backoff.Retry(run, backoff.WithContext(backoff.WithMaxRetries(wait, uint64(l.config.Retries)), ctx))
+	return last
+}
+
+// read runs fn on one snapshot.
+func (l *Ledger) read(ctx context.Context, fn func(context.Context, txn) error) error {
+	tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	defer cancel()
+	return l.store.read(tctx, func(t txn) error { return fn(tctx, t) })
+}
+
+// maxKnownCampaigns bounds the cache of campaigns.
+const maxKnownCampaigns = 10_000
+
+// knownCampaign is what of a campaign never changes and every batch needs.
+type knownCampaign struct {
+	currency string
+	packets  int64
+}
+
+// campaignCache remembers campaigns that the ledger has; they are never removed from it.
+type campaignCache struct {
+	mu        sync.RWMutex
+	campaigns map[string]knownCampaign
+}
+
+func (c *campaignCache) get(id string) (knownCampaign, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	k, ok := c.campaigns[id]
+	return k, ok
+}
+
+func (c *campaignCache) put(id string, k knownCampaign) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.campaigns) >= maxKnownCampaigns {
+		clear(c.campaigns)
+	}
+	c.campaigns[id] = k
+}
+
+// lookUp gives what never changes of a campaign; false if the ledger does not have it.
+func (l *Ledger) lookUp(ctx context.Context, id string) (knownCampaign, bool, error) {
+	if k, ok := l.known.get(id); ok {
+		return k, true, nil
+	}
+	var k knownCampaign
+	var found bool
+	err := l.read(ctx, func(ctx context.Context, t txn) error {
+		found = false
+		return t.query(ctx, `SELECT currency, packets FROM campaign WHERE id = $1`, []any{id}, func(s scan) error {
+			found = true
+			return s(&k.currency, &k.packets)
+		})
+	})
+	if err != nil {
+		return k, false, fmt.Errorf("look up campaign %s in the ledger: %w", id, err)
+	}
+	if found {
+		l.known.put(id, k)
+	}
+	return k, found, nil
+}

@@ -1,0 +1,67 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// AcceptedLoss is a person's word that a shard is to go on although Redis has lost something of it.
+type AcceptedLoss struct {
+	Shard int `json:"shard"`
+	// Epoch is the one in which the shard was to go on.
+	Epoch int64 `json:"epoch"`
+	// By says who decided, and Why the reason.
+	By  string `json:"by"`
+	Why string `json:"why"`
+	// Lost is what was known of the loss.
+	Lost string `json:"lost"`
+	// At is when, by the clock of the process that noted it.
+	At time.Time `json:"at"`
+}
+
+// AcceptLoss is SetShard for a shard that has lost something: it keeps the person's word in the same transaction. The shard and the new
+// epoch are those of the word, whose At is not looked at.
+func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word AcceptedLoss) error {
+	err := hongbao.CheckID(word.By)
+	if err != nil {
+		err = fmt.Errorf("who accepts it, %.140q: %w", word.By, err)
+	}
+	if word.Why == "" || len(word.Why) > maxWhy {
+		err = errors.Join(err, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(word.Why), maxWhy))
+	}
+	if err != nil {
+		return hongbao.Errorf(hongbao.Permanent, "accept the loss of shard %d: %w", word.Shard, err)
+	}
+	move := shardMove{shard: word.Shard, from: from, to: ShardState{Epoch: word.Epoch, Token: token}}
+	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		if err := move.run(ctx, t); err != nil {
+			return nil, err
+		}
+		return []stmt{{sql: `INSERT INTO accepted_loss (shard, epoch, accepted_by, why, lost, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (shard, epoch) DO NOTHING`, args: []any{int64(word.Shard), word.Epoch, word.By, word.Why, word.Lost, time.Now().UnixMilli()}}}, nil
+	}))
+}
+
+// AcceptedLosses lists up to limit losses that persons accepted, the newest first.
+func (l *Ledger) AcceptedLosses(ctx context.Context, limit int) (words []AcceptedLoss, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		words = words[:0]
+		return t.query(ctx, `SELECT shard, epoch, accepted_by, why, lost, created_at FROM accepted_loss ORDER BY created_at DESC, shard, epoch DESC LIMIT $1`,
+			[]any{int64(limit)}, func(s scan) error {
+				var w AcceptedLoss
+				var at int64
+				err := s(&w.Shard, &w.Epoch, &w.By, &w.Why, &w.Lost, &at)
+				w.At = time.UnixMilli(at).UTC()
+				words = append(words, w)
+				return err
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the losses that were accepted: %w", err)
+	}
+	return words, nil
+}

@@ -1,0 +1,199 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+// migration is one step of the schema. Steps are never edited once released: their sum is compared.
+type migration struct {
+	version int64
+	name    string
+	script  string
+	sum     string
+	// lowest is the first version of the schema whose builds can work with what this step makes: older ones are refused from
+	// then on. The script's first line says it.
+	lowest int64
+}
+
+func loadMigrations(files fs.FS, folder string) ([]migration, error) {
+	entries, err := fs.ReadDir(files, folder)
+	if err != nil {
+		return nil, fmt.Errorf("read the migrations: %w", err)
+	}
+	steps := make([]migration, len(entries))
+	for i, e := range entries {
+		script, err := fs.ReadFile(files, path.Join(folder, e.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read the migrations: %w", err)
+		}
+		number, _, _ := strings.Cut(e.Name(), "_")
+		version, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || version != int64(i)+1 {
+			return nil, fmt.Errorf("migration %s: want the number %04d at its beginning", e.Name(), i+1)
+		}
+		sum := sha256.Sum256(script)
+		steps[i] = migration{version: version, name: e.Name(), script: string(script), sum: hex.EncodeToString(sum[:])}
+		if _, err := fmt.Sscanf(steps[i].script, "-- lowest: %d\n", &steps[i].lowest); err != nil {
+			return nil, fmt.Errorf("migration %s: want \"-- lowest: VERSION\" as its first line: %w", e.Name(), err)
+		}
+	}
+	return steps, nil
+}
+
+// migrator is a store that can't change the schema in a transaction, and has its own way to do it only once.
+type migrator interface {
+	migrate(ctx context.Context, steps []migration) (done []string, err error)
+}
+
+// schema is what a database has of the tables.
+type schema struct {
+	steps []migration // without their scripts
+	// done is how many of them have come to their end. Only MySQL, which can't migrate in a transaction, has others.
+	done int64
+}
+
+// readSchema tells what the database has; nothing, if it has no tables yet.
+func (l *Ledger) readSchema(ctx context.Context) (has schema, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		has = schema{}
+		tables := 0
+		if err := t.query(ctx, l.dialect.hasSchema, nil, func(s scan) error { return s(&tables) }); err != nil || tables == 0 {
+			return err
+		}
+		return has.read(ctx, t)
+	})
+	return has, err
+}
+
+func (h *schema) read(ctx context.Context, t txn) error {
+	return t.query(ctx, `SELECT version, name, sum, lowest, applied_at FROM hongbao_schema ORDER BY version`, nil, func(s scan) error {
+		var m migration
+		var at int64
+		err := s(&m.version, &m.name, &m.sum, &m.lowest, &at)
+		if h.steps = append(h.steps, m); at != 0 {
+			h.done++
+		}
+		return err
+	})
+}
+
+// check compares what the database has with the build's steps. A newer schema is right for as long as its steps say that this
+// build can work with it.
+func (h *schema) check(steps []migration) error {
+	for i, has := range h.steps {
+		if i >= len(steps) && has.lowest > int64(len(steps)) {
+			return hongbao.Errorf(hongbao.Broken, "the schema has version %d (%s), this build knows up to %d: upgrade this program",
+				has.version, has.name, len(steps))
+		}
+		if i < len(steps) && (has.version != steps[i].version || has.sum != steps[i].sum) {
+			return hongbao.Errorf(hongbao.Broken, "the schema's version %d (%s) is not this build's %s: "+
+				"the database belongs to another build, use the one that made it", has.version, has.name, steps[i].name)
+		}
+	}
+	return nil
+}
+
+// checkSchema refuses a database whose tables this build can't work with.
+func (l *Ledger) checkSchema(ctx context.Context) error {
+	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
+	if err != nil {
+		return err
+	}
+	has, err := l.readSchema(ctx)
+	if err == nil {
+		err = has.check(steps)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("check the schema: %w", err)
+	case len(has.steps) == 0:
+		return hongbao.Errorf(hongbao.Broken, "%w: the database has no tables of Hongbao; let ledger.dsn name the right one, `hongbao init` "+
+			"makes them", ErrNotFounded)
+	case has.done < int64(len(steps)):
+		return hongbao.Errorf(hongbao.Broken, "the schema has version %d, this build needs version %d: `hongbao init` brings it up to date",
+			has.done, len(steps))
+	}
+	return nil
+}
+
+// migrate brings the schema up to date, and names the steps that were missing.
+func (l *Ledger) migrate(ctx context.Context) ([]string, error) {
+	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
+	if err != nil {
+		return nil, err
+	}
+	return l.apply(ctx, steps)
+}
+
+// apply runs the steps that the database does not have: in one transaction, which only one process at a time can hold,
+// where the database can.
+func (l *Ledger) apply(ctx context.Context, steps []migration) (done []string, err error) {
+	has, err := l.readSchema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := has.check(steps); err != nil || has.done >= int64(len(steps)) {
+		return nil, err
+	}
+	if m, ok := l.store.(migrator); ok {
+		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+		defer cancel()
+		return m.migrate(tctx, steps)
+	}
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		done, err = l.missing(ctx, t, steps)
+		return nil, err
+	})
+	return done, err
+}
+
+// missing runs the steps that the database does not have, and refuses one that is not its past.
+func (l *Ledger) missing(ctx context.Context, t txn, steps []migration) (done []string, err error) {
+	for _, lock := range l.dialect.lock {
+		if err := t.run(ctx, stmt{sql: lock}); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.run(ctx, stmt{sql: `CREATE TABLE IF NOT EXISTS hongbao_schema (
+		version bigint PRIMARY KEY, name text NOT NULL, sum text NOT NULL, lowest bigint NOT NULL, applied_at bigint NOT NULL)`}); err != nil {
+		return nil, err
+	}
+	var has schema
+	if err := has.read(ctx, t); err != nil {
+		return nil, err
+	}
+	if err := has.check(steps); err != nil {
+		return nil, err
+	}
+	for _, m := range steps[min(len(has.steps), len(steps)):] {
+		for part := range strings.SplitSeq(m.script, ";\n") {
+			if strings.TrimSpace(part) == "" {
+				continue
+			}
+			if err := t.run(ctx, stmt{sql: part}); err != nil {
+				return nil, fmt.Errorf("%s: %w", m.name, err)
+			}
+		}
+		record := stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, $2, $3, $4, $5)`,
+			args: []any{m.version, m.name, m.sum, m.lowest, time.Now().UnixMilli()}}
+		if err := t.run(ctx, record); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.name, err)
+		}
+		done = append(done, m.name)
+	}
+	return done, nil
+}

@@ -1,0 +1,117 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// model is the ledger of one campaign, as plainly as it can be said.
+type model struct {
+	packets int64
+	paid    map[int64]hongbao.Grant
+	aside   map[hongbao.Grant]Reason
+}
+
+func (m *model) settle(campaign string, batch []hongbao.Grant) {
+	var rest []hongbao.Grant
+	why := make(map[hongbao.Grant]Reason)
+	for _, g := range batch {
+		has, paid := m.paid[g.Packet]
+		switch {
+		case g.Campaign != campaign:
+			why[g] = NoCampaign
+		case g.Packet > m.packets:
+			why[g] = PacketNotPlanned
+		case g.Amount != planned(g.Packet):
+			why[g] = AmountNotPlanned
+		case !paid:
+			m.paid[g.Packet] = g
+			continue
+		case has == g:
+			continue
+		}
+		rest = append(rest, g)
+	}
+	for _, g := range rest { // set aside after the others are paid, with what the ledger has by then
+		reason := why[g]
+		if has, paid := m.paid[g.Packet]; paid && g.Campaign == campaign {
+			reason = DifferentSeq
+			if g.Amount != has.Amount {
+				reason = DifferentAmount
+			}
+			if g.User != has.User {
+				reason = DifferentUser
+			}
+		}
+		if _, ok := m.aside[g]; !ok {
+			m.aside[g] = reason
+		}
+	}
+}
+
+var histories atomic.Int64
+
+// testModel compares random histories (batches in any order, repeats, altered and impossible grants) with the model.
+func testModel(t *testing.T, f *fixture) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := histories.Add(1)
+		campaign, other := fmt.Sprintf("c%d", n), fmt.Sprintf("no%d", n)
+		m := &model{packets: 12, paid: make(map[int64]hongbao.Grant), aside: make(map[hongbao.Grant]Reason)}
+		_, err := f.ledger.CreateCampaign(context.Background(), testCampaign(t, campaign, m.packets))
+		require.NoError(rt, err)
+		f.disown(rt, other)
+		draw := rapid.Custom(func(rt *rapid.T) hongbao.Grant {
+			g := grant(campaign, rapid.Int64Range(1, m.packets+1).Draw(rt, "packet"))
+			g.EntryID = ""
+			switch rapid.IntRange(0, 12).Draw(rt, "altered") {
+			case 0:
+				g.User = rapid.SampledFrom([]string{"eve", "mallory"}).Draw(rt, "user")
+			case 1:
+				g.Amount += hongbao.Amount(rapid.IntRange(1, 2).Draw(rt, "amount"))
+			case 2:
+				g.Seq += 1000
+			case 3:
+				g.Campaign = other
+			case 4:
+				g.User, g.Amount = "eve", 1
+			}
+			return g
+		})
+		for _, batch := range rapid.SliceOfN(rapid.SliceOfN(draw, 1, 20), 1, 6).Draw(rt, "batches") {
+			m.settle(campaign, batch)
+			require.Nil(rt, f.Handle(context.Background(), batch))
+			f.agrees(rt, campaign, other, m)
+		}
+	})
+	differences, err := f.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
+
+func (f *fixture) agrees(t require.TestingT, campaign, other string, m *model) {
+	paid := make(map[int64]hongbao.Grant)
+	require.NoError(t, f.ledger.EachGrant(context.Background(), campaign, func(g hongbao.Grant) error {
+		paid[g.Packet] = g
+		return nil
+	}))
+	require.Equal(t, m.paid, paid)
+	list, err := f.ledger.Quarantine(context.Background(), 0, 100_000)
+	require.NoError(t, err)
+	aside := make(map[hongbao.Grant]Reason)
+	for _, q := range list {
+		if q.Grant.Campaign == campaign || q.Grant.Campaign == other {
+			aside[q.Grant] = q.Reason
+		}
+	}
+	require.Equal(t, m.aside, aside)
+	totals, _, err := f.ledger.Totals(context.Background(), campaign)
+	require.NoError(t, err)
+	require.Len(t, m.paid, int(totals.Grants))
+}

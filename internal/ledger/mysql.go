@@ -1,0 +1,202 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+type mysqlStore struct {
+	db      *sql.DB
+	timeout time.Duration
+}
+
+func openMySQL(ctx context.Context, config *Config) (*mysqlStore, error) {
+	connector, err := newMySQLConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	m := &mysqlStore{db: sql.OpenDB(connector), timeout: config.Timeout}
+	m.db.SetMaxOpenConns(config.Conns)
+	m.db.SetMaxIdleConns(config.Conns)
+	m.db.SetConnMaxLifetime(time.Hour)
+	// Sooner than the server's wait_timeout, which is the timeout of a transaction (see mysql_connect.go).
+	m.db.SetConnMaxIdleTime(config.Timeout / 2)
+	conn, err := m.db.Conn(ctx)
+	if err == nil {
+		err = conn.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(mysqlError(err, false), m.close())
+	}
+	return m, nil
+}
+
+func (m *mysqlStore) close() error { return m.db.Close() }
+
+// The isolation is said for each transaction: no setting of the server and no pooler in between can change it.
+const (
+	mysqlWrite = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\n"
+	mysqlRead  = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY;\n"
+)
+
+func (m *mysqlStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+	return m.transact(ctx, mysqlWrite, fn)
+}
+
+func (m *mysqlStore) read(ctx context.Context, fn func(txn) error) error {
+	return m.transact(ctx, mysqlRead, func(t txn) ([]stmt, error) { return nil, fn(t) })
+}
+
+func (m *mysqlStore) transact(ctx context.Context, begin string, fn func(txn) ([]stmt, error)) error {
+	conn, err := m.db.Conn(ctx)
+	if err != nil {
+		return mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
+	}
+	defer conn.Close()
+	t := &mysqlTxn{conn: conn, begin: begin}
+	last, err := fn(t)
+	if err == nil {
+		err = t.commit(ctx, last)
+	}
+	if err != nil {
+		t.rollback(ctx, err)
+	}
+	return err
+}
+
+// mysqlTxn begins with its first statement, in its round trip.
+type mysqlTxn struct {
+	conn  *sql.Conn
+	begin string // empty once it was sent
+	sent  bool   // COMMIT may have reached the server
+}
+
+// mysqlPiece bounds what is sent at once, but for a single statement that is longer.
+const mysqlPiece = 1 << 20
+
+// run sends the statements as one text, in one round trip; a long one goes in pieces.
+func (t *mysqlTxn) run(ctx context.Context, stmts ...stmt) error {
+	for len(stmts) > 0 {
+		n, size := 0, 0
+		for n < len(stmts) && (n == 0 || size < mysqlPiece) {
+			size += len(stmts[n].sql)
+			for _, a := range stmts[n].args {
+				if s, ok := a.(string); ok {
+					size += len(s)
+				}
+			}
+			n++
+		}
+		if err := t.send(ctx, stmts[:n]); err != nil {
+			return err
+		}
+		stmts = stmts[n:]
+	}
+	return nil
+}
+
+const mysqlCommit = "COMMIT"
+
+func (t *mysqlTxn) send(ctx context.Context, stmts []stmt) error {
+	var text strings.Builder
+	var args []any
+	skip := strings.Count(t.begin, ";\n")
+	text.WriteString(t.begin)
+	for i, s := range stmts {
+		m := mysqlTranslate(s.sql)
+		if i > 0 {
+			text.WriteString(";\n")
+		}
+		text.WriteString(m.text)
+		args = append(args, m.args(s.args)...)
+		t.sent = t.sent || s.sql == mysqlCommit
+	}
+	t.begin = ""
+	rows, err := mysqlExec(ctx, t.conn, text.String(), args)
+	if err == nil && len(rows) != skip+len(stmts) {
+		err = fmt.Errorf("%d answers to %d statements", len(rows), skip+len(stmts))
+	}
+	if err != nil {
+		return mysqlError(fmt.Errorf("%d statements from %.60s...: %w", len(stmts), stmts[0].sql, err), t.sent)
+	}
+	for i, s := range stmts {
+		if s.changed != nil {
+			*s.changed = rows[skip+i]
+		}
+	}
+	return nil
+}
+
+// mysqlExec gives the number of changed rows of each statement in text, which database/sql does not tell.
+func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (rows []int64, err error) {
+	values := make([]driver.NamedValue, len(args))
+	for i, a := range args {
+		v, err := driver.DefaultParameterConverter.ConvertValue(a)
+		if err != nil {
+			return nil, hongbao.Errorf(hongbao.Permanent, "argument %d: %w", i+1, err)
+		}
+		values[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+	}
+	err = conn.Raw(func(raw any) error {
+		c, err := mysqlConnOf(raw)
+		if err != nil {
+			return err
+		}
+		result, err := c.ExecContext(ctx, text, values)
+		if all, ok := result.(mysql.Result); ok && err == nil {
+			rows = all.AllRowsAffected()
+		}
+		return err
+	})
+	return rows, err
+}
+
+func (t *mysqlTxn) query(ctx context.Context, query string, args []any, row func(scan) error) error {
+	m := mysqlTranslate(query)
+	text := strings.Join([]string{t.begin, m.text}, "")
+	t.begin = ""
+	rows, err := t.conn.QueryContext(ctx, text, m.args(args)...)
+	if err != nil {
+		return mysqlError(fmt.Errorf("%.60s...: %w", query, err), false)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return mysqlError(fmt.Errorf("%.60s...: %w", query, err), false)
+	}
+	return nil
+}
+
+func (t *mysqlTxn) commit(ctx context.Context, last []stmt) error {
+	if t.begin != "" && len(last) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil { // later on nobody could tell whether it was sent
+		return mysqlError(fmt.Errorf("commit: %w", err), false)
+	}
+	return t.run(ctx, append(last, stmt{sql: mysqlCommit})...)
+}
+
+// rollback gives the connection back clean, or throws it away. One whose server has turned read-only goes too: the next
+// one finds the new primary.
+func (t *mysqlTxn) rollback(ctx context.Context, cause error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, err := t.conn.ExecContext(ctx, "ROLLBACK")
+	if err != nil || mysqlReadOnly(cause) {
+		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+}

@@ -1,0 +1,175 @@
+package ledger
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// mysqlParams are the parameters that a DSN may have. The others are written out in mysqlConfig.
+var mysqlParams = []string{"tls", "serverPubKey", "allowNativePasswords", "allowCleartextPasswords", "connectionAttributes"}
+
+var errMySQLDSN = errors.New("the DSN is not a connection string of go-sql-driver/mysql: want user@tcp(host:3306)/database?tls=true")
+
+// CheckMySQLDSN tells what is wrong with a DSN for MySQL, and never its password. Config.Check calls it.
+func CheckMySQLDSN(dsn string) error {
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return errMySQLDSN
+	}
+	if c.DBName == "" {
+		return errors.New("the DSN names no database: want user@tcp(host:3306)/database")
+	}
+	_, query, _ := strings.Cut(dsn[strings.LastIndex(dsn, "/"):], "?")
+	params, err := url.ParseQuery(query)
+	if err != nil {
+		return errMySQLDSN
+	}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if !slices.Contains(mysqlParams, name) {
+			return fmt.Errorf("the DSN's parameter %.40q is not to be chosen: want only %s", name, strings.Join(mysqlParams, ", "))
+		}
+	}
+	return nil
+}
+
+// mysqlConfig writes out every option whose default could hang, change what a statement means, or hide an error.
+func mysqlConfig(config *Config) (*mysql.Config, error) {
+	c, err := mysql.ParseDSN(config.DSN)
+	if err != nil {
+		return nil, errMySQLDSN
+	}
+	c.Timeout = config.ConnectTimeout
+	c.ReadTimeout, c.WriteTimeout = config.Timeout, config.Timeout
+	c.MaxAllowedPacket = minPacket
+	c.Collation = "utf8mb4_bin"
+	c.Loc, c.ParseTime = time.UTC, false
+	// One round trip for a statement with arguments, and for several of them; else each is prepared, run and closed.
+	c.InterpolateParams, c.MultiStatements = true, true
+	// Rows that were really changed, so that 0 says that a grant was there already.
+	c.ClientFoundRows = false
+	// The store does that itself, and tells the server's error.
+	c.RejectReadOnly = false
+	c.CheckConnLiveness = true
+	c.AllowAllFiles, c.AllowOldPasswords = false, false
+	c.ColumnsWithAlias = false
+	c.Logger = &mysql.NopLogger{} // errors are returned
+	// A worker that was stopped in the middle must not hold its locks for ever: wait_timeout ends its transaction.
+	lock, wait := seconds(config.LockTimeout), seconds(config.Timeout)
+	c.Params = map[string]string{
+		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,PIPES_AS_CONCAT'",
+		"autocommit":               "1",
+		"foreign_key_checks":       "1",
+		"unique_checks":            "1",
+		"innodb_lock_wait_timeout": lock,
+		"lock_wait_timeout":        lock,
+		"wait_timeout":             wait,
+	}
+	return c, nil
+}
+
+// seconds rounds up to what the server can count.
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+
+// mysqlConnector gates every new connection, not only the first: after a failover it may lead to another server.
+type mysqlConnector struct {
+	driver.Connector
+	config *Config
+}
+
+func newMySQLConnector(config *Config) (*mysqlConnector, error) {
+	c, err := mysqlConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, errMySQLDSN
+	}
+	return &mysqlConnector{Connector: connector, config: config}, nil
+}
+
+// Connect gives a connection to a server that keeps what it confirms.
+func (m *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := m.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := mysqlConnOf(conn)
+	if err == nil {
+		err = m.gate(ctx, c)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// mysqlConn is what we need of the driver's connection beyond database/sql.
+type mysqlConn interface {
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+func mysqlConnOf(conn any) (mysqlConn, error) {
+	c, ok := conn.(mysqlConn)
+	if !ok {
+		return nil, fmt.Errorf("%T is no connection of go-sql-driver/mysql", conn)
+	}
+	return c, nil
+}
+
+func (m *mysqlConnector) gate(ctx context.Context, conn mysqlConn) error {
+	settings, err := readMySQLSettings(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("ask for the server's settings: %w", err)
+	}
+	if err := refuse(settings.problems(), m.config.UnsafeAllow); err != nil {
+		return err
+	}
+	set := "SET SESSION max_execution_time = " + millis(m.config.Timeout)
+	if settings.mariaDB() {
+		set = fmt.Sprintf("SET SESSION check_constraint_checks = ON, max_statement_time = %.3f", m.config.Timeout.Seconds())
+	}
+	if _, err := conn.ExecContext(ctx, set, nil); err != nil {
+		return fmt.Errorf("%s: %w", set, err)
+	}
+	return nil
+}
+
+const mysqlAsk = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_read_only',
+	'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'sync_binlog', 'binlog_format',
+	'sql_mode', 'max_allowed_packet')`
+
+func readMySQLSettings(ctx context.Context, conn mysqlConn) (mysqlSettings, error) {
+	rows, err := conn.QueryContext(ctx, mysqlAsk, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	settings := mysqlSettings{}
+	row := make([]driver.Value, 2)
+	for {
+		err := rows.Next(row)
+		if errors.Is(err, io.EOF) {
+			return settings, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		name, value := fmt.Sprintf("%s", row[0]), fmt.Sprintf("%s", row[1])
+		settings[strings.ToLower(name)] = value
+	}
+}

@@ -1,0 +1,152 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// migrate brings the schema up to date. MySQL commits each statement that changes the schema by itself, so how far a
+// migration has come is written down: before its n-th statement the row says begun = n, and applied_at is 0 until all are
+// done. Whoever comes after a kill runs that n-th statement again: it may have happened, and then says that it is there.
+func (m *mysqlStore) migrate(ctx context.Context, steps []migration) (done []string, err error) {
+	conn, err := m.db.Conn(ctx)
+	if err != nil {
+		return nil, mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
+	}
+	defer conn.Close()
+	// The lock ends with the connection, which is thrown away in any case.
+	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
+	if err := m.lockSchema(ctx, conn); err != nil {
+		return nil, err
+	}
+	return mysqlMigration{ctx: ctx, conn: conn}.run(steps)
+}
+
+// lockSchema waits until no other worker migrates this database. Names of locks are the server's, and short.
+func (m *mysqlStore) lockSchema(ctx context.Context, conn *sql.Conn) error {
+	var got sql.NullInt64
+	err := conn.QueryRowContext(ctx, `SELECT GET_LOCK(CONCAT('hongbao:', SHA1(DATABASE())), ?)`,
+		int64(m.timeout/time.Second)+1).Scan(&got)
+	if err != nil {
+		return mysqlError(fmt.Errorf("wait for the other workers' migration: %w", err), false)
+	}
+	if got.Int64 != 1 {
+		return hongbao.Outagef(hongbao.Transient, "MySQL: another worker migrates the schema for longer than %v", m.timeout)
+	}
+	return nil
+}
+
+type mysqlMigration struct {
+	ctx  context.Context
+	conn *sql.Conn
+}
+
+func (m mysqlMigration) exec(text string, args ...any) error {
+	if _, err := m.conn.ExecContext(m.ctx, text, args...); err != nil {
+		return mysqlError(fmt.Errorf("%.60s...: %w", text, err), false)
+	}
+	return nil
+}
+
+func (m mysqlMigration) run(steps []migration) (done []string, err error) {
+	if err := m.exec(`CREATE TABLE IF NOT EXISTS hongbao_schema (version bigint PRIMARY KEY, name varchar(255) NOT NULL,
+		sum varchar(255) NOT NULL, lowest bigint NOT NULL, applied_at bigint NOT NULL, begun integer NOT NULL DEFAULT 0)
+		ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`); err != nil {
+		return nil, err
+	}
+	has, begun, err := m.applied()
+	if err == nil {
+		err = has.check(steps)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range steps[min(has.done, int64(len(steps))):] {
+		if err := m.apply(step, begun); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.name, err)
+		}
+		begun, done = -1, append(done, step.name)
+	}
+	return done, nil
+}
+
+// applied tells what the database has, and which statement of the step after those that are done was begun; -1 if that one has no row.
+func (m mysqlMigration) applied() (has schema, begun int, err error) {
+	rows, err := m.conn.QueryContext(m.ctx, `SELECT version, name, sum, lowest, applied_at, begun FROM hongbao_schema ORDER BY version`)
+	if err != nil {
+		return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
+	}
+	defer rows.Close()
+	begun = -1
+	for rows.Next() {
+		var step migration
+		var at int64
+		var last int
+		if err := rows.Scan(&step.version, &step.name, &step.sum, &step.lowest, &at, &last); err != nil {
+			return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
+		}
+		has.steps = append(has.steps, step)
+		if at == 0 {
+			begun = last
+		} else {
+			has.done++
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
+	}
+	return has, begun, nil
+}
+
+// apply runs a step from its begun-th statement on, counted from 1; 0 and below: from the first one.
+func (m mysqlMigration) apply(step migration, begun int) error {
+	if begun < 0 {
+		if err := m.exec(`INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES (?, ?, ?, ?, 0)`,
+			step.version, step.name, step.sum, step.lowest); err != nil {
+			return err
+		}
+	}
+	parts := slices.DeleteFunc(strings.Split(step.script, ";\n"), func(p string) bool { return strings.TrimSpace(p) == "" })
+	for i, part := range parts {
+		n := i + 1
+		if n < begun {
+			continue
+		}
+		if err := m.progress(step, n); err != nil {
+			return err
+		}
+		err := m.exec(part)
+		if n == begun && mysqlIsThere(err) {
+			err = nil
+		}
+		var refused *mysql.MySQLError
+		if errors.As(err, &refused) { // it surely did not happen: what is there is not ours
+			return errors.Join(err, m.progress(step, i))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return m.exec(`UPDATE hongbao_schema SET applied_at = ? WHERE version = ?`, time.Now().UnixMilli(), step.version)
+}
+
+func (m mysqlMigration) progress(step migration, n int) error {
+	return m.exec(`UPDATE hongbao_schema SET begun = ? WHERE version = ?`, n, step.version)
+}
+
+// mysqlIsThere tells whether a statement that changes the schema fails because it has happened before.
+func mysqlIsThere(err error) bool {
+	var e *mysql.MySQLError
+	// A table, column, index, foreign key or CHECK exists, or what is to be dropped does not.
+	return errors.As(err, &e) && slices.Contains([]uint16{1050, 1060, 1061, 1826, 3822, 1051, 1091, 3821, 3940}, e.Number)
+}

@@ -1,0 +1,184 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// mariadb opens one connection for the test's own use.
+func mariadb(t *testing.T, dsn string) *sql.Conn {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, errors.Join(conn.Close(), db.Close())) })
+	return conn
+}
+
+func execute(t *testing.T, conn *sql.Conn, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		_, err := conn.ExecContext(t.Context(), s)
+		require.NoError(t, err, s)
+	}
+}
+
+// killOtherMariaDB ends every other connection to the database, and tells how many there were.
+func killOtherMariaDB(ctx context.Context, conn *sql.Conn) (int64, error) {
+	ids, err := otherMariaDB(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL HARD CONNECTION %d", id))
+		var gone *mysql.MySQLError
+		if errors.As(err, &gone) && gone.Number == 1094 { // it has ended since
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return int64(len(ids)), nil
+}
+
+func otherMariaDB(ctx context.Context, conn *sql.Conn) (ids []int64, err error) {
+	rows, err := conn.QueryContext(ctx, `SELECT id FROM information_schema.processlist
+		WHERE db = DATABASE() AND id <> CONNECTION_ID()`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// mariadbBehindProxy is a database that is reached through a proxy.
+func mariadbBehindProxy(t *testing.T) (*testkit.Proxy, Config) {
+	t.Helper()
+	dsn, err := mysql.ParseDSN(testkit.MariaDB(t))
+	require.NoError(t, err)
+	proxy := testkit.NewProxy(t, dsn.Addr)
+	dsn.Addr = proxy.Addr
+	return proxy, testMariaDB(fmt.Sprintf("%s@tcp(%s)/%s", dsn.User, dsn.Addr, dsn.DBName))
+}
+
+// TestMariaDBFewStatements counts what the server gets for a batch of 2,000 grants.
+func TestMariaDBFewStatements(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	config := mariadbConfig(t)
+	config.Conns = 1 // the session's own count
+	f := newFixture(t, config)
+	f.create(t, "rain", 2_000)
+	asked := func() (n int64) {
+		err := f.ledger.store.read(t.Context(), func(x txn) error {
+			return x.query(t.Context(), `SHOW SESSION STATUS LIKE 'Questions'`, nil, func(s scan) error {
+				var name string
+				return s(&name, &n)
+			})
+		})
+		require.NoError(t, err)
+		return n
+	}
+	look := asked()
+	look = asked() - look
+	f.settles(t, grant("rain", 1)) // looks up the campaign
+	before := asked()
+	f.settles(t, grantsOf("rain", 2, 2_000)...)
+	n := asked() - before - look
+	require.Positive(t, n)
+	require.LessOrEqual(t, n, int64(9), "isolation, begin, decided, insert, credit, transfer, pool, campaign, commit")
+	f.holds(t, "rain", grantsOf("rain", 1, 2_000))
+}
+
+// TestMySQLLongTransaction sends more than fits into one piece.
+func TestMySQLLongTransaction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	f := newFixture(t, mariadbConfig(t))
+	var stmts []stmt
+	changed := make([]int64, 5)
+	for i := range changed {
+		stmts = append(stmts, stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state,
+			created_at) VALUES ($1, $2, '', $3, '', '', 1, 0, 'funded', 0)`,
+			args: []any{fmt.Sprintf("c%d", i), strings.Repeat("x", mysqlPiece/2+1), make([]byte, 32)}, changed: &changed[i]})
+	}
+	f.tamper(t, stmts...)
+	require.Equal(t, []int64{1, 1, 1, 1, 1}, changed)
+	var n int
+	require.NoError(t, mariadb(t, f.config.DSN).QueryRowContext(t.Context(), `SELECT COUNT(*) FROM campaign`).Scan(&n))
+	require.Equal(t, 5, n)
+	over := append(stmts[:0:0], stmts...)
+	for i := range over {
+		over[i].args = append([]any{fmt.Sprintf("d%d", i)}, stmts[i].args[1:]...)
+	}
+	over[4].args[0] = "c4" // the last one fails, in another piece
+	err := f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return over, nil })
+	require.ErrorIs(t, err, errAgain)
+	require.NoError(t, mariadb(t, f.config.DSN).QueryRowContext(t.Context(), `SELECT COUNT(*) FROM campaign`).Scan(&n))
+	require.Equal(t, 5, n)
+}
+
+// TestMariaDBServerKilled kills the server while batches are settled: none that was confirmed is lost, none is paid twice.
+func TestMariaDBServerKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	const packets, kills = 2_000, 3
+	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{})
+	f := newFixture(t, testMariaDB(server.DSN(server.Database(t))))
+	f.create(t, "rain", packets)
+	var confirmed, failed atomic.Int64
+	var group errgroup.Group
+	group.Go(func() error {
+		for first := int64(1); first < packets; first += 10 {
+			for {
+				errs := f.Handle(context.Background(), grantsOf("rain", first, first+9))
+				if errs == nil {
+					break
+				}
+				failed.Add(1)
+				if !hongbao.IsOutage(errs[0]) {
+					return errs[0]
+				}
+			}
+			confirmed.Add(10)
+		}
+		return nil
+	})
+	for range kills {
+		more := confirmed.Load() + 100
+		testkit.Eventually(t, 20*time.Second, func() bool { return confirmed.Load() >= min(more, packets) }, "it goes on")
+		require.NoError(t, server.Restart())
+	}
+	require.NoError(t, group.Wait())
+	require.Positive(t, failed.Load(), "no batch met a dead server")
+	f.holds(t, "rain", grantsOf("rain", 1, packets))
+	require.Empty(t, f.open(t))
+}

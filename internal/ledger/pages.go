@@ -1,0 +1,58 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// sumRows is how many rows the sums over a whole table read at once.
+const sumRows = 10_000
+
+// paged is a transaction in which each statement has the time limit to itself, however many there are.
+type paged struct {
+	txn
+	limit time.Duration
+}
+
+func (p paged) query(ctx context.Context, sql string, args []any, row func(scan) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	return p.txn.query(ctx, sql, args, row)
+}
+
+// readPages runs fn on one snapshot. Config.Timeout bounds each of its queries and not all of them together, so each must
+// read a bounded number of rows.
+func (l *Ledger) readPages(ctx context.Context, fn func(context.Context, txn) error) error {
+	return l.store.read(ctx, func(t txn) error { return fn(ctx, paged{t, l.config.Timeout}) })
+}
+
+// paidGrant is what the sums need of a row of table grants.
+type paidGrant struct {
+	packet, seq int64
+	shard       int
+	user        string
+	amount      hongbao.Amount
+}
+
+// eachPaid calls fn for every grant of a campaign whose packet is above after, in the order of the packets.
+func eachPaid(ctx context.Context, t txn, campaign string, after int64, fn func(*paidGrant) error) error {
+	for {
+		rows := 0
+		err := t.query(ctx, `SELECT packet, user_id, amount, shard, seq FROM grants WHERE campaign = $1 AND packet > $2
+			ORDER BY packet LIMIT $3`, []any{campaign, after, int64(sumRows)}, func(s scan) error {
+			var g paidGrant
+			var shard int64
+			if err := s(&g.packet, &g.user, &g.amount, &shard, &g.seq); err != nil {
+				return err
+			}
+			g.shard, after = int(shard), g.packet
+			rows++
+			return fn(&g)
+		})
+		if err != nil || rows < sumRows {
+			return err
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// watched is a store that tells of each query and its rows, and of each statement that changes something.
+type watched struct {
+	store
+	query func(ctx context.Context, sql string, rows int)
+	run   func(stmts int)
+}
+
+type watchedTxn struct {
+	txn
+	by *watched
+}
+
+func (w *watched) read(ctx context.Context, fn func(txn) error) error {
+	return w.store.read(ctx, func(t txn) error { return fn(watchedTxn{t, w}) })
+}
+
+func (w *watched) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+	return w.store.write(ctx, func(t txn) ([]stmt, error) {
+		last, err := fn(watchedTxn{t, w})
+		if len(last) > 0 && w.run != nil {
+			w.run(len(last))
+		}
+		return last, err
+	})
+}
+
+func (t watchedTxn) run(ctx context.Context, stmts ...stmt) error {
+	if t.by.run != nil {
+		t.by.run(len(stmts))
+	}
+	return t.txn.run(ctx, stmts...)
+}
+
+func (t watchedTxn) query(ctx context.Context, sql string, args []any, row func(scan) error) error {
+	rows := 0
+	err := t.txn.query(ctx, sql, args, func(s scan) error {
+		rows++
+		return row(s)
+	})
+	if t.by.query != nil {
+		t.by.query(ctx, sql, rows)
+	}
+	return err
+}
+
+// many makes a campaign with n grants of 1, each to a user of its own, as n/100 batches would have: in four statements.
+func many(t *testing.T, f *fixture, id string, n int64) {
+	t.Helper()
+	c := testCampaign(t, id, 1)
+	c.Spec.Packets, c.Spec.Total = n, hongbao.Amount(n)
+	_, err := f.ledger.CreateCampaign(t.Context(), canonical(t, c.Spec))
+	require.NoError(t, err)
+	const numbers = `WITH RECURSIVE k (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < $1) `
+	f.tamper(t,
+		stmt{sql: numbers + `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
+			SELECT $2, n, 'u' || n, 1, 0, n, 1, '', 0, n / 100 FROM k`, args: []any{n, id}},
+		stmt{sql: numbers + `INSERT INTO account (id, kind, currency, balance) SELECT 'user:CNY:u' || n, 'user', 'CNY', 1 FROM k WHERE true
+			ON CONFLICT (id) DO UPDATE SET balance = account.balance + 1`, args: []any{n}},
+		stmt{sql: `INSERT INTO transfer (id, kind, campaign, debit, amount, grants, batch, created_at)
+			SELECT 'grants:' || campaign || ':' || batch, 'grants', campaign, 'pool:' || campaign, COUNT(*), COUNT(*), batch, 0
+			FROM grants WHERE campaign = $1 GROUP BY campaign, batch`, args: []any{id}},
+		stmt{sql: `UPDATE account SET balance = 0 WHERE id = $1`, args: []any{PoolAccount(id)}},
+		stmt{sql: `UPDATE campaign SET granted = $2, grants = $3 WHERE id = $1`, args: []any{id, n, n}})
+}
+
+// The sums over the ledger are read in pages: no query is open-ended, each has the time limit to itself, and what is in
+// memory at the end does not depend on the number of grants.
+func TestSumsAreReadInPages(t *testing.T) { // not parallel: it weighs the heap
+	f := newFixture(t, sqliteConfig(t))
+	weigh := func() (queries int, bytes uint64) {
+		var deadline time.Time
+		inner := f.ledger.store
+		f.ledger.store = &watched{store: inner, query: func(ctx context.Context, sql string, rows int) {
+			queries++
+			require.Contains(t, sql, "LIMIT", "a query without an end")
+			require.LessOrEqual(t, rows, sumRows)
+			until, ok := ctx.Deadline()
+			require.True(t, ok)
+			require.True(t, until.After(deadline), "the pages share one time limit: %s", sql)
+			deadline = until
+			if strings.Contains(sql, "transfer") || queries%10 == 0 { // in the middle, and at the end
+				var m runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&m)
+				bytes = max(bytes, m.HeapAlloc)
+			}
+		}}
+		differences, err := f.ledger.CheckConservation(t.Context())
+		f.ledger.store = inner
+		require.NoError(t, err)
+		require.Empty(t, differences)
+		return queries, bytes
+	}
+	many(t, f, "small", 10_000)
+	few, light := weigh()
+	many(t, f, "large", 200_000)
+	lots, heavy := weigh()
+	require.Greater(t, lots, few+40, "20 pages of grants, 20 of accounts")
+	require.InDelta(t, light, heavy, 1<<20, "10,000 grants take %d bytes, 210,000 take %d", light, heavy)
+	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance - 1 WHERE id = 'user:CNY:u77'`},
+		stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = 'user:CNY:u150000'`})
+	differences, err := f.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []Difference{
+		{Where: "account user:CNY:u150000", What: "its grants + paid from the reserve = balance", Want: 1, Got: 2},
+		{Where: "account user:CNY:u77", What: "its grants + paid from the reserve = balance", Want: 2, Got: 1},
+	}, differences)
+}
+
+// A refund reads the grants in pages, before it takes a lock.
+func TestRefundCountsBeforeItLocks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, sqliteConfig(t))
+	many(t, f, "rain", 25_000)
+	inner, writing, pages := f.ledger.store, false, 0
+	f.ledger.store = &watched{store: inner, run: func(int) { writing = true }, query: func(_ context.Context, sql string, rows int) {
+		require.LessOrEqual(t, rows, sumRows)
+		if strings.Contains(sql, "FROM grants") {
+			require.False(t, writing, "grants are read under the lock: %s", sql)
+			pages++
+		}
+	}}
+	closed := closeOf("rain", 1, 1)
+	closed.Shard, closed.Seq = 0, 25_001
+	closed.Close = hongbao.Closing{Granted: 25_000, GrantedAmount: 25_000}
+	_, err := f.ledger.Refund(t.Context(), closed, 0)
+	f.ledger.store = inner
+	require.NoError(t, err)
+	require.Equal(t, 3, pages)
+	require.True(t, writing)
+}
+
+// A storm of conflicts is written in sets.
+func TestConflictsAreWrittenInSets(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, sqliteConfig(t))
+	f.create(t, "rain", 10)
+	f.settles(t, grant("rain", 1))
+	const n = 20_000
+	storm := make([]hongbao.Grant, n)
+	for i := range storm {
+		storm[i] = grant("rain", 1+int64(i%10))
+		storm[i].User, storm[i].Seq, storm[i].Amount = fmt.Sprint("thief", i), int64(100+i), 7
+	}
+	inner, statements := f.ledger.store, 0
+	count := func() {
+		f.ledger.store = &watched{store: inner, run: func(n int) { statements += n }, query: func(context.Context, string, int) { statements++ }}
+	}
+	count()
+	f.settles(t, storm...)
+	require.Less(t, statements, n/100)
+	require.Len(t, f.reported, n)
+	require.Equal(t, n, f.hooked)
+	f.settles(t, storm...)
+	require.Len(t, f.reported, n, "nothing is new")
+	require.Equal(t, 2*n, f.hooked)
+	f.ledger.store = inner
+	waiting, err := f.ledger.Quarantine(t.Context(), 0, 2*n)
+	require.NoError(t, err)
+	require.Equal(t, f.reported, waiting)
+}
+
+// The migrations have a time limit of their own: a step that takes longer than a transaction may is no failure.
+func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config Config
+		slow   string
+	}{
+		"postgres": {testPostgres(testkit.Postgres(t)), `SELECT pg_sleep(1)`},
+		"mariadb":  {testMariaDB(testkit.MariaDB(t)), `DO SLEEP(1)`},
+		"sqlite": {testConfig(SQLite, filepath.Join(t.TempDir(), "l.db")),
+			`WITH RECURSIVE k (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < 3000000) SELECT COUNT(*) FROM k`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := c.config
+			config.Timeout, config.LockTimeout = 300*time.Millisecond, 200*time.Millisecond
+			l, err := reach(t.Context(), migrating(config), true)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, l.Close()) })
+			steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
+			require.NoError(t, err)
+			steps = append(steps, migration{version: int64(len(steps)) + 1, name: "slow", sum: "x", lowest: 1, script: c.slow + ";\n"})
+			begun := time.Now()
+			done, err := l.apply(t.Context(), steps)
+			require.NoError(t, err)
+			require.Equal(t, "slow", done[len(done)-1])
+			require.Greater(t, time.Since(begun), config.Timeout, "it was not slow")
+		})
+	}
+}

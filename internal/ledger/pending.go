@@ -1,0 +1,287 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Table pending has the credits that may have been asked for at a remote balance system: a row is written before the first request, and
+// deleted with the transaction that records the grant, or when certainly nothing was booked.
+
+// Begin notes durably, and outside of Redis, that credits are about to be asked for at a remote. held is what the ledger has of the grants'
+// packets, in grants or as the very same grant in quarantine: they are not to be asked for. before is what was noted already, now taken over
+// where Taken says so: it may be booked. The other grants were noted now, and certainly nothing was asked for. No packet may come
+// twice. After an error nothing has changed, unless its class is Unknown.
+func (s *Settler) Begin(ctx context.Context, call hongbao.Asking, grants []hongbao.Grant) (held []hongbao.Grant, before []hongbao.Pending, err error) {
+	if len(grants) > MaxBatch {
+		return nil, nil, hongbao.Errorf(hongbao.Permanent, "note %d credits that are about to be asked for: want %d at most", len(grants), MaxBatch)
+	}
+	items := itemsOf(grants)
+	packed, err := s.config.Ledger.dialect.pack(columnsOf(items)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := &beginning{Ledger: s.config.Ledger, call: call, items: items, packed: packed}
+	err = b.write(ctx, b.run)
+	if errors.Is(err, errOverdraw) {
+		err = hongbao.Errorf(hongbao.Transient, "a campaign was refunded in between: %w", err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("note in the ledger that %d credits are about to be asked for: %w", len(grants), err)
+	}
+	return b.held, b.before, nil
+}
+
+// itemsOf is sorted as every worker takes its locks.
+func itemsOf(grants []hongbao.Grant) []item {
+	items := make([]item, len(grants))
+	for i := range grants {
+		items[i] = item{index: i, grant: &grants[i]}
+	}
+	sortItems(items)
+	return items
+}
+
+// beginning is one call of Begin.
+type beginning struct {
+	*Ledger
+	call   hongbao.Asking
+	items  []item
+	packed []any
+	tries  int
+	held   []hongbao.Grant
+	before []hongbao.Pending
+}
+
+// run is the transaction. It inserts first, then reads the rows that were there, and then the grants: so it sees what other workers record or
+// forget in between.
+func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
+	b.held, b.before = nil, nil
+	var inserted, since int64
+	if b.call.SinceGrant {
+		since = 1
+	}
+	insert := stmt{sql: b.dialect.insertOnce(b.dialect.insertPending, b.tries),
+		args: append(slices.Clone(b.packed), b.call.Owner, b.call.Batch, since), changed: &inserted}
+	b.tries++
+	if err := t.run(ctx, insert); err != nil {
+		return nil, err
+	}
+	var rows []hongbao.Pending
+	var err error
+	if inserted < int64(len(b.items)) {
+		if rows, err = b.readRows(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	out, err := b.readHeld(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if inserted < int64(len(b.items)) {
+		if err := b.takeOver(ctx, t, rows, out); err != nil {
+			return nil, err
+		}
+	}
+	return b.last(out)
+}
+
+// last gives the statements that go with COMMIT: rows of what the ledger has end, and refunded campaigns are refused.
+func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
+	if len(out) > 0 {
+		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items), func(it item) bool { return !out[keyOf(it.grant)] }), 0)
+		if err != nil {
+			return nil, err
+		}
+	}
+	// A refund takes this row before it looks for pending credits. Below 0 is refused by the row's CHECK.
+	for i := range b.items {
+		if id := b.items[i].grant.Campaign; i == 0 || id != b.items[i-1].grant.Campaign {
+			stmts = append(stmts, stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted END WHERE id = $1`,
+				args: []any{id}})
+		}
+	}
+	return stmts, nil
+}
+
+// readRows gives the items' rows in table pending.
+func (b *beginning) readRows(ctx context.Context, t txn) (rows []hongbao.Pending, err error) {
+	packed, err := b.dialect.pack(keysOf(b.items)...)
+	if err != nil {
+		return nil, err
+	}
+	err = t.query(ctx, b.dialect.readPending, packed, func(s scan) error {
+		p, err := scanPending(s)
+		rows = append(rows, p)
+		return err
+	})
+	return rows, err
+}
+
+// readHeld finds what the ledger has of the items' packets, and gives these packets.
+func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, error) {
+	has, err := b.readGrants(ctx, t, b.items)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range has {
+		b.held = append(b.held, g.Grant)
+	}
+	suspects, err := inQuarantine(ctx, t, b.items, false)
+	if err == nil && len(suspects) > 0 {
+		came := make(map[hongbao.Grant]bool, len(suspects))
+		for _, it := range suspects {
+			_, paid := has[keyOf(it.grant)]
+			came[factsOf(it.grant)] = !paid
+		}
+		err = b.eachAside(ctx, t, suspects, func(g hongbao.Grant, _ bool) {
+			if came[factsOf(&g)] {
+				b.held = append(b.held, g)
+			}
+		})
+	}
+	out := make(map[packetKey]bool, len(b.held))
+	for i := range b.held {
+		out[keyOf(&b.held[i])] = true
+	}
+	return out, err
+}
+
+// takeOver judges the rows but for those of packets that are out, and takes those that are the owner's, or whose owner had his time; never one
+// of another grant. Every packet must have a row by now: one that another worker deleted after it had stopped our insert is inserted by the
+// next try.
+func (b *beginning) takeOver(ctx context.Context, t txn, rows []hongbao.Pending, out map[packetKey]bool) error {
+	came, noted := make(map[packetKey]hongbao.Grant, len(b.items)), make(map[packetKey]bool, len(rows))
+	for _, it := range b.items {
+		came[keyOf(it.grant)] = factsOf(it.grant)
+	}
+	var campaigns []string
+	var packets, batches, now []int64
+	for _, p := range rows {
+		key := keyOf(&p.Grant)
+		noted[key] = true
+		if out[key] || p.Batch == b.call.Batch {
+			continue
+		}
+		if p.Taken = factsOf(&p.Grant) == came[key] && (p.Owner == b.call.Owner || p.Idle >= b.call.OwnedFor); p.Taken {
+			campaigns, packets = append(campaigns, key.campaign), append(packets, key.packet)
+			batches, now = append(batches, p.Batch), append(now, b.call.BatchOf(&p))
+		}
+		b.before = append(b.before, p)
+	}
+	for key := range came {
+		if !noted[key] && !out[key] {
+			return hongbao.Errorf(hongbao.Transient, "another worker forgot packet %d of campaign %s meanwhile: %w", key.packet, key.campaign, errAgain)
+		}
+	}
+	if len(campaigns) == 0 {
+		return nil
+	}
+	packed, err := b.dialect.pack(campaigns, packets, batches, now)
+	if err != nil {
+		return err
+	}
+	var taken int64
+	err = t.run(ctx, stmt{sql: b.dialect.takePending, args: append(packed, b.call.Owner), changed: &taken})
+	if err == nil && taken != int64(len(campaigns)) {
+		err = hongbao.Errorf(hongbao.Transient, "another worker took some of them over: %w", errAgain)
+	}
+	return err
+}
+
+func keysOf(items []item) []any {
+	campaigns, packets := make([]string, len(items)), make([]int64, len(items))
+	for i, it := range items {
+		campaigns[i], packets[i] = it.grant.Campaign, it.grant.Packet
+	}
+	return []any{campaigns, packets}
+}
+
+// deletePending deletes the sorted items' rows of a batch; 0 for those of every batch.
+func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err error) {
+	for first := 0; first < len(items); {
+		campaign := items[first].grant.Campaign
+		var packets []int64
+		for _, it := range items[first:] {
+			if it.grant.Campaign != campaign {
+				break
+			}
+			packets = append(packets, it.grant.Packet)
+		}
+		packed, err := l.dialect.pack(packets)
+		if err != nil {
+			return nil, err
+		}
+		stmts = append(stmts, stmt{sql: l.dialect.deletePending, args: append(packed, campaign, batch)})
+		first += len(packets)
+	}
+	return stmts, nil
+}
+
+// Forget deletes what was noted of the grants in the call with the batch, or was taken over then: certainly nothing is booked of them. What
+// another call has taken over since stays. A repeat changes nothing.
+func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error {
+	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch)
+	if err == nil {
+		err = s.config.Ledger.write(ctx, func(context.Context, txn) ([]stmt, error) { return drop, nil })
+	}
+	if err != nil {
+		return fmt.Errorf("remove from the ledger that %d credits were about to be asked for: %w", len(grants), err)
+	}
+	return nil
+}
+
+const pendingColumns = grantColumns + `, owner, batch, `
+
+// scanPending reads pendingColumns, the age, and for how long nobody has begun.
+func scanPending(s scan) (hongbao.Pending, error) {
+	var p hongbao.Pending
+	var shard, at, age, idle int64
+	g := &p.Grant
+	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &p.Owner, &p.Batch, &age, &idle)
+	g.Shard, g.Time = int(shard), time.UnixMilli(at).UTC()
+	p.Age, p.Idle = time.Duration(age)*time.Millisecond, time.Duration(idle)*time.Millisecond
+	return p, err
+}
+
+// Pending gives up to limit credits that may have been asked for, and that nobody has begun for the time idle, in the order of campaign and
+// packet after those of a grant; the zero grant begins.
+func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant, limit int) (list []hongbao.Pending, err error) {
+	l := s.config.Ledger
+	now := l.dialect.now
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		list = nil
+		return t.query(ctx, `SELECT `+pendingColumns+now+` - since, `+now+` - asked_at FROM pending
+			WHERE `+now+` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
+			ORDER BY campaign, packet LIMIT $5`, []any{idle.Milliseconds(), after.Campaign, after.Campaign, after.Packet, int64(limit)},
+			func(s scan) error {
+				p, err := scanPending(s)
+				list = append(list, p)
+				return err
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read which credits may have been asked for: %w", err)
+	}
+	return list, nil
+}
+
+// pendingOf counts the pending credits of a campaign, and gives the first packets.
+func pendingOf(ctx context.Context, t txn, campaign string) (n int64, packets []int64, err error) {
+	err = t.query(ctx, `SELECT COUNT(*) FROM pending WHERE campaign = $1`, []any{campaign}, func(s scan) error { return s(&n) })
+	if err != nil || n == 0 {
+		return n, nil, err
+	}
+	err = t.query(ctx, `SELECT packet FROM pending WHERE campaign = $1 ORDER BY packet LIMIT 10`, []any{campaign}, func(s scan) error {
+		var p int64
+		err := s(&p)
+		packets = append(packets, p)
+		return err
+	})
+	return n, packets, err
+}

@@ -1,0 +1,196 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func asking(owner string, batch int64) hongbao.Asking {
+	return hongbao.Asking{Owner: owner, Batch: batch, OwnedFor: time.Hour}
+}
+
+// pending gives the packets of the rows that there are.
+func (f *fixture) pending(t *testing.T) (packets []int64) {
+	t.Helper()
+	list, err := f.Settler.Pending(t.Context(), 0, hongbao.Grant{}, 1000)
+	require.NoError(t, err)
+	for _, p := range list {
+		packets = append(packets, p.Grant.Packet)
+	}
+	return packets
+}
+
+// Whoever begins first owns the credits until his time is over; then another one takes them over, with the first time.
+func testPending(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	ctx := t.Context()
+	held, before, err := f.Settler.Begin(ctx, asking("w1", 1), grantsOf("rain", 1, 3))
+	require.NoError(t, err)
+	require.Empty(t, held)
+	require.Empty(t, before)
+	held, before, err = f.Settler.Begin(ctx, asking("w2", 2), grantsOf("rain", 2, 4))
+	require.NoError(t, err)
+	require.Empty(t, held)
+	require.Len(t, before, 2, "packet 4 is new")
+	for i, p := range before {
+		require.Equal(t, "w1", p.Owner)
+		require.EqualValues(t, 1, p.Batch)
+		require.False(t, p.Taken)
+		require.WithinRange(t, time.Now().Add(-p.Age), time.Now().Add(-time.Minute), time.Now().Add(time.Minute))
+		g := grant("rain", p.Grant.Packet)
+		g.EntryID = ""
+		require.Equal(t, g, p.Grant, "%d", i)
+	}
+	require.NoError(t, f.Settler.Forget(ctx, 2, grantsOf("rain", 1, 3)))
+	require.Equal(t, []int64{1, 2, 3, 4}, f.pending(t), "another call's rows stay")
+	_, before, err = f.Settler.Begin(ctx, asking("w1", 3), grantsOf("rain", 1, 1))
+	require.NoError(t, err)
+	require.True(t, before[0].Taken, "its owner may go on at once")
+	require.EqualValues(t, 1, before[0].Batch)
+	f.tamper(t, stmt{sql: `UPDATE pending SET since = since - 7200000`},
+		stmt{sql: `UPDATE pending SET asked_at = asked_at - 7200000 WHERE packet > $1`, args: []any{int64(1)}})
+	altered := grant("rain", 3)
+	altered.User = "somebody"
+	_, before, err = f.Settler.Begin(ctx, asking("w2", 4), append(grantsOf("rain", 1, 2), altered))
+	require.NoError(t, err)
+	require.Len(t, before, 3)
+	for _, p := range before {
+		require.Equal(t, p.Grant.Packet == 2, p.Taken, "the owner of packet 1 has begun again, and packet 3 is another grant")
+		require.GreaterOrEqual(t, p.Age, 2*time.Hour, "it counts from the first request")
+	}
+	require.NoError(t, f.Settler.Forget(ctx, 1, grantsOf("rain", 2, 3)))
+	require.Equal(t, []int64{1, 2, 4}, f.pending(t), "packet 2 is not the first owner's any more")
+	require.Nil(t, f.Settler.Record(ctx, grantsOf("rain", 1, 2)))
+	require.Equal(t, []int64{4}, f.pending(t))
+	f.holds(t, "rain", grantsOf("rain", 1, 2))
+	held, before, err = f.Settler.Begin(ctx, asking("w1", 5), grantsOf("rain", 1, 5))
+	require.NoError(t, err)
+	require.Len(t, held, 2)
+	require.Len(t, before, 1)
+	require.Equal(t, []int64{3, 4, 5}, f.pending(t), "what is recorded is not pending")
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	_, _, err = f.Settler.Begin(over, asking("w1", 6), grantsOf("rain", 6, 6))
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, f.Settler.Forget(over, 5, grantsOf("rain", 3, 3)), context.Canceled)
+}
+
+// For a replay a credit may be as old as its grant.
+func testPendingSinceGrant(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	call := asking("w1", 1)
+	call.SinceGrant = true
+	old, young := grant("rain", 1), grant("rain", 2)
+	old.Time, young.Time = time.Now().Add(-3*time.Hour).UTC().Truncate(time.Millisecond), time.Now().Add(3*time.Hour).UTC().Truncate(time.Millisecond)
+	_, _, err := f.Settler.Begin(t.Context(), call, []hongbao.Grant{old, young})
+	require.NoError(t, err)
+	list, err := f.Settler.Pending(t.Context(), 0, hongbao.Grant{}, 10)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.GreaterOrEqual(t, list[0].Age, 2*time.Hour)
+	require.Less(t, list[0].Idle, time.Hour)
+	require.Less(t, list[1].Age, time.Hour, "one that was granted tomorrow counts from now")
+	none, err := f.Settler.Pending(t.Context(), time.Hour, hongbao.Grant{}, 10)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	next, err := f.Settler.Pending(t.Context(), 0, list[0].Grant, 10)
+	require.NoError(t, err)
+	require.Len(t, next, 1)
+	require.EqualValues(t, 2, next[0].Grant.Packet)
+}
+
+// What ended in quarantine is recorded for the very grant that did, and for no other of its packet. It is pending no more.
+func testPendingAside(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	paid, other := grant("rain", 3), grant("rain", 3)
+	other.User = "somebody"
+	f.settles(t, paid, other)
+	f.disown(t, "nowhere")
+	f.settles(t, grantsOf("nowhere", 1, 3)...)
+	require.Len(t, f.open(t), 4)
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[1].ID, By: "ann", Why: "not paid"}, nil)
+	require.NoError(t, err)
+	altered := grant("nowhere", 2)
+	altered.User = "somebody"
+	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), []hongbao.Grant{other, grant("rain", 4), grant("nowhere", 1), altered, grant("nowhere", 3)})
+	require.NoError(t, err)
+	require.Empty(t, before)
+	want := []hongbao.Grant{paid, grant("nowhere", 1), grant("nowhere", 3)}
+	for i := range want {
+		want[i].EntryID = ""
+	}
+	require.ElementsMatch(t, want, got)
+	require.Equal(t, []int64{2, 4}, f.pending(t))
+	require.Nil(t, f.Settler.Record(t.Context(), []hongbao.Grant{altered, grant("rain", 4)}), "the ledger does not know the one's campaign")
+	require.Empty(t, f.pending(t))
+	require.Len(t, f.open(t), 4)
+}
+
+// Of many that begin the same grants at once, and forget them again, just one at a time is told that nothing was asked for.
+func testPendingTogether(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	var inside [7]atomic.Int64 // by packet
+	var begun atomic.Int64
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			list := grantsOf("rain", 4, 6)
+			for i := range 20 {
+				call := asking(fmt.Sprintf("w%d", w), int64(1+w*1000+i))
+				_, before, err := f.Settler.Begin(t.Context(), call, list)
+				if err != nil {
+					t.Errorf("begin: %v", err)
+					return
+				}
+				fresh := slices.DeleteFunc(slices.Clone(list), func(g hongbao.Grant) bool {
+					return slices.ContainsFunc(before, func(p hongbao.Pending) bool { return p.Grant.Packet == g.Packet })
+				})
+				for _, g := range fresh {
+					begun.Add(1)
+					if n := inside[g.Packet].Add(1); n != 1 {
+						t.Errorf("%d were told to go on with packet %d at once", n, g.Packet)
+					}
+				}
+				for _, g := range fresh {
+					inside[g.Packet].Add(-1)
+				}
+				if err := f.Settler.Forget(t.Context(), call.Batch, list); err != nil {
+					t.Errorf("forget: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Positive(t, begun.Load())
+	require.Empty(t, f.pending(t))
+}
+
+// A refund waits for what may be booked at a remote, and says which; and after it nothing is begun any more.
+func testRefundPending(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 7))
+	require.NoError(t, err)
+	require.Nil(t, f.Settler.Record(t.Context(), grantsOf("rain", 1, 5)))
+	e := closeOf("rain", 10, 5)
+	_, err = f.ledger.Refund(t.Context(), e, 0)
+	require.ErrorIs(t, err, hongbao.ErrSettling)
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.ErrorContains(t, err, "2 credits")
+	require.ErrorContains(t, err, "[6 7]")
+	require.NoError(t, f.Settler.Forget(t.Context(), 1, grantsOf("rain", 6, 7)))
+	_, err = f.ledger.Refund(t.Context(), e, 0)
+	require.NoError(t, err)
+	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), grantsOf("rain", 8, 8))
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+	require.Empty(t, f.pending(t))
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}

@@ -1,0 +1,123 @@
+package ledger
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// One row of another worker stops the insert, and while the next one is waited for, both are forgotten: all of them are noted all the same.
+func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	f := newFixture(t, postgresConfig(t))
+	f.create(t, "rain", 10)
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 4, 6))
+	require.NoError(t, err)
+	conn := connect(t, f.config.DSN)
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `DELETE FROM pending WHERE packet = 5`)
+	require.NoError(t, err)
+	type answer struct {
+		before []hongbao.Pending
+		err    error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		_, before, err := f.Settler.Begin(t.Context(), asking("w2", 2), grantsOf("rain", 4, 6))
+		answered <- answer{before, err}
+	}()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		var waits int
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_locks WHERE NOT granted`).Scan(&waits))
+		return waits > 0
+	}, "the second one waits for packet 5, behind packet 4")
+	_, err = tx.Exec(t.Context(), `DELETE FROM pending`)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(t.Context()))
+	a := <-answered
+	require.NoError(t, a.err)
+	require.Empty(t, a.before)
+	require.Equal(t, []int64{4, 5, 6}, f.pending(t))
+}
+
+// between is a store that calls a hook before the statement with a number.
+type between struct {
+	store
+	at   int
+	hook func()
+}
+
+type betweenTxn struct {
+	txn
+	b *between
+}
+
+func (b *between) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+	return b.store.write(ctx, func(t txn) ([]stmt, error) { return fn(&betweenTxn{t, b}) })
+}
+
+func (b *between) next() {
+	if b.at--; b.at == -1 {
+		b.hook()
+	}
+}
+
+func (t *betweenTxn) run(ctx context.Context, stmts ...stmt) error {
+	t.b.next()
+	return t.txn.run(ctx, stmts...)
+}
+
+func (t *betweenTxn) query(ctx context.Context, sql string, args []any, row func(scan) error) error {
+	t.b.next()
+	return t.txn.query(ctx, sql, args, row)
+}
+
+// Another worker records a grant, or forgets it, between any two statements of a Begin: a grant that is recorded is never begun, and one
+// that is begun is noted.
+func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	f := newFixture(t, postgresConfig(t))
+	f.create(t, "rain", 100)
+	store, fired := f.ledger.store, 0
+	for n := range 10 {
+		list := grantsOf("rain", int64(n*2+1), int64(n*2+2))
+		_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), list)
+		require.NoError(t, err)
+		b := &between{store: store, at: n / 2}
+		b.hook = func() {
+			fired++
+			f.ledger.store = store
+			if n%2 == 0 {
+				require.Nil(t, f.Settler.Record(t.Context(), list[:1]))
+			} else {
+				require.NoError(t, f.Settler.Forget(t.Context(), 1, list[:1]))
+			}
+			f.ledger.store = b
+		}
+		f.ledger.store = b
+		held, before, err := f.Settler.Begin(t.Context(), asking("w2", 2), list)
+		f.ledger.store = store
+		require.NoError(t, err)
+		if len(held)+len(before) == len(list) {
+			continue // nothing is begun
+		}
+		require.Contains(t, f.pending(t), list[0].Packet, "%d: it is begun, so it must be noted", n)
+		require.NoError(t, f.ledger.EachGrant(t.Context(), "rain", func(g hongbao.Grant) error {
+			require.NotEqual(t, list[0].Packet, g.Packet, "%d: it is begun, and recorded", n)
+			return nil
+		}))
+	}
+	require.GreaterOrEqual(t, fired, 6)
+}

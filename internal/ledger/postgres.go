@@ -1,0 +1,314 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// postgresDialect sends a table as one array a column. The insert has no RETURNING: that every row went in is told by
+// the number of changed rows, and only if some did not is the batch read back.
+var postgresDialect = dialect{
+	migrations: "migrations/postgres",
+	// Another one's migration is waited for as long as it takes.
+	lock:      []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`, `RESET lock_timeout`},
+	hasSchema: `SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema')`,
+	pack:      func(columns ...any) ([]any, error) { return columns, nil },
+	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
+		SELECT g.*, $10::bigint FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],
+			$6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g`,
+	plainFirst: true,
+	// LATERAL with LIMIT: one look-up by the primary key a row, also under a plan that was made when the table was small.
+	readGrants: `SELECT g.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
+			SELECT ` + grantColumns + `, batch FROM grants
+			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS g`,
+	readQuarantine: `SELECT q.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
+			SELECT ` + grantColumns + `, resolved_at FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q`,
+	insertQuarantine: `INSERT INTO quarantine (` + quarantineColumns + `, batch)
+		SELECT q.*, $20::bigint, $21::bigint FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::integer[],
+			$7::bigint[], $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::integer[], $13::text[], $14::bigint[],
+			$15::integer[], $16::bigint[], $17::bigint[], $18::text[], $19::bigint[]) AS q ON CONFLICT ` + onceAside + ` DO NOTHING`,
+	readAside: `SELECT k.n, q.id, q.resolved_at, q.batch FROM unnest($1::text[], $2::bigint[], $3::integer[], $4::bigint[], $5::text[],
+			$6::bigint[], $7::bigint[]) AS k (campaign, packet, shard, seq, user_id, amount, n) CROSS JOIN LATERAL (
+			SELECT id, resolved_at, batch FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet
+			AND shard = k.shard AND seq = k.seq AND user_id = k.user_id COLLATE "C" AND amount = k.amount LIMIT 1) AS q`,
+	credit: `INSERT INTO account (id, kind, currency, balance)
+		SELECT c.id, 'user', c.currency, c.amount FROM unnest($1::text[], $2::text[], $3::bigint[]) AS c (id, currency, amount)
+		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,
+	insertCodes: `INSERT INTO code (campaign, packet, code) SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[])`,
+	readCodes: `SELECT c.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
+			SELECT packet, code FROM code WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS c`,
+	now: postgresNow,
+	insertPending: `INSERT INTO pending (` + pendingColumns + `since, asked_at)
+		SELECT g.*, $10, $11::bigint, CASE WHEN $12::bigint = 1 THEN LEAST(g.granted_at, n.now) ELSE n.now END, n.now
+		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[])
+			AS g (` + grantColumns + `), (SELECT ` + postgresNow + ` AS now) AS n`,
+	readPending: `SELECT p.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
+			SELECT ` + pendingColumns + postgresNow + ` - since, ` + postgresNow + ` - asked_at FROM pending
+			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS p`,
+	takePending: `UPDATE pending AS p SET owner = $5, batch = k.now, asked_at = ` + postgresNow + `
+		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS k (campaign, packet, batch, now)
+		WHERE p.campaign = k.campaign COLLATE "C" AND p.packet = k.packet AND p.batch = k.batch`,
+	deletePending: `DELETE FROM pending WHERE campaign = $2 AND packet = ANY ($1::bigint[]) AND $3::bigint IN (0, batch)`,
+}
+
+// postgresNow is when the statement began. A worker's time is counted from before it was sent.
+const postgresNow = `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`
+
+type postgres struct {
+	pool   *pgxpool.Pool
+	opened atomic.Bool // its settings were checked once
+}
+
+func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
+	pc, err := poolConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	p := &postgres{}
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return p.gate(ctx, conn, config) }
+	if p.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
+		return nil, fmt.Errorf("make the connection pool: %w", err)
+	}
+	if err := p.check(ctx, config); err != nil {
+		p.pool.Close()
+		return nil, err
+	}
+	p.opened.Store(true)
+	return p, nil
+}
+
+func poolConfig(config *Config) (*pgxpool.Config, error) {
+	pc, err := pgxpool.ParseConfig(config.DSN)
+	if err != nil {
+		// The text of a parse error can hold the password.
+		return nil, errors.New("the DSN is not a connection string of PostgreSQL: want postgres://user@host:port/database?...")
+	}
+	setPool(pc, config)
+	pc.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error { return renewTLS(cc, config.DSN) }
+	return pc, nil
+}
+
+// renewTLS reads the DSN's certificates and key again, which may have changed since the last connection was made.
+func renewTLS(cc *pgx.ConnConfig, dsn string) error {
+	now, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return errors.New("the files that the DSN names as sslrootcert, sslcert and sslkey can't be read any more")
+	}
+	cc.TLSConfig, cc.Fallbacks = now.TLSConfig, now.Fallbacks
+	return nil
+}
+
+// setPool writes out every option whose default could hang or hold a lock for ever.
+func setPool(pc *pgxpool.Config, config *Config) {
+	pc.MaxConns = int32(config.Conns)
+	pc.MinConns = 0
+	pc.MaxConnLifetime = time.Hour
+	pc.MaxConnLifetimeJitter = 5 * time.Minute
+	pc.MaxConnIdleTime = 10 * time.Minute
+	pc.HealthCheckPeriod = 30 * time.Second
+	pc.ConnConfig.ConnectTimeout = config.ConnectTimeout
+	pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	pc.ConnConfig.StatementCacheCapacity = 128
+	params := pc.ConnConfig.RuntimeParams
+	params["application_name"] = "hongbao"
+	params["lock_timeout"] = millis(config.LockTimeout)
+	params["statement_timeout"] = millis(config.Timeout)
+	// A worker that was stopped in the middle must not hold its locks for ever.
+	params["idle_in_transaction_session_timeout"] = millis(config.Timeout)
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+const postgresAsk = `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
+	current_setting('default_transaction_read_only'), current_setting('synchronous_commit'),
+	current_setting('fsync'), current_setting('full_page_writes')`
+
+func (s *postgresSettings) scan(row scan) error {
+	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage)
+}
+
+func (p *postgres) check(ctx context.Context, config *Config) error {
+	var s postgresSettings
+	err := p.read(ctx, func(t txn) error { return t.query(ctx, postgresAsk, nil, s.scan) })
+	if err != nil {
+		return fmt.Errorf("ask for the server's settings: %w", err)
+	}
+	return refuse(s.problems(), config.UnsafeAllow)
+}
+
+// gate checks every connection that is made after the first check: after a failover it may lead to a server that forgets what it
+// has confirmed. A server that takes no writes says so by itself.
+func (p *postgres) gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
+	if !p.opened.Load() {
+		return nil
+	}
+	var s postgresSettings
+	if err := s.scan(conn.QueryRow(ctx, postgresAsk).Scan); err != nil {
+		return fmt.Errorf("ask for the server's settings: %w", err)
+	}
+	bad := slices.DeleteFunc(s.problems(), func(e *SettingError) bool { return !slices.Contains(UnsafeSettings(), e.Setting) })
+	return refuse(bad, config.UnsafeAllow)
+}
+
+func (p *postgres) close() error {
+	p.pool.Close()
+	return nil
+}
+
+func (p *postgres) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+	return p.transact(ctx, "begin isolation level read committed", fn)
+}
+
+func (p *postgres) read(ctx context.Context, fn func(txn) error) error {
+	return p.transact(ctx, "begin isolation level repeatable read read only", func(t txn) ([]stmt, error) {
+		return nil, fn(t)
+	})
+}
+
+func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]stmt, error)) error {
+	conn, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return postgresError(fmt.Errorf("get a connection to PostgreSQL: %w", err), false)
+	}
+	// Release closes a connection that is not idle and outside a transaction, and so rolls back.
+	defer conn.Release()
+	t := &postgresTxn{conn: conn.Conn(), begin: begin}
+	last, err := fn(t)
+	if err == nil {
+		err = t.commit(ctx, last)
+	}
+	if err == nil {
+		return nil
+	}
+	switch {
+	case !conn.Conn().IsClosed():
+		t.rollback(ctx)
+	case ctx.Err() == nil:
+		// The pool's other connections to this server are as likely to be dead: do not try them one by one.
+		p.pool.Reset()
+	}
+	return err
+}
+
+// postgresTxn begins with its first statements, in their round trip.
+type postgresTxn struct {
+	conn  *pgx.Conn
+	begin string // empty once it was sent
+	sent  bool   // COMMIT may have reached the server
+}
+
+func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
+	b := &pgx.Batch{}
+	if t.begin != "" {
+		b.Queue(t.begin)
+	}
+	for _, s := range stmts {
+		b.Queue(s.sql, s.args...)
+	}
+	r := t.conn.SendBatch(ctx, b)
+	if t.begin != "" {
+		t.begin = ""
+		if _, err := r.Exec(); err != nil {
+			return postgresError(errors.Join(fmt.Errorf("begin: %w", err), r.Close()), t.sent)
+		}
+	}
+	for _, s := range stmts {
+		tag, err := r.Exec()
+		if err != nil {
+			err = fmt.Errorf("%.60s...: %w", s.sql, err)
+			_ = r.Close() // gives the same error again
+			return postgresError(err, t.sent)
+		}
+		if s.changed != nil {
+			*s.changed = tag.RowsAffected()
+		}
+	}
+	if err := r.Close(); err != nil {
+		return postgresError(err, t.sent)
+	}
+	return nil
+}
+
+func (t *postgresTxn) query(ctx context.Context, sql string, args []any, row func(scan) error) error {
+	if t.begin != "" {
+		if err := t.run(ctx); err != nil {
+			return err
+		}
+	}
+	rows, err := t.conn.Query(ctx, sql, args...)
+	if err != nil {
+		return postgresError(fmt.Errorf("%.60s...: %w", sql, err), false)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return postgresError(fmt.Errorf("%.60s...: %w", sql, err), false)
+	}
+	return nil
+}
+
+func (t *postgresTxn) commit(ctx context.Context, last []stmt) error {
+	if t.begin != "" && len(last) == 0 {
+		return nil
+	}
+	t.sent = true
+	return t.run(ctx, append(last, stmt{sql: "commit"})...)
+}
+
+// rollback gives the connection back clean; the transaction is over in any case.
+func (t *postgresTxn) rollback(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if t.conn.PgConn().TxStatus() != 'I' {
+		_, _ = t.conn.Exec(ctx, "rollback") // a connection that fails here is closed by Release
+	}
+}
+
+// postgresError gives err, met at the server, its class. sent says that a COMMIT may have arrived.
+func postgresError(err error, sent bool) error {
+	class := hongbao.Transient
+	if sent && !pgconn.SafeToRetry(err) {
+		class = hongbao.Unknown
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return hongbao.Outagef(class, "PostgreSQL: %w", err)
+	}
+	if pg.Severity == "ERROR" || pg.SeverityUnlocalized == "ERROR" {
+		class = hongbao.Transient // the server has rolled back
+	}
+	switch pg.Code {
+	case "40001", "40P01", "55P03", "23505": // serialization, deadlock, lock timeout; a batch id that was drawn twice
+		return hongbao.Outagef(class, "PostgreSQL: %w: %w", errAgain, err)
+	case "23514":
+		return hongbao.Errorf(hongbao.Permanent, "PostgreSQL: %w: %w", errOverdraw, err)
+	case "23503":
+		return hongbao.Errorf(hongbao.Broken, "PostgreSQL, a row was deleted by hand: %w", err)
+	case "25006", "57014", "25P03": // a standby now; statement timeout; idle in transaction timeout
+		return hongbao.Outagef(class, "PostgreSQL: %w", err)
+	}
+	switch pg.Code[:2] {
+	case "22", "23": // data, constraints
+		return hongbao.Errorf(hongbao.Permanent, "PostgreSQL: %w", err)
+	case "08", "53", "57", "58", "XX": // connection, resources, operator, system, internal
+		return hongbao.Outagef(class, "PostgreSQL: %w", err)
+	case "28", "3D", "42": // authorization, database, schema: the configuration is wrong for all grants
+		return hongbao.Outagef(class, "PostgreSQL refuses us, look at the DSN, the user's rights and the schema: %w", err)
+	}
+	return hongbao.Outagef(class, "PostgreSQL: %w", err)
+}

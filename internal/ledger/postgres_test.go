@@ -1,0 +1,190 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// killOthers ends every other connection to the database, and tells how many there were.
+func killOthers(ctx context.Context, conn *pgx.Conn) (int64, error) {
+	tag, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+	return tag.RowsAffected(), err
+}
+
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
+	return conn
+}
+
+// behindProxy is a database that is reached through a proxy.
+func behindProxy(t *testing.T) (*testkit.Proxy, Config) {
+	t.Helper()
+	u, err := url.Parse(testkit.Postgres(t))
+	require.NoError(t, err)
+	proxy := testkit.NewProxy(t, u.Host)
+	u.Host = proxy.Addr
+	return proxy, testPostgres(u.String())
+}
+
+// isCommit tells a message that executes COMMIT: pgx prepares each statement once, under a name that is a hash.
+func isCommit(request []byte) bool {
+	sum := sha256.Sum256([]byte("commit"))
+	name := "stmtcache_" + hex.EncodeToString(sum[:24])
+	return bytes.Contains(request, []byte(name)) && !bytes.Contains(request, []byte("commit\x00"))
+}
+
+// TestPostgresRefused has a real server with settings that lose money (F39).
+func TestPostgresRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	with := func(option string) string {
+		u, err := url.Parse(testkit.Postgres(t))
+		require.NoError(t, err)
+		q := u.Query()
+		q.Set("options", "--"+option)
+		u.RawQuery = q.Encode()
+		return u.String()
+	}
+	for option, setting := range map[string]string{
+		"synchronous_commit=off":           "synchronous_commit",
+		"default_transaction_read_only=on": "default_transaction_read_only",
+		"application_name=x":               "fsync", // testkit's servers have it off
+	} {
+		config := testPostgres(with(option))
+		if setting == "fsync" {
+			config.UnsafeAllow = nil
+		}
+		_, err := Open(t.Context(), config)
+		var refused *SettingError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, setting, refused.Setting)
+		require.NotEmpty(t, refused.Mend)
+		require.ErrorContains(t, err, setting+" is ")
+	}
+	config := testPostgres(with("synchronous_commit=off"))
+	config.UnsafeAllow = UnsafeSettings()
+	open(t, config)
+}
+
+// TestReadOnlyServer has the server turn read-only, as after a failover: an outage, and nothing is lost.
+func TestReadOnlyServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	f := newFixture(t, postgresConfig(t))
+	f.create(t, "rain", 10)
+	u, err := url.Parse(f.config.DSN)
+	require.NoError(t, err)
+	admin := connect(t, f.config.DSN)
+	name := pgx.Identifier{u.Path[1:]}.Sanitize()
+	_, err = admin.Exec(t.Context(), "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
+	require.NoError(t, err)
+	_, err = killOthers(t.Context(), admin)
+	require.NoError(t, err)
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+		require.Len(t, errs, 5)
+		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
+		var pg *pgconn.PgError
+		return errors.As(errs[0], &pg) && pg.Code == "25006" && hongbao.ClassOf(errs[0]) == hongbao.Transient
+	}, "the server says that it is read-only")
+	_, err = admin.Exec(t.Context(), "SET default_transaction_read_only = off; ALTER DATABASE "+name+" RESET default_transaction_read_only")
+	require.NoError(t, err)
+	_, err = killOthers(t.Context(), admin)
+	require.NoError(t, err)
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		return f.Handle(t.Context(), grantsOf("rain", 1, 5)) == nil
+	}, "the server takes writes again")
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}
+
+// TestPostgresGatesEachConnection has the server begin to forget what it confirms, as after a failover to one with other settings: new connections are
+// refused, and nothing is settled there.
+func TestPostgresGatesEachConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	f := newFixture(t, postgresConfig(t))
+	f.create(t, "rain", 10)
+	u, err := url.Parse(f.config.DSN)
+	require.NoError(t, err)
+	admin := connect(t, f.config.DSN)
+	name := pgx.Identifier{u.Path[1:]}.Sanitize()
+	_, err = admin.Exec(t.Context(), "ALTER DATABASE "+name+" SET synchronous_commit = off")
+	require.NoError(t, err)
+	_, err = killOthers(t.Context(), admin)
+	require.NoError(t, err)
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+		require.Len(t, errs, 5)
+		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
+		var refused *SettingError
+		return errors.As(errs[0], &refused) && refused.Setting == "synchronous_commit"
+	}, "the connection is refused")
+	_, err = admin.Exec(t.Context(), "ALTER DATABASE "+name+" RESET synchronous_commit")
+	require.NoError(t, err)
+	f.settles(t, grantsOf("rain", 1, 5)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}
+
+// TestWorkerNeedsNoDDL has a worker found, settle and set aside as a user who may change rows and no table.
+func TestWorkerNeedsNoDDL(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	config := postgresConfig(t)
+	steps, err := Migrate(t.Context(), config)
+	require.NoError(t, err)
+	require.NotEmpty(t, steps)
+	admin := connect(t, config.DSN)
+	u, err := url.Parse(config.DSN)
+	require.NoError(t, err)
+	worker := "worker_" + strings.ToLower(rand.Text())
+	for _, sql := range []string{"CREATE ROLE " + worker + " LOGIN", "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO " + worker} {
+		_, err := admin.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	u.User = url.User(worker)
+	config.DSN = u.String()
+	_, err = connect(t, config.DSN).Exec(t.Context(), "CREATE TABLE mine (id bigint)")
+	require.ErrorContains(t, err, "permission denied")
+
+	steps, err = Migrate(t.Context(), config)
+	require.NoError(t, err, "nothing is missing, so nothing is made")
+	require.Empty(t, steps)
+	f := newFixture(t, config)
+	_, err = f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
+	require.NoError(t, err)
+	require.NoError(t, f.ledger.SetShard(t.Context(), 0, 0, ShardState{Epoch: 1}))
+	f.create(t, "rain", 3)
+	forged := grant("rain", 3)
+	forged.Amount++
+	f.settles(t, append(grantsOf("rain", 1, 2), forged)...)
+	require.Len(t, f.open(t), 1)
+	f.holds(t, "rain", grantsOf("rain", 1, 2))
+}

@@ -1,0 +1,247 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Reason says why a grant is in quarantine.
+type Reason string
+
+// The reasons. See docs/ledger.md for what to do about each.
+const (
+	DifferentUser    Reason = "exists_with_different_user"
+	DifferentAmount  Reason = "exists_with_different_amount"
+	DifferentShard   Reason = "exists_with_different_shard"
+	DifferentSeq     Reason = "exists_with_different_seq"
+	AmountNotPlanned Reason = "amount_not_planned"
+	PacketNotPlanned Reason = "packet_not_planned"
+	NoCampaign       Reason = "unknown_campaign"
+	OverFunded       Reason = "over_funded"
+	AfterRefund      Reason = "after_refund"
+)
+
+// difference says in what a grant differs from the ledger's, or "". The epoch is no fact of it: a grant that was put
+// back into Redis may come again under a higher one.
+func difference(g, has *hongbao.Grant) Reason {
+	switch {
+	case g.User != has.User:
+		return DifferentUser
+	case g.Amount != has.Amount:
+		return DifferentAmount
+	case g.Shard != has.Shard:
+		return DifferentShard
+	case g.Seq != has.Seq:
+		return DifferentSeq
+	}
+	return ""
+}
+
+// Quarantined is a grant that contradicts the ledger, the plan or the funding. It was not paid.
+type Quarantined struct {
+	ID     int64
+	Reason Reason
+	Grant  hongbao.Grant
+	// Has is the ledger's own version of the packet when the grant came; nil if it had none.
+	Has     *hongbao.Grant
+	Created time.Time
+	// Resolved is zero while nobody has decided.
+	Resolved   time.Time
+	ResolvedBy string
+	Resolution string
+}
+
+// asideRows is how many grants one transaction writes to quarantine.
+const asideRows = 5_000
+
+// setAside writes the items to quarantine, in sets, next to what the ledger has of their packets. It gives those that
+// wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by now is done, and
+// not written. pending: their rows of table pending end in the same transactions.
+func (l *Ledger) setAside(ctx context.Context, items []item, pending bool) ([]Quarantined, error) {
+	// Every worker takes its locks in the same order.
+	slices.SortStableFunc(items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet),
+			cmp.Compare(a.grant.Shard, b.grant.Shard), cmp.Compare(a.grant.Seq, b.grant.Seq),
+			cmp.Compare(a.grant.User, b.grant.User), cmp.Compare(a.grant.Amount, b.grant.Amount))
+	})
+	var waiting []Quarantined
+	for part := range slices.Chunk(items, asideRows) {
+		var more []Quarantined
+		err := l.write(ctx, func(ctx context.Context, t txn) (_ []stmt, err error) {
+			if more, err = l.writeAside(ctx, t, part); err != nil || !pending {
+				return nil, err
+			}
+			return l.deletePending(part, 0)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("write %d grants to quarantine: %w", len(items), err)
+		}
+		waiting = append(waiting, more...)
+	}
+	return waiting, nil
+}
+
+// writeAside takes three statements, however many items there are.
+func (l *Ledger) writeAside(ctx context.Context, t txn, items []item) (waiting []Quarantined, err error) {
+	has, err := l.readGrants(ctx, t, items)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	list := make([]Quarantined, 0, len(items))
+	for _, it := range items {
+		q := Quarantined{Reason: it.reason, Grant: *it.grant, Created: now}
+		if g, ok := has[keyOf(it.grant)]; ok {
+			if q.Reason = difference(it.grant, &g.Grant); q.Reason == "" {
+				continue
+			}
+			q.Has = &g.Grant
+		}
+		list = append(list, q)
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	rows, facts := asideColumns(list)
+	packed, err := l.dialect.pack(rows...)
+	if err != nil {
+		return nil, err
+	}
+	batch := rand.Int64()
+	insert := stmt{sql: l.dialect.insertQuarantine, args: append(slices.Clone(packed), now.UnixMilli(), batch)}
+	if err := t.run(ctx, insert); err != nil {
+		return nil, err
+	}
+	if packed, err = l.dialect.pack(facts...); err != nil {
+		return nil, err
+	}
+	told := make(map[int64]bool, len(list)) // what comes twice in one batch is new once
+	err = t.query(ctx, l.dialect.readAside, packed, func(s scan) error {
+		var n, id, resolved, by int64
+		if err := s(&n, &id, &resolved, &by); err != nil || resolved != 0 {
+			return err
+		}
+		if by == batch && !told[id] {
+			told[id] = true
+			list[n].ID = id
+		}
+		waiting = append(waiting, list[n])
+		return nil
+	})
+	return waiting, err
+}
+
+// asideColumns packs rows of quarantine but created_at and batch, and the facts by which each row is found again, with its
+// place in the list.
+func asideColumns(list []Quarantined) (rows, facts []any) {
+	n := len(list)
+	text := func(of func(q *Quarantined, has *hongbao.Grant) string) []string {
+		column := make([]string, n)
+		for i := range list {
+			column[i] = of(&list[i], list[i].had())
+		}
+		return column
+	}
+	number := func(of func(q *Quarantined, has *hongbao.Grant) int64) []int64 {
+		column := make([]int64, n)
+		for i := range list {
+			column[i] = of(&list[i], list[i].had())
+		}
+		return column
+	}
+	campaigns := text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.Campaign })
+	packets := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Packet })
+	users := text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.User })
+	amounts := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return int64(q.Grant.Amount) })
+	shards := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return int64(q.Grant.Shard) })
+	seqs := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Seq })
+	rows = []any{
+		text(func(q *Quarantined, _ *hongbao.Grant) string { return string(q.Reason) }), campaigns, packets, users, amounts, shards, seqs,
+		number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Epoch }),
+		text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.RequestID }),
+		number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Time.UnixMilli() }),
+		text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.EntryID }),
+		number(func(q *Quarantined, _ *hongbao.Grant) int64 {
+			if q.Has == nil {
+				return 0
+			}
+			return 1
+		}),
+		text(func(_ *Quarantined, has *hongbao.Grant) string { return has.User }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return int64(has.Amount) }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return int64(has.Shard) }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return has.Seq }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return has.Epoch }),
+		text(func(_ *Quarantined, has *hongbao.Grant) string { return has.RequestID }),
+		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return has.Time.UnixMilli() }),
+	}
+	places := make([]int64, n)
+	for i := range places {
+		places[i] = int64(i)
+	}
+	return rows, []any{campaigns, packets, shards, seqs, users, amounts, places}
+}
+
+// had is the ledger's version, with zeros if it had none.
+func (q *Quarantined) had() *hongbao.Grant {
+	if q.Has == nil {
+		return &hongbao.Grant{Time: time.UnixMilli(0)}
+	}
+	return q.Has
+}
+
+const quarantineColumns = `reason, campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, entry_id,
+	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at`
+
+// onceAside is the key of a row of quarantine besides its id.
+const onceAside = `(campaign, packet, shard, seq, user_id, amount)`
+
+func scanQuarantined(s scan) (Quarantined, error) {
+	var q Quarantined
+	var reason string
+	var has hongbao.Grant
+	var shard, at, flag, hasShard, hasAt, created, resolved int64
+	g := &q.Grant
+	err := s(&q.ID, &reason, &g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at,
+		&g.EntryID, &flag, &has.User, &has.Amount, &hasShard, &has.Seq, &has.Epoch, &has.RequestID, &hasAt, &created,
+		&resolved, &q.ResolvedBy, &q.Resolution)
+	q.Reason, g.Shard, g.Time = Reason(reason), int(shard), time.UnixMilli(at).UTC()
+	q.Created = time.UnixMilli(created).UTC()
+	if resolved != 0 {
+		q.Resolved = time.UnixMilli(resolved).UTC()
+	}
+	if flag == 1 {
+		has.Campaign, has.Packet, has.Shard, has.Time = g.Campaign, g.Packet, int(hasShard), time.UnixMilli(hasAt).UTC()
+		q.Has = &has
+	}
+	return q, err
+}
+
+// Quarantine lists up to limit grants that wait for a decision, in the order in which they came, with ids above after;
+// 0 begins.
+func (l *Ledger) Quarantine(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
+	return l.quarantine(ctx, `resolved_at = 0 AND id > $1`, after, limit)
+}
+
+func (l *Ledger) quarantine(ctx context.Context, where string, after int64, limit int) ([]Quarantined, error) {
+	var list []Quarantined
+	err := l.read(ctx, func(ctx context.Context, t txn) error {
+		list = list[:0]
+		return t.query(ctx, `SELECT id, `+quarantineColumns+`, resolved_at, resolved_by, resolution FROM quarantine
+			WHERE `+where+` ORDER BY id LIMIT $2`, []any{after, int64(limit)}, func(s scan) error {
+			q, err := scanQuarantined(s)
+			list = append(list, q)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the quarantine: %w", err)
+	}
+	return list, nil
+}

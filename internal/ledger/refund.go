@@ -1,0 +1,261 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// ErrNoCampaign says that the ledger does not have a campaign.
+var ErrNoCampaign = errors.New("the campaign is not in the ledger")
+
+// ErrNotRefunded says that a campaign's money did not go back yet.
+var ErrNotRefunded = errors.New("the campaign is not refunded")
+
+// Refund posts the campaign's refund in one transaction: what was funded and not granted goes from the pool to the
+// sponsor, and nothing can be granted after it. closed is the campaign's close entry, and missing how many of its grants
+// the ledger will never hold, by a person's word: they were decided in quarantine or as dead letters, and what they would
+// have cost goes back too. It is refused with hongbao.ErrSettling while the ledger holds fewer grants than that, and as a
+// Conflict if the ledger's grants can't become what the close tells, or if some are missing and others still wait in
+// quarantine. A repeat gives the refund that is there and moves nothing, whoever made it.
+func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error) {
+	n, err := l.count(ctx, &closed, missing)
+	if err != nil {
+		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", closed.Campaign, err)
+	}
+	return l.refundOnce(ctx, closed.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (hongbao.Refund, error) {
+		return c.refund(ctx, t, &closed, missing, &n)
+	})
+}
+
+// refundOnce posts the refund that decide gives under the campaign's locks, or gives the one that is there.
+func (l *Ledger) refundOnce(
+	ctx context.Context, campaign string, decide func(context.Context, txn, *StoredCampaign) (hongbao.Refund, error),
+) (refund hongbao.Refund, err error) {
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing is
+		// granted beside us, and nobody waits in a circle. With the campaign's nobody begins to ask a remote for a credit.
+		pool := PoolAccount(campaign)
+		locks := []stmt{{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{pool}},
+			{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{campaign}}}
+		if err := t.run(ctx, locks...); err != nil {
+			return nil, err
+		}
+		c, found, err := readCampaign(ctx, t, campaign)
+		if err == nil && !found {
+			err = hongbao.Errorf(hongbao.Permanent, "%w; look at the id", ErrNoCampaign)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if c.State == StateRefunded {
+			refund, found, err = readRefund(ctx, t, campaign)
+			return nil, errors.Join(err, mustExist(found, campaign))
+		}
+		if refund, err = decide(ctx, t, &c); err != nil {
+			return nil, err
+		}
+		return postRefund(&refund, pool), nil
+	})
+	if err != nil {
+		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: %w", campaign, err)
+	}
+	return refund, nil
+}
+
+// held is what the ledger has granted of a campaign and what is left.
+func (c *StoredCampaign) held() hongbao.Closing {
+	return hongbao.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.Grants, LeftAmount: c.Funded - c.Granted}
+}
+
+// counted is what the grants of a campaign come to, beside the campaign's counters of the same instant.
+type counted struct {
+	has           StoredCampaign
+	grants        int64
+	amount        hongbao.Amount
+	late, onePack int64 // grants that the close can't have counted, and the packet of one of them
+}
+
+// count reads the grants of a campaign that is to be refunded. It holds no lock, since it may take long: what is settled
+// meanwhile moves the counters. It reads none while fewer are there than the close tells.
+func (l *Ledger) count(ctx context.Context, closed *hongbao.Entry, missing int64) (n counted, err error) {
+	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
+		var found bool
+		n.has, found, err = readCampaign(ctx, t, closed.Campaign)
+		if err != nil || !found || n.has.State == StateRefunded || n.has.Grants+missing < closed.Close.Granted {
+			return err
+		}
+		return eachPaid(ctx, t, closed.Campaign, 0, func(g *paidGrant) error {
+			n.grants, n.amount = n.grants+1, n.amount+g.amount
+			// The close stands behind every grant of its campaign, on the same shard.
+			if g.shard != closed.Shard || g.seq >= closed.Seq {
+				n.late, n.onePack = n.late+1, g.packet
+			}
+			return nil
+		})
+	})
+	return n, err
+}
+
+// open is what is left in the campaign's pool, and how many of its grants wait in quarantine.
+func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, waiting int64, err error) {
+	id := c.Spec.ID
+	err = t.query(ctx, `SELECT balance, (SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at = 0) FROM account WHERE id = $2`,
+		[]any{id, PoolAccount(id)}, func(s scan) error { return s(&pool, &waiting) })
+	return pool, waiting, err
+}
+
+// refund compares the close with what the ledger holds, and tells what is to be moved. counted was read before the lock.
+func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64, n *counted) (hongbao.Refund, error) {
+	pool, waiting, err := c.open(ctx, t)
+	if err != nil {
+		return hongbao.Refund{}, err
+	}
+	held, want, id := c.held(), closed.Close, c.Spec.ID
+	waits := nothingPending(ctx, t, id)
+	switch {
+	case closed.Kind != hongbao.EntryClose || closed.Seq < 1 || missing < 0:
+		err = hongbao.Errorf(hongbao.Permanent, "entry %s is no close, or %d missing grants are no number", closed.ID, missing)
+	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
+		err = hongbao.Errorf(hongbao.Conflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
+			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets, c.Funded, id)
+	case n.late > 0:
+		err = hongbao.Errorf(hongbao.Conflict, "the ledger has paid %d grants (packet %d for one) that the close, event %d-%d, can't have counted: "+
+			"they stand behind it or are of another shard. Somebody wrote to Redis or to the ledger: run `hongbao audit --campaign %s`",
+			n.late, n.onePack, closed.Shard, closed.Seq, id)
+	case waits != nil:
+		err = waits
+	case held.Granted+missing < want.Granted:
+		err = hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, held.Granted, want.Granted)
+	case c.agrees(n, pool) != nil:
+		err = c.agrees(n, pool)
+	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
+		err = hongbao.Errorf(hongbao.Conflict, "the close tells of %d grants with amount %d, the ledger has %d with %d, and %d are said to be missing: "+
+			"run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount, held.Granted, held.GrantedAmount, missing, id)
+	case missing > 0 && waiting > 0:
+		err = hongbao.Errorf(hongbao.Conflict, "%d grants are missing, and %d wait in quarantine: decide these first", missing, waiting)
+	}
+	r := c.rest()
+	r.Shard, r.Seq = closed.Shard, closed.Seq
+	return r, err
+}
+
+// nothingPending refuses a refund (hongbao.ErrSettling) while a remote may have booked credits that nobody has recorded.
+func nothingPending(ctx context.Context, t txn, campaign string) error {
+	pending, packets, err := pendingOf(ctx, t, campaign)
+	if err != nil || pending == 0 {
+		return err
+	}
+	return hongbao.Errorf(hongbao.Transient, "%w: %d credits may be booked at the remote and are not recorded (of packets %v and so on): "+
+		"the workers find out about them; for those that only the remote's owners can tell about see `hongbao dead confirm --help`",
+		hongbao.ErrSettling, pending, packets)
+}
+
+// agrees compares the campaign's counters, under its locks, with its grants, which were counted before.
+func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
+	switch {
+	case c.Grants != n.has.Grants || c.Granted != n.has.Granted:
+		return hongbao.Errorf(hongbao.Transient, "%w: grants were settled while the ledger's were counted", hongbao.ErrSettling)
+	case c.Grants != n.grants || c.Granted != n.amount || pool != c.held().LeftAmount:
+		return hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
+			"the pool has %d: run `hongbao audit --campaign %s`", c.Grants, c.Granted, n.grants, n.amount, pool, c.Spec.ID)
+	}
+	return nil
+}
+
+// rest is the refund of what nobody got, on no ground yet.
+func (c *StoredCampaign) rest() hongbao.Refund {
+	held := c.held()
+	return hongbao.Refund{
+		Campaign: c.Spec.ID, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: held.LeftAmount, Packets: held.Left,
+		Created: time.Now().UTC().Truncate(time.Millisecond),
+	}
+}
+
+// Held tells what the ledger has granted of a campaign, and what is left.
+func (l *Ledger) Held(ctx context.Context, campaign string) (hongbao.Closing, error) {
+	c, found, err := l.Campaign(ctx, campaign)
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.Permanent, "campaign %s: %w; look at the id", campaign, ErrNoCampaign)
+	}
+	if err != nil {
+		return hongbao.Closing{}, err
+	}
+	return c.held(), nil
+}
+
+// postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards are the
+// keys of transfer and refund (one each) and CHECK (granted + refunded = funded).
+func postRefund(r *hongbao.Refund, pool string) []stmt {
+	sponsor, transfer := SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
+	amount, now := int64(r.Amount), r.Created.UnixMilli()
+	const move = `UPDATE account SET balance = balance + $2 WHERE id = $1`
+	return []stmt{
+		{sql: move, args: []any{pool, -amount}},
+		{sql: `UPDATE campaign SET refunded = refunded + $2, state = $3 WHERE id = $1`, args: []any{r.Campaign, amount, string(StateRefunded)}},
+		{sql: insertTransfer, args: []any{transfer, "refund", r.Campaign, pool, sponsor, amount, int64(0), int64(0), now}},
+		{sql: `INSERT INTO refund (campaign, transfer, amount, packets, shard, close_seq, decided_by, why, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			args: []any{r.Campaign, transfer, amount, r.Packets, int64(r.Shard), r.Seq, r.By, r.Why, now}},
+		{sql: move, args: []any{sponsor, amount}},
+	}
+}
+
+func readRefund(ctx context.Context, t txn, campaign string) (r hongbao.Refund, found bool, err error) {
+	c, found, err := readCampaign(ctx, t, campaign)
+	if err != nil || !found {
+		return r, false, err
+	}
+	r = hongbao.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
+	found = false
+	err = t.query(ctx, `SELECT amount, packets, shard, close_seq, decided_by, why, created_at FROM refund WHERE campaign = $1`, []any{campaign}, func(s scan) error {
+		var shard, at int64
+		err := s(&r.Amount, &r.Packets, &shard, &r.Seq, &r.By, &r.Why, &at)
+		r.Shard, r.Created, found = int(shard), time.UnixMilli(at).UTC(), true
+		return err
+	})
+	return r, found, err
+}
+
+// RefundOf gives the refund of a campaign; false if there is none.
+func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r hongbao.Refund, found bool, err error) {
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		r, found, err = readRefund(ctx, t, campaign)
+		return err
+	})
+	if err != nil {
+		return hongbao.Refund{}, false, fmt.Errorf("read the refund of campaign %s: %w", campaign, err)
+	}
+	return r, found, nil
+}
+
+// Reveal notes that the campaign's seed is public, and gives the campaign with it. Before the refund it is refused
+// (Permanent, ErrNotRefunded): the seed tells what every packet holds. A repeat keeps the first time.
+func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, error) {
+	var c StoredCampaign
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		reveal := stmt{sql: `UPDATE campaign SET revealed_at = $2 WHERE id = $1 AND revealed_at = 0 AND state = $3`,
+			args: []any{campaign, time.Now().UnixMilli(), string(StateRefunded)}}
+		if err := t.run(ctx, reveal); err != nil {
+			return nil, err
+		}
+		var found bool
+		var err error
+		switch c, found, err = readCampaign(ctx, t, campaign); {
+		case err != nil:
+			return nil, err
+		case !found:
+			return nil, hongbao.Errorf(hongbao.Permanent, "%w; look at the id", ErrNoCampaign)
+		case c.State != StateRefunded:
+			return nil, hongbao.Errorf(hongbao.Permanent, "%w: its seed stays secret until it is closed and refunded", ErrNotRefunded)
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return StoredCampaign{}, fmt.Errorf("reveal the seed of campaign %s: %w", campaign, err)
+	}
+	return c, nil
+}

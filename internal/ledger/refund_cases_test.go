@@ -1,0 +1,379 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// closeOf is the close entry of a campaign of which the first packets were granted.
+func closeOf(campaign string, packets, granted int64) hongbao.Entry {
+	return hongbao.Entry{
+		ID: "1700000060000-0", Shard: 3, Kind: hongbao.EntryClose, Campaign: campaign, Seq: granted + 1, Epoch: 1,
+		Close: hongbao.Closing{
+			Granted: granted, GrantedAmount: fundedFor(granted),
+			Left: packets - granted, LeftAmount: fundedFor(packets) - fundedFor(granted),
+		},
+	}
+}
+
+// refunds has the campaign refunded.
+func (f *fixture) refunds(t *testing.T, closed hongbao.Entry) hongbao.Refund {
+	t.Helper()
+	r, err := f.ledger.Refund(t.Context(), closed, 0)
+	require.NoError(t, err)
+	require.Equal(t, closed.Close.LeftAmount, r.Amount)
+	return r
+}
+
+// refundedOnce tells that the campaign has one refund, that the sponsor has his money, and that nothing is left.
+func (f *fixture) refundedOnce(t *testing.T, closed hongbao.Entry) {
+	t.Helper()
+	c, _, err := f.ledger.Campaign(t.Context(), closed.Campaign)
+	require.NoError(t, err)
+	require.Equal(t, StateRefunded, c.State)
+	require.Equal(t, closed.Close.GrantedAmount, c.Granted)
+	require.Equal(t, closed.Close.LeftAmount, c.Refunded)
+	require.Zero(t, f.balance(t, PoolAccount(closed.Campaign)))
+	require.Equal(t, -closed.Close.GrantedAmount, f.balance(t, SponsorAccount("acme", testCurrency)))
+	require.EqualValues(t, 1, f.count(t, `SELECT COUNT(*) FROM refund`))
+	require.EqualValues(t, 1, f.count(t, `SELECT COUNT(*) FROM transfer WHERE kind = 'refund'`))
+	f.holds(t, closed.Campaign, grantsOf(closed.Campaign, 1, closed.Close.Granted))
+}
+
+func (f *fixture) count(t *testing.T, sql string) (n int64) {
+	t.Helper()
+	require.NoError(t, f.ledger.store.read(t.Context(), func(x txn) error {
+		return x.query(t.Context(), sql, nil, func(s scan) error { return s(&n) })
+	}))
+	return n
+}
+
+func testAfterRefund(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	closed := closeOf("rain", 10, 4)
+	f.refunds(t, closed)
+	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are there, 5 and 6 come too late
+	f.refundedOnce(t, closed)
+	list := f.open(t)
+	require.Len(t, list, 2)
+	for _, q := range list {
+		require.Equal(t, AfterRefund, q.Reason)
+	}
+	require.Len(t, f.reported, 2)
+}
+
+func testCouponAfterRefund(t *testing.T, f *fixture) {
+	c := testCampaign(t, "coupon", 5)
+	c.Spec.Kind, c.Spec.Currency, c.Spec.Total = hongbao.Coupon, "", 0
+	_, err := f.ledger.CreateCampaign(t.Context(), canonical(t, c.Spec))
+	require.NoError(t, err)
+	coupons := grantsOf("coupon", 1, 5)
+	for i := range coupons {
+		coupons[i].Amount = 0
+		f.forged[keyOf(&coupons[i])] = 0
+	}
+	f.settles(t, coupons[:2]...)
+	closed := closeOf("coupon", 5, 2)
+	closed.Close.GrantedAmount, closed.Close.LeftAmount = 0, 0
+	require.EqualValues(t, 3, f.refunds(t, closed).Packets)
+	f.settles(t, coupons...)
+	f.holds(t, "coupon", coupons[:2])
+	require.Len(t, f.open(t), 3, "no money guards a packet without a value")
+}
+
+func testRefundWaits(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	closed := closeOf("rain", 10, 4)
+	for n := range int64(4) {
+		_, err := f.ledger.Refund(t.Context(), closed, 0)
+		require.ErrorIs(t, err, hongbao.ErrSettling)
+		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+		require.False(t, hongbao.IsOutage(err))
+		f.holds(t, "rain", grantsOf("rain", 1, n))
+		f.settles(t, grant("rain", n+1))
+	}
+	_, found, err := f.ledger.RefundOf(t.Context(), "rain")
+	require.NoError(t, err)
+	require.False(t, found)
+	r := f.refunds(t, closed)
+	require.Equal(t, hongbao.Refund{
+		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: closed.Close.LeftAmount, Packets: 6, Shard: 3, Seq: 5, Created: r.Created,
+	}, r)
+	stored, found, err := f.ledger.RefundOf(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, r, stored)
+	require.Equal(t, r, f.refunds(t, closed), "a repeat")
+	f.refundedOnce(t, closed)
+}
+
+func testRefundConflicts(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	for name, c := range map[string]struct {
+		alter func(*hongbao.Entry)
+		class hongbao.Class
+	}{
+		"fewer grants than the ledger holds": {func(e *hongbao.Entry) { *e = closeOf("rain", 10, 3) }, hongbao.Conflict},
+		"another amount":                     {func(e *hongbao.Entry) { e.Close.GrantedAmount++; e.Close.LeftAmount-- }, hongbao.Conflict},
+		"more packets than funded":           {func(e *hongbao.Entry) { e.Close.Left++ }, hongbao.Conflict},
+		"more money than funded":             {func(e *hongbao.Entry) { e.Close.LeftAmount++ }, hongbao.Conflict},
+		"no close":                           {func(e *hongbao.Entry) { e.Kind = hongbao.EntryGrant }, hongbao.Permanent},
+		"no seq":                             {func(e *hongbao.Entry) { e.Seq = 0 }, hongbao.Permanent},
+	} {
+		e := closeOf("rain", 10, 4)
+		c.alter(&e)
+		_, err := f.ledger.Refund(t.Context(), e, 0)
+		require.Error(t, err, name)
+		require.Equal(t, c.class, hongbao.ClassOf(err), "%s: %v", name, err)
+	}
+	f.holds(t, "rain", grantsOf("rain", 1, 4))
+	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
+}
+
+// testRefundBehindTheClose: one grant has not come, and in its place the ledger has settled one of the same amount that the close can't have
+// counted. Number and sum are right, and still nothing is refunded.
+func testRefundBehindTheClose(t *testing.T, f *fixture) {
+	for id, forge := range map[string]func(*hongbao.Grant){
+		"late":      func(g *hongbao.Grant) { g.Seq = 6 },
+		"same":      func(g *hongbao.Grant) { g.Seq = 5 },
+		"elsewhere": func(g *hongbao.Grant) { g.Shard, g.Seq = 4, 2 },
+	} {
+		f.create(t, id, 14)
+		f.settles(t, grantsOf(id, 1, 3)...)
+		closed, forged := closeOf(id, 14, 4), grant(id, 11)
+		forge(&forged)
+		require.Equal(t, planned(4), forged.Amount)
+		f.settles(t, forged)
+		held, err := f.ledger.Held(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, closed.Close, held)
+		_, err = f.ledger.Refund(t.Context(), closed, 0)
+		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, "packet 11")
+		f.holds(t, id, append(grantsOf(id, 1, 3), forged))
+	}
+	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
+}
+
+// testRefundMissing refunds what grants would have cost that a person has decided not to pay.
+func testRefundMissing(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 3)...)
+	forged := grant("rain", 4)
+	forged.Amount++
+	f.settles(t, forged)
+	closed := closeOf("rain", 10, 4)
+	for missing, says := range map[int64]string{0: "settling", 1: "1 wait in quarantine", 2: "2 are said to be missing", -1: "no number"} {
+		_, err := f.ledger.Refund(t.Context(), closed, missing)
+		require.ErrorContains(t, err, says)
+	}
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "not paid"}, nil)
+	require.NoError(t, err)
+	_, err = f.ledger.Refund(t.Context(), closed, 0)
+	require.ErrorIs(t, err, hongbao.ErrSettling)
+	held, err := f.ledger.Held(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, closeOf("rain", 10, 3).Close, held)
+	r, err := f.ledger.Refund(t.Context(), closed, 1)
+	require.NoError(t, err)
+	require.Equal(t, held.LeftAmount, r.Amount)
+	require.EqualValues(t, 7, r.Packets)
+	f.refundedOnce(t, closeOf("rain", 10, 3))
+	f.settles(t, grant("rain", 4)) // replayed too late
+	require.Equal(t, AfterRefund, f.open(t)[0].Reason)
+	_, err = f.ledger.Held(t.Context(), "typo")
+	require.ErrorIs(t, err, ErrNoCampaign)
+}
+
+func testRefundUnknown(t *testing.T, f *fixture) {
+	_, err := f.ledger.Refund(t.Context(), closeOf("typo", 10, 4), 0)
+	require.ErrorIs(t, err, ErrNoCampaign)
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	_, found, err := f.ledger.RefundOf(t.Context(), "typo")
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+func testRefundTampered(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	f.tamper(t, stmt{sql: `UPDATE campaign SET granted = granted - 1`})
+	_, err := f.ledger.Refund(t.Context(), closeOf("rain", 10, 4), 0)
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
+}
+
+func testRefundTogether(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	closed := closeOf("rain", 10, 4)
+	second := newFixture(t, f.config)
+	var group errgroup.Group
+	got := make([]hongbao.Refund, 10)
+	for i := range got {
+		group.Go(func() (err error) {
+			got[i], err = []*fixture{f, second}[i%2].ledger.Refund(context.Background(), closed, 0)
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	for _, r := range got {
+		require.Equal(t, got[0], r, "the same answer for all")
+	}
+	f.refundedOnce(t, closed)
+}
+
+// dying is a store whose transaction dies after some statements, as if the process were killed there.
+type dying struct {
+	store
+	after int // statements that run before it
+}
+
+var errDied = errors.New("died")
+
+func (s *dying) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+	return s.store.write(ctx, func(t txn) ([]stmt, error) {
+		left := s.after
+		last, err := fn(&dyingTxn{txn: t, left: &left})
+		if err != nil {
+			return nil, err
+		}
+		for _, st := range last { // one by one, so that it can die between them
+			if err := (&dyingTxn{txn: t, left: &left}).run(ctx, st); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+}
+
+type dyingTxn struct {
+	txn
+	left *int
+}
+
+func (t *dyingTxn) run(ctx context.Context, stmts ...stmt) error {
+	if *t.left == 0 {
+		return hongbao.Errorf(hongbao.Transient, "%w", errDied)
+	}
+	*t.left--
+	return t.txn.run(ctx, stmts...)
+}
+
+// testRefundDies has the refund die before each of its statements, and then after its COMMIT with the answer lost.
+func testRefundDies(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	closed, inner := closeOf("rain", 10, 4), f.ledger.store
+	deaths := 0
+	for {
+		f.ledger.store = &dying{store: inner, after: deaths}
+		_, err := f.ledger.Refund(t.Context(), closed, 0)
+		f.ledger.store = inner
+		if err == nil {
+			break // the caller never learns of this one
+		}
+		require.ErrorIs(t, err, errDied)
+		require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
+		f.holds(t, "rain", grantsOf("rain", 1, 4))
+		deaths++
+	}
+	require.Equal(t, 6, deaths, "the lock and five statements")
+	f.refunds(t, closed)
+	f.refundedOnce(t, closed)
+}
+
+// testRefundAmongSettlers has settlers bring the last grants while refunds are tried: one succeeds, when all are there.
+func testRefundAmongSettlers(t *testing.T, f *fixture) {
+	const packets, granted = 300, 200
+	f.create(t, "rain", packets)
+	closed := closeOf("rain", packets, granted)
+	var group, settlers errgroup.Group
+	settled := make(chan struct{}, granted) // one for each grant that is there: refunders that spin would starve the settlers
+	for w := range int64(4) {
+		settlers.Go(func() error {
+			for p := w + 1; p <= granted; p += 4 {
+				for _, err := range f.Handle(context.Background(), []hongbao.Grant{grant("rain", p)}) {
+					if err != nil {
+						return err
+					}
+				}
+				settled <- struct{}{}
+			}
+			return nil
+		})
+	}
+	var tries atomic.Int64
+	for range 2 {
+		group.Go(func() error {
+			for range settled {
+				tries.Add(1)
+				if _, err := f.ledger.Refund(context.Background(), closed, 0); !errors.Is(err, hongbao.ErrSettling) {
+					return err
+				}
+			}
+			_, err := f.ledger.Refund(context.Background(), closed, 0)
+			return err
+		})
+	}
+	err := settlers.Wait()
+	close(settled)
+	require.NoError(t, errors.Join(err, group.Wait()))
+	require.Positive(t, tries.Load())
+	f.settles(t, grantsOf("rain", granted+1, granted+3)...)
+	require.Len(t, f.open(t), 3)
+	f.refundedOnce(t, closed)
+}
+
+func testReveal(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	_, err := f.ledger.Reveal(t.Context(), "rain")
+	require.ErrorIs(t, err, ErrNotRefunded)
+	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	_, err = f.ledger.Reveal(t.Context(), "typo")
+	require.ErrorIs(t, err, ErrNoCampaign)
+	c, _, err := f.ledger.Campaign(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, c.Revealed.IsZero())
+	f.refunds(t, closeOf("rain", 10, 0))
+	first, err := f.ledger.Reveal(t.Context(), "rain")
+	require.NoError(t, err)
+	require.False(t, first.Revealed.IsZero())
+	require.Equal(t, testCampaign(t, "rain", 10).Seed, first.Seed)
+	again, err := f.ledger.Reveal(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+}
+
+func testUserGrants(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.create(t, "snow", 10)
+	for _, c := range []string{"rain", "snow"} {
+		all := grantsOf(c, 1, 6)
+		for i := range all {
+			all[i].User = []string{"eve", "bob"}[i%2]
+		}
+		f.settles(t, all...)
+	}
+	list, err := f.ledger.UserGrants(t.Context(), "rain", "bob")
+	require.NoError(t, err)
+	var packets []int64
+	for _, g := range list {
+		require.Equal(t, "bob", g.User)
+		require.Equal(t, "rain", g.Campaign)
+		packets = append(packets, g.Packet)
+	}
+	require.Equal(t, []int64{2, 4, 6}, packets)
+	list, err = f.ledger.UserGrants(t.Context(), "rain", "nobody")
+	require.NoError(t, err)
+	require.Empty(t, list)
+}

@@ -1,0 +1,70 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// LostRefund is what a person decides about a campaign of which Redis has lost something, so that no close can tell what is left.
+type LostRefund struct {
+	Campaign string
+	// Shard is where the campaign lived.
+	Shard int
+	// Amount must be exactly what the ledger has left.
+	Amount hongbao.Amount
+	// By and Why are kept with the refund.
+	By, Why string
+}
+
+func (o *LostRefund) check() error {
+	var errs []error
+	if err := hongbao.CheckID(o.By); err != nil {
+		errs = append(errs, fmt.Errorf("who decides, %.140q: %w", o.By, err))
+	}
+	if o.Why == "" || len(o.Why) > maxWhy {
+		errs = append(errs, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(o.Why), maxWhy))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "refund campaign %s, which Redis has lost: %w", o.Campaign, errors.Join(errs...))
+}
+
+// RefundLost is Refund without a close, for a campaign of which Redis has lost something: all that the ledger has not granted goes
+// from the pool to the sponsor, and nothing can be granted after it. It is refused while grants of the campaign wait in quarantine,
+// and for any other amount than what is left. A repeat gives the refund that is there and moves nothing, whoever made it.
+func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (hongbao.Refund, error) {
+	if err := o.check(); err != nil {
+		return hongbao.Refund{}, err
+	}
+	n, err := l.count(ctx, &hongbao.Entry{Campaign: o.Campaign, Shard: o.Shard, Seq: math.MaxInt64}, 0)
+	if err != nil {
+		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", o.Campaign, err)
+	}
+	return l.refundOnce(ctx, o.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (hongbao.Refund, error) {
+		pool, waiting, err := c.open(ctx, t)
+		if err == nil {
+			err = c.agrees(&n, pool)
+		}
+		if err == nil {
+			err = nothingPending(ctx, t, o.Campaign)
+		}
+		r := c.rest()
+		switch {
+		case err != nil:
+		case n.late > 0:
+			err = hongbao.Errorf(hongbao.Conflict, "the ledger has paid %d grants (packet %d for one) of another shard than %d: run `hongbao audit --campaign %s`",
+				n.late, n.onePack, o.Shard, o.Campaign)
+		case waiting > 0:
+			err = hongbao.Errorf(hongbao.Conflict, "%d of its grants wait in quarantine: decide these first, `hongbao quarantine list` shows them", waiting)
+		case r.Amount != o.Amount:
+			err = hongbao.Errorf(hongbao.Permanent, "the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", r.Amount, o.Amount)
+		}
+		r.Shard, r.By, r.Why = o.Shard, o.By, o.Why
+		return r, err
+	})
+}

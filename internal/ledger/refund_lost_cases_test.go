@@ -1,0 +1,123 @@
+package ledger
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// lostOf is a person's word about campaign rain of 10 packets, of which so many were granted.
+func lostOf(granted int64) LostRefund {
+	return LostRefund{Campaign: "rain", Shard: 3, Amount: fundedFor(10) - fundedFor(granted), By: "ann", Why: "no file is left"}
+}
+
+// testRefundLost: Redis has lost the campaign, so the ledger alone says what goes back: the exact sum, once, with who and why.
+func testRefundLost(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	twice := grant("rain", 4) // Redis had dealt the packet to somebody else before it lost that
+	twice.User = "mallory"
+	f.settles(t, twice)
+
+	for says, alter := range map[string]func(*LostRefund){
+		"who decides":                  func(o *LostRefund) { o.By = "" },
+		"why has 0 bytes":              func(o *LostRefund) { o.Why = "" },
+		"1 of its grants wait":         func(*LostRefund) {},
+		"4 grants (packet 4 for one) ": func(o *LostRefund) { o.Shard = 2 },
+		ErrNoCampaign.Error():          func(o *LostRefund) { o.Campaign = "typo" },
+	} {
+		o := lostOf(4)
+		alter(&o)
+		_, err := f.ledger.RefundLost(t.Context(), o)
+		require.ErrorContains(t, err, says)
+	}
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "dealt twice"}, nil)
+	require.NoError(t, err)
+	for _, wrong := range []hongbao.Amount{0, 1, lostOf(4).Amount - 1, lostOf(4).Amount + 1, fundedFor(10)} {
+		o := lostOf(4)
+		o.Amount = wrong
+		_, err := f.ledger.RefundLost(t.Context(), o)
+		require.ErrorContains(t, err, "nothing was moved")
+		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	}
+	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 5, 5))
+	require.NoError(t, err)
+	_, err = f.ledger.RefundLost(t.Context(), lostOf(4))
+	require.ErrorIs(t, err, hongbao.ErrSettling, "a remote may have booked it")
+	require.NoError(t, f.Settler.Forget(t.Context(), 1, grantsOf("rain", 5, 5)))
+	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
+
+	r, err := f.ledger.RefundLost(t.Context(), lostOf(4))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.Refund{
+		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: lostOf(4).Amount, Packets: 6, Shard: 3, By: "ann", Why: "no file is left", Created: r.Created,
+	}, r)
+	f.refundedOnce(t, closeOf("rain", 10, 4))
+	stored, found, err := f.ledger.RefundOf(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, r, stored)
+	totals, _, err := f.ledger.Totals(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, []any{true, int64(0), "ann", "no file is left"}, []any{totals.Closed, totals.CloseSeq, totals.By, totals.Why})
+
+	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are there; 5 and 6 come too late, though the packets are nobody's
+	list := f.open(t)
+	require.Len(t, list, 2)
+	require.Equal(t, AfterRefund, list[0].Reason)
+	again := lostOf(4)
+	again.By, again.Why = "bob", "I was not told"
+	second, err := f.ledger.RefundLost(t.Context(), again)
+	require.NoError(t, err)
+	require.Equal(t, r, second, "the first word stands")
+	f.refundedOnce(t, closeOf("rain", 10, 4))
+	differences, err := f.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
+
+// testRefundLostTogether has ten refund at once, by two processes.
+func testRefundLostTogether(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	second := newFixture(t, f.config)
+	var group errgroup.Group
+	got := make([]hongbao.Refund, 10)
+	for i := range got {
+		group.Go(func() (err error) {
+			got[i], err = []*fixture{f, second}[i%2].ledger.RefundLost(context.Background(), lostOf(4))
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	for _, r := range got {
+		require.Equal(t, got[0], r, "the same answer for all")
+	}
+	f.refundedOnce(t, closeOf("rain", 10, 4))
+}
+
+// testRefundLostDies has it die before each of its statements.
+func testRefundLostDies(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	inner, deaths := f.ledger.store, 0
+	for {
+		f.ledger.store = &dying{store: inner, after: deaths}
+		_, err := f.ledger.RefundLost(t.Context(), lostOf(4))
+		f.ledger.store = inner
+		if err == nil {
+			break // the caller never learns of this one
+		}
+		require.ErrorIs(t, err, errDied)
+		require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
+		deaths++
+	}
+	require.Greater(t, deaths, 5, "the locks and five statements")
+	_, err := f.ledger.RefundLost(t.Context(), lostOf(4))
+	require.NoError(t, err)
+	f.refundedOnce(t, closeOf("rain", 10, 4))
+}

@@ -1,0 +1,185 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// ErrNotSealable says that a campaign can't be sealed yet.
+var ErrNotSealable = errors.New("the campaign can't be sealed")
+
+// seal is what of a sealed campaign's grants stands in for them: their number and sums, what each group of users was paid,
+// and the seqs by shard.
+type seal struct {
+	grants, amount  int64
+	debits, debited int64
+	groups          map[int64]int64
+	seqs            map[int][]hongbao.SeqRange
+}
+
+// Seal notes what the grants of a refunded campaign come to, so that CheckConservation and the audit need not read them again.
+// The caller has audited the campaign. A repeat changes nothing. It is refused (Permanent, ErrNotSealable) before the refund,
+// and as Broken while the campaign's counts are not those of its grants.
+func (l *Ledger) Seal(ctx context.Context, campaign string) error {
+	c, found, err := l.Totals(ctx, campaign)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return hongbao.Errorf(hongbao.Permanent, "seal campaign %.80q: %w; look at the id", campaign, ErrNoCampaign)
+	case c.Sealed:
+		return nil
+	case !c.Closed:
+		return hongbao.Errorf(hongbao.Permanent, "seal campaign %s: %w: it is not refunded", campaign, ErrNotSealable)
+	}
+	s := &seal{groups: make(map[int64]int64)}
+	err = l.readPages(ctx, func(ctx context.Context, t txn) error { return s.read(ctx, t, &c) })
+	if err == nil && (s.grants != c.Grants || s.amount != int64(c.Granted) || s.debits != s.amount || s.debited != s.grants) {
+		err = hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
+			"and debits for %d with %d: run `hongbao audit`", c.Grants, c.Granted, s.grants, s.amount, s.debited, s.debits)
+	}
+	if err == nil {
+		err = l.write(ctx, func(context.Context, txn) ([]stmt, error) {
+			return []stmt{{sql: `INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+				ON CONFLICT (campaign) DO NOTHING`, args: []any{campaign, s.grants, s.amount, s.packGroups(), s.packSeqs(), time.Now().UnixMilli()}}}, nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("seal campaign %s: %w", campaign, err)
+	}
+	return nil
+}
+
+// read adds up the campaign's grants. Seqs are bits, so that the order of the packets does not matter.
+func (s *seal) read(ctx context.Context, t txn, c *Totals) (err error) {
+	bits := make(map[int]map[int64]uint64)
+	err = eachPaid(ctx, t, c.Campaign, 0, func(g *paidGrant) error {
+		s.grants, s.amount = s.grants+1, s.amount+int64(g.amount)
+		if g.amount > 0 {
+			s.groups[userGroup(UserAccount(g.user, c.Currency))] += int64(g.amount)
+		}
+		if bits[g.shard] == nil {
+			bits[g.shard] = make(map[int64]uint64)
+		}
+		bits[g.shard][g.seq/64] |= 1 << (g.seq % 64)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.seqs = make(map[int][]hongbao.SeqRange, len(bits))
+	for shard, words := range bits {
+		s.seqs[shard] = ranges(words)
+	}
+	s.debits, s.debited, err = sumDebits(ctx, t, c.Campaign)
+	return err
+}
+
+// ranges gives the numbers whose bits are set, as runs in their order.
+func ranges(words map[int64]uint64) (list []hongbao.SeqRange) {
+	for _, w := range slices.Sorted(maps.Keys(words)) {
+		for bit := range int64(64) {
+			if words[w]&(1<<bit) == 0 {
+				continue
+			}
+			seq := w*64 + bit
+			if n := len(list); n > 0 && list[n-1].Last == seq-1 {
+				list[n-1].Last = seq
+			} else {
+				list = append(list, hongbao.SeqRange{First: seq, Last: seq})
+			}
+		}
+	}
+	return list
+}
+
+// packGroups writes (group, amount) pairs, packSeqs for each shard its number, how many runs, and each run's first and last
+// seq; all of them varints, sorted, groups and seqs as what they are above the one before.
+func (s *seal) packGroups() []byte {
+	b, last := []byte{}, int64(0)
+	for _, g := range slices.Sorted(maps.Keys(s.groups)) {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(g-last)), uint64(s.groups[g]))
+		last = g
+	}
+	return b
+}
+
+func (s *seal) packSeqs() []byte {
+	b := []byte{}
+	for _, shard := range slices.Sorted(maps.Keys(s.seqs)) {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(shard)), uint64(len(s.seqs[shard])))
+		last := int64(0)
+		for _, r := range s.seqs[shard] {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(r.First-last)), uint64(r.Last-r.First))
+			last = r.Last
+		}
+	}
+	return b
+}
+
+// numbers reads varints until its text ends; then, or at a damaged one, ok is false.
+type numbers struct {
+	rest []byte
+	bad  bool
+}
+
+func (n *numbers) next() int64 {
+	v, size := binary.Uvarint(n.rest)
+	if size <= 0 || v > 1<<62 {
+		n.rest, n.bad = nil, true
+		return 0
+	}
+	n.rest = n.rest[size:]
+	return int64(v)
+}
+
+func (n *numbers) err(campaign string) error {
+	if !n.bad {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "the seal of campaign %s can't be read: somebody wrote to the database by hand; delete the row to have its "+
+		"grants read again", campaign)
+}
+
+// eachGroup calls fn with what each group of users was paid in a sealed campaign.
+func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) error {
+	n, group := numbers{rest: packed}, int64(0)
+	for len(n.rest) > 0 {
+		group += n.next()
+		if amount := n.next(); !n.bad && group < userGroups {
+			fn(group, amount)
+		}
+	}
+	return n.err(campaign)
+}
+
+// SealedSeqs gives the seqs of the grants of a sealed campaign, by shard; none if it is not sealed.
+func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]hongbao.SeqRange, err error) {
+	var packed []byte
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		return t.query(ctx, `SELECT seqs FROM seal WHERE campaign = $1`, []any{campaign}, func(s scan) error { return s(&packed) })
+	})
+	n := numbers{rest: packed}
+	seqs = make(map[int][]hongbao.SeqRange)
+	for len(n.rest) > 0 {
+		shard, last := int(n.next()), int64(0)
+		for range n.next() {
+			first := last + n.next()
+			if last = first + n.next(); n.bad {
+				break
+			}
+			seqs[shard] = append(seqs[shard], hongbao.SeqRange{First: first, Last: last})
+		}
+	}
+	if err = errors.Join(err, n.err(campaign)); err != nil {
+		return nil, fmt.Errorf("read the seal of campaign %s: %w", campaign, err)
+	}
+	return seqs, nil
+}

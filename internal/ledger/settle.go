@@ -1,0 +1,251 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// item is one grant of a batch on its way through the settler.
+type item struct {
+	index  int // in the batch that was handed over
+	grant  *hongbao.Grant
+	reason Reason // set when it is to go to quarantine
+}
+
+// packetKey is the key of a grant for ever.
+type packetKey struct {
+	campaign string
+	packet   int64
+}
+
+func keyOf(g *hongbao.Grant) packetKey { return packetKey{g.Campaign, g.Packet} }
+
+// grantColumns are the columns of table grants that are facts, in the order in which they are packed and scanned.
+const grantColumns = `campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at`
+
+// storedGrant is a row of table grants.
+type storedGrant struct {
+	hongbao.Grant
+	batch int64
+}
+
+func scanGrant(s scan) (storedGrant, error) {
+	var g storedGrant
+	var shard, at int64
+	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &g.batch)
+	g.Shard, g.Time = int(shard), time.UnixMilli(at).UTC()
+	return g, err
+}
+
+// sortItems brings items into the order in which every worker takes their locks.
+func sortItems(items []item) {
+	slices.SortStableFunc(items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet))
+	})
+}
+
+// settling is one call of settle.
+type settling struct {
+	*Ledger
+	items   []item
+	known   map[string]knownCampaign // has the campaigns of all items
+	pending bool                     // the items' rows of table pending end in the same transaction
+	tries   int
+}
+
+// settle makes the ledger agree with the items in one transaction, and gives those that contradict it. It sorts items: every
+// worker takes its locks in the same order, packets first, then users, then pools, then campaigns, then their transfers, so that
+// they wait for each other but never in a circle.
+func (s *settling) settle(ctx context.Context) (differ []item, err error) {
+	sortItems(s.items)
+	var drop []stmt
+	if s.pending {
+		if drop, err = s.deletePending(s.items, 0); err != nil {
+			return nil, err
+		}
+	}
+	err = s.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
+		stmts, differ, err = s.insert(ctx, t)
+		s.tries++
+		return append(slices.Clone(drop), stmts...), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("settle %d grants: %w", len(s.items), err)
+	}
+	return differ, nil
+}
+
+// insert inserts the grants that nobody has decided about, and gives the statements that move their money.
+func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
+	items, err := s.undecided(ctx, t, s.items)
+	if err != nil || len(items) == 0 {
+		return nil, nil, err
+	}
+	// A statement can't insert a key twice; what comes twice in the batch is compared with the first.
+	fresh := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
+	packed, err := s.dialect.pack(columnsOf(fresh)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	batch := rand.Int64()
+	var inserted int64
+	insert := stmt{sql: s.dialect.insertOnce(s.dialect.insertGrants, s.tries), args: append(slices.Clone(packed), batch), changed: &inserted}
+	if err := t.run(ctx, insert); err != nil {
+		return nil, nil, err
+	}
+	if inserted < int64(len(items)) {
+		has, err := s.readGrants(ctx, t, fresh)
+		if err != nil {
+			return nil, nil, err
+		}
+		if fresh, differ, err = compare(items, has, batch); err != nil {
+			return nil, nil, err
+		}
+	}
+	stmts, err = s.post(fresh, s.known, batch)
+	return stmts, differ, err
+}
+
+func columnsOf(items []item) []any {
+	n := len(items)
+	campaigns, users, requests := make([]string, n), make([]string, n), make([]string, n)
+	packets, amounts, shards := make([]int64, n), make([]int64, n), make([]int64, n)
+	seqs, epochs, times := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, it := range items {
+		g := it.grant
+		campaigns[i], packets[i], users[i], amounts[i] = g.Campaign, g.Packet, g.User, int64(g.Amount)
+		shards[i], seqs[i], epochs[i] = int64(g.Shard), g.Seq, g.Epoch
+		requests[i], times[i] = g.RequestID, g.Time.UnixMilli()
+	}
+	return []any{campaigns, packets, users, amounts, shards, seqs, epochs, requests, times}
+}
+
+func (l *Ledger) readGrants(ctx context.Context, t txn, items []item) (map[packetKey]storedGrant, error) {
+	packed, err := l.dialect.pack(keysOf(items)...)
+	if err != nil {
+		return nil, err
+	}
+	has := make(map[packetKey]storedGrant, len(items))
+	err = t.query(ctx, l.dialect.readGrants, packed, func(s scan) error {
+		g, err := scanGrant(s)
+		has[keyOf(&g.Grant)] = g
+		return err
+	})
+	return has, err
+}
+
+// compare sorts the items by what the ledger has now: fresh were inserted by this batch, differ contradict it, and the
+// others were done already.
+func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, differ []item, err error) {
+	var last packetKey
+	for _, it := range items {
+		key := keyOf(it.grant)
+		g, ok := has[key]
+		if !ok {
+			return nil, nil, hongbao.Errorf(hongbao.Broken,
+				"packet %d of campaign %s was neither inserted nor there: was a row deleted by hand?", key.packet, key.campaign)
+		}
+		if it.reason = difference(it.grant, &g.Grant); it.reason != "" {
+			differ = append(differ, it)
+		} else if g.batch == batch && key != last {
+			fresh = append(fresh, it)
+		}
+		last = key
+	}
+	return fresh, differ, nil
+}
+
+// posting is what a batch moves for one campaign.
+type posting struct {
+	amount hongbao.Amount
+	grants int64
+}
+
+// post gives the statements that move the money of the fresh grants. The rows that other batches want as well, the
+// pool's and the campaign's, come late.
+func (l *Ledger) post(fresh []item, known map[string]knownCampaign, batch int64) ([]stmt, error) {
+	campaigns, users, err := add(fresh, known)
+	if err != nil {
+		return nil, err
+	}
+	stmts, err := l.creditUsers(users)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now().UnixMilli()
+	ids := slices.Sorted(maps.Keys(campaigns))
+	for _, id := range ids {
+		stmts = append(stmts, stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`,
+			args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
+	}
+	for _, id := range ids {
+		// Below 0 is refused by its CHECK: nothing is granted after the refund, not even a packet without a value.
+		stmts = append(stmts, stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END, grants = grants + $3
+			WHERE id = $1`, args: []any{id, int64(campaigns[id].amount), campaigns[id].grants}})
+	}
+	// The transfers come after the rows that they refer to are locked: MySQL reads those under a shared lock, and two batches
+	// that both hold one can't get on to write.
+	for _, id := range ids {
+		p := campaigns[id]
+		stmts = append(stmts, stmt{sql: insertTransfer, args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
+			"grants", id, PoolAccount(id), nil, int64(p.amount), p.grants, batch, now}})
+	}
+	return stmts, nil
+}
+
+// credit is what one batch adds to an account.
+type credit struct {
+	account, currency string
+	amount            hongbao.Amount
+}
+
+// add sums up the grants per campaign and, sorted, per user's account. A sum above MaxAmount is refused like any other
+// overdraft: no campaign is funded with more.
+func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []credit, error) {
+	campaigns := make(map[string]posting)
+	credits := make([]credit, 0, len(fresh))
+	for _, it := range fresh {
+		g := it.grant
+		p := campaigns[g.Campaign]
+		p.amount, p.grants = p.amount+g.Amount, p.grants+1
+		if p.amount > hongbao.MaxAmount {
+			return nil, nil, hongbao.Errorf(hongbao.Permanent, "%w: the batch is above %d", errOverdraw, hongbao.MaxAmount)
+		}
+		campaigns[g.Campaign] = p
+		if g.Amount > 0 {
+			currency := known[g.Campaign].currency
+			credits = append(credits, credit{UserAccount(g.User, currency), currency, g.Amount})
+		}
+	}
+	slices.SortFunc(credits, func(a, b credit) int { return cmp.Compare(a.account, b.account) })
+	sums := credits[:0]
+	for _, c := range credits {
+		if n := len(sums); n == 0 || sums[n-1].account != c.account {
+			sums = append(sums, c)
+		} else if sums[n-1].amount += c.amount; sums[n-1].amount > hongbao.MaxAmount {
+			return nil, nil, hongbao.Errorf(hongbao.Permanent, "%w: one user gets more than %d", errOverdraw, hongbao.MaxAmount)
+		}
+	}
+	return campaigns, sums, nil
+}
+
+func (l *Ledger) creditUsers(credits []credit) ([]stmt, error) {
+	if len(credits) == 0 {
+		return nil, nil
+	}
+	ids, currencies := make([]string, len(credits)), make([]string, len(credits))
+	amounts := make([]int64, len(credits))
+	for i, c := range credits {
+		ids[i], currencies[i], amounts[i] = c.account, c.currency, int64(c.amount)
+	}
+	packed, err := l.dialect.pack(ids, currencies, amounts)
+	return []stmt{{sql: l.dialect.credit, args: packed}}, err
+}

@@ -1,0 +1,283 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// MaxBatch is how many grants go into one transaction; a longer batch becomes several.
+const MaxBatch = 10_000
+
+// PlanSource tells what was planned. Amount gives the amount of a packet, and false if the plan has no such packet. It
+// must be safe for use by many workers at once.
+type PlanSource interface {
+	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
+}
+
+// SettlerConfig is what a Settler works with.
+type SettlerConfig struct {
+	Ledger *Ledger
+	Plan   PlanSource
+	Log    *zap.Logger
+	// OnQuarantine, if not nil, is called for each grant that waits in quarantine for a decision, after it was committed, and
+	// again whenever the same grant comes again: to count it, to freeze its campaign. Its ID is 0 when the grant was
+	// there before. An error is an outage: the grant comes again. It must be quick and safe for use at once.
+	OnQuarantine func(Quarantined) error
+}
+
+// Settler is the hongbao.Handler that settles grants. Its methods may be called at once, also with the same grants.
+type Settler struct {
+	config SettlerConfig
+	// pending: rows of table pending end with the grants.
+	pending bool
+	strange *alarms
+}
+
+// alarms are campaigns that the ledger does not have, and when that was told last.
+type alarms struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// NewSettler makes a Settler.
+func NewSettler(config SettlerConfig) (*Settler, error) {
+	var errs []error
+	if config.Ledger == nil {
+		errs = append(errs, errors.New("the ledger is missing"))
+	}
+	if config.Plan == nil {
+		errs = append(errs, errors.New("the plan is missing: without it any amount would be paid"))
+	}
+	if config.Log == nil {
+		errs = append(errs, errors.New("the log is missing"))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("settler configuration: %w", errors.Join(errs...))
+	}
+	return &Settler{config: config, strange: &alarms{last: make(map[string]time.Time)}}, nil
+}
+
+// Handle settles the grants, one transaction for all that are in order. Nil for a grant means that the ledger holds it
+// durably: as a grant that is paid, or in quarantine. A repeat changes nothing. A grant whose campaign the ledger does not have
+// waits (hongbao.IsHeld) until the campaign is there, or a person has disowned it.
+func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := make([]error, len(grants))
+	known := make(map[string]knownCampaign)
+	planned, aside := s.sort(ctx, grants, known, errs)
+	for part := range slices.Chunk(planned, MaxBatch) {
+		aside = append(aside, s.settle(ctx, part, known, errs)...)
+	}
+	s.setAside(ctx, aside, errs)
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return errs
+	}
+	return nil
+}
+
+// Record is Handle for grants that a remote has credited: nil means besides that they are pending no more; see Begin.
+func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
+	return (&Settler{config: s.config, pending: true, strange: s.strange}).Handle(ctx, grants)
+}
+
+// sort tells the grants that can be settled from those for quarantine; errs gets what is malformed or can't be told.
+func (s *Settler) sort(
+	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
+) (planned, aside []item) {
+	planned = make([]item, 0, len(grants))
+	strange := make(map[string]bool)
+	var outage error
+	for i := range grants {
+		it := item{index: i, grant: &grants[i]}
+		if errs[i] = malformed(it.grant); errs[i] != nil {
+			continue
+		}
+		if errs[i] = outage; outage != nil { // asking once more would be one more timeout
+			continue
+		}
+		if it.reason, errs[i] = s.judge(ctx, it.grant, known, strange); errs[i] != nil {
+			if hongbao.IsOutage(errs[i]) {
+				outage = errs[i]
+			}
+			continue
+		}
+		if it.reason == "" {
+			planned = append(planned, it)
+		} else {
+			aside = append(aside, it)
+		}
+	}
+	return planned, aside
+}
+
+// malformed tells what no table of the ledger can hold.
+func malformed(g *hongbao.Grant) error {
+	err := hongbao.CheckCampaignID(g.Campaign)
+	if err == nil {
+		err = hongbao.CheckID(g.User)
+	}
+	if err == nil && g.RequestID != "" {
+		err = hongbao.CheckID(g.RequestID)
+	}
+	if err == nil && (g.Shard < 0 || g.Shard >= 1<<31 || g.Seq < 0) {
+		err = fmt.Errorf("shard %d and seq %d are no position", g.Shard, g.Seq)
+	}
+	if err == nil {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
+}
+
+// judge compares a grant with its campaign and the plan. Campaigns that it meets go to known; those that the ledger does not
+// have go to strange, with whether they are disowned.
+func (s *Settler) judge(
+	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, strange map[string]bool,
+) (Reason, error) {
+	k, ok := known[g.Campaign]
+	disowned, met := strange[g.Campaign]
+	if !ok && !met {
+		var err error
+		if k, ok, err = s.config.Ledger.lookUp(ctx, g.Campaign); err != nil {
+			return "", err
+		}
+		if ok {
+			known[g.Campaign] = k
+		} else if disowned, err = s.config.Ledger.disowned(ctx, g.Campaign); err != nil {
+			return "", err
+		} else {
+			strange[g.Campaign] = disowned
+		}
+	}
+	switch {
+	case !ok && disowned:
+		return NoCampaign, nil
+	case !ok: // an error of its own for each grant: the batch has no failure in common
+		s.alarm(g.Campaign)
+		return "", hongbao.Heldf("grant %s waits: %w, so nobody can tell what it is worth. Let ledger.dsn name the right ledger, or bring back the one that has "+
+			"campaign %s; if there is none, `hongbao quarantine campaign %s` sends its grants to quarantine", g.EventID(), ErrNoCampaign, g.Campaign, g.Campaign)
+	}
+	if g.Packet < 1 || g.Packet > k.packets {
+		return PacketNotPlanned, nil
+	}
+	amount, ok, err := s.config.Plan.Amount(ctx, g.Campaign, g.Packet)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
+	case !ok:
+		return PacketNotPlanned, nil
+	case amount != g.Amount || amount < 0 || amount > hongbao.MaxAmount:
+		return AmountNotPlanned, nil
+	}
+	return "", nil
+}
+
+// alarm tells of a campaign that the ledger does not have, once a minute.
+func (s *Settler) alarm(campaign string) {
+	if !s.strange.due(campaign) {
+		return
+	}
+	s.config.Log.Error("ALARM: grants wait unpaid, the ledger does not have their campaign; is it the right ledger, and not an older copy? "+
+		"`hongbao quarantine campaign` sends them to quarantine if the campaign will never be there",
+		zap.String("code", "unknown_campaign"), zap.String("campaign", campaign))
+}
+
+// due tells whether a campaign's alarm was not raised within a minute.
+func (a *alarms) due(campaign string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if last, told := a.last[campaign]; told && time.Since(last) < time.Minute {
+		return false
+	}
+	if len(a.last) >= maxKnownCampaigns {
+		clear(a.last)
+	}
+	a.last[campaign] = time.Now()
+	return true
+}
+
+// settle settles the items, and gives those for quarantine. When the funding does not cover all of them, or the database can't hold
+// one (a balance that would overflow), it halves them until those that are to blame stand alone.
+func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
+	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
+	aside, err := call.settle(ctx)
+	if err == nil {
+		return aside
+	}
+	overdraws := errors.Is(err, errOverdraw)
+	if !overdraws && (len(items) == 1 || hongbao.ClassOf(err) != hongbao.Permanent) {
+		for _, it := range items {
+			errs[it.index] = err
+		}
+		return nil
+	}
+	if len(items) == 1 {
+		it := &items[0]
+		c, _, err := s.config.Ledger.Campaign(ctx, it.grant.Campaign)
+		if errs[it.index] = err; err != nil {
+			return nil
+		}
+		if it.reason = OverFunded; c.State == StateRefunded {
+			it.reason = AfterRefund
+		}
+		return items
+	}
+	half := len(items) / 2
+	aside = s.settle(ctx, items[:half], known, errs)
+	if err := errs[items[half-1].index]; hongbao.IsOutage(err) {
+		for _, it := range items[half:] {
+			errs[it.index] = err
+		}
+		return aside
+	}
+	return append(slices.Clip(aside), s.settle(ctx, items[half:], known, errs)...)
+}
+
+func (s *Settler) setAside(ctx context.Context, items []item, errs []error) {
+	if len(items) == 0 {
+		return
+	}
+	added, err := s.config.Ledger.setAside(ctx, items, s.pending)
+	if err != nil {
+		for _, it := range items {
+			errs[it.index] = err
+		}
+		return
+	}
+	for _, q := range added {
+		if err := s.report(q); err != nil {
+			// The row is there; the grant comes again until the hook has done its part.
+			for _, it := range items {
+				errs[it.index] = hongbao.Outagef(hongbao.Transient, "quarantine of packet %d of campaign %s: %w", q.Grant.Packet, q.Grant.Campaign, err)
+			}
+			return
+		}
+	}
+}
+
+// report tells of a grant in quarantine: the log when it is new there, the hook each time that it comes.
+func (s *Settler) report(q Quarantined) error {
+	g := &q.Grant
+	fields := []zap.Field{
+		zap.String("reason", string(q.Reason)), zap.Int64("quarantine", q.ID), zap.String("event", g.EventID()),
+		zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.String("user", g.User),
+		zap.Int64("amount", int64(g.Amount)),
+	}
+	if q.Has != nil {
+		fields = append(fields, zap.String("ledger_event", q.Has.EventID()), zap.String("ledger_user", q.Has.User),
+			zap.Int64("ledger_amount", int64(q.Has.Amount)))
+	}
+	if q.ID != 0 {
+		s.config.Log.Error("grant went to quarantine", fields...)
+	}
+	if s.config.OnQuarantine != nil {
+		return s.config.OnQuarantine(q)
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// backend makes the configuration of a new, empty database.
+type backend func(t testing.TB) Config
+
+func sqliteConfig(t testing.TB) Config {
+	c := testConfig(SQLite, filepath.Join(t.TempDir(), "ledger ?#%.db"))
+	return c
+}
+
+func postgresConfig(t testing.TB) Config {
+	return testPostgres(testkit.Postgres(t))
+}
+
+// testPostgres accepts the two settings that testkit's servers trade for speed: no test here cuts the power.
+func testPostgres(dsn string) Config {
+	c := testConfig(PostgreSQL, dsn)
+	c.UnsafeAllow = []string{"fsync", "full_page_writes"}
+	return c
+}
+
+func mariadbConfig(t testing.TB) Config {
+	return testMariaDB(testkit.MariaDB(t))
+}
+
+// testMariaDB accepts the setting that testkit's servers trade for speed.
+func testMariaDB(dsn string) Config {
+	c := testConfig(MySQL, dsn)
+	c.UnsafeAllow = []string{"innodb_doublewrite"}
+	return c
+}
+
+func testConfig(driver Driver, dsn string) Config {
+	return Config{
+		Driver: driver, DSN: dsn, Conns: 8, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 10 * time.Second, Timeout: 30 * time.Second, Retries: 10,
+	}
+}
+
+func open(t testing.TB, c Config) *Ledger {
+	t.Helper()
+	_, err := Migrate(t.Context(), c)
+	require.NoError(t, err)
+	l, err := Open(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
+// planFunc is a PlanSource.
+type planFunc func(campaign string, packet int64) (hongbao.Amount, bool, error)
+
+func (f planFunc) Amount(_ context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
+	return f(campaign, packet)
+}
+
+// fixture is a ledger with a settler in front of it.
+type fixture struct {
+	config Config
+	ledger *Ledger
+	*Settler
+
+	mu        sync.Mutex
+	reported  []Quarantined
+	hooked    int // calls of OnQuarantine
+	hookFails error
+	// forged are packets for which the plan lies, so that the guards behind it are met.
+	forged map[packetKey]hongbao.Amount
+}
+
+const testCurrency = "CNY"
+
+// planned is the amount of every test campaign's packets.
+func planned(packet int64) hongbao.Amount { return hongbao.Amount(100 + packet%7) }
+
+func fundedFor(packets int64) hongbao.Amount {
+	var sum hongbao.Amount
+	for p := int64(1); p <= packets; p++ {
+		sum += planned(p)
+	}
+	return sum
+}
+
+func newFixture(t testing.TB, config Config) *fixture {
+	t.Helper()
+	f := &fixture{config: config, ledger: open(t, config), forged: make(map[packetKey]hongbao.Amount)}
+	var err error
+	f.Settler, err = NewSettler(SettlerConfig{
+		Ledger: f.ledger, Log: zap.NewNop(),
+		Plan: planFunc(func(campaign string, packet int64) (hongbao.Amount, bool, error) {
+			if a, ok := f.forged[packetKey{campaign, packet}]; ok {
+				return a, true, nil
+			}
+			return planned(packet), true, nil
+		}),
+		OnQuarantine: func(q Quarantined) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.hooked++
+			if q.ID != 0 {
+				f.reported = append(f.reported, q)
+			}
+			return f.hookFails
+		},
+	})
+	require.NoError(t, err)
+	return f
+}
+
+func testCampaign(t testing.TB, id string, packets int64) Campaign {
+	t.Helper()
+	spec := hongbao.Campaign{
+		ID: id, Name: "rain", Kind: hongbao.RedPacket, Currency: testCurrency, Total: fundedFor(packets), Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 200}, TimeZone: "Asia/Shanghai", Sponsor: "acme",
+		From: time.UnixMilli(1_700_000_000_000).UTC(), To: time.UnixMilli(1_700_000_060_000).UTC(), Durability: hongbao.Fast,
+		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}},
+	}
+	return canonical(t, spec)
+}
+
+func canonical(t testing.TB, spec hongbao.Campaign) Campaign {
+	t.Helper()
+	text, err := json.Marshal(spec)
+	require.NoError(t, err)
+	c := Campaign{Spec: spec, Canonical: text, Hash: "sha256-of-" + spec.ID}
+	copy(c.Seed[:], "seed of "+spec.ID)
+	return c
+}
+
+func (f *fixture) create(t testing.TB, id string, packets int64) {
+	t.Helper()
+	_, err := f.ledger.CreateCampaign(t.Context(), testCampaign(t, id, packets))
+	require.NoError(t, err)
+}
+
+// grant is the grant of a packet as Redis would have made it: seq = packet, every user gets several.
+func grant(campaign string, packet int64) hongbao.Grant {
+	return hongbao.Grant{
+		Shard: 3, Seq: packet, Epoch: 1, EntryID: "1700000000000-0", Campaign: campaign, Packet: packet,
+		Amount: planned(packet), User: fmt.Sprintf("u%d", packet*7919%101), RequestID: fmt.Sprintf("r%d", packet),
+		Time: time.UnixMilli(1_700_000_000_000 + packet).UTC(),
+	}
+}
+
+func grantsOf(campaign string, first, last int64) []hongbao.Grant {
+	list := make([]hongbao.Grant, 0, last-first+1)
+	for p := first; p <= last; p++ {
+		list = append(list, grant(campaign, p))
+	}
+	return list
+}
+
+func (f *fixture) settles(t testing.TB, grants ...hongbao.Grant) {
+	t.Helper()
+	require.Nil(t, f.Handle(t.Context(), grants))
+}
+
+// disown has a person say that the ledger will never have a campaign.
+func (f *fixture) disown(t require.TestingT, campaign string) {
+	require.NoError(t, f.ledger.Disown(context.Background(), campaign, "ann", "it will never be there"))
+}
+
+// holds tells that the ledger agrees with itself and has exactly the given grants of the campaign.
+func (f *fixture) holds(t testing.TB, campaign string, want []hongbao.Grant) {
+	t.Helper()
+	differences, err := f.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, differences)
+	var got []hongbao.Grant
+	require.NoError(t, f.ledger.EachGrant(t.Context(), campaign, func(g hongbao.Grant) error {
+		got = append(got, g)
+		return nil
+	}))
+	require.Len(t, got, len(want))
+	for i, g := range want {
+		g.EntryID, g.Trace = "", ""
+		require.Equal(t, g, got[i])
+	}
+}
+
+// open gives what waits in quarantine.
+func (f *fixture) open(t testing.TB) []Quarantined {
+	t.Helper()
+	list, err := f.ledger.Quarantine(t.Context(), 0, 10_000)
+	require.NoError(t, err)
+	return list
+}
+
+func (f *fixture) balance(t testing.TB, account string) hongbao.Amount {
+	t.Helper()
+	b, _, err := f.ledger.Balance(t.Context(), account)
+	require.NoError(t, err)
+	return b
+}
+
+// setPlan gives the settler another plan.
+func (f *fixture) setPlan(t testing.TB, plan planFunc) {
+	t.Helper()
+	config := f.Settler.config
+	config.Plan = plan
+	var err error
+	f.Settler, err = NewSettler(config)
+	require.NoError(t, err)
+}
+
+// tamper writes past all of this package's checks.
+func (f *fixture) tamper(t testing.TB, stmts ...stmt) {
+	t.Helper()
+	require.NoError(t, f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return stmts, nil }))
+}

@@ -1,0 +1,275 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// sqliteDialect sends a table as one JSON array of rows.
+var sqliteDialect = dialect{
+	migrations: "migrations/sqlite",
+	hasSchema:  `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'hongbao_schema'`,
+	pack:       packJSON,
+	// WHERE true: without it the parser takes ON CONFLICT for a join's ON.
+	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
+		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+			value ->> 8, $2 FROM json_each($1) WHERE true`,
+	readGrants: `SELECT ` + grantColumns + `, batch FROM json_each($1) AS k CROSS JOIN grants
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
+	readQuarantine: `SELECT ` + grantColumns + `, resolved_at FROM json_each($1) AS k CROSS JOIN quarantine
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
+	insertQuarantine: `INSERT INTO quarantine (` + quarantineColumns + `, batch)
+		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8,
+			value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15, value ->> 16,
+			value ->> 17, value ->> 18, $2, $3 FROM json_each($1) WHERE true ON CONFLICT ` + onceAside + ` DO NOTHING`,
+	readAside: `SELECT k.value ->> 6, quarantine.id, resolved_at, batch FROM json_each($1) AS k CROSS JOIN quarantine
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND shard = k.value ->> 2 AND seq = k.value ->> 3
+			AND user_id = k.value ->> 4 AND amount = k.value ->> 5`,
+	credit: `INSERT INTO account (id, kind, currency, balance)
+		SELECT value ->> 0, 'user', value ->> 1, value ->> 2 FROM json_each($1) WHERE true
+		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,
+	insertCodes: `INSERT INTO code (campaign, packet, code) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)`,
+	readCodes: `SELECT packet, code FROM json_each($1) AS k CROSS JOIN code
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
+	now: sqliteNow,
+	insertPending: `INSERT INTO pending (` + pendingColumns + `since, asked_at)
+		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, $2, $3,
+			CASE WHEN $4 = 1 THEN MIN(value ->> 8, ` + sqliteNow + `) ELSE ` + sqliteNow + ` END, ` + sqliteNow + `
+		FROM json_each($1) WHERE true`,
+	readPending: `SELECT ` + pendingColumns + sqliteNow + ` - since, ` + sqliteNow + ` - asked_at FROM json_each($1) AS k CROSS JOIN pending
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
+	takePending: `UPDATE pending SET owner = $2, batch = k.value ->> 3, asked_at = ` + sqliteNow + ` FROM json_each($1) AS k
+		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND batch = k.value ->> 2`,
+	deletePending: `DELETE FROM pending WHERE campaign = $2 AND packet IN (SELECT value ->> 0 FROM json_each($1)) AND $3 IN (0, batch)`,
+}
+
+const sqliteNow = `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`
+
+// packJSON turns columns into rows: [["c",1,...],...].
+func packJSON(columns ...any) ([]any, error) {
+	values := make([]reflect.Value, len(columns))
+	for i, c := range columns {
+		values[i] = reflect.ValueOf(c)
+	}
+	rows := make([][]any, values[0].Len())
+	cells := make([]any, len(rows)*len(columns))
+	for i := range rows {
+		rows[i], cells = cells[:len(columns)], cells[len(columns):]
+		for j, v := range values {
+			rows[i][j] = v.Index(i).Interface()
+		}
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.Permanent, "encode %d rows as JSON: %w", len(rows), err)
+	}
+	return []any{string(text)}, nil
+}
+
+type sqliteStore struct {
+	writer, readers *sql.DB
+}
+
+func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore, error) {
+	path, err := filepath.Abs(config.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("find the file %s: %w", config.DSN, err)
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !create {
+		return nil, hongbao.Errorf(hongbao.Broken, "%w: there is no file %s; let ledger.dsn name the right one, `hongbao init` makes a new one",
+			ErrNotFounded, path)
+	}
+	mode := "rw"
+	if create {
+		mode = "rwc"
+	}
+	query := url.Values{"mode": {mode}, "_pragma": {
+		"busy_timeout(" + millis(config.LockTimeout) + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
+	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query.Encode()}).String()
+	s := &sqliteStore{}
+	// SQLite has one write lock: a second connection would only wait for it, and without a queue.
+	if s.writer, err = openPool(dsn, 1); err != nil {
+		return nil, err
+	}
+	if s.readers, err = openPool(dsn, config.Conns); err != nil {
+		return nil, errors.Join(err, s.writer.Close())
+	}
+	if err := s.check(ctx, config); err != nil {
+		return nil, errors.Join(fmt.Errorf("the file %s: %w", path, err), s.close())
+	}
+	return s, nil
+}
+
+func openPool(dsn string, conns int) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open SQLite: %w", err)
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxLifetime(0)
+	db.SetConnMaxIdleTime(0)
+	return db, nil
+}
+
+func (s *sqliteStore) check(ctx context.Context, config *Config) error {
+	var has sqliteSettings
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return sqliteError(err, false)
+	}
+	err = readPragmas(ctx, conn, &has)
+	if err = errors.Join(err, conn.Close()); err != nil {
+		return sqliteError(err, false)
+	}
+	return refuse(has.problems(), config.UnsafeAllow)
+}
+
+func readPragmas(ctx context.Context, conn *sql.Conn, s *sqliteSettings) error {
+	for _, p := range []struct {
+		name string
+		dest any
+	}{
+		{"journal_mode", &s.journal}, {"synchronous", &s.synchronous},
+		{"foreign_keys", &s.foreignKeys}, {"busy_timeout", &s.timeout},
+	} {
+		if err := conn.QueryRowContext(ctx, "PRAGMA "+p.name).Scan(p.dest); err != nil {
+			return fmt.Errorf("read PRAGMA %s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+func (s *sqliteStore) close() error {
+	return errors.Join(s.readers.Close(), s.writer.Close())
+}
+
+func (s *sqliteStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+	return transact(ctx, s.writer, "BEGIN IMMEDIATE", fn)
+}
+
+func (s *sqliteStore) read(ctx context.Context, fn func(txn) error) error {
+	return transact(ctx, s.readers, "BEGIN", func(t txn) ([]stmt, error) { return nil, fn(t) })
+}
+
+func transact(ctx context.Context, db *sql.DB, begin string, fn func(txn) ([]stmt, error)) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return sqliteError(fmt.Errorf("get a connection: %w", err), false)
+	}
+	defer conn.Close()
+	t := &sqliteTxn{conn: conn}
+	if err := t.run(ctx, stmt{sql: begin}); err != nil {
+		return err
+	}
+	last, err := fn(t)
+	if err == nil {
+		err = t.run(ctx, last...)
+	}
+	if err == nil {
+		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
+			return nil
+		}
+		err = sqliteError(fmt.Errorf("commit: %w", err), true)
+	}
+	t.rollback(ctx)
+	return err
+}
+
+type sqliteTxn struct {
+	conn *sql.Conn
+}
+
+func (t *sqliteTxn) run(ctx context.Context, stmts ...stmt) error {
+	for _, s := range stmts {
+		r, err := t.conn.ExecContext(ctx, s.sql, s.args...)
+		if err == nil && s.changed != nil {
+			*s.changed, err = r.RowsAffected()
+		}
+		if err != nil {
+			return sqliteError(fmt.Errorf("%.60s...: %w", s.sql, err), false)
+		}
+	}
+	return nil
+}
+
+func (t *sqliteTxn) query(ctx context.Context, query string, args []any, row func(scan) error) error {
+	rows, err := t.conn.QueryContext(ctx, query, args...)
+	if err != nil {
+		return sqliteError(fmt.Errorf("%.60s...: %w", query, err), false)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return sqliteError(fmt.Errorf("%.60s...: %w", query, err), false)
+	}
+	return nil
+}
+
+// rollback gives the connection back clean. SQLite may have rolled back by itself, so the answer says nothing; a
+// connection on which nothing can begin afterwards is thrown away.
+func (t *sqliteTxn) rollback(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = t.conn.ExecContext(ctx, "ROLLBACK")
+	for _, probe := range []string{"BEGIN", "ROLLBACK"} {
+		if _, err := t.conn.ExecContext(ctx, probe); err != nil {
+			_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
+			return
+		}
+	}
+}
+
+// sqliteError gives err, met at the file, its class. sent says that it is the answer to a COMMIT.
+func sqliteError(err error, sent bool) error {
+	class := hongbao.Transient
+	if sent {
+		class = hongbao.Unknown
+	}
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return hongbao.Outagef(class, "SQLite: %w", err)
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED: // a COMMIT that met a lock has not happened
+		return hongbao.Outagef(hongbao.Transient, "SQLite, another process holds the file's lock: %w: %w", errAgain, err)
+	case sqlite3.SQLITE_CONSTRAINT:
+		return sqliteConstraint(e.Code(), err)
+	case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE:
+		return hongbao.Errorf(hongbao.Permanent, "SQLite: %w", err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return hongbao.Errorf(hongbao.Broken, "SQLite, the file is damaged: %w", err)
+	}
+	return hongbao.Outagef(class, "SQLite: %w", err) // full, I/O, read-only, interrupted
+}
+
+func sqliteConstraint(code int, err error) error {
+	switch code {
+	case sqlite3.SQLITE_CONSTRAINT_CHECK:
+		return hongbao.Errorf(hongbao.Permanent, "SQLite: %w: %w", errOverdraw, err)
+	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE: // a batch id that was drawn twice
+		return hongbao.Errorf(hongbao.Transient, "SQLite: %w: %w", errAgain, err)
+	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return hongbao.Errorf(hongbao.Broken, "SQLite, a row was deleted by hand: %w", err)
+	}
+	return hongbao.Errorf(hongbao.Permanent, "SQLite: %w", err)
+}

@@ -1,0 +1,106 @@
+package ledger
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// TestSQLiteSettings reads back what is set on every connection, readers too.
+func TestSQLiteSettings(t *testing.T) {
+	t.Parallel()
+	l := open(t, sqliteConfig(t))
+	s := l.store.(*sqliteStore)
+	require.Equal(t, 1, s.writer.Stats().MaxOpenConnections)
+	require.Equal(t, l.config.Conns, s.readers.Stats().MaxOpenConnections)
+	var has sqliteSettings
+	for _, db := range []*sql.DB{s.writer, s.readers} {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, readPragmas(t.Context(), conn, &has))
+		require.NoError(t, conn.Close())
+		require.Equal(t, sqliteSettings{journal: "wal", synchronous: 2, foreignKeys: 1,
+			timeout: l.config.LockTimeout.Milliseconds()}, has)
+		require.Empty(t, has.problems())
+	}
+}
+
+// TestSQLiteRefused sets what loses money on a real connection (F39).
+func TestSQLiteRefused(t *testing.T) {
+	t.Parallel()
+	l := open(t, sqliteConfig(t))
+	l.store.(*sqliteStore).readers.SetMaxIdleConns(0) // the journal's mode can't be changed beside another connection
+	conn, err := l.store.(*sqliteStore).writer.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	for _, pragma := range []string{"synchronous=NORMAL", "foreign_keys=0", "busy_timeout=0", "journal_mode=DELETE"} {
+		_, err := conn.ExecContext(t.Context(), "PRAGMA "+pragma)
+		require.NoError(t, err)
+	}
+	var has sqliteSettings
+	require.NoError(t, readPragmas(t.Context(), conn, &has))
+	err = refuse(has.problems(), nil)
+	for _, setting := range []string{"journal_mode is delete", "synchronous is 1", "foreign_keys is 0", "busy_timeout is 0"} {
+		require.ErrorContains(t, err, setting)
+	}
+}
+
+// TestSQLiteBusy has another process' worth of connection hold the write lock.
+func TestSQLiteBusy(t *testing.T) {
+	t.Parallel()
+	config := sqliteConfig(t)
+	config.LockTimeout, config.Retries = 5*time.Millisecond, 2
+	f := newFixture(t, config)
+	f.create(t, "rain", 10)
+	other := open(t, config)
+	err := other.store.write(t.Context(), func(txn) ([]stmt, error) {
+		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+		require.Len(t, errs, 5)
+		require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
+		require.True(t, hongbao.IsOutage(errs[0]))
+		f.holds(t, "rain", nil) // readers go on
+		return nil, nil
+	})
+	require.NoError(t, err)
+	f.settles(t, grantsOf("rain", 1, 5)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}
+
+// TestSQLiteFull lets the file not grow: an outage, and nothing is half written.
+func TestSQLiteFull(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, sqliteConfig(t))
+	f.create(t, "rain", 5_000)
+	writer := f.ledger.store.(*sqliteStore).writer
+	_, err := writer.ExecContext(t.Context(), "PRAGMA max_page_count = 30")
+	require.NoError(t, err)
+	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5_000))
+	require.Len(t, errs, 5_000)
+	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
+	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]))
+	f.holds(t, "rain", nil)
+	_, err = writer.ExecContext(t.Context(), "PRAGMA max_page_count = 1000000")
+	require.NoError(t, err)
+	f.settles(t, grantsOf("rain", 1, 5_000)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 5_000))
+}
+
+func TestSQLiteDamagedFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	require.NoError(t, os.WriteFile(path, make([]byte, 8192), 0o600))
+	_, err := Open(t.Context(), testConfig(SQLite, path))
+	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+	require.ErrorContains(t, err, path)
+	none := testConfig(SQLite, filepath.Join(t.TempDir(), "no", "such", "folder.db"))
+	_, err = Migrate(t.Context(), none)
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	_, err = Open(t.Context(), none)
+	require.ErrorIs(t, err, ErrNotFounded)
+}

@@ -1,0 +1,102 @@
+package ledger
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// AddToken stores a token of a client of the balance API. A client may have several, so that one can follow another.
+func (l *Ledger) AddToken(ctx context.Context, token hongbao.ClientToken) error {
+	if err := checkToken(&token); err != nil {
+		return err
+	}
+	scopes := make([]string, len(token.Scopes))
+	for i, s := range token.Scopes {
+		scopes[i] = string(s)
+	}
+	var inserted int64
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		return nil, t.run(ctx, stmt{
+			sql:     `INSERT INTO credit_token (hash, client, scopes, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+			args:    []any{token.Hash, token.Client, strings.Join(scopes, " "), time.Now().UnixMilli()},
+			changed: &inserted,
+		})
+	})
+	if err == nil && inserted == 0 {
+		err = hongbao.Errorf(hongbao.Conflict, "the token is there already: revoked, or of a client; take a new one")
+	}
+	if err != nil {
+		return fmt.Errorf("store a token of client %s: %w", token.Client, err)
+	}
+	return nil
+}
+
+func checkToken(token *hongbao.ClientToken) error {
+	var errs []error
+	if err := hongbao.CheckID(token.Client); err != nil {
+		errs = append(errs, fmt.Errorf("client %.140q: %w", token.Client, err))
+	}
+	if sum, err := hex.DecodeString(token.Hash); err != nil || len(sum) != 32 || strings.ToLower(token.Hash) != token.Hash {
+		errs = append(errs, errors.New("the hash is not a SHA-256 in hex"))
+	}
+	if len(token.Scopes) == 0 {
+		errs = append(errs, errors.New("it has no scope"))
+	}
+	for _, s := range token.Scopes {
+		if all := []hongbao.Scope{hongbao.ScopeCredit, hongbao.ScopeCredits, hongbao.ScopeAccounts}; !slices.Contains(all, s) {
+			errs = append(errs, fmt.Errorf("scope %.40q does not exist: want %s, %s or %s", s, all[0], all[1], all[2]))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Permanent, "the token can't be stored: %w", errors.Join(errs...))
+}
+
+// Tokens gives the tokens that are valid, sorted by client and age.
+func (l *Ledger) Tokens(ctx context.Context) ([]hongbao.ClientToken, error) {
+	var list []hongbao.ClientToken
+	err := l.read(ctx, func(ctx context.Context, t txn) error {
+		list = list[:0]
+		return t.query(ctx, `SELECT client, hash, scopes, created_at FROM credit_token WHERE revoked_at = 0 ORDER BY client, created_at, hash`, nil,
+			func(s scan) error {
+				var token hongbao.ClientToken
+				var scopes string
+				var at int64
+				err := s(&token.Client, &token.Hash, &scopes, &at)
+				for scope := range strings.FieldsSeq(scopes) {
+					token.Scopes = append(token.Scopes, hongbao.Scope(scope))
+				}
+				token.Created = time.UnixMilli(at).UTC()
+				list = append(list, token)
+				return err
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the tokens of the clients: %w", err)
+	}
+	return list, nil
+}
+
+// RevokeTokens ends the client's tokens whose hash begins with the text, and tells how many. A server that runs takes them for a
+// second more.
+func (l *Ledger) RevokeTokens(ctx context.Context, client, hash string) (n int64, err error) {
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		return nil, t.run(ctx, stmt{
+			sql:     `UPDATE credit_token SET revoked_at = $3 WHERE client = $1 AND substr(hash, 1, $4) = $2 AND revoked_at = 0`,
+			args:    []any{client, hash, time.Now().UnixMilli(), int64(len(hash))},
+			changed: &n,
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("revoke tokens of client %s: %w", client, err)
+	}
+	return n, nil
+}
