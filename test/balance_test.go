@@ -26,6 +26,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -40,8 +41,8 @@ func remoteBalance(t *testing.T) (url string, bank *ledger.Ledger) {
 		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
 	sum := sha256.Sum256([]byte(balanceToken))
-	require.NoError(t, bank.AddToken(t.Context(), hongbao.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
-		Scopes: []hongbao.Scope{hongbao.ScopeCredit, hongbao.ScopeCredits, hongbao.ScopeAccounts}}))
+	require.NoError(t, bank.AddToken(t.Context(), payment.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
+		Scopes: []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}}))
 	for _, currency := range []string{"CNY", "USD"} {
 		_, err := bank.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency, Amount: hongbao.MaxAmount, By: "ann", Why: "tests"})
 		require.NoError(t, err)
@@ -274,7 +275,7 @@ func paid(t *testing.T, l *ledger.Ledger, want map[string]hongbao.Amount) {
 	for account, amount := range want {
 		balances, err := l.AccountBalances(t.Context(), account)
 		require.NoError(t, err)
-		require.Equal(t, []hongbao.AccountBalance{{Currency: "CNY", Balance: amount, Credits: 1}}, balances, account)
+		require.Equal(t, []payment.AccountBalance{{Currency: "CNY", Balance: amount, Credits: 1}}, balances, account)
 	}
 }
 

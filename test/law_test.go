@@ -99,6 +99,11 @@ func brokenInside(from, to string, test bool) string {
 			return ""
 		}
 		return "amounts are written for a person by cmd and by the audit's report only"
+	case to == "internal/payment":
+		if fromStage || from == "internal/recovery" || strings.HasPrefix(from, "cmd/") || test {
+			return ""
+		}
+		return "payment has words of the stages"
 	case to == "internal/flatjson":
 		if from == "internal/httpapi" || from == "internal/remote" {
 			return ""
@@ -116,7 +121,7 @@ func brokenInside(from, to string, test bool) string {
 			return ""
 		}
 		return "topic is for the two sides of the topic, publisher and subscriber"
-	case to == "" && (fromStage || from == "internal/shards" || from == "internal/money" || !strings.HasPrefix(from, "internal/")):
+	case to == "" && (fromStage || from == "internal/shards" || from == "internal/money" || from == "internal/payment" || !strings.HasPrefix(from, "internal/")):
 		return ""
 	case from == "internal/shards":
 		if to == "lua" {
@@ -146,7 +151,7 @@ func redisSide(folder string) bool { return folder == "lua" || folder == "intern
 // known tells whether the law has a place for a folder with Go files.
 func known(from string) bool {
 	_, stage := stages[from]
-	return stage || anything(from) || slices.Contains([]string{".", "lua", "topic", "internal/flatjson", "internal/group", "internal/money", "internal/shards", "internal/shards/shardstest", "internal/testkit"}, from)
+	return stage || anything(from) || slices.Contains([]string{".", "lua", "topic", "internal/flatjson", "internal/group", "internal/money", "internal/payment", "internal/shards", "internal/shards/shardstest", "internal/testkit"}, from)
 }
 
 // sources calls fn with every file of the repository whose name ends with one of the suffixes; path uses slashes.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -78,6 +78,6 @@ func TestOneAccountTheRemoteRefuses(t *testing.T) {
 	for account, amount := range want {
 		balances, err := bank.AccountBalances(t.Context(), account)
 		require.NoError(t, err)
-		require.Equal(t, []hongbao.AccountBalance{{Currency: "CNY", Balance: amount, Credits: 2}}, balances, account)
+		require.Equal(t, []payment.AccountBalance{{Currency: "CNY", Balance: amount, Credits: 2}}, balances, account)
 	}
 }

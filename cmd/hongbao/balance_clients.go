@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the first client.
@@ -46,7 +47,7 @@ func balanceClientCmd() *cobra.Command {
 func tokenID(hash string) string { return hash[:12] }
 
 func clientAddCmd() *cobra.Command {
-	scopes := []string{string(hongbao.ScopeCredit), string(hongbao.ScopeCredits)}
+	scopes := []string{string(payment.ScopeCredit), string(payment.ScopeCredits)}
 	cmd := &cobra.Command{
 		Use: "add CLIENT", Short: "Make a token for a client, and print it: it is shown this once",
 		Long: "Makes a token for a client, and the client with its first one; and the tables, if the database has none. The token is that of\n" +
@@ -61,9 +62,9 @@ func clientAddCmd() *cobra.Command {
 					return err
 				}
 				sum := sha256.Sum256([]byte(text))
-				token := hongbao.ClientToken{Client: args[0], Hash: hex.EncodeToString(sum[:])}
+				token := payment.ClientToken{Client: args[0], Hash: hex.EncodeToString(sum[:])}
 				for _, s := range scopes {
-					token.Scopes = append(token.Scopes, hongbao.Scope(s))
+					token.Scopes = append(token.Scopes, payment.Scope(s))
 				}
 				cfg, err := d.ledgerConfig()
 				if err != nil {
@@ -120,7 +121,7 @@ func drawToken() string {
 type clientToken struct {
 	Client  string          `json:"client"`
 	ID      string          `json:"id"`
-	Scopes  []hongbao.Scope `json:"scopes"`
+	Scopes  []payment.Scope `json:"scopes"`
 	Created *time.Time      `json:"created,omitempty"`
 }
 
@@ -133,7 +134,7 @@ type clientFund struct {
 	Credits  int64          `json:"credits"`
 }
 
-func printableToken(t *hongbao.ClientToken) clientToken {
+func printableToken(t *payment.ClientToken) clientToken {
 	out := clientToken{Client: t.Client, ID: tokenID(t.Hash), Scopes: t.Scopes}
 	if !t.Created.IsZero() {
 		out.Created = &t.Created

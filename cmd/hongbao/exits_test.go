@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -39,7 +40,7 @@ func TestExitCodeOfAnError(t *testing.T) {
 		{"conflict", t.Context(), hongbao.Errorf(hongbao.Conflict, "another specification"), 1},
 		{"usage", t.Context(), fmt.Errorf("grab: %w", usage("no user")), 2},
 		{"found", t.Context(), errors.Join(nil, found("differences")), 3},
-		{"settling", t.Context(), fmt.Errorf("refund: %w", hongbao.Errorf(hongbao.Transient, "%w: 1 of 2", hongbao.ErrSettling)), 4},
+		{"settling", t.Context(), fmt.Errorf("refund: %w", hongbao.Errorf(hongbao.Transient, "%w: 1 of 2", payment.ErrSettling)), 4},
 		{"undecided", t.Context(), undecidedError{errors.New("busy")}, 4},
 		{"outage", t.Context(), fmt.Errorf("redis: %w", away), 5},
 		{"two outages", t.Context(), errors.Join(away, fmt.Errorf("ledger: %w", errors.Join(away))), 5},

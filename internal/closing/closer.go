@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -18,11 +19,11 @@ import (
 type Ledger interface {
 	// Refund posts the refund that belongs to a close entry, once: a repeat gives what is there. missing is how many of
 	// the entry's grants the ledger will never hold. ErrSettling while it holds fewer than the rest.
-	Refund(ctx context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error)
+	Refund(ctx context.Context, closed hongbao.Entry, missing int64) (payment.Refund, error)
 	// Held tells what the ledger has granted of a campaign, and what is left.
 	Held(ctx context.Context, campaign string) (hongbao.Closing, error)
 	// RefundOf gives the refund of a campaign; false if there is none.
-	RefundOf(ctx context.Context, campaign string) (hongbao.Refund, bool, error)
+	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
 }
 
 // Locker runs fn while nobody else runs one under the same name. fn's context ends when the lock is lost.
@@ -76,7 +77,7 @@ type Standing struct {
 	// Held is what the ledger holds; set once Finished has reached the close.
 	Held hongbao.Closing
 	// Refund is nil while there is none.
-	Refund *hongbao.Refund
+	Refund *payment.Refund
 }
 
 // Settled tells that the ledger's group has finished every grant up to the close.
@@ -161,14 +162,14 @@ type Order struct {
 
 // Refund posts the refund of a closed campaign, or gives the one that is there. While the ledger does not hold every grant
 // up to the close the error is ErrSettling.
-func (c *Closer) Refund(ctx context.Context, o Order) (hongbao.Refund, error) {
+func (c *Closer) Refund(ctx context.Context, o Order) (payment.Refund, error) {
 	over := time.NewTimer(o.Wait)
 	defer over.Stop()
 	tick := time.NewTicker(c.cfg.Poll)
 	defer tick.Stop()
 	for {
 		r, err := c.tryRefund(ctx, &o)
-		if err == nil || !errors.Is(err, hongbao.ErrSettling) || o.Wait == 0 {
+		if err == nil || !errors.Is(err, payment.ErrSettling) || o.Wait == 0 {
 			return r, err
 		}
 		select {
@@ -185,7 +186,7 @@ func (c *Closer) Refund(ctx context.Context, o Order) (hongbao.Refund, error) {
 
 // tryRefund goes through all steps once. The lock is held for one try only, so that one campaign that waits for its
 // settlers does not hold up the others.
-func (c *Closer) tryRefund(ctx context.Context, o *Order) (r hongbao.Refund, err error) {
+func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err error) {
 	s, err := c.Standing(ctx, o.Campaign)
 	if err == nil {
 		err = c.agree(o, &s)
@@ -221,13 +222,13 @@ func (c *Closer) agree(o *Order, s *Standing) error {
 	}
 	if !s.Settled() {
 		return hongbao.Errorf(hongbao.Transient, "%w: group %s has finished shard %d up to event %d, the close is event %d",
-			hongbao.ErrSettling, c.cfg.Group, s.Close.Shard, s.Finished, s.Close.Seq)
+			payment.ErrSettling, c.cfg.Group, s.Close.Shard, s.Finished, s.Close.Seq)
 	}
 	return nil
 }
 
 // post has the ledger post the refund, under the lock.
-func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r hongbao.Refund, err error) {
+func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r payment.Refund, err error) {
 	err = c.cfg.Locks.Do(ctx, lockName, func(ctx context.Context) error {
 		r, err = c.cfg.Ledger.Refund(ctx, s.Close, o.Missing)
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -31,10 +32,10 @@ func TestRefundInOrder(t *testing.T) {
 	first := b.close()
 	require.Equal(t, first, b.close())
 	_, err = b.Refund(t.Context(), order(70, 0))
-	require.ErrorIs(t, err, hongbao.ErrSettling)
+	require.ErrorIs(t, err, payment.ErrSettling)
 	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
 	_, err = b.Refund(t.Context(), order(70, 50*time.Millisecond))
-	require.ErrorIs(t, err, hongbao.ErrSettling)
+	require.ErrorIs(t, err, payment.ErrSettling)
 	require.Zero(t, b.ledger.posts)
 	b.settle(3)
 	for _, wrong := range []hongbao.Amount{0, 69, 71, 30} { // B51
@@ -46,7 +47,7 @@ func TestRefundInOrder(t *testing.T) {
 	require.Equal(t, "closed", b.state())
 	r, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Refund{Campaign: "rain", Amount: 70, Packets: 7, Shard: b.k.Index(), Seq: 4}, r)
+	require.Equal(t, payment.Refund{Campaign: "rain", Amount: 70, Packets: 7, Shard: b.k.Index(), Seq: 4}, r)
 	require.Equal(t, "refunded", b.state())
 	again, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
@@ -85,7 +86,7 @@ func TestRefundWaitsForTheGroup(t *testing.T) {
 	b.close()
 	b.ledger.grants = 3
 	_, err := b.Refund(t.Context(), order(70, 0))
-	require.ErrorIs(t, err, hongbao.ErrSettling)
+	require.ErrorIs(t, err, payment.ErrSettling)
 	require.ErrorContains(t, err, "has finished shard")
 	require.Zero(t, b.ledger.posts)
 }
@@ -100,7 +101,7 @@ func TestRefundWithDeadLetters(t *testing.T) {
 	require.ErrorContains(t, err, "dead letters")
 	require.ErrorContains(t, err, "--missing 1 --amount 80")
 	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
-	require.NotErrorIs(t, err, hongbao.ErrSettling)
+	require.NotErrorIs(t, err, payment.ErrSettling)
 	for _, o := range []closing.Order{{Amount: 80}, {Amount: 70, Missing: 1}, {Amount: 80, Missing: 2}, {Amount: 80, Missing: -1}} {
 		o.Campaign = "rain"
 		_, err = b.Refund(t.Context(), o)
@@ -193,7 +194,7 @@ func TestConcurrentRefunds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var group errgroup.Group
-	got := make([]hongbao.Refund, 10)
+	got := make([]payment.Refund, 10)
 	for i := range got {
 		group.Go(func() error {
 			if _, err := b.Close(t.Context(), "rain", true); err != nil {

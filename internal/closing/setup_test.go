@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
@@ -24,16 +25,16 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type memLedger struct {
 	mu      sync.Mutex
 	grants  int64
-	refunds map[string]hongbao.Refund
+	refunds map[string]payment.Refund
 	posts   int
 	// before and after stand for a process that dies, or an answer that is lost; nil for nothing.
 	before, after func() error
 }
 
-func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error) {
+func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry, missing int64) (payment.Refund, error) {
 	if l.before != nil {
 		if err := l.before(); err != nil {
-			return hongbao.Refund{}, err
+			return payment.Refund{}, err
 		}
 	}
 	l.mu.Lock()
@@ -41,19 +42,19 @@ func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry, missing int6
 	r, ok := l.refunds[closed.Campaign]
 	if !ok {
 		if l.grants+missing < closed.Close.Granted {
-			return r, hongbao.Errorf(hongbao.Transient, "%w: %d of %d", hongbao.ErrSettling, l.grants, closed.Close.Granted)
+			return r, hongbao.Errorf(hongbao.Transient, "%w: %d of %d", payment.ErrSettling, l.grants, closed.Close.Granted)
 		}
 		l.posts++
-		r = hongbao.Refund{Campaign: closed.Campaign, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants, Shard: closed.Shard, Seq: closed.Seq}
+		r = payment.Refund{Campaign: closed.Campaign, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants, Shard: closed.Shard, Seq: closed.Seq}
 		l.refunds[closed.Campaign] = r
 	}
 	if l.after != nil {
-		return hongbao.Refund{}, l.after()
+		return payment.Refund{}, l.after()
 	}
 	return r, nil
 }
 
-func (l *memLedger) RefundOf(_ context.Context, campaign string) (hongbao.Refund, bool, error) {
+func (l *memLedger) RefundOf(_ context.Context, campaign string) (payment.Refund, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r, ok := l.refunds[campaign]
@@ -104,7 +105,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	require.NoError(t, err)
 	b := &bundle{
 		t: t, rdb: server.Client(t), space: space, k: space.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
-		ledger: &memLedger{refunds: map[string]hongbao.Refund{}},
+		ledger: &memLedger{refunds: map[string]payment.Refund{}},
 	}
 	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
 	_, err = shards.Of(b.rdb, b.k).CreateGroup(t.Context(), "balance")

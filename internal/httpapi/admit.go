@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // problem is an answer that refuses.
@@ -75,7 +76,7 @@ func choose(w http.ResponseWriter, method string, endpoints []endpoint) (*endpoi
 	return nil, refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes "+allow+" only")
 }
 
-func (b *Balance) authenticate(w http.ResponseWriter, r *http.Request) (*hongbao.ClientToken, error) {
+func (b *Balance) authenticate(w http.ResponseWriter, r *http.Request) (*payment.ClientToken, error) {
 	valid, err := b.tokens.current(r.Context())
 	if err != nil {
 		return nil, unread(err)
@@ -104,7 +105,7 @@ func (b *Balance) fail(w http.ResponseWriter, id string, err error, fields ...za
 		b.log.Info("a request was refused", fields...)
 	}
 	switch {
-	case errors.Is(err, hongbao.ErrFundExhausted):
+	case errors.Is(err, payment.ErrFundExhausted):
 		w.Header().Set("Retry-After", "10") // a person has to fill the fund
 	case p.status == http.StatusServiceUnavailable || p.status == http.StatusConflict:
 		w.Header().Set("Retry-After", "1")
@@ -114,12 +115,12 @@ func (b *Balance) fail(w http.ResponseWriter, id string, err error, fields ...za
 
 func ofClass(err error) *problem {
 	switch {
-	case errors.Is(err, hongbao.ErrKeyReused):
+	case errors.Is(err, payment.ErrKeyReused):
 		return &problem{http.StatusUnprocessableEntity, "idempotency_key_reused", "the key was used for another credit; a new credit needs a new key", err}
-	case errors.Is(err, hongbao.ErrFundExhausted):
+	case errors.Is(err, payment.ErrFundExhausted):
 		return &problem{http.StatusServiceUnavailable, "fund_exhausted", "nothing was booked: the client's fund does not cover it; " +
 			"once it is filled, send the same request again", err}
-	case errors.Is(err, hongbao.ErrReferenceReused):
+	case errors.Is(err, payment.ErrReferenceReused):
 		return &problem{http.StatusUnprocessableEntity, "reference_reused", "the reference was used for another credit; GET it to see which", err}
 	}
 	switch hongbao.ClassOf(err) {

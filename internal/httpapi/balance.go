@@ -13,23 +13,23 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // Book is where credits are booked. settlement.Ledger is one. A repeat of a credit changes nothing.
 type Book interface {
 	// Credit books credits and answers each at its place: Conflict for a used key or reference, Permanent for one that can't
 	// be booked. The error of the call concerns all of them.
-	Credit(ctx context.Context, credits []hongbao.Credit) ([]hongbao.Credited, error)
+	Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error)
 }
 
 // Reader tells what was booked. settlement.Ledger is one.
 type Reader interface {
-	CreditByReference(ctx context.Context, client, reference string) (hongbao.Credit, bool, error)
-	Credits(ctx context.Context, page hongbao.CreditPage) ([]hongbao.Credit, error)
-	AccountBalances(ctx context.Context, account string) ([]hongbao.AccountBalance, error)
-	Statement(ctx context.Context, page hongbao.StatementPage) ([]hongbao.StatementLine, error)
-	Tokens(ctx context.Context) ([]hongbao.ClientToken, error)
+	CreditByReference(ctx context.Context, client, reference string) (payment.Credit, bool, error)
+	Credits(ctx context.Context, page payment.CreditPage) ([]payment.Credit, error)
+	AccountBalances(ctx context.Context, account string) ([]payment.AccountBalance, error)
+	Statement(ctx context.Context, page payment.StatementPage) ([]payment.StatementLine, error)
+	Tokens(ctx context.Context) ([]payment.ClientToken, error)
 }
 
 // Balance is the balance server. Its methods may be called at once; Run is called once.
@@ -103,7 +103,7 @@ func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 // endpoint is what a path takes. Its work gets the client whose token came.
 type endpoint struct {
 	method string        // empty for any
-	scope  hongbao.Scope // what the token must be good for; empty for any token
+	scope  payment.Scope // what the token must be good for; empty for any token
 	open   bool          // without a token, and however much is under way
 	do     func(w http.ResponseWriter, r *http.Request, client string) error
 }
@@ -114,12 +114,12 @@ func (b *Balance) Handler() http.Handler {
 	mux.Handle("/livez", b.route(endpoint{method: http.MethodGet, open: true, do: b.alive}))
 	mux.Handle("/readyz", b.route(endpoint{method: http.MethodGet, open: true, do: b.ready}))
 	mux.Handle("/v1/credits", b.route(
-		endpoint{method: http.MethodPost, scope: hongbao.ScopeCredit, do: b.credit},
-		endpoint{method: http.MethodGet, scope: hongbao.ScopeCredits, do: b.credits}))
-	mux.Handle("/v1/credits:batch", b.route(endpoint{method: http.MethodPost, scope: hongbao.ScopeCredit, do: b.batch}))
-	mux.Handle("/v1/credits/{reference}", b.route(endpoint{method: http.MethodGet, scope: hongbao.ScopeCredits, do: b.byReference}))
-	mux.Handle("/v1/accounts/{id}", b.route(endpoint{method: http.MethodGet, scope: hongbao.ScopeAccounts, do: b.account}))
-	mux.Handle("/v1/accounts/{id}/statement", b.route(endpoint{method: http.MethodGet, scope: hongbao.ScopeAccounts, do: b.statement}))
+		endpoint{method: http.MethodPost, scope: payment.ScopeCredit, do: b.credit},
+		endpoint{method: http.MethodGet, scope: payment.ScopeCredits, do: b.credits}))
+	mux.Handle("/v1/credits:batch", b.route(endpoint{method: http.MethodPost, scope: payment.ScopeCredit, do: b.batch}))
+	mux.Handle("/v1/credits/{reference}", b.route(endpoint{method: http.MethodGet, scope: payment.ScopeCredits, do: b.byReference}))
+	mux.Handle("/v1/accounts/{id}", b.route(endpoint{method: http.MethodGet, scope: payment.ScopeAccounts, do: b.account}))
+	mux.Handle("/v1/accounts/{id}/statement", b.route(endpoint{method: http.MethodGet, scope: payment.ScopeAccounts, do: b.statement}))
 	unknown := b.route(endpoint{do: func(http.ResponseWriter, *http.Request, string) error {
 		return refuse(http.StatusNotFound, "not_found", "there is no such path; see docs/openapi-balance.yaml")
 	}})

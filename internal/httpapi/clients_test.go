@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -16,7 +17,7 @@ func TestStatementPages(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	book := func(i int) {
-		s.one(hongbao.Credit{Client: "c1", Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", i), Account: "u1", Currency: "CNY", Amount: 1})
+		s.one(payment.Credit{Client: "c1", Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", i), Account: "u1", Currency: "CNY", Amount: 1})
 	}
 	for i := range 5 {
 		book(i)
@@ -48,7 +49,7 @@ func TestCreditList(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	for i := range 7 {
-		s.one(hongbao.Credit{Client: fmt.Sprint("c", i%2+1), Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", 9-i), Account: "u1", Currency: "CNY", Amount: 1})
+		s.one(payment.Credit{Client: fmt.Sprint("c", i%2+1), Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", 9-i), Account: "u1", Currency: "CNY", Amount: 1})
 	}
 	var got []any
 	for path := "/v1/credits?limit=2"; path != ""; {

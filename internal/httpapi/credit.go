@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/flatjson"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // wireCredit is a booked credit as it is answered.
@@ -17,7 +18,7 @@ type wireCredit struct {
 	Created   string         `json:"created_at"`
 }
 
-func wire(c *hongbao.Credit) wireCredit {
+func wire(c *payment.Credit) wireCredit {
 	return wireCredit{c.Reference, c.Account, c.Currency, c.Amount, c.Created.UTC().Format("2006-01-02T15:04:05.000Z07:00")}
 }
 
@@ -43,7 +44,7 @@ func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) 
 		return refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its answer")
 	}
 	defer b.finish(&c)
-	answers, err := b.book.Credit(r.Context(), []hongbao.Credit{c})
+	answers, err := b.book.Credit(r.Context(), []payment.Credit{c})
 	if err == nil {
 		err = answers[0].Err
 	}
@@ -54,7 +55,7 @@ func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) 
 	return nil
 }
 
-func statusOf(a *hongbao.Credited) int {
+func statusOf(a *payment.Credited) int {
 	if a.Repeated {
 		return http.StatusOK
 	}
@@ -66,7 +67,7 @@ type clientKey struct{ client, key string }
 
 // begin tells whether no other request with the key is under way in this process. Between processes the book's own lock
 // lets the second one wait for the first.
-func (b *Balance) begin(c *hongbao.Credit) bool {
+func (b *Balance) begin(c *payment.Credit) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := clientKey{c.Client, c.Key}
@@ -77,7 +78,7 @@ func (b *Balance) begin(c *hongbao.Credit) bool {
 	return true
 }
 
-func (b *Balance) finish(c *hongbao.Credit) {
+func (b *Balance) finish(c *payment.Credit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.running, clientKey{c.Client, c.Key})
@@ -113,7 +114,7 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) e
 		return refuse(http.StatusBadRequest, "credits_required", "want a list of credits")
 	}
 	results := make([]result, len(list))
-	var credits []hongbao.Credit
+	var credits []payment.Credit
 	var places []int
 	for i := range list {
 		c, err := b.part(list[i], client)
@@ -124,7 +125,7 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) e
 		defer b.finish(&c)
 		credits, places = append(credits, c), append(places, i)
 	}
-	var answers []hongbao.Credited
+	var answers []payment.Credited
 	if len(credits) > 0 {
 		answers, err = b.book.Credit(r.Context(), credits)
 	}
@@ -144,9 +145,9 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) e
 }
 
 // part reads one credit of a client's batch and marks its key as under way.
-func (b *Balance) part(o flatjson.Object, client string) (hongbao.Credit, error) {
+func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error) {
 	if err := only(o, "key", "reference", "account", "currency", "amount"); err != nil {
-		return hongbao.Credit{}, err
+		return payment.Credit{}, err
 	}
 	c, err := readCredit(o)
 	if err != nil {

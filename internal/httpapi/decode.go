@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/flatjson"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // read gives the body as one JSON object, or tells what is wrong with it, without its content.
@@ -73,8 +74,8 @@ func checkReference(text string) error {
 }
 
 // readCredit reads the fields of one credit but its key.
-func readCredit(o flatjson.Object) (hongbao.Credit, error) {
-	var c hongbao.Credit
+func readCredit(o flatjson.Object) (payment.Credit, error) {
+	var c payment.Credit
 	for _, f := range []struct {
 		name  string
 		dest  *string

@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-const openapiFile = "../docs/openapi-balance.yaml"
+const openapiFile = "../../docs/openapi-balance.yaml"
 
 func openapi(t *testing.T) map[string]any {
 	t.Helper()

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,29 +29,29 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // memBook is what the ledger does, in memory. err, if set, is what it answers; hold, if set, keeps it from answering.
 type memBook struct {
 	mu      sync.Mutex
-	credits []hongbao.Credit
-	tokens  []hongbao.ClientToken
+	credits []payment.Credit
+	tokens  []payment.ClientToken
 	asked   int // for the tokens
 	err     error
 	hold    chan struct{}
 	began   chan struct{}
 }
 
-func (m *memBook) Credit(_ context.Context, credits []hongbao.Credit) ([]hongbao.Credited, error) {
+func (m *memBook) Credit(_ context.Context, credits []payment.Credit) ([]payment.Credited, error) {
 	if m.hold != nil {
 		m.began <- struct{}{}
 		<-m.hold
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := make([]hongbao.Credited, len(credits))
+	out := make([]payment.Credited, len(credits))
 	for i, c := range credits {
 		out[i] = m.one(c)
 	}
 	return out, m.err
 }
 
-func (m *memBook) one(c hongbao.Credit) hongbao.Credited {
+func (m *memBook) one(c payment.Credit) payment.Credited {
 	for _, has := range m.credits {
 		if has.Client != c.Client {
 			continue
@@ -59,38 +60,38 @@ func (m *memBook) one(c hongbao.Credit) hongbao.Credited {
 		same.Created = c.Created
 		switch {
 		case same == c:
-			return hongbao.Credited{Credit: has, Repeated: true}
+			return payment.Credited{Credit: has, Repeated: true}
 		case has.Key == c.Key:
-			return hongbao.Credited{Err: hongbao.Errorf(hongbao.Conflict, "%w", hongbao.ErrKeyReused)}
+			return payment.Credited{Err: hongbao.Errorf(hongbao.Conflict, "%w", payment.ErrKeyReused)}
 		case has.Reference == c.Reference:
-			return hongbao.Credited{Err: hongbao.Errorf(hongbao.Conflict, "%w", hongbao.ErrReferenceReused)}
+			return payment.Credited{Err: hongbao.Errorf(hongbao.Conflict, "%w", payment.ErrReferenceReused)}
 		}
 	}
 	if c.Account == "full" {
-		return hongbao.Credited{Err: hongbao.Errorf(hongbao.Permanent, "too much")}
+		return payment.Credited{Err: hongbao.Errorf(hongbao.Permanent, "too much")}
 	}
 	if c.Account == "poor" {
-		return hongbao.Credited{Err: hongbao.Errorf(hongbao.Transient, "%w", hongbao.ErrFundExhausted)}
+		return payment.Credited{Err: hongbao.Errorf(hongbao.Transient, "%w", payment.ErrFundExhausted)}
 	}
 	c.Created = time.UnixMilli(1_700_000_000_000 + int64(len(m.credits))).UTC()
 	m.credits = append(m.credits, c)
-	return hongbao.Credited{Credit: c}
+	return payment.Credited{Credit: c}
 }
 
-func (m *memBook) CreditByReference(_ context.Context, client, reference string) (hongbao.Credit, bool, error) {
+func (m *memBook) CreditByReference(_ context.Context, client, reference string) (payment.Credit, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.credits, func(c hongbao.Credit) bool { return c.Client == client && c.Reference == reference })
+	i := slices.IndexFunc(m.credits, func(c payment.Credit) bool { return c.Client == client && c.Reference == reference })
 	if i < 0 {
-		return hongbao.Credit{}, false, m.err
+		return payment.Credit{}, false, m.err
 	}
 	return m.credits[i], true, m.err
 }
 
-func (m *memBook) AccountBalances(_ context.Context, account string) ([]hongbao.AccountBalance, error) {
+func (m *memBook) AccountBalances(_ context.Context, account string) ([]payment.AccountBalance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b := hongbao.AccountBalance{Currency: "CNY"}
+	b := payment.AccountBalance{Currency: "CNY"}
 	for _, c := range m.credits {
 		if c.Account == account {
 			b.Balance, b.Credits = b.Balance+c.Amount, b.Credits+1
@@ -99,34 +100,34 @@ func (m *memBook) AccountBalances(_ context.Context, account string) ([]hongbao.
 	if b.Credits == 0 {
 		return nil, m.err
 	}
-	return []hongbao.AccountBalance{b}, m.err
+	return []payment.AccountBalance{b}, m.err
 }
 
-func (m *memBook) Statement(_ context.Context, page hongbao.StatementPage) ([]hongbao.StatementLine, error) {
+func (m *memBook) Statement(_ context.Context, page payment.StatementPage) ([]payment.StatementLine, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var list []hongbao.StatementLine
+	var list []payment.StatementLine
 	number := int64(0)
 	for _, c := range m.credits {
 		if c.Account != page.Account || c.Currency != page.Currency {
 			continue
 		}
 		if number++; number > page.After && len(list) < page.Limit {
-			list = append(list, hongbao.StatementLine{Number: number, Credit: c})
+			list = append(list, payment.StatementLine{Number: number, Credit: c})
 		}
 	}
 	return list, m.err
 }
 
-func (m *memBook) Credits(_ context.Context, page hongbao.CreditPage) ([]hongbao.Credit, error) {
+func (m *memBook) Credits(_ context.Context, page payment.CreditPage) ([]payment.Credit, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := slices.DeleteFunc(slices.Clone(m.credits), func(c hongbao.Credit) bool { return c.Client != page.Client || c.Reference <= page.After })
-	slices.SortFunc(list, func(a, b hongbao.Credit) int { return strings.Compare(a.Reference, b.Reference) })
+	list := slices.DeleteFunc(slices.Clone(m.credits), func(c payment.Credit) bool { return c.Client != page.Client || c.Reference <= page.After })
+	slices.SortFunc(list, func(a, b payment.Credit) int { return strings.Compare(a.Reference, b.Reference) })
 	return list[:min(page.Limit, len(list))], m.err
 }
 
-func (m *memBook) Tokens(context.Context) ([]hongbao.ClientToken, error) {
+func (m *memBook) Tokens(context.Context) ([]payment.ClientToken, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
@@ -134,12 +135,12 @@ func (m *memBook) Tokens(context.Context) ([]hongbao.ClientToken, error) {
 }
 
 // token makes a token of the book, with all scopes or with those given.
-func (m *memBook) token(client, token string, scopes ...hongbao.Scope) {
+func (m *memBook) token(client, token string, scopes ...payment.Scope) {
 	if scopes == nil {
-		scopes = []hongbao.Scope{hongbao.ScopeCredit, hongbao.ScopeCredits, hongbao.ScopeAccounts}
+		scopes = []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}
 	}
 	sum := sha256.Sum256([]byte(token))
-	m.tokens = append(m.tokens, hongbao.ClientToken{Client: client, Hash: hex.EncodeToString(sum[:]), Scopes: scopes})
+	m.tokens = append(m.tokens, payment.ClientToken{Client: client, Hash: hex.EncodeToString(sum[:]), Scopes: scopes})
 }
 
 // Tokens of clients c1 and c2.
@@ -177,9 +178,9 @@ func setup(t *testing.T, change ...func(*Config)) *server {
 	}
 	s.token("c1", testToken)
 	s.token("c2", theirToken)
-	s.token("c1", writingToken, hongbao.ScopeCredit)
-	s.token("c1", lookingToken, hongbao.ScopeCredits)
-	s.token("c1", readingToken, hongbao.ScopeAccounts)
+	s.token("c1", writingToken, payment.ScopeCredit)
+	s.token("c1", lookingToken, payment.ScopeCredits)
+	s.token("c1", readingToken, payment.ScopeAccounts)
 	b, err := NewBalance(cfg, s.memBook, s.memBook, zap.New(core))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // Bounds of a page.
@@ -20,7 +21,7 @@ const (
 // statement is GET /v1/accounts/{id}/statement?currency=&limit=&after=. "next" goes into after: of the last page it is where
 // later credits will be found.
 func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) error {
-	page := hongbao.StatementPage{}
+	page := payment.StatementPage{}
 	var err error
 	if page.Account, err = accountID(r); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string)
 	if err != nil {
 		return err
 	}
-	page := hongbao.CreditPage{Client: client, After: query.Get("after"), Limit: limit}
+	page := payment.CreditPage{Client: client, After: query.Get("after"), Limit: limit}
 	if query.Has("after") && checkReference(page.After) != nil {
 		return refuse(http.StatusBadRequest, "after_invalid", `want what the page before said in "next", or another reference`)
 	}

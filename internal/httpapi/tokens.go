@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // How old the list of valid tokens may be: before it is read again, and, while the ledger does not answer, for the server to
@@ -21,13 +21,13 @@ const (
 // tokens are the valid tokens of all clients, as the ledger had them a moment ago. A request costs the ledger nothing, whatever
 // token it brings.
 type tokens struct {
-	source func(context.Context) ([]hongbao.ClientToken, error)
+	source func(context.Context) ([]payment.ClientToken, error)
 	list   atomic.Pointer[tokenList]
 	mu     sync.Mutex // held by the one who reads
 }
 
 type tokenList struct {
-	byHash map[string]*hongbao.ClientToken
+	byHash map[string]*payment.ClientToken
 	read   time.Time
 }
 
@@ -53,7 +53,7 @@ func (t *tokens) current(ctx context.Context) (*tokenList, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := &tokenList{byHash: make(map[string]*hongbao.ClientToken, len(all)), read: now}
+	list := &tokenList{byHash: make(map[string]*payment.ClientToken, len(all)), read: now}
 	for i := range all {
 		list.byHash[all[i].Hash] = &all[i]
 	}

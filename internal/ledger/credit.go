@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // MaxCredits is how many credits one call may book.
@@ -21,20 +22,20 @@ const MaxCredits = 1_000
 // of its client to its account. A credit whose key the client used before for the same reference, account, currency and amount is
 // answered as it was then and moves nothing; any other credit under a used key or reference is a Conflict. Keys are kept for ever.
 // The error of the call concerns all of them: repeat it with the same keys.
-func (l *Ledger) Credit(ctx context.Context, credits []hongbao.Credit) ([]hongbao.Credited, error) {
+func (l *Ledger) Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error) {
 	if len(credits) > MaxCredits {
 		return nil, hongbao.Errorf(hongbao.Permanent, "book %d credits: at most %d go together", len(credits), MaxCredits)
 	}
-	answers := make([]hongbao.Credited, len(credits))
-	var valid []*hongbao.Credited
+	answers := make([]payment.Credited, len(credits))
+	var valid []*payment.Credited
 	for i := range credits {
-		answers[i] = hongbao.Credited{Credit: credits[i], Err: checkCredit(&credits[i])}
+		answers[i] = payment.Credited{Credit: credits[i], Err: checkCredit(&credits[i])}
 		if answers[i].Err == nil {
 			valid = append(valid, &answers[i])
 		}
 	}
 	// Every caller takes its locks in the same order.
-	slices.SortStableFunc(valid, func(a, b *hongbao.Credited) int {
+	slices.SortStableFunc(valid, func(a, b *payment.Credited) int {
 		return cmp.Or(strings.Compare(a.Credit.Client, b.Credit.Client), strings.Compare(a.Credit.Key, b.Credit.Key))
 	})
 	err := l.bookAll(ctx, valid)
@@ -46,11 +47,11 @@ func (l *Ledger) Credit(ctx context.Context, credits []hongbao.Credit) ([]hongba
 
 // refused tells whether a transaction failed because an account or a fund can't take one of its credits.
 func refused(err error) bool {
-	return errors.Is(err, errOverdraw) || errors.Is(err, hongbao.ErrFundExhausted)
+	return errors.Is(err, errOverdraw) || errors.Is(err, payment.ErrFundExhausted)
 }
 
 // bookEach books credits one by one: one of them is too much for its account or its fund, so they no longer share a transaction.
-func (l *Ledger) bookEach(ctx context.Context, credits []*hongbao.Credited) error {
+func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) error {
 	short := map[creditSide]hongbao.Amount{} // what a fund did not cover
 	for _, a := range credits {
 		c := &a.Credit
@@ -58,9 +59,9 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*hongbao.Credited) erro
 			a.Err = exhausted(c)
 			continue
 		}
-		err := l.bookAll(ctx, []*hongbao.Credited{a})
+		err := l.bookAll(ctx, []*payment.Credited{a})
 		switch {
-		case errors.Is(err, hongbao.ErrFundExhausted):
+		case errors.Is(err, payment.ErrFundExhausted):
 			short[fundOf(c)], a.Err = c.Amount, exhausted(c)
 		case errors.Is(err, errOverdraw):
 			a.Err = hongbao.Errorf(hongbao.Permanent, "the balance of account %s would be above %d", c.Account, hongbao.MaxAmount)
@@ -71,11 +72,11 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*hongbao.Credited) erro
 	return nil
 }
 
-func exhausted(c *hongbao.Credit) error {
-	return hongbao.Errorf(hongbao.Transient, "%w: client %s, currency %s; `hongbao balance fund` fills it", hongbao.ErrFundExhausted, c.Client, c.Currency)
+func exhausted(c *payment.Credit) error {
+	return hongbao.Errorf(hongbao.Transient, "%w: client %s, currency %s; `hongbao balance fund` fills it", payment.ErrFundExhausted, c.Client, c.Currency)
 }
 
-func checkCredit(c *hongbao.Credit) error {
+func checkCredit(c *payment.Credit) error {
 	var errs []error
 	for _, id := range []struct{ name, value string }{{"client", c.Client}, {"key", c.Key}, {"reference", c.Reference}, {"account", c.Account}} {
 		if err := hongbao.CheckID(id.value); err != nil {
@@ -95,7 +96,7 @@ func checkCredit(c *hongbao.Credit) error {
 }
 
 // payloadHash is the sum of what a key stands for. No part can hold a line break.
-func payloadHash(c *hongbao.Credit) string {
+func payloadHash(c *payment.Credit) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", c.Reference, c.Account, c.Currency, c.Amount))
 	return hex.EncodeToString(sum[:])
 }
@@ -103,7 +104,7 @@ func payloadHash(c *hongbao.Credit) string {
 const creditColumns = `client, reference, idempotency_key, account, currency, amount, created_at` //nolint:gosec // names of columns
 
 // bookAll books valid credits, sorted by key, in one transaction.
-func (l *Ledger) bookAll(ctx context.Context, credits []*hongbao.Credited) error {
+func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error {
 	if len(credits) == 0 {
 		return nil
 	}
@@ -122,7 +123,7 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*hongbao.Credited) error
 		if err := t.run(ctx, inserts...); err != nil {
 			return nil, err
 		}
-		var fresh []*hongbao.Credited
+		var fresh []*payment.Credited
 		for i, a := range credits {
 			if a.Err, a.Repeated = nil, inserted[i] == 0; !a.Repeated {
 				a.Credit.Created = now
@@ -140,7 +141,7 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*hongbao.Credited) error
 }
 
 // recall answers a credit that was not inserted from what stands in its way.
-func recall(ctx context.Context, t txn, a *hongbao.Credited) error {
+func recall(ctx context.Context, t txn, a *payment.Credited) error {
 	found := false
 	err := t.query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit
 			WHERE client = $1 AND idempotency_key = $2 OR client = $1 AND reference = $3`,
@@ -152,9 +153,9 @@ func recall(ctx context.Context, t txn, a *hongbao.Credited) error {
 			case has.Key == a.Credit.Key && hash == payloadHash(&a.Credit):
 				a.Credit = has
 			case has.Key == a.Credit.Key:
-				a.Err = hongbao.Errorf(hongbao.Conflict, "%w", hongbao.ErrKeyReused)
+				a.Err = hongbao.Errorf(hongbao.Conflict, "%w", payment.ErrKeyReused)
 			case a.Err == nil:
-				a.Err = hongbao.Errorf(hongbao.Conflict, "%w", hongbao.ErrReferenceReused)
+				a.Err = hongbao.Errorf(hongbao.Conflict, "%w", payment.ErrReferenceReused)
 			}
 			return err
 		})
@@ -164,8 +165,8 @@ func recall(ctx context.Context, t txn, a *hongbao.Credited) error {
 	return err
 }
 
-func scanCredit(s scan, more ...any) (hongbao.Credit, error) {
-	var c hongbao.Credit
+func scanCredit(s scan, more ...any) (payment.Credit, error) {
+	var c payment.Credit
 	var at int64
 	err := s(append([]any{&c.Client, &c.Reference, &c.Key, &c.Account, &c.Currency, &c.Amount, &at}, more...)...)
 	c.Created = time.UnixMilli(at).UTC()
@@ -174,7 +175,7 @@ func scanCredit(s scan, more ...any) (hongbao.Credit, error) {
 
 // post moves the money of credits that were just inserted: first to the accounts, where each credit gets its line number under the
 // lock of the account's row, then from the funds, whose rows everybody wants.
-func post(ctx context.Context, t txn, fresh []*hongbao.Credited) error {
+func post(ctx context.Context, t txn, fresh []*payment.Credited) error {
 	if len(fresh) == 0 {
 		return nil
 	}
@@ -207,8 +208,8 @@ func post(ctx context.Context, t txn, fresh []*hongbao.Credited) error {
 }
 
 // toAccounts gives the statements that move the balances, one a touched account, and then those that number the credits.
-func toAccounts(fresh []*hongbao.Credited) ([]stmt, error) {
-	sums, err := sumUp(fresh, func(c *hongbao.Credit) creditSide { return creditSide{c.Account, c.Currency} })
+func toAccounts(fresh []*payment.Credited) ([]stmt, error) {
+	sums, err := sumUp(fresh, func(c *payment.Credit) creditSide { return creditSide{c.Account, c.Currency} })
 	if err != nil {
 		return nil, err
 	}
@@ -233,17 +234,17 @@ func toAccounts(fresh []*hongbao.Credited) ([]stmt, error) {
 // creditSide is an account, or a client's fund, in a currency.
 type creditSide struct{ owner, currency string }
 
-func fundOf(c *hongbao.Credit) creditSide { return creditSide{c.Client, c.Currency} }
+func fundOf(c *payment.Credit) creditSide { return creditSide{c.Client, c.Currency} }
 
 // creditSum is what a transaction moves to an account, or from a fund.
 type creditSum struct {
 	key     creditSide
 	amount  hongbao.Amount
-	credits []*hongbao.Credited
+	credits []*payment.Credited
 }
 
 // sumUp adds credits up, sorted.
-func sumUp(fresh []*hongbao.Credited, keyOf func(*hongbao.Credit) creditSide) ([]creditSum, error) {
+func sumUp(fresh []*payment.Credited, keyOf func(*payment.Credit) creditSide) ([]creditSum, error) {
 	byKey := map[creditSide]*creditSum{}
 	for _, a := range fresh {
 		key := keyOf(&a.Credit)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // funded gives the clients c1 and c2 more than they will need.
@@ -33,15 +34,15 @@ func (f *fixture) fund(t *testing.T, client, currency string, amount hongbao.Amo
 }
 
 // testCredit is the n-th credit of client c1.
-func testCredit(n int) hongbao.Credit {
-	return hongbao.Credit{
+func testCredit(n int) payment.Credit {
+	return payment.Credit{
 		Client: "c1",
 		Key:    fmt.Sprintf("k%04d", n), Reference: fmt.Sprintf("r%04d", n), Account: fmt.Sprintf("u%d", n%3), Currency: testCurrency,
 		Amount: hongbao.Amount(100 + n),
 	}
 }
 
-func (f *fixture) credit(t *testing.T, credits ...hongbao.Credit) []hongbao.Credited {
+func (f *fixture) credit(t *testing.T, credits ...payment.Credit) []payment.Credited {
 	t.Helper()
 	answers, err := f.ledger.Credit(t.Context(), credits)
 	require.NoError(t, err)
@@ -52,7 +53,7 @@ func (f *fixture) credit(t *testing.T, credits ...hongbao.Credit) []hongbao.Cred
 	return answers
 }
 
-func (f *fixture) balances(t *testing.T, account string) []hongbao.AccountBalance {
+func (f *fixture) balances(t *testing.T, account string) []payment.AccountBalance {
 	t.Helper()
 	list, err := f.ledger.AccountBalances(t.Context(), account)
 	require.NoError(t, err)
@@ -72,7 +73,7 @@ func testCreditOnce(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, first.Credit, got)
-	require.Equal(t, []hongbao.AccountBalance{{Currency: testCurrency, Balance: 101, Credits: 1}}, f.balances(t, "u1"))
+	require.Equal(t, []payment.AccountBalance{{Currency: testCurrency, Balance: 101, Credits: 1}}, f.balances(t, "u1"))
 	_, found, err = f.ledger.CreditByReference(t.Context(), "c1", "r0002")
 	require.NoError(t, err)
 	require.False(t, found)
@@ -87,27 +88,27 @@ func testCreditReused(t *testing.T, f *fixture) {
 	otherKey.Key = "k-other"
 	mixed.Reference = "r0001"
 	answers := f.credit(t, otherAmount, otherAccount, otherKey, mixed, testCredit(3))
-	for i, want := range []error{hongbao.ErrKeyReused, hongbao.ErrKeyReused, hongbao.ErrReferenceReused, hongbao.ErrReferenceReused} {
+	for i, want := range []error{payment.ErrKeyReused, payment.ErrKeyReused, payment.ErrReferenceReused, payment.ErrReferenceReused} {
 		require.ErrorIs(t, answers[i].Err, want)
 		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(answers[i].Err))
 	}
 	require.NoError(t, answers[4].Err, "its neighbours are booked")
-	require.Equal(t, []hongbao.AccountBalance{{Currency: testCurrency, Balance: 101, Credits: 1}}, f.balances(t, "u1"))
+	require.Equal(t, []payment.AccountBalance{{Currency: testCurrency, Balance: 101, Credits: 1}}, f.balances(t, "u1"))
 }
 
 func testCreditBatch(t *testing.T, f *fixture) {
 	dollars := testCredit(4)
 	dollars.Currency = "USD"
-	answers := f.credit(t, testCredit(1), testCredit(1), dollars, testCredit(7), hongbao.Credit{Key: "a b", Amount: -1})
+	answers := f.credit(t, testCredit(1), testCredit(1), dollars, testCredit(7), payment.Credit{Key: "a b", Amount: -1})
 	require.False(t, answers[0].Repeated)
 	require.True(t, answers[1].Repeated, "twice in one call")
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(answers[4].Err))
 	for _, part := range []string{"client", "key", "reference", "account", "currency", "amount"} {
 		require.ErrorContains(t, answers[4].Err, part)
 	}
-	require.Equal(t, []hongbao.AccountBalance{
+	require.Equal(t, []payment.AccountBalance{
 		{Currency: testCurrency, Balance: 101 + 107, Credits: 2}, {Currency: "USD", Balance: 104, Credits: 1}}, f.balances(t, "u1"))
-	_, err := f.ledger.Credit(t.Context(), make([]hongbao.Credit, MaxCredits+1))
+	_, err := f.ledger.Credit(t.Context(), make([]payment.Credit, MaxCredits+1))
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
 }
 
@@ -143,7 +144,7 @@ func testCreditAway(t *testing.T, f *fixture) {
 	huge, small := testCredit(1), testCredit(4)
 	third := testCredit(2)
 	huge.Amount, small.Client, third.Client = hongbao.MaxAmount, "c2", "c2"
-	all := []hongbao.Credit{huge, small, third}
+	all := []payment.Credit{huge, small, third}
 	server := f.ledger.store
 	f.ledger.store = &awayStore{server, 2} // all of them together, and one alone
 	_, err := f.ledger.Credit(t.Context(), all)
@@ -164,7 +165,7 @@ func testCreditTogether(t *testing.T, f *fixture) {
 	fresh := make([]int, workers)
 	for w := range workers {
 		wg.Go(func() {
-			var all []hongbao.Credit
+			var all []payment.Credit
 			for i := range credits {
 				all = append(all, testCredit(i))
 			}

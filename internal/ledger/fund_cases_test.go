@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // testFundExhausted: credits are booked as far as the client's fund reaches, by many at once, and not beyond; filled, it goes on.
 func testFundExhausted(t *testing.T, f *fixture) {
 	none := f.credit(t, testCredit(1))[0]
-	require.ErrorIs(t, none.Err, hongbao.ErrFundExhausted, "a client without a fund credits nothing")
+	require.ErrorIs(t, none.Err, payment.ErrFundExhausted, "a client without a fund credits nothing")
 	require.Equal(t, hongbao.Transient, hongbao.ClassOf(none.Err))
 	f.fund(t, "c1", testCurrency, 10*100)
 	const workers = 6
@@ -23,7 +24,7 @@ func testFundExhausted(t *testing.T, f *fixture) {
 	booked, short := 0, 0
 	for w := range workers {
 		wg.Go(func() {
-			var list []hongbao.Credit
+			var list []payment.Credit
 			for i := range 4 {
 				c := testCredit(w*10 + i)
 				c.Amount = 100
@@ -39,7 +40,7 @@ func testFundExhausted(t *testing.T, f *fixture) {
 				switch {
 				case a.Err == nil:
 					booked++
-				case errors.Is(a.Err, hongbao.ErrFundExhausted):
+				case errors.Is(a.Err, payment.ErrFundExhausted):
 					short++
 				}
 			}
@@ -56,7 +57,7 @@ func testFundExhausted(t *testing.T, f *fixture) {
 	large, small := testCredit(90), testCredit(91)
 	large.Amount, small.Amount = 51, 50
 	answers := f.credit(t, large, small)
-	require.ErrorIs(t, answers[0].Err, hongbao.ErrFundExhausted)
+	require.ErrorIs(t, answers[0].Err, payment.ErrFundExhausted)
 	require.NoError(t, answers[1].Err, "what is covered is booked")
 	_, found, err := f.ledger.CreditByReference(t.Context(), "c1", large.Reference)
 	require.NoError(t, err)
@@ -89,8 +90,8 @@ func testFundOnce(t *testing.T, f *fixture) {
 
 func testTokens(t *testing.T, f *fixture) {
 	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
-	first := hongbao.ClientToken{Client: "c1", Hash: a, Scopes: []hongbao.Scope{hongbao.ScopeCredit, hongbao.ScopeCredits}}
-	second := hongbao.ClientToken{Client: "c1", Hash: b, Scopes: []hongbao.Scope{hongbao.ScopeAccounts}}
+	first := payment.ClientToken{Client: "c1", Hash: a, Scopes: []payment.Scope{payment.ScopeCredit, payment.ScopeCredits}}
+	second := payment.ClientToken{Client: "c1", Hash: b, Scopes: []payment.Scope{payment.ScopeAccounts}}
 	require.NoError(t, f.ledger.AddToken(t.Context(), first))
 	require.NoError(t, f.ledger.AddToken(t.Context(), second))
 	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)))
@@ -110,7 +111,7 @@ func testTokens(t *testing.T, f *fixture) {
 	require.Len(t, tokens, 1)
 	require.Equal(t, b, tokens[0].Hash)
 	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)), "a revoked token does not come back")
-	err = f.ledger.AddToken(t.Context(), hongbao.ClientToken{Client: "a b", Hash: "A", Scopes: []hongbao.Scope{"all"}})
+	err = f.ledger.AddToken(t.Context(), payment.ClientToken{Client: "a b", Hash: "A", Scopes: []payment.Scope{"all"}})
 	for _, part := range []string{"client", "hash", `scope "all"`} {
 		require.ErrorContains(t, err, part)
 	}

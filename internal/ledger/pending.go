@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // Table pending has the credits that may have been asked for at a remote balance system: a row is written before the first request, and
@@ -17,7 +18,7 @@ import (
 // packets, in grants or as the very same grant in quarantine: they are not to be asked for. before is what was noted already, now taken over
 // where Taken says so: it may be booked. The other grants were noted now, and certainly nothing was asked for. No packet may come
 // twice. After an error nothing has changed, unless its class is Unknown.
-func (s *Settler) Begin(ctx context.Context, call hongbao.Asking, grants []hongbao.Grant) (held []hongbao.Grant, before []hongbao.Pending, err error) {
+func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant, before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
 		return nil, nil, hongbao.Errorf(hongbao.Permanent, "note %d credits that are about to be asked for: want %d at most", len(grants), MaxBatch)
 	}
@@ -50,12 +51,12 @@ func itemsOf(grants []hongbao.Grant) []item {
 // beginning is one call of Begin.
 type beginning struct {
 	*Ledger
-	call   hongbao.Asking
+	call   payment.Asking
 	items  []item
 	packed []any
 	tries  int
 	held   []hongbao.Grant
-	before []hongbao.Pending
+	before []payment.Pending
 }
 
 // run is the transaction. It inserts first, then reads the rows that were there, and then the grants: so it sees what other workers record or
@@ -72,7 +73,7 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	if err := t.run(ctx, insert); err != nil {
 		return nil, err
 	}
-	var rows []hongbao.Pending
+	var rows []payment.Pending
 	var err error
 	if inserted < int64(len(b.items)) {
 		if rows, err = b.readRows(ctx, t); err != nil {
@@ -110,7 +111,7 @@ func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 }
 
 // readRows gives the items' rows in table pending.
-func (b *beginning) readRows(ctx context.Context, t txn) (rows []hongbao.Pending, err error) {
+func (b *beginning) readRows(ctx context.Context, t txn) (rows []payment.Pending, err error) {
 	packed, err := b.dialect.pack(keysOf(b.items)...)
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 // takeOver judges the rows but for those of packets that are out, and takes those that are the owner's, or whose owner had his time; never one
 // of another grant. Every packet must have a row by now: one that another worker deleted after it had stopped our insert is inserted by the
 // next try.
-func (b *beginning) takeOver(ctx context.Context, t txn, rows []hongbao.Pending, out map[packetKey]bool) error {
+func (b *beginning) takeOver(ctx context.Context, t txn, rows []payment.Pending, out map[packetKey]bool) error {
 	came, noted := make(map[packetKey]hongbao.Grant, len(b.items)), make(map[packetKey]bool, len(rows))
 	for _, it := range b.items {
 		came[keyOf(it.grant)] = factsOf(it.grant)
@@ -239,8 +240,8 @@ func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Gran
 const pendingColumns = grantColumns + `, owner, batch, `
 
 // scanPending reads pendingColumns, the age, and for how long nobody has begun.
-func scanPending(s scan) (hongbao.Pending, error) {
-	var p hongbao.Pending
+func scanPending(s scan) (payment.Pending, error) {
+	var p payment.Pending
 	var shard, at, age, idle int64
 	g := &p.Grant
 	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &p.Owner, &p.Batch, &age, &idle)
@@ -251,7 +252,7 @@ func scanPending(s scan) (hongbao.Pending, error) {
 
 // Pending gives up to limit credits that may have been asked for, and that nobody has begun for the time idle, in the order of campaign and
 // packet after those of a grant; the zero grant begins.
-func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant, limit int) (list []hongbao.Pending, err error) {
+func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant, limit int) (list []payment.Pending, err error) {
 	l := s.config.Ledger
 	now := l.dialect.now
 	err = l.read(ctx, func(ctx context.Context, t txn) error {

@@ -12,10 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-func asking(owner string, batch int64) hongbao.Asking {
-	return hongbao.Asking{Owner: owner, Batch: batch, OwnedFor: time.Hour}
+func asking(owner string, batch int64) payment.Asking {
+	return payment.Asking{Owner: owner, Batch: batch, OwnedFor: time.Hour}
 }
 
 // pending gives the packets of the rows that there are.
@@ -152,7 +153,7 @@ func testPendingTogether(t *testing.T, f *fixture) {
 					return
 				}
 				fresh := slices.DeleteFunc(slices.Clone(list), func(g hongbao.Grant) bool {
-					return slices.ContainsFunc(before, func(p hongbao.Pending) bool { return p.Grant.Packet == g.Packet })
+					return slices.ContainsFunc(before, func(p payment.Pending) bool { return p.Grant.Packet == g.Packet })
 				})
 				for _, g := range fresh {
 					begun.Add(1)
@@ -182,7 +183,7 @@ func testRefundPending(t *testing.T, f *fixture) {
 	require.Nil(t, f.Settler.Record(t.Context(), grantsOf("rain", 1, 5)))
 	e := closeOf("rain", 10, 5)
 	_, err = f.ledger.Refund(t.Context(), e, 0)
-	require.ErrorIs(t, err, hongbao.ErrSettling)
+	require.ErrorIs(t, err, payment.ErrSettling)
 	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "2 credits")
 	require.ErrorContains(t, err, "[6 7]")

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -27,7 +28,7 @@ func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 	_, err = tx.Exec(t.Context(), `DELETE FROM pending WHERE packet = 5`)
 	require.NoError(t, err)
 	type answer struct {
-		before []hongbao.Pending
+		before []payment.Pending
 		err    error
 	}
 	answered := make(chan answer, 1)

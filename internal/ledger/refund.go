@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // ErrNoCampaign says that the ledger does not have a campaign.
@@ -18,23 +19,23 @@ var ErrNotRefunded = errors.New("the campaign is not refunded")
 // Refund posts the campaign's refund in one transaction: what was funded and not granted goes from the pool to the
 // sponsor, and nothing can be granted after it. closed is the campaign's close entry, and missing how many of its grants
 // the ledger will never hold, by a person's word: they were decided in quarantine or as dead letters, and what they would
-// have cost goes back too. It is refused with hongbao.ErrSettling while the ledger holds fewer grants than that, and as a
+// have cost goes back too. It is refused with payment.ErrSettling while the ledger holds fewer grants than that, and as a
 // Conflict if the ledger's grants can't become what the close tells, or if some are missing and others still wait in
 // quarantine. A repeat gives the refund that is there and moves nothing, whoever made it.
-func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64) (hongbao.Refund, error) {
+func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64) (payment.Refund, error) {
 	n, err := l.count(ctx, &closed, missing)
 	if err != nil {
-		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", closed.Campaign, err)
+		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", closed.Campaign, err)
 	}
-	return l.refundOnce(ctx, closed.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (hongbao.Refund, error) {
+	return l.refundOnce(ctx, closed.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
 		return c.refund(ctx, t, &closed, missing, &n)
 	})
 }
 
 // refundOnce posts the refund that decide gives under the campaign's locks, or gives the one that is there.
 func (l *Ledger) refundOnce(
-	ctx context.Context, campaign string, decide func(context.Context, txn, *StoredCampaign) (hongbao.Refund, error),
-) (refund hongbao.Refund, err error) {
+	ctx context.Context, campaign string, decide func(context.Context, txn, *StoredCampaign) (payment.Refund, error),
+) (refund payment.Refund, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing is
 		// granted beside us, and nobody waits in a circle. With the campaign's nobody begins to ask a remote for a credit.
@@ -61,7 +62,7 @@ func (l *Ledger) refundOnce(
 		return postRefund(&refund, pool), nil
 	})
 	if err != nil {
-		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: %w", campaign, err)
+		return payment.Refund{}, fmt.Errorf("refund campaign %s: %w", campaign, err)
 	}
 	return refund, nil
 }
@@ -109,10 +110,10 @@ func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, 
 }
 
 // refund compares the close with what the ledger holds, and tells what is to be moved. counted was read before the lock.
-func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64, n *counted) (hongbao.Refund, error) {
+func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64, n *counted) (payment.Refund, error) {
 	pool, waiting, err := c.open(ctx, t)
 	if err != nil {
-		return hongbao.Refund{}, err
+		return payment.Refund{}, err
 	}
 	held, want, id := c.held(), closed.Close, c.Spec.ID
 	waits := nothingPending(ctx, t, id)
@@ -129,7 +130,7 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 	case waits != nil:
 		err = waits
 	case held.Granted+missing < want.Granted:
-		err = hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", hongbao.ErrSettling, held.Granted, want.Granted)
+		err = hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", payment.ErrSettling, held.Granted, want.Granted)
 	case c.agrees(n, pool) != nil:
 		err = c.agrees(n, pool)
 	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
@@ -143,7 +144,7 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 	return r, err
 }
 
-// nothingPending refuses a refund (hongbao.ErrSettling) while a remote may have booked credits that nobody has recorded.
+// nothingPending refuses a refund (payment.ErrSettling) while a remote may have booked credits that nobody has recorded.
 func nothingPending(ctx context.Context, t txn, campaign string) error {
 	pending, packets, err := pendingOf(ctx, t, campaign)
 	if err != nil || pending == 0 {
@@ -151,14 +152,14 @@ func nothingPending(ctx context.Context, t txn, campaign string) error {
 	}
 	return hongbao.Errorf(hongbao.Transient, "%w: %d credits may be booked at the remote and are not recorded (of packets %v and so on): "+
 		"the workers find out about them; for those that only the remote's owners can tell about see `hongbao dead confirm --help`",
-		hongbao.ErrSettling, pending, packets)
+		payment.ErrSettling, pending, packets)
 }
 
 // agrees compares the campaign's counters, under its locks, with its grants, which were counted before.
 func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 	switch {
 	case c.Grants != n.has.Grants || c.Granted != n.has.Granted:
-		return hongbao.Errorf(hongbao.Transient, "%w: grants were settled while the ledger's were counted", hongbao.ErrSettling)
+		return hongbao.Errorf(hongbao.Transient, "%w: grants were settled while the ledger's were counted", payment.ErrSettling)
 	case c.Grants != n.grants || c.Granted != n.amount || pool != c.held().LeftAmount:
 		return hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
 			"the pool has %d: run `hongbao audit --campaign %s`", c.Grants, c.Granted, n.grants, n.amount, pool, c.Spec.ID)
@@ -167,9 +168,9 @@ func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 }
 
 // rest is the refund of what nobody got, on no ground yet.
-func (c *StoredCampaign) rest() hongbao.Refund {
+func (c *StoredCampaign) rest() payment.Refund {
 	held := c.held()
-	return hongbao.Refund{
+	return payment.Refund{
 		Campaign: c.Spec.ID, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: held.LeftAmount, Packets: held.Left,
 		Created: time.Now().UTC().Truncate(time.Millisecond),
 	}
@@ -189,7 +190,7 @@ func (l *Ledger) Held(ctx context.Context, campaign string) (hongbao.Closing, er
 
 // postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards are the
 // keys of transfer and refund (one each) and CHECK (granted + refunded = funded).
-func postRefund(r *hongbao.Refund, pool string) []stmt {
+func postRefund(r *payment.Refund, pool string) []stmt {
 	sponsor, transfer := SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
 	amount, now := int64(r.Amount), r.Created.UnixMilli()
 	const move = `UPDATE account SET balance = balance + $2 WHERE id = $1`
@@ -204,12 +205,12 @@ func postRefund(r *hongbao.Refund, pool string) []stmt {
 	}
 }
 
-func readRefund(ctx context.Context, t txn, campaign string) (r hongbao.Refund, found bool, err error) {
+func readRefund(ctx context.Context, t txn, campaign string) (r payment.Refund, found bool, err error) {
 	c, found, err := readCampaign(ctx, t, campaign)
 	if err != nil || !found {
 		return r, false, err
 	}
-	r = hongbao.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
+	r = payment.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
 	found = false
 	err = t.query(ctx, `SELECT amount, packets, shard, close_seq, decided_by, why, created_at FROM refund WHERE campaign = $1`, []any{campaign}, func(s scan) error {
 		var shard, at int64
@@ -221,13 +222,13 @@ func readRefund(ctx context.Context, t txn, campaign string) (r hongbao.Refund, 
 }
 
 // RefundOf gives the refund of a campaign; false if there is none.
-func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r hongbao.Refund, found bool, err error) {
+func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refund, found bool, err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		r, found, err = readRefund(ctx, t, campaign)
 		return err
 	})
 	if err != nil {
-		return hongbao.Refund{}, false, fmt.Errorf("read the refund of campaign %s: %w", campaign, err)
+		return payment.Refund{}, false, fmt.Errorf("read the refund of campaign %s: %w", campaign, err)
 	}
 	return r, found, nil
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // closeOf is the close entry of a campaign of which the first packets were granted.
@@ -24,7 +25,7 @@ func closeOf(campaign string, packets, granted int64) hongbao.Entry {
 }
 
 // refunds has the campaign refunded.
-func (f *fixture) refunds(t *testing.T, closed hongbao.Entry) hongbao.Refund {
+func (f *fixture) refunds(t *testing.T, closed hongbao.Entry) payment.Refund {
 	t.Helper()
 	r, err := f.ledger.Refund(t.Context(), closed, 0)
 	require.NoError(t, err)
@@ -94,7 +95,7 @@ func testRefundWaits(t *testing.T, f *fixture) {
 	closed := closeOf("rain", 10, 4)
 	for n := range int64(4) {
 		_, err := f.ledger.Refund(t.Context(), closed, 0)
-		require.ErrorIs(t, err, hongbao.ErrSettling)
+		require.ErrorIs(t, err, payment.ErrSettling)
 		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
 		require.False(t, hongbao.IsOutage(err))
 		f.holds(t, "rain", grantsOf("rain", 1, n))
@@ -104,7 +105,7 @@ func testRefundWaits(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.False(t, found)
 	r := f.refunds(t, closed)
-	require.Equal(t, hongbao.Refund{
+	require.Equal(t, payment.Refund{
 		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: closed.Close.LeftAmount, Packets: 6, Shard: 3, Seq: 5, Created: r.Created,
 	}, r)
 	stored, found, err := f.ledger.RefundOf(t.Context(), "rain")
@@ -179,7 +180,7 @@ func testRefundMissing(t *testing.T, f *fixture) {
 	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "not paid"}, nil)
 	require.NoError(t, err)
 	_, err = f.ledger.Refund(t.Context(), closed, 0)
-	require.ErrorIs(t, err, hongbao.ErrSettling)
+	require.ErrorIs(t, err, payment.ErrSettling)
 	held, err := f.ledger.Held(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, closeOf("rain", 10, 3).Close, held)
@@ -218,7 +219,7 @@ func testRefundTogether(t *testing.T, f *fixture) {
 	closed := closeOf("rain", 10, 4)
 	second := newFixture(t, f.config)
 	var group errgroup.Group
-	got := make([]hongbao.Refund, 10)
+	got := make([]payment.Refund, 10)
 	for i := range got {
 		group.Go(func() (err error) {
 			got[i], err = []*fixture{f, second}[i%2].ledger.Refund(context.Background(), closed, 0)
@@ -317,7 +318,7 @@ func testRefundAmongSettlers(t *testing.T, f *fixture) {
 		group.Go(func() error {
 			for range settled {
 				tries.Add(1)
-				if _, err := f.ledger.Refund(context.Background(), closed, 0); !errors.Is(err, hongbao.ErrSettling) {
+				if _, err := f.ledger.Refund(context.Background(), closed, 0); !errors.Is(err, payment.ErrSettling) {
 					return err
 				}
 			}

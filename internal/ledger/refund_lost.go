@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // LostRefund is what a person decides about a campaign of which Redis has lost something, so that no close can tell what is left.
@@ -37,15 +38,15 @@ func (o *LostRefund) check() error {
 // RefundLost is Refund without a close, for a campaign of which Redis has lost something: all that the ledger has not granted goes
 // from the pool to the sponsor, and nothing can be granted after it. It is refused while grants of the campaign wait in quarantine,
 // and for any other amount than what is left. A repeat gives the refund that is there and moves nothing, whoever made it.
-func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (hongbao.Refund, error) {
+func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, error) {
 	if err := o.check(); err != nil {
-		return hongbao.Refund{}, err
+		return payment.Refund{}, err
 	}
 	n, err := l.count(ctx, &hongbao.Entry{Campaign: o.Campaign, Shard: o.Shard, Seq: math.MaxInt64}, 0)
 	if err != nil {
-		return hongbao.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", o.Campaign, err)
+		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", o.Campaign, err)
 	}
-	return l.refundOnce(ctx, o.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (hongbao.Refund, error) {
+	return l.refundOnce(ctx, o.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
 		pool, waiting, err := c.open(ctx, t)
 		if err == nil {
 			err = c.agrees(&n, pool)

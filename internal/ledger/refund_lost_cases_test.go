@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // lostOf is a person's word about campaign rain of 10 packets, of which so many were granted.
@@ -47,13 +48,13 @@ func testRefundLost(t *testing.T, f *fixture) {
 	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 5, 5))
 	require.NoError(t, err)
 	_, err = f.ledger.RefundLost(t.Context(), lostOf(4))
-	require.ErrorIs(t, err, hongbao.ErrSettling, "a remote may have booked it")
+	require.ErrorIs(t, err, payment.ErrSettling, "a remote may have booked it")
 	require.NoError(t, f.Settler.Forget(t.Context(), 1, grantsOf("rain", 5, 5)))
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 
 	r, err := f.ledger.RefundLost(t.Context(), lostOf(4))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Refund{
+	require.Equal(t, payment.Refund{
 		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: lostOf(4).Amount, Packets: 6, Shard: 3, By: "ann", Why: "no file is left", Created: r.Created,
 	}, r)
 	f.refundedOnce(t, closeOf("rain", 10, 4))
@@ -86,7 +87,7 @@ func testRefundLostTogether(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	second := newFixture(t, f.config)
 	var group errgroup.Group
-	got := make([]hongbao.Refund, 10)
+	got := make([]payment.Refund, 10)
 	for i := range got {
 		group.Go(func() (err error) {
 			got[i], err = []*fixture{f, second}[i%2].ledger.RefundLost(context.Background(), lostOf(4))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // testStatementFollowed follows an account's statement while eight writers credit it: what the follower has read is what was booked.
@@ -22,7 +22,7 @@ func testStatementFollowed(t *testing.T, f *fixture) {
 				c := testCredit(n)
 				c.Account = "followed"
 				c.Reference = fmt.Sprintf("r%d-%d", n*7919%1000, n)
-				if answers, err := f.ledger.Credit(t.Context(), []hongbao.Credit{c}); err != nil || answers[0].Err != nil {
+				if answers, err := f.ledger.Credit(t.Context(), []payment.Credit{c}); err != nil || answers[0].Err != nil {
 					errs[w] = fmt.Errorf("%w, %v", err, answers)
 					return
 				}
@@ -31,7 +31,7 @@ func testStatementFollowed(t *testing.T, f *fixture) {
 	}
 	written := make(chan struct{})
 	go func() { wg.Wait(); close(written) }()
-	page := hongbao.StatementPage{Account: "followed", Currency: testCurrency, Limit: 7}
+	page := payment.StatementPage{Account: "followed", Currency: testCurrency, Limit: 7}
 	read, pages := 0, 0
 	for over := false; ; {
 		select {
@@ -67,7 +67,7 @@ func testStatement(t *testing.T, f *fixture) {
 	dollars := testCredit(32)
 	dollars.Currency = "USD"
 	f.credit(t, dollars)
-	page := hongbao.StatementPage{Account: "u2", Currency: testCurrency, Limit: 4}
+	page := payment.StatementPage{Account: "u2", Currency: testCurrency, Limit: 4}
 	var got []string
 	for {
 		list, err := f.ledger.Statement(t.Context(), page)
@@ -112,7 +112,7 @@ func testCreditClients(t *testing.T, f *fixture) {
 	_, found, err = f.ledger.CreditByReference(t.Context(), "c3", "r0001")
 	require.NoError(t, err)
 	require.False(t, found)
-	list, err := f.ledger.Statement(t.Context(), hongbao.StatementPage{Account: "u1", Currency: testCurrency, Limit: 9})
+	list, err := f.ledger.Statement(t.Context(), payment.StatementPage{Account: "u1", Currency: testCurrency, Limit: 9})
 	require.NoError(t, err)
 	require.Equal(t, []string{"c1", "c2"}, []string{list[0].Client, list[1].Client})
 }
@@ -121,7 +121,7 @@ func testCreditList(t *testing.T, f *fixture) {
 	other := testCredit(3)
 	other.Client = "c2"
 	f.credit(t, testCredit(5), testCredit(1), other, testCredit(4), testCredit(2))
-	page := hongbao.CreditPage{Client: "c1", Limit: 3}
+	page := payment.CreditPage{Client: "c1", Limit: 3}
 	var got []string
 	for {
 		list, err := f.ledger.Credits(t.Context(), page)

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // AddToken stores a token of a client of the balance API. A client may have several, so that one can follow another.
-func (l *Ledger) AddToken(ctx context.Context, token hongbao.ClientToken) error {
+func (l *Ledger) AddToken(ctx context.Context, token payment.ClientToken) error {
 	if err := checkToken(&token); err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (l *Ledger) AddToken(ctx context.Context, token hongbao.ClientToken) error 
 	return nil
 }
 
-func checkToken(token *hongbao.ClientToken) error {
+func checkToken(token *payment.ClientToken) error {
 	var errs []error
 	if err := hongbao.CheckID(token.Client); err != nil {
 		errs = append(errs, fmt.Errorf("client %.140q: %w", token.Client, err))
@@ -50,7 +51,7 @@ func checkToken(token *hongbao.ClientToken) error {
 		errs = append(errs, errors.New("it has no scope"))
 	}
 	for _, s := range token.Scopes {
-		if all := []hongbao.Scope{hongbao.ScopeCredit, hongbao.ScopeCredits, hongbao.ScopeAccounts}; !slices.Contains(all, s) {
+		if all := []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}; !slices.Contains(all, s) {
 			errs = append(errs, fmt.Errorf("scope %.40q does not exist: want %s, %s or %s", s, all[0], all[1], all[2]))
 		}
 	}
@@ -61,18 +62,18 @@ func checkToken(token *hongbao.ClientToken) error {
 }
 
 // Tokens gives the tokens that are valid, sorted by client and age.
-func (l *Ledger) Tokens(ctx context.Context) ([]hongbao.ClientToken, error) {
-	var list []hongbao.ClientToken
+func (l *Ledger) Tokens(ctx context.Context) ([]payment.ClientToken, error) {
+	var list []payment.ClientToken
 	err := l.read(ctx, func(ctx context.Context, t txn) error {
 		list = list[:0]
 		return t.query(ctx, `SELECT client, hash, scopes, created_at FROM credit_token WHERE revoked_at = 0 ORDER BY client, created_at, hash`, nil,
 			func(s scan) error {
-				var token hongbao.ClientToken
+				var token payment.ClientToken
 				var scopes string
 				var at int64
 				err := s(&token.Client, &token.Hash, &scopes, &at)
 				for scope := range strings.FieldsSeq(scopes) {
-					token.Scopes = append(token.Scopes, hongbao.Scope(scope))
+					token.Scopes = append(token.Scopes, payment.Scope(scope))
 				}
 				token.Created = time.UnixMilli(at).UTC()
 				list = append(list, token)

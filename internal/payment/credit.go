@@ -1,8 +1,10 @@
-package hongbao
+package payment
 
 import (
 	"errors"
 	"time"
+
+	"github.com/hongbao-project/hongbao"
 )
 
 // Credit is what a balance system is asked to do: move an amount from a client's fund to an account, once.
@@ -10,12 +12,12 @@ type Credit struct {
 	// Client is who asks. Each client has its own keys and references.
 	Client string
 	// Key is the idempotency key; a repeat with the same key is the same credit. Reference names the credit for ever.
-	// Both are ids, see CheckID.
+	// Both are ids, see hongbao.CheckID.
 	Key, Reference string
 	// Account is whose balance grows, in Currency: an id, and three capital letters.
 	Account, Currency string
-	// Amount is 1 to MaxAmount.
-	Amount Amount
+	// Amount is 1 to hongbao.MaxAmount.
+	Amount hongbao.Amount
 	// Created is when it was booked, whole milliseconds; the balance system sets it.
 	Created time.Time
 }
@@ -39,7 +41,7 @@ var (
 // AccountBalance is what an account holds in one currency.
 type AccountBalance struct {
 	Currency string
-	Balance  Amount
+	Balance  hongbao.Amount
 	// Credits is how many credits make up the balance.
 	Credits int64
 }

@@ -1,10 +1,14 @@
-package hongbao
+package payment
 
-import "time"
+import (
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
 
 // Pending is a credit that may have been asked for at a remote balance system and is not recorded yet: it may be booked there.
 type Pending struct {
-	Grant Grant
+	Grant hongbao.Grant
 	// Owner asked for it last, in the call Batch.
 	Owner string
 	Batch int64

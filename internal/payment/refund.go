@@ -1,14 +1,16 @@
-package hongbao
+package payment
 
 import (
 	"errors"
 	"time"
+
+	"github.com/hongbao-project/hongbao"
 )
 
 // Refund is the transfer of what nobody got, from a campaign's pool back to its sponsor. A campaign has one.
 type Refund struct {
 	Campaign, Currency, Sponsor string
-	Amount                      Amount
+	Amount                      hongbao.Amount
 	Packets                     int64 // that nobody got
 	// Shard and Seq name the close that it is based on. Seq is 0 if Redis had lost the campaign, so that there was none: then By and
 	// Why say who decided it.

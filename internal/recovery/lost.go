@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -19,9 +20,9 @@ import (
 // Books is what the ledger tells of a campaign of which Redis has lost something, and does with it. *ledger.Ledger is one.
 type Books interface {
 	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
-	RefundOf(ctx context.Context, campaign string) (hongbao.Refund, bool, error)
+	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
 	Quarantine(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
-	RefundLost(ctx context.Context, o ledger.LostRefund) (hongbao.Refund, error)
+	RefundLost(ctx context.Context, o ledger.LostRefund) (payment.Refund, error)
 }
 
 // Ender ends campaigns of which Redis has lost something, from the ledger alone. Its methods may be called at once.
@@ -51,7 +52,7 @@ type Ending struct {
 	// Waiting is what may still be paid: while there is any, nothing is refunded.
 	Waiting Waiting `json:"waiting"`
 	// Refund is nil while there is none.
-	Refund *hongbao.Refund `json:"-"`
+	Refund *payment.Refund `json:"-"`
 }
 
 // Remains are what Redis still has of a campaign. State is empty if it has nothing; Packets is 0 for a stub.
@@ -192,13 +193,13 @@ func (e *Ender) waiting(ctx context.Context, out *Ending) error {
 
 // Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly that sum.
 // Killed at any point, and run again, it goes on; it refunds once.
-func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (hongbao.Refund, error) {
+func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
 	at, err := e.Look(ctx, o.Campaign)
 	if err != nil {
-		return hongbao.Refund{}, err
+		return payment.Refund{}, err
 	}
 	if steps := at.Waiting.Steps(o.Campaign); len(steps) > 0 {
-		return hongbao.Refund{}, hongbao.Errorf(hongbao.Transient, "refund campaign %s: %w; nothing was moved: %s", o.Campaign, hongbao.ErrSettling,
+		return payment.Refund{}, hongbao.Errorf(hongbao.Transient, "refund campaign %s: %w; nothing was moved: %s", o.Campaign, payment.ErrSettling,
 			strings.Join(steps, "; "))
 	}
 	o.Shard = at.Shard

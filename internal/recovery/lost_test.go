@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -92,7 +93,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	require.ErrorContains(t, err, "the amount is 9000 minor units, not 8999")
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "nothing has changed")
 
-	var first hongbao.Refund
+	var first payment.Refund
 	for range 2 {
 		r, err := w.ender().Refund(t.Context(), lost(9_000))
 		require.NoError(t, err)
@@ -130,7 +131,7 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.Equal(t, recovery.Remains{State: "frozen", Packets: 1000, Granted: 100, GrantedAmount: 1_000}, at.Redis)
 	require.Equal(t, recovery.Waiting{Stream: 100}, at.Waiting)
 	_, err = w.ender().Refund(t.Context(), lost(10_000))
-	require.ErrorIs(t, err, hongbao.ErrSettling)
+	require.ErrorIs(t, err, payment.ErrSettling)
 	require.ErrorContains(t, err, "100 grants stand in the stream")
 
 	require.NoError(t, w.rdb.XDel(t.Context(), w.space.Shard(0).Events(), firstEntry(t, w)).Err())
@@ -219,10 +220,10 @@ type killedBooks struct {
 
 var errKilled = errors.New("killed")
 
-func (b *killedBooks) RefundLost(ctx context.Context, o ledger.LostRefund) (hongbao.Refund, error) {
+func (b *killedBooks) RefundLost(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
 	_, err := b.Ledger.RefundLost(ctx, o)
 	b.refunds++
-	return hongbao.Refund{}, errors.Join(err, errKilled)
+	return payment.Refund{}, errors.Join(err, errKilled)
 }
 
 // Killed between the ledger and Redis, and then run by ten at once: one refund, and the campaign is at its end.
@@ -256,7 +257,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 			require.NotNil(t, at.Refund)
 
 			var group errgroup.Group
-			got := make([]hongbao.Refund, 10)
+			got := make([]payment.Refund, 10)
 			for i := range got {
 				group.Go(func() error {
 					var err error

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // books is a ledger in memory. It does what package ledger's Settler does.
@@ -41,8 +42,8 @@ func newBooks() *books {
 func testKey(g *hongbao.Grant) string { return Key("prod", g.Campaign, g.Packet) }
 
 func (b *books) Begin(
-	_ context.Context, call hongbao.Asking, grants []hongbao.Grant,
-) (held []hongbao.Grant, before []hongbao.Pending, err error) {
+	_ context.Context, call payment.Asking, grants []hongbao.Grant,
+) (held []hongbao.Grant, before []payment.Pending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.unread != nil && !b.noted {
@@ -65,7 +66,7 @@ func (b *books) Begin(
 			b.rows[key] = &row{g, call.Owner, call.Batch, since, now}
 			continue
 		}
-		p := hongbao.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Age: now.Sub(r.since), Idle: now.Sub(r.asked)}
+		p := payment.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Age: now.Sub(r.since), Idle: now.Sub(r.asked)}
 		same := r.grant.User == g.User && r.grant.Seq == g.Seq && r.grant.Shard == g.Shard && r.grant.Amount == g.Amount
 		if p.Taken = same && (r.owner == call.Owner || p.Idle >= call.OwnedFor); p.Taken {
 			r.owner, r.batch, r.asked = call.Owner, call.BatchOf(&p), now
@@ -118,16 +119,16 @@ func (b *books) Record(_ context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-func (b *books) Pending(_ context.Context, idle time.Duration, after hongbao.Grant, limit int) (list []hongbao.Pending, err error) {
+func (b *books) Pending(_ context.Context, idle time.Duration, after hongbao.Grant, limit int) (list []payment.Pending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.rows {
-		if p := (hongbao.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Age: time.Since(r.since), Idle: time.Since(r.asked)}); p.Idle >= idle &&
+		if p := (payment.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Age: time.Since(r.since), Idle: time.Since(r.asked)}); p.Idle >= idle &&
 			r.grant.Packet > after.Packet {
 			list = append(list, p)
 		}
 	}
-	slices.SortFunc(list, func(a, b hongbao.Pending) int { return cmp.Compare(a.Grant.Packet, b.Grant.Packet) })
+	slices.SortFunc(list, func(a, b payment.Pending) int { return cmp.Compare(a.Grant.Packet, b.Grant.Packet) })
 	return list[:min(len(list), limit)], b.unread
 }
 

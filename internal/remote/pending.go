@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // maxBegun bounds what is noted in the ledger in one transaction. A remote that is not idempotent has a lower bound: what it has credited
@@ -73,7 +74,7 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	if len(grants) == 0 {
 		return nil, nil
 	}
-	call := hongbao.Asking{Owner: h.owner, Batch: rand.Int64() | 1, OwnedFor: h.cfg.ClaimTime, SinceGrant: h.cfg.Again}
+	call := payment.Asking{Owner: h.owner, Batch: rand.Int64() | 1, OwnedFor: h.cfg.ClaimTime, SinceGrant: h.cfg.Again}
 	held, before, err := h.ledger.Begin(ctx, call, grants)
 	if err != nil {
 		for reference, it := range at {
@@ -141,7 +142,7 @@ func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 }
 
 // mayBeBooked judges an item that was noted before. False: it is another owner's, or certainly nothing was sent.
-func (h *Handler) mayBeBooked(it *item, p *hongbao.Pending, batch int64) bool {
+func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 	if !h.same(it, &p.Grant, "notes as about to be credited") {
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // blind are the remotes that would book a second request, and their handlers.
@@ -77,7 +78,7 @@ func TestKilledBeforeSending(t *testing.T) {
 	for name, change := range blind {
 		b, l := newBank(t), newBooks()
 		b.forgets = true
-		_, _, err := l.Begin(t.Context(), hongbao.Asking{Owner: "w0", Batch: 1}, grants(1, 1))
+		_, _, err := l.Begin(t.Context(), payment.Asking{Owner: "w0", Batch: 1}, grants(1, 1))
 		require.NoError(t, err)
 		l.ages(time.Hour)
 		errs := newHandler(t, b, l, change).Handle(t.Context(), grants(1, 2))

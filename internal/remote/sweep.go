@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
 // sweepAtOnce is how many credits are read from the ledger before they are asked about.
@@ -31,7 +32,7 @@ func (h *Handler) Sweep(ctx context.Context) (left int, err error) {
 	}
 }
 
-func (h *Handler) sweep(ctx context.Context, list []hongbao.Pending) (left int, err error) {
+func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
 	defer cancel()
 	grants, errs := make([]hongbao.Grant, len(list)), make([]error, len(list))
@@ -58,13 +59,13 @@ func (h *Handler) sweep(ctx context.Context, list []hongbao.Pending) (left int, 
 }
 
 // asPending gives an item what its row tells.
-func (h *Handler) asPending(it *item, row *hongbao.Pending) {
+func (h *Handler) asPending(it *item, row *payment.Pending) {
 	now := h.now()
 	it.first, it.asked, it.batch, it.fate = now.Add(-row.Age), now.Add(-row.Idle), row.Batch, fateOpen
 }
 
 // Unbook ends a credit in doubt of which a person says that it is not booked (Config.Told), without sending it: its event comes no more.
-func (h *Handler) Unbook(ctx context.Context, row hongbao.Pending) error {
+func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 	it := &item{grant: &row.Grant}
 	if h.asPending(it, &row); !h.toldUnsent(it) {
 		return hongbao.Errorf(hongbao.Permanent, "packet %d of campaign %s may have been asked for until %s: look again at what the remote has, later than that",
