@@ -65,8 +65,9 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
+	tick := time.NewTicker(time.Millisecond)
 	for n := s.Stats(); n.Done+n.Refused < 4; n = s.Stats() { // a service waits for SIGTERM here
-		<-time.After(time.Millisecond)
+		<-tick.C
 	}
 	stop()
 	check(<-ended)

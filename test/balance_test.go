@@ -159,8 +159,9 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case lieUnsent:
 		w.WriteHeader(http.StatusServiceUnavailable)
 	case lieLate:
-		l.late.Go(func() {
-			<-time.After(500 * time.Millisecond)
+		l.late.Add(1)
+		time.AfterFunc(500*time.Millisecond, func() {
+			defer l.late.Done()
 			_, _, _ = l.forward(r, body)
 		})
 		hangUp(w)
@@ -170,7 +171,7 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			hangUp(w)
 			return
 		}
-		lie(w, which, answer)
+		lie(w, r, which, answer)
 	}
 }
 
@@ -180,7 +181,7 @@ func hangUp(w http.ResponseWriter) {
 	}
 }
 
-func lie(w http.ResponseWriter, which int, answer []byte) {
+func lie(w http.ResponseWriter, r *http.Request, which int, answer []byte) {
 	switch which {
 	case lieSilent:
 		hangUp(w)
@@ -195,7 +196,7 @@ func lie(w http.ResponseWriter, which int, answer []byte) {
 	case lieCut:
 		_, _ = w.Write(answer[:len(answer)/2])
 	case lieSlow:
-		<-time.After(400 * time.Millisecond)
+		<-r.Context().Done() // the caller has given up
 		_, _ = w.Write(answer)
 	}
 }

@@ -1,8 +1,6 @@
 // Package test holds what no package can test alone. It has no code of its own: only tests, and the soak beside them.
 //
-//   - law_test.go enforces the import arrows cmd -> configs -> stages -> lua -> root, and names the one that was broken;
-//   - style_test.go enforces what else can be read off the source: no sleep and no skip in tests, a head on every script,
-//     nothing unfinished;
+//   - style_test.go checks what no linter can say: each script has a head. The linter holds the rest, see .golangci.yml;
 //   - readme_test.go runs the commands that README shows and compares what they print; every file and make target that the
 //     documents name must be there;
 //   - the others run several stages together, most of them the built program too, on real servers of internal/testkit, with

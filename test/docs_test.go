@@ -167,3 +167,17 @@ func literal(e ast.Expr) (string, bool) {
 	text, err := strconv.Unquote(l.Value)
 	return text, err == nil
 }
+
+// isCall tells whether a node is x.name(...).
+func isCall(n ast.Node, x, name string) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != name {
+		return false
+	}
+	id, ok := sel.X.(*ast.Ident)
+	return ok && id.Name == x
+}

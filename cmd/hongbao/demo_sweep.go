@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/spf13/cobra"
 )
 
@@ -28,11 +29,8 @@ func sweepCmd() *cobra.Command {
 				return fmt.Errorf("wait for the demo's end: %w", err)
 			}
 			// What the demo had started ends with it, but maybe a moment later, and may write until then.
-			err := os.RemoveAll(args[0])
-			for try := 0; err != nil && try < 50; try++ {
-				<-time.After(100 * time.Millisecond)
-				err = os.RemoveAll(args[0])
-			}
+			again := backoff.WithMaxRetries(backoff.NewConstantBackOff(100*time.Millisecond), 50)
+			err := backoff.Retry(func() error { return os.RemoveAll(args[0]) }, again)
 			return wrap("remove the demo's folder", err)
 		},
 	}

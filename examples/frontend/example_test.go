@@ -57,13 +57,13 @@ func Example() {
 	for range 3 {
 		fmt.Println(<-browser)
 	}
-	for handled := int64(0); handled < 12; { // each of them comes to the end of the topic
+	tick := time.NewTicker(time.Millisecond)
+	for handled := int64(0); handled < 12; <-tick.C { // each of them comes to the end of the topic
 		handled = 0
 		for _, s := range subscribers {
 			n := s.Stats()
 			handled += n.Done + n.Repeated
 		}
-		<-time.After(time.Millisecond)
 	}
 	stop()
 	wg.Wait()

@@ -17,7 +17,7 @@ func TestRunStopsInReverseOrder(t *testing.T) {
 		part := func(name string, drain time.Duration) Part {
 			return Part{Name: name, Run: func(ctx context.Context) error {
 				<-ctx.Done()
-				<-time.After(drain)
+				<-time.After(drain) //nolint:forbidigo // the clock is synctest's
 				order = append(order, name)
 				return nil
 			}}

@@ -35,33 +35,46 @@ func TestEveryGrantOnce(t *testing.T) {
 }
 
 // wrongAnswers are what a bank may say to a credit that it has booked, but what it should.
-var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, c credit){
-	"no answer": func(_ *bank, w http.ResponseWriter, _ credit) { drop(w) },
-	"500":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusInternalServerError) },
-	"502":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusBadGateway) },
-	"503":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusServiceUnavailable) },
-	"504":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusGatewayTimeout) },
-	"409":       func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusConflict) },
-	"empty":     func(_ *bank, w http.ResponseWriter, _ credit) { w.WriteHeader(http.StatusOK) },
-	"HTML":      func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte("<html>fine</html>")) },
-	"truncated": func(_ *bank, w http.ResponseWriter, c credit) { _, _ = w.Write(encode(c)[:20]) },
-	"NaN":       func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write([]byte(`{"amount":NaN}`)) },
-	"twice the same name": func(_ *bank, w http.ResponseWriter, c credit) {
+var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, r *http.Request, c credit){
+	"no answer": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) },
+	"500": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) {
+		w.WriteHeader(http.StatusInternalServerError)
+	},
+	"502": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(http.StatusBadGateway) },
+	"503": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	},
+	"504": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) {
+		w.WriteHeader(http.StatusGatewayTimeout)
+	},
+	"409":   func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(http.StatusConflict) },
+	"empty": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(http.StatusOK) },
+	"HTML": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) {
+		_, _ = w.Write([]byte("<html>fine</html>"))
+	},
+	"truncated": func(_ *bank, w http.ResponseWriter, _ *http.Request, c credit) { _, _ = w.Write(encode(c)[:20]) },
+	"NaN": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) {
+		_, _ = w.Write([]byte(`{"amount":NaN}`))
+	},
+	"twice the same name": func(_ *bank, w http.ResponseWriter, _ *http.Request, c credit) {
 		_, _ = w.Write([]byte(strings.Replace(string(encode(c)), "{", `{"amount":1,`, 1)))
 	},
-	"endless": func(_ *bank, w http.ResponseWriter, _ credit) { _, _ = w.Write(make([]byte, 1<<20)) },
-	"compressed": func(b *bank, w http.ResponseWriter, c credit) {
+	"endless": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) { _, _ = w.Write(make([]byte, 1<<20)) },
+	"compressed": func(b *bank, w http.ResponseWriter, _ *http.Request, c credit) {
 		w.Header().Set("Content-Encoding", "gzip")
 		b.say(w, 200, c)
 	},
-	"other id":      func(b *bank, w http.ResponseWriter, c credit) { c.Reference = "other"; b.say(w, 200, c) },
-	"other amount":  func(b *bank, w http.ResponseWriter, c credit) { c.Amount++; b.say(w, 200, c) },
-	"other account": func(b *bank, w http.ResponseWriter, c credit) { c.Account = "x"; b.say(w, 200, c) },
-	"too late": func(_ *bank, w http.ResponseWriter, _ credit) {
-		<-time.After(600 * time.Millisecond)
+	"other id": func(b *bank, w http.ResponseWriter, _ *http.Request, c credit) {
+		c.Reference = "other"
+		b.say(w, 200, c)
+	},
+	"other amount":  func(b *bank, w http.ResponseWriter, _ *http.Request, c credit) { c.Amount++; b.say(w, 200, c) },
+	"other account": func(b *bank, w http.ResponseWriter, _ *http.Request, c credit) { c.Account = "x"; b.say(w, 200, c) },
+	"too late": func(_ *bank, w http.ResponseWriter, r *http.Request, _ credit) {
+		<-r.Context().Done() // the caller has given up
 		w.WriteHeader(http.StatusCreated)
 	},
-	"redirect": func(b *bank, w http.ResponseWriter, _ credit) {
+	"redirect": func(b *bank, w http.ResponseWriter, _ *http.Request, _ credit) {
 		w.Header().Set("Location", b.URL+"/inside")
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	},
@@ -76,10 +89,10 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 				t.Parallel()
 				b, l := newBank(t), newBooks()
 				b.forgets = able == "queryable"
-				b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+				b.set(func(w http.ResponseWriter, r *http.Request, c credit) {
 					c = b.book(c)
 					if b.asked(c.Reference) == 1 {
-						answer(b, w, c)
+						answer(b, w, r, c)
 						return
 					}
 					b.say(w, 200, c)
@@ -95,7 +108,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
 			b.forgets = true
-			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { answer(b, w, b.book(c)) })
+			b.set(func(w http.ResponseWriter, r *http.Request, c credit) { answer(b, w, r, b.book(c)) })
 			h := newHandler(t, b, l, neither, patience(name))
 			for range 3 { // it is requeued in vain
 				errs := h.Handle(t.Context(), grants(1, 2))
