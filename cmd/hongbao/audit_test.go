@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -136,11 +137,11 @@ func TestAuditNamesACopyInTheTopic(t *testing.T) {
 }
 
 // parse reads the lines of `hongbao tail` and wants each event once.
-func parse(t *testing.T, out string) map[string]tailed {
+func parse(t *testing.T, out string) map[string]app.Tailed {
 	t.Helper()
-	all := map[string]tailed{}
+	all := map[string]app.Tailed{}
 	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
-		var l tailed
+		var l app.Tailed
 		require.NoError(t, json.Unmarshal(s.Bytes(), &l), s.Text())
 		require.NotContains(t, all, l.Event)
 		all[l.Event] = l

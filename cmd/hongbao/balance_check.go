@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/app"
 )
 
 // mismatch is a difference between two sides of the credits, as it is printed.
@@ -22,11 +24,11 @@ func balanceCheckCmd() *cobra.Command {
 			"into it. It only reads. Exit code 0 if all agrees, 3 if anything differs: then somebody has written to the database by hand.",
 		Example: "  hongbao balance check --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{}, func(d *deps) error {
-				if err := d.openBook(cmd.Context()); err != nil {
+			return with(cmd, needs{}, func(a *app.App) error {
+				if err := a.OpenBook(cmd.Context()); err != nil {
 					return err
 				}
-				list, err := d.ledger.CheckCredits(cmd.Context())
+				list, err := a.Ledger.CheckCredits(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -44,7 +46,7 @@ func balanceCheckCmd() *cobra.Command {
 					return err
 				})
 				if err == nil && len(list) > 0 {
-					err = found("balances, funds and credits do not agree: stop the server; the database was written by hand")
+					err = app.Found("balances, funds and credits do not agree: stop the server; the database was written by hand")
 				}
 				return err
 			})

@@ -1,12 +1,6 @@
 package main
 
 import (
-	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -16,25 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
-
-// openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the first client.
-func (d *deps) openBook(ctx context.Context) error {
-	l, err := d.reachLedger(ctx)
-	if errors.Is(err, ledger.ErrNotFounded) {
-		return hongbao.Errorf(hongbao.Broken, "the database of ledger.dsn has no tables of Hongbao; let it name the right one, or "+
-			"`hongbao balance client add` makes them with the first client")
-	}
-	if err != nil {
-		return err
-	}
-	d.ledger = l
-	d.atEnd(l.Close)
-	return nil
-}
 
 func balanceClientCmd() *cobra.Command {
 	return family("client", "Give clients of the balance server their tokens, and list or revoke them",
@@ -56,37 +36,20 @@ func clientAddCmd() *cobra.Command {
 			"  hongbao balance client add helpdesk --scope accounts:read --ledger.dsn=balance.db",
 		Args: exactly(1, "one client"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, needs{}, func(d *deps) error {
-				text, drawn, err := d.tokenText()
+			return with(cmd, needs{}, func(a *app.App) error {
+				of := make([]payment.Scope, len(scopes))
+				for i, s := range scopes {
+					of[i] = payment.Scope(s)
+				}
+				token, text, err := a.AddClient(cmd.Context(), args[0], of)
 				if err != nil {
 					return err
-				}
-				sum := sha256.Sum256([]byte(text))
-				token := payment.ClientToken{Client: args[0], Hash: hex.EncodeToString(sum[:])}
-				for _, s := range scopes {
-					token.Scopes = append(token.Scopes, payment.Scope(s))
-				}
-				cfg, err := d.ledgerConfig()
-				if err != nil {
-					return err
-				}
-				if _, err := ledger.Migrate(cmd.Context(), cfg); err != nil {
-					return away("ledger.dsn", err)
-				}
-				if err := d.openBook(cmd.Context()); err != nil {
-					return err
-				}
-				if err := d.ledger.AddToken(cmd.Context(), token); err != nil {
-					return err
-				}
-				if !drawn {
-					text = ""
 				}
 				return printAnswer(cmd, struct {
 					clientToken
 					Token string `json:"token,omitempty"`
 				}{printableToken(&token), text}, func(w io.Writer) error {
-					if !drawn {
+					if text == "" {
 						text = "client " + token.Client + " has the token of balance.token, " + tokenID(token.Hash)
 					}
 					_, err := fmt.Fprintln(w, text)
@@ -97,24 +60,6 @@ func clientAddCmd() *cobra.Command {
 	}
 	cmd.Flags().StringSliceVar(&scopes, "scope", scopes, "what the token is good for: credits:write, credits:read, accounts:read")
 	return cmd
-}
-
-// tokenText is the token of the configuration, or else a new one.
-func (d *deps) tokenText() (text string, drawn bool, err error) {
-	switch text = d.cfg.Balance.Token.Reveal(); {
-	case text == "":
-		return drawToken(), true, nil
-	case len(text) < 32 || len(text) > 512 || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
-		// The error does not repeat it.
-		return "", false, usage("balance.token is not 32 to 512 printable ASCII characters: unset it to have one drawn")
-	}
-	return text, false, nil
-}
-
-func drawToken() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
 // clientToken and clientFund are what is printed of a client.
@@ -157,15 +102,15 @@ func clientListCmd() *cobra.Command {
 		Use: "list", Short: "List clients, their valid tokens and their funds",
 		Example: "  hongbao balance client list --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{}, func(d *deps) error {
-				if err := d.openBook(cmd.Context()); err != nil {
+			return with(cmd, needs{}, func(a *app.App) error {
+				if err := a.OpenBook(cmd.Context()); err != nil {
 					return err
 				}
-				tokens, err := d.ledger.Tokens(cmd.Context())
+				tokens, err := a.Ledger.Tokens(cmd.Context())
 				if err != nil {
 					return err
 				}
-				funds, err := d.ledger.Funds(cmd.Context())
+				funds, err := a.Ledger.Funds(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -207,13 +152,13 @@ func clientRevokeCmd() *cobra.Command {
 		Example: "  hongbao balance client revoke worker --token 3f2a9c01d4e5 --ledger.dsn=balance.db", Args: exactly(1, "one client"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (id == "") != all {
-				return usage("say either --token, with an ID that `hongbao balance client list` prints, or --all (see `%s --help`)", cmd.CommandPath())
+				return app.Usage("say either --token, with an ID that `hongbao balance client list` prints, or --all (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{}, func(d *deps) error {
-				if err := d.openBook(cmd.Context()); err != nil {
+			return with(cmd, needs{}, func(a *app.App) error {
+				if err := a.OpenBook(cmd.Context()); err != nil {
 					return err
 				}
-				n, err := d.ledger.RevokeTokens(cmd.Context(), args[0], id)
+				n, err := a.Ledger.RevokeTokens(cmd.Context(), args[0], id)
 				if err == nil && n == 0 {
 					err = hongbao.Errorf(hongbao.Permanent, "client %.80q has no such token; `hongbao balance client list` shows those that are valid", args[0])
 				}
@@ -247,13 +192,13 @@ func balanceFundCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.Client = args[0]
 			if f.ID == "" || f.By == "" || f.Why == "" || f.Currency == "" || f.Amount == 0 {
-				return usage("--amount, --currency, --id, --by and --why are required (see `%s --help`)", cmd.CommandPath())
+				return app.Usage("--amount, --currency, --id, --by and --why are required (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{}, func(d *deps) error {
-				if err := d.openBook(cmd.Context()); err != nil {
+			return with(cmd, needs{}, func(a *app.App) error {
+				if err := a.OpenBook(cmd.Context()); err != nil {
 					return err
 				}
-				fund, err := d.ledger.Fund(cmd.Context(), f)
+				fund, err := a.Ledger.Fund(cmd.Context(), f)
 				if err != nil {
 					return err
 				}

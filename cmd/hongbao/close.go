@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,41 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/closing"
-	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
-
-// withCloser is with, for what is done to a campaign at its end.
-func withCloser(cmd *cobra.Command, id string, do func(*closing.Closer, *ledger.StoredCampaign) error) error {
-	return with(cmd, needs{redis: true, ledger: true}, func(d *deps) error {
-		c, err := d.campaign(cmd.Context(), id)
-		if err != nil {
-			return err
-		}
-		locks, err := d.locks()
-		if err != nil {
-			return err
-		}
-		cfg := d.cfg.CloserConfig()
-		cfg.Redis, cfg.Space, cfg.Ledger, cfg.Locks, cfg.Log = d.redis, d.space, d.ledger, locks, d.log
-		closer, err := closing.New(cfg)
-		if err != nil {
-			return err
-		}
-		return do(closer, &c)
-	})
-}
-
-func (d *deps) locks() (*lock.Locks, error) {
-	cfg := d.cfg.LockConfig()
-	cfg.Redis, cfg.Space = d.redis, d.space
-	return lock.New(cfg)
-}
 
 func closeCmd() *cobra.Command {
 	early := false
@@ -54,13 +23,8 @@ func closeCmd() *cobra.Command {
 			"Run again it prints the same.",
 		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id := args[0]
-			return withCloser(cmd, id, func(closer *closing.Closer, c *ledger.StoredCampaign) error {
-				s, err := closer.Close(cmd.Context(), id, early)
-				if err != nil {
-					return closeHint(err, c)
-				}
-				return printEnding(cmd, c, &s)
+			return with(cmd, needs{redis: true, ledger: true}, func(a *app.App) error {
+				return printEnding(cmd)(a.Close(cmd.Context(), args[0], early))
 			})
 		},
 	}
@@ -68,69 +32,7 @@ func closeCmd() *cobra.Command {
 	return cmd
 }
 
-// closeHint says what to do about a campaign that is not where it should be.
-func closeHint(err error, c *ledger.StoredCampaign) error {
-	id := c.Spec.ID
-	switch {
-	case errors.Is(err, shards.ErrNotClosed):
-		return fmt.Errorf("%w: `hongbao campaign close %s` ends it first", err, id)
-	case errors.Is(err, shards.ErrNotInRedis) && c.Grants > 0:
-		return fmt.Errorf("%w; the ledger has paid %d grants: %w", err, c.Grants, shards.LostError(id))
-	case errors.Is(err, shards.ErrNotInRedis):
-		return fmt.Errorf("%w: `hongbao campaign load %s` brings it there; then close it, and all of its money can go back", err, id)
-	}
-	return err
-}
-
-// ending is how far the end of a campaign is.
-type ending struct {
-	Campaign string `json:"campaign"`
-	Currency string `json:"currency,omitempty"`
-	Closed   *ended `json:"closed"` // null once the campaign has left Redis
-	// Settling: group balance has not finished the grants up to the close, only those up to Finished.
-	Settling bool  `json:"settling"`
-	Finished int64 `json:"finished_seq"`
-	// Missing grants are not in the ledger although the group has finished them; below 0, it has paid more than were granted.
-	Missing int64 `json:"missing"`
-	// Amount is what is to be refunded, or was.
-	Amount   hongbao.Amount `json:"refund_amount"`
-	Refunded *refunded      `json:"refunded"`
-	Next     string         `json:"next"`
-}
-
-type ended struct {
-	Time          time.Time      `json:"time"`
-	Event         string         `json:"event"`
-	Granted       int64          `json:"granted"`
-	GrantedAmount hongbao.Amount `json:"granted_amount"`
-	Left          int64          `json:"left"`
-	LeftAmount    hongbao.Amount `json:"left_amount"`
-}
-
-type refunded struct {
-	Time    time.Time `json:"time"`
-	Packets int64     `json:"packets"`
-	Sponsor string    `json:"sponsor"`
-}
-
-func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *ending {
-	id := c.Spec.ID
-	out := &ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(), Finished: s.Finished, Missing: s.Missing(), Amount: s.Amount()}
-	if e := &s.Close; e.Kind != "" {
-		out.Closed = &ended{e.Time, fmt.Sprintf("%d-%d", e.Shard, e.Seq), e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount}
-	}
-	switch {
-	case s.Refund != nil:
-		out.Refunded, out.Next = &refunded{s.Refund.Created, s.Refund.Packets, s.Refund.Sponsor}, "hongbao campaign reveal "+id
-	case out.Missing != 0:
-		out.Next = "hongbao audit --campaign " + id
-	default:
-		out.Next = fmt.Sprintf("hongbao campaign refund %s --amount %d", id, out.Amount)
-	}
-	return out
-}
-
-func (e *ending) write(w io.Writer) error {
+func writeClosing(w io.Writer, e *app.Ending) error {
 	var b strings.Builder
 	if c := e.Closed; c != nil {
 		fmt.Fprintf(&b, "campaign %s was closed %s by event %s\ngranted %d packets, %s\nleft %d packets, %s\n", e.Campaign,
@@ -151,9 +53,14 @@ func (e *ending) write(w io.Writer) error {
 	return err
 }
 
-func printEnding(cmd *cobra.Command, c *ledger.StoredCampaign, s *closing.Standing) error {
-	e := endingOf(c, s)
-	return printAnswer(cmd, e, e.write)
+// printEnding prints how far the end of a campaign is.
+func printEnding(cmd *cobra.Command) func(*app.Ending, error) error {
+	return func(e *app.Ending, err error) error {
+		if err != nil {
+			return err
+		}
+		return printAnswer(cmd, e, func(w io.Writer) error { return writeClosing(w, e) })
+	}
 }
 
 func refundCmd() *cobra.Command {
@@ -166,27 +73,19 @@ func refundCmd() *cobra.Command {
 			"the exit code is 4 (settling): run it again, or give --wait.",
 		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id := args[0]
-			o.Campaign = id
+			o.Campaign = args[0]
 			if o.Wait < 0 || o.Missing < 0 {
-				return usage("--wait %s, --missing %d: give nothing below 0", o.Wait, o.Missing)
+				return app.Usage("--wait %s, --missing %d: give nothing below 0", o.Wait, o.Missing)
 			}
-			return withCloser(cmd, id, func(closer *closing.Closer, c *ledger.StoredCampaign) error {
-				if !cmd.Flags().Changed("amount") {
-					s, err := closer.Standing(cmd.Context(), id)
-					if err != nil {
-						return closeHint(err, c)
-					}
-					if err := printEnding(cmd, c, &s); err != nil || s.Refund != nil {
-						return err
-					}
-					return usage("nothing was moved: if this is the right campaign, run it again with --amount %d", s.Amount())
+			return with(cmd, needs{redis: true, ledger: true}, func(a *app.App) error {
+				if cmd.Flags().Changed("amount") {
+					return printEnding(cmd)(a.Refund(cmd.Context(), o))
 				}
-				r, err := closer.Refund(cmd.Context(), o)
-				if err != nil {
-					return closeHint(err, c)
+				e, err := a.Standing(cmd.Context(), o.Campaign)
+				if err := printEnding(cmd)(e, err); err != nil || e.Refunded != nil {
+					return err
 				}
-				return printEnding(cmd, c, &closing.Standing{Refund: &r})
+				return app.Usage("nothing was moved: if this is the right campaign, run it again with --amount %d", e.Amount)
 			})
 		},
 	}

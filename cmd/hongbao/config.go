@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/app"
 )
 
 func configCmd() *cobra.Command {
@@ -29,16 +28,16 @@ func configCheckCmd() *cobra.Command {
 		Example: "  hongbao config check --config configs/production.yaml\n  hongbao config check --connect --redis.addrs=10.0.0.7:6379",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{}, func(d *deps) error {
+			return with(cmd, needs{}, func(a *app.App) error {
 				out := checkedConfig{Servers: []string{}}
-				for _, s := range d.cfg.Settings() {
+				for _, s := range a.Config.Settings() {
 					out.Settings = append(out.Settings, setting{s.Name, s.Value, s.Source})
 				}
 				var err error
 				if connect {
-					out.Servers, err = d.checkAll(cmd.Context())
+					out.Servers, err = a.Check(cmd.Context())
 					out.failed = err != nil
-					out.RemoteNotAsked = d.cfg.Settlement.Kind == configs.SettleRemote
+					out.RemoteNotAsked = a.Config.Settlement.Kind == configs.SettleRemote
 				}
 				return errors.Join(printAnswer(cmd, &out, out.write), err)
 			})
@@ -88,33 +87,4 @@ func (c *checkedConfig) write(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, "\n"+text)
 	return err
-}
-
-// checkAll makes every check of a worker's start. It names the servers that are as they must be, and in the error each that is not.
-func (d *deps) checkAll(ctx context.Context) ([]string, error) {
-	checks := []struct {
-		server string
-		sink   string // the server is this sink's; "" for every deployment's
-		check  func(context.Context) error
-	}{
-		{"redis", "", d.openRedis},
-		{"ledger", configs.SinkBalance, d.openLedger},
-		{"topic", configs.SinkKafka, func(ctx context.Context) error {
-			_, err := d.publisher(ctx)
-			return err
-		}},
-	}
-	right := []string{}
-	var errs []error
-	for _, c := range checks {
-		if c.sink != "" && !slices.Contains(d.cfg.Deployment.Sinks, c.sink) {
-			continue
-		}
-		if err := c.check(ctx); err != nil {
-			errs = append(errs, err)
-		} else {
-			right = append(right, c.server)
-		}
-	}
-	return right, errors.Join(errs...)
 }

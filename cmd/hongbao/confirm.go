@@ -1,16 +1,18 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/remote"
 	"github.com/hongbao-project/hongbao/internal/replay"
@@ -43,9 +45,16 @@ func deadConfirmCmd() *cobra.Command {
 			if err := f.check(cmd, args); err != nil {
 				return err
 			}
-			filter := replay.LetterFilter{Sinks: []string{configs.SinkBalance}}
-			return withLetters(cmd, &filter, func(d *deps, letters *replay.Letters) error {
-				return d.confirm(cmd, letters, replay.Pick{IDs: args, Filter: filter}, &f)
+			o, err := f.confirmation(args)
+			if err != nil {
+				return err
+			}
+			return with(cmd, needs{}, func(a *app.App) error {
+				report, err := a.Confirm(cmd.Context(), o)
+				if report == nil {
+					return err
+				}
+				return errors.Join(printAnswer(cmd, report, func(w io.Writer) error { return writeConfirmed(w, report) }), err)
 			})
 		},
 	}
@@ -65,68 +74,51 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 	see := "(see `" + cmd.CommandPath() + " --help`)"
 	switch {
 	case len(ids)+len(f.packets) == 0:
-		return usage("say which letters, by their ids, or which packets: each of them was looked up at the remote %s", see)
+		return app.Usage("say which letters, by their ids, or which packets: each of them was looked up at the remote %s", see)
 	case f.booked == f.notBooked:
-		return usage("say either --booked or --not-booked %s", see)
+		return app.Usage("say either --booked or --not-booked %s", see)
 	case f.who.By == "" || f.who.Why == "":
-		return usage("--by and --why are required: who found it out, and how %s", see)
+		return app.Usage("--by and --why are required: who found it out, and how %s", see)
 	case f.notBooked == (f.asked == ""):
-		return usage("--asked goes with --not-booked, and only with that: when the remote was looked at %s", see)
+		return app.Usage("--asked goes with --not-booked, and only with that: when the remote was looked at %s", see)
 	case f.patience < 0:
-		return usage("--patience: give 0 or more")
-	}
-	for _, text := range f.packets {
-		if _, err := parsePacket(text); err != nil {
-			return err
-		}
+		return app.Usage("--patience: give 0 or more")
 	}
 	for _, id := range ids {
 		sink, _, _, err := replay.ParseLetterID(id)
 		if err != nil {
-			return usageError{err}
+			return app.Usage("%w", err)
 		}
 		if sink != configs.SinkBalance {
-			return usage("letter %.120q is of sink %s: only those of sink %s are about credits; requeue or drop it", id, sink, configs.SinkBalance)
+			return app.Usage("letter %.120q is of sink %s: only those of sink %s are about credits; requeue or drop it", id, sink, configs.SinkBalance)
 		}
 	}
 	return nil
 }
 
-// told is a person's word about credits at the remote; see remote.Config.
-type told struct {
-	verdict remote.Verdict
-	at      time.Time
-}
-
-// word is what the remote's handler is told, and how it is kept with the letter.
-func (f *confirmFlags) word() (told, replay.Decider, error) {
+// confirmation is what the flags say, and how it is kept with the letters.
+func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err error) {
+	o = app.Confirmation{Letters: letters, By: f.who, Patience: f.patience, DryRun: f.dryRun}
+	for _, text := range f.packets {
+		p, err := parsePacket(text)
+		if err != nil {
+			return o, err
+		}
+		o.Packets = append(o.Packets, p)
+	}
 	if f.booked {
-		return told{verdict: remote.Done}, replay.Decider{By: f.who.By, Why: "booked at the remote: " + f.who.Why}, nil
+		o.Word, o.By.Why = app.Word{Verdict: remote.Done}, "booked at the remote: "+f.who.Why
+		return o, nil
 	}
 	at, err := parseTime("--asked", f.asked)
 	if err == nil && at.After(time.Now()) {
-		err = usage("--asked %s: that is still to come", f.asked)
+		err = app.Usage("--asked %s: that is still to come", f.asked)
 	}
-	return told{remote.NotSent, at}, replay.Decider{By: f.who.By, Why: "not booked at the remote, asked at " + f.asked + ": " + f.who.Why}, err
+	o.Word, o.By.Why = app.Word{Verdict: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+f.who.Why
+	return o, err
 }
 
-// confirmed is the report of a confirmation: the letters', and the credits that it is about.
-type confirmed struct {
-	*replay.DeadReport
-	Credits []confirmedCredit `json:"credits"`
-	// Gone are letters that are not there any more: they were decided.
-	Gone []string `json:"gone"`
-}
-
-type confirmedCredit struct {
-	Letter    string         `json:"letter"`
-	Reference string         `json:"reference"`
-	Account   string         `json:"account"`
-	Amount    hongbao.Amount `json:"amount"`
-	Currency  string         `json:"currency,omitempty"`
-}
-
-func (c *confirmed) write(w io.Writer) error {
+func writeConfirmed(w io.Writer, c *app.Confirmed) error {
 	for _, x := range c.Credits {
 		if _, err := fmt.Fprintf(w, "%s: credit %s, %s to account %s\n", x.Letter, x.Reference, money.Text(x.Amount, x.Currency), x.Account); err != nil {
 			return err
@@ -143,56 +135,12 @@ func (c *confirmed) write(w io.Writer) error {
 	return c.Write(w)
 }
 
-func (d *deps) confirm(cmd *cobra.Command, letters *replay.Letters, pick replay.Pick, f *confirmFlags) error {
-	word, who, err := f.word()
-	switch {
-	case err != nil:
-		return err
-	case d.cfg.Settlement.Kind != configs.SettleRemote:
-		return usage("settlement.kind is %s: there is no remote that could have booked anything; requeue or drop the letters", d.cfg.Settlement.Kind)
-	case f.booked && d.cfg.Remote.Queryable:
-		return usage("remote.queryable is true, so nobody's word is needed: `hongbao dead requeue` asks the remote, and records what it has booked")
+// parsePacket reads CAMPAIGN/PACKET.
+func parsePacket(text string) (app.PacketID, error) {
+	id, number, _ := strings.Cut(text, "/")
+	packet, err := strconv.ParseInt(number, 10, 64)
+	if hongbao.CheckCampaignID(id) != nil || err != nil || packet < 1 {
+		return app.PacketID{}, app.Usage("--packet %.120q: want CAMPAIGN/PACKET, as rain/17", text)
 	}
-	report := &confirmed{Credits: []confirmedCredit{}, Gone: []string{}}
-	if err := d.confirmPackets(cmd.Context(), f, word, report); err != nil || len(pick.IDs) == 0 {
-		return errors.Join(printAnswer(cmd, report, report.write), err)
-	}
-	if err := d.inDoubt(cmd.Context(), letters, &pick, report); err != nil {
-		return err
-	}
-	handler, err := d.atRemote(cmd.Context(), false, word)
-	if err != nil {
-		return err
-	}
-	report.DeadReport, err = letters.Requeue(cmd.Context(), replay.RequeueConfig{
-		Handler: handler, BatchGrants: d.cfg.Publisher.BatchGrants, Patience: f.patience, DryRun: f.dryRun}, pick, who)
-	if err == nil && report.Failed+report.Unreadable > 0 {
-		err = found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody can read them")
-	}
-	return errors.Join(printAnswer(cmd, report, report.write), err)
-}
-
-// inDoubt tells about the letters, and keeps in pick the letters that still exist: a person repeats a killed command with the same letters.
-func (d *deps) inDoubt(ctx context.Context, letters *replay.Letters, pick *replay.Pick, report *confirmed) error {
-	var there []string
-	c := newCurrencies(d.currency)
-	for _, id := range pick.IDs {
-		x, err := letters.Get(ctx, id)
-		if errors.Is(err, replay.ErrNoLetter) && len(pick.IDs) > 1 {
-			report.Gone = append(report.Gone, id)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		there = append(there, id)
-		if g := x.Grant; g != nil {
-			report.Credits = append(report.Credits, confirmedCredit{id, remote.Key(d.cfg.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount,
-				c.of(ctx, g.Campaign)})
-		}
-	}
-	if pick.IDs = there; len(there) == 0 {
-		return errors.New("none of the letters is there any more; `hongbao dead list` shows those that are")
-	}
-	return nil
+	return app.PacketID{Campaign: id, Packet: packet}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -43,12 +44,12 @@ func (d *deployment) grabJSON(args ...string) (a hongbao.Answer) {
 }
 
 // tailed reads what `hongbao tail` printed.
-func (d *deployment) tailed(env ...string) (list []tailed) {
+func (d *deployment) tailed(env ...string) (list []app.Tailed) {
 	d.t.Helper()
 	r := run(d.t, append(d.env[:len(d.env):len(d.env)], env...), "tail")
 	require.Zero(d.t, r.code, r.err)
 	for lines := bufio.NewScanner(strings.NewReader(r.out)); lines.Scan(); {
-		var l tailed
+		var l app.Tailed
 		require.NoError(d.t, json.Unmarshal(lines.Bytes(), &l))
 		list = append(list, l)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,10 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 func deadCmd() *cobra.Command {
@@ -43,7 +41,7 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 
 func (f *letterFlags) check() (err error) {
 	if f.filter.Class != "" && !slices.Contains(replay.Classes(), f.filter.Class) {
-		return usage("--class %.40q: want one of %s", f.filter.Class, strings.Join(replay.Classes(), ", "))
+		return app.Usage("--class %.40q: want one of %s", f.filter.Class, strings.Join(replay.Classes(), ", "))
 	}
 	if f.filter.Campaign != "" {
 		if err := checkCampaigns(f.filter.Campaign); err != nil {
@@ -55,26 +53,6 @@ func (f *letterFlags) check() (err error) {
 	}
 	f.filter.To, err = parseTime("--to-time", f.until)
 	return err
-}
-
-// withLetters is with, for dead letters; it completes the filter.
-func withLetters(cmd *cobra.Command, f *replay.LetterFilter, do func(*deps, *replay.Letters) error) error {
-	return with(cmd, needs{}, func(d *deps) error {
-		if err := d.checkSinks(f.Sinks); err != nil {
-			return err
-		}
-		if len(f.Sinks) == 0 {
-			f.Sinks = slices.Clone(d.cfg.Deployment.Sinks)
-		}
-		if err := d.openRedis(cmd.Context()); err != nil {
-			return err
-		}
-		letters, err := replay.NewLetters(replay.LettersConfig{Redis: d.redis, Space: d.space})
-		if err != nil {
-			return err
-		}
-		return do(d, letters)
-	})
 }
 
 func deadListCmd() *cobra.Command {
@@ -89,19 +67,14 @@ func deadListCmd() *cobra.Command {
 				return err
 			}
 			if limit < 1 || limit > replay.MaxListed {
-				return usage("--limit %d: want 1 to %d", limit, replay.MaxListed)
+				return app.Usage("--limit %d: want 1 to %d", limit, replay.MaxListed)
 			}
-			return withLetters(cmd, &f.filter, func(d *deps, letters *replay.Letters) error {
-				page, next, err := letters.List(cmd.Context(), f.filter, after, limit)
+			return with(cmd, needs{}, func(a *app.App) error {
+				page, err := a.ListLetters(cmd.Context(), f.filter, after, limit)
 				if err != nil {
 					return err
 				}
-				c := newCurrencies(d.currency)
-				for i := range page {
-					c.complete(cmd.Context(), page[i].Grant)
-				}
-				out := letterPage{page, next}
-				return printAnswer(cmd, out, out.write)
+				return printAnswer(cmd, page, func(w io.Writer) error { return writeLetters(w, &page) })
 			})
 		},
 	}
@@ -111,13 +84,7 @@ func deadListCmd() *cobra.Command {
 	return cmd
 }
 
-// letterPage is a page of the list.
-type letterPage struct {
-	Letters []replay.Letter `json:"letters"`
-	Next    string          `json:"next"` // goes to --after for the next page; empty if there is none
-}
-
-func (p *letterPage) write(w io.Writer) error {
+func writeLetters(w io.Writer, p *app.LetterPage) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "LETTER\tEVENT\tCAMPAIGN\tUSER\tAMOUNT\tCLASS\tATTEMPTS\tDIED\tREASON")
 	for i := range p.Letters {
@@ -140,14 +107,13 @@ func deadShowCmd() *cobra.Command {
 		Example: "  hongbao dead show kafka/0/1771358400000-0", Args: exactly(1, "one LETTER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, _, _, err := replay.ParseLetterID(args[0]); err != nil {
-				return usageError{err}
+				return app.Usage("%w", err)
 			}
-			return withLetters(cmd, &replay.LetterFilter{}, func(d *deps, letters *replay.Letters) error {
-				l, err := letters.Get(cmd.Context(), args[0])
+			return with(cmd, needs{}, func(a *app.App) error {
+				l, err := a.Letter(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				newCurrencies(d.currency).complete(cmd.Context(), l.Grant)
 				return printJSON(cmd, l)
 			})
 		},
@@ -172,18 +138,18 @@ func (f *decideFlags) add(cmd *cobra.Command) {
 // pick reads which letters are meant. To decide about all there are at once, their sink must be named at least.
 func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (replay.Pick, error) {
 	if f.who.By == "" || f.who.Why == "" {
-		return replay.Pick{}, usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+		return replay.Pick{}, app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
 	}
 	filtered := false
 	for _, name := range []string{"sink", "campaign", "class", "user", "from-time", "to-time"} {
 		filtered = filtered || cmd.Flags().Changed(name)
 	}
 	if filtered == (len(ids) > 0) {
-		return replay.Pick{}, usage("say which letters: either their ids, or a filter such as --sink kafka --class permanent (see `%s --help`)", cmd.CommandPath())
+		return replay.Pick{}, app.Usage("say which letters: either their ids, or a filter such as --sink kafka --class permanent (see `%s --help`)", cmd.CommandPath())
 	}
 	for _, id := range ids {
 		if _, _, _, err := replay.ParseLetterID(id); err != nil {
-			return replay.Pick{}, usageError{err}
+			return replay.Pick{}, app.Usage("%w", err)
 		}
 	}
 	return replay.Pick{IDs: ids, Filter: f.filter}, f.check()
@@ -204,11 +170,10 @@ func deadRequeueCmd() *cobra.Command {
 				return err
 			}
 			if rate < 0 || patience < 0 {
-				return usage("--rate and --patience: give 0 or more")
+				return app.Usage("--rate and --patience: give 0 or more")
 			}
-			return withLetters(cmd, &pick.Filter, func(d *deps, letters *replay.Letters) error {
-				cfg := replay.RequeueConfig{BatchGrants: d.cfg.Publisher.BatchGrants, Rate: rate, Patience: patience, DryRun: f.dryRun}
-				report, err := d.requeueAll(cmd.Context(), letters, cfg, &pick, f.who)
+			return with(cmd, needs{}, func(a *app.App) error {
+				report, err := a.Requeue(cmd.Context(), app.Requeue{Pick: pick, By: f.who, Rate: rate, Patience: patience, DryRun: f.dryRun})
 				if report == nil {
 					return err
 				}
@@ -220,64 +185,6 @@ func deadRequeueCmd() *cobra.Command {
 	cmd.Flags().Float64Var(&rate, "rate", 0, "grants per second at most; 0 for no bound")
 	cmd.Flags().DurationVar(&patience, "patience", patience, "how long to try again while the sink is out of reach")
 	return cmd
-}
-
-// bySink splits what was picked: each sink has a handler of its own.
-func bySink(pick *replay.Pick) []replay.Pick {
-	ids := map[string][]string{}
-	for _, id := range pick.IDs {
-		sink, _, _ := strings.Cut(id, "/")
-		ids[sink] = append(ids[sink], id)
-	}
-	var out []replay.Pick
-	for _, sink := range pick.Filter.Sinks {
-		one := replay.Pick{IDs: ids[sink], Filter: pick.Filter}
-		one.Filter.Sinks = []string{sink}
-		if len(pick.IDs) == 0 || len(one.IDs) > 0 {
-			out = append(out, one)
-		}
-	}
-	return out
-}
-
-// requeueAll requeues sink by sink, to one report; what one sink does does not stop the next.
-func (d *deps) requeueAll(ctx context.Context, letters *replay.Letters, cfg replay.RequeueConfig, pick *replay.Pick, who replay.Decider) (
-	all *replay.DeadReport, err error) {
-	for _, p := range bySink(pick) {
-		r, failed := d.requeue(ctx, letters, cfg, &p, who)
-		err = errors.Join(err, failed)
-		if all == nil {
-			all = r
-		} else if r != nil {
-			all.Add(r)
-		}
-	}
-	return all, err
-}
-
-func (d *deps) requeue(ctx context.Context, letters *replay.Letters, cfg replay.RequeueConfig, pick *replay.Pick, who replay.Decider) (
-	_ *replay.DeadReport, err error) {
-	sink := pick.Filter.Sinks[0]
-	if sink == configs.SinkKafka {
-		claims := d.cfg.ClaimsConfig()
-		claims.Done = replay.RequeueSink(sink)
-		cfg.Handler, err = d.publisherTo(ctx, d.cfg.Kafka.Topic, claims, &shards.Reader{Redis: d.redis, Space: d.space})
-	} else if d.cfg.Settlement.Kind == configs.SettleRemote {
-		cfg.Handler, err = d.atRemote(ctx, false, told{})
-	} else {
-		cfg.Handler, err = d.handler(ctx, sink)
-	}
-	if err != nil {
-		return nil, err
-	}
-	report, err := letters.Requeue(ctx, cfg, *pick, who)
-	if err == nil && report.Failed > 0 {
-		err = found("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them", sink, report.Failed)
-	}
-	if err == nil && report.Unreadable > 0 && len(pick.IDs) > 0 {
-		err = found("sink %s: %d of the letters named can't be delivered: `hongbao dead drop` ends them", sink, report.Unreadable)
-	}
-	return report, err
 }
 
 func deadDropCmd() *cobra.Command {
@@ -292,8 +199,11 @@ func deadDropCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withLetters(cmd, &pick.Filter, func(d *deps, letters *replay.Letters) error {
-				report, err := letters.Drop(cmd.Context(), pick, f.who, f.dryRun)
+			return with(cmd, needs{}, func(a *app.App) error {
+				report, err := a.DropLetters(cmd.Context(), pick, f.who, f.dryRun)
+				if report == nil {
+					return err
+				}
 				return errors.Join(printAnswer(cmd, report, report.Write), err)
 			})
 		},

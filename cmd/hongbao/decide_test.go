@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
@@ -169,17 +170,17 @@ func TestQuarantineIsResolved(t *testing.T) {
 	require.NoError(t, d.rdb.HSet(t.Context(), k.Meta(), "seq", 4).Err())
 	d.ok("replay", "settle-again", "--to", "balance")
 
-	waiting := decided[quarantinePage](t, d.ok("quarantine", "list", "--json")).Grants
+	waiting := decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants
 	require.Len(t, waiting, 2)
 	require.Equal(t, ledger.DifferentUser, waiting[0].Reason)
 	require.Contains(t, d.ok("quarantine", "list"), "waits")
-	one := decided[quarantined](t, d.ok("quarantine", "show", fmt.Sprint(waiting[0].ID)))
+	one := decided[app.Quarantined](t, d.ok("quarantine", "show", fmt.Sprint(waiting[0].ID)))
 	require.Equal(t, "other0", one.Came.User)
 	require.Equal(t, "u1", one.Ledger.User)
 
 	pay := []string{"quarantine", "resolve", fmt.Sprint(one.ID), "--pay", "--by", "ann", "--why", "Redis dealt it twice"}
 	for range 2 {
-		got := decided[quarantined](t, d.ok(pay...))
+		got := decided[app.Quarantined](t, d.ok(pay...))
 		require.Equal(t, "paid from the reserve: Redis dealt it twice", got.Resolution)
 	}
 	d.ok("quarantine", "resolve", fmt.Sprint(waiting[1].ID), "--void", "--by", "bob", "--why", "forged")

@@ -17,14 +17,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // demo is one run of `hongbao demo`.
 type demo struct {
-	*deps
+	*app.App
 	packets int64
 	users   int
 	total   int64
@@ -50,7 +50,7 @@ func demoCmd() *cobra.Command {
 		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.packets < 10 || d.packets > 1_000_000 || d.total < d.packets || d.total > int64(hongbao.MaxAmount) || d.users < 1 || d.users > 10_000_000 {
-				return usage("want 10 to 1,000,000 packets, a total of at least as many minor units and at most %d, and 1 to 10,000,000 users",
+				return app.Usage("want 10 to 1,000,000 packets, a total of at least as many minor units and at most %d, and 1 to 10,000,000 users",
 					hongbao.MaxAmount)
 			}
 			d.out = cmd.OutOrStdout()
@@ -93,17 +93,17 @@ func (d *demo) run(ctx context.Context) (report *audit.Report, err error) {
 	if err := d.configure(servers); err != nil {
 		return nil, err
 	}
-	defer d.deps.close(&err)
-	if err := d.found(ctx, &foundation{}); err != nil {
+	defer d.Shut(&err)
+	if _, err := d.Init(ctx); err != nil {
 		return nil, err
 	}
 	spec := d.spec()
-	stored, _, err := d.create(ctx, spec)
+	stored, err := d.Create(ctx, spec, nil)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(d.out, "campaign  %d packets, %s, plan hash %.16s...\n", d.packets, money.Text(spec.Total, spec.Currency), stored.Hash)
-	if _, err := d.load(ctx, spec.ID, func(string, int64) bar { return bar{} }); err != nil {
+	if _, err := d.Load(ctx, spec.ID); err != nil {
 		return nil, err
 	}
 	if err := d.startWorker(); err != nil {
@@ -116,11 +116,11 @@ func (d *demo) run(ctx context.Context) (report *audit.Report, err error) {
 	if err := d.stopWorker(); err != nil {
 		return nil, err
 	}
-	if report, err = d.audit(ctx, audit.Options{}); err != nil {
+	if report, err = d.Audit(ctx, audit.Options{}); err != nil {
 		return nil, err
 	}
 	if report.Verdict != audit.Agrees {
-		return report, found("the audit found differences")
+		return report, app.Found("the audit found differences")
 	}
 	return report, nil
 }
@@ -157,7 +157,7 @@ func (d *demo) configure(s *servers) error {
 	if err != nil {
 		return fmt.Errorf("the demo's own configuration: %w", err)
 	}
-	d.deps, err = newDeps(cfg)
+	d.App, err = app.New(cfg)
 	return err
 }
 
@@ -262,16 +262,20 @@ type standing struct{ granted, settled, published int64 }
 
 // progress asks Redis how far each consumer group is.
 func (d *demo) progress(ctx context.Context) (standing, error) {
-	cfg := d.cfg.TrimmerConfig()
-	t, err := shards.Of(d.redis, d.space.Shard(0)).TrimEvents(ctx, shards.Trim{Retention: cfg.Retention, MaxEvents: cfg.MaxEvents, Limit: 1, Groups: cfg.Groups})
-	at := standing{granted: t.Seq}
-	for _, g := range t.Groups {
-		switch g.Name {
+	s, err := d.Status(ctx)
+	if err != nil {
+		return standing{}, err
+	}
+	at := standing{}
+	for i := range s.Sinks {
+		shard := &s.Sinks[i].Shards[0]
+		at.granted = shard.Seq
+		switch s.Sinks[i].Sink {
 		case configs.SinkBalance:
-			at.settled = g.Finished
+			at.settled = shard.Seq - shard.Waiting
 		case configs.SinkKafka:
-			at.published = g.Finished
+			at.published = shard.Seq - shard.Waiting
 		}
 	}
-	return at, err
+	return at, nil
 }

@@ -43,11 +43,11 @@ type crowd struct {
 func newCrowd(d *demo) (*crowd, error) {
 	c := &crowd{d: d, outcomes: map[hongbao.Outcome]int64{}, latency: hdrhistogram.New(1, 60_000_000, 3)}
 	var err error
-	if c.rdb, err = lossyRedis(d.cfg, demoLoseEvery, func() { c.lost.Add(1) }); err != nil {
+	if c.rdb, err = lossyRedis(d.Config, demoLoseEvery, func() { c.lost.Add(1) }); err != nil {
 		return nil, err
 	}
-	cfg := d.cfg.ProducerConfig()
-	cfg.Redis, cfg.Space = c.rdb, d.space
+	cfg := d.Config.ProducerConfig()
+	cfg.Redis, cfg.Space = c.rdb, d.Space
 	c.producer, err = producer.New(cfg)
 	return c, err
 }

@@ -81,8 +81,10 @@ func (s *servers) startRedis(path, dir string) error {
 	rdb := redis.NewClient(&redis.Options{Addr: s.redisAddr, MaxRetries: -1, ContextTimeoutEnabled: true})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for err = rdb.Ping(ctx).Err(); err != nil && pause(ctx, 20*time.Millisecond); {
-		err = rdb.Ping(ctx).Err()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for err = rdb.Ping(ctx).Err(); err != nil && ctx.Err() == nil; err = rdb.Ping(ctx).Err() {
+		<-tick.C
 	}
 	if err = errors.Join(err, rdb.Close()); err != nil {
 		return fmt.Errorf("%s does not answer: %w", path, err)

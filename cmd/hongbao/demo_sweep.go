@@ -12,6 +12,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/app"
 )
 
 const demoFolder = "hongbao-demo-"
@@ -23,7 +25,7 @@ func sweepCmd() *cobra.Command {
 		Use: "demo-sweep FOLDER", Hidden: true, Short: "Remove a demo's folder when standard input ends", Args: exactly(1, "a demo's FOLDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.HasPrefix(filepath.Base(args[0]), demoFolder) {
-				return usage("%.200q is no demo's folder", args[0])
+				return app.Usage("%.200q is no demo's folder", args[0])
 			}
 			if _, err := io.Copy(io.Discard, cmd.InOrStdin()); err != nil {
 				return fmt.Errorf("wait for the demo's end: %w", err)

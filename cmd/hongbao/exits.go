@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/app"
 )
 
 // exit is an exit code and what it means, the same for every command.
@@ -51,20 +52,6 @@ func exitsText() string {
 	return b.String()
 }
 
-// usageError is a command line that makes no sense.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// foundError says that the answer, which was printed, names what a person must look at.
-type foundError struct{ error }
-
-func (e foundError) Unwrap() error { return e.error }
-
-func found(format string, args ...any) error { return foundError{fmt.Errorf(format, args...)} }
-
 // undecidedError says that nothing is decided yet.
 type undecidedError struct{ error }
 
@@ -82,10 +69,10 @@ func (signalled) Is(target error) bool { return target == context.Canceled }
 func exitCode(ctx context.Context, err error) int {
 	var (
 		stopped   signalled
-		refused   usageError
+		refused   app.UsageError
 		config    *configs.Error
 		spec      *campaign.SpecError
-		differs   foundError
+		differs   app.FoundError
 		undecided undecidedError
 	)
 	switch {

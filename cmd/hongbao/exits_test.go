@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -38,8 +39,8 @@ func TestExitCodeOfAnError(t *testing.T) {
 		{"done although it was told to stop", stopped, nil, 0},
 		{"no class", t.Context(), io.ErrUnexpectedEOF, 1},
 		{"conflict", t.Context(), hongbao.Errorf(hongbao.Conflict, "another specification"), 1},
-		{"usage", t.Context(), fmt.Errorf("grab: %w", usage("no user")), 2},
-		{"found", t.Context(), errors.Join(nil, found("differences")), 3},
+		{"usage", t.Context(), fmt.Errorf("grab: %w", app.Usage("no user")), 2},
+		{"found", t.Context(), errors.Join(nil, app.Found("differences")), 3},
 		{"settling", t.Context(), fmt.Errorf("refund: %w", hongbao.Errorf(hongbao.Transient, "%w: 1 of 2", payment.ErrSettling)), 4},
 		{"undecided", t.Context(), undecidedError{errors.New("busy")}, 4},
 		{"outage", t.Context(), fmt.Errorf("redis: %w", away), 5},
@@ -88,7 +89,7 @@ func TestExitCodesOfAnswers(t *testing.T) {
 	busy := d.run("grab", "rain", "u2", "--producer.max_backlog=1", "--producer.undecided_timeout=0s", "--json")
 	require.Equal(t, 4, busy.code, "%s%s", busy.out, busy.err)
 	require.Equal(t, hongbao.Busy, decided[hongbao.Answer](t, busy.out).Outcome)
-	require.Contains(t, busy.err, "--request-id "+decided[grabbed](t, busy.out).RequestID)
+	require.Contains(t, busy.err, "--request-id "+decided[app.Grabbed](t, busy.out).RequestID)
 
 	testkit.Eventually(t, 20*time.Second, func() bool { return d.run("status").code == 3 }, "the worker counts as dead")
 	for _, command := range []string{"status", "audit"} {

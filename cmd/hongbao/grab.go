@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"time"
@@ -9,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/producer"
+	"github.com/hongbao-project/hongbao/internal/app"
 )
 
 func grabCmd() *cobra.Command {
@@ -23,23 +22,18 @@ func grabCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.Campaign, g.User = args[0], args[1]
 			if err := g.Check(); err != nil {
-				return usageError{err}
+				return app.Usage("%w", err)
 			}
-			return with(cmd, needs{redis: true}, func(d *deps) error {
-				cfg := d.cfg.ProducerConfig()
-				cfg.Redis, cfg.Space, cfg.Log = d.redis, d.space, d.log
-				p, err := producer.New(cfg)
+			return with(cmd, needs{redis: true}, func(a *app.App) error {
+				out, err := a.Grab(cmd.Context(), &g)
 				if err != nil {
 					return err
 				}
-				a, err := p.Grab(cmd.Context(), &g)
-				if err != nil {
-					return err
+				err = printAnswer(cmd, out, func(w io.Writer) error { return writeGrab(w, &out) })
+				if err == nil && !out.Outcome.Final() {
+					err = undecidedError{fmt.Errorf("%s: nothing is decided yet; grab again with --request-id %s", out.Outcome, out.RequestID)}
 				}
-				if err := p.Close(context.WithoutCancel(cmd.Context())); err != nil {
-					return err
-				}
-				return d.printGrab(cmd, &g, &a)
+				return err
 			})
 		},
 	}
@@ -49,26 +43,7 @@ func grabCmd() *cobra.Command {
 	return cmd
 }
 
-// grabbed is what `hongbao grab --json` tells.
-type grabbed struct {
-	hongbao.Answer
-	Currency  string `json:"currency,omitempty"`
-	RequestID string `json:"request_id,omitempty"`
-}
-
-func (d *deps) printGrab(cmd *cobra.Command, g *hongbao.Grab, a *hongbao.Answer) error {
-	out := grabbed{Answer: *a, RequestID: g.RequestID}
-	if len(a.Receipts) > 0 {
-		out.Currency = d.currency(cmd.Context(), g.Campaign)
-	}
-	err := printAnswer(cmd, out, func(w io.Writer) error { return writeGrab(w, &out) })
-	if err == nil && !a.Outcome.Final() {
-		err = undecidedError{fmt.Errorf("%s: nothing is decided yet; grab again with --request-id %s", a.Outcome, g.RequestID)}
-	}
-	return err
-}
-
-func writeGrab(w io.Writer, a *grabbed) error {
+func writeGrab(w io.Writer, a *app.Grabbed) error {
 	if _, err := fmt.Fprintln(w, a.Outcome); err != nil {
 		return err
 	}

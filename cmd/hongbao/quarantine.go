@@ -1,16 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/replay"
@@ -23,57 +21,6 @@ func quarantineCmd() *cobra.Command {
 		quarantineListCmd(), quarantineShowCmd(), quarantineResolveCmd(), quarantineCampaignCmd())
 }
 
-// version is one side of a contradiction.
-type version struct {
-	Event     string         `json:"event"`
-	User      string         `json:"user"`
-	Amount    hongbao.Amount `json:"amount"`
-	Epoch     int64          `json:"epoch"`
-	RequestID string         `json:"request_id,omitempty"`
-	Time      time.Time      `json:"time"`
-}
-
-func versionOf(g *hongbao.Grant) *version {
-	if g == nil {
-		return nil
-	}
-	return &version{g.EventID(), g.User, g.Amount, g.Epoch, g.RequestID, g.Time}
-}
-
-// quarantined is a grant in quarantine as it is printed.
-type quarantined struct {
-	ID       int64         `json:"id"`
-	Reason   ledger.Reason `json:"reason"`
-	Campaign string        `json:"campaign"`
-	Packet   int64         `json:"packet"`
-	Currency string        `json:"currency,omitempty"` // of the amounts; empty if the ledger does not have the campaign
-	Came     *version      `json:"came"`
-	// Ledger is what the ledger had of the packet when the grant came; null if it had nothing.
-	Ledger     *version   `json:"ledger"`
-	Created    time.Time  `json:"created"`
-	Resolved   *time.Time `json:"resolved"`
-	ResolvedBy string     `json:"resolved_by,omitempty"`
-	Resolution string     `json:"resolution,omitempty"`
-}
-
-func printable(q *ledger.Quarantined, currency string) quarantined {
-	out := quarantined{
-		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: currency, Came: versionOf(&q.Grant), Ledger: versionOf(q.Has),
-		Created: q.Created, ResolvedBy: q.ResolvedBy, Resolution: q.Resolution,
-	}
-	if !q.Resolved.IsZero() {
-		out.Resolved = &q.Resolved
-	}
-	return out
-}
-
-// quarantinePage is a page of the list.
-type quarantinePage struct {
-	Grants []quarantined `json:"grants"`
-	// Next goes to --after for the next page; 0 if there is none.
-	Next int64 `json:"next"`
-}
-
 func quarantineListCmd() *cobra.Command {
 	after, limit, all := int64(0), 50, false
 	cmd := &cobra.Command{
@@ -81,26 +28,14 @@ func quarantineListCmd() *cobra.Command {
 		Example: "  hongbao quarantine list\n  hongbao quarantine list --all --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > replay.MaxListed || after < 0 {
-				return usage("--limit %d --after %d: want 1 to %d letters after number 0 or above", limit, after, replay.MaxListed)
+				return app.Usage("--limit %d --after %d: want 1 to %d letters after number 0 or above", limit, after, replay.MaxListed)
 			}
-			return with(cmd, needs{ledger: true}, func(d *deps) error {
-				read := d.ledger.Quarantine
-				if all {
-					read = d.ledger.QuarantineAll
-				}
-				list, err := read(cmd.Context(), after, limit)
+			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+				page, err := a.ListQuarantine(cmd.Context(), after, limit, all)
 				if err != nil {
 					return err
 				}
-				out, c := make([]quarantined, len(list)), newCurrencies(d.ledgerCurrency)
-				for i := range list {
-					out[i] = printable(&list[i], c.of(cmd.Context(), list[i].Grant.Campaign))
-				}
-				answer := quarantinePage{Grants: out}
-				if len(out) == limit {
-					answer.Next = out[limit-1].ID
-				}
-				return printAnswer(cmd, answer, func(w io.Writer) error { return writeQuarantine(w, out, answer.Next) })
+				return printAnswer(cmd, page, func(w io.Writer) error { return writeQuarantine(w, page.Grants, page.Next) })
 			})
 		},
 	}
@@ -111,10 +46,10 @@ func quarantineListCmd() *cobra.Command {
 	return cmd
 }
 
-func writeQuarantine(w io.Writer, list []quarantined, next int64) error {
+func writeQuarantine(w io.Writer, list []app.Quarantined, next int64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tREASON\tCAMPAIGN\tPACKET\tCAME\tLEDGER HAS\tDECISION")
-	side := func(v *version, currency string) string {
+	side := func(v *app.Version, currency string) string {
 		if v == nil {
 			return "-"
 		}
@@ -138,7 +73,7 @@ func writeQuarantine(w io.Writer, list []quarantined, next int64) error {
 func quarantineID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 {
-		return 0, usage("ID %.40q: want the number that `hongbao quarantine list` prints", text)
+		return 0, app.Usage("ID %.40q: want the number that `hongbao quarantine list` prints", text)
 	}
 	return id, nil
 }
@@ -152,15 +87,12 @@ func quarantineShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return with(cmd, needs{ledger: true}, func(d *deps) error {
-				q, found, err := d.ledger.Quarantined(cmd.Context(), id)
-				if err == nil && !found {
-					err = fmt.Errorf("there is no quarantine %d; `hongbao quarantine list --all` shows those that there are", id)
-				}
+			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+				q, err := a.Quarantined(cmd.Context(), id)
 				if err != nil {
 					return err
 				}
-				return printJSON(cmd, printable(&q, d.ledgerCurrency(cmd.Context(), q.Grant.Campaign)))
+				return printJSON(cmd, q)
 			})
 		},
 	}
@@ -183,26 +115,17 @@ func quarantineResolveCmd() *cobra.Command {
 				return err
 			}
 			if decision.Pay == void {
-				return usage("say either --pay or --void (see `%s --help`)", cmd.CommandPath())
+				return app.Usage("say either --pay or --void (see `%s --help`)", cmd.CommandPath())
 			}
 			if decision.By == "" || decision.Why == "" {
-				return usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{ledger: true}, func(d *deps) error {
-				plans, err := d.plans()
+			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+				q, err := a.Decide(cmd.Context(), decision)
 				if err != nil {
 					return err
 				}
-				q, err := d.ledger.Decide(cmd.Context(), decision, plans)
-				switch {
-				case errors.Is(err, ledger.ErrNotInQuarantine):
-					return fmt.Errorf("%w: `hongbao quarantine list` shows them", err)
-				case hongbao.ClassOf(err) == hongbao.Unknown && err != nil:
-					return fmt.Errorf("%w; run the same command again, it pays once", err)
-				case err != nil:
-					return err
-				}
-				return printJSON(cmd, printable(&q, d.ledgerCurrency(cmd.Context(), q.Grant.Campaign)))
+				return printJSON(cmd, q)
 			})
 		},
 	}
@@ -223,10 +146,10 @@ func quarantineCampaignCmd() *cobra.Command {
 		Example: "  hongbao quarantine campaign winter-rain --by ann --why \"its ledger burnt\"", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by == "" || why == "" {
-				return usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{ledger: true}, func(d *deps) error {
-				if err := d.ledger.Disown(cmd.Context(), args[0], by, why); err != nil {
+			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+				if err := a.Ledger.Disown(cmd.Context(), args[0], by, why); err != nil {
 					return err
 				}
 				out := struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -41,7 +42,7 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			if !c.paused { // it waits: the ledger may be the wrong one
 				w.says(`"code":"unknown_campaign"`)
 				w.says("entry parked")
-				require.Empty(t, decided[quarantinePage](t, d.ok("quarantine", "list", "--json")).Grants)
+				require.Empty(t, decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants)
 				d.ok("quarantine", "campaign", "nowhere", "--by", "ann", "--why", "forged")
 			}
 			w.says("grant went to quarantine")

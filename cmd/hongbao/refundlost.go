@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/recovery"
@@ -31,26 +31,22 @@ func refundLostCmd() *cobra.Command {
 			o.Campaign = args[0]
 			acts := cmd.Flags().Changed("amount")
 			if acts && (o.By == "" || o.Why == "") {
-				return usage("--amount needs --by and --why: who decides, and why; both are kept in the ledger (see `%s --help`)", cmd.CommandPath())
+				return app.Usage("--amount needs --by and --why: who decides, and why; both are kept in the ledger (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{redis: true, ledger: true}, func(d *deps) error {
-				e := &recovery.Ender{Redis: d.redis, Space: d.space, Books: d.ledger, Group: configs.SinkBalance}
+			return with(cmd, needs{redis: true, ledger: true}, func(a *app.App) error {
+				var out *app.LostEnding
+				var err error
 				if acts {
-					if _, err := e.Refund(cmd.Context(), o); err != nil {
-						return err
-					}
+					out, err = a.RefundLost(cmd.Context(), o)
+				} else {
+					out, err = a.LostStanding(cmd.Context(), o.Campaign)
 				}
-				at, err := e.Look(cmd.Context(), o.Campaign)
 				if err != nil {
 					return err
 				}
-				out := lostEnding{Ending: at, Next: at.Next()}
-				if r := at.Refund; r != nil {
-					out.Refunded, out.By, out.Why = &refunded{r.Created, r.Packets, r.Sponsor}, r.By, r.Why
-				}
-				err = printAnswer(cmd, out, func(w io.Writer) error { return writeEnding(w, at) })
+				err = printAnswer(cmd, out, func(w io.Writer) error { return writeEnding(w, out.Ending) })
 				if err == nil && !acts && out.Next != "" {
-					err = usage("nothing was moved")
+					err = app.Usage("nothing was moved")
 				}
 				return err
 			})
@@ -60,15 +56,6 @@ func refundLostCmd() *cobra.Command {
 	cmd.Flags().StringVar(&o.By, "by", "", "who decides; kept in the ledger")
 	cmd.Flags().StringVar(&o.Why, "why", "", "why; kept in the ledger")
 	return cmd
-}
-
-// lostEnding is how a campaign stands of which Redis has lost something.
-type lostEnding struct {
-	*recovery.Ending
-	Refunded *refunded `json:"refunded"`
-	By       string    `json:"by,omitempty"`
-	Why      string    `json:"why,omitempty"`
-	Next     string    `json:"next,omitempty"`
 }
 
 // writeEnding tells how a campaign stands of which Redis has lost something, and what is next.

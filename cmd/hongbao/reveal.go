@@ -12,7 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/money"
 )
 
@@ -24,20 +24,12 @@ func revealCmd() *cobra.Command {
 			"to `hongbao campaign verify`.",
 		Example: "  hongbao campaign reveal spring-rain > spring-rain.json", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id := args[0]
-			return with(cmd, needs{ledger: true}, func(d *deps) error {
-				c, err := d.ledger.Reveal(cmd.Context(), id)
-				switch {
-				case errors.Is(err, ledger.ErrNoCampaign):
-					return errNoCampaign(id)
-				case errors.Is(err, ledger.ErrNotRefunded):
-					return fmt.Errorf("%w: `hongbao campaign close %s`, then `hongbao campaign refund %s`", err, id, id)
-				case err != nil:
+			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+				d, err := a.Reveal(cmd.Context(), args[0])
+				if err != nil {
 					return err
 				}
-				return printJSON(cmd, campaign.Disclosure{
-					Format: campaign.DisclosureFormat, Campaign: id, Canonical: string(c.Canonical), Hash: c.Hash, Seed: campaign.Seed(c.Seed).Hex(), Revealed: c.Revealed,
-				})
+				return printJSON(cmd, d)
 			})
 		},
 	}
@@ -56,21 +48,21 @@ func verifyCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := readFile(cmd, args[0], campaign.ReadDisclosure)
 			if err != nil {
-				return usage("%s: %w", args[0], err)
+				return app.Usage("%s: %w", args[0], err)
 			}
 			c, plan, err := d.Verify(published)
 			if err != nil {
-				return found("campaign %.80q does not verify: %w", d.Campaign, err)
+				return app.Found("campaign %.80q does not verify: %w", d.Campaign, err)
 			}
 			out := verified{Campaign: c.ID, Currency: c.Currency, Hash: d.Hash, Compared: published != "", Amounts: histogram(plan.Amounts)}
 			if grants != "" {
 				seen, err := readFile(cmd, grants, func(r io.Reader) (campaign.GrantsChecked, error) { return campaign.CheckGrants(r, c.ID, plan) })
 				var unread *fs.PathError
 				if errors.As(err, &unread) {
-					return usageError{err}
+					return app.Usage("%w", err)
 				}
 				if err != nil {
-					return found("%s: %w", grants, err)
+					return app.Found("%s: %w", grants, err)
 				}
 				out.Grants = &checkedGrants{seen.Grants, seen.Amount, seen.Repeated, seen.Others}
 			}

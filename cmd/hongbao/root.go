@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/app"
 )
 
 // root is the command line. Every knob of the configuration is a flag of every command; the help names them only in
@@ -26,7 +27,7 @@ func root() *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w (see `%s --help`)", err, cmd.CommandPath())
+		return app.Usage("%w (see `%s --help`)", err, cmd.CommandPath())
 	})
 	flags := cmd.PersistentFlags()
 	flags.String("config", "", "YAML file with the configuration; else "+configs.PathEnv+", else the defaults")
@@ -48,7 +49,7 @@ func root() *cobra.Command {
 func load(cmd *cobra.Command) (*configs.Config, error) {
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {
-		return nil, usageError{err}
+		return nil, app.Usage("%w", err)
 	}
 	if path == "" {
 		path = os.Getenv(configs.PathEnv)
@@ -73,14 +74,14 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	for _, s := range cmd.SuggestionsFor(args[0]) {
 		hint += ", did you mean " + s + "?"
 	}
-	return usage("%s has no command %.80q%s (see `%s --help`)", cmd.CommandPath(), args[0], hint, cmd.CommandPath())
+	return app.Usage("%s has no command %.80q%s (see `%s --help`)", cmd.CommandPath(), args[0], hint, cmd.CommandPath())
 }
 
 // checkCampaigns refuses what can't be the id of a campaign, before anything is asked for it.
 func checkCampaigns(ids ...string) error {
 	for _, id := range ids {
 		if err := hongbao.CheckCampaignID(id); err != nil {
-			return usage("campaign %.80q: %w", id, err)
+			return app.Usage("campaign %.80q: %w", id, err)
 		}
 	}
 	return nil
@@ -98,7 +99,7 @@ func oneCampaign(cmd *cobra.Command, args []string) error {
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usage("want %s, got %d arguments (see `%s --help`)", what, len(args), cmd.CommandPath())
+			return app.Usage("want %s, got %d arguments (see `%s --help`)", what, len(args), cmd.CommandPath())
 		}
 		return nil
 	}

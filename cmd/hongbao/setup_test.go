@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/lua"
 )
@@ -317,9 +318,9 @@ func (d *deployment) campaign(id string, packets, total int64, changes ...string
 }
 
 // show is what `campaign show` prints.
-func (d *deployment) show(id string) shown {
+func (d *deployment) show(id string) app.Shown {
 	d.t.Helper()
-	var s shown
+	var s app.Shown
 	require.NoError(d.t, json.Unmarshal([]byte(d.ok("campaign", "show", id)), &s))
 	return s
 }

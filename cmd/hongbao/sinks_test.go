@@ -12,7 +12,6 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -206,21 +205,4 @@ func TestWrongLedgerStopsNoMessage(t *testing.T) {
 	w.signal(syscall.SIGTERM)
 	r := w.wait(30 * time.Second)
 	require.Equal(t, 1, r.code, r.err)
-}
-
-func TestHealthOfASinkIsThatOfItsWorstShard(t *testing.T) {
-	t.Parallel()
-	working, down := consumer.Health{Code: consumer.Working}, consumer.Health{Shard: 1, Code: consumer.SinkDown}
-	away, broken := consumer.Health{Shard: 2, Code: consumer.RedisDown}, consumer.Health{Shard: 3, Code: consumer.ShardBroken}
-	for _, c := range []struct {
-		shards []consumer.Health
-		want   sinkHealth
-	}{
-		{[]consumer.Health{working, working}, sinkHealth{code: "working"}},
-		{[]consumer.Health{working, down, working}, sinkHealth{code: "sink_down", bad: 1, worst: down}},
-		{[]consumer.Health{down, away, down}, sinkHealth{code: "redis_down", bad: 3, worst: away}},
-		{[]consumer.Health{broken, down, working}, sinkHealth{code: "shard_broken", bad: 2, worst: broken}},
-	} {
-		require.Equal(t, c.want, healthOf(c.shards))
-	}
 }

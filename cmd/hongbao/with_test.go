@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -35,24 +36,24 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 	require.NoError(t, l.Close())
 	failed, first, second := errors.New("do failed"), errors.New("the first did not close"), errors.New("the second did not close")
 	var order []string
-	var kept *deps
-	err = with(cmd, needs{ledger: true}, func(d *deps) error {
-		kept = d
-		require.NotNil(t, d.ledger)
-		require.Nil(t, d.redis, "nobody asked for it")
-		d.atEnd(func() error { order = append(order, "first"); return first })
-		d.atEnd(func() error { order = append(order, "second"); return second })
+	var kept *app.App
+	err = with(cmd, needs{ledger: true}, func(a *app.App) error {
+		kept = a
+		require.NotNil(t, a.Ledger)
+		require.Nil(t, a.Redis, "nobody asked for it")
+		a.AtEnd(func() error { order = append(order, "first"); return first })
+		a.AtEnd(func() error { order = append(order, "second"); return second })
 		return failed
 	})
 	for _, e := range []error{failed, first, second} {
 		require.ErrorIs(t, err, e)
 	}
 	require.Equal(t, []string{"second", "first"}, order)
-	_, _, err = kept.ledger.Campaign(t.Context(), "rain")
+	_, _, err = kept.Ledger.Campaign(t.Context(), "rain")
 	require.Error(t, err, "the ledger is closed")
 
-	require.ErrorIs(t, with(cmd, needs{}, func(d *deps) error {
-		d.atEnd(func() error { return first })
+	require.ErrorIs(t, with(cmd, needs{}, func(a *app.App) error {
+		a.AtEnd(func() error { return first })
 		return nil
 	}), first, "a command that did all it should fails if closing does")
 }
@@ -63,7 +64,7 @@ func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 	t.Setenv("HONGBAO_LEDGER_DRIVER", "postgres")
 	t.Setenv("HONGBAO_LEDGER_DSN", "postgres://u@127.0.0.1:2/d")
 	cmd := command(t)
-	err := with(cmd, needs{redis: true, ledger: true}, func(*deps) error {
+	err := with(cmd, needs{redis: true, ledger: true}, func(*app.App) error {
 		t.Error("do was called")
 		return nil
 	})

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const (
 
 // sinkWorker works for one sink. It opens the sink by itself, and tries again for as long as that fails.
 type sinkWorker struct {
-	d      *deps
+	app    *App
 	config consumer.Config
 
 	mu       sync.Mutex
@@ -35,15 +35,15 @@ type sinkWorker struct {
 	since    time.Time          // when it was to be opened first
 }
 
-func newSinkWorker(d *deps, reads redis.UniversalClient, sink string) *sinkWorker {
-	w := &sinkWorker{d: d, config: d.cfg.ConsumerConfig(sink), since: time.Now()}
-	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = d.redis, reads, d.space, d.worker, d.log
+func newSinkWorker(a *App, reads redis.UniversalClient, sink string) *sinkWorker {
+	w := &sinkWorker{app: a, config: a.Config.ConsumerConfig(sink), since: time.Now()}
+	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.Redis, reads, a.Space, a.worker, a.Log
 	return w
 }
 
 // open opens the sink.
 func (w *sinkWorker) open(ctx context.Context) error {
-	h, err := w.d.handler(ctx, w.config.Group)
+	h, err := w.app.handler(ctx, w.config.Group)
 	var c *consumer.Consumer
 	if err == nil {
 		w.config.Handler = h
@@ -70,13 +70,13 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		case ctx.Err() != nil:
 			return nil // told to stop while it asked: that says nothing of the sink
 		case !away:
-			w.d.log.Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
+			w.app.Log.Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
 				sink, zap.String("code", sinkBroken), zap.Error(err))
 		case tries == 0:
-			w.d.log.Error("a sink can't be reached; the others work, and it is tried again and again",
+			w.app.Log.Error("a sink can't be reached; the others work, and it is tried again and again",
 				sink, zap.String("code", sinkDown), zap.Error(err))
 		default:
-			w.d.log.Warn("the sink can't be reached yet", sink, zap.Error(err))
+			w.app.Log.Warn("the sink can't be reached yet", sink, zap.Error(err))
 		}
 		if !pause(ctx, policy.NextBackOff()) {
 			if away {
@@ -85,10 +85,10 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 			return err
 		}
 		if err = w.open(ctx); err == nil {
-			w.d.log.Info("the sink works again", sink)
+			w.app.Log.Info("the sink works again", sink)
 		}
 	}
-	w.d.log.Info("working", sink, zap.String("worker", w.d.worker), zap.Int("shards", w.d.space.Len()))
+	w.app.Log.Info("working", sink, zap.String("worker", w.app.worker), zap.Int("shards", w.app.Space.Len()))
 	if a, ok := w.config.Handler.(*alarmed); ok {
 		sweeping, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup
@@ -180,10 +180,19 @@ func (all sinkWorkers) tellHealth(ctx context.Context) error {
 	for pause(ctx, healthEvery) {
 		for _, w := range all {
 			if h := w.health(); h.bad > 0 {
-				w.d.log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group), zap.String("code", h.code),
+				w.app.Log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group), zap.String("code", h.code),
 					zap.Int("shards", h.bad), zap.Int("shard", h.worst.Shard), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
 			}
 		}
 	}
 	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

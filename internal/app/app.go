@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/lock"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// App is one process of a deployment. A server that no method asks for is not opened.
+type App struct {
+	Config *configs.Config
+	Log    *zap.Logger
+	Space  *lua.Space
+	worker string // names this process, never twice
+	makes  bool   // the deployment's topic is made if it is missing
+
+	Redis   redis.UniversalClient
+	Ledger  *ledger.Ledger
+	founded founding
+	mu      sync.Mutex // sinks are opened side by side
+	closes  []func() error
+}
+
+// New makes the log and the layout of keys, and opens nothing.
+func New(cfg *configs.Config) (*App, error) {
+	log, err := cfg.Logger(os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	redis.SetLogger(redisLog{log.Sugar()}) // else the library writes to standard error by itself
+	space, err := cfg.Space()
+	if err != nil {
+		return nil, err
+	}
+	return &App{Config: cfg, Log: log, Space: space, worker: workerName()}, nil
+}
+
+// redisLog takes what go-redis has to say: connections that come and go. What matters comes back as an error besides.
+type redisLog struct{ *zap.SugaredLogger }
+
+// Printf implements the library's logger.
+func (l redisLog) Printf(_ context.Context, format string, v ...any) {
+	l.Debugf("redis client: "+format, v...)
+}
+
+// workerName is the host's name and something that no other process has.
+func workerName() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	host = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
+			return r
+		}
+		return '-'
+	}, host)
+	return fmt.Sprintf("%.40s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
+}
+
+// AtEnd notes what Shut has to do.
+func (a *App) AtEnd(f func() error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closes = append(a.closes, f)
+}
+
+// Shut closes everything in the reverse order, into err.
+func (a *App) Shut(err *error) {
+	for i := len(a.closes) - 1; i >= 0; i-- {
+		*err = errors.Join(*err, a.closes[i]())
+	}
+	_ = a.Log.Sync() // a terminal can't be synced
+}
+
+// checkSinks refuses sinks that the deployment does not have.
+func (a *App) checkSinks(sinks []string) error {
+	for _, s := range sinks {
+		if !slices.Contains(a.Config.Deployment.Sinks, s) {
+			return Usage("--sink %.40q is not among deployment.sinks (%s)", s, strings.Join(a.Config.Deployment.Sinks, ", "))
+		}
+	}
+	return nil
+}
+
+func (a *App) allows(name string) bool {
+	return slices.Contains(a.Config.Unsafe.Allow, name)
+}
+
+func (a *App) store() (*campaign.Store, error) {
+	cfg := a.Config.StoreConfig()
+	cfg.Redis, cfg.Space = a.Redis, a.Space
+	if a.Ledger != nil {
+		cfg.Codes = a.Ledger.Codes
+	}
+	return campaign.NewStore(cfg)
+}
+
+func (a *App) locks() (*lock.Locks, error) {
+	cfg := a.Config.LockConfig()
+	cfg.Redis, cfg.Space = a.Redis, a.Space
+	return lock.New(cfg)
+}
+
+// progressEvery is how often the log says how far a long call is.
+const progressEvery = 5 * time.Second
+
+// progress makes a function that is told how far a long call is, and repeats it in the log now and then.
+func (a *App) progress(what string, total int64) func(done int64) {
+	next := time.Now().Add(progressEvery)
+	return func(done int64) {
+		if now := time.Now(); now.After(next) {
+			next = now.Add(progressEvery)
+			a.Log.Info(what, zap.Int64("done", done), zap.Int64("of", total))
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
+func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.StoredCampaign, isNew bool, err error) {
+	for range 2 {
+		has, found, err := a.Ledger.Campaign(ctx, c.ID)
+		if err != nil {
+			return has, false, err
+		}
+		if found {
+			if string(has.Canonical) != string(campaign.Canonical(c)) {
+				return has, false, hongbao.Errorf(hongbao.Conflict, "campaign %s is in the ledger with another specification; nothing was changed. "+
+					"`hongbao campaign show %s` prints it; take another id for this one", c.ID, c.ID)
+			}
+			return has, false, nil
+		}
+		if err := campaign.Validate(c, time.Now()); err != nil {
+			return has, false, err
+		}
+		seed := campaign.NewSeed()
+		stored, err = a.Ledger.CreateCampaign(ctx, ledger.Campaign{
+			Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed),
+		})
+		if !errors.Is(err, ledger.ErrCampaignExists) { // else somebody created it under our hands: look again
+			return stored, err == nil, err
+		}
+	}
+	return stored, false, hongbao.Errorf(hongbao.Transient, "create campaign %s: another process is creating it; run it again", c.ID)
+}
+
+// Load plans a campaign of the ledger again, checks the hash, and loads it.
+func (a *App) Load(ctx context.Context, id string) (hongbao.Campaign, error) {
+	c, err := a.campaign(ctx, id)
+	if err != nil {
+		return c.Spec, err
+	}
+	if c.State == ledger.StateRefunded { // else it would open again, and answer "granted" for what nobody pays
+		return c.Spec, hongbao.Errorf(hongbao.Permanent, "campaign %s was refunded: it can't be loaded again; create one with another id", id)
+	}
+	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
+		return c.Spec, err
+	}
+	plan, err := campaign.NewPlan(c.Spec, c.Seed)
+	if err != nil {
+		return c.Spec, err
+	}
+	if err := a.checkRedis(ctx, c.Spec.Durability); err != nil {
+		return c.Spec, err
+	}
+	store, err := a.store()
+	if err != nil {
+		return c.Spec, err
+	}
+	if err := a.notLost(ctx, store, id); err != nil {
+		return c.Spec, err
+	}
+	err = store.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
+	return c.Spec, err
+}
+
+// notLost refuses to load a campaign that Redis has lost: its packets would be dealt a second time, to users whom nobody would pay.
+func (a *App) notLost(ctx context.Context, store *campaign.Store, id string) error {
+	s, found, err := store.Status(ctx, id)
+	if err != nil || found && s.State != campaign.Loading {
+		return err
+	}
+	held, err := a.Ledger.Held(ctx, id)
+	if err != nil || held.Granted == 0 {
+		return err
+	}
+	return hongbao.Errorf(hongbao.Conflict, "campaign %s: the ledger has paid %d of its packets, and Redis has lost the campaign; a load would deal these packets "+
+		"again, so nothing was loaded. Bring Redis back from its append-only file or a replica (docs/operations.md); if that can't be, "+
+		"`hongbao campaign refund-lost %s` ends it from the ledger", id, held.Granted, id)
+}
+
+// createCodes stores the codes of a campaign that is in the ledger: those that were read, else drawn by its pattern. It goes
+// on where an earlier call was killed.
+func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []string) error {
+	if c.Codes == nil {
+		return nil
+	}
+	draw := func(after int64, n int) ([]string, error) { return read[after : after+int64(n)], nil }
+	if c.Codes.Pattern != "" {
+		draw = func(_ int64, n int) ([]string, error) { return campaign.DrawCodes(c.Codes.Pattern, n), nil }
+	} else if err := a.sameCodes(ctx, c.ID, read); err != nil {
+		return err
+	}
+	err := a.Ledger.AddCodes(ctx, c.ID, draw, a.progress("storing the codes of "+c.ID, c.Packets))
+	if err != nil || read == nil {
+		return err
+	}
+	return a.sameCodes(ctx, c.ID, read) // another process may have imported another file meanwhile
+}
+
+// sameCodes tells whether the codes that the ledger has are those that were read.
+func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
+	const page = 10_000
+	for after := int64(0); ; {
+		has, err := a.Ledger.Codes(ctx, id, after, page)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(has, read[after:after+int64(len(has))]) {
+			return hongbao.Errorf(hongbao.Conflict, "campaign %s is in the ledger with other codes than the file's, after packet %d; nothing was changed. "+
+				"Give the file that it was created with, or take another id", id, after)
+		}
+		if after += int64(len(has)); len(has) < page {
+			return nil
+		}
+	}
+}
+
+// Shown is a campaign as the ledger and Redis have it. The seed is not in it: it is secret until the close.
+type Shown struct {
+	Spec   hongbao.Campaign `json:"spec"`
+	Hash   string           `json:"plan_hash"`
+	Ledger struct {
+		State    ledger.CampaignState `json:"state"`
+		Funded   hongbao.Amount       `json:"funded"`
+		Granted  hongbao.Amount       `json:"granted"`
+		Refunded hongbao.Amount       `json:"refunded"`
+		// Codes is how many packets have a code: all, once the campaign is created to the end.
+		Codes int64 `json:"codes,omitempty"`
+	} `json:"ledger"`
+	Redis *campaign.Status `json:"redis"`
+}
+
+// ListedCampaign is a line of the list of campaigns.
+type ListedCampaign struct {
+	ID       string               `json:"id"`
+	Kind     hongbao.Kind         `json:"kind"`
+	Packets  int64                `json:"packets"`
+	Currency string               `json:"currency,omitempty"`
+	Funded   hongbao.Amount       `json:"funded_amount"`
+	Granted  hongbao.Amount       `json:"granted_amount"`
+	Refunded hongbao.Amount       `json:"refunded_amount"`
+	State    ledger.CampaignState `json:"state"`
+	From     time.Time            `json:"from"`
+	To       time.Time            `json:"to"`
+	Codes    string               `json:"codes"`
+}
+
+// codesFrom says where a campaign's codes come from.
+func codesFrom(c *hongbao.Campaign) string {
+	switch {
+	case c.Codes == nil:
+		return "-"
+	case c.Codes.Pattern != "":
+		return "pattern"
+	}
+	return "file"
+}
+
+// Created is a campaign that is in the ledger.
+type Created struct {
+	Campaign string               `json:"campaign"`
+	Created  bool                 `json:"created"` // false: it was there already
+	State    ledger.CampaignState `json:"state"`
+	Hash     string               `json:"plan_hash"`
+	Next     string               `json:"next"`
+}
+
+// Create funds a campaign, draws its seed, and stores its codes: those that were read, or drawn by its pattern. The same
+// campaign again changes nothing.
+func (a *App) Create(ctx context.Context, c hongbao.Campaign, codes []string) (*Created, error) {
+	stored, isNew, err := a.create(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.createCodes(ctx, &c, codes); err != nil {
+		return nil, err
+	}
+	a.warnOfDurability(ctx, c.Durability)
+	out := &Created{c.ID, isNew, stored.State, stored.Hash, "hongbao campaign load " + c.ID}
+	if stored.State == ledger.StateRefunded {
+		out.Next = "another id, if it is to rain again"
+	}
+	return out, nil
+}
+
+// Pause makes a campaign answer paused until it is resumed.
+func (a *App) Pause(ctx context.Context, id string) error {
+	store, err := a.store()
+	if err != nil {
+		return err
+	}
+	return store.Pause(ctx, id)
+}
+
+// Resume opens a paused campaign again.
+func (a *App) Resume(ctx context.Context, id string) error {
+	store, err := a.store()
+	if err != nil {
+		return err
+	}
+	return store.Resume(ctx, id)
+}
+
+// Show tells how a campaign stands in the ledger and in Redis.
+func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
+	c, err := a.campaign(ctx, id)
+	if err != nil {
+		return out, err
+	}
+	out.Spec, out.Hash = c.Spec, c.Hash
+	out.Ledger.State, out.Ledger.Funded, out.Ledger.Granted, out.Ledger.Refunded = c.State, c.Funded, c.Granted, c.Refunded
+	if c.Spec.Codes != nil {
+		if out.Ledger.Codes, err = a.Ledger.CodesStored(ctx, id); err != nil {
+			return out, err
+		}
+	}
+	store, err := a.store()
+	if err != nil {
+		return out, err
+	}
+	if status, ok, err := store.Status(ctx, id); err != nil {
+		return out, err
+	} else if ok {
+		out.Redis = &status
+	}
+	return out, nil
+}
+
+// List lists the campaigns of the ledger.
+func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
+	out := []ListedCampaign{}
+	const page = 500
+	for after := ""; ; {
+		list, err := a.Ledger.Campaigns(ctx, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range list {
+			s := &c.Spec
+			out = append(out, ListedCampaign{s.ID, s.Kind, s.Packets, s.Currency, c.Funded, c.Granted, c.Refunded, c.State,
+				s.From.UTC(), s.To.UTC(), codesFrom(s)})
+			after = s.ID
+		}
+		if len(list) < page {
+			return out, nil
+		}
+	}
+}
+
+// Reveal makes the seed of a refunded campaign public.
+func (a *App) Reveal(ctx context.Context, id string) (*campaign.Disclosure, error) {
+	c, err := a.Ledger.Reveal(ctx, id)
+	switch {
+	case errors.Is(err, ledger.ErrNoCampaign):
+		return nil, errNoCampaign(id)
+	case errors.Is(err, ledger.ErrNotRefunded):
+		return nil, fmt.Errorf("%w: `hongbao campaign close %s`, then `hongbao campaign refund %s`", err, id, id)
+	case err != nil:
+		return nil, err
+	}
+	return &campaign.Disclosure{
+		Format: campaign.DisclosureFormat, Campaign: id, Canonical: string(c.Canonical), Hash: c.Hash, Seed: campaign.Seed(c.Seed).Hex(),
+		Revealed: c.Revealed,
+	}, nil
+}

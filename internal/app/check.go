@@ -1,0 +1,38 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/hongbao-project/hongbao/configs"
+)
+
+// Check makes every check of a worker's start. It names the servers that are as they must be, and in the error each that is not.
+func (a *App) Check(ctx context.Context) ([]string, error) {
+	checks := []struct {
+		server string
+		sink   string // the server is this sink's; "" for every deployment's
+		check  func(context.Context) error
+	}{
+		{"redis", "", a.OpenRedis},
+		{"ledger", configs.SinkBalance, a.OpenLedger},
+		{"topic", configs.SinkKafka, func(ctx context.Context) error {
+			_, err := a.publisher(ctx)
+			return err
+		}},
+	}
+	right := []string{}
+	var errs []error
+	for _, c := range checks {
+		if c.sink != "" && !slices.Contains(a.Config.Deployment.Sinks, c.sink) {
+			continue
+		}
+		if err := c.check(ctx); err != nil {
+			errs = append(errs, err)
+		} else {
+			right = append(right, c.server)
+		}
+	}
+	return right, errors.Join(errs...)
+}

@@ -1,0 +1,156 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/replay"
+)
+
+// Confirmed is the report of a confirmation: the letters', and the credits that it is about.
+type Confirmed struct {
+	*replay.DeadReport
+	Credits []ConfirmedCredit `json:"credits"`
+	// Gone are letters that are not there any more: they were decided.
+	Gone []string `json:"gone"`
+}
+
+// ConfirmedCredit is a credit that a person told about.
+type ConfirmedCredit struct {
+	Letter    string         `json:"letter"`
+	Reference string         `json:"reference"`
+	Account   string         `json:"account"`
+	Amount    hongbao.Amount `json:"amount"`
+	Currency  string         `json:"currency,omitempty"`
+}
+
+// Confirmation is what a person has found out at the remote about credits in doubt.
+type Confirmation struct {
+	// Letters are the ids of dead letters of sink balance; Packets are credits that have no letter any more.
+	Letters []string
+	Packets []PacketID
+	Word    Word
+	By      replay.Decider
+	// Patience is how long a remote or a ledger that is out of reach is tried again.
+	Patience time.Duration
+	DryRun   bool
+}
+
+// PacketID names a packet.
+type PacketID struct {
+	Campaign string
+	Packet   int64
+}
+
+// Confirm records a person's word about credits in doubt, and ends their letters.
+func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
+	pick := replay.Pick{Filter: replay.LetterFilter{Sinks: []string{configs.SinkBalance}}}
+	letters, err := a.letters(ctx, &pick.Filter)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.Config.Settlement.Kind != configs.SettleRemote:
+		return nil, Usage("settlement.kind is %s: there is no remote that could have booked anything; requeue or drop the letters", a.Config.Settlement.Kind)
+	case o.Word.Verdict == remote.Done && a.Config.Remote.Queryable:
+		return nil, Usage("remote.queryable is true, so nobody's word is needed: `hongbao dead requeue` asks the remote, and records what it has booked")
+	}
+	report := &Confirmed{Credits: []ConfirmedCredit{}, Gone: []string{}}
+	if err := a.confirmPackets(ctx, &o, report); err != nil || len(o.Letters) == 0 {
+		return report, err
+	}
+	if pick.IDs, err = a.inDoubt(ctx, letters, o.Letters, report); err != nil {
+		return nil, err
+	}
+	handler, err := a.atRemote(ctx, false, o.Word)
+	if err != nil {
+		return nil, err
+	}
+	report.DeadReport, err = letters.Requeue(ctx, replay.RequeueConfig{
+		Handler: handler, BatchGrants: a.Config.Publisher.BatchGrants, Patience: o.Patience, DryRun: o.DryRun}, pick, o.By)
+	if err == nil && report.Failed+report.Unreadable > 0 {
+		err = Found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody can read them")
+	}
+	return report, err
+}
+
+// inDoubt reports the credits of the letters, and gives the letters that still exist: a person repeats a killed command with
+// the same letters.
+func (a *App) inDoubt(ctx context.Context, letters *replay.Letters, ids []string, report *Confirmed) (there []string, err error) {
+	c := newCurrencies(a.Currency)
+	for _, id := range ids {
+		x, err := letters.Get(ctx, id)
+		if errors.Is(err, replay.ErrNoLetter) && len(ids) > 1 {
+			report.Gone = append(report.Gone, id)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		there = append(there, id)
+		if g := x.Grant; g != nil {
+			report.Credits = append(report.Credits, ConfirmedCredit{id, remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount,
+				c.of(ctx, g.Campaign)})
+		}
+	}
+	if len(there) == 0 {
+		return nil, errors.New("none of the letters is there any more; `hongbao dead list` shows those that are")
+	}
+	return there, nil
+}
+
+// confirmPackets ends credits in doubt for which no letter stands any more. What is booked is recorded; what is not is forgotten, and never
+// sent: whoever dropped its letter has decided that.
+func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confirmed) error {
+	if len(o.Packets) == 0 {
+		return nil
+	}
+	if err := a.OpenLedger(ctx); err != nil {
+		return err
+	}
+	h, err := a.remote(ctx, false, o.Word)
+	if err != nil {
+		return err
+	}
+	settler, err := a.settler(ctx)
+	if err != nil {
+		return err
+	}
+	for _, at := range o.Packets {
+		key := hongbao.Grant{Campaign: at.Campaign, Packet: at.Packet - 1}
+		rows, err := settler.Pending(ctx, 0, key, 1)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 || rows[0].Grant.Campaign != at.Campaign || rows[0].Grant.Packet != at.Packet {
+			return fmt.Errorf("nothing is in doubt about packet %d of campaign %s: it was recorded, or never asked for", at.Packet, at.Campaign)
+		}
+		row := &rows[0]
+		if left := a.Config.Remote.ClaimTime - row.Idle; left > 0 {
+			return hongbao.Errorf(hongbao.Transient, "packet %d of campaign %s was asked for %s ago, and a worker may still be at it: run this again in %s",
+				at.Packet, at.Campaign, row.Idle, left)
+		}
+		g := &row.Grant
+		report.Credits = append(report.Credits, ConfirmedCredit{fmt.Sprintf("%s/%d", at.Campaign, at.Packet), remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount,
+			a.ledgerCurrency(ctx, g.Campaign)})
+		if o.DryRun {
+			continue
+		}
+		if o.Word.Verdict == remote.Done {
+			if errs := h.Handle(ctx, []hongbao.Grant{*g}); errs != nil {
+				return errs[0]
+			}
+		} else if err := h.Unbook(ctx, *row); err != nil {
+			return err
+		}
+		a.Log.Info("a credit in doubt was decided", zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.Bool("booked", o.Word.Verdict == remote.Done),
+			zap.String("by", o.By.By), zap.String("why", o.By.Why))
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// closeHint says what to do about a campaign that is not where it should be.
+func closeHint(err error, c *ledger.StoredCampaign) error {
+	id := c.Spec.ID
+	switch {
+	case errors.Is(err, shards.ErrNotClosed):
+		return fmt.Errorf("%w: `hongbao campaign close %s` ends it first", err, id)
+	case errors.Is(err, shards.ErrNotInRedis) && c.Grants > 0:
+		return fmt.Errorf("%w; the ledger has paid %d grants: %w", err, c.Grants, shards.LostError(id))
+	case errors.Is(err, shards.ErrNotInRedis):
+		return fmt.Errorf("%w: `hongbao campaign load %s` brings it there; then close it, and all of its money can go back", err, id)
+	}
+	return err
+}
+
+// Ending is how far the end of a campaign is.
+type Ending struct {
+	Campaign string  `json:"campaign"`
+	Currency string  `json:"currency,omitempty"`
+	Closed   *Closed `json:"closed"` // null once the campaign has left Redis
+	// Settling: group balance has not finished the grants up to the close, only those up to Finished.
+	Settling bool  `json:"settling"`
+	Finished int64 `json:"finished_seq"`
+	// Missing grants are not in the ledger although the group has finished them; below 0, it has paid more than were granted.
+	Missing int64 `json:"missing"`
+	// Amount is what is to be refunded, or was.
+	Amount   hongbao.Amount `json:"refund_amount"`
+	Refunded *Refunded      `json:"refunded"`
+	Next     string         `json:"next"`
+}
+
+// Closed is how a campaign stood at its close.
+type Closed struct {
+	Time          time.Time      `json:"time"`
+	Event         string         `json:"event"`
+	Granted       int64          `json:"granted"`
+	GrantedAmount hongbao.Amount `json:"granted_amount"`
+	Left          int64          `json:"left"`
+	LeftAmount    hongbao.Amount `json:"left_amount"`
+}
+
+// Refunded is the refund of a campaign.
+type Refunded struct {
+	Time    time.Time `json:"time"`
+	Packets int64     `json:"packets"`
+	Sponsor string    `json:"sponsor"`
+}
+
+func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
+	id := c.Spec.ID
+	out := &Ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(), Finished: s.Finished, Missing: s.Missing(), Amount: s.Amount()}
+	if e := &s.Close; e.Kind != "" {
+		out.Closed = &Closed{e.Time, fmt.Sprintf("%d-%d", e.Shard, e.Seq), e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount}
+	}
+	switch {
+	case s.Refund != nil:
+		out.Refunded, out.Next = &Refunded{s.Refund.Created, s.Refund.Packets, s.Refund.Sponsor}, "hongbao campaign reveal "+id
+	case out.Missing != 0:
+		out.Next = "hongbao audit --campaign " + id
+	default:
+		out.Next = fmt.Sprintf("hongbao campaign refund %s --amount %d", id, out.Amount)
+	}
+	return out
+}
+
+// Close ends a campaign for ever. One whose window is open is ended only if early.
+func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error) {
+	return a.end(ctx, id, func(c *closing.Closer) (closing.Standing, error) { return c.Close(ctx, id, early) })
+}
+
+// Standing tells how far the end of a campaign is.
+func (a *App) Standing(ctx context.Context, id string) (*Ending, error) {
+	return a.end(ctx, id, func(c *closing.Closer) (closing.Standing, error) { return c.Standing(ctx, id) })
+}
+
+// Refund gives what nobody got back to the sponsor, once.
+func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
+	return a.end(ctx, o.Campaign, func(c *closing.Closer) (closing.Standing, error) {
+		r, err := c.Refund(ctx, o)
+		return closing.Standing{Refund: &r}, err
+	})
+}
+
+// end takes a step to a campaign's end.
+func (a *App) end(ctx context.Context, id string, step func(*closing.Closer) (closing.Standing, error)) (*Ending, error) {
+	c, err := a.campaign(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := a.locks()
+	if err != nil {
+		return nil, err
+	}
+	cfg := a.Config.CloserConfig()
+	cfg.Redis, cfg.Space, cfg.Ledger, cfg.Locks, cfg.Log = a.Redis, a.Space, a.Ledger, locks, a.Log
+	closer, err := closing.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s, err := step(closer)
+	if err != nil {
+		return nil, closeHint(err, &c)
+	}
+	return endingOf(&c, &s), nil
+}
+
+// RefundLost ends a campaign of which Redis has lost something, from the ledger alone, and tells how it stands.
+func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund) (*LostEnding, error) {
+	if _, err := a.ender().Refund(ctx, o); err != nil {
+		return nil, err
+	}
+	return a.LostStanding(ctx, o.Campaign)
+}
+
+// LostStanding tells how a campaign stands of which Redis has lost something.
+func (a *App) LostStanding(ctx context.Context, id string) (*LostEnding, error) {
+	at, err := a.ender().Look(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	out := &LostEnding{Ending: at, Next: at.Next()}
+	if r := at.Refund; r != nil {
+		out.Refunded, out.By, out.Why = &Refunded{r.Created, r.Packets, r.Sponsor}, r.By, r.Why
+	}
+	return out, nil
+}
+
+func (a *App) ender() *recovery.Ender {
+	return &recovery.Ender{Redis: a.Redis, Space: a.Space, Books: a.Ledger, Group: configs.SinkBalance}
+}
+
+// LostEnding is how a campaign stands of which Redis has lost something.
+type LostEnding struct {
+	*recovery.Ending
+	Refunded *Refunded `json:"refunded"`
+	By       string    `json:"by,omitempty"`
+	Why      string    `json:"why,omitempty"`
+	Next     string    `json:"next,omitempty"`
+}

@@ -1,0 +1,36 @@
+package app
+
+import (
+	"context"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// Grabbed is the answer to a grab.
+type Grabbed struct {
+	hongbao.Answer
+	Currency  string `json:"currency,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+}
+
+// Grab makes one grab.
+func (a *App) Grab(ctx context.Context, g *hongbao.Grab) (out Grabbed, err error) {
+	cfg := a.Config.ProducerConfig()
+	cfg.Redis, cfg.Space, cfg.Log = a.Redis, a.Space, a.Log
+	p, err := producer.New(cfg)
+	if err != nil {
+		return out, err
+	}
+	if out.Answer, err = p.Grab(ctx, g); err != nil {
+		return out, err
+	}
+	out.RequestID = g.RequestID // drawn by the producer, if the grab had none
+	if err := p.Close(context.WithoutCancel(ctx)); err != nil {
+		return out, err
+	}
+	if len(out.Receipts) > 0 {
+		out.Currency = a.Currency(ctx, g.Campaign)
+	}
+	return out, nil
+}

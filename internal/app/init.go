@@ -1,0 +1,197 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Foundation is what Init did; a part that it has not come to is nil.
+type Foundation struct {
+	Ledger *FoundedLedger `json:"ledger"`
+	Redis  *FoundedRedis  `json:"redis"`
+	Topic  *FoundedTopic  `json:"topic"`
+}
+
+// FoundedLedger is what Init did to the ledger.
+type FoundedLedger struct {
+	Deployment string   `json:"deployment"`
+	Founded    bool     `json:"founded"` // false: it was before
+	Tables     []string `json:"tables_made"`
+}
+
+// FoundedRedis is what Init did to Redis.
+type FoundedRedis struct {
+	KeyPrefix string `json:"key_prefix"`
+	Founded   int    `json:"shards_founded"`
+	Before    int    `json:"shards_founded_before"`
+}
+
+// FoundedTopic is the topic that Init made or found.
+type FoundedTopic struct {
+	Topic string `json:"topic"`
+}
+
+// Init makes what the deployment needs and what is not there yet. What it did comes with the error, too.
+func (a *App) Init(ctx context.Context) (*Foundation, error) {
+	did := &Foundation{}
+	err := a.found(ctx, did)
+	if err == nil && slices.Contains(a.Config.Deployment.Sinks, configs.SinkKafka) {
+		err = a.foundTopic(ctx, did)
+	}
+	return did, err
+}
+
+// found founds the ledger, then the shards in Redis, and notes in did what it did. The ledger comes first: whatever it has once
+// known of a shard can be lost by Redis, and is then never founded again.
+func (a *App) found(ctx context.Context, did *Foundation) error {
+	if err := a.reachRedis(ctx); err != nil {
+		return err
+	}
+	// Before the ledger is read: else another process could found both in between.
+	mark, _, marked, err := shards.ReadMark(ctx, a.Redis, a.Space)
+	if err != nil {
+		return err
+	}
+	has, err := a.foundLedger(ctx, marked, did)
+	if err != nil {
+		return err
+	}
+	if marked {
+		if err := a.founded.asRedis(mark.Founding); err != nil {
+			return err
+		}
+	}
+	return a.foundShards(ctx, has, did)
+}
+
+// foundLedger makes the tables, and makes the ledger this deployment's. marked says that Redis is somebody's already.
+func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (has ledger.Deployment, err error) {
+	if marked { // a wrong database is not even given tables
+		l, err := a.reachLedger(ctx)
+		if err == nil {
+			err = l.Close()
+		}
+		if errors.Is(err, ledger.ErrNotFounded) {
+			return has, a.foundedElsewhere()
+		}
+	}
+	cfg, err := a.ledgerConfig()
+	if err != nil {
+		return has, err
+	}
+	steps, err := ledger.Migrate(ctx, cfg)
+	if err != nil {
+		return has, away("ledger.dsn", err)
+	}
+	if a.Ledger, err = a.reachLedger(ctx); err != nil {
+		return has, err
+	}
+	a.AtEnd(a.Ledger.Close)
+	_, err = a.Ledger.Deployment(ctx)
+	unknown := errors.Is(err, ledger.ErrNotFounded)
+	if unknown && marked {
+		return has, a.foundedElsewhere()
+	}
+	if has, err = a.Ledger.Found(ctx, a.deployment()); err != nil {
+		return has, err
+	}
+	did.Ledger = &FoundedLedger{has.ID, unknown, append([]string{}, steps...)}
+	return has, a.founded.asLedger(has.Founding)
+}
+
+// foundedElsewhere refuses a Redis that is in use beside a ledger that never knew it.
+func (a *App) foundedElsewhere() error {
+	return hongbao.Errorf(hongbao.Broken, "redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+
+		"Point ledger.dsn to the ledger that it was founded with; or redis.addrs to a Redis that is free, or take another deployment.key_prefix",
+		strings.Join(a.Config.Redis.Addrs, ","), a.Space.Deployment())
+}
+
+// foundShards founds the shards that Redis never had, and notes each of them in the ledger.
+func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Foundation) error {
+	before, err := shards.ReadShards(ctx, a.Redis, a.Space)
+	if err != nil {
+		return err
+	}
+	epochs, founded := make([]int64, len(before)), 0
+	for i := range before {
+		known, err := a.Ledger.Shard(ctx, i)
+		if err != nil {
+			return err
+		}
+		if epochs[i] = known.Epoch + 1; before[i] == nil {
+			founded++
+		}
+		if before[i] == nil && known.Epoch > 0 {
+			err = a.lost(ctx, i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := shards.Found(ctx, a.Redis, a.Space, shards.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
+		return err
+	}
+	after, err := shards.ReadShards(ctx, a.Redis, a.Space)
+	if err != nil {
+		return err
+	}
+	for i, f := range after {
+		if known := epochs[i] - 1; f != nil && (before[i] == nil || known == 0) {
+			if err := a.Ledger.SetShard(ctx, i, known, ledger.ShardState{Epoch: f.Epoch, Token: f.Opened}); err != nil {
+				return err
+			}
+		}
+	}
+	did.Redis = &FoundedRedis{has.KeyPrefix, founded, len(before) - founded}
+	return nil
+}
+
+// lost refuses to found a shard again of which the ledger knows something. A shard that nothing ever happened on loses nothing.
+func (a *App) lost(ctx context.Context, shard int) error {
+	refuse := func(what string) error {
+		return hongbao.Errorf(hongbao.Broken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s of it. Founded again, it would give out the "+
+			"same packets and events once more, so nothing was written. Bring Redis back from its append-only file or a replica; if that can't be, `hongbao recover` "+
+			"comes next", shard, a.Space.Shard(shard).Meta(), what)
+	}
+	seq, err := a.Ledger.HighestSeq(ctx, shard)
+	if err != nil {
+		return err
+	}
+	if seq > 0 {
+		return refuse(fmt.Sprintf("event %d-%d", shard, seq))
+	}
+	const page = 1000
+	for after := ""; ; {
+		ids, err := a.Ledger.FundedCampaigns(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if a.Space.Home(id).Index() == shard {
+				return refuse("campaign " + id + ", which is funded,")
+			}
+			after = id
+		}
+		if len(ids) < page {
+			return nil
+		}
+	}
+}
+
+// foundTopic makes the topic if it is missing and may be made, and checks it.
+func (a *App) foundTopic(ctx context.Context, did *Foundation) error {
+	a.makes = true
+	if _, err := a.publisher(ctx); err != nil {
+		return err
+	}
+	did.Topic = &FoundedTopic{a.Config.Kafka.Topic}
+	return nil
+}

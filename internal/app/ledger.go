@@ -1,0 +1,89 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// openLedger connects, and refuses a ledger that was not founded as this deployment's. It writes nothing.
+func (a *App) OpenLedger(ctx context.Context) (err error) {
+	a.Ledger, err = a.newLedger(ctx)
+	return err
+}
+
+func (a *App) newLedger(ctx context.Context) (*ledger.Ledger, error) {
+	l, err := a.reachLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	has, err := l.Deployment(ctx)
+	if err == nil {
+		err = has.Is(a.deployment())
+	}
+	if err == nil {
+		err = a.founded.asLedger(has.Founding)
+	}
+	if err != nil {
+		return nil, away("ledger.dsn", errors.Join(err, l.Close()))
+	}
+	a.AtEnd(l.Close)
+	return l, nil
+}
+
+// reachLedger connects to a ledger that has its tables, whoever it belongs to.
+func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
+	cfg, err := a.ledgerConfig()
+	if err != nil {
+		return nil, err
+	}
+	l, err := ledger.Open(ctx, cfg)
+	if err != nil {
+		return nil, away("ledger.dsn", err)
+	}
+	return l, nil
+}
+
+// ledgerConfig refuses a ledger that nobody has named: a file in the working directory would be another one each time.
+func (a *App) ledgerConfig() (ledger.Config, error) {
+	cfg := a.Config.LedgerConfig()
+	if cfg.DSN == "" {
+		return cfg, Usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string of PostgreSQL or MySQL")
+	}
+	return cfg, nil
+}
+
+// deployment is what the configuration says that this is.
+func (a *App) deployment() ledger.Deployment {
+	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix, Shards: a.Config.Deployment.Shards}
+}
+
+// plans keeps the plans of the ledger's campaigns.
+func (a *App) plans() (*campaign.Plans, error) {
+	cfg := a.Config.PlansConfig()
+	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+		c, found, err := a.Ledger.Campaign(ctx, id)
+		if err == nil && !found { // with a remote: no attempt is lost, as in the settler
+			err = hongbao.Heldf("campaign %s is not in the ledger, its grants wait: is it the right ledger, and not an older copy?", id)
+		}
+		return c.Spec, c.Seed, err
+	}
+	return campaign.NewPlans(cfg)
+}
+
+// campaign reads a campaign that must be in the ledger.
+func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, error) {
+	c, found, err := a.Ledger.Campaign(ctx, id)
+	if err == nil && !found {
+		err = errNoCampaign(id)
+	}
+	return c, err
+}
+
+func errNoCampaign(id string) error {
+	return hongbao.Errorf(hongbao.Permanent, "campaign %.80q is not in the ledger: `hongbao campaign create` makes it, "+
+		"`hongbao campaign list` shows those that are there", id)
+}

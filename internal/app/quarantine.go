@@ -1,0 +1,113 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// Version is one side of a contradiction.
+type Version struct {
+	Event     string         `json:"event"`
+	User      string         `json:"user"`
+	Amount    hongbao.Amount `json:"amount"`
+	Epoch     int64          `json:"epoch"`
+	RequestID string         `json:"request_id,omitempty"`
+	Time      time.Time      `json:"time"`
+}
+
+func versionOf(g *hongbao.Grant) *Version {
+	if g == nil {
+		return nil
+	}
+	return &Version{g.EventID(), g.User, g.Amount, g.Epoch, g.RequestID, g.Time}
+}
+
+// Quarantined is a grant in quarantine.
+type Quarantined struct {
+	ID       int64         `json:"id"`
+	Reason   ledger.Reason `json:"reason"`
+	Campaign string        `json:"campaign"`
+	Packet   int64         `json:"packet"`
+	Currency string        `json:"currency,omitempty"` // of the amounts; empty if the ledger does not have the campaign
+	Came     *Version      `json:"came"`
+	// Ledger is what the ledger had of the packet when the grant came; null if it had nothing.
+	Ledger     *Version   `json:"ledger"`
+	Created    time.Time  `json:"created"`
+	Resolved   *time.Time `json:"resolved"`
+	ResolvedBy string     `json:"resolved_by,omitempty"`
+	Resolution string     `json:"resolution,omitempty"`
+}
+
+func printable(q *ledger.Quarantined, currency string) Quarantined {
+	out := Quarantined{
+		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: currency, Came: versionOf(&q.Grant), Ledger: versionOf(q.Has),
+		Created: q.Created, ResolvedBy: q.ResolvedBy, Resolution: q.Resolution,
+	}
+	if !q.Resolved.IsZero() {
+		out.Resolved = &q.Resolved
+	}
+	return out
+}
+
+// QuarantinePage is a page of the list.
+type QuarantinePage struct {
+	Grants []Quarantined `json:"grants"`
+	// Next is where the next page begins; 0 if there is none.
+	Next int64 `json:"next"`
+}
+
+// ListQuarantine lists the grants that wait for a decision; with all, those that were decided, too.
+func (a *App) ListQuarantine(ctx context.Context, after int64, limit int, all bool) (p QuarantinePage, err error) {
+	read := a.Ledger.Quarantine
+	if all {
+		read = a.Ledger.QuarantineAll
+	}
+	list, err := read(ctx, after, limit)
+	if err != nil {
+		return p, err
+	}
+	c := newCurrencies(a.ledgerCurrency)
+	p.Grants = make([]Quarantined, len(list))
+	for i := range list {
+		p.Grants[i] = printable(&list[i], c.of(ctx, list[i].Grant.Campaign))
+	}
+	if len(list) == limit {
+		p.Next = list[limit-1].ID
+	}
+	return p, nil
+}
+
+// Quarantined gives a grant in quarantine.
+func (a *App) Quarantined(ctx context.Context, id int64) (out Quarantined, err error) {
+	q, found, err := a.Ledger.Quarantined(ctx, id)
+	if err == nil && !found {
+		err = fmt.Errorf("there is no quarantine %d; `hongbao quarantine list --all` shows those that there are", id)
+	}
+	if err != nil {
+		return out, err
+	}
+	return printable(&q, a.ledgerCurrency(ctx, q.Grant.Campaign)), nil
+}
+
+// Decide pays or voids a grant in quarantine, once.
+func (a *App) Decide(ctx context.Context, d ledger.Decision) (out Quarantined, err error) {
+	plans, err := a.plans()
+	if err != nil {
+		return out, err
+	}
+	q, err := a.Ledger.Decide(ctx, d, plans)
+	switch {
+	case errors.Is(err, ledger.ErrNotInQuarantine):
+		return out, fmt.Errorf("%w: `hongbao quarantine list` shows them", err)
+	case hongbao.ClassOf(err) == hongbao.Unknown && err != nil:
+		return out, fmt.Errorf("%w; run the same command again, it pays once", err)
+	case err != nil:
+		return out, err
+	}
+	return printable(&q, a.ledgerCurrency(ctx, q.Grant.Campaign)), nil
+}

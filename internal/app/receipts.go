@@ -1,0 +1,64 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Receipts is what `hongbao receipts` tells.
+type Receipts struct {
+	Campaign string            `json:"campaign"`
+	User     string            `json:"user"`
+	Source   string            `json:"source"` // redis, or ledger
+	Currency string            `json:"currency,omitempty"`
+	Receipts []hongbao.Receipt `json:"receipts"`
+	// Incomplete: the campaign is not in Redis and was not refunded, so the ledger may not have all.
+	Incomplete bool `json:"incomplete,omitempty"`
+}
+
+// Receipts asks Redis, and the ledger if the campaign is not there.
+func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
+	out := Receipts{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
+	list, err := a.redisReceipts(ctx, id, user)
+	if err == nil {
+		out.Receipts = append(out.Receipts, list...)
+		out.Currency = a.Currency(ctx, id)
+	}
+	if !errors.Is(err, shards.ErrNotInRedis) {
+		return out, err
+	}
+	if err := a.OpenLedger(ctx); err != nil {
+		return out, err
+	}
+	c, err := a.campaign(ctx, id)
+	if err != nil {
+		return out, err
+	}
+	grants, err := a.Ledger.UserGrants(ctx, id, user)
+	out.Source, out.Incomplete, out.Currency = "ledger", c.State != ledger.StateRefunded, c.Spec.Currency
+	for i := range grants {
+		g := &grants[i]
+		out.Receipts = append(out.Receipts, hongbao.Receipt{
+			Packet: g.Packet, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq, Time: g.Time, RequestID: g.RequestID, Code: g.Code,
+		})
+	}
+	return out, err
+}
+
+// redisReceipts reads a user's receipts from Redis, with their codes.
+func (a *App) redisReceipts(ctx context.Context, id, user string) ([]hongbao.Receipt, error) {
+	k := a.Space.Home(id)
+	list, err := shards.Of(a.Redis, k).UserReceipts(ctx, id, user)
+	if err != nil || len(list) == 0 {
+		return list, err
+	}
+	if _, has, err := shards.Of(a.Redis, k).Terms(ctx, id); err != nil || !has {
+		return list, err
+	}
+	missing, err := shards.Of(a.Redis, k).FillCodes(ctx, id, list)
+	return list, errors.Join(append(missing, err)...)
+}

@@ -1,0 +1,149 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// openRedis connects, and refuses a Redis that was not founded as this deployment's or that would lose receipts. It writes nothing.
+func (a *App) OpenRedis(ctx context.Context) error {
+	if err := a.reachRedis(ctx); err != nil {
+		return err
+	}
+	mark, err := shards.Open(ctx, a.Redis, a.Space, a.Config.Deployment.ID)
+	if err != nil {
+		return fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err)
+	}
+	return a.founded.asRedis(mark.Founding)
+}
+
+// reachRedis connects, and refuses a Redis that would lose receipts.
+func (a *App) reachRedis(ctx context.Context) error {
+	a.Redis = a.Config.RedisClient()
+	a.AtEnd(a.Redis.Close)
+	return a.checkRedis(ctx, hongbao.Fast)
+}
+
+// founding compares what the ledger and Redis were founded as. Sinks are opened side by side.
+type founding struct {
+	mu            sync.Mutex
+	ledger, redis *string
+}
+
+func (f *founding) asLedger(founding string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ledger = &founding
+	return f.check()
+}
+
+func (f *founding) asRedis(founding string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.redis = &founding
+	return f.check()
+}
+
+// check refuses a ledger and a Redis that were not founded together, whatever their names. f.mu is held.
+func (f *founding) check() error {
+	if f.ledger == nil || f.redis == nil || *f.ledger == *f.redis {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "the ledger and this Redis were not founded together (founding %q and %q), though both say that they are this "+
+		"deployment's: point ledger.dsn or redis.addrs to the right one", *f.ledger, *f.redis)
+}
+
+// away says what to do about a server that can't be reached; other errors say it themselves.
+func away(knob string, err error) error {
+	if !hongbao.IsOutage(err) {
+		return err
+	}
+	return fmt.Errorf("%w; see that it runs and that %s names it, then run this again (`hongbao config check --connect` tries every server)", err, knob)
+}
+
+// checkRedis looks at each server's settings, for a campaign of the durability class. What unsafe.allow names is warned of only.
+func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
+	servers, err := shards.Inspect(ctx, a.Redis)
+	if err != nil {
+		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
+	}
+	for i := range servers {
+		if err := errors.Join(a.checkMode(&servers[i]), a.checkRunID(&servers[i])); err != nil {
+			return err
+		}
+		err := servers[i].Check(class)
+		if aof := servers[i].CheckAppendOnly(); aof != nil && err == nil {
+			err = aof
+			if a.allows(configs.UnsafeRedisAppendOnly) {
+				a.Log.Warn("unsafe.allow: this Redis has no append-only file, so a restart would forget campaigns and receipts")
+				continue
+			}
+		}
+		if err != nil && a.allows(configs.UnsafeRedis) {
+			a.Log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err)
+		}
+	}
+	return nil
+}
+
+// checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and send others away.
+func (a *App) checkMode(s *shards.Server) error {
+	what := map[string]string{
+		"cluster":  "a node of a Redis Cluster: set redis.mode to cluster",
+		"sentinel": "a Sentinel: set redis.mode to sentinel, and redis.master_name to what it calls the primary",
+	}[s.Mode]
+	if what == "" || s.Mode == "cluster" && a.Config.Redis.Mode == configs.Cluster {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "redis at %s is %s", strings.Join(a.Config.Redis.Addrs, ","), what)
+}
+
+// checkRunID refuses a server by whose INFO nobody can tell that it was started anew.
+func (a *App) checkRunID(s *shards.Server) error {
+	if s.RunID != "" {
+		return nil
+	}
+	if a.allows(configs.UnsafeRedisRunID) {
+		a.Log.Warn("unsafe.allow: this Redis hides its run_id, so nobody notices that it was started anew or that another server took over")
+		return nil
+	}
+	return hongbao.Errorf(hongbao.Broken, "redis at %s does not tell its run_id (INFO server), so nobody would notice that it was started anew or that another "+
+		"server took over: if it has lost grants by then, its shards freeze only when a caller comes who has seen them, and others are told of packets that "+
+		"belong to somebody already. Take a Redis that tells it, or add %s to unsafe.allow", strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisRunID)
+}
+
+// warnOfDurability says what on Redis does not fit to a campaign's durability class, before it is loaded. Redis need not be
+// there yet: the load refuses what can't be kept.
+func (a *App) warnOfDurability(ctx context.Context, class hongbao.Durability) {
+	if class == hongbao.Fast {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	rdb := a.Config.RedisClient()
+	defer rdb.Close()
+	servers, err := shards.Inspect(ctx, rdb)
+	if err != nil {
+		a.Log.Warn("Redis can't be asked whether it keeps the durability class; the load asks again", zap.Error(err))
+		return
+	}
+	for i := range servers {
+		if err := errors.Join(servers[i].Check(class), servers[i].Slow(class)); err != nil {
+			a.Log.Warn("Redis does not fit to the durability class", zap.String("class", string(class)), zap.Error(err))
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/remote"
+)
+
+// remote makes the handler that settles at a remote balance system and records it in the ledger. again and word: see remote.Config.
+func (a *App) remote(ctx context.Context, again bool, word Word) (*remote.Handler, error) {
+	plans, err := a.plans()
+	if err != nil {
+		return nil, err
+	}
+	settler, err := a.settler(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rc := a.Config.RemoteConfig()
+	if a.allows(configs.UnsafeRemoteToken) && strings.HasPrefix(rc.URL, "http://") {
+		a.Log.Warn("unsafe.allow: remote.token is sent in clear text")
+	}
+	rc.Again, rc.Told, rc.ToldAt = again, word.Verdict, word.At
+	h, err := remote.New(rc, &planned{plans, a}, settler)
+	if err != nil {
+		return nil, err
+	}
+	a.AtEnd(func() error { h.Close(); return nil })
+	return h, nil
+}
+
+// atRemote is the handler for what does not come from the stream: dead letters, on a person's word or not, and replays. What a replay brings
+// was settled; it is repeated under its key, never sent anew.
+func (a *App) atRemote(ctx context.Context, again bool, word Word) (hongbao.Handler, error) {
+	if err := a.OpenLedger(ctx); err != nil {
+		return nil, err
+	}
+	h, err := a.remote(ctx, again, word)
+	if err != nil {
+		return nil, err
+	}
+	return &alarmed{h, a}, nil
+}
+
+// auditedRemote shows the remote to the audit.
+func (a *App) auditedRemote(ctx context.Context) (*audit.Remote, error) {
+	if !a.Config.Remote.Queryable {
+		return &audit.Remote{Concurrency: a.Config.Remote.Concurrency}, nil
+	}
+	h, err := a.remote(ctx, false, Word{})
+	if err != nil {
+		return nil, err
+	}
+	return &audit.Remote{Concurrency: a.Config.Remote.Concurrency, Ask: func(ctx context.Context, campaign string, packet int64) (audit.RemoteCredit, bool, error) {
+		c, found, err := h.Credited(ctx, campaign, packet)
+		return audit.RemoteCredit{User: c.Account, Currency: c.Currency, Amount: c.Amount}, found, err
+	}}, nil
+}
+
+// alarmed pauses a campaign of which a grant contradicts the plan or the remote: something else than Hongbao decides grabs,
+// or Redis went back in time, and a person has to look.
+type alarmed struct {
+	*remote.Handler
+	app *App
+}
+
+// sweep finds out about credits in doubt whose events come no more, until ctx ends.
+func (a *alarmed) sweep(ctx context.Context) {
+	for pause(ctx, a.app.Config.Remote.ClaimTime) {
+		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
+			a.app.Log.Warn("credits may be booked at the remote, and it does not tell yet", zap.Int("credits", left), zap.Error(err))
+		}
+	}
+}
+
+// Handle implements hongbao.Handler. While the campaign can't be paused because Redis is out of reach the grant comes again.
+func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := a.Handler.Handle(ctx, grants)
+	for i, err := range errs {
+		if !errors.Is(err, remote.ErrContradiction) {
+			continue
+		}
+		g := &grants[i]
+		store, failed := a.app.store()
+		if failed == nil {
+			failed = store.Pause(context.WithoutCancel(ctx), g.Campaign)
+		}
+		a.app.Log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list` shows it, `hongbao campaign resume` opens the campaign again",
+			zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet),
+			zap.NamedError("reason", err), zap.Error(failed))
+		if hongbao.IsOutage(failed) {
+			errs[i] = failed
+		}
+	}
+	return errs
+}
+
+// planned is what the remote handler asks about campaigns.
+type planned struct {
+	*campaign.Plans
+	app *App
+}
+
+// Currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent any more.
+func (p *planned) Currency(ctx context.Context, id string) (string, error) {
+	c, err := p.app.campaign(ctx, id)
+	if err == nil && c.State == ledger.StateRefunded {
+		err = hongbao.Errorf(hongbao.Conflict, "campaign %s was refunded: nothing of it is sent any more", id)
+	}
+	return c.Spec.Currency, err
+}
+
+// Word is a person's word about credits at the remote; see remote.Config.
+type Word struct {
+	Verdict remote.Verdict
+	At      time.Time
+}

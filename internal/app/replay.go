@@ -1,0 +1,173 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/publisher"
+)
+
+// alone sees to it that only one process at a time looks for what is missing in the topic and pushes it: two that had both looked before the
+// other pushed would each push it.
+func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) error) error {
+	if !o.Missing || o.DryRun {
+		return do(ctx)
+	}
+	locks, err := a.locks()
+	if err != nil {
+		return err
+	}
+	a.Log.Info("waiting for other replays with --missing, if there are any")
+	return locks.Do(ctx, "replay-missing", do)
+}
+
+// Replay is a wish to deliver grants once more.
+type Replay struct {
+	Name string
+	// To is a sink, or topic:OTHER.
+	To     string
+	Filter replay.Filter
+	// Dead is a sink whose dead letters are delivered; they stay.
+	Dead string
+	// Missing, for sink kafka: the topic is read first, and gets what its sink has finished and the topic has not.
+	Missing, DryRun bool
+	// Rate is grants per second at most, 0 for no bound. Patience is how long a target that is out of reach is tried again.
+	Rate     float64
+	Patience time.Duration
+}
+
+// Replay delivers grants once more. The report is nil if nothing was begun.
+func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err error) {
+	err = a.alone(ctx, &o, func(ctx context.Context) error {
+		report, err = a.replay(ctx, &o)
+		return err
+	})
+	return report, err
+}
+
+func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
+	if o.Dead != "" && !slices.Contains(a.Config.Deployment.Sinks, o.Dead) {
+		return nil, Usage("--dead: %.40q is not among deployment.sinks (%s)", o.Dead, strings.Join(a.Config.Deployment.Sinks, ", "))
+	}
+	cfg := replay.Config{
+		Redis: a.Redis, Space: a.Space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name), BatchGrants: a.Config.Publisher.BatchGrants,
+		Rate: o.Rate, Parallel: min(a.Space.Len(), 8), Patience: o.Patience,
+	}
+	if err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign)); err != nil {
+		return nil, err
+	}
+	var tell func(int64)
+	cfg.Progress = func(r *replay.Report) {
+		if tell == nil {
+			tell = a.progress("replay "+r.Name, r.Events)
+		}
+		tell(min(r.Looked, r.Events))
+	}
+	r, err := replay.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	report, err := r.Run(ctx, replay.Options{Filter: o.Filter, Dead: o.Dead, DryRun: o.DryRun})
+	if err == nil && report.Failed > 0 {
+		err = Found("the replay is not finished: mend what the report names, then run it again")
+	}
+	return report, err
+}
+
+// someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is finished.
+func (a *App) someHas(ctx context.Context, id string) error {
+	if id == "" || a.Ledger == nil {
+		return nil
+	}
+	if _, found, err := a.Ledger.Campaign(ctx, id); err != nil || found {
+		return err
+	}
+	store, err := a.store()
+	if err != nil {
+		return err
+	}
+	if _, found, err := store.Status(ctx, id); err != nil || found {
+		return err
+	}
+	return errNoCampaign(id)
+}
+
+// replayTo sets where a replay goes: the handler, and the done bits that say what is there.
+func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error {
+	if o.To == configs.SinkBalance {
+		h, err := a.balanceAgain(ctx)
+		if err != nil {
+			return err
+		}
+		cfg.Handler, cfg.Ledger, cfg.Settles, cfg.Sink = h, a.Ledger, true, configs.SinkBalance
+		return nil
+	}
+	entries := &replay.Entries{Redis: a.Redis, Space: a.Space}
+	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkBalance) {
+		if err := a.OpenLedger(ctx); err != nil {
+			return err
+		}
+		cfg.Ledger, entries.Ledger = a.Ledger, a.Ledger
+	}
+	topic, claims := a.Config.Kafka.Topic, a.Config.ClaimsConfig()
+	if other, ok := strings.CutPrefix(o.To, "topic:"); ok {
+		if other == topic {
+			return Usage("--to topic:%s is this deployment's own topic: say --to kafka, so that no event gets a second copy", topic)
+		}
+		topic, claims.Sink, claims.Trimmed = other, cfg.DoneSink, false
+	} else if o.Missing {
+		cfg.Target += ", what is missing there"
+		claims.Done = cfg.DoneSink
+	} else {
+		cfg.DoneSink, cfg.Sink = configs.SinkKafka, configs.SinkKafka
+	}
+	var lost *replay.Lost
+	if o.Missing {
+		var err error
+		if lost, err = replay.FindLost(ctx, a.Redis, a.Space, configs.SinkKafka); err != nil {
+			return err
+		}
+		cfg.Only = lost.Picks
+	}
+	p, err := a.publisherTo(ctx, topic, claims, entries)
+	if err != nil {
+		return err
+	}
+	cfg.Handler, cfg.Marks = p, true
+	if o.Missing {
+		return tellLost(ctx, lost, p, a.Space.Len())
+	}
+	return nil
+}
+
+// balanceAgain is what a replay to balance goes to.
+func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
+	if a.Config.Settlement.Kind == configs.SettleRemote {
+		return a.atRemote(ctx, true, Word{})
+	}
+	return a.handler(ctx, configs.SinkBalance)
+}
+
+// tellLost reads the topic.
+func tellLost(ctx context.Context, lost *replay.Lost, p *publisher.Publisher, shards int) error {
+	scan, err := p.Scan(ctx, nil, func(_ int, _ int64, e publisher.Event) error {
+		lost.Has(&e.Grant)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("find what is missing in the topic: %w", err)
+	}
+	for shard := range shards {
+		if scan.Starts[p.Partition(shard)] > 0 {
+			lost.Expired(shard)
+		}
+	}
+	return nil
+}

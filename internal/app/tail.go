@@ -1,0 +1,146 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/publisher"
+)
+
+// Tailed is a grant that stands in the topic.
+type Tailed struct {
+	Partition int            `json:"partition"`
+	Offset    int64          `json:"offset"`
+	Event     string         `json:"event"`
+	Campaign  string         `json:"campaign"`
+	Packet    int64          `json:"packet"`
+	User      string         `json:"user"`
+	Amount    hongbao.Amount `json:"amount"`
+	Currency  string         `json:"currency,omitempty"`
+	Time      time.Time      `json:"time"`
+	RequestID string         `json:"request_id,omitempty"`
+	Code      string         `json:"code,omitempty"`
+}
+
+// Tail picks grants of the topic.
+type Tail struct {
+	// Campaigns are those that are wanted; all if it is empty.
+	Campaigns []string
+	// Follow goes on with what comes, until ctx ends.
+	Follow bool
+	// Since is when they were sent; the zero time is the beginning of the log.
+	Since time.Time
+	// Last is how many to begin with, -1 for all.
+	Last int
+}
+
+// Tail gives the topic's grants to lines. It asks Redis nothing.
+func (a *App) Tail(ctx context.Context, o Tail, lines chan<- Tailed) error {
+	a.Redis = a.Config.RedisClient() // the publisher wants one
+	a.AtEnd(a.Redis.Close)
+	p, err := a.publisher(ctx)
+	if err != nil {
+		return err
+	}
+	t := tailing{Tail: o, app: a, topic: p, printed: make([]int64, a.Config.Kafka.Partitions)}
+	return t.scan(ctx, lines)
+}
+
+// tailing is one run of Tail.
+type tailing struct {
+	Tail
+	app     *App
+	topic   *publisher.Publisher
+	printed []int64 // offset after the last one printed, per partition
+}
+
+// scan gives the topic's grants to lines; with follow until ctx ends, also while the brokers are out of reach.
+func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
+	var from []int64
+	for {
+		next, err := t.turn(ctx, from, lines)
+		switch {
+		case !t.Follow:
+			return err
+		case ctx.Err() != nil:
+			return nil // stopped, as it was asked to
+		case err == nil:
+			from = next
+		case hongbao.IsOutage(err):
+			t.app.Log.Warn("the topic is out of reach, tail waits", zap.Error(err))
+		default:
+			return err
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return nil
+		}
+	}
+}
+
+// turn gives what the topic has from the offsets on to lines, and tells where the next turn begins. from is nil for the first turn.
+func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) ([]int64, error) {
+	if from == nil && t.Last >= 0 {
+		return t.lastOnes(ctx, lines)
+	}
+	if from == nil && !t.Since.IsZero() {
+		var err error
+		if from, _, err = t.topic.Offsets(ctx, t.Since); err != nil {
+			return nil, err
+		}
+	}
+	return t.read(ctx, from, func(l *Tailed) {
+		if l.Offset >= t.printed[l.Partition] { // else it came before the error that ended the last turn
+			t.printed[l.Partition] = l.Offset + 1
+			lines <- *l
+		}
+	})
+}
+
+// read gives the grants of the campaigns that are wanted to fn, by one goroutine a partition.
+func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([]int64, error) {
+	r, err := t.topic.Scan(ctx, from, func(partition int, offset int64, e publisher.Event) error {
+		if g := &e.Grant; len(t.Campaigns) == 0 || slices.Contains(t.Campaigns, g.Campaign) {
+			fn(&Tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Currency, g.Time.UTC(), g.RequestID, g.Code})
+		}
+		return nil
+	})
+	return r.Next, err
+}
+
+// lastOnes gives the last grants of all partitions to lines, in the order of their times. A log is read forward only, so it goes back
+// further and further in each partition until that one has enough of them, or is at its beginning.
+func (t *tailing) lastOnes(ctx context.Context, lines chan<- Tailed) ([]int64, error) {
+	start, next, err := t.topic.Offsets(ctx, t.Since)
+	if err != nil {
+		return nil, err
+	}
+	end, at, kept := next, slices.Clone(next), make([][]Tailed, len(next))
+	for back := int64(t.Last); ; back *= 4 {
+		from, short := slices.Clone(next), false
+		for i := range at {
+			if len(kept[i]) < t.Last && at[i] > start[i] {
+				at[i] = max(start[i], end[i]-back)
+				from[i], kept[i], short = at[i], nil, true
+			}
+		}
+		if !short {
+			break
+		}
+		if next, err = t.read(ctx, from, func(l *Tailed) {
+			k := append(kept[l.Partition], *l)
+			kept[l.Partition] = k[max(len(k)-t.Last, 0):]
+		}); err != nil {
+			return nil, err
+		}
+	}
+	all := slices.Concat(kept...)
+	slices.SortStableFunc(all, func(a, b Tailed) int { return a.Time.Compare(b.Time) })
+	for _, l := range all[max(len(all)-t.Last, 0):] {
+		lines <- l
+	}
+	return next, nil
+}

@@ -1,0 +1,116 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/publisher"
+)
+
+// publisher makes the publisher of sink kafka; needs Redis. The caller's context bounds the check of the topic.
+func (a *App) publisher(ctx context.Context) (*publisher.Publisher, error) {
+	return a.publisherTo(ctx, a.Config.Kafka.Topic, a.Config.ClaimsConfig(), &shards.Reader{Redis: a.Redis, Space: a.Space})
+}
+
+// publisherTo makes a publisher to a topic, with claims of its own.
+func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config, entries publisher.Entries) (*publisher.Publisher, error) {
+	cc.Redis, cc.Space, cc.Owner = a.Redis, a.Space, a.worker
+	claims, err := dedup.NewClaims(cc)
+	if err != nil {
+		return nil, err
+	}
+	pc := a.Config.PublisherConfig()
+	pc.Worker, pc.Topic, pc.Campaigns = a.worker, topic, &campaignSource{app: a}
+	pc.Create = pc.Create && (a.makes || topic != a.Config.Kafka.Topic)
+	p, err := publisher.New(pc, claims, entries)
+	if err != nil {
+		return nil, err
+	}
+	report, err := p.Check(ctx)
+	if err != nil {
+		p.Close()
+		return nil, away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Kafka.Brokers, ","), err))
+	}
+	a.AtEnd(func() error { p.Close(); return nil })
+	for _, w := range append(report.Warnings, report.Skipped...) {
+		a.Log.Warn("topic", zap.String("topic", topic), zap.String("about", w))
+	}
+	return p, nil
+}
+
+// campaignSource tells the publisher currencies and codes: from Redis while it has the campaign, from the ledger after that.
+// The ledger is opened when it is first needed.
+type campaignSource struct {
+	app *App
+
+	mu     sync.Mutex
+	terms  map[string]publisher.Terms // of campaigns that were found
+	ledger *ledger.Ledger
+}
+
+// maxTerms bounds what campaignSource remembers.
+const maxTerms = 10_000
+
+// Terms gives a campaign's terms, and false if neither Redis nor the ledger has it.
+func (s *campaignSource) Terms(ctx context.Context, id string) (terms publisher.Terms, found bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if terms, found = s.terms[id]; found {
+		return terms, true, nil
+	}
+	terms.Currency, terms.Codes, err = shards.Of(s.app.Redis, s.app.Space.Home(id)).Terms(ctx, id)
+	if errors.Is(err, shards.ErrNotInRedis) {
+		var l *ledger.Ledger
+		if l, err = s.open(ctx); err != nil {
+			return terms, false, err
+		}
+		var c ledger.StoredCampaign
+		if c, found, err = l.Campaign(ctx, id); err != nil || !found {
+			return terms, false, err
+		}
+		terms = publisher.Terms{Currency: c.Spec.Currency, Codes: c.Spec.Codes != nil}
+	} else if err != nil {
+		return terms, false, err
+	}
+	if len(s.terms) >= maxTerms || s.terms == nil {
+		s.terms = map[string]publisher.Terms{}
+	}
+	s.terms[id] = terms
+	return terms, true, nil
+}
+
+// Codes gives the codes of packets; "" for one that neither Redis nor the ledger has.
+func (s *campaignSource) Codes(ctx context.Context, id string, packets []int64) ([]string, error) {
+	codes, err := shards.Of(s.app.Redis, s.app.Space.Home(id)).Codes(ctx, id, packets)
+	if err != nil || !slices.Contains(codes, "") {
+		return codes, err
+	}
+	s.mu.Lock()
+	l, err := s.open(ctx)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return l.CodesOf(ctx, id, packets)
+}
+
+// open opens the ledger once. s.mu is held.
+func (s *campaignSource) open(ctx context.Context) (*ledger.Ledger, error) {
+	if s.ledger == nil {
+		l, err := s.app.newLedger(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.ledger = l
+	}
+	return s.ledger, nil
+}

@@ -1,0 +1,20 @@
+package app
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// watch looks at the Redis servers of a running worker. It raises an alarm when data or a setting that keeps it is lost, and tells which shards
+// are frozen, each second again.
+func (a *App) watch(frozen chan<- int) *shards.Watch {
+	return &shards.Watch{Redis: a.Redis, Space: a.Space, Alarm: func(code string, err error) {
+		a.Log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
+	}, Frozen: func(shard int) {
+		select {
+		case frozen <- shard:
+		default: // the recoverer has enough to do; it is told again
+		}
+	}}
+}

@@ -1,0 +1,144 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/group"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// work runs a worker of each sink, the trimmer and the retirer, until ctx ends.
+func (a *App) Work(ctx context.Context, sinks []string) error {
+	for i, s := range sinks {
+		if slices.Contains(sinks[:i], s) {
+			return Usage("--sink %.40q is given twice", s)
+		}
+	}
+	if err := a.checkSinks(sinks); err != nil {
+		return err
+	}
+	parts, err := a.parts(ctx, sinks)
+	if err != nil && ctx.Err() != nil {
+		return nil // told to stop before it had begun
+	}
+	if err != nil {
+		return err
+	}
+	return group.Run(ctx, parts...)
+}
+
+// parts opens what all sinks need.
+func (a *App) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
+	if err := a.OpenRedis(ctx); err != nil {
+		return nil, err
+	}
+	reads := a.Config.ReadsClient()
+	a.AtEnd(reads.Close)
+	tc := a.Config.TrimmerConfig()
+	tc.Redis, tc.Space, tc.Log = a.Redis, a.Space, a.Log
+	trimmer, err := consumer.NewTrimmer(tc)
+	if err != nil {
+		return nil, err
+	}
+	retirer, err := a.retirer()
+	if err != nil {
+		return nil, err
+	}
+	frozen := make(chan int, a.Space.Len())
+	parts := []group.Part{
+		{Name: "watch", Run: a.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
+		{Name: "recoverer", Run: func(ctx context.Context) error { return a.tendShards(ctx, frozen) }},
+	}
+	if len(a.Config.Unsafe.Allow) > 0 {
+		parts = append(parts, group.Part{Name: "unsafe.allow", Run: a.warnOfUnsafe})
+	}
+	all := make(sinkWorkers, len(sinks))
+	for i, sink := range sinks {
+		all[i] = newSinkWorker(a, reads, sink)
+	}
+	return append(parts, group.Part{Name: "health", Run: all.tellHealth}, group.Part{Name: "sinks", Run: all.run}), nil
+}
+
+// retirer takes refunded campaigns out of Redis.
+func (a *App) retirer() (*closing.Retirer, error) {
+	locks, err := a.locks()
+	if err != nil {
+		return nil, err
+	}
+	cfg := a.Config.RetirerConfig()
+	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = a.Redis, a.Space, locks, a.Log
+	return closing.NewRetirer(cfg)
+}
+
+// handler is what a sink's grants are brought to.
+func (a *App) handler(ctx context.Context, sink string) (hongbao.Handler, error) {
+	switch sink {
+	case configs.SinkKafka:
+		return a.publisher(ctx)
+	case configs.SinkBalance:
+		if a.Ledger == nil { // another try may have opened it
+			if err := a.OpenLedger(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if a.Config.Settlement.Kind == configs.SettleRemote {
+			h, err := a.remote(ctx, false, Word{})
+			return &alarmed{h, a}, err
+		}
+		return a.settler(ctx)
+	}
+	return nil, fmt.Errorf("sink %q has no handler", sink)
+}
+
+// settler settles in the ledger.
+func (a *App) settler(ctx context.Context) (*ledger.Settler, error) {
+	plans, err := a.plans()
+	if err != nil {
+		return nil, err
+	}
+	return ledger.NewSettler(ledger.SettlerConfig{Ledger: a.Ledger, Plan: plans, Log: a.Log, OnQuarantine: a.freeze(ctx)})
+}
+
+// freeze pauses a campaign of which a grant went to quarantine: something else than Hongbao decides grabs, or Redis went
+// back in time, and a person has to look.
+//
+// Redis being out of reach is an error: the grant comes again, and the campaign is paused then. A campaign that is not in
+// Redis has nothing to pause.
+func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
+	return func(q ledger.Quarantined) error {
+		store, err := a.store()
+		if err == nil {
+			err = store.Pause(context.WithoutCancel(ctx), q.Grant.Campaign)
+		}
+		a.Log.Error("ALARM: a grant is in quarantine, its campaign was paused; `hongbao quarantine list` shows it, `hongbao campaign resume` opens the campaign again",
+			zap.String("code", "campaign_paused"), zap.String("campaign", q.Grant.Campaign), zap.Int64("packet", q.Grant.Packet),
+			zap.String("reason", string(q.Reason)), zap.Error(err))
+		if hongbao.IsOutage(err) {
+			return err
+		}
+		return nil
+	}
+}
+
+// warnOfUnsafe repeats each minute what was switched off.
+func (a *App) warnOfUnsafe(ctx context.Context) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		a.Log.Warn("unsafe.allow is set: checks that protect money are switched off", zap.Strings("checks", a.Config.Unsafe.Allow))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
