@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // shards and batch are what both the bare loops and the consumers of the rows below work with.
@@ -22,7 +21,7 @@ const (
 )
 
 // campaignOn makes up a campaign's id that lives on the shard.
-func campaignOn(space *lua.Space, shard int) string {
+func campaignOn(space *shards.Layout, shard int) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("bench-%d", i); space.Home(id).Index() == shard {
 			return id
@@ -31,7 +30,7 @@ func campaignOn(space *lua.Space, shard int) string {
 }
 
 // events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes them.
-func (r *rig) events(ctx context.Context, n int) (*lua.Space, []ledger.Campaign, error) {
+func (r *rig) events(ctx context.Context, n int) (*shards.Layout, []ledger.Campaign, error) {
 	space, err := r.deployment(ctx, shardCount)
 	if err != nil {
 		return nil, nil, err
@@ -61,7 +60,7 @@ func (r *rig) events(ctx context.Context, n int) (*lua.Space, []ledger.Campaign,
 
 // bareLoop reads the group's entries of each shard, one goroutine a shard, and calls handle for about a batch of grants,
 // then XACK. It is the least that any consumer has to do. It returns grants per second.
-func (r *rig) bareLoop(ctx context.Context, space *lua.Space, group string, n int, handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
+func (r *rig) bareLoop(ctx context.Context, space *shards.Layout, group string, n int, handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
 	for shard := range space.Len() {
 		if _, err := shards.Of(r.rdb, space.Shard(shard)).CreateGroup(ctx, group); err != nil {
 			return 0, err
@@ -98,9 +97,9 @@ func (r *rig) bareLoop(ctx context.Context, space *lua.Space, group string, n in
 }
 
 // consume brings all n grants to the handler by a whole consumer, and returns grants per second.
-func (r *rig) consume(ctx context.Context, space *lua.Space, group string, n int, h hongbao.Handler) (float64, error) {
+func (r *rig) consume(ctx context.Context, space *shards.Layout, group string, n int, h hongbao.Handler) (float64, error) {
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, space, group, "bench"
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, space.Space, group, "bench"
 	cfg.Handler, cfg.Log, cfg.BatchGrants = h, zap.NewNop(), batch
 	cfg.Block = 50 * time.Millisecond
 	c, err := consumer.New(cfg)

@@ -92,7 +92,7 @@ func (r *rig) ourGrabs(ctx context.Context, n, callers int, measured measure) (f
 		return 0, err
 	}
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, space, "bench"
+	cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, space.Space, "bench"
 	p, err := producer.New(cfg)
 	if err != nil {
 		return 0, err

@@ -96,7 +96,7 @@ func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error)
 			return err
 		}
 		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, space, "bench"
+		cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, space.Space, "bench"
 		p, err := producer.New(cfg)
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error)
 			return err
 		}
 		t, err := consumer.NewTrimmer(consumer.TrimmerConfig{
-			Redis: r.rdb, Space: space, Groups: []string{"balance"}, Log: zap.NewNop(), Every: time.Second, ForgetAfter: time.Hour,
+			Redis: r.rdb, Space: space.Space, Groups: []string{"balance"}, Log: zap.NewNop(), Every: time.Second, ForgetAfter: time.Hour,
 		})
 		if err != nil {
 			return err

@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 const partitions = 4
@@ -79,7 +78,7 @@ type publishBench struct {
 }
 
 // fresh makes the events of one run, and the empty topic that they go to.
-func (b *publishBench) fresh(ctx context.Context) (*lua.Space, string, error) {
+func (b *publishBench) fresh(ctx context.Context) (*shards.Layout, string, error) {
 	space, _, err := b.rig.events(ctx, b.n)
 	if err != nil {
 		return nil, "", err

@@ -7,10 +7,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/publisher"
 )
 
@@ -70,9 +71,9 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 }
 
 // publisher makes a publisher to a topic with claims of a sink.
-func (b *publishBench) publisher(space *lua.Space, topic, sink string, entries publisher.Entries) (*publisher.Publisher, error) {
+func (b *publishBench) publisher(space *shards.Layout, topic, sink string, entries publisher.Entries) (*publisher.Publisher, error) {
 	claims, err := dedup.NewClaims(dedup.Config{
-		Redis: b.rig.rdb, Space: space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
+		Redis: b.rig.rdb, Space: space.Space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
 	})
 	if err != nil {
 		return nil, err

@@ -16,7 +16,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // rig is a Redis of the row's own, AOF everysec.
@@ -40,12 +39,12 @@ func (r *rig) close() error { return errors.Join(r.rdb.Close(), r.server.Close()
 
 // deployment empties the rig's Redis and founds a deployment in it. Each has a prefix of its own: this process has seen events
 // of the prefixes before, and a shard that has come to fewer is frozen.
-func (r *rig) deployment(ctx context.Context, n int) (*lua.Space, error) {
+func (r *rig) deployment(ctx context.Context, n int) (*shards.Layout, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("empty redis: %w", err)
 	}
 	r.rounds++
-	space, err := lua.NewSpace(fmt.Sprintf("hb%d", r.rounds), n)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: fmt.Sprintf("hb%d", r.rounds), Shards: n})
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +63,13 @@ func spec(id string, n int) hongbao.Campaign {
 }
 
 // load plans a campaign and loads it.
-func (r *rig) load(ctx context.Context, space *lua.Space, c hongbao.Campaign) (ledger.Campaign, error) {
+func (r *rig) load(ctx context.Context, space *shards.Layout, c hongbao.Campaign) (ledger.Campaign, error) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	if err != nil {
 		return ledger.Campaign{}, err
 	}
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: r.rdb, Space: space, Chunk: campaign.MaxChunk})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: r.rdb, Space: space.Space, Chunk: campaign.MaxChunk})
 	if err != nil {
 		return ledger.Campaign{}, err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // States of a campaign on its shard. The window decides besides: an open campaign answers not_started before it and
@@ -35,7 +34,7 @@ const MaxChunk = 5_000
 // StoreConfig of a Store.
 type StoreConfig struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space hongbao.Space
 	// Codes gives the codes of up to n packets after a number, in their order, as the ledger has them. It is needed to
 	// load a campaign that has codes; nil where none is loaded.
 	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
@@ -46,13 +45,20 @@ type StoreConfig struct {
 }
 
 // Store brings campaigns to their shard and moves them between states. Its methods may be called at once.
-type Store struct{ cfg StoreConfig }
+type Store struct {
+	cfg    StoreConfig
+	layout *shards.Layout
+}
 
 // NewStore checks the configuration.
 func NewStore(cfg StoreConfig) (*Store, error) {
 	var errs []error
-	if cfg.Redis == nil || cfg.Space == nil {
-		errs = append(errs, errors.New("redis and key space are required"))
+	if cfg.Redis == nil {
+		errs = append(errs, errors.New("redis is required"))
+	}
+	layout, err := shards.NewLayout(cfg.Space)
+	if err != nil {
+		errs = append(errs, err)
 	}
 	if cfg.Chunk < 1 || cfg.Chunk > MaxChunk {
 		errs = append(errs, fmt.Errorf("chunk of %d packets: want 1 to %d", cfg.Chunk, MaxChunk))
@@ -63,7 +69,7 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("campaign store: %w", errors.Join(errs...))
 	}
-	return &Store{cfg: cfg}, nil
+	return &Store{cfg: cfg, layout: layout}, nil
 }
 
 // Load puts the plan's packets into the campaign's stock, chunk by chunk, and opens the campaign. hash is the plan's
@@ -72,7 +78,7 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 // Load may be killed at any point and called again, by several processes at once too: it goes on where the stock ends. A
 // campaign that is loaded is left as it is, but for codes that are missing in Redis: they are put back. Conflict if another plan of the same id is there.
 func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash string, progress func(loaded int64)) error {
-	k := s.cfg.Space.Home(c.ID)
+	k := s.layout.Home(c.ID)
 	fields, err := redisFields(&c)
 	if err != nil {
 		return err
@@ -121,7 +127,7 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 
 // loadCodes puts every packet's code beside a campaign that was begun. A load goes on where the codes end; if the campaign
 // is loaded and some are missing, nobody knows which: all are put back.
-func (s *Store) loadCodes(ctx context.Context, k lua.Keys, c *hongbao.Campaign, at *shards.LoadState, progress func(int64)) error {
+func (s *Store) loadCodes(ctx context.Context, k shards.Keys, c *hongbao.Campaign, at *shards.LoadState, progress func(int64)) error {
 	if s.cfg.Codes == nil {
 		return hongbao.Errorf(hongbao.Permanent, "load campaign %s: its packets have codes, and nobody said where they are: give StoreConfig.Codes", c.ID)
 	}
@@ -156,7 +162,7 @@ func (s *Store) loadCodes(ctx context.Context, k lua.Keys, c *hongbao.Campaign, 
 	return nil
 }
 
-func (s *Store) putCodes(ctx context.Context, k lua.Keys, chunk *shards.CodesChunk) (has shards.LoadState, err error) {
+func (s *Store) putCodes(ctx context.Context, k shards.Keys, chunk *shards.CodesChunk) (has shards.LoadState, err error) {
 	err = s.patiently(ctx, func() error {
 		has, err = shards.Of(s.cfg.Redis, k).PutCodes(ctx, chunk)
 		return err
@@ -172,12 +178,12 @@ func (s *Store) putCodes(ctx context.Context, k lua.Keys, chunk *shards.CodesChu
 
 // Pause makes the campaign answer paused until Resume. A second call is no error.
 func (s *Store) Pause(ctx context.Context, id string) error {
-	return shards.Of(s.cfg.Redis, s.cfg.Space.Home(id)).SetState(ctx, id, Paused, Open)
+	return shards.Of(s.cfg.Redis, s.layout.Home(id)).SetState(ctx, id, Paused, Open)
 }
 
 // Resume opens a paused campaign. A second call is no error.
 func (s *Store) Resume(ctx context.Context, id string) error {
-	return shards.Of(s.cfg.Redis, s.cfg.Space.Home(id)).SetState(ctx, id, Open, Paused)
+	return shards.Of(s.cfg.Redis, s.layout.Home(id)).SetState(ctx, id, Open, Paused)
 }
 
 // patiently repeats a call that is safe to repeat while Redis is out of reach.
@@ -210,7 +216,7 @@ type Status struct {
 
 // Status reads how the campaign stands; false if it is not in Redis.
 func (s *Store) Status(ctx context.Context, id string) (Status, bool, error) {
-	k := s.cfg.Space.Home(id)
+	k := s.layout.Home(id)
 	m, err := shards.Of(s.cfg.Redis, k).CampaignFields(ctx, id)
 	if err != nil || len(m) == 0 {
 		return Status{}, false, err

@@ -4,11 +4,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/publisher"
 )
 
@@ -106,7 +107,7 @@ var deploymentKnobs = []knob{
 		doc: "Name of the deployment: it marks the data in Redis, and the source of events in Kafka. Never change it."},
 	{name: "deployment.key_prefix", field: func(c *Config) any { return &c.Deployment.KeyPrefix }, def: "hb", check: keyPrefix,
 		doc: "What every key in Redis begins with. Never change it."},
-	{name: "deployment.shards", field: func(c *Config) any { return &c.Deployment.Shards }, def: "1", low: 1, high: lua.MaxShards,
+	{name: "deployment.shards", field: func(c *Config) any { return &c.Deployment.Shards }, def: "1", low: 1, high: shards.MaxShards,
 		doc: "Streams of events in Redis; 16 to 64 on Redis Cluster. Never change it."},
 	{name: "deployment.sinks", field: func(c *Config) any { return &c.Deployment.Sinks }, def: "balance,kafka",
 		choices: []string{SinkBalance, SinkKafka},

@@ -29,7 +29,7 @@ func TestBlockingReadOnRedis(t *testing.T) {
 	name, err := rdb.ClientGetName(t.Context()).Result()
 	require.NoError(t, err)
 	require.Equal(t, "hongbao", name)
-	space, err := c.Space()
+	space, err := shards.NewLayout(c.Space())
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "test"}))
 	_, err = shards.Of(rdb, space.Shard(0)).CreateGroup(t.Context(), SinkBalance)

@@ -4,20 +4,21 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/publisher"
 )
 
-// Space lays out the deployment's keys.
-func (c *Config) Space() (*lua.Space, error) {
-	return lua.NewSpace(c.Deployment.KeyPrefix, c.Deployment.Shards)
+// Space says where the deployment's keys are.
+func (c *Config) Space() hongbao.Space {
+	return hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: c.Deployment.Shards}
 }
 
 // StoreConfig is complete but for Redis and Space.

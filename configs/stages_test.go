@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
@@ -22,7 +24,6 @@ import (
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/lock"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/publisher"
 )
@@ -38,32 +39,32 @@ func stages(t *testing.T, c *Config) error {
 	defer rdb.Close()
 	reads := c.ReadsClient()
 	defer reads.Close()
-	space, err := c.Space()
+	space, err := shards.NewLayout(c.Space())
 	if err != nil {
 		return err
 	}
 	return cmp.Or(grabs(c, rdb, space), works(c, rdb, reads, space), settles(c), ends(c, rdb, space), publishes(c, rdb, space))
 }
 
-func grabs(c *Config, rdb redis.UniversalClient, space *lua.Space) error {
+func grabs(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 	st := c.StoreConfig()
-	st.Redis, st.Space = rdb, space
+	st.Redis, st.Space = rdb, space.Space
 	_, store := campaign.NewStore(st)
 	pl := c.PlansConfig()
 	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, error) { panic("not asked") }
 	_, plans := campaign.NewPlans(pl)
 	p := c.ProducerConfig()
-	p.Redis, p.Space = rdb, space
+	p.Redis, p.Space = rdb, space.Space
 	_, grab := producer.New(p)
 	return cmp.Or(store, plans, grab)
 }
 
-func works(c *Config, rdb, reads redis.UniversalClient, space *lua.Space) error {
+func works(c *Config, rdb, reads redis.UniversalClient, space *shards.Layout) error {
 	w := c.ConsumerConfig(SinkBalance)
-	w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, space, "w1", nothing{}, zap.NewNop()
+	w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, space.Space, "w1", nothing{}, zap.NewNop()
 	_, work := consumer.New(w)
 	tr := c.TrimmerConfig()
-	tr.Redis, tr.Space, tr.Log = rdb, space, zap.NewNop()
+	tr.Redis, tr.Space, tr.Log = rdb, space.Space, zap.NewNop()
 	_, trim := consumer.NewTrimmer(tr)
 	return cmp.Or(work, trim)
 }
@@ -77,7 +78,7 @@ func settles(c *Config) error {
 	return cmp.Or(l.Check(), re.Check(), ba.Check())
 }
 
-func ends(c *Config, rdb redis.UniversalClient, space *lua.Space) error {
+func ends(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 	lc := c.LockConfig()
 	lc.Redis, lc.Space = rdb, space
 	locks, err := lock.New(lc)
@@ -93,9 +94,9 @@ func ends(c *Config, rdb redis.UniversalClient, space *lua.Space) error {
 	return cmp.Or(retire, end)
 }
 
-func publishes(c *Config, rdb redis.UniversalClient, space *lua.Space) error {
+func publishes(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 	cl := c.ClaimsConfig()
-	cl.Redis, cl.Space, cl.Owner = rdb, space, "w1"
+	cl.Redis, cl.Space, cl.Owner = rdb, space.Space, "w1"
 	claims, err := dedup.NewClaims(cl)
 	if err != nil {
 		return err

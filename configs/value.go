@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao/lua"
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // set reads the text as the knob's value and puts it into c; the error says what is wrong and never quotes a secret.
@@ -166,7 +167,7 @@ func topicName(s string) string {
 }
 
 func keyPrefix(s string) string {
-	if _, err := lua.NewSpace(s, 1); err != nil {
+	if _, err := shards.NewLayout(hongbao.Space{Prefix: s, Shards: 1}); err != nil {
 		return "want 1 to 32 bytes without {, }, : or white space"
 	}
 	return ""

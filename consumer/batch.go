@@ -9,7 +9,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // item is one entry that this worker holds.
@@ -203,7 +202,7 @@ func neighbours(items []*item) (ranges []hongbao.SeqRange, of []int) {
 	of = make([]int, len(items))
 	for i, it := range items {
 		first, last := it.entry.Seq, it.entry.Last()
-		if n := len(ranges); n > 0 && first > ranges[n-1].Last && first < ranges[n-1].Last+lua.ChunkEvents {
+		if n := len(ranges); n > 0 && first > ranges[n-1].Last && first < ranges[n-1].Last+shards.ChunkEvents {
 			ranges[n-1].Last = last
 		} else {
 			ranges = append(ranges, hongbao.SeqRange{First: first, Last: last})

@@ -11,13 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // childEnv makes the test binary a worker of its own process: "mode prefix address consumer".
@@ -35,7 +36,7 @@ func childMain() {
 		panic(err)
 	}
 	rdb := redis.NewClient(clientOptions(addr))
-	space, err := lua.NewSpace(prefix, 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
 	if err != nil {
 		panic(err)
 	}
@@ -46,7 +47,7 @@ func childMain() {
 	}
 	cfg := DefaultConfig()
 	quick(&cfg)
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = rdb, rdb, space, group, name, zap.NewNop()
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = rdb, rdb, space.Space, group, name, zap.NewNop()
 	cfg.Lease = shortLease
 	cfg.Handler = newSink(func(ctx context.Context, grants []hongbao.Grant) []error {
 		switch {

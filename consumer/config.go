@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Config of a Consumer. Take DefaultConfig and fill in what it leaves out; a zero is refused.
@@ -18,7 +19,7 @@ type Config struct {
 	// Reads is a client for blocking reads only: its pool must have a connection for each shard, and its read timeout
 	// must be above Block.
 	Reads redis.UniversalClient
-	Space *lua.Space
+	Space hongbao.Space
 	// Group is the sink's name, the name of its consumer group and of its done bits.
 	Group string
 	// Consumer names this worker in the group. It must be new each time a worker starts.
@@ -56,11 +57,15 @@ func DefaultConfig() Config {
 	}
 }
 
-func (c *Config) check() error {
+func (c *Config) check() (*shards.Layout, error) {
 	var errs []error
+	layout, err := shards.NewLayout(c.Space)
+	if err != nil {
+		errs = append(errs, err)
+	}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Redis == nil || c.Reads == nil || c.Space == nil || c.Handler == nil || c.Log == nil {
-		bad("Redis, Reads, Space, Handler and Log are required")
+	if c.Redis == nil || c.Reads == nil || c.Handler == nil || c.Log == nil {
+		bad("Redis, Reads, Handler and Log are required")
 	}
 	if err := hongbao.CheckCampaignID(c.Group); err != nil {
 		bad("group %q: %w", c.Group, err)
@@ -90,9 +95,9 @@ func (c *Config) check() error {
 	span("MaxBackoff", c.MaxBackoff, c.Backoff, 24*time.Hour)
 	errs = append(errs, c.checkReads()...)
 	if len(errs) > 0 {
-		return fmt.Errorf("consumer: %w", errors.Join(errs...))
+		return nil, fmt.Errorf("consumer: %w", errors.Join(errs...))
 	}
-	return nil
+	return layout, nil
 }
 
 // checkReads looks into the client for blocking reads: a read that times out on the client's side loses what Redis handed
@@ -111,8 +116,8 @@ func (c *Config) checkReads() (errs []error) {
 	if timeout > 0 && timeout <= c.Block {
 		errs = append(errs, fmt.Errorf("the read timeout of Reads is %s: want more than Block, %s", timeout, c.Block))
 	}
-	if c.Space != nil && pool < c.Space.Len() {
-		errs = append(errs, fmt.Errorf("the pool of Reads has %d connections: want one for each of the %d shards", pool, c.Space.Len()))
+	if pool < c.Space.Shards {
+		errs = append(errs, fmt.Errorf("the pool of Reads has %d connections: want one for each of the %d shards", pool, c.Space.Shards))
 	}
 	return errs
 }

@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // Consumer is one worker of a consumer group, on all shards.
 type Consumer struct {
-	cfg   Config
-	count counters
+	cfg    Config
+	layout *shards.Layout
+	count  counters
 
 	mu     sync.Mutex
 	health []Health // by shard
@@ -20,11 +23,12 @@ type Consumer struct {
 
 // New checks the configuration. It talks to nobody yet.
 func New(cfg Config) (*Consumer, error) {
-	if err := cfg.check(); err != nil {
+	layout, err := cfg.check()
+	if err != nil {
 		return nil, err
 	}
 	cfg.Log = cfg.Log.With(zap.String("sink", cfg.Group), zap.String("consumer", cfg.Consumer))
-	c := &Consumer{cfg: cfg, health: make([]Health, cfg.Space.Len())}
+	c := &Consumer{cfg: cfg, layout: layout, health: make([]Health, layout.Len())}
 	for i := range c.health {
 		c.health[i] = Health{Shard: i, Code: Working, Since: time.Now()}
 	}
@@ -37,7 +41,7 @@ func New(cfg Config) (*Consumer, error) {
 // A shard that is Broken says so in the log and in Health, hands back what it held, and tries again more and more slowly.
 // The other shards go on. Run returns the errors of the shards that are broken when ctx ends.
 func (c *Consumer) Run(ctx context.Context) error {
-	left := make([]int, c.cfg.Space.Len())
+	left := make([]int, c.layout.Len())
 	var wg sync.WaitGroup
 	for i := range left {
 		wg.Go(func() {

@@ -6,11 +6,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // forged are the fields of an entry of one grant to a thief.
@@ -164,7 +165,7 @@ func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	w := start(t, b.config(t, "w", s))
 	b.add(t, 0, repeat(1, 300)...)
 	b.idle(t, 0)
-	b.jump(t, lua.ChunkEvents)
+	b.jump(t, shards.ChunkEvents)
 	b.add(t, 0, repeat(1, 300)...)
 	b.idle(t, 0)
 	tr, _ := b.trimmer(t, group)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // EventsLost is the code of the alarm that events were deleted from the stream before a group had finished them.
@@ -31,7 +30,7 @@ func (at *trimming) lost() map[string]int64 {
 	out := map[string]int64{}
 	for name, w := range at.groups {
 		for _, r := range w.lost {
-			if r.First >= max(at.floor, at.full[name])*lua.ChunkEvents {
+			if r.First >= max(at.floor, at.full[name])*shards.ChunkEvents {
 				out[name] += r.Len()
 			}
 		}
@@ -78,9 +77,9 @@ func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, o
 // eventsOf is how many events a chunk of done bits has. There is no event 0.
 func eventsOf(chunk int64) int64 {
 	if chunk == 0 {
-		return lua.ChunkEvents - 1
+		return shards.ChunkEvents - 1
 	}
-	return lua.ChunkEvents
+	return shards.ChunkEvents
 }
 
 // look finds the lost events up to upto, in the chunks that have bits to be set.
@@ -110,7 +109,7 @@ func (w *watched) look(ctx context.Context, k *shards.Shard, g *shards.GroupLag,
 func notDone(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int64) (runs []hongbao.SeqRange, err error) {
 	for i, n := range g.ChunkDone {
 		chunk := g.FirstChunk + int64(i)
-		r := hongbao.SeqRange{First: max(1, chunk*lua.ChunkEvents), Last: min(upto, (chunk+1)*lua.ChunkEvents-1)}
+		r := hongbao.SeqRange{First: max(1, chunk*shards.ChunkEvents), Last: min(upto, (chunk+1)*shards.ChunkEvents-1)}
 		if n == eventsOf(chunk) || r.Last < r.First {
 			continue
 		}

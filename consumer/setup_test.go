@@ -20,7 +20,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestMain(m *testing.M) {
@@ -46,7 +45,7 @@ type bundle struct {
 	rdb   *redis.Client
 	addr  string // where workers connect to
 	name  string
-	space *lua.Space
+	space *shards.Layout
 	seqs  []int64 // by shard: the last event written
 }
 
@@ -74,13 +73,13 @@ func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 	t.Helper()
 	b := &bundle{rdb: r.Client(t), addr: r.Addr, name: testkit.Prefix(t), seqs: make([]int64, n)}
 	var err error
-	b.space, err = lua.NewSpace(b.name, n)
+	b.space, err = shards.NewLayout(hongbao.Space{Prefix: b.name, Shards: n})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
-func (b *bundle) keys() lua.Keys { return b.space.Shard(0) }
+func (b *bundle) keys() shards.Keys { return b.space.Shard(0) }
 
 // fields are those of an entry of n grants from seq first on. Packet p belongs to user u<p> and has the amount 100+p%7.
 func fields(first int64, n int) []any {
@@ -170,7 +169,7 @@ func clientOptions(addr string) *redis.Options {
 func (b *bundle) config(t testing.TB, name string, h hongbao.Handler) Config {
 	t.Helper()
 	c := DefaultConfig()
-	c.Redis, c.Reads, c.Space = b.client(t, b.addr), b.client(t, b.addr), b.space
+	c.Redis, c.Reads, c.Space = b.client(t, b.addr), b.client(t, b.addr), b.space.Space
 	c.Group, c.Consumer, c.Handler, c.Log = group, name, h, zap.NewNop()
 	quick(&c)
 	return c

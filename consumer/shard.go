@@ -9,14 +9,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // shard is the worker's loop over one shard.
 type shard struct {
 	c          *Consumer
 	cfg        *Config
-	keys       lua.Keys
+	keys       shards.Keys
 	log        *zap.Logger
 	nextTake   time.Time
 	epoch      int64   // of the shard, before the last entries were read; 0: it is to be read
@@ -33,7 +32,7 @@ type shard struct {
 
 func newShard(c *Consumer, i int) *shard {
 	return &shard{
-		c: c, cfg: &c.cfg, keys: c.cfg.Space.Shard(i), log: c.cfg.Log.With(zap.Int("shard", i)),
+		c: c, cfg: &c.cfg, keys: c.layout.Shard(i), log: c.cfg.Log.With(zap.Int("shard", i)),
 		perEntry: hongbao.MaxEntryGrants, takeAtMost: c.cfg.MaxEntries,
 	}
 }

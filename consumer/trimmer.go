@@ -14,13 +14,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // TrimmerConfig of a Trimmer. Take DefaultTrimmerConfig and fill in what it leaves out; a zero is refused.
 type TrimmerConfig struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space hongbao.Space
 	// Groups are the consumer groups that must exist.
 	Groups []string
 	Log    *zap.Logger
@@ -43,9 +42,10 @@ func DefaultTrimmerConfig() TrimmerConfig {
 // Trimmer deletes from every shard's stream what all groups have finished and the retention no longer keeps, with the
 // done bits behind it, and removes the consumers of workers that are no more. Several may run at once.
 type Trimmer struct {
-	cfg  TrimmerConfig
-	at   []trimming // by shard
-	told []string   // by shard: the trouble that was reported last
+	cfg    TrimmerConfig
+	layout *shards.Layout
+	at     []trimming // by shard
+	told   []string   // by shard: the trouble that was reported last
 
 	mu   sync.Mutex
 	last []shards.Trimmed
@@ -81,8 +81,12 @@ const maxHeld = 20_000
 // NewTrimmer checks the configuration.
 func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	var errs []error
-	if cfg.Redis == nil || cfg.Space == nil || cfg.Log == nil {
-		errs = append(errs, errors.New("Redis, Space and Log are required"))
+	if cfg.Redis == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Redis and Log are required"))
+	}
+	layout, err := shards.NewLayout(cfg.Space)
+	if err != nil {
+		errs = append(errs, err)
 	}
 	if len(cfg.Groups) == 0 {
 		errs = append(errs, errors.New("no groups: what nobody reads can't be trimmed safely"))
@@ -106,14 +110,14 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
 	}
-	n := cfg.Space.Len()
-	return &Trimmer{cfg: cfg, at: make([]trimming, n), last: make([]shards.Trimmed, n), told: make([]string, n)}, nil
+	n := layout.Len()
+	return &Trimmer{cfg: cfg, layout: layout, at: make([]trimming, n), last: make([]shards.Trimmed, n), told: make([]string, n)}, nil
 }
 
 // Run trims until ctx ends.
 func (t *Trimmer) Run(ctx context.Context) error {
 	for {
-		for shard := range t.cfg.Space.Len() {
+		for shard := range t.layout.Len() {
 			if err := t.Trim(ctx, shard); err != nil && ctx.Err() == nil {
 				t.cfg.Log.Warn("trim failed, it is tried again", zap.Int("shard", shard), zap.Error(err))
 			}
@@ -134,7 +138,7 @@ func (t *Trimmer) Lag() []shards.Trimmed {
 
 // Trim trims one shard once. Not at once for the same shard.
 func (t *Trimmer) Trim(ctx context.Context, shard int) error {
-	k, at := shards.Of(t.cfg.Redis, t.cfg.Space.Shard(shard)), &t.at[shard]
+	k, at := shards.Of(t.cfg.Redis, t.layout.Shard(shard)), &t.at[shard]
 	head, err := k.OpenHead(ctx)
 	if err != nil {
 		return err
@@ -164,7 +168,7 @@ func (t *Trimmer) Trim(ctx context.Context, shard int) error {
 		if err := t.dropBits(ctx, k, &out); err != nil {
 			return err
 		}
-		at.floor = max(out.DoneFloor, firstKept(&out)) / lua.ChunkEvents
+		at.floor = max(out.DoneFloor, firstKept(&out)) / shards.ChunkEvents
 		more := at.lookOn(out.Behind)
 		if out.Deleted < trimLimit/2 && !more {
 			return t.forget(ctx, k.Keys, &out)
@@ -215,7 +219,7 @@ func (t *Trimmer) dropBits(ctx context.Context, k *shards.Shard, out *shards.Tri
 	for _, g := range out.Groups {
 		groups = append(groups, g.Name)
 	}
-	return k.RaiseDoneFloor(ctx, out.DoneFloor/lua.ChunkEvents, firstKept(out)/lua.ChunkEvents, groups)
+	return k.RaiseDoneFloor(ctx, out.DoneFloor/shards.ChunkEvents, firstKept(out)/shards.ChunkEvents, groups)
 }
 
 // firstKept is the lowest event that is in the stream; if none is, the one that comes next.
@@ -226,7 +230,7 @@ func firstKept(out *shards.Trimmed) int64 {
 	return out.Seq + 1
 }
 
-func (t *Trimmer) forget(ctx context.Context, k lua.Keys, out *shards.Trimmed) error {
+func (t *Trimmer) forget(ctx context.Context, k shards.Keys, out *shards.Trimmed) error {
 	for _, g := range out.Groups {
 		names, err := shards.Of(t.cfg.Redis, k).Forget(ctx, g.Name, "", t.cfg.ForgetAfter)
 		if err != nil {

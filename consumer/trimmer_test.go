@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // trimmer trims everything that is finished, at once.
@@ -25,7 +24,7 @@ func (b *bundle) trimmer(t *testing.T, groups ...string) (*Trimmer, *observer.Ob
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
 	cfg := DefaultTrimmerConfig()
-	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = b.rdb, b.space, groups, zap.New(core)
+	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = b.rdb, b.space.Space, groups, zap.New(core)
 	cfg.Retention, cfg.Every = 0, 10*time.Millisecond
 	tr, err := NewTrimmer(cfg)
 	require.NoError(t, err)
@@ -191,7 +190,7 @@ func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
 	for chunk := range int64(4) {
-		b.jump(t, chunk*lua.ChunkEvents)
+		b.jump(t, chunk*shards.ChunkEvents)
 		b.add(t, 0, repeat(1, 300)...)
 		b.idle(t, 0)
 	}
@@ -204,7 +203,7 @@ func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
 	tr.cfg.Retention = 0
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, "3", b.chunks(t))
-	require.Equal(t, strconv.Itoa(3*lua.ChunkEvents), b.meta(t, "done_floor"))
+	require.Equal(t, strconv.Itoa(3*shards.ChunkEvents), b.meta(t, "done_floor"))
 }
 
 // Entries that somebody else wrote must not make the trimmer believe that the stream is further than it is.
@@ -223,7 +222,7 @@ func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 			w := start(t, b.config(t, "w", s))
 			b.add(t, 0, 100)
 			b.idle(t, 0)
-			b.jump(t, 2*lua.ChunkEvents)
+			b.jump(t, 2*shards.ChunkEvents)
 			b.add(t, 0, 10)
 			b.idle(t, 0)
 			require.NoError(t, w.stop())
@@ -235,7 +234,7 @@ func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 				require.NoError(t, tr.Trim(ctx, 0))
 			}
 			require.Equal(t, "0 2", b.chunks(t), "all events are still in the stream")
-			require.Equal(t, strconv.Itoa(2*lua.ChunkEvents+10), b.meta(t, "finished"))
+			require.Equal(t, strconv.Itoa(2*shards.ChunkEvents+10), b.meta(t, "finished"))
 		})
 	}
 }

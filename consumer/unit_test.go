@@ -7,23 +7,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func plainConfig(t *testing.T) Config {
 	t.Helper()
-	space, err := lua.NewSpace("unit", 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: "unit", Shards: 1})
 	require.NoError(t, err)
 	c := DefaultConfig()
 	rdb := redis.NewClient(clientOptions("127.0.0.1:1")) // never connected to
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	c.Redis, c.Reads, c.Space, c.Group, c.Consumer = rdb, rdb, space, group, "w"
+	c.Redis, c.Reads, c.Space, c.Group, c.Consumer = rdb, rdb, space.Space, group, "w"
 	c.Handler, c.Log = newSink(nil), zap.NewNop()
 	return c
 }
@@ -38,7 +39,7 @@ func TestConfigListsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{})
 	for _, name := range []string{
-		"Redis", "Reads", "Space", "Handler", "Log", "group", "consumer", "BatchGrants", "MaxEntries", "MaxAttempts",
+		"Redis", "Reads", "key prefix", "Handler", "Log", "group", "consumer", "BatchGrants", "MaxEntries", "MaxAttempts",
 		"Block", "Poll", "Lease", "HandleTimeout", "Backoff",
 	} {
 		require.ErrorContains(t, err, name)
@@ -63,7 +64,7 @@ func TestConfigBounds(t *testing.T) {
 		"backoff":            func(c *Config) { c.Backoff = 0 },
 		"max backoff":        func(c *Config) { c.MaxBackoff = c.Backoff - 1 },
 		"read timeout":       func(c *Config) { c.Block = 5 * time.Second },
-		"connections to few": func(c *Config) { c.Reads = withPool(t, 1); c.Space = twoShards(t) },
+		"connections to few": func(c *Config) { c.Reads = withPool(t, 1); c.Space.Shards = 2 },
 	} {
 		cfg := plainConfig(t)
 		spoil(&cfg)
@@ -81,17 +82,10 @@ func withPool(t *testing.T, n int) *redis.Client {
 	return rdb
 }
 
-func twoShards(t *testing.T) *lua.Space {
-	t.Helper()
-	space, err := lua.NewSpace("unit", 2)
-	require.NoError(t, err)
-	return space
-}
-
 func TestTrimmerConfigListsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := NewTrimmer(TrimmerConfig{Retention: -1, MaxEvents: -1})
-	for _, name := range []string{"Redis", "Space", "Log", "no groups", "Every", "Retention", "ForgetAfter", "MaxEvents"} {
+	for _, name := range []string{"Redis", "key prefix", "Log", "no groups", "Every", "Retention", "ForgetAfter", "MaxEvents"} {
 		require.ErrorContains(t, err, name)
 	}
 	cfg := DefaultTrimmerConfig()

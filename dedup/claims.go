@@ -10,13 +10,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Config of the claims of one sink.
 type Config struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space hongbao.Space
 	// Sink names the sink and its consumer group.
 	Sink string
 	// Done is the sink whose done bits say what was pushed before; empty: Sink. Who requeues dead letters, or replays what
@@ -39,13 +38,20 @@ type Config struct {
 const MaxClaimEvents = 1 << 16
 
 // Claims are the pushes in progress of one sink. Its methods may be called at once.
-type Claims struct{ cfg Config }
+type Claims struct {
+	cfg    Config
+	layout *shards.Layout
+}
 
 // NewClaims checks the configuration.
 func NewClaims(cfg Config) (*Claims, error) {
 	var errs []error
-	if cfg.Redis == nil || cfg.Space == nil {
-		errs = append(errs, errors.New("redis and key space are required"))
+	if cfg.Redis == nil {
+		errs = append(errs, errors.New("redis is required"))
+	}
+	layout, err := shards.NewLayout(cfg.Space)
+	if err != nil {
+		errs = append(errs, err)
 	}
 	if err := hongbao.CheckCampaignID(cfg.Sink); err != nil {
 		errs = append(errs, fmt.Errorf("sink %q: %w", cfg.Sink, err))
@@ -62,7 +68,7 @@ func NewClaims(cfg Config) (*Claims, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("dedup: %w", errors.Join(errs...))
 	}
-	return &Claims{cfg: cfg}, nil
+	return &Claims{cfg: cfg, layout: layout}, nil
 }
 
 // Claim asks for the right to push events. It is granted only if none of them is done or covered by another claim;
@@ -73,7 +79,7 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 		return hongbao.ClaimAnswer{}, hongbao.Errorf(hongbao.Permanent, "claim %.80q of shard %d was refused before anything was touched: %w",
 			id, shard, err)
 	}
-	return shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Claim(ctx, &shards.ClaimCall{
+	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Claim(ctx, &shards.ClaimCall{
 		Sink: c.cfg.Sink, Done: c.cfg.Done, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
 		Trimmed: c.cfg.Trimmed && c.cfg.Done == "", Events: events, Payload: payload,
 	})
@@ -87,12 +93,12 @@ func (c *Claims) Complete(ctx context.Context, shard int, claim hongbao.Claim) e
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = append(also, c.cfg.Done)
 	}
-	return shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Complete(ctx, c.cfg.Sink, &claim, also...)
+	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Complete(ctx, c.cfg.Sink, &claim, also...)
 }
 
 // Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.
 func (c *Claims) Release(ctx context.Context, shard int, claim hongbao.Claim) error {
-	return shards.Of(c.cfg.Redis, c.cfg.Space.Shard(shard)).Release(ctx, c.cfg.Sink, &claim)
+	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Release(ctx, c.cfg.Sink, &claim)
 }
 
 // checkClaim refuses what could not be found, or read back, once it is stored.

@@ -14,17 +14,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestNewClaimsNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := dedup.NewClaims(dedup.Config{Sink: "K", Owner: "a b", Lease: 25 * time.Hour})
-	for _, part := range []string{"redis and key space", "sink", "owner", "lease"} {
+	for _, part := range []string{"redis is required", "key prefix", "sink", "owner", "lease"} {
 		require.ErrorContains(t, err, part)
 	}
 	_, err = dedup.NewOnce(dedup.OnceConfig{Name: "*", Lease: time.Hour, Keep: time.Minute})
-	for _, part := range []string{"redis and key space", "name", "retention"} {
+	for _, part := range []string{"redis is required", "key prefix", "name", "retention"} {
 		require.ErrorContains(t, err, part)
 	}
 }
@@ -34,7 +33,7 @@ func TestClaimRefusesBadCalls(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1}) // never reached
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	space, err := lua.NewSpace("hb", 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
 	require.NoError(t, err)
 	b := &bundle{rdb: rdb, space: space}
 	c := b.claims(t, "w1")
@@ -133,7 +132,7 @@ func TestClaimBehindTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	claims := func(done string) *dedup.Claims {
-		c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "kafka", Done: done, Owner: "w1", Lease: time.Minute, Trimmed: true})
+		c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Done: done, Owner: "w1", Lease: time.Minute, Trimmed: true})
 		require.NoError(t, err)
 		return c
 	}

@@ -7,11 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/dedup"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // A message is pushed once. One of which nobody knows whether it arrived is not pushed again by itself: whoever can ask
@@ -23,9 +24,10 @@ func ExampleOnce() {
 	defer server.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
-	space, err := lua.NewSpace("app", 1)
-	check(err)
-	once, err := dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "sms", Lease: time.Minute, Keep: 30 * 24 * time.Hour})
+	once, err := dedup.NewOnce(dedup.OnceConfig{
+		Redis: rdb, Space: hongbao.Space{Prefix: "app", Shards: 1},
+		Name: "sms", Lease: time.Minute, Keep: 30 * 24 * time.Hour,
+	})
 	check(err)
 
 	var arrived []string

@@ -11,13 +11,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // OnceConfig of "push once".
 type OnceConfig struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space hongbao.Space
 	// Name keeps the message ids of different purposes apart.
 	Name string
 	// Lease is how long a push may take, in Redis time.
@@ -28,7 +27,10 @@ type OnceConfig struct {
 
 // Once pushes a message once by its id, for pushers that have no sequence: several subscribers that tell one front end.
 // Its methods may be called at once, by any number of processes.
-type Once struct{ cfg OnceConfig }
+type Once struct {
+	cfg    OnceConfig
+	layout *shards.Layout
+}
 
 // State is what is known of a message id.
 type State string
@@ -46,8 +48,12 @@ const (
 // NewOnce checks the configuration.
 func NewOnce(cfg OnceConfig) (*Once, error) {
 	var errs []error
-	if cfg.Redis == nil || cfg.Space == nil {
-		errs = append(errs, errors.New("redis and key space are required"))
+	if cfg.Redis == nil {
+		errs = append(errs, errors.New("redis is required"))
+	}
+	layout, err := shards.NewLayout(cfg.Space)
+	if err != nil {
+		errs = append(errs, err)
 	}
 	if err := hongbao.CheckCampaignID(cfg.Name); err != nil {
 		errs = append(errs, fmt.Errorf("name %q: %w", cfg.Name, err))
@@ -58,7 +64,7 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("dedup: push once: %w", errors.Join(errs...))
 	}
-	return &Once{cfg: cfg}, nil
+	return &Once{cfg: cfg, layout: layout}, nil
 }
 
 // Claim asks for the right to push message id. token names this attempt; never twice.
@@ -109,8 +115,8 @@ func (o *Once) do(ctx context.Context, step, id, token string) (string, error) {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails
-	shard := int(h.Sum32() % uint32(o.cfg.Space.Len()))
-	return shards.Of(o.cfg.Redis, o.cfg.Space.Shard(shard)).Once(ctx, &shards.OnceCall{
+	shard := int(h.Sum32() % uint32(o.layout.Len()))
+	return shards.Of(o.cfg.Redis, o.layout.Shard(shard)).Once(ctx, &shards.OnceCall{
 		Name: o.cfg.Name, ID: id, Do: step, Token: token, Lease: o.cfg.Lease, Keep: o.cfg.Keep,
 	})
 }

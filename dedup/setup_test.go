@@ -4,20 +4,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 type bundle struct {
 	rdb   *redis.Client
-	space *lua.Space
+	space *shards.Layout
 }
 
 func setup(t *testing.T) *bundle {
@@ -25,7 +26,7 @@ func setup(t *testing.T) *bundle {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := lua.NewSpace(testkit.Prefix(t), 4)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
 	require.NoError(t, err)
 	b := &bundle{rdb: testkit.Redis(t).Client(t), space: space}
 	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
@@ -37,14 +38,14 @@ func setup(t *testing.T) *bundle {
 
 func (b *bundle) claims(t *testing.T, owner string) *dedup.Claims {
 	t.Helper()
-	c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "kafka", Owner: owner, Lease: time.Minute})
+	c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: owner, Lease: time.Minute})
 	require.NoError(t, err)
 	return c
 }
 
 func (b *bundle) once(t *testing.T, lease, keep time.Duration) *dedup.Once {
 	t.Helper()
-	o, err := dedup.NewOnce(dedup.OnceConfig{Redis: b.rdb, Space: b.space, Name: "sms", Lease: lease, Keep: keep})
+	o, err := dedup.NewOnce(dedup.OnceConfig{Redis: b.rdb, Space: b.space.Space, Name: "sms", Lease: lease, Keep: keep})
 	require.NoError(t, err)
 	return o
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -94,7 +93,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t)
 	client := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout, o.DialTimeout = time.Second, time.Second })
-	space, err := lua.NewSpace(testkit.Prefix(t), 3)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
 	b := &bundle{admin: client, space: space, k: space.Home("rain")}
@@ -111,7 +110,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	require.Equal(t, cluster.Masters[0].Addr, node.Options().Addr)
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = client, space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = client, space.Space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })

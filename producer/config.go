@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
-
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Config of a Producer. Take DefaultConfig and fill in Redis, Space and Deployment; a zero elsewhere is refused.
@@ -16,7 +17,7 @@ type Config struct {
 	// Redis is a *redis.Client or *redis.ClusterClient with ContextTimeoutEnabled, and without ReadOnly, RouteByLatency and
 	// RouteRandomly. New refuses others.
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space hongbao.Space
 	// Deployment is the deployment's id. A Redis of another one, or with another number of shards, is refused.
 	Deployment string
 	// Log is told of alarms: a Redis that lost data, its append-only file or noeviction. Each server is looked at once a second
@@ -45,10 +46,14 @@ func DefaultConfig() Config {
 	}
 }
 
-func (c *Config) check() error {
+func (c *Config) check() (*shards.Layout, error) {
 	var errs []error
-	if c.Redis == nil || c.Space == nil || c.Deployment == "" {
-		errs = append(errs, errors.New("Redis, Space and Deployment are required"))
+	layout, err := shards.NewLayout(c.Space)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if c.Redis == nil || c.Deployment == "" {
+		errs = append(errs, errors.New("Redis and Deployment are required"))
 	} else {
 		errs = append(errs, checkClient(c.Redis)...)
 	}
@@ -69,7 +74,7 @@ func (c *Config) check() error {
 	span("UndecidedTimeout", c.UndecidedTimeout, 0)
 	span("DurabilityTimeout", c.DurabilityTimeout, time.Millisecond)
 	if len(errs) > 0 {
-		return fmt.Errorf("producer: %w", errors.Join(errs...))
+		return nil, fmt.Errorf("producer: %w", errors.Join(errs...))
 	}
-	return nil
+	return layout, nil
 }

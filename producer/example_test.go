@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -54,15 +53,16 @@ func Example() {
 }
 
 // loaded is a Redis in this process with a campaign of a packet for each user, as `hongbao campaign load` leaves it. In a program
-// rdb is your client, and the arguments of lua.NewSpace are deployment.key_prefix and deployment.shards.
-func loaded(id string, users ...string) (rdb *redis.Client, space *lua.Space, stop func()) {
+// rdb is your client, and the fields of hongbao.Space are deployment.key_prefix and deployment.shards.
+func loaded(id string, users ...string) (rdb *redis.Client, space hongbao.Space, stop func()) {
 	server, err := miniredis.Run()
 	check(err)
 	rdb = redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	space, err = lua.NewSpace("hb", 1)
+	space = hongbao.Space{Prefix: "hb", Shards: 1}
+	layout, err := shards.NewLayout(space)
 	check(err)
 	ctx, now := context.Background(), time.Now().Truncate(time.Second)
-	check(shards.Found(ctx, rdb, space, shards.FoundCall{Deployment: "example"}))
+	check(shards.Found(ctx, rdb, layout, shards.FoundCall{Deployment: "example"}))
 	c := campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Packets: int64(len(users)), Total: hongbao.Amount(50 * len(users)),
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "UTC",

@@ -12,14 +12,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // lane is where the grabs of one campaign wait for the next call.
 type lane struct {
 	p    *Producer
 	id   string
-	keys lua.Keys
+	keys shards.Keys
 	rdb  redis.UniversalClient
 	seen atomic.Pointer[info]
 	// counters is what the last call was told of shards.GrabCall.Counters: a new call need not ask.

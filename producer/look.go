@@ -82,7 +82,7 @@ func (p *Producer) open(campaign string) (*lane, error) {
 	p.flights.Add(1)
 	p.mu.RUnlock()
 	defer p.flights.Done()
-	l := &lane{p: p, id: campaign, keys: p.cfg.Space.Home(campaign), rdb: p.cfg.Redis, used: time.Now()}
+	l := &lane{p: p, id: campaign, keys: p.layout.Home(campaign), rdb: p.cfg.Redis, used: time.Now()}
 	found, err := l.first(p.ctx)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 // absence says anything. It refuses a server that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
 	pipe := l.rdb.Pipeline()
-	belongs := shards.AskBelongs(ctx, pipe, l.p.cfg.Space, l.keys)
+	belongs := shards.AskBelongs(ctx, pipe, l.p.layout, l.keys)
 	cmd := pipe.HMGet(ctx, l.keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
@@ -279,7 +279,7 @@ func (p *Producer) startWatch() {
 		if p.cfg.Log == nil {
 			return
 		}
-		w := &shards.Watch{Redis: p.cfg.Redis, Space: p.cfg.Space, Alarm: func(code string, err error) {
+		w := &shards.Watch{Redis: p.cfg.Redis, Space: p.layout, Alarm: func(code string, err error) {
 			p.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 		}}
 		p.parts.Go(func() { _ = w.Run(p.ctx) }) // it ends with the context only

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -105,19 +104,19 @@ func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 10))
 	prefix := b.space.Deployment()[:len(b.space.Deployment())-len(":{deployment}")]
-	more, err := lua.NewSpace(prefix, 2)
+	more, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 2})
 	require.NoError(t, err)
-	elsewhere, err := lua.NewSpace(testkit.Prefix(t), 1)
+	elsewhere, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	for what, change := range map[string]func(*producer.Config){
-		"shards":     func(c *producer.Config) { c.Space = more },
+		"shards":     func(c *producer.Config) { c.Space = more.Space },
 		"deployment": func(c *producer.Config) { c.Deployment = "another" },
 	} {
 		_, err := b.producer(t, change).Grab(t.Context(), grab("u1", "r1"))
 		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%s: %v", what, err)
 		require.ErrorContains(t, err, "its "+what+" is")
 	}
-	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere }).Grab(t.Context(), grab("u1", "r1"))
+	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere.Space }).Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.Frozen, a.Outcome, "another prefix")
 	require.Empty(t, b.entries(t))
@@ -199,13 +198,13 @@ func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
 // New refuses each option of a client that would break a promise, by its name.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
-	space, err := lua.NewSpace("hb", 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
 	require.NoError(t, err)
 	refused := func(rdb redis.UniversalClient) error {
 		t.Helper()
 		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "test"
+		cfg.Redis, cfg.Space, cfg.Deployment = rdb, space.Space, "test"
 		_, err := producer.New(cfg)
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 // Producer decides grabs. Its methods may be called at once by any number of goroutines.
 type Producer struct {
 	cfg    Config
+	layout *shards.Layout
 	ctx    context.Context // ends when Close gives up waiting
 	cancel context.CancelFunc
 
@@ -37,12 +38,13 @@ type Producer struct {
 
 // New checks the configuration. It talks to nobody yet.
 func New(cfg Config) (*Producer, error) {
-	if err := cfg.check(); err != nil {
+	layout, err := cfg.check()
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Producer{
-		cfg: cfg, ctx: ctx, cancel: cancel, log: cfg.Log,
+		cfg: cfg, layout: layout, ctx: ctx, cancel: cancel, log: cfg.Log,
 		lanes: map[string]*lane{}, unknown: map[string]time.Time{}, servers: map[redis.UniversalClient]inspected{},
 	}
 	if p.log == nil {

@@ -237,7 +237,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	proxy, rdb := b.through(t, -1)
 	require.NoError(t, rdb.Ping(t.Context()).Err())
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.space.Space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	_, err = p.Grab(t.Context(), grab("u0", ""))
@@ -274,7 +274,7 @@ func TestCloseCutsShort(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.space.Space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	_, err = p.Grab(t.Context(), grab("u0", ""))

@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -45,7 +44,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 		DialTimeout: time.Second, ReadTimeout: time.Second, DisableIdentity: true,
 	})
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	space, err := lua.NewSpace(testkit.Prefix(t), 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
 	b := &bundle{admin: client, space: space, k: space.Shard(0)}
@@ -53,7 +52,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	c.Durability = hongbao.Replica
 	b.load(t, campaign.Complete(c))
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = client, space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = client, space.Space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })

@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -28,8 +27,8 @@ const hopeless = 2 * time.Second
 type bundle struct {
 	server *testkit.RedisServer
 	admin  redis.UniversalClient
-	space  *lua.Space
-	k      lua.Keys
+	space  *shards.Layout
+	k      shards.Keys
 }
 
 func setup(t *testing.T) *bundle {
@@ -42,7 +41,7 @@ func setup(t *testing.T) *bundle {
 
 func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	t.Helper()
-	space, err := lua.NewSpace(testkit.Prefix(t), 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	b := &bundle{server: server, admin: server.Client(t), space: space, k: space.Shard(0)}
 	require.NoError(t, shards.Found(t.Context(), b.admin, space, shards.FoundCall{Deployment: "test"}))
@@ -63,7 +62,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: b.admin, Space: b.space, Chunk: 1000})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: b.admin, Space: b.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 }
@@ -72,7 +71,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) {
 func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = b.admin, b.space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = b.admin, b.space.Space, "test"
 	if change != nil {
 		change(&cfg)
 	}

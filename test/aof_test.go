@@ -13,14 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // aofServer is a Redis of the test's own whose data lies in dir, with a deployment of one shard.
 func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.RedisServer, *bundle) {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: dir, Args: args})
-	space, err := lua.NewSpace("aof", 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: "aof", Shards: 1})
 	require.NoError(t, err)
 	return server, &bundle{rdb: server.Client(t), space: space}
 }

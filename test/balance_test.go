@@ -213,7 +213,7 @@ func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger,
 	h, err := remote.New(cfg, &plannedOf{b.plans(t, db), db}, books)
 	require.NoError(t, err)
 	w := consumer.DefaultConfig()
-	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.space, "balance", name, b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.space.Space, "balance", name, b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
 	w.Handler, w.Backoff, w.MaxBackoff, w.Poll, w.MaxAttempts, w.Lease = h, 20*time.Millisecond, 200*time.Millisecond, 20*time.Millisecond, 100, 3*time.Second
 	c, err := consumer.New(w)
 	require.NoError(t, err)

@@ -51,7 +51,7 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	want := b.crowd(t, "rain", packets)
 	start := func(name string, h hongbao.Handler) (w *consumer.Consumer, stop func()) {
 		cfg := consumer.DefaultConfig()
-		cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.space, "balance", name, b.log, h
+		cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.space.Space, "balance", name, b.log, h
 		cfg.Poll, cfg.Block, cfg.Lease = 20*time.Millisecond, 20*time.Millisecond, time.Minute
 		w, err := consumer.New(cfg)
 		require.NoError(t, err)

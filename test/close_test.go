@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -20,14 +22,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // ending is a deployment of its own, seen through the real program, with campaign "rain" of 50 packets that is open now.
 type ending struct {
 	t      *testing.T
 	rdb    *redis.Client
-	keys   lua.Keys
+	keys   shards.Keys
 	env    []string
 	ledger string
 	path   string
@@ -46,7 +47,7 @@ func newEnding(t *testing.T, more ...string) *ending {
 	path, err := program()
 	require.NoError(t, err)
 	prefix := testkit.Prefix(t)
-	space, err := lua.NewSpace(prefix, 2)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 2})
 	require.NoError(t, err)
 	e := &ending{t: t, rdb: testkit.Redis(t).Client(t), keys: space.Home("rain"), ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
 	for name, value := range map[string]string{

@@ -16,7 +16,6 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // The whole on a Redis Cluster of three masters: every shard has its own, a worker that vanished is taken over from, everything is
@@ -28,7 +27,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t)
 	client := cluster.Client(t, nil)
-	space, err := lua.NewSpace(testkit.Prefix(t), 3)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
 	require.NoError(t, err)
 	b := &bundle{rdb: client, space: space, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
 	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
@@ -53,13 +52,13 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 
 	gone := vanished(t, b)
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, space, "balance", "w1", b.log, settler
+	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, space.Space, "balance", "w1", b.log, settler
 	cfg.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
 	cfg.Lease, cfg.Poll, cfg.Block = 300*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
 	w, err := consumer.New(cfg)
 	require.NoError(t, err)
 	tc := consumer.DefaultTrimmerConfig()
-	tc.Redis, tc.Space, tc.Log, tc.Groups = client, space, b.log, []string{"balance"}
+	tc.Redis, tc.Space, tc.Log, tc.Groups = client, space.Space, b.log, []string{"balance"}
 	tc.MaxEvents, tc.Every = 10, 100*time.Millisecond
 	trimmer, err := consumer.NewTrimmer(tc)
 	require.NoError(t, err)
@@ -83,7 +82,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 }
 
 // oneCampaignAShard names a campaign for each shard, and checks that each shard lives on a master of its own.
-func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, space *lua.Space) []string {
+func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, space *shards.Layout) []string {
 	t.Helper()
 	ids := make([]string, space.Len())
 	masters := map[string]bool{}
@@ -114,14 +113,15 @@ func vanished(t *testing.T, b *bundle) (entries int) {
 	return entries
 }
 
-// oneSlotAShard compares the slots that the client computes with the server's own, and sees that the cluster would refuse a script whose keys
+// oneSlotAShard sees that the server finds all keys of a shard in one slot, another one for each shard, and sees that the cluster would refuse a script whose keys
 // are not of one slot (F10).
 func oneSlotAShard(t *testing.T, b *bundle) {
 	t.Helper()
 	slots := map[int64]bool{}
 	for i := range b.space.Len() {
 		k := b.space.Shard(i)
-		want := int64(lua.Slot(k.Meta()))
+		want, err := b.rdb.ClusterKeySlot(t.Context(), k.Meta()).Result()
+		require.NoError(t, err)
 		slots[want] = true
 		for _, key := range []string{
 			k.Meta(), k.Events(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain"), k.Counters("rain", "c"), k.Done("kafka", 7),

@@ -14,13 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // program builds the real binary once.
@@ -41,8 +42,8 @@ type oneCopy struct {
 	t      *testing.T
 	broker *testkit.KafkaBroker
 	rdb    *redis.Client
-	space  *lua.Space
-	keys   lua.Keys
+	space  *shards.Layout
+	keys   shards.Keys
 	ledger string
 	topic  string
 	env    []string
@@ -56,7 +57,7 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 		ledger: filepath.Join(t.TempDir(), "ledger.db")}
 	prefix := testkit.Prefix(t)
 	var err error
-	c.space, err = lua.NewSpace(prefix, 1)
+	c.space, err = shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
 	c.keys = c.space.Shard(0)
 	for name, value := range map[string]string{

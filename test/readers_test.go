@@ -60,7 +60,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) [
 		r := a.Receipts[0]
 		facts = append(facts, fact{Campaign: "readers", Packet: r.Packet, User: user(i), Amount: r.Amount, Shard: r.Shard, Seq: r.Seq})
 	}
-	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space, Sink: "kafka", Owner: "w1", Lease: 30 * time.Second, TakeLive: true})
+	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: "w1", Lease: 30 * time.Second, TakeLive: true})
 	require.NoError(t, err)
 	pub, err := publisher.New(publisher.Config{
 		Brokers: []string{broker.Addr}, ClientID: "test", Topic: topic, Partitions: 2, Deployment: "test", Worker: "w1",
@@ -70,7 +70,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) [
 	require.NoError(t, err)
 	t.Cleanup(pub.Close)
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.space, "kafka", "w1", b.log, pub
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.space.Space, "kafka", "w1", b.log, pub
 	w, err := consumer.New(cfg)
 	require.NoError(t, err)
 	var wg sync.WaitGroup

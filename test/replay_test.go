@@ -24,7 +24,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // hongbao runs the program to its end.
@@ -341,7 +340,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	}
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
-	c.grants(lua.ChunkEvents + 3_000)
+	c.grants(shards.ChunkEvents + 3_000)
 	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 11, Last: 30}}, nil) // finished, and not in the topic
 	require.NoError(t, err)
 	gone := make([]int64, 20)
@@ -353,7 +352,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c.drain(w)
 	c.settled()
 	cfg := consumer.DefaultTrimmerConfig()
-	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log, cfg.Retention = c.rdb, c.space, []string{"kafka"}, zap.NewNop(), 0
+	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log, cfg.Retention = c.rdb, c.space.Space, []string{"kafka"}, zap.NewNop(), 0
 	trimmer, err := consumer.NewTrimmer(cfg)
 	require.NoError(t, err)
 	testkit.Eventually(t, 20*time.Second, func() bool { // a retention of 0 means before this millisecond

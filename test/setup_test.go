@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // bundle is what a test of the whole needs of Redis: one deployment of its own.
 type bundle struct {
 	rdb   redis.UniversalClient
-	space *lua.Space
+	space *shards.Layout
 	log   *zap.Logger
 }
 
@@ -35,7 +34,7 @@ func setup(t *testing.T, n int) *bundle {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := lua.NewSpace(testkit.Prefix(t), n)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
 	b := &bundle{rdb: testkit.Redis(t).Client(t), space: space, log: zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))}
 	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
@@ -57,7 +56,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: b.rdb, Space: b.space, Chunk: 1000})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: b.rdb, Space: b.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	hash := campaign.Commit(c, seed)
 	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
@@ -67,7 +66,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 func (b *bundle) producer(t *testing.T) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = b.rdb, b.space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = b.rdb, b.space.Space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })

@@ -263,7 +263,7 @@ func (d *deployment) id() string {
 func (d *deployment) winners(t *testing.T, id string, packets int) map[string]hongbao.Amount {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.space, d.id()
+	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.space.Space, d.id()
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close(context.Background())) }()

@@ -16,12 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // asProgram makes the test binary be the program: the tests run it as a process of its own, which they can kill.
@@ -162,7 +164,7 @@ type deployment struct {
 	prefix string
 	times  int // how many of env are the deployment's own; what a test sets comes after them
 	rdb    *redis.Client
-	space  *lua.Space
+	space  *shards.Layout
 	dsn    string
 	topic  string
 	addr   string // of Kafka
@@ -194,7 +196,7 @@ func setup(t *testing.T, o options) *deployment {
 	prefix := testkit.Prefix(t)
 	d := &deployment{t: t, prefix: prefix, rdb: o.redis.Client(t)}
 	var err error
-	d.space, err = lua.NewSpace(prefix, o.shards)
+	d.space, err = shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: o.shards})
 	require.NoError(t, err)
 	lease := o.lease
 	if lease == 0 {

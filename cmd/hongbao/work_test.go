@@ -19,7 +19,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -34,7 +33,7 @@ func (d *deployment) crowdOf(id string, from, users int) int {
 // grabs is crowdOf for any goroutine: 16 callers grab for the users.
 func (d *deployment) grabs(id string, from, users int) (int, error) {
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.space, d.id()
+	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.space.Space, d.id()
 	p, err := producer.New(cfg)
 	if err != nil {
 		return 0, err
@@ -147,7 +146,7 @@ func (d *deployment) plant(id string, fields ...string) int64 {
 }
 
 // plantOn is plant for any shard.
-func (d *deployment) plantOn(k lua.Keys, fields ...string) int64 {
+func (d *deployment) plantOn(k shards.Keys, fields ...string) int64 {
 	d.t.Helper()
 	seq, err := d.rdb.HIncrBy(d.t.Context(), k.Meta(), "seq", 1).Result()
 	require.NoError(d.t, err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -18,7 +20,6 @@ import (
 	"github.com/hongbao-project/hongbao/examples/couponrush"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -42,7 +43,7 @@ return 0`
 // history is one campaign on both sides.
 type history struct {
 	rdb  *redis.Client
-	keys lua.Keys
+	keys shards.Keys
 	key  string // of the classic script's
 	day  int
 	couponrush.Rush
@@ -82,11 +83,11 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	space, err := lua.NewSpace(prefix, 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "test"}))
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space.Space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
@@ -136,10 +137,10 @@ func TestNoClassicWord(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := lua.NewSpace(testkit.Prefix(t), 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = testkit.Redis(t).Client(t), space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = testkit.Redis(t).Client(t), space.Space, "test"
 	require.NoError(t, shards.Found(t.Context(), cfg.Redis, space, shards.FoundCall{Deployment: "test"}))
 	p, err := producer.New(cfg)
 	require.NoError(t, err)

@@ -10,7 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -47,7 +46,7 @@ func Spec(id string, l Limits, from, to time.Time, zone string) hongbao.Campaign
 type Rush struct {
 	Producer *producer.Producer
 	Redis    redis.UniversalClient
-	Space    *lua.Space
+	Space    *shards.Layout
 	Campaign hongbao.Campaign
 }
 

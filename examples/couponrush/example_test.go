@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/couponrush"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -25,7 +24,7 @@ func Example() {
 	check(err)
 	defer mini.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), ContextTimeoutEnabled: true})
-	space, err := lua.NewSpace("hb", 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
 	check(err)
 	check(shards.Found(ctx, rdb, space, shards.FoundCall{Deployment: "example"}))
 
@@ -35,7 +34,7 @@ func Example() {
 	check(load(ctx, rdb, space, c, []string{"SPRING-4711-KXQA", "SPRING-0815-MMNT", "SPRING-2718-ZWEB", "SPRING-3141-PYRD"}))
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "example"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space.Space, "example"
 	p, err := producer.New(cfg)
 	check(err)
 	r := couponrush.Rush{Producer: p, Redis: rdb, Space: space, Campaign: c}
@@ -56,14 +55,14 @@ func Example() {
 }
 
 // load plans and loads the campaign with these codes; `hongbao campaign create` draws them and keeps them in the ledger.
-func load(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, c hongbao.Campaign, codes []string) error {
+func load(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, c hongbao.Campaign, codes []string) error {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	if err != nil {
 		return err
 	}
 	store, err := campaign.NewStore(campaign.StoreConfig{
-		Redis: rdb, Space: space, Chunk: campaign.MaxChunk,
+		Redis: rdb, Space: space.Space, Chunk: campaign.MaxChunk,
 		Codes: func(_ context.Context, _ string, after int64, _ int) ([]string, error) { return codes[after:], nil },
 	})
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -20,7 +22,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/examples/frontend"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
@@ -77,10 +78,8 @@ func Example() {
 
 // newSubscriber is one of those who tell the front end.
 func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
-	space, err := lua.NewSpace("frontend", 1)
-	check(err)
 	once, err := dedup.NewOnce(dedup.OnceConfig{
-		Redis: redis.NewClient(&redis.Options{Addr: rediss}), Space: space, Name: "frontend", Lease: time.Minute, Keep: 30 * 24 * time.Hour,
+		Redis: redis.NewClient(&redis.Options{Addr: rediss}), Space: hongbao.Space{Prefix: "frontend", Shards: 1}, Name: "frontend", Lease: time.Minute, Keep: 30 * 24 * time.Hour,
 	})
 	check(err)
 	client := &http.Client{Timeout: 5 * time.Second}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
@@ -26,9 +25,7 @@ func newOnce(t *testing.T) (*dedup.Once, *miniredis.Miniredis) {
 	mini := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	space, err := lua.NewSpace("frontend", 1)
-	require.NoError(t, err)
-	once, err := dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "frontend", Lease: time.Minute, Keep: time.Hour})
+	once, err := dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: hongbao.Space{Prefix: "frontend", Shards: 1}, Name: "frontend", Lease: time.Minute, Keep: time.Hour})
 	require.NoError(t, err)
 	return once, mini
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/hongbao-project/hongbao/examples/redpacket"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -62,15 +61,15 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	space, err := lua.NewSpace(prefix, 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "test"}))
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space.Space, "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: rdb, Space: space, Chunk: 100})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: rdb, Space: space.Space, Chunk: 100})
 	require.NoError(t, err)
 	run, seen := 0, map[redpacket.Code]int{}
 	ctx := t.Context()
@@ -119,10 +118,10 @@ func TestNoClassicWord(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := lua.NewSpace(testkit.Prefix(t), 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = testkit.Redis(t).Client(t), space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = testkit.Redis(t).Client(t), space.Space, "test"
 	require.NoError(t, shards.Found(t.Context(), cfg.Redis, space, shards.FoundCall{Deployment: "test"}))
 	p, err := producer.New(cfg)
 	require.NoError(t, err)

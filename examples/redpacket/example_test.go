@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/redpacket"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -25,7 +24,7 @@ func Example() {
 	check(err)
 	defer mini.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), ContextTimeoutEnabled: true})
-	space, err := lua.NewSpace("hb", 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
 	check(err)
 	check(shards.Found(ctx, rdb, space, shards.FoundCall{Deployment: "example"}))
 
@@ -33,12 +32,12 @@ func Example() {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	check(err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: rdb, Space: space, Chunk: campaign.MaxChunk})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: rdb, Space: space.Space, Chunk: campaign.MaxChunk})
 	check(err)
 	check(store.Load(ctx, c, plan, campaign.Commit(c, seed), nil))
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "example"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space.Space, "example"
 	p, err := producer.New(cfg)
 	check(err)
 	g := redpacket.Grabber{Producer: p, Campaign: "rain"}

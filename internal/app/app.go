@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
@@ -19,14 +21,13 @@ import (
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // App is one process of a deployment. A server that no method asks for is not opened.
 type App struct {
 	Config *configs.Config
 	Log    *zap.Logger
-	Space  *lua.Space
+	Space  *shards.Layout
 	worker string // names this process, never twice
 	makes  bool   // the deployment's topic is made if it is missing
 
@@ -107,7 +108,7 @@ func (a *App) allows(name string) bool {
 
 func (a *App) store() (*campaign.Store, error) {
 	cfg := a.Config.StoreConfig()
-	cfg.Redis, cfg.Space = a.Redis, a.Space
+	cfg.Redis, cfg.Space = a.Redis, a.Space.Space
 	if a.Ledger != nil {
 		cfg.Codes = a.Ledger.Codes
 	}

@@ -17,7 +17,7 @@ type Grabbed struct {
 // Grab makes one grab.
 func (a *App) Grab(ctx context.Context, g *hongbao.Grab) (out Grabbed, err error) {
 	cfg := a.Config.ProducerConfig()
-	cfg.Redis, cfg.Space, cfg.Log = a.Redis, a.Space, a.Log
+	cfg.Redis, cfg.Space, cfg.Log = a.Redis, a.Space.Space, a.Log
 	p, err := producer.New(cfg)
 	if err != nil {
 		return out, err

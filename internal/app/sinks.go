@@ -37,7 +37,7 @@ type sinkWorker struct {
 
 func newSinkWorker(a *App, reads redis.UniversalClient, sink string) *sinkWorker {
 	w := &sinkWorker{app: a, config: a.Config.ConsumerConfig(sink), since: time.Now()}
-	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.Redis, reads, a.Space, a.worker, a.Log
+	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.Redis, reads, a.Space.Space, a.worker, a.Log
 	return w
 }
 
@@ -110,7 +110,7 @@ func (w *sinkWorker) health() sinkHealth {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	closed := func(code string) sinkHealth {
-		return sinkHealth{code: code, bad: w.config.Space.Len(), worst: consumer.Health{Since: w.since, Err: w.err}}
+		return sinkHealth{code: code, bad: w.config.Space.Shards, worst: consumer.Health{Since: w.since, Err: w.err}}
 	}
 	switch {
 	case w.consumer != nil:

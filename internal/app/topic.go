@@ -23,7 +23,7 @@ func (a *App) publisher(ctx context.Context) (*publisher.Publisher, error) {
 
 // publisherTo makes a publisher to a topic, with claims of its own.
 func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config, entries publisher.Entries) (*publisher.Publisher, error) {
-	cc.Redis, cc.Space, cc.Owner = a.Redis, a.Space, a.worker
+	cc.Redis, cc.Space, cc.Owner = a.Redis, a.Space.Space, a.worker
 	claims, err := dedup.NewClaims(cc)
 	if err != nil {
 		return nil, err

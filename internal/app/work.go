@@ -44,7 +44,7 @@ func (a *App) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
 	reads := a.Config.ReadsClient()
 	a.AtEnd(reads.Close)
 	tc := a.Config.TrimmerConfig()
-	tc.Redis, tc.Space, tc.Log = a.Redis, a.Space, a.Log
+	tc.Redis, tc.Space, tc.Log = a.Redis, a.Space.Space, a.Log
 	trimmer, err := consumer.NewTrimmer(tc)
 	if err != nil {
 		return nil, err

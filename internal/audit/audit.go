@@ -11,8 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Auditor compares Redis, the ledger and the topic. Many may use it at once.
@@ -90,7 +91,7 @@ type sink struct {
 
 // shard is what the audit knows of one shard.
 type shard struct {
-	lua.Keys
+	shards.Keys
 	seq    int64 // when the audit began
 	end    int64 // when it had read everything
 	seen   seqs

@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // A million grants are audited in well under a minute. It takes a minute to make them, so it runs only when asked for.
@@ -20,7 +19,7 @@ func BenchmarkMillion(b *testing.B) {
 		b.Skip("set HONGBAO_BENCH=1")
 	}
 	const n = 1_000_000
-	space, err := lua.NewSpace(testkit.Prefix(b), 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(b), Shards: 1})
 	require.NoError(b, err)
 	rdb := testkit.Redis(b).Client(b)
 	require.NoError(b, shards.Found(b.Context(), rdb, space, shards.FoundCall{Deployment: "bench"}))

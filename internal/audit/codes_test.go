@@ -34,7 +34,7 @@ func coded(t *testing.T) *world {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 30, Codes: w.cfg.Codes})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 30, Codes: w.cfg.Codes})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	w.plans["c"], w.ledger.grants["c"] = plan, nil

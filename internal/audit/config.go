@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Ledger is what the audit asks of the ledger.
@@ -95,7 +96,7 @@ type Plan interface {
 // says so.
 type Config struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space *shards.Layout
 	// Ledger and the name of its consumer group.
 	Ledger      Ledger
 	LedgerGroup string

@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -31,7 +30,7 @@ const (
 // and a topic in memory.
 type world struct {
 	rdb    *redis.Client
-	space  *lua.Space
+	space  *shards.Layout
 	ledger *memLedger
 	topic  *memTopic
 	plans  plans
@@ -120,7 +119,7 @@ func newWorld(t *testing.T) *world {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := lua.NewSpace(testkit.Prefix(t), 2)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
 	require.NoError(t, err)
 	w := &world{
 		rdb: testkit.Redis(t).Client(t), space: space, topic: &memTopic{}, plans: plans{},
@@ -152,7 +151,7 @@ func (w *world) load(t *testing.T, id string) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 1000})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	w.plans[id] = plan
@@ -160,7 +159,7 @@ func (w *world) load(t *testing.T, id string) {
 }
 
 // keys are those of the shard on which a campaign lives.
-func (w *world) keys(id string) lua.Keys { return w.space.Home(id) }
+func (w *world) keys(id string) shards.Keys { return w.space.Home(id) }
 
 // grab grants packets to users first..first+n-1, ten users a call.
 func (w *world) grab(t *testing.T, id string, first, n int) {

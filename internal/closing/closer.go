@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Ledger is what closing asks of the ledger.
@@ -37,7 +36,7 @@ const lockName = "refund"
 // Config of a Closer. Every field must be set.
 type Config struct {
 	Redis  redis.UniversalClient
-	Space  *lua.Space
+	Space  *shards.Layout
 	Ledger Ledger
 	Locks  Locker
 	// Group is the ledger's consumer group.

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // MaxGrace bounds RetirerConfig.Grace.
@@ -19,7 +18,7 @@ const MaxGrace = 400 * 24 * time.Hour
 // RetirerConfig of a Retirer. Every field but Grace must be set.
 type RetirerConfig struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space *shards.Layout
 	Locks Locker
 	Log   *zap.Logger
 	// Grace is how long a refunded campaign stays in Redis, 0 to MaxGrace.
@@ -83,7 +82,7 @@ func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	return gone, err
 }
 
-func (r *Retirer) shard(ctx context.Context, k lua.Keys) (gone []string, err error) {
+func (r *Retirer) shard(ctx context.Context, k shards.Keys) (gone []string, err error) {
 	for {
 		due, err := shards.Of(r.cfg.Redis, k).DueToRetire(ctx, r.cfg.Grace, retireCampaigns)
 		if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -80,8 +79,8 @@ func (m *mutex) Do(ctx context.Context, _ string, fn func(context.Context) error
 type bundle struct {
 	t      *testing.T
 	rdb    *redis.Client
-	space  *lua.Space
-	k      lua.Keys
+	space  *shards.Layout
+	k      shards.Keys
 	ledger *memLedger
 	locks  closing.Locker
 	log    *zap.Logger
@@ -101,7 +100,7 @@ func setup(t *testing.T) *bundle {
 
 func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	t.Helper()
-	space, err := lua.NewSpace(testkit.Prefix(t), 2)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
 	require.NoError(t, err)
 	b := &bundle{
 		t: t, rdb: server.Client(t), space: space, k: space.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // ErrLost is the cause of the end of the context of whoever lost his lock.
@@ -21,7 +20,7 @@ var ErrLost = errors.New("the lock was lost")
 type Config struct {
 	Redis redis.UniversalClient
 	// Space is the deployment's; the locks live on its first shard.
-	Space *lua.Space
+	Space *shards.Layout
 	// Lease is for how long a lock outlives a holder that died, 30 ms to 1 h. It is renewed every third of it.
 	Lease time.Duration
 	// Poll is how often a lock that another holds is tried, 1 ms to 1 min.
@@ -31,7 +30,7 @@ type Config struct {
 // Locks takes named locks. It may be used at once.
 type Locks struct {
 	cfg Config
-	k   lua.Keys
+	k   shards.Keys
 }
 
 // New checks the configuration.

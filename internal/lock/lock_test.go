@@ -7,20 +7,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 type bundle struct {
 	rdb   *redis.Client
-	space *lua.Space
+	space *shards.Layout
 	key   string
 }
 
@@ -29,7 +31,7 @@ func setup(t *testing.T) *bundle {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := lua.NewSpace(testkit.Prefix(t), 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	return &bundle{rdb: testkit.Redis(t).Client(t), space: space, key: space.Shard(0).Lock("refund")}
 }
@@ -132,7 +134,7 @@ func TestLostWithoutRedis(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	space, err := lua.NewSpace(testkit.Prefix(t), 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	b := &bundle{rdb: server.Client(t), space: space, key: space.Shard(0).Lock("refund")}
 	const lease = 300 * time.Millisecond

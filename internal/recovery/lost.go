@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Books is what the ledger tells of a campaign of which Redis has lost something, and does with it. *ledger.Ledger is one.
@@ -28,7 +27,7 @@ type Books interface {
 // Ender ends campaigns of which Redis has lost something, from the ledger alone. Its methods may be called at once.
 type Ender struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space *shards.Layout
 	Books Books
 	// Group is the ledger's consumer group.
 	Group string

@@ -282,7 +282,7 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	w.settle(t)
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	w.accepts(t)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 1000})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	c, _, err := w.ledger.Campaign(t.Context(), id)
 	require.NoError(t, err)

@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Ledger is what the ledger tells of shards, and keeps of them. *ledger.Ledger is one.
@@ -37,7 +36,7 @@ type Topic interface {
 // Config of a Recoverer.
 type Config struct {
 	Redis  redis.UniversalClient
-	Space  *lua.Space
+	Space  *shards.Layout
 	Ledger Ledger
 	// Topic is nil if the deployment has none.
 	Topic Topic

@@ -20,7 +20,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type world struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
-	space  *lua.Space
+	space  *shards.Layout
 	ledger *ledger.Ledger
 	rec    *recovery.Recoverer
 	logs   *observer.ObservedLogs
@@ -54,7 +53,7 @@ func setup(t *testing.T) *world {
 	w.server = testkit.NewRedis(t, testkit.RedisOptions{Dir: w.dir, Args: map[string]string{"appendfsync": "always"}})
 	w.rdb = w.server.Client(t)
 	var err error
-	w.space, err = lua.NewSpace("hb", 1)
+	w.space, err = shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
 	require.NoError(t, err)
 	ctx := t.Context()
 	cfg := ledger.Config{
@@ -104,7 +103,7 @@ func (w *world) load(t *testing.T, id string) {
 	require.True(t, found)
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	require.NoError(t, err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 1000})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c.Spec, plan, c.Hash, nil))
 }
@@ -217,7 +216,7 @@ func TestRestartWithoutLoss(t *testing.T) {
 	w.opens(t)
 	answers := w.grab(t, w.rdb, 10)
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 10}, outcomes(answers))
-	require.EqualValues(t, lua.ChunkEvents, answers[0].Receipts[0].Seq)
+	require.EqualValues(t, shards.ChunkEvents, answers[0].Receipts[0].Seq)
 	head, err := w.shard().Head(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 2, head.Epoch)
@@ -226,16 +225,16 @@ func TestRestartWithoutLoss(t *testing.T) {
 	require.EqualValues(t, 2, state.Epoch)
 	skipped, err := w.shard().Skipped(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []hongbao.SeqRange{{First: 101, Last: lua.ChunkEvents - 1}}, skipped)
+	require.Equal(t, []hongbao.SeqRange{{First: 101, Last: shards.ChunkEvents - 1}}, skipped)
 	entries, err := w.shard().Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	require.Equal(t, hongbao.EntryEpoch, entries[1].Kind)
-	require.EqualValues(t, lua.ChunkEvents-1, entries[1].Last())
+	require.EqualValues(t, shards.ChunkEvents-1, entries[1].Last())
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 	w.settle(t)
 	highest, err := w.ledger.HighestSeq(t.Context(), 0)
 	require.NoError(t, err)
-	require.EqualValues(t, lua.ChunkEvents+9, highest)
+	require.EqualValues(t, shards.ChunkEvents+9, highest)
 }
 
 // A Redis that came back from an older file stays frozen, whoever it is that knows of what it lost: the ledger, the topic, or a caller.
@@ -272,9 +271,9 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			require.NoError(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"))
 			head, err := w.shard().OpenHead(t.Context())
 			require.NoError(t, err)
-			require.EqualValues(t, 2*lua.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
+			require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
 			require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "the campaign stays frozen")
-			store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space, Chunk: 1000})
+			store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 			require.NoError(t, err)
 			require.ErrorIs(t, store.Resume(t.Context(), id), shards.ErrLost)
 			require.Error(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"), "it is open")
@@ -310,7 +309,7 @@ func TestFlushAll(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "never unknown_campaign")
 	head, err := w.shard().OpenHead(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 2*lua.ChunkEvents-1, head.Seq)
+	require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq)
 	require.EqualValues(t, 2, head.Epoch)
 	w.load(t, "later")
 }
@@ -396,7 +395,7 @@ func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	require.NoError(t, err)
 	found.History = "the one before"
 	opened, err := w.shard().Reopen(t.Context(), w.space, &shards.Reopening{
-		Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: lua.ChunkEvents - 1,
+		Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
 	})
 	require.NoError(t, err)
 	require.True(t, opened)
@@ -415,7 +414,7 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	late := shards.Of(w.server.Client(t), w.space.Shard(0))
 	_, err = late.Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, shards.ErrFrozen)
-	again := &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: lua.ChunkEvents - 1, Known: 10}
+	again := &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1, Known: 10}
 	opened, err := w.shard().Reopen(t.Context(), w.space, again)
 	require.NoError(t, err)
 	require.False(t, opened)

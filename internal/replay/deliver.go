@@ -13,7 +13,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // part delivers what matches of a part and was not delivered before.
@@ -113,7 +112,7 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 }
 
 // marked sets the done bits of what was delivered, unless the handler does.
-func (w *run) marked(ctx context.Context, k lua.Keys, grants []hongbao.Grant) error {
+func (w *run) marked(ctx context.Context, k shards.Keys, grants []hongbao.Grant) error {
 	if w.Marks {
 		return nil
 	}
@@ -145,7 +144,7 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 }
 
 // mark sets a sink's done bits.
-func mark(ctx context.Context, w *run, k lua.Keys, sink string, grants []hongbao.Grant) error {
+func mark(ctx context.Context, w *run, k shards.Keys, sink string, grants []hongbao.Grant) error {
 	var events []hongbao.SeqRange
 	for i := range grants {
 		events = shards.AppendSeq(events, grants[i].Seq)

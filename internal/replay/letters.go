@@ -13,13 +13,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // LettersConfig of Letters.
 type LettersConfig struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space *shards.Layout
 }
 
 // Letters are the dead letters of a deployment. Nothing but a decision removes one. Its methods may be called at once.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Lost finds what a sink has finished and does not have: events that were lost there. Make it with FindLost, tell it
@@ -32,7 +31,7 @@ type lostShard struct {
 
 // FindLost notes which events the sink has finished now. What it finishes later, and what is a dead letter, is not lost. It
 // must be called before the sink is read, or what is delivered meanwhile would seem to be lost.
-func FindLost(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, sink string) (*Lost, error) {
+func FindLost(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, sink string) (*Lost, error) {
 	l := &Lost{shards: make([]lostShard, space.Len())}
 	s := source{rdb: rdb, space: space}
 	for i := range l.shards {

@@ -13,13 +13,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Config of one replay.
 type Config struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space *shards.Layout
 	// Ledger is where trimmed grants are read; nil if the deployment has none.
 	Ledger Ledger
 	// Name names the replay in its deployment, for ever: the same name goes on where the last run ended. Target says
@@ -237,7 +236,7 @@ func (w *run) plan(ctx context.Context, shard int, has *shards.Replay) error {
 	return nil
 }
 
-func (w *run) beginShard(ctx context.Context, k lua.Keys, text string) (shards.Replay, error) {
+func (w *run) beginShard(ctx context.Context, k shards.Keys, text string) (shards.Replay, error) {
 	wanted := w.opts.Filter.Seqs.Last
 	if !w.opts.DryRun {
 		return shards.Of(w.Redis, k).BeginReplay(ctx, w.Name, text, wanted)

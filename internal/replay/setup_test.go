@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -23,7 +22,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // world is a deployment of two shards with grants in its streams and its ledger.
 type world struct {
 	rdb    *redis.Client
-	space  *lua.Space
+	space  *shards.Layout
 	prefix string
 	ledger memLedger
 	target *target
@@ -42,7 +41,7 @@ func setup(t *testing.T) *world {
 	}
 	w := &world{rdb: testkit.Redis(t).Client(t), prefix: testkit.Prefix(t), target: &target{copies: map[string]int{}}}
 	var err error
-	w.space, err = lua.NewSpace(w.prefix, shardCount)
+	w.space, err = shards.NewLayout(hongbao.Space{Prefix: w.prefix, Shards: shardCount})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(t.Context(), w.rdb, w.space, shards.FoundCall{Deployment: "test"}))
 	return w
@@ -247,6 +246,6 @@ func idsOf(page []replay.Letter) string {
 	return strings.Join(ids, " ")
 }
 
-func newEntry(k lua.Keys, values ...string) *redis.XAddArgs {
+func newEntry(k shards.Keys, values ...string) *redis.XAddArgs {
 	return &redis.XAddArgs{Stream: k.Events(), Values: values}
 }

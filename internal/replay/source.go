@@ -13,7 +13,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Ledger is what a replay asks of the ledger.
@@ -34,7 +33,7 @@ type part struct {
 // source reads a shard's grants: from the stream what is kept, from the ledger what is not, and from the receipts what neither has.
 type source struct {
 	rdb    redis.UniversalClient
-	space  *lua.Space
+	space  *shards.Layout
 	ledger Ledger // may be nil
 	page   int    // grants at once
 	told   *told  // nil: no receipts are looked at
@@ -208,7 +207,7 @@ func seqOfLedgerID(id string) (int64, bool) {
 }
 
 // seek finds where to begin to read for a seq: an id at or before its entry, not far from it.
-func (s *source) seek(ctx context.Context, k lua.Keys, seq int64) (string, error) {
+func (s *source) seek(ctx context.Context, k shards.Keys, seq int64) (string, error) {
 	f, err := s.search(ctx, k, func(e *hongbao.Entry) bool { return e.Seq <= seq })
 	if err != nil || f.last == nil {
 		return "-", err
@@ -222,7 +221,7 @@ func (s *source) seek(ctx context.Context, k lua.Keys, seq int64) (string, error
 type found struct{ first, last, next *hongbao.Entry }
 
 // search finds the place in a stream up to which before is true. Ids are times, and rise with the seqs.
-func (s *source) search(ctx context.Context, k lua.Keys, before func(*hongbao.Entry) bool) (f found, err error) {
+func (s *source) search(ctx context.Context, k shards.Keys, before func(*hongbao.Entry) bool) (f found, err error) {
 	if f.first, err = s.probe(ctx, k, "-"); err != nil || f.first == nil {
 		return f, err
 	}
@@ -252,7 +251,7 @@ func (s *source) search(ctx context.Context, k lua.Keys, before func(*hongbao.En
 }
 
 // probe gives the first entry at or after an id; nil if there is none, or it can't be read, or is forged.
-func (s *source) probe(ctx context.Context, k lua.Keys, id string) (*hongbao.Entry, error) {
+func (s *source) probe(ctx context.Context, k shards.Keys, id string) (*hongbao.Entry, error) {
 	raw, err := shards.Of(s.rdb, k).Range(ctx, id, "+", 1)
 	if err != nil {
 		return nil, err
@@ -276,7 +275,7 @@ func msOf(id string) int64 {
 // Entries gives the publisher what it needs to build a batch of a replay again. It may be used at once.
 type Entries struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space *shards.Layout
 	// Ledger may be nil: then grants that came from it are found among the receipts only.
 	Ledger Ledger
 }

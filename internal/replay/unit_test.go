@@ -7,11 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // In any time not more than the rate and one batch go.
@@ -62,7 +63,7 @@ func TestConfig(t *testing.T) {
 		require.ErrorContains(t, err, name)
 	}
 	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
-	space, err := lua.NewSpace("hb", 2)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 2})
 	require.NoError(t, err)
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 var ackScript = newDrainScript("ack", "bits")
@@ -85,16 +84,16 @@ func (k *Shard) GroupDone(ctx context.Context, group string, r hongbao.SeqRange)
 }
 
 // readBits asks for the bits of a range by a pipeline, and gives what reads the answers.
-func readBits(ctx context.Context, pipe redis.Pipeliner, k lua.Keys, sink string, r hongbao.SeqRange) func() (Bitset, error) {
+func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r hongbao.SeqRange) func() (Bitset, error) {
 	type piece struct {
 		answer *redis.StringCmd
 		bytes  int64
 	}
 	var pieces []piece
 	for first := r.First; first <= r.Last; {
-		chunk := first / lua.ChunkEvents
-		last := min(r.Last, (chunk+1)*lua.ChunkEvents-1)
-		low, high := first%lua.ChunkEvents/8, last%lua.ChunkEvents/8
+		chunk := first / ChunkEvents
+		last := min(r.Last, (chunk+1)*ChunkEvents-1)
+		low, high := first%ChunkEvents/8, last%ChunkEvents/8
 		pieces = append(pieces, piece{pipe.GetRange(ctx, k.Done(sink, chunk), low, high), high - low + 1})
 		first = last + 1
 	}

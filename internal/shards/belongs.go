@@ -7,13 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // AskBelongs asks in a pipeline whose a Redis is: by the key of the prefix and by the shard's meta. Once the pipeline was
 // carried out the answer tells: Broken if it belongs to another deployment or was founded with another number of shards,
 // ErrFrozen if one of the keys is not there. It writes nothing.
-func AskBelongs(ctx context.Context, pipe redis.Pipeliner, space *lua.Space, k lua.Keys) (judge func(deployment string) error) {
+func AskBelongs(ctx context.Context, pipe redis.Pipeliner, space *Layout, k Keys) (judge func(deployment string) error) {
 	fields := []string{deploymentField, shardsField}
 	keys := []string{space.Deployment(), k.Meta()}
 	cmds := make([]*redis.SliceCmd, len(keys))

@@ -2,7 +2,6 @@ package shards
 
 import (
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // marks translates runs of events into what bits.lua understands: the chunk keys that they touch, to be appended to
@@ -19,19 +18,19 @@ type piece struct {
 	base        int64 // seq of bit 0
 }
 
-func newMarks(k lua.Keys, sink string, keys []string, events []hongbao.SeqRange) marks {
+func newMarks(k Keys, sink string, keys []string, events []hongbao.SeqRange) marks {
 	m := marks{keys: keys, chunks: make(map[int64]int, 2)}
 	for _, r := range events {
 		for first := r.First; first <= r.Last; {
-			chunk := first / lua.ChunkEvents
-			last := min(r.Last, (chunk+1)*lua.ChunkEvents-1)
+			chunk := first / ChunkEvents
+			last := min(r.Last, (chunk+1)*ChunkEvents-1)
 			key, ok := m.chunks[chunk]
 			if !ok {
 				m.keys = append(m.keys, k.Done(sink, chunk))
 				key = len(m.keys)
 				m.chunks[chunk] = key
 			}
-			base := chunk * lua.ChunkEvents
+			base := chunk * ChunkEvents
 			m.pieces = append(m.pieces, piece{key: key, first: first - base, last: last - base, base: base})
 			first = last + 1
 		}

@@ -9,12 +9,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // near draws a run of events near an edge of the done bitmaps' chunks, or anywhere within three of them.
 func near(t *rapid.T) hongbao.SeqRange {
-	edge := rapid.SampledFrom([]int64{1, 8, lua.ChunkEvents, 2 * lua.ChunkEvents, 2*lua.ChunkEvents + 4000}).Draw(t, "edge")
+	edge := rapid.SampledFrom([]int64{1, 8, shards.ChunkEvents, 2 * shards.ChunkEvents, 2*shards.ChunkEvents + 4000}).Draw(t, "edge")
 	first := max(1, edge+rapid.Int64Range(-20, 20).Draw(t, "from"))
 	length := rapid.SampledFrom([]int64{1, 1, 2, 7, 8, 9, 16, 64, 128, 3000}).Draw(t, "length")
 	return hongbao.SeqRange{First: first, Last: first + length - 1}
@@ -26,7 +25,7 @@ func TestDoneBits(t *testing.T) {
 	b := setup(t)
 	b.group(t, "kafka")
 	rapid.Check(t, func(rt *rapid.T) {
-		space, err := lua.NewSpace(testkit.Prefix(t), 1)
+		space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 		require.NoError(rt, err)
 		k := space.Shard(0)
 		require.NoError(rt, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
@@ -60,7 +59,7 @@ func TestDoneBits(t *testing.T) {
 			count += n
 			size, err := b.rdb.StrLen(t.Context(), k.Done("kafka", chunk)).Result()
 			require.NoError(rt, err)
-			require.LessOrEqual(rt, size, int64(lua.ChunkEvents/8))
+			require.LessOrEqual(rt, size, int64(shards.ChunkEvents/8))
 		}
 		require.EqualValues(rt, len(want), count)
 	})

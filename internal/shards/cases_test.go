@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // scriptCase is one script in a state in which it would write.
@@ -26,7 +25,7 @@ type scriptCase struct {
 	ages bool
 }
 
-var ranges = []hongbao.SeqRange{{First: 1, Last: 2}, {First: lua.ChunkEvents - 1, Last: lua.ChunkEvents}}
+var ranges = []hongbao.SeqRange{{First: 1, Last: 2}, {First: shards.ChunkEvents - 1, Last: shards.ChunkEvents}}
 
 func claimCall(id, owner string) *shards.ClaimCall {
 	return &shards.ClaimCall{Sink: "kafka", ID: id, Owner: owner, Lease: time.Minute, Events: ranges, Payload: "p"}
@@ -60,7 +59,7 @@ func claimed(t *testing.T, b *bundle) {
 	require.NoError(t, err)
 }
 
-func reachedRanges(t *testing.T, b *bundle) { b.reached(t, 2*lua.ChunkEvents) }
+func reachedRanges(t *testing.T, b *bundle) { b.reached(t, 2*shards.ChunkEvents) }
 
 func events(b *bundle) []string { return []string{b.k.Events()} }
 func claims(b *bundle) []string { return []string{b.k.Claims("kafka")} }
@@ -169,7 +168,7 @@ func loadCases() map[string]scriptCase {
 					return err
 				}
 				_, err = shards.Of(b.rdb, b.k).Reopen(ctx, b.space, &shards.Reopening{
-					Was: shards.Frozen{Seq: 2 * lua.ChunkEvents, Epoch: 1, Token: token}, Epoch: 2, Last: 3*lua.ChunkEvents - 1, Known: 5, Sinks: []string{"kafka"},
+					Was: shards.Frozen{Seq: 2 * shards.ChunkEvents, Epoch: 1, Token: token}, Epoch: 2, Last: 3*shards.ChunkEvents - 1, Known: 5, Sinks: []string{"kafka"},
 				})
 				return err
 			},

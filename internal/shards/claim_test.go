@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // claimModel is what claim.lua and its companions must agree with. Leases are either over at once or never.
@@ -90,7 +89,7 @@ func (m *claimModel) lost(c *hongbao.Claim) bool {
 
 // drawEvents are rising runs that do not touch, near the edges of chunks.
 func drawEvents(t *rapid.T) []hongbao.SeqRange {
-	first := rapid.SampledFrom([]int64{1, lua.ChunkEvents - 30, 2*lua.ChunkEvents - 30}).Draw(t, "base")
+	first := rapid.SampledFrom([]int64{1, shards.ChunkEvents - 30, 2*shards.ChunkEvents - 30}).Draw(t, "base")
 	var out []hongbao.SeqRange
 	for range rapid.IntRange(1, 3).Draw(t, "runs") {
 		first += rapid.Int64Range(2, 20).Draw(t, "gap")
@@ -106,7 +105,7 @@ type claimLives struct {
 	claimModel
 	b     *bundle
 	ctx   context.Context
-	k     lua.Keys
+	k     shards.Keys
 	known []hongbao.Claim // every claim that anybody ever held: most are fenced
 	made  int
 	losts int
@@ -206,7 +205,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 	t.Parallel()
 	b, losts := setup(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
-		space, err := lua.NewSpace(testkit.Prefix(t), 1)
+		space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 		require.NoError(rt, err)
 		require.NoError(rt, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
 		require.NoError(rt, b.rdb.HSet(t.Context(), space.Shard(0).Meta(), "seq", 1<<30).Err())
@@ -218,7 +217,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 		})
 		losts += l.losts
 		for chunk := range int64(4) {
-			r := hongbao.SeqRange{First: chunk * lua.ChunkEvents, Last: (chunk+1)*lua.ChunkEvents - 1}
+			r := hongbao.SeqRange{First: chunk * shards.ChunkEvents, Last: (chunk+1)*shards.ChunkEvents - 1}
 			got, err := shards.Of(b.rdb, l.k).Done(l.ctx, "kafka", r)
 			require.NoError(rt, err)
 			for seq := r.First; seq <= r.Last; seq++ {
@@ -249,7 +248,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.reached(t, 2*lua.ChunkEvents)
+			b.reached(t, 2*shards.ChunkEvents)
 			for i := range 3 { // so that the fence has risen
 				grant(t, b, fmt.Sprintf("c%d", i), hongbao.SeqRange{First: int64(500 + i), Last: int64(500 + i)})
 			}
@@ -290,7 +289,7 @@ func grant(t *testing.T, b *bundle, id string, events hongbao.SeqRange) {
 func TestClaimRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.reached(t, 2*lua.ChunkEvents)
+	b.reached(t, 2*shards.ChunkEvents)
 	first, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
 	require.True(t, first.Granted())
@@ -308,7 +307,7 @@ func TestClaimRepeated(t *testing.T) {
 func TestClaimGarbled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.reached(t, 2*lua.ChunkEvents)
+	b.reached(t, 2*shards.ChunkEvents)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Claims("kafka"), "c0", "garbage").Err())
 	before := b.dump(t)
 	_, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))

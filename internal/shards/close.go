@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 var (
@@ -48,7 +47,7 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool) (hongbao
 }
 
 // readClose reads seq, time, epoch, granted, granted amount, left, left amount.
-func readClose(r *replyReader, k lua.Keys, campaign string) hongbao.Entry {
+func readClose(r *replyReader, k Keys, campaign string) hongbao.Entry {
 	e := hongbao.Entry{Shard: k.Index(), Kind: hongbao.EntryClose, Campaign: campaign, Seq: r.int64()}
 	e.Time, e.Epoch = time.UnixMilli(r.int64()).UTC(), r.int64()
 	e.Close = hongbao.Closing{Granted: r.int64(), GrantedAmount: hongbao.Amount(r.int64()), Left: r.int64(), LeftAmount: hongbao.Amount(r.int64())}

@@ -101,7 +101,7 @@ func TestLoadWithCodes(t *testing.T) {
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
 	stopAt, stored := int64(0), int64(50)
-	cfg := campaign.StoreConfig{Redis: b.rdb, Space: b.space, Chunk: 7}
+	cfg := campaign.StoreConfig{Redis: b.rdb, Space: b.space.Space, Chunk: 7}
 	load := func() error {
 		store, err := campaign.NewStore(cfg)
 		require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 var deadScript = newDrainScript("dead")
@@ -34,8 +33,8 @@ func (k *Shard) Dead(ctx context.Context, l Letter) (bool, error) {
 	var line, bit, seq = "", "0", "0"
 	if l.Grant != nil {
 		stateOf(k.rdb, k.Keys).saw(l.Grant.Seq)
-		keys = append(keys, k.Keys.Done(l.Group, l.Grant.Seq/lua.ChunkEvents))
-		bit = strconv.FormatInt(l.Grant.Seq%lua.ChunkEvents, 10)
+		keys = append(keys, k.Keys.Done(l.Group, l.Grant.Seq/ChunkEvents))
+		bit = strconv.FormatInt(l.Grant.Seq%ChunkEvents, 10)
 		seq = strconv.FormatInt(l.Grant.Seq, 10)
 		line = GrantLine(l.Grant)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // A letter is decided once, and stands among the decided ones with everything it had.
@@ -65,7 +64,7 @@ func TestBeginReplay(t *testing.T) {
 func TestClaimWithOtherDoneBits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.reached(t, 2*lua.ChunkEvents)
+	b.reached(t, 2*shards.ChunkEvents)
 	ctx := t.Context()
 	_, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", ranges, nil)
 	require.NoError(t, err)
@@ -77,9 +76,9 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	more := append([]hongbao.SeqRange{{First: 9, Last: 9}}, ranges...)
 	require.NoError(t, shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &hongbao.Claim{ID: "c1", Fence: a.Fence, Events: more}, "requeue-kafka"))
 	for _, sink := range []string{"kafka", "requeue-kafka"} {
-		done, err := shards.Of(b.rdb, b.k).Done(ctx, sink, hongbao.SeqRange{First: 1, Last: lua.ChunkEvents})
+		done, err := shards.Of(b.rdb, b.k).Done(ctx, sink, hongbao.SeqRange{First: 1, Last: shards.ChunkEvents})
 		require.NoError(t, err)
-		for _, seq := range []int64{1, 2, 9, lua.ChunkEvents - 1, lua.ChunkEvents} {
+		for _, seq := range []int64{1, 2, 9, shards.ChunkEvents - 1, shards.ChunkEvents} {
 			require.True(t, done.Has(seq), "%s %d", sink, seq)
 		}
 		require.False(t, done.Has(3))

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 var foundScript = newScript("found").with(unguarded)
@@ -62,7 +61,7 @@ type FoundCall struct {
 // founding or number of shards, and a shard that has lost its meta but not its stream.
 //
 // It does not see that Redis has lost everything: only the ledger can tell, and who calls Found has asked it.
-func Found(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, c FoundCall) error {
+func Found(ctx context.Context, rdb redis.UniversalClient, space *Layout, c FoundCall) error {
 	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
 	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
 	if err := m.Put(ctx, rdb, space); err != nil {
@@ -87,12 +86,12 @@ func Found(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, c F
 }
 
 // Put marks the prefix, and no shard.
-func (m Mark) Put(ctx context.Context, rdb redis.UniversalClient, space *lua.Space) error {
+func (m Mark) Put(ctx context.Context, rdb redis.UniversalClient, space *Layout) error {
 	return m.put(ctx, rdb, space, []string{space.Deployment()}, []any{schemaField, SchemaVersion, lowestField, lowestSchema})
 }
 
 // put marks the first key; the second one is a shard's stream.
-func (m Mark) put(ctx context.Context, rdb redis.Scripter, space *lua.Space, keys []string, fields []any) error {
+func (m Mark) put(ctx context.Context, rdb redis.Scripter, space *Layout, keys []string, fields []any) error {
 	reply, err := foundScript.runPlain(ctx, rdb, keys, append([]any{m.Deployment, space.Len(), m.Founding}, fields...))
 	switch {
 	case err != nil:
@@ -118,12 +117,12 @@ func differs(key, field, has, want string) error {
 }
 
 // ServerToken names the run of the server that has a shard: each start gives a new one. Empty if the server hides it.
-func ServerToken(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (string, error) {
+func ServerToken(ctx context.Context, rdb redis.UniversalClient, k Keys) (string, error) {
 	server, err := serverOf(ctx, rdb, k)
 	return server.RunID, err
 }
 
-func serverOf(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (Server, error) {
+func serverOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (Server, error) {
 	node, err := NodeOf(ctx, rdb, k)
 	if err != nil {
 		return Server{}, err
@@ -136,7 +135,7 @@ func serverOf(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (Serve
 }
 
 // ReadMark tells whose the prefix is; false if it is nobody's.
-func ReadMark(ctx context.Context, rdb redis.UniversalClient, space *lua.Space) (m Mark, shards int, found bool, err error) {
+func ReadMark(ctx context.Context, rdb redis.UniversalClient, space *Layout) (m Mark, shards int, found bool, err error) {
 	has, err := rdb.HGetAll(ctx, space.Deployment()).Result()
 	if err != nil {
 		return Mark{}, 0, false, fmt.Errorf("read %s: %w", space.Deployment(), Classify(err))
@@ -172,7 +171,7 @@ func checkSchema(key string, has map[string]string) error {
 }
 
 // ReadShards tells what each shard was founded as; nil for one that is not there.
-func ReadShards(ctx context.Context, rdb redis.UniversalClient, space *lua.Space) ([]*Founded, error) {
+func ReadShards(ctx context.Context, rdb redis.UniversalClient, space *Layout) ([]*Founded, error) {
 	pipe := rdb.Pipeline()
 	cmds := make([]*redis.SliceCmd, space.Len())
 	for i := range cmds {
@@ -201,7 +200,7 @@ func ReadShards(ctx context.Context, rdb redis.UniversalClient, space *lua.Space
 // Open checks that a Redis is the deployment's, that its key layout is one that this build knows, and that no shard is
 // missing; it writes nothing. The answer's Founding is to be compared with the ledger's. Broken with ErrNotFounded if
 // nothing, or not all, is there.
-func Open(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, deployment string) (Mark, error) {
+func Open(ctx context.Context, rdb redis.UniversalClient, space *Layout, deployment string) (Mark, error) {
 	m, n, found, err := ReadMark(ctx, rdb, space)
 	switch {
 	case err != nil:

@@ -8,7 +8,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestFoundRefusesAnotherDeployment(t *testing.T) {
@@ -17,7 +16,7 @@ func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
 	before := b.dump(t)
 	require.ErrorContains(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "other"}), `deployment is "test"`)
-	more, err := lua.NewSpace(b.prefix, 2)
+	more, err := shards.NewLayout(hongbao.Space{Prefix: b.prefix, Shards: 2})
 	require.NoError(t, err)
 	same := more.Shard(0).Meta() == b.k.Meta()
 	require.True(t, same, "shard 0 has the same tag whatever the number of shards")
@@ -39,9 +38,9 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 				continue
 			}
 			prefix := testkit.Prefix(t)
-			first, err := lua.NewSpace(prefix, from)
+			first, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: from})
 			require.NoError(t, err)
-			second, err := lua.NewSpace(prefix, to)
+			second, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: to})
 			require.NoError(t, err)
 			require.NoError(t, shards.Found(t.Context(), rdb, first, shards.FoundCall{Deployment: "d"}))
 			require.ErrorContains(t, shards.Found(t.Context(), rdb, second, shards.FoundCall{Deployment: "d"}), "belongs to something else", "%d, then %d shards", from, to)
@@ -56,7 +55,7 @@ func TestOpenWritesNothing(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	space, err := lua.NewSpace(prefix, 3)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 3})
 	require.NoError(t, err)
 	b := &bundle{rdb: rdb, space: space, prefix: prefix, k: space.Shard(1)}
 	refused := func(part string) {

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 var (
@@ -137,7 +136,7 @@ type Reopening struct {
 
 // Reopen opens a frozen shard for the server that has it. False: it does not stand as it was found any more. A repeat answers
 // the same.
-func (k *Shard) Reopen(ctx context.Context, space *lua.Space, o *Reopening) (bool, error) {
+func (k *Shard) Reopen(ctx context.Context, space *Layout, o *Reopening) (bool, error) {
 	keys := []string{k.Keys.Meta(), k.Keys.Events()}
 	for _, sink := range o.Sinks {
 		keys = append(keys, k.Keys.Claims(sink))

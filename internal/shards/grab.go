@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 var grabScript = newScript("grab", "fields").with(inline)
@@ -91,7 +90,7 @@ func (k *Shard) sawGranted(answers []hongbao.Answer) {
 }
 
 // GrabKeys are the KEYS of grab.lua.
-func GrabKeys(k lua.Keys, call *GrabCall) []string {
+func GrabKeys(k Keys, call *GrabCall) []string {
 	c := k.Campaign(call.Campaign)
 	keys := []string{k.Meta(), k.Events(), c, c + ":stock", c + ":receipts"}
 	if call.Counters != "" {

@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 const (
@@ -57,7 +56,7 @@ func TestGrabAgainstModel(t *testing.T) {
 
 type history struct {
 	b      *bundle
-	k      lua.Keys
+	k      shards.Keys
 	r      *rand.Rand
 	m      *model
 	users  int
@@ -73,7 +72,7 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 		b: b, r: rand.New(rand.NewPCG(seed, 1)), seen: map[hongbao.Outcome]int{}, limits: map[hongbao.Limit]bool{},
 		name: fmt.Sprintf("history %d", seed),
 	}
-	space, err := lua.NewSpace(fmt.Sprintf("%s-%d", b.prefix, seed), 1)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: fmt.Sprintf("%s-%d", b.prefix, seed), Shards: 1})
 	require.NoError(t, err)
 	h.b = &bundle{rdb: b.rdb, space: space, k: space.Shard(0)}
 	h.k = h.b.k

@@ -34,12 +34,12 @@ type state struct {
 
 type place struct {
 	rdb  redis.UniversalClient
-	keys lua.Keys
+	keys Keys
 }
 
 var states sync.Map // place to *state
 
-func stateOf(rdb redis.UniversalClient, keys lua.Keys) *state {
+func stateOf(rdb redis.UniversalClient, keys Keys) *state {
 	at := place{rdb, keys}
 	if st, ok := states.Load(at); ok {
 		return st.(*state) //nolint:forcetypeassert // nothing else is put there

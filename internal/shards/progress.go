@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 var raiseDoneFloorScript = newDrainScript("raise_done_floor")
@@ -65,7 +64,7 @@ func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []str
 				keys = append(keys, k.Keys.Done(g, from))
 			}
 		}
-		if _, err := k.run(ctx, raiseDoneFloorScript, keys, []any{upto * lua.ChunkEvents}); err != nil {
+		if _, err := k.run(ctx, raiseDoneFloorScript, keys, []any{upto * ChunkEvents}); err != nil {
 			return err
 		}
 	}

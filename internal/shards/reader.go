@@ -6,13 +6,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Reader reads the streams of a deployment. It may be used at once.
 type Reader struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space *Layout
 }
 
 // Entries reads and decodes a shard's entries from firstID to lastID, both included. It leaves out what can't be read,

@@ -14,13 +14,13 @@ import (
 
 // Shard is one shard of a deployment on its Redis: one method a script, and the reads that go with them.
 type Shard struct {
-	Keys lua.Keys
+	Keys Keys
 
 	rdb redis.UniversalClient
 }
 
 // Of gives a shard by the names of its keys.
-func Of(rdb redis.UniversalClient, keys lua.Keys) *Shard { return &Shard{Keys: keys, rdb: rdb} }
+func Of(rdb redis.UniversalClient, keys Keys) *Shard { return &Shard{Keys: keys, rdb: rdb} }
 
 // guard says what stands in front of a script.
 type guard int

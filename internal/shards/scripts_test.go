@@ -16,7 +16,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func (c *scriptCase) setup(t *testing.T, b *bundle) {
@@ -98,12 +97,12 @@ func TestScriptsOnACluster(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true}).Client(t) // one node that has all slots: a plain client will do
-	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, lua.Slots-1).Err())
+	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 1<<14-1).Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		info, err := rdb.ClusterInfo(t.Context()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	}, "the cluster is up")
-	two, err := lua.NewSpace(testkit.Prefix(t), 2)
+	two, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
 	require.NoError(t, err)
 	err = rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])", []string{two.Shard(0).Meta(), two.Shard(1).Meta()}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)

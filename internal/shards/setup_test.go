@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -21,8 +20,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // bundle is one deployment with one shard.
 type bundle struct {
 	rdb    *redis.Client
-	space  *lua.Space
-	k      lua.Keys
+	space  *shards.Layout
+	k      shards.Keys
 	prefix string
 	holds  map[string]hongbao.SeqRange // by id: the events of entries that written made
 }
@@ -39,7 +38,7 @@ func setupOn(t *testing.T, rdb *redis.Client) *bundle {
 	t.Helper()
 	b := &bundle{rdb: rdb, prefix: testkit.Prefix(t)}
 	var err error
-	b.space, err = lua.NewSpace(b.prefix, 1)
+	b.space, err = shards.NewLayout(hongbao.Space{Prefix: b.prefix, Shards: 1})
 	require.NoError(t, err)
 	b.k = b.space.Shard(0)
 	require.NoError(t, shards.Found(t.Context(), rdb, b.space, shards.FoundCall{Deployment: "test"}))
@@ -94,7 +93,7 @@ func spec(id string, packets int64) hongbao.Campaign {
 
 func (b *bundle) store(t testing.TB) *campaign.Store {
 	t.Helper()
-	s, err := campaign.NewStore(campaign.StoreConfig{Redis: b.rdb, Space: b.space, Chunk: 1000})
+	s, err := campaign.NewStore(campaign.StoreConfig{Redis: b.rdb, Space: b.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	return s
 }

@@ -3,8 +3,6 @@ package shards
 import (
 	"context"
 	"time"
-
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 var trimScript = newDrainScript("trim")
@@ -70,15 +68,15 @@ func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 		t.Behind, t.Full, t.Lost = "", nil, nil
 	}
 	keys := []string{k.Keys.Events(), k.Keys.Meta()}
-	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit, max(t.LookBehind, 1), t.Behind, t.MaxHeld, lua.ChunkEvents, len(t.Groups)}
+	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit, max(t.LookBehind, 1), t.Behind, t.MaxHeld, ChunkEvents, len(t.Groups)}
 	first := map[string]int64{}
 	for _, g := range t.Groups {
-		first[g] = max(t.Full[g], head.DoneFloor/lua.ChunkEvents)
+		first[g] = max(t.Full[g], head.DoneFloor/ChunkEvents)
 		before := len(keys)
-		for chunk := first[g]; chunk <= head.Seq/lua.ChunkEvents; chunk++ {
+		for chunk := first[g]; chunk <= head.Seq/ChunkEvents; chunk++ {
 			keys = append(keys, k.Keys.Done(g, chunk))
 		}
-		args = append(args, g, first[g]*lua.ChunkEvents, len(keys)-before, t.Lost[g])
+		args = append(args, g, first[g]*ChunkEvents, len(keys)-before, t.Lost[g])
 	}
 	reply, err := k.run(ctx, trimScript, keys, args)
 	if err != nil {
@@ -97,7 +95,7 @@ func readTrimmed(reply []string, head Head, declared []string, first map[string]
 	}
 	chunks := map[string][]int64{}
 	for _, g := range declared {
-		n := min(int(max(0, head.Seq/lua.ChunkEvents-first[g]+1)), len(counts))
+		n := min(int(max(0, head.Seq/ChunkEvents-first[g]+1)), len(counts))
 		chunks[g], counts = counts[:n], counts[n:]
 	}
 	for r.err == nil && len(r.rest) > 0 {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // written makes a stream of entries with n events each at made-up times, and seq and all groups as a deployment has them.
@@ -227,11 +226,11 @@ func TestTrimIgnoresForgedSeq(t *testing.T) {
 func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.reached(t, 2*lua.ChunkEvents)
+	b.reached(t, 2*shards.ChunkEvents)
 	const group = "kafka"
 	look := func(seq int64) bool {
 		t.Helper()
-		done, err := shards.Of(b.rdb, b.k).GroupDone(t.Context(), group, hongbao.SeqRange{First: 1, Last: 2 * lua.ChunkEvents})
+		done, err := shards.Of(b.rdb, b.k).GroupDone(t.Context(), group, hongbao.SeqRange{First: 1, Last: 2 * shards.ChunkEvents})
 		require.NoError(t, err)
 		return done.Has(seq)
 	}
@@ -239,7 +238,7 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 		t.Helper()
 		a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), &shards.ClaimCall{
 			Sink: group, ID: fmt.Sprint(trimmed, time.Now().UnixNano()), Owner: "w1", Lease: time.Minute, Trimmed: trimmed, TakeLive: true,
-			Events: []hongbao.SeqRange{{First: 5, Last: 6}, {First: lua.ChunkEvents - 2, Last: lua.ChunkEvents + 1}},
+			Events: []hongbao.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents + 1}},
 		})
 		require.NoError(t, err)
 		return a
@@ -253,13 +252,13 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 		require.NoError(t, shards.Of(b.rdb, b.k).RaiseDoneFloor(t.Context(), from, 1, []string{group}))
 	}
 	require.True(t, look(1))
-	require.True(t, look(lua.ChunkEvents-1))
-	require.False(t, look(lua.ChunkEvents))
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group, []hongbao.SeqRange{{First: 5, Last: 5}, {First: lua.ChunkEvents, Last: lua.ChunkEvents}}, nil)
+	require.True(t, look(shards.ChunkEvents-1))
+	require.False(t, look(shards.ChunkEvents))
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group, []hongbao.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}}, nil)
 	require.NoError(t, err)
-	require.True(t, look(lua.ChunkEvents))
-	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 6}, {First: lua.ChunkEvents - 2, Last: lua.ChunkEvents}}, claim(true).Done)
-	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 5}, {First: lua.ChunkEvents, Last: lua.ChunkEvents}}, claim(false).Done)
+	require.True(t, look(shards.ChunkEvents))
+	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents}}, claim(true).Done)
+	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}}, claim(false).Done)
 }
 
 // A parked entry holds itself, and nothing else: what is finished behind it leaves, and is no backlog. The floor of the done bits

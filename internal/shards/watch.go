@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // The codes of a Watch's alarms.
@@ -34,7 +33,7 @@ type sight struct {
 // server, in one round trip. It freezes shards that were opened for another server, or before this one was demoted and promoted again.
 type Watch struct {
 	Redis redis.UniversalClient
-	Space *lua.Space
+	Space *Layout
 	Every time.Duration // 0 for a second
 	// Frozen is called at each look for each shard that is frozen or gone; nil for none. It must not block.
 	Frozen func(shard int)
@@ -109,7 +108,7 @@ func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
 }
 
 // NodeOf is the server that has a shard now. It is to be asked anew each time: a cluster moves slots, and fails over.
-func NodeOf(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (redis.UniversalClient, error) {
+func NodeOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (redis.UniversalClient, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
 		return rdb, nil
@@ -122,7 +121,7 @@ func NodeOf(ctx context.Context, rdb redis.UniversalClient, k lua.Keys) (redis.U
 }
 
 // see asks one server for INFO and for the heads of its shards.
-func see(ctx context.Context, node redis.UniversalClient, space *lua.Space, list []int) (*sight, error) {
+func see(ctx context.Context, node redis.UniversalClient, space *Layout, list []int) (*sight, error) {
 	pipe := node.Pipeline()
 	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
 	heads := make([]*redis.SliceCmd, len(list))

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/require"
-
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func needsServer(t *testing.T) {
@@ -51,7 +52,7 @@ func TestPrefixIsUniqueAndFitForASpace(t *testing.T) {
 		p := Prefix(t)
 		require.False(t, seen[p], p)
 		seen[p] = true
-		_, err := lua.NewSpace(p, 4)
+		_, err := shards.NewLayout(hongbao.Space{Prefix: p, Shards: 4})
 		require.NoError(t, err)
 	}
 }

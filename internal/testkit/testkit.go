@@ -75,7 +75,7 @@ func Redis(t testing.TB) *RedisServer {
 	return must(t, sharedRedis.get)
 }
 
-// Prefix is a word that no other test of the process gets, fit for lua.NewSpace: at most 32 bytes of a-z, 0-9 and -.
+// Prefix is a word that no other test of the process gets, fit for hongbao.Space: at most 32 bytes of a-z, 0-9 and -.
 func Prefix(t testing.TB) string {
 	t.Helper()
 	return unique(t)

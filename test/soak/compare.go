@@ -80,7 +80,7 @@ func (s *soak) compareTopic(ctx context.Context) error {
 // count reads a whole topic and tallies its events.
 func (s *soak) count(ctx context.Context, name string) (*tally, error) {
 	v := &s.servers
-	claims, err := dedup.NewClaims(dedup.Config{Redis: v.rdb, Space: v.space, Sink: "kafka", Owner: "soak", Lease: lease, TakeLive: true})
+	claims, err := dedup.NewClaims(dedup.Config{Redis: v.rdb, Space: v.space.Space, Sink: "kafka", Owner: "soak", Lease: lease, TakeLive: true})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 const (
@@ -73,7 +72,7 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 		for shard := range v.space.Len() {
 			k := v.space.Shard(shard)
 			// A shard's seqs are its grants and the closes of its campaigns.
-			for chunk := range (s.outcome.Granted+int64(len(s.campaigns)))/lua.ChunkEvents + 1 {
+			for chunk := range (s.outcome.Granted+int64(len(s.campaigns)))/shards.ChunkEvents + 1 {
 				bits = append(bits, p.BitCount(ctx, k.Done(sink, chunk), nil))
 			}
 			claims = append(claims, p.HLen(ctx, k.Claims(sink)))

@@ -12,13 +12,14 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/shards"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 type servers struct {
 	redis *testkit.RedisServer
 	rdb   *redis.Client
-	space *lua.Space
+	space *shards.Layout
 	dsn   string
 	kafka *testkit.KafkaBroker
 	cfg   *configs.Config
@@ -75,7 +76,7 @@ func (s *soak) startServers(ctx context.Context) error {
 	if v.cfg, err = configs.Load("", s.env, nil); err != nil {
 		return fmt.Errorf("the soak's own configuration: %w", err)
 	}
-	if v.space, err = v.cfg.Space(); err != nil {
+	if v.space, err = shards.NewLayout(v.cfg.Space()); err != nil {
 		return err
 	}
 	opts := v.redis.Options()

@@ -10,12 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 // Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by hand; where somebody has
 // seen more than Redis has, they go on behind that, as after an accepted loss.
-func Open(ctx context.Context, rdb redis.UniversalClient, space *lua.Space) error {
+func Open(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout) error {
 	var errs []error
 	for i := range space.Len() {
 		errs = append(errs, open(ctx, rdb, space, shards.Of(rdb, space.Shard(i))))
@@ -23,14 +22,14 @@ func Open(ctx context.Context, rdb redis.UniversalClient, space *lua.Space) erro
 	return errors.Join(errs...)
 }
 
-func open(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, k *shards.Shard) error {
+func open(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, k *shards.Shard) error {
 	z, err := k.Freeze(ctx)
 	if err != nil || !z.Frozen {
 		return err
 	}
 	if z.Seen > z.Seq {
 		_, err = k.Reopen(ctx, space, &shards.Reopening{
-			Was: z, Epoch: z.Epoch + 1, Known: z.Seen, Last: (z.Seen/lua.ChunkEvents+1)*lua.ChunkEvents - 1,
+			Was: z, Epoch: z.Epoch + 1, Known: z.Seen, Last: (z.Seen/shards.ChunkEvents+1)*shards.ChunkEvents - 1,
 		})
 		return err
 	}
@@ -43,7 +42,7 @@ func open(ctx context.Context, rdb redis.UniversalClient, space *lua.Space, k *s
 }
 
 // KeepOpen opens frozen shards until the test ends. What fails while servers are away is tried again.
-func KeepOpen(t testing.TB, rdb redis.UniversalClient, space *lua.Space) {
+func KeepOpen(t testing.TB, rdb redis.UniversalClient, space *shards.Layout) {
 	t.Helper()
 	done := make(chan struct{})
 	tick := time.NewTicker(20 * time.Millisecond)

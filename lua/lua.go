@@ -1,5 +1,4 @@
-// Package lua holds every script that Redis runs, one file each, and the names of the keys.
-// Each script has one method of internal/shards.Shard, which calls it.
+// Package lua holds every script that Redis runs, one file each. Each has one method of internal/shards.Shard, which calls it.
 //
 // It promises that a script runs on one slot (all keys share their shard's hash tag), checks everything before its
 // first write, gives the same answer when it runs twice, and changes nothing if a key holds another type. The head of
@@ -19,3 +18,17 @@
 //	bits, fields                  functions on done bits, and on hashes, that others include
 //	lock                          a named lock with one owner
 package lua
+
+import "embed"
+
+//go:embed *.lua
+var files embed.FS
+
+// Source gives the text of a script by its name, "grab" for grab.lua. It panics if there is none of that name.
+func Source(name string) string {
+	text, err := files.ReadFile(name + ".lua")
+	if err != nil {
+		panic(err) // the names are constants of this module
+	}
+	return string(text)
+}

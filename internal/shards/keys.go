@@ -1,14 +1,16 @@
-package lua
+package shards
 
 import (
 	"fmt"
 	"hash/fnv"
 	"strconv"
 	"strings"
+
+	"github.com/hongbao-project/hongbao"
 )
 
-// Slots is the number of hash slots of a Redis Cluster.
-const Slots = 16384
+// slots is the number of hash slots of a Redis Cluster.
+const slots = 16384
 
 // MaxShards bounds the shards of a deployment.
 const MaxShards = 1024
@@ -16,56 +18,56 @@ const MaxShards = 1024
 // ChunkEvents is how many events' done bits one bitmap key holds (8 KiB).
 const ChunkEvents = 1 << 16
 
-// Space is the key space of one deployment: a prefix and a fixed number of shards.
-type Space struct {
-	prefix string
+// Layout names the keys of a deployment: those of each of its shards.
+type Layout struct {
+	hongbao.Space
 	shards []Keys
 }
 
-// NewSpace lays out the keys of a deployment. The tags depend on both arguments, so neither may change afterwards.
-func NewSpace(prefix string, shards int) (*Space, error) {
-	if prefix == "" || len(prefix) > 32 || strings.ContainsAny(prefix, "{}: \t\r\n") {
-		return nil, fmt.Errorf("key prefix %.40q: want 1 to 32 bytes without {, }, : or white space", prefix)
+// NewLayout lays out the keys of a deployment. The tags depend on prefix and number, so neither may change afterwards.
+func NewLayout(space hongbao.Space) (*Layout, error) {
+	if p := space.Prefix; p == "" || len(p) > 32 || strings.ContainsAny(p, "{}: \t\r\n") {
+		return nil, fmt.Errorf("key prefix %.40q: want 1 to 32 bytes without {, }, : or white space", p)
 	}
-	if shards < 1 || shards > MaxShards {
-		return nil, fmt.Errorf("%d shards: want 1 to %d", shards, MaxShards)
+	if space.Shards < 1 || space.Shards > MaxShards {
+		return nil, fmt.Errorf("%d shards: want 1 to %d", space.Shards, MaxShards)
 	}
-	s := &Space{prefix: prefix, shards: make([]Keys, shards)}
-	for i := range s.shards {
-		s.shards[i] = Keys{shard: i, tag: prefix + ":{" + tag(i, shards) + "}:"}
+	l := &Layout{Space: space, shards: make([]Keys, space.Shards)}
+	for i := range l.shards {
+		l.shards[i] = Keys{shard: i, tag: space.Prefix + ":{" + tag(i, space.Shards) + "}:"}
 	}
-	return s, nil
+	return l, nil
 }
 
 // Deployment is a hash that marks the prefix as a deployment's, with its number of shards. Its name depends on neither.
-func (s *Space) Deployment() string { return s.prefix + ":{deployment}" }
+func (l *Layout) Deployment() string { return l.Prefix + ":{deployment}" }
 
 // Len is the number of shards.
-func (s *Space) Len() int { return len(s.shards) }
+func (l *Layout) Len() int { return len(l.shards) }
 
 // Shard gives the keys of shard i, 0 <= i < Len.
-func (s *Space) Shard(i int) Keys { return s.shards[i] }
+func (l *Layout) Shard(i int) Keys { return l.shards[i] }
 
 // tag finds the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the i-th of n equal parts.
 func tag(i, n int) string {
-	low, high := i*Slots/n, (i+1)*Slots/n
+	low, high := i*slots/n, (i+1)*slots/n
 	for k := 0; ; k++ {
 		t := strconv.Itoa(i) + "." + strconv.Itoa(k)
-		if slot := int(crc16(t) % Slots); slot >= low && slot < high {
+		if at := int(crc16(t) % slots); at >= low && at < high {
 			return t
 		}
 	}
 }
 
-// Slot computes the slot of a key as Redis does: of what stands between the first "{" and the first "}" after it, if
+// slot computes the slot of a key as Redis does: of what stands between the first "{" and the first "}" after it, if
 // that is not empty, else of the whole key.
-func Slot(key string) int {
+func slot(key string) int {
 	if _, after, ok := strings.Cut(key, "{"); ok {
 		if t, _, ok := strings.Cut(after, "}"); ok && t != "" {
 			key = t
 		}
 	}
-	return int(crc16(key) % Slots)
+	return int(crc16(key) % slots)
 }
 
 // crc16 is CRC-16/XMODEM, which Redis Cluster uses (polynomial 0x1021, initial value 0).
@@ -142,8 +144,8 @@ func (k Keys) Refunded() string { return k.tag + "refunded" }
 func (k Keys) Lock(name string) string { return k.tag + "lock:" + name }
 
 // Home is the shard on which a campaign that lives on one shard lives: FNV-1a of its id, modulo the shards.
-func (s *Space) Home(campaign string) Keys {
+func (l *Layout) Home(campaign string) Keys {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(campaign)) // never fails
-	return s.shards[h.Sum32()%uint32(len(s.shards))]
+	return l.shards[h.Sum32()%uint32(len(l.shards))]
 }

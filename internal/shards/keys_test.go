@@ -1,4 +1,4 @@
-package lua_test
+package shards
 
 import (
 	"fmt"
@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hongbao-project/hongbao"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/lua"
 )
 
 func TestSlotAsRedisComputesIt(t *testing.T) {
@@ -36,23 +37,23 @@ func TestSlotAsRedisComputesIt(t *testing.T) {
 	for _, key := range keys {
 		want, err := rdb.ClusterKeySlot(t.Context(), key).Result()
 		require.NoError(t, err)
-		require.EqualValues(t, want, lua.Slot(key), "%.40q", key)
+		require.EqualValues(t, want, slot(key), "%.40q", key)
 	}
 }
 
 func TestShardsAreSpreadEvenly(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{1, 2, 3, 16, 64, 1000, lua.MaxShards} {
-		s, err := lua.NewSpace("hb", n)
+	for _, n := range []int{1, 2, 3, 16, 64, 1000, MaxShards} {
+		s, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: n})
 		require.NoError(t, err)
 		require.Equal(t, n, s.Len())
 		for i := range n {
 			k := s.Shard(i)
 			require.Equal(t, i, k.Index())
-			slot := lua.Slot(k.Meta())
-			require.True(t, slot >= i*lua.Slots/n && slot < (i+1)*lua.Slots/n, "shard %d of %d has slot %d", i, n, slot)
+			at := slot(k.Meta())
+			require.True(t, at >= i*slots/n && at < (i+1)*slots/n, "shard %d of %d has slot %d", i, n, at)
 			for _, key := range keysOf(t, k) {
-				require.Equal(t, slot, lua.Slot(key), key)
+				require.Equal(t, at, slot(key), key)
 				require.True(t, strings.HasPrefix(key, "hb:{"), key)
 			}
 		}
@@ -60,7 +61,7 @@ func TestShardsAreSpreadEvenly(t *testing.T) {
 }
 
 // keysOf makes a key by every method of Keys that names one; the names in it hold braces of their own.
-func keysOf(t *testing.T, k lua.Keys) (keys []string) {
+func keysOf(t *testing.T, k Keys) (keys []string) {
 	t.Helper()
 	v := reflect.ValueOf(k)
 	for name, m := range v.Methods() {
@@ -86,7 +87,7 @@ func keysOf(t *testing.T, k lua.Keys) (keys []string) {
 // The tags are part of what is stored: another build must find the same keys.
 func TestKeysStayWhatTheyAre(t *testing.T) {
 	t.Parallel()
-	s, err := lua.NewSpace("hb", 4)
+	s, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: 4})
 	require.NoError(t, err)
 	require.Equal(t, []string{"hb:{1.3}:meta", "hb:{1.3}:c:rain:stock", "hb:{1.3}:done:kafka:3", "hb:{1.3}:once:sms:m1"},
 		[]string{s.Shard(1).Meta(), s.Shard(1).Stock("rain"), s.Shard(1).Done("kafka", 3), s.Shard(1).Once("sms", "m1")})
@@ -95,7 +96,7 @@ func TestKeysStayWhatTheyAre(t *testing.T) {
 
 func TestHomesAreSpread(t *testing.T) {
 	t.Parallel()
-	s, err := lua.NewSpace("hb", 16)
+	s, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: 16})
 	require.NoError(t, err)
 	count := make([]int, 16)
 	for i := range 16_000 {
@@ -105,14 +106,14 @@ func TestHomesAreSpread(t *testing.T) {
 	require.Less(t, slices.Max(count), 1200)
 }
 
-func TestNewSpaceRefuses(t *testing.T) {
+func TestNewLayoutRefuses(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"", "a:b", "{", "a}", "a b", "a\n", strings.Repeat("a", 33)} {
-		_, err := lua.NewSpace(prefix, 1)
+		_, err := NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
 		require.Error(t, err, "%q", prefix)
 	}
-	for _, n := range []int{-1, 0, lua.MaxShards + 1} {
-		_, err := lua.NewSpace("hb", n)
+	for _, n := range []int{-1, 0, MaxShards + 1} {
+		_, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: n})
 		require.Error(t, err, n)
 	}
 }
