@@ -96,7 +96,7 @@ func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign
 	var stored StoredCampaign
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		now := time.Now().UnixMilli()
-		inserted, err := insertCampaign(ctx, t, &c, now)
+		inserted, err := l.insertCampaign(ctx, t, &c, now)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign
 		if !inserted {
 			return nil, c.same(&stored)
 		}
-		return fund(&c.Spec, now), nil
+		return l.fundPool(&c.Spec, now), nil
 	})
 	if err != nil {
 		return StoredCampaign{}, fmt.Errorf("create campaign %s in the ledger: %w", c.Spec.ID, err)
@@ -122,12 +122,11 @@ func mustExist(found bool, id string) error {
 	return hongbao.Errorf(hongbao.Broken, "campaign %s is in the ledger and can't be read: was a row deleted by hand?", id)
 }
 
-func insertCampaign(ctx context.Context, t txn, c *Campaign, now int64) (bool, error) {
+func (l *Ledger) insertCampaign(ctx context.Context, t txn, c *Campaign, now int64) (bool, error) {
 	s := &c.Spec
 	var changed int64
 	err := t.run(ctx, stmt{
-		sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING`,
+		sql: l.dialect.insertCampaign,
 		args: []any{s.ID, string(c.Canonical), c.Hash, c.Seed[:], string(s.Kind), s.Currency, s.Packets,
 			int64(s.Total), string(StateFunded), now},
 		changed: &changed,
@@ -135,10 +134,9 @@ func insertCampaign(ctx context.Context, t txn, c *Campaign, now int64) (bool, e
 	return changed == 1, err
 }
 
-// fund is the double entry from the sponsor to the pool.
-func fund(s *hongbao.Campaign, now int64) []stmt {
-	const post = `INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`
+// fundPool is the double entry from the sponsor to the pool.
+func (l *Ledger) fundPool(s *hongbao.Campaign, now int64) []stmt {
+	post := l.dialect.addToAccount
 	sponsor, pool := SponsorAccount(s.Sponsor, s.Currency), PoolAccount(s.ID)
 	return []stmt{
 		{sql: post, args: []any{pool, "pool", s.Currency, int64(s.Total)}},

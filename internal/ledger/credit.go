@@ -115,7 +115,7 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 		for i, a := range credits {
 			c := &a.Credit
 			inserts[i] = stmt{
-				sql:     `INSERT INTO credit (` + creditColumns + `, payload_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+				sql:     l.dialect.insertCredit,
 				args:    []any{c.Client, c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), now.UnixMilli(), payloadHash(c)},
 				changed: &inserted[i],
 			}
@@ -132,7 +132,7 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 				return nil, err
 			}
 		}
-		return nil, post(ctx, t, fresh)
+		return nil, l.postCredits(ctx, t, fresh)
 	})
 	if err != nil {
 		return fmt.Errorf("book %d credits: %w", len(credits), err)
@@ -173,13 +173,13 @@ func scanCredit(s scan, more ...any) (payment.Credit, error) {
 	return c, err
 }
 
-// post moves the money of credits that were just inserted: first to the accounts, where each credit gets its line number under the
+// postCredits moves the money of credits that were just inserted: first to the accounts, where each credit gets its line number under the
 // lock of the account's row, then from the funds, whose rows everybody wants.
-func post(ctx context.Context, t txn, fresh []*payment.Credited) error {
+func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credited) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	stmts, err := toAccounts(fresh)
+	stmts, err := l.toAccounts(fresh)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func post(ctx context.Context, t txn, fresh []*payment.Credited) error {
 }
 
 // toAccounts gives the statements that move the balances, one a touched account, and then those that number the credits.
-func toAccounts(fresh []*payment.Credited) ([]stmt, error) {
+func (l *Ledger) toAccounts(fresh []*payment.Credited) ([]stmt, error) {
 	sums, err := sumUp(fresh, func(c *payment.Credit) creditSide { return creditSide{c.Account, c.Currency} })
 	if err != nil {
 		return nil, err
@@ -216,8 +216,7 @@ func toAccounts(fresh []*payment.Credited) ([]stmt, error) {
 	var stmts, lines []stmt
 	for _, s := range sums {
 		stmts = append(stmts, stmt{
-			sql: `INSERT INTO credit_account (id, currency, balance, credits) VALUES ($1, $2, $3, $4) ON CONFLICT (id, currency)
-				DO UPDATE SET balance = credit_account.balance + excluded.balance, credits = credit_account.credits + excluded.credits`,
+			sql:  l.dialect.addToCreditAccount,
 			args: []any{s.key.owner, s.key.currency, int64(s.amount), int64(len(s.credits))},
 		})
 		for i, a := range s.credits {

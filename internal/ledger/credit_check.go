@@ -41,8 +41,8 @@ func differences(where string, all ...expect) (list []Difference) {
 
 // checkAccounts compares accounts with their credits, whose lines are numbered from 1 without a gap: no two have the same number.
 func checkAccounts(ctx context.Context, t txn) (list []Difference, err error) {
-	err = t.query(ctx, `SELECT id, currency, CAST(SUM(balance) AS bigint), CAST(SUM(credits) AS bigint), CAST(SUM(amount) AS bigint),
-		CAST(SUM(n) AS bigint), CAST(SUM(numbered) AS bigint), CAST(MAX(last) AS bigint) FROM (
+	err = t.query(ctx, `SELECT id, currency, CAST(SUM(balance) AS DECIMAL(20, 0)), CAST(SUM(credits) AS DECIMAL(20, 0)), CAST(SUM(amount) AS DECIMAL(20, 0)),
+		CAST(SUM(n) AS DECIMAL(20, 0)), CAST(SUM(numbered) AS DECIMAL(20, 0)), CAST(MAX(last) AS DECIMAL(20, 0)) FROM (
 			SELECT id, currency, balance, credits, 0 AS amount, 0 AS n, 0 AS numbered, 0 AS last FROM credit_account
 			UNION ALL SELECT account, currency, 0, 0, amount, 1, CASE WHEN line_no >= 1 THEN 1 ELSE 0 END, COALESCE(line_no, 0) FROM credit) AS b
 		GROUP BY id, currency
@@ -60,8 +60,8 @@ func checkAccounts(ctx context.Context, t txn) (list []Difference, err error) {
 }
 
 func checkFunds(ctx context.Context, t txn) (list []Difference, err error) {
-	err = t.query(ctx, `SELECT client, currency, CAST(SUM(funded) AS bigint), CAST(SUM(credited) AS bigint), CAST(SUM(credits) AS bigint),
-		CAST(SUM(fundings) AS bigint), CAST(SUM(amount) AS bigint), CAST(SUM(n) AS bigint) FROM (
+	err = t.query(ctx, `SELECT client, currency, CAST(SUM(funded) AS DECIMAL(20, 0)), CAST(SUM(credited) AS DECIMAL(20, 0)), CAST(SUM(credits) AS DECIMAL(20, 0)),
+		CAST(SUM(fundings) AS DECIMAL(20, 0)), CAST(SUM(amount) AS DECIMAL(20, 0)), CAST(SUM(n) AS DECIMAL(20, 0)) FROM (
 			SELECT client, currency, funded, credited, credits, 0 AS fundings, 0 AS amount, 0 AS n FROM credit_fund
 			UNION ALL SELECT client, currency, 0, 0, 0, amount, 0, 0 FROM credit_funding
 			UNION ALL SELECT client, currency, 0, 0, 0, 0, amount, 1 FROM credit) AS b

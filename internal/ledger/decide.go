@@ -173,11 +173,10 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most
 	if err != nil {
 		return nil, err
 	}
-	account := stmt{sql: `INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING`,
-		args: []any{reserve, "sponsor", currency, int64(0)}}
+	account := stmt{sql: l.dialect.insertReserve, args: []any{reserve, currency}}
 	debit := stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`, args: []any{reserve, int64(g.Amount)}}
 	var booked int64
-	once := stmt{sql: insertTransfer + ` ON CONFLICT (id) DO NOTHING`, args: []any{
+	once := stmt{sql: l.dialect.insertTransferOnce, args: []any{
 		"quarantine:" + g.Campaign + ":" + strconv.FormatInt(g.Packet, 10) + ":" + g.User, "funding", g.Campaign, reserve, user,
 		int64(g.Amount), int64(0), int64(0), time.Now().UnixMilli()}, changed: &booked}
 	if err := t.run(ctx, append(slices.Clip(credits), account, debit, once)...); err != nil {

@@ -34,8 +34,8 @@ func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, er
 	want.Founding = rand.Text()
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		var inserted int64
-		insert := stmt{sql: `INSERT INTO deployment (one, id, key_prefix, shards, founding) VALUES (1, $1, $2, $3, $4)
-			ON CONFLICT (one) DO NOTHING`, args: []any{want.ID, want.KeyPrefix, int64(want.Shards), want.Founding}, changed: &inserted}
+		insert := stmt{sql: l.dialect.insertDeployment,
+			args: []any{want.ID, want.KeyPrefix, int64(want.Shards), want.Founding}, changed: &inserted}
 		if err := t.run(ctx, insert); err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ func (l *Ledger) Disown(ctx context.Context, campaign, by, why string) error {
 		if err == nil && found {
 			err = hongbao.Errorf(hongbao.Permanent, "the ledger has it: its grants are settled, and what contradicts it is in quarantine already")
 		}
-		return []stmt{{sql: `INSERT INTO disowned (campaign, disowned_by, why, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT (campaign) DO NOTHING`,
+		return []stmt{{sql: l.dialect.insertDisowned,
 			args: []any{campaign, by, why, time.Now().UnixMilli()}}}, err
 	})
 	if err != nil {

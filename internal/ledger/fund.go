@@ -62,16 +62,14 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		var inserted int64
 		err := t.run(ctx, stmt{
-			sql: `INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
-				VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
+			sql:  l.dialect.insertFunding,
 			args: []any{f.Client, f.ID, f.Currency, int64(f.Amount), f.By, f.Why, time.Now().UnixMilli()}, changed: &inserted,
 		})
 		if err == nil && inserted == 0 {
 			err = sameFunding(ctx, t, &f)
 		} else if err == nil {
 			err = t.run(ctx, stmt{
-				sql: `INSERT INTO credit_fund (client, currency, funded, credited, credits) VALUES ($1, $2, $3, 0, 0)
-					ON CONFLICT (client, currency) DO UPDATE SET funded = credit_fund.funded + excluded.funded`,
+				sql:  l.dialect.addToFund,
 				args: []any{f.Client, f.Currency, int64(f.Amount)},
 			})
 		}

@@ -41,8 +41,8 @@ func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word 
 		if err := move.run(ctx, t); err != nil {
 			return nil, err
 		}
-		return []stmt{{sql: `INSERT INTO accepted_loss (shard, epoch, accepted_by, why, lost, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-			ON CONFLICT (shard, epoch) DO NOTHING`, args: []any{int64(word.Shard), word.Epoch, word.By, word.Why, word.Lost, time.Now().UnixMilli()}}}, nil
+		return []stmt{{sql: l.dialect.insertAcceptedLoss,
+			args: []any{int64(word.Shard), word.Epoch, word.By, word.Why, word.Lost, time.Now().UnixMilli()}}}, nil
 	}))
 }
 

@@ -112,7 +112,7 @@ func (t *mysqlTxn) send(ctx context.Context, stmts []stmt) error {
 	skip := strings.Count(t.begin, ";\n")
 	text.WriteString(t.begin)
 	for i, s := range stmts {
-		m := mysqlTranslate(s.sql)
+		m := mysqlNumbered(s.sql)
 		if i > 0 {
 			text.WriteString(";\n")
 		}
@@ -161,7 +161,7 @@ func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (ro
 }
 
 func (t *mysqlTxn) query(ctx context.Context, query string, args []any, row func(scan) error) error {
-	m := mysqlTranslate(query)
+	m := mysqlNumbered(query)
 	text := strings.Join([]string{t.begin, m.text}, "")
 	t.begin = ""
 	rows, err := t.conn.QueryContext(ctx, text, m.args(args)...)

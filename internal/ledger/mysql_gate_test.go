@@ -72,21 +72,10 @@ func TestMySQLErrorClasses(t *testing.T) {
 	}
 }
 
-func TestMySQLTranslate(t *testing.T) {
+func TestMySQLNumbered(t *testing.T) {
 	t.Parallel()
-	for sql, want := range map[string]string{
-		`SELECT a FROM t WHERE b = $2 AND c = $1 AND d > $2`:       `SELECT a FROM t WHERE b = ? AND c = ? AND d > ?`,
-		`SELECT CAST(SUM(a) AS bigint) FROM t`:                     `SELECT CAST(SUM(a) AS SIGNED) FROM t`,
-		`INSERT INTO t (a) VALUES ($1) ON CONFLICT (a) DO NOTHING`: `INSERT INTO t (a) VALUES (?) ON DUPLICATE KEY UPDATE a = t.a`,
-		`INSERT INTO t (a, b) VALUES ($1, $2) ON CONFLICT (b, a) DO NOTHING`: `INSERT INTO t (a, b) VALUES (?, ?) ` +
-			`ON DUPLICATE KEY UPDATE a = t.a`,
-		`INSERT INTO t (a) VALUES ($1) ON CONFLICT DO NOTHING`: `INSERT INTO t (a) VALUES (?) ON DUPLICATE KEY UPDATE a = t.a`,
-		`INSERT INTO t (a, b) VALUES ($1, $2) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b`: `INSERT INTO t (a, b) ` +
-			`VALUES (?, ?) ON DUPLICATE KEY UPDATE b = t.b + VALUES(b)`,
-	} {
-		require.Equal(t, want, mysqlTranslate(sql).text)
-	}
-	s := mysqlTranslate(`SELECT a FROM t WHERE b = $2 AND c = $1 AND d > $2`)
+	s := mysqlNumbered(`SELECT a FROM t WHERE b = $2 AND c = $1 AND d > $2`)
+	require.Equal(t, `SELECT a FROM t WHERE b = ? AND c = ? AND d > ?`, s.text)
 	require.Equal(t, []any{"two", "one", "two"}, s.args([]any{"one", "two"}))
 }
 

@@ -16,54 +16,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// postgresDialect sends a table as one array a column. The insert has no RETURNING: that every row went in is told by
-// the number of changed rows, and only if some did not is the batch read back.
 var postgresDialect = dialect{
+	queries:    loadQueries("standard", "postgres"),
 	migrations: "migrations/postgres",
 	// Another one's migration is waited for as long as it takes.
-	lock:      []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`, `RESET lock_timeout`},
-	hasSchema: `SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema')`,
-	pack:      func(columns ...any) ([]any, error) { return columns, nil },
-	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
-		SELECT g.*, $10::bigint FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],
-			$6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g`,
+	lock:       []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`, `RESET lock_timeout`},
+	pack:       func(columns ...any) ([]any, error) { return columns, nil },
 	plainFirst: true,
-	// LATERAL with LIMIT: one look-up by the primary key a row, also under a plan that was made when the table was small.
-	readGrants: `SELECT g.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
-			SELECT ` + grantColumns + `, batch FROM grants
-			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS g`,
-	readQuarantine: `SELECT q.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
-			SELECT ` + grantColumns + `, resolved_at FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q`,
-	insertQuarantine: `INSERT INTO quarantine (` + quarantineColumns + `, batch)
-		SELECT q.*, $20::bigint, $21::bigint FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::integer[],
-			$7::bigint[], $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::integer[], $13::text[], $14::bigint[],
-			$15::integer[], $16::bigint[], $17::bigint[], $18::text[], $19::bigint[]) AS q ON CONFLICT ` + onceAside + ` DO NOTHING`,
-	readAside: `SELECT k.n, q.id, q.resolved_at, q.batch FROM unnest($1::text[], $2::bigint[], $3::integer[], $4::bigint[], $5::text[],
-			$6::bigint[], $7::bigint[]) AS k (campaign, packet, shard, seq, user_id, amount, n) CROSS JOIN LATERAL (
-			SELECT id, resolved_at, batch FROM quarantine WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet
-			AND shard = k.shard AND seq = k.seq AND user_id = k.user_id COLLATE "C" AND amount = k.amount LIMIT 1) AS q`,
-	credit: `INSERT INTO account (id, kind, currency, balance)
-		SELECT c.id, 'user', c.currency, c.amount FROM unnest($1::text[], $2::text[], $3::bigint[]) AS c (id, currency, amount)
-		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,
-	insertCodes: `INSERT INTO code (campaign, packet, code) SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[])`,
-	readCodes: `SELECT c.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
-			SELECT packet, code FROM code WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS c`,
-	now: postgresNow,
-	insertPending: `INSERT INTO pending (` + pendingColumns + `since, asked_at)
-		SELECT g.*, $10, $11::bigint, CASE WHEN $12::bigint = 1 THEN LEAST(g.granted_at, n.now) ELSE n.now END, n.now
-		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[], $8::text[], $9::bigint[])
-			AS g (` + grantColumns + `), (SELECT ` + postgresNow + ` AS now) AS n`,
-	readPending: `SELECT p.* FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet) CROSS JOIN LATERAL (
-			SELECT ` + pendingColumns + postgresNow + ` - since, ` + postgresNow + ` - asked_at FROM pending
-			WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS p`,
-	takePending: `UPDATE pending AS p SET owner = $5, batch = k.now, asked_at = ` + postgresNow + `
-		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS k (campaign, packet, batch, now)
-		WHERE p.campaign = k.campaign COLLATE "C" AND p.packet = k.packet AND p.batch = k.batch`,
-	deletePending: `DELETE FROM pending WHERE campaign = $2 AND packet = ANY ($1::bigint[]) AND $3::bigint IN (0, batch)`,
+	// When the statement began. A worker's time is counted from before it was sent.
+	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
 }
-
-// postgresNow is when the statement began. A worker's time is counted from before it was sent.
-const postgresNow = `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`
 
 type postgres struct {
 	pool   *pgxpool.Pool

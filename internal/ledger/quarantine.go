@@ -199,9 +199,6 @@ func (q *Quarantined) had() *hongbao.Grant {
 const quarantineColumns = `reason, campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, entry_id,
 	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at`
 
-// onceAside is the key of a row of quarantine besides its id.
-const onceAside = `(campaign, packet, shard, seq, user_id, amount)`
-
 func scanQuarantined(s scan) (Quarantined, error) {
 	var q Quarantined
 	var reason string

@@ -47,8 +47,8 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	}
 	if err == nil {
 		err = l.write(ctx, func(context.Context, txn) ([]stmt, error) {
-			return []stmt{{sql: `INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-				ON CONFLICT (campaign) DO NOTHING`, args: []any{campaign, s.grants, s.amount, s.packGroups(), s.packSeqs(), time.Now().UnixMilli()}}}, nil
+			return []stmt{{sql: l.dialect.insertSeal,
+				args: []any{campaign, s.grants, s.amount, s.packGroups(), s.packSeqs(), time.Now().UnixMilli()}}}, nil
 		})
 	}
 	if err != nil {

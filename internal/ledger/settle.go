@@ -247,5 +247,5 @@ func (l *Ledger) creditUsers(credits []credit) ([]stmt, error) {
 		ids[i], currencies[i], amounts[i] = c.account, c.currency, int64(c.amount)
 	}
 	packed, err := l.dialect.pack(ids, currencies, amounts)
-	return []stmt{{sql: l.dialect.credit, args: packed}}, err
+	return []stmt{{sql: l.dialect.creditUsers, args: packed}}, err
 }

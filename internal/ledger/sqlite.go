@@ -20,45 +20,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// sqliteDialect sends a table as one JSON array of rows.
 var sqliteDialect = dialect{
+	queries:    loadQueries("standard", "sqlite"),
 	migrations: "migrations/sqlite",
-	hasSchema:  `SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'hongbao_schema'`,
 	pack:       packJSON,
-	// WHERE true: without it the parser takes ON CONFLICT for a join's ON.
-	insertGrants: `INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
-		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
-			value ->> 8, $2 FROM json_each($1) WHERE true`,
-	readGrants: `SELECT ` + grantColumns + `, batch FROM json_each($1) AS k CROSS JOIN grants
-		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
-	readQuarantine: `SELECT ` + grantColumns + `, resolved_at FROM json_each($1) AS k CROSS JOIN quarantine
-		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
-	insertQuarantine: `INSERT INTO quarantine (` + quarantineColumns + `, batch)
-		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8,
-			value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15, value ->> 16,
-			value ->> 17, value ->> 18, $2, $3 FROM json_each($1) WHERE true ON CONFLICT ` + onceAside + ` DO NOTHING`,
-	readAside: `SELECT k.value ->> 6, quarantine.id, resolved_at, batch FROM json_each($1) AS k CROSS JOIN quarantine
-		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND shard = k.value ->> 2 AND seq = k.value ->> 3
-			AND user_id = k.value ->> 4 AND amount = k.value ->> 5`,
-	credit: `INSERT INTO account (id, kind, currency, balance)
-		SELECT value ->> 0, 'user', value ->> 1, value ->> 2 FROM json_each($1) WHERE true
-		ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`,
-	insertCodes: `INSERT INTO code (campaign, packet, code) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1)`,
-	readCodes: `SELECT packet, code FROM json_each($1) AS k CROSS JOIN code
-		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
-	now: sqliteNow,
-	insertPending: `INSERT INTO pending (` + pendingColumns + `since, asked_at)
-		SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, $2, $3,
-			CASE WHEN $4 = 1 THEN MIN(value ->> 8, ` + sqliteNow + `) ELSE ` + sqliteNow + ` END, ` + sqliteNow + `
-		FROM json_each($1) WHERE true`,
-	readPending: `SELECT ` + pendingColumns + sqliteNow + ` - since, ` + sqliteNow + ` - asked_at FROM json_each($1) AS k CROSS JOIN pending
-		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1`,
-	takePending: `UPDATE pending SET owner = $2, batch = k.value ->> 3, asked_at = ` + sqliteNow + ` FROM json_each($1) AS k
-		WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND batch = k.value ->> 2`,
-	deletePending: `DELETE FROM pending WHERE campaign = $2 AND packet IN (SELECT value ->> 0 FROM json_each($1)) AND $3 IN (0, batch)`,
+	now:        `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
 }
-
-const sqliteNow = `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`
 
 // packJSON turns columns into rows: [["c",1,...],...].
 func packJSON(columns ...any) ([]any, error) {

@@ -25,7 +25,7 @@ func (l *Ledger) AddToken(ctx context.Context, token payment.ClientToken) error 
 	var inserted int64
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		return nil, t.run(ctx, stmt{
-			sql:     `INSERT INTO credit_token (hash, client, scopes, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+			sql:     l.dialect.insertToken,
 			args:    []any{token.Hash, token.Client, strings.Join(scopes, " "), time.Now().UnixMilli()},
 			changed: &inserted,
 		})

@@ -1,0 +1,202 @@
+-- Statements of MySQL and MariaDB. queries.go reads them. A table travels as one JSON array of rows.
+-- The columns' types are those of the tables, so that an index finds the keys. A value that does not fit is an error.
+-- STRAIGHT_JOIN: one look-up by the primary key a row, whatever the optimizer thinks of the size of a JSON text.
+-- "Do nothing" on a conflict updates a column to its own value, which counts as no change. INSERT IGNORE would also turn
+-- errors into wrong rows. UTC_TIMESTAMP does not depend on the session's time zone, whose clock may be set back.
+
+-- name: has_schema
+SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'hongbao_schema';
+
+-- name: insert_grants
+INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
+SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR,
+    user_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON EMPTY ERROR ON ERROR,
+    amount bigint PATH '$[3]' ERROR ON EMPTY ERROR ON ERROR,
+    shard bigint PATH '$[4]' ERROR ON EMPTY ERROR ON ERROR,
+    seq bigint PATH '$[5]' ERROR ON EMPTY ERROR ON ERROR,
+    epoch bigint PATH '$[6]' ERROR ON EMPTY ERROR ON ERROR,
+    request_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[7]' ERROR ON EMPTY ERROR ON ERROR,
+    granted_at bigint PATH '$[8]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+ON DUPLICATE KEY UPDATE campaign = grants.campaign;
+
+-- name: read_grants
+SELECT g.campaign, g.packet, g.user_id, g.amount, g.shard, g.seq, g.epoch, g.request_id, g.granted_at, g.batch
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+STRAIGHT_JOIN grants AS g ON g.campaign = k.campaign AND g.packet = k.packet;
+
+-- name: read_quarantine
+SELECT q.campaign, q.packet, q.user_id, q.amount, q.shard, q.seq, q.epoch, q.request_id, q.granted_at, q.resolved_at
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+STRAIGHT_JOIN quarantine AS q ON q.campaign = k.campaign AND q.packet = k.packet;
+
+-- name: insert_quarantine
+INSERT INTO quarantine (reason, campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, entry_id,
+  has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at, batch)
+SELECT k.reason, k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at,
+  k.entry_id,
+  k.has, k.has_user_id, k.has_amount, k.has_shard, k.has_seq, k.has_epoch, k.has_request_id, k.has_granted_at, $2, $3
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    reason varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[2]' ERROR ON EMPTY ERROR ON ERROR,
+    user_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[3]' ERROR ON EMPTY ERROR ON ERROR,
+    amount bigint PATH '$[4]' ERROR ON EMPTY ERROR ON ERROR,
+    shard bigint PATH '$[5]' ERROR ON EMPTY ERROR ON ERROR,
+    seq bigint PATH '$[6]' ERROR ON EMPTY ERROR ON ERROR,
+    epoch bigint PATH '$[7]' ERROR ON EMPTY ERROR ON ERROR,
+    request_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[8]' ERROR ON EMPTY ERROR ON ERROR,
+    granted_at bigint PATH '$[9]' ERROR ON EMPTY ERROR ON ERROR,
+    entry_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[10]' ERROR ON EMPTY ERROR ON ERROR,
+    has bigint PATH '$[11]' ERROR ON EMPTY ERROR ON ERROR,
+    has_user_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[12]' ERROR ON EMPTY ERROR ON ERROR,
+    has_amount bigint PATH '$[13]' ERROR ON EMPTY ERROR ON ERROR,
+    has_shard bigint PATH '$[14]' ERROR ON EMPTY ERROR ON ERROR,
+    has_seq bigint PATH '$[15]' ERROR ON EMPTY ERROR ON ERROR,
+    has_epoch bigint PATH '$[16]' ERROR ON EMPTY ERROR ON ERROR,
+    has_request_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[17]' ERROR ON EMPTY ERROR ON ERROR,
+    has_granted_at bigint PATH '$[18]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+ON DUPLICATE KEY UPDATE reason = quarantine.reason;
+
+-- name: read_aside
+SELECT k.n, q.id, q.resolved_at, q.batch
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR,
+    shard bigint PATH '$[2]' ERROR ON EMPTY ERROR ON ERROR,
+    seq bigint PATH '$[3]' ERROR ON EMPTY ERROR ON ERROR,
+    user_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[4]' ERROR ON EMPTY ERROR ON ERROR,
+    amount bigint PATH '$[5]' ERROR ON EMPTY ERROR ON ERROR,
+    n bigint PATH '$[6]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+STRAIGHT_JOIN quarantine AS q ON q.campaign = k.campaign AND q.packet = k.packet AND q.shard = k.shard AND q.seq = k.seq
+  AND q.user_id = k.user_id AND q.amount = k.amount;
+
+-- name: credit_users
+INSERT INTO account (id, kind, currency, balance)
+SELECT k.id, 'user', k.currency, k.amount
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    currency varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR,
+    amount bigint PATH '$[2]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+ON DUPLICATE KEY UPDATE balance = account.balance + VALUES(balance);
+
+-- name: insert_codes
+INSERT INTO code (campaign, packet, code)
+SELECT k.campaign, k.packet, k.code
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR,
+    code varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON EMPTY ERROR ON ERROR)) AS k;
+
+-- name: read_codes
+SELECT c.packet, c.code
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+STRAIGHT_JOIN code AS c ON c.campaign = k.campaign AND c.packet = k.packet;
+
+-- name: insert_pending
+INSERT INTO pending (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch, since,
+  asked_at)
+SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2, $3,
+  CASE WHEN $4 = 1 THEN LEAST(k.granted_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
+    ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 END,
+  TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR,
+    user_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[2]' ERROR ON EMPTY ERROR ON ERROR,
+    amount bigint PATH '$[3]' ERROR ON EMPTY ERROR ON ERROR,
+    shard bigint PATH '$[4]' ERROR ON EMPTY ERROR ON ERROR,
+    seq bigint PATH '$[5]' ERROR ON EMPTY ERROR ON ERROR,
+    epoch bigint PATH '$[6]' ERROR ON EMPTY ERROR ON ERROR,
+    request_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[7]' ERROR ON EMPTY ERROR ON ERROR,
+    granted_at bigint PATH '$[8]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+ON DUPLICATE KEY UPDATE campaign = pending.campaign;
+
+-- name: read_pending
+SELECT p.campaign, p.packet, p.user_id, p.amount, p.shard, p.seq, p.epoch, p.request_id, p.granted_at, p.owner, p.batch,
+  TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 - p.since,
+  TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 - p.asked_at
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+STRAIGHT_JOIN pending AS p ON p.campaign = k.campaign AND p.packet = k.packet;
+
+-- name: take_pending
+UPDATE JSON_TABLE($1, '$[*]' COLUMNS (
+    campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR,
+    batch bigint PATH '$[2]' ERROR ON EMPTY ERROR ON ERROR,
+    now bigint PATH '$[3]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+STRAIGHT_JOIN pending AS p ON p.campaign = k.campaign AND p.packet = k.packet AND p.batch = k.batch
+SET p.owner = $2, p.batch = k.now, p.asked_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000;
+
+-- name: delete_pending
+DELETE p
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    packet bigint PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+STRAIGHT_JOIN pending AS p ON p.campaign = $2 AND p.packet = k.packet AND $3 IN (0, p.batch);
+
+-- name: insert_campaign
+INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON DUPLICATE KEY UPDATE id = campaign.id;
+
+-- name: add_to_account
+INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4)
+ON DUPLICATE KEY UPDATE balance = account.balance + VALUES(balance);
+
+-- name: insert_reserve
+INSERT INTO account (id, kind, currency, balance) VALUES ($1, 'sponsor', $2, 0)
+ON DUPLICATE KEY UPDATE id = account.id;
+
+-- name: insert_transfer_once
+INSERT INTO transfer (id, kind, campaign, debit, credit, amount, grants, batch, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON DUPLICATE KEY UPDATE id = transfer.id;
+
+-- name: insert_credit
+INSERT INTO credit (client, reference, idempotency_key, account, currency, amount, created_at, payload_hash)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON DUPLICATE KEY UPDATE client = credit.client;
+
+-- name: add_to_credit_account
+INSERT INTO credit_account (id, currency, balance, credits) VALUES ($1, $2, $3, $4)
+ON DUPLICATE KEY UPDATE balance = credit_account.balance + VALUES(balance),
+  credits = credit_account.credits + VALUES(credits);
+
+-- name: insert_funding
+INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON DUPLICATE KEY UPDATE client = credit_funding.client;
+
+-- name: add_to_fund
+INSERT INTO credit_fund (client, currency, funded, credited, credits) VALUES ($1, $2, $3, 0, 0)
+ON DUPLICATE KEY UPDATE funded = credit_fund.funded + VALUES(funded);
+
+-- name: insert_token
+INSERT INTO credit_token (hash, client, scopes, created_at) VALUES ($1, $2, $3, $4)
+ON DUPLICATE KEY UPDATE hash = credit_token.hash;
+
+-- name: insert_deployment
+INSERT INTO deployment (one, id, key_prefix, shards, founding) VALUES (1, $1, $2, $3, $4)
+ON DUPLICATE KEY UPDATE one = deployment.one;
+
+-- name: insert_disowned
+INSERT INTO disowned (campaign, disowned_by, why, created_at) VALUES ($1, $2, $3, $4)
+ON DUPLICATE KEY UPDATE campaign = disowned.campaign;
+
+-- name: insert_accepted_loss
+INSERT INTO accepted_loss (shard, epoch, accepted_by, why, lost, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+ON DUPLICATE KEY UPDATE shard = accepted_loss.shard;
+
+-- name: insert_seal
+INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+ON DUPLICATE KEY UPDATE campaign = seal.campaign;

@@ -1,0 +1,90 @@
+-- Statements of PostgreSQL. queries.go reads them. A table travels as one array a column.
+
+-- name: has_schema
+SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema');
+
+-- name: insert_grants
+-- Without ON CONFLICT and without RETURNING: see insertOnce. The number of changed rows says that every row went in.
+INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
+SELECT g.*, $10::bigint
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],
+  $6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g;
+
+-- name: read_grants
+-- LATERAL with LIMIT: one look-up by the primary key a row, also under a plan that was made when the table was small.
+SELECT g.*
+FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet)
+CROSS JOIN LATERAL (
+  SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch FROM grants
+  WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS g;
+
+-- name: read_quarantine
+SELECT q.*
+FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet)
+CROSS JOIN LATERAL (
+  SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, resolved_at FROM quarantine
+  WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q;
+
+-- name: insert_quarantine
+INSERT INTO quarantine (reason, campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, entry_id,
+  has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at, batch)
+SELECT q.*, $20::bigint, $21::bigint
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::integer[],
+  $7::bigint[], $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::integer[], $13::text[], $14::bigint[],
+  $15::integer[], $16::bigint[], $17::bigint[], $18::text[], $19::bigint[]) AS q
+ON CONFLICT (campaign, packet, shard, seq, user_id, amount) DO NOTHING;
+
+-- name: read_aside
+SELECT k.n, q.id, q.resolved_at, q.batch
+FROM unnest($1::text[], $2::bigint[], $3::integer[], $4::bigint[], $5::text[],
+  $6::bigint[], $7::bigint[]) AS k (campaign, packet, shard, seq, user_id, amount, n)
+CROSS JOIN LATERAL (
+  SELECT id, resolved_at, batch FROM quarantine
+  WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet
+    AND shard = k.shard AND seq = k.seq AND user_id = k.user_id COLLATE "C" AND amount = k.amount LIMIT 1) AS q;
+
+-- name: credit_users
+INSERT INTO account (id, kind, currency, balance)
+SELECT c.id, 'user', c.currency, c.amount
+FROM unnest($1::text[], $2::text[], $3::bigint[]) AS c (id, currency, amount)
+ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance;
+
+-- name: insert_codes
+INSERT INTO code (campaign, packet, code)
+SELECT *
+FROM unnest($1::text[], $2::bigint[], $3::text[]);
+
+-- name: read_codes
+SELECT c.*
+FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet)
+CROSS JOIN LATERAL (
+  SELECT packet, code FROM code
+  WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS c;
+
+-- name: insert_pending
+-- Without ON CONFLICT: see insertOnce.
+INSERT INTO pending (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch, since,
+  asked_at)
+SELECT g.*, $10, $11::bigint, CASE WHEN $12::bigint = 1 THEN LEAST(g.granted_at, n.now) ELSE n.now END, n.now
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[], $8::text[],
+    $9::bigint[]) AS g (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at),
+  (SELECT CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint) AS now) AS n;
+
+-- name: read_pending
+SELECT p.*
+FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet)
+CROSS JOIN LATERAL (
+  SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch,
+    CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint) - since,
+    CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint) - asked_at
+  FROM pending
+  WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS p;
+
+-- name: take_pending
+UPDATE pending AS p SET owner = $5, batch = k.now,
+  asked_at = CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS k (campaign, packet, batch, now)
+WHERE p.campaign = k.campaign COLLATE "C" AND p.packet = k.packet AND p.batch = k.batch;
+
+-- name: delete_pending
+DELETE FROM pending WHERE campaign = $2 AND packet = ANY ($1::bigint[]) AND $3::bigint IN (0, batch);
