@@ -45,7 +45,7 @@ func New(cfg *configs.Config) (*App, error) {
 		return nil, err
 	}
 	redis.SetLogger(redisLog{log.Sugar()}) // else the library writes to standard error by itself
-	space, err := cfg.Space()
+	space, err := shards.NewLayout(cfg.Space())
 	if err != nil {
 		return nil, err
 	}
