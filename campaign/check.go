@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// MaxNameBytes bounds a campaign's name.
-const MaxNameBytes = 200
+// maxNameBytes bounds a campaign's name.
+const maxNameBytes = 200
 
 // check notes in p all that is wrong with c and does not depend on the present time. Where p knows of a problem
 // already, it adds none.
@@ -33,9 +33,9 @@ func checkNames(c *hongbao.Campaign, p *problems) {
 			p.add("id", "id_invalid", "%.80q: %s", c.ID, err)
 		}
 	}
-	if p.present("name", c.Name) && (len(c.Name) > MaxNameBytes || !utf8.ValidString(c.Name) ||
+	if p.present("name", c.Name) && (len(c.Name) > maxNameBytes || !utf8.ValidString(c.Name) ||
 		strings.IndexFunc(c.Name, unicode.IsControl) >= 0) {
-		p.add("name", "name_invalid", "%.80q; give 1 to %d bytes of UTF-8 without control characters", c.Name, MaxNameBytes)
+		p.add("name", "name_invalid", "%.80q; give 1 to %d bytes of UTF-8 without control characters", c.Name, maxNameBytes)
 	}
 	if p.present("kind", string(c.Kind)) && c.Kind != hongbao.RedPacket && c.Kind != hongbao.Coupon {
 		p.add("kind", "kind_unknown", "%.80q; give red_packet or coupon", c.Kind)

@@ -35,7 +35,7 @@ func ReadCodes(r io.Reader, packets int64) ([]string, error) {
 	}
 	inLines.duplicates(codes)
 	p.found = append(p.found, inLines.found...)
-	p.found = p.found[:min(len(p.found), MaxProblems)]
+	p.found = p.found[:min(len(p.found), maxProblems)]
 	if err := p.err(); err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func (d decoder) object(path string, n *yaml.Node, fields map[string]field) {
 		prefix += "."
 	}
 	seen := make(map[string]bool, len(fields))
-	for i := 0; i+1 < len(n.Content) && len(d.found) < MaxProblems; i += 2 {
+	for i := 0; i+1 < len(n.Content) && len(d.found) < maxProblems; i += 2 {
 		key := n.Content[i].Value
 		read := fields[key]
 		switch {

@@ -13,8 +13,8 @@ import (
 
 // Bounds of a specification's text.
 const (
-	MaxSpecBytes = 1 << 20
-	MaxSpecDepth = 8
+	maxSpecBytes = 1 << 20
+	maxSpecDepth = 8
 )
 
 // parse makes one tree of the text, or says in p why it can't. Every node of the tree is a plain map, list or scalar.
@@ -96,8 +96,8 @@ func parseJSON(d *json.Decoder) (*yaml.Node, error) {
 // plain tells whether the tree has neither anchors nor aliases nor tags, and is not nested too deeply.
 func plain(n *yaml.Node, p *problems, depth int) bool {
 	switch {
-	case depth > MaxSpecDepth:
-		p.add("", "too_deep", "more than %d levels; a specification needs 4", MaxSpecDepth)
+	case depth > maxSpecDepth:
+		p.add("", "too_deep", "more than %d levels; a specification needs 4", maxSpecDepth)
 		return false
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		p.add("", "alias_refused", "line %d has a YAML anchor or alias; write the value out", n.Line)

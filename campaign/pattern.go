@@ -8,9 +8,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// CodesPerPacket is how many codes a pattern must be able to make for each packet: a guess then hits one of the
+// codesPerPacket is how many codes a pattern must be able to make for each packet: a guess then hits one of the
 // campaign's codes with a chance of at most one in a million.
-const CodesPerPacket = 1_000_000
+const codesPerPacket = 1_000_000
 
 // What stands for chance in a pattern, and what it is drawn from. The letters leave out I, L, O and U, which are taken for
 // 1, 0 and V. All else in a pattern stands for itself: A to Z, a to z, 0 to 9, "-", "_" and ".".
@@ -65,7 +65,7 @@ func checkPattern(c *hongbao.Campaign, p *problems) {
 	if !p.fine("codes.pattern", "packets") {
 		return
 	}
-	space, want := patternSpace(pattern), new(big.Int).Mul(big.NewInt(c.Packets), big.NewInt(CodesPerPacket))
+	space, want := patternSpace(pattern), new(big.Int).Mul(big.NewInt(c.Packets), big.NewInt(codesPerPacket))
 	if space.Cmp(want) < 0 {
 		p.add("codes.pattern", "code_space_too_small", "it makes %s codes, %d packets need at least %s so that none can be guessed; add # (10 times as many) or ? (%d times)",
 			space, c.Packets, want, len(letters))

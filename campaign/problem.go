@@ -7,8 +7,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// MaxProblems is how many problems one SpecError lists; those above it are left out.
-const MaxProblems = 100
+// maxProblems is how many problems one SpecError lists; those above it are left out.
+const maxProblems = 100
 
 // Problem is one thing that is wrong with a specification.
 type Problem struct {
@@ -52,7 +52,7 @@ func (p *problems) add(path, code, format string, args ...any) {
 		p.bad = make(map[string]bool)
 	}
 	p.bad[path] = true
-	if len(p.found) < MaxProblems {
+	if len(p.found) < maxProblems {
 		p.found = append(p.found, Problem{Path: path, Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 }

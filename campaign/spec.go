@@ -10,20 +10,20 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Read reads one specification, YAML or JSON, of at most MaxSpecBytes, fills the defaults (see Complete) and checks all
+// Read reads one specification, YAML or JSON, of at most maxSpecBytes, fills the defaults (see Complete) and checks all
 // that does not depend on the present time; Validate checks that too. What is wrong comes as one *SpecError. An error
 // of r itself is Transient.
 //
 // The keys are id, name, kind, currency, total, packets, split (mode, min, max, tiers), window (from, to), time_zone,
 // limits (by, per, max), sponsor, durability and codes (pattern, file). The canonical form, with from and to at the top, is read as well.
 func Read(r io.Reader) (hongbao.Campaign, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxSpecBytes+1))
+	data, err := io.ReadAll(io.LimitReader(r, maxSpecBytes+1))
 	if err != nil {
 		return hongbao.Campaign{}, hongbao.Errorf(hongbao.Transient, "reading the campaign's specification: %w", err)
 	}
 	var p problems
-	if len(data) > MaxSpecBytes {
-		p.add("", "too_large", "the text is above %d bytes; shorten it", MaxSpecBytes)
+	if len(data) > maxSpecBytes {
+		p.add("", "too_large", "the text is above %d bytes; shorten it", maxSpecBytes)
 		return hongbao.Campaign{}, p.err()
 	}
 	root := parse(data, &p)

@@ -30,14 +30,14 @@ func problemsOf(t *testing.T, err error) []Problem {
 
 func TestReadBounds(t *testing.T) {
 	t.Parallel()
-	pad := strings.Repeat("#", MaxSpecBytes-len(whole))
+	pad := strings.Repeat("#", maxSpecBytes-len(whole))
 	_, err := Read(strings.NewReader(whole + pad))
 	require.NoError(t, err)
 	_, err = Read(strings.NewReader(whole + pad + "#"))
 	require.Equal(t, "too_large", problemsOf(t, err)[0].Code)
 
 	_, err = Read(strings.NewReader("id: a\n" + strings.Repeat("x: 1\n", 200_000)))
-	require.Len(t, problemsOf(t, err), MaxProblems)
+	require.Len(t, problemsOf(t, err), maxProblems)
 
 	broken := errors.New("disk on fire")
 	_, err = Read(iotest.ErrReader(broken))

@@ -18,6 +18,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // page is docs/asyncapi.yaml as JSON values.
@@ -97,8 +99,8 @@ func TestAsyncAPIReferences(t *testing.T) {
 	walk(root)
 	require.GreaterOrEqual(t, found, 10)
 	require.Equal(t, "./schema/hongbao.grant.v1.json", at(t, root, "components/messages/grant/payload/schema")["$ref"])
-	require.Equal(t, TypeGrant, at(t, root, "components/messages/grant")["name"])
-	require.Equal(t, TypeFence, at(t, root, "components/messages/fence")["name"])
+	require.Equal(t, cloudevent.TypeGrant, at(t, root, "components/messages/grant")["name"])
+	require.Equal(t, cloudevent.TypeFence, at(t, root, "components/messages/fence")["name"])
 }
 
 // part compiles a schema that stands inside the page.
@@ -184,7 +186,7 @@ func TestAsyncAPIExamples(t *testing.T) {
 		payload := at(t, example, "payload")
 		value, err := json.Marshal(payload)
 		require.NoError(t, err)
-		e, err := DecodeMessage(headers, []byte(payload["user"].(string)), value)
+		e, err := topic.DecodeMessage(headers, []byte(payload["user"].(string)), value)
 		require.NoError(t, err)
 		got = append(got, e.Grant)
 	}

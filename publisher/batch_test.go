@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // golden encodes the grants with kafka-go's own encoder and patches the numbers in.
@@ -123,9 +124,9 @@ func TestBatchReadsBackInTwoOtherDecoders(t *testing.T) {
 			one, err := set.Records.ReadRecord()
 			require.NoError(t, err)
 			require.NoError(t, r.set(one))
-			e, err := DecodeMessage(r.headers, r.key, r.value)
+			e, err := topic.DecodeMessage(r.headers, r.key, r.value)
 			require.NoError(t, err)
-			require.Equal(t, Event{Grant: grants[i], Source: "/hongbao/d1"}, e)
+			require.Equal(t, topic.Event{Grant: grants[i], Source: "/hongbao/d1"}, e)
 		}
 	})
 }
@@ -161,7 +162,7 @@ func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	g := hongbao.Grant{Shard: 1, Seq: 5, Epoch: 2, Campaign: "c", Packet: 1, Amount: 3, User: "u", RequestID: "r", Time: time.UnixMilli(1).UTC()}
 	headers, value := messageOf(t, &g)
-	_, err := DecodeMessage(headers, []byte("u"), value)
+	_, err := topic.DecodeMessage(headers, []byte("u"), value)
 	require.NoError(t, err)
 	with := func(name, v string) []kafka.Header {
 		out := append([]kafka.Header(nil), headers...)
@@ -207,14 +208,14 @@ func TestDecodeRefuses(t *testing.T) {
 		"no shard":        {headers, []byte("u"), replace(`"shard":1,`, ""), false},
 		"bad time":        {with("ce_time", "now"), []byte("u"), replace("1970-01-01T00:00:00.001Z", "now"), false},
 	} {
-		_, err := DecodeMessage(c.headers, c.key, c.value)
+		_, err := topic.DecodeMessage(c.headers, c.key, c.value)
 		require.Error(t, err, name)
 		require.Equal(t, c.foreign, errorsIsForeign(err), name)
 		if !c.foreign {
 			require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), name)
 		}
 	}
-	_, err = DecodeMessage(headers, []byte("u"), replace(`"amount":3`, `"amount":3,"currency":"CNY"`))
+	_, err = topic.DecodeMessage(headers, []byte("u"), replace(`"amount":3`, `"amount":3,"currency":"CNY"`))
 	require.NoError(t, err, "fields may be added")
 }
 
@@ -224,8 +225,8 @@ func TestFenceRecordIsForeign(t *testing.T) {
 	b.start(numbers{5, 1, 0}, 1000)
 	b.addFence(numbers{5, 1, 0}, 1000)
 	r := firstRecord(t, b.finish())
-	_, err := DecodeMessage(r.headers, r.key, r.value)
-	require.ErrorIs(t, err, ErrForeign)
+	_, err := topic.DecodeMessage(r.headers, r.key, r.value)
+	require.ErrorIs(t, err, topic.ErrForeign)
 	require.True(t, json.Valid(r.value))
 }
 

@@ -13,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // asciiRange is what ids are made of.
 var asciiRange = &unicode.RangeTable{R16: []unicode.Range16{{Lo: '!', Hi: '~', Stride: 1}}}
 
-func errorsIsForeign(err error) bool { return errors.Is(err, ErrForeign) }
+func errorsIsForeign(err error) bool { return errors.Is(err, topic.ErrForeign) }
 
 // messageOf gives headers and value of a grant as the topic holds them.
 func messageOf(t testing.TB, g *hongbao.Grant) ([]kafka.Header, []byte) {

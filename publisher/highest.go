@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // HighestSeq gives the highest seq of a shard that stands in its partition from since up to the end; 0 if none does.
@@ -23,7 +25,7 @@ func (p *Publisher) HighestSeq(ctx context.Context, shard int, since time.Time) 
 	}
 	var highest int64
 	err = p.read(ctx, partition, b, func(r *record) error {
-		e, err := DecodeMessage(r.headers, r.key, r.value)
+		e, err := topic.DecodeMessage(r.headers, r.key, r.value)
 		if err != nil || e.Source != p.source || e.Grant.Shard != shard {
 			return nil //nolint:nilerr // a record that can't be read was not encoded here
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // lookBack settles a claim whose batch the broker can't judge by its numbers: it reads the log from the noted offset.
@@ -121,8 +122,8 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, look *search,
 	st := &o.st
 	err := p.read(ctx, st.partition, bounds{look.next, end}, func(r *record) error {
 		look.next = r.offset + 1
-		e, err := DecodeMessage(r.headers, r.key, r.value)
-		if errors.Is(err, ErrForeign) || e.Source != p.source || e.Grant.Shard != c.shard {
+		e, err := topic.DecodeMessage(r.headers, r.key, r.value)
+		if errors.Is(err, topic.ErrForeign) || e.Source != p.source || e.Grant.Shard != c.shard {
 			return nil
 		}
 		if err != nil {

@@ -6,18 +6,13 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/topic"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 )
 
 // What the headers of a message hold; docs/topic.md describes them.
 const (
-	// TypeGrant is the ce_type of a grant.
-	TypeGrant = topic.TypeGrant
-	// TypeFence is the ce_type of a fence record: it carries nothing for subscribers.
-	TypeFence = topic.TypeFence
-
-	sourcePrefix = topic.SourcePrefix
-	timeLayout   = topic.TimeLayout
+	sourcePrefix = cloudevent.SourcePrefix
+	timeLayout   = cloudevent.TimeLayout
 )
 
 // message encodes one message at a time: value, and the headers that differ; fixed are those that don't.
@@ -36,18 +31,18 @@ type message struct {
 
 func newMessage(source string) message {
 	m := message{whenMS: -1 << 62}
-	m.fixedGrant = fixedHeaders(source, TypeGrant)
-	m.fixedFence = fixedHeaders(source, TypeFence)
+	m.fixedGrant = fixedHeaders(source, cloudevent.TypeGrant)
+	m.fixedFence = fixedHeaders(source, cloudevent.TypeFence)
 	return m
 }
 
 const fixedCount = 4
 
 func fixedHeaders(source, kind string) []byte {
-	b := appendHeader(nil, topic.HeaderSpecVersion, topic.SpecVersion)
-	b = appendHeader(b, topic.HeaderSource, source)
-	b = appendHeader(b, topic.HeaderType, kind)
-	return appendHeader(b, topic.HeaderContentType, topic.ContentType)
+	b := appendHeader(nil, cloudevent.HeaderSpecVersion, cloudevent.SpecVersion)
+	b = appendHeader(b, cloudevent.HeaderSource, source)
+	b = appendHeader(b, cloudevent.HeaderType, kind)
+	return appendHeader(b, cloudevent.HeaderContentType, cloudevent.ContentType)
 }
 
 func appendHeader[V string | []byte](b []byte, name string, value V) []byte {
@@ -77,14 +72,14 @@ func (m *message) encode(g *hongbao.Grant) {
 	m.number = strconv.AppendInt(m.number[:0], int64(g.Shard), 10)
 	m.number = append(m.number, '-')
 	m.number = strconv.AppendInt(m.number, g.Seq, 10)
-	m.headers = appendHeader(m.headers[:0], topic.HeaderID, m.number)
-	m.headers = appendHeader(m.headers, topic.HeaderTime, m.when)
-	m.numberHeader(topic.HeaderShard, int64(g.Shard))
-	m.numberHeader(topic.HeaderSeq, g.Seq)
-	m.numberHeader(topic.HeaderEpoch, g.Epoch)
+	m.headers = appendHeader(m.headers[:0], cloudevent.HeaderID, m.number)
+	m.headers = appendHeader(m.headers, cloudevent.HeaderTime, m.when)
+	m.numberHeader(cloudevent.HeaderShard, int64(g.Shard))
+	m.numberHeader(cloudevent.HeaderSeq, g.Seq)
+	m.numberHeader(cloudevent.HeaderEpoch, g.Epoch)
 	m.headerCount = fixedCount + 5
 	if g.Trace != "" {
-		m.headers = appendHeader(m.headers, topic.HeaderTrace, g.Trace)
+		m.headers = appendHeader(m.headers, cloudevent.HeaderTrace, g.Trace)
 		m.headerCount++
 	}
 
@@ -126,8 +121,8 @@ func (m *message) encodeFence(n numbers, ms int64) {
 	m.fixed = m.fixedFence
 	m.number = strconv.AppendInt(append(m.number[:0], "fence-"...), n.producer, 10)
 	m.number = strconv.AppendInt(append(m.number, '-'), int64(n.epoch), 10)
-	m.headers = appendHeader(m.headers[:0], topic.HeaderID, m.number)
-	m.headers = appendHeader(m.headers, topic.HeaderTime, m.when)
+	m.headers = appendHeader(m.headers[:0], cloudevent.HeaderID, m.number)
+	m.headers = appendHeader(m.headers, cloudevent.HeaderTime, m.when)
 	m.headerCount = fixedCount + 2
 	m.value = append(m.value[:0], "{}"...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -274,7 +275,7 @@ func TestKafkaScanIsQuick(t *testing.T) {
 	}
 	pushed := time.Since(start)
 	start = time.Now()
-	report, err := p.Scan(ctx, nil, func(int, int64, Event) error { return nil })
+	report, err := p.Scan(ctx, nil, func(int, int64, topic.Event) error { return nil })
 	require.NoError(t, err)
 	require.EqualValues(t, n, report.Events)
 	t.Logf("%d grants pushed in %v, scanned in %v", n, pushed, time.Since(start))

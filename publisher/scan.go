@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // maxEmptyFetches bounds how often an answer may hold no record at or after the offset that was asked for.
@@ -44,7 +45,7 @@ type ScanReport struct {
 // each partition has when the scan begins, and gives every event of this deployment to fn. fn is called by one goroutine a
 // partition, in order of the offsets; an error of fn ends the scan. Records that are not this deployment's grants are
 // counted and passed over.
-func (p *Publisher) Scan(ctx context.Context, from []int64, fn func(partition int, offset int64, e Event) error) (ScanReport, error) {
+func (p *Publisher) Scan(ctx context.Context, from []int64, fn func(partition int, offset int64, e topic.Event) error) (ScanReport, error) {
 	if from != nil && len(from) != p.cfg.Partitions {
 		return ScanReport{}, fmt.Errorf("scanning topic %s: %d offsets were given for %d partitions", p.cfg.Topic, len(from), p.cfg.Partitions)
 	}
@@ -96,7 +97,7 @@ type partitionScan struct {
 	p         *Publisher
 	partition int
 	from      int64
-	fn        func(partition int, offset int64, e Event) error
+	fn        func(partition int, offset int64, e topic.Event) error
 	report    ScanReport
 	start     int64 // of the log
 	next      int64
@@ -121,9 +122,9 @@ func (s *partitionScan) run(ctx context.Context) error {
 
 func (s *partitionScan) one(r *record) error {
 	s.next = r.offset + 1
-	e, err := DecodeMessage(r.headers, r.key, r.value)
+	e, err := topic.DecodeMessage(r.headers, r.key, r.value)
 	switch {
-	case errors.Is(err, ErrForeign) || err == nil && e.Source != s.p.source:
+	case errors.Is(err, topic.ErrForeign) || err == nil && e.Source != s.p.source:
 		s.report.Foreign++
 		return nil
 	case err != nil:

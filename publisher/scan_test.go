@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 func TestScanCountsWhatIsNotOurs(t *testing.T) {
@@ -28,7 +29,7 @@ func TestScanCountsWhatIsNotOurs(t *testing.T) {
 	writeBroken(t, b, headers[:8], g[0].User, value) // a header is missing
 
 	var seen []hongbao.Grant
-	report, err := p.Scan(t.Context(), nil, func(partition int, offset int64, e Event) error {
+	report, err := p.Scan(t.Context(), nil, func(partition int, offset int64, e topic.Event) error {
 		require.Zero(t, partition)
 		require.EqualValues(t, len(seen), offset)
 		seen = append(seen, e.Grant)
@@ -44,13 +45,13 @@ func TestScanCountsWhatIsNotOurs(t *testing.T) {
 	}
 	require.Equal(t, g, seen)
 
-	again, err := p.Scan(t.Context(), report.Next, func(int, int64, Event) error { return errors.New("not reached") })
+	again, err := p.Scan(t.Context(), report.Next, func(int, int64, topic.Event) error { return errors.New("not reached") })
 	require.NoError(t, err)
 	require.Zero(t, again.Events+again.Foreign+again.Malformed)
 	more := b.store.grants(0, 2, decided)
 	require.Nil(t, p.Handle(t.Context(), more))
 	var n atomic.Int64
-	_, err = p.Scan(t.Context(), report.Next, func(int, int64, Event) error { n.Add(1); return nil })
+	_, err = p.Scan(t.Context(), report.Next, func(int, int64, topic.Event) error { n.Add(1); return nil })
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n.Load())
 }
@@ -72,7 +73,7 @@ func TestScanHaltsOutsideTheLog(t *testing.T) {
 	b := setup(t)
 	p, _ := b.worker(t)
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 10, decided)))
-	fn := func(int, int64, Event) error { return nil }
+	fn := func(int, int64, topic.Event) error { return nil }
 	_, err := p.Scan(t.Context(), []int64{11, 0}, fn)
 	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "beyond the end: %v", err)
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 5))
@@ -92,7 +93,7 @@ func TestScanEndsWithTheErrorOfItsReader(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 10, decided)))
 	enough := errors.New("enough")
 	n := 0
-	_, err := p.Scan(t.Context(), nil, func(int, int64, Event) error {
+	_, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error {
 		if n++; n == 3 {
 			return enough
 		}

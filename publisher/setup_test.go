@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 const testTopic = "grants"
@@ -75,7 +76,7 @@ func topicContent(t testing.TB, cfg *Config) map[string][]int64 {
 		require.NoError(t, probe.ask(ctx, "bounds", func(ctx context.Context) (err error) { b, err = probe.bounds(ctx, part); return err }))
 		readPartition(ctx, t, cfg, int32(part), b, func(r *kgo.Record) {
 			e, err := decodeKgo(r)
-			if errors.Is(err, ErrForeign) {
+			if errors.Is(err, topic.ErrForeign) {
 				return
 			}
 			require.NoError(t, err)
@@ -108,12 +109,12 @@ func readPartition(ctx context.Context, t testing.TB, cfg *Config, part int32, b
 	}
 }
 
-func decodeKgo(r *kgo.Record) (Event, error) {
+func decodeKgo(r *kgo.Record) (topic.Event, error) {
 	headers := make([]kafka.Header, len(r.Headers))
 	for i, h := range r.Headers {
 		headers[i] = kafka.Header{Key: h.Key, Value: h.Value}
 	}
-	return DecodeMessage(headers, r.Key, r.Value)
+	return topic.DecodeMessage(headers, r.Key, r.Value)
 }
 
 // requireOneCopy checks that the topic holds each grant exactly once, and nothing else of ours.

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 const goodStored = "1 4001 0 3 12000 1763715000123 88211 grants 1-50@1763-0..1763-4,52-52@1764-0..1764-0"
@@ -118,13 +119,13 @@ func FuzzDecodeMessage(f *testing.F) {
 			k, v, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 			headers = append(headers, kgoHeader{Key: k, Value: []byte(v)})
 		}
-		e, err := DecodeMessage(headers, []byte(key), value)
+		e, err := topic.DecodeMessage(headers, []byte(key), value)
 		if err != nil {
 			return
 		}
 		require.NoError(t, admit(withEntry(e.Grant), e.Grant.Shard), "what is read could have been written")
 		h, v := messageOf(t, &e.Grant)
-		again, err := DecodeMessage(h, []byte(e.Grant.User), v)
+		again, err := topic.DecodeMessage(h, []byte(e.Grant.User), v)
 		require.NoError(t, err)
 		require.Equal(t, e.Grant, again.Grant)
 	})

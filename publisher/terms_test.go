@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // memCampaigns has codes for the packets of campaign spring, but for those in without.
@@ -56,7 +57,7 @@ func published(t *testing.T, p *Publisher) map[string]hongbao.Grant {
 	t.Helper()
 	var mu sync.Mutex
 	out := map[string]hongbao.Grant{}
-	r, err := p.Scan(t.Context(), nil, func(_ int, _ int64, e Event) error {
+	r, err := p.Scan(t.Context(), nil, func(_ int, _ int64, e topic.Event) error {
 		mu.Lock()
 		defer mu.Unlock()
 		out[e.Grant.EventID()] = e.Grant

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 )
 
 func TestTooLargeBatchesAreHalved(t *testing.T) {
@@ -60,7 +61,7 @@ func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
 				switch {
 				case !ok:
 					return nil
-				case holds(produce, []byte(TypeGrant)):
+				case holds(produce, []byte(cloudevent.TypeGrant)):
 					return kafka.InvalidRecord
 				}
 				probes++

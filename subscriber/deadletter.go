@@ -16,24 +16,24 @@ import (
 // The headers that a dead letter has besides those of its record. Group, topic, partition and offset together name the dead letter: one
 // that is there twice (its writer may repeat, or die before it notes it) has the same four.
 const (
-	HeaderReason    = "hongbao-reason"   // one of the reasons
-	HeaderError     = "hongbao-error"    // what went wrong, at most 1,000 bytes
-	HeaderClass     = "hongbao-class"    // the error's class
-	HeaderAttempts  = "hongbao-attempts" // how often it was tried
-	HeaderGroup     = "hongbao-group"
-	HeaderTopic     = "hongbao-topic"
-	HeaderPartition = "hongbao-partition"
-	HeaderOffset    = "hongbao-offset"
-	HeaderFailed    = "hongbao-failed" // when it became a dead letter, RFC 3339
-	HeaderCut       = "hongbao-cut"    // "value" if the record was too large for the topic and its value was left out
+	headerReason    = "hongbao-reason"   // one of the reasons
+	headerError     = "hongbao-error"    // what went wrong, at most 1,000 bytes
+	headerClass     = "hongbao-class"    // the error's class
+	headerAttempts  = "hongbao-attempts" // how often it was tried
+	headerGroup     = "hongbao-group"
+	headerTopic     = "hongbao-topic"
+	headerPartition = "hongbao-partition"
+	headerOffset    = "hongbao-offset"
+	headerFailed    = "hongbao-failed" // when it became a dead letter, RFC 3339
+	headerCut       = "hongbao-cut"    // "value" if the record was too large for the topic and its value was left out
 )
 
 // The reasons of dead letters.
 const (
-	ReasonMalformed = "malformed" // it claims to be a grant of this deployment and can't be read
-	ReasonRefused   = "refused"   // the effect failed with Permanent or Conflict
-	ReasonAttempts  = "attempts"  // the effect failed MaxAttempts times
-	ReasonTooOld    = "too_old"   // whether it had its effect is forgotten, see MaxRuns
+	reasonMalformed = "malformed" // it claims to be a grant of this deployment and can't be read
+	reasonRefused   = "refused"   // the effect failed with Permanent or Conflict
+	reasonAttempts  = "attempts"  // the effect failed MaxAttempts times
+	reasonTooOld    = "too_old"   // whether it had its effect is forgotten, see maxRuns
 )
 
 const (
@@ -59,10 +59,10 @@ func (l *letter) message(group string) kafka.Message {
 	text := l.err.Error()
 	headers := slices.Clone(l.record.Headers)
 	for _, h := range [...][2]string{
-		{HeaderReason, l.reason}, {HeaderError, text[:min(len(text), maxErrorText)]}, {HeaderClass, hongbao.ClassOf(l.err).String()},
-		{HeaderAttempts, strconv.Itoa(l.attempts)}, {HeaderGroup, group}, {HeaderTopic, l.record.Topic},
-		{HeaderPartition, strconv.Itoa(l.record.Partition)}, {HeaderOffset, strconv.FormatInt(l.record.Offset, 10)},
-		{HeaderFailed, time.Now().UTC().Format(time.RFC3339)},
+		{headerReason, l.reason}, {headerError, text[:min(len(text), maxErrorText)]}, {headerClass, hongbao.ClassOf(l.err).String()},
+		{headerAttempts, strconv.Itoa(l.attempts)}, {headerGroup, group}, {headerTopic, l.record.Topic},
+		{headerPartition, strconv.Itoa(l.record.Partition)}, {headerOffset, strconv.FormatInt(l.record.Offset, 10)},
+		{headerFailed, time.Now().UTC().Format(time.RFC3339)},
 	} {
 		headers = append(headers, kafka.Header{Key: h[0], Value: []byte(h[1])})
 	}
@@ -80,7 +80,7 @@ func (s *session) bury(ctx context.Context, l *letter) error {
 			return nil
 		}
 		if tooLarge(err) && m.Value != nil {
-			m.Value, m.Headers = nil, append(m.Headers, kafka.Header{Key: HeaderCut, Value: []byte("value")})
+			m.Value, m.Headers = nil, append(m.Headers, kafka.Header{Key: headerCut, Value: []byte("value")})
 			continue
 		}
 		s.count.retries.Add(1)

@@ -15,8 +15,8 @@
 // dies. FuncSink is for effects elsewhere: it remembers what this process did, and the effect itself must recognise what
 // another process did, with dedup's push-once or with a unique key of its own.
 //
-// A Position knows exactly which events of a shard were seen, in any order: parked grants come late, and a plain
-// high-water mark would drop them. It holds up to MaxRuns runs of events without a hole. Beyond that it forgets below the oldest
+// The position of a sink knows exactly which events of a shard were seen, in any order: parked grants come late, and a plain
+// high-water mark would drop them. It holds up to 4,096 runs of events without a hole. Beyond that it forgets below the oldest
 // hole; an event from there is neither had twice nor lost in silence: it goes to the dead-letter topic as "too_old".
 //
 // What it refuses: to skip what expired before it was read, or what a topic made anew has lost. Run returns an error

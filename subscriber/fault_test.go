@@ -25,10 +25,10 @@ func TestPoison(t *testing.T) {
 		attempts string
 		class    string
 	}{
-		"permanent": {hongbao.Errorf(hongbao.Permanent, "no such user"), ReasonRefused, "1", "permanent"},
-		"conflict":  {hongbao.Errorf(hongbao.Conflict, "paid to another"), ReasonRefused, "1", "conflict"},
-		"transient": {hongbao.Errorf(hongbao.Transient, "again"), ReasonAttempts, "3", "transient"},
-		"unknown":   {errors.New(strings.Repeat("x", 5000)), ReasonAttempts, "3", "unknown"},
+		"permanent": {hongbao.Errorf(hongbao.Permanent, "no such user"), reasonRefused, "1", "permanent"},
+		"conflict":  {hongbao.Errorf(hongbao.Conflict, "paid to another"), reasonRefused, "1", "conflict"},
+		"transient": {hongbao.Errorf(hongbao.Transient, "again"), reasonAttempts, "3", "transient"},
+		"unknown":   {errors.New(strings.Repeat("x", 5000)), reasonAttempts, "3", "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,11 +44,11 @@ func TestPoison(t *testing.T) {
 			testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 49 && s.Refused == 1 }, "all but one")
 			require.NoError(t, w.stop())
 			dead := d.letters(t, 1)[0]
-			require.Equal(t, c.reason, letterHeader(dead, HeaderReason))
-			require.Equal(t, c.attempts, letterHeader(dead, HeaderAttempts))
-			require.Equal(t, c.class, letterHeader(dead, HeaderClass))
-			require.LessOrEqual(t, len(letterHeader(dead, HeaderError)), 1000)
-			require.Equal(t, "30", letterHeader(dead, HeaderOffset))
+			require.Equal(t, c.reason, letterHeader(dead, headerReason))
+			require.Equal(t, c.attempts, letterHeader(dead, headerAttempts))
+			require.Equal(t, c.class, letterHeader(dead, headerClass))
+			require.LessOrEqual(t, len(letterHeader(dead, headerError)), 1000)
+			require.Equal(t, "30", letterHeader(dead, headerOffset))
 			require.Equal(t, "u31", string(dead.Key))
 			effects, distinct := db.count(t)
 			require.Equal(t, [2]int{49, 49}, [2]int{effects, distinct})
@@ -118,7 +118,7 @@ func TestTooOldBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
 	a := b.funcSink(t)
-	for i := range int64(MaxRuns + 1) {
+	for i := range int64(maxRuns + 1) {
 		require.NoError(t, a.Skip(t.Context(), event(0, 2+2*i)))
 	}
 	d.write(t, 1, record(grant(0, 1)), record(grant(0, 5)))
@@ -126,7 +126,7 @@ func TestTooOldBecomesADeadLetter(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 1 && s.TooOld == 1 }, "both")
 	require.NoError(t, w.stop())
 	dead := d.letters(t, 1)[0]
-	require.Equal(t, ReasonTooOld, letterHeader(dead, HeaderReason))
+	require.Equal(t, reasonTooOld, letterHeader(dead, headerReason))
 	require.Equal(t, "0-1", letterHeader(dead, "ce_id"))
 	require.Equal(t, map[string]int{"0-5": 1}, b.copies())
 }
@@ -166,8 +166,8 @@ func TestDeadLettersAreInsistedOn(t *testing.T) {
 	require.NoError(t, w.stop())
 	require.EqualValues(t, 5, w.Stats().Retries)
 	dead := d.letters(t, 1)[0]
-	require.Equal(t, "value", letterHeader(dead, HeaderCut))
-	require.Equal(t, "0", letterHeader(dead, HeaderOffset))
+	require.Equal(t, "value", letterHeader(dead, headerCut))
+	require.Equal(t, "0", letterHeader(dead, headerOffset))
 	require.Empty(t, dead.Value)
 }
 
@@ -349,7 +349,7 @@ func TestHangingEffectHasATimeLimit(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 3 && s.Refused == 1 }, "all but one")
 	require.NoError(t, w.stop())
 	dead := d.letters(t, 1)[0]
-	require.Equal(t, ReasonAttempts, letterHeader(dead, HeaderReason))
+	require.Equal(t, reasonAttempts, letterHeader(dead, headerReason))
 	require.Equal(t, "0-2", letterHeader(dead, "ce_id"))
-	require.Contains(t, letterHeader(dead, HeaderError), "it did not end within 20ms")
+	require.Contains(t, letterHeader(dead, headerError), "it did not end within 20ms")
 }

@@ -93,9 +93,9 @@ func TestKafkaBrokerKilled(t *testing.T) {
 	require.NoError(t, w.stop())
 	reasons := map[string]int{}
 	for _, dead := range d.letters(t, 2) {
-		reasons[letterHeader(dead, HeaderReason)]++
+		reasons[letterHeader(dead, headerReason)]++
 	}
-	require.Equal(t, map[string]int{ReasonMalformed: 1, ReasonRefused: 1}, reasons)
+	require.Equal(t, map[string]int{reasonMalformed: 1, reasonRefused: 1}, reasons)
 	effects, distinct := db.count(t)
 	require.Equal(t, [2]int{199, 199}, [2]int{effects, distinct})
 }

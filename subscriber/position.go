@@ -10,46 +10,46 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// MaxRuns bounds a Position. Runs are parted by holes: events that are no grants (each close of a campaign is one), and
+// maxRuns bounds a position. Runs are parted by holes: events that are no grants (each close of a campaign is one), and
 // grants that have not come. A run takes 3 to 5 bytes as a rule, so a full Position is written as about 16 KiB.
-const MaxRuns = 4096
+const maxRuns = 4096
 
-// Sight is what a Position knows of an event.
-type Sight uint8
+// Sight is what a position knows of an event.
+type sight uint8
 
-// What can be known. TooOld: it lies below the oldest hole that is remembered, so it can't be told.
+// What can be known. sightTooOld: it lies below the oldest hole that is remembered, so it can't be told.
 const (
-	Fresh Sight = iota
-	Seen
-	TooOld
+	sightFresh sight = iota
+	sightSeen
+	sightTooOld
 )
 
 // Position is the set of events of one shard that were dealt with: runs without a hole, and a floor below which it has
 // forgotten. The zero value has seen nothing. Not for use by several goroutines at once.
-type Position struct {
+type position struct {
 	floor int64
 	runs  []hongbao.SeqRange // ascending, with a hole between each two, all above the floor
 }
 
 // Look tells whether the event was seen.
-func (p *Position) Look(seq int64) Sight {
+func (p *position) Look(seq int64) sight {
 	if seq <= p.floor {
-		return TooOld
+		return sightTooOld
 	}
 	if i := p.after(seq); i < len(p.runs) && p.runs[i].First <= seq {
-		return Seen
+		return sightSeen
 	}
-	return Fresh
+	return sightFresh
 }
 
 // after is the index of the first run that ends at seq or later.
-func (p *Position) after(seq int64) int {
+func (p *position) after(seq int64) int {
 	return sort.Search(len(p.runs), func(i int) bool { return p.runs[i].Last >= seq })
 }
 
-// Add notes that the event was seen. A second time changes nothing, nor does an event that is TooOld.
-func (p *Position) Add(seq int64) {
-	if p.Look(seq) != Fresh {
+// Add notes that the event was seen. A second time changes nothing, nor does an event that is too old.
+func (p *position) Add(seq int64) {
+	if p.Look(seq) != sightFresh {
 		return
 	}
 	i := p.after(seq)
@@ -66,7 +66,7 @@ func (p *Position) Add(seq int64) {
 	default:
 		p.runs = slices.Insert(p.runs, i, hongbao.SeqRange{First: seq, Last: seq})
 	}
-	if len(p.runs) > MaxRuns {
+	if len(p.runs) > maxRuns {
 		p.floor = p.runs[1].First - 1
 		p.runs = slices.Delete(p.runs, 0, 1)
 	}
@@ -76,7 +76,7 @@ const positionVersion = 1
 
 // MarshalBinary writes the position for a store: version, floor, number of runs; then for each run the hole before it less one and its length
 // less one. All are unsigned varints.
-func (p *Position) MarshalBinary() ([]byte, error) {
+func (p *position) MarshalBinary() ([]byte, error) {
 	b := make([]byte, 0, 16+4*len(p.runs))
 	b = binary.AppendUvarint(b, positionVersion)
 	b = binary.AppendUvarint(b, uint64(p.floor))
@@ -91,9 +91,9 @@ func (p *Position) MarshalBinary() ([]byte, error) {
 }
 
 // UnmarshalBinary reads what MarshalBinary wrote; empty means nothing seen. Anything else is refused and leaves p as it was.
-func (p *Position) UnmarshalBinary(b []byte) error {
+func (p *position) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
-		*p = Position{}
+		*p = position{}
 		return nil
 	}
 	read, err := readPosition(b)
@@ -104,7 +104,7 @@ func (p *Position) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-func readPosition(b []byte) (Position, error) {
+func readPosition(b []byte) (position, error) {
 	next := func(most int64) (int64, error) {
 		n, size := binary.Uvarint(b)
 		if size <= 0 || n > uint64(most) {
@@ -115,23 +115,23 @@ func readPosition(b []byte) (Position, error) {
 	}
 	most := int64(hongbao.MaxAmount)
 	if v, err := next(most); err != nil || v != positionVersion {
-		return Position{}, fmt.Errorf("version %d is unknown: a newer build wrote it, or it is something else", v)
+		return position{}, fmt.Errorf("version %d is unknown: a newer build wrote it, or it is something else", v)
 	}
 	floor, err := next(most)
 	if err != nil {
-		return Position{}, fmt.Errorf("floor: %w", err)
+		return position{}, fmt.Errorf("floor: %w", err)
 	}
-	n, err := next(MaxRuns)
+	n, err := next(maxRuns)
 	if err != nil {
-		return Position{}, fmt.Errorf("number of runs: %w", err)
+		return position{}, fmt.Errorf("number of runs: %w", err)
 	}
-	p := Position{floor: floor}
+	p := position{floor: floor}
 	last := floor
 	for i := range n {
 		hole, err1 := next(most - last - 1)
 		length, err2 := next(most - last - 1 - hole)
 		if err := errors.Join(err1, err2); err != nil || i > 0 && hole == 0 {
-			return Position{}, fmt.Errorf("run %d: it does not follow the one before, or is out of bounds", i)
+			return position{}, fmt.Errorf("run %d: it does not follow the one before, or is out of bounds", i)
 		}
 		r := hongbao.SeqRange{First: last + 1 + hole}
 		r.Last = r.First + length
@@ -139,7 +139,7 @@ func readPosition(b []byte) (Position, error) {
 		last = r.Last
 	}
 	if len(b) > 0 {
-		return Position{}, fmt.Errorf("%d bytes follow its end", len(b))
+		return position{}, fmt.Errorf("%d bytes follow its end", len(b))
 	}
 	return p, nil
 }

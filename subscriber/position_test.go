@@ -13,23 +13,23 @@ import (
 func TestPositionIsASet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		p, model := Position{}, map[int64]bool{}
+		p, model := position{}, map[int64]bool{}
 		for range rapid.IntRange(1, 200).Draw(t, "events") {
 			seq := rapid.Int64Range(1, 120).Draw(t, "seq")
-			want := Fresh
+			want := sightFresh
 			if model[seq] {
-				want = Seen
+				want = sightSeen
 			}
 			require.Equal(t, want, p.Look(seq))
 			p.Add(seq)
 			model[seq] = true
 			b, err := p.MarshalBinary()
 			require.NoError(t, err)
-			p = Position{}
+			p = position{}
 			require.NoError(t, p.UnmarshalBinary(b))
 		}
 		for seq := range int64(121) {
-			require.Equal(t, model[seq], p.Look(seq) == Seen && seq > 0)
+			require.Equal(t, model[seq], p.Look(seq) == sightSeen && seq > 0)
 		}
 		var last int64
 		for i, r := range p.runs {
@@ -42,14 +42,14 @@ func TestPositionIsASet(t *testing.T) {
 // An event that was parked comes late, a long time after younger ones: a plain high-water mark would drop it.
 func TestPositionKnowsHoles(t *testing.T) {
 	t.Parallel()
-	var p Position
+	var p position
 	for seq := int64(1); seq <= 1_000_000; seq++ {
 		if seq != 17 {
 			p.Add(seq)
 		}
 	}
-	require.Equal(t, Fresh, p.Look(17))
-	require.Equal(t, Seen, p.Look(16))
+	require.Equal(t, sightFresh, p.Look(17))
+	require.Equal(t, sightSeen, p.Look(16))
 	b, err := p.MarshalBinary()
 	require.NoError(t, err)
 	require.Less(t, len(b), 16)
@@ -60,33 +60,33 @@ func TestPositionKnowsHoles(t *testing.T) {
 // Beyond its bound it forgets from below, and says so: neither "new" nor "seen".
 func TestPositionBound(t *testing.T) {
 	t.Parallel()
-	var p Position
-	for i := range int64(MaxRuns) {
+	var p position
+	for i := range int64(maxRuns) {
 		p.Add(10 + 3*i)
 	}
 	require.Zero(t, p.floor)
-	require.Equal(t, Fresh, p.Look(5))
-	p.Add(10 + 3*MaxRuns)
+	require.Equal(t, sightFresh, p.Look(5))
+	p.Add(10 + 3*maxRuns)
 	require.EqualValues(t, 12, p.floor)
-	require.Len(t, p.runs, MaxRuns)
+	require.Len(t, p.runs, maxRuns)
 	for _, seq := range []int64{5, 10, 11, 12} {
-		require.Equal(t, TooOld, p.Look(seq), seq)
+		require.Equal(t, sightTooOld, p.Look(seq), seq)
 		p.Add(seq)
 	}
-	require.Equal(t, Seen, p.Look(13))
-	require.Equal(t, Fresh, p.Look(14))
-	require.Len(t, p.runs, MaxRuns, "what is too old is not added")
+	require.Equal(t, sightSeen, p.Look(13))
+	require.Equal(t, sightFresh, p.Look(14))
+	require.Len(t, p.runs, maxRuns, "what is too old is not added")
 	b, err := p.MarshalBinary()
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(b), 16<<10)
-	var q Position
+	var q position
 	require.NoError(t, q.UnmarshalBinary(b))
 	require.Equal(t, p, q)
 }
 
 func TestPositionRefusesOtherBytes(t *testing.T) {
 	t.Parallel()
-	var good Position
+	var good position
 	good.Add(3)
 	good.Add(7)
 	whole, err := good.MarshalBinary()
@@ -104,7 +104,7 @@ func TestPositionRefusesOtherBytes(t *testing.T) {
 }
 
 func FuzzPosition(f *testing.F) {
-	var p Position
+	var p position
 	for _, seq := range []int64{1, 2, 9, 300, int64(hongbao.MaxAmount)} {
 		p.Add(seq)
 		b, err := p.MarshalBinary()
@@ -112,18 +112,18 @@ func FuzzPosition(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var p Position
+		var p position
 		if p.UnmarshalBinary(b) != nil {
 			return
 		}
 		out, err := p.MarshalBinary()
 		require.NoError(t, err)
-		var q Position
+		var q position
 		require.NoError(t, q.UnmarshalBinary(out))
 		require.Equal(t, p, q)
 		for _, r := range p.runs {
-			require.Equal(t, Seen, p.Look(r.Last))
-			require.Equal(t, Fresh, p.Look(r.Last+1))
+			require.Equal(t, sightSeen, p.Look(r.Last))
+			require.Equal(t, sightFresh, p.Look(r.Last+1))
 		}
 	})
 }

@@ -63,9 +63,9 @@ var errIdle = errors.New("it dealt with nothing and gave no error")
 
 func reasonOf(refused bool) string {
 	if refused {
-		return ReasonRefused
+		return reasonRefused
 	}
-	return ReasonAttempts
+	return reasonAttempts
 }
 
 var errTooOld = errors.New("it lies below the oldest hole that the position remembers, so it can't be told whether it had its effect")
@@ -75,7 +75,7 @@ func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) err
 	s.count.done.Add(int64(r.Done))
 	s.count.repeated.Add(int64(r.Repeated))
 	for _, i := range r.TooOld {
-		if err := s.bury(ctx, &letter{record: from[i], reason: ReasonTooOld, err: errTooOld}); err != nil {
+		if err := s.bury(ctx, &letter{record: from[i], reason: reasonTooOld, err: errTooOld}); err != nil {
 			return err
 		}
 		s.count.tooOld.Add(1)

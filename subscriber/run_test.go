@@ -29,15 +29,15 @@ func TestRunMixedTopic(t *testing.T) {
 		require.Equal(t, 1, copies[want], want)
 	}
 	dead := d.letters(t, 1)[0]
-	require.Equal(t, ReasonMalformed, letterHeader(dead, HeaderReason))
+	require.Equal(t, reasonMalformed, letterHeader(dead, headerReason))
 	require.Equal(t, malformed(2).Value, dead.Value)
 	require.Equal(t, "0-2", letterHeader(dead, "ce_id"))
-	require.Equal(t, "5", letterHeader(dead, HeaderOffset))
-	require.Equal(t, "0", letterHeader(dead, HeaderPartition))
-	require.Equal(t, "grants", letterHeader(dead, HeaderTopic))
-	require.Equal(t, "g-grants", letterHeader(dead, HeaderGroup))
-	require.Equal(t, "permanent", letterHeader(dead, HeaderClass))
-	require.Contains(t, letterHeader(dead, HeaderError), "can't be read")
+	require.Equal(t, "5", letterHeader(dead, headerOffset))
+	require.Equal(t, "0", letterHeader(dead, headerPartition))
+	require.Equal(t, "grants", letterHeader(dead, headerTopic))
+	require.Equal(t, "g-grants", letterHeader(dead, headerGroup))
+	require.Equal(t, "permanent", letterHeader(dead, headerClass))
+	require.Contains(t, letterHeader(dead, headerError), "can't be read")
 
 	again := start(t, d.config(b.funcSink(t)))
 	d.write(t, 2, record(grant(0, 6)))

@@ -22,8 +22,8 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/topic"
 )
 
 func TestMain(m *testing.M) {
@@ -59,16 +59,16 @@ func events(shard int, seqs ...int64) (out []Event) {
 func record(g hongbao.Grant) kafka.Message {
 	value, err := json.Marshal(map[string]any{
 		"campaign": g.Campaign, "packet": g.Packet, "user": g.User, "amount": g.Amount, "shard": g.Shard, "seq": g.Seq,
-		"epoch": g.Epoch, "time": g.Time.Format(topic.TimeLayout),
+		"epoch": g.Epoch, "time": g.Time.Format(cloudevent.TimeLayout),
 	})
 	if err != nil {
 		panic(err)
 	}
 	m := kafka.Message{Key: []byte(g.User), Value: value}
 	for _, h := range [][2]string{
-		{topic.HeaderSpecVersion, topic.SpecVersion}, {topic.HeaderSource, "/hongbao/d1"}, {topic.HeaderType, topic.TypeGrant},
-		{topic.HeaderContentType, topic.ContentType}, {topic.HeaderID, g.EventID()}, {topic.HeaderTime, g.Time.Format(topic.TimeLayout)},
-		{topic.HeaderShard, strconv.Itoa(g.Shard)}, {topic.HeaderSeq, strconv.FormatInt(g.Seq, 10)}, {topic.HeaderEpoch, "1"},
+		{cloudevent.HeaderSpecVersion, cloudevent.SpecVersion}, {cloudevent.HeaderSource, "/hongbao/d1"}, {cloudevent.HeaderType, cloudevent.TypeGrant},
+		{cloudevent.HeaderContentType, cloudevent.ContentType}, {cloudevent.HeaderID, g.EventID()}, {cloudevent.HeaderTime, g.Time.Format(cloudevent.TimeLayout)},
+		{cloudevent.HeaderShard, strconv.Itoa(g.Shard)}, {cloudevent.HeaderSeq, strconv.FormatInt(g.Seq, 10)}, {cloudevent.HeaderEpoch, "1"},
 	} {
 		m.Headers = append(m.Headers, kafka.Header{Key: h[0], Value: []byte(h[1])})
 	}
@@ -85,8 +85,8 @@ func records(shard int, first, last int64) (out []kafka.Message) {
 // fence is a fence record, foreign one of another producer, stranger an event of another deployment.
 func fence() kafka.Message {
 	return kafka.Message{Value: []byte("{}"), Headers: []kafka.Header{
-		{Key: topic.HeaderSpecVersion, Value: []byte("1.0")}, {Key: topic.HeaderSource, Value: []byte("/hongbao/d1")},
-		{Key: topic.HeaderType, Value: []byte(topic.TypeFence)},
+		{Key: cloudevent.HeaderSpecVersion, Value: []byte("1.0")}, {Key: cloudevent.HeaderSource, Value: []byte("/hongbao/d1")},
+		{Key: cloudevent.HeaderType, Value: []byte(cloudevent.TypeFence)},
 	}}
 }
 
@@ -97,7 +97,7 @@ func foreign() kafka.Message {
 func stranger(seq int64, malformed bool) kafka.Message {
 	m := record(grant(0, seq))
 	for i := range m.Headers {
-		if m.Headers[i].Key == topic.HeaderSource {
+		if m.Headers[i].Key == cloudevent.HeaderSource {
 			m.Headers[i].Value = []byte("/hongbao/d2")
 		}
 	}
@@ -151,7 +151,7 @@ func (d *deck) write(t testing.TB, partitions int, list ...kafka.Message) {
 	w := &kafka.Writer{
 		Addr: kafka.TCP(d.addr), Topic: d.topic, RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond, BatchSize: 1000,
 		Transport: &kafka.Transport{}, Balancer: kafka.BalancerFunc(func(m kafka.Message, _ ...int) int {
-			shard, _ := strconv.Atoi(header(&m, topic.HeaderShard)) // none: 0
+			shard, _ := strconv.Atoi(header(&m, cloudevent.HeaderShard)) // none: 0
 			return shard % partitions
 		}),
 	}

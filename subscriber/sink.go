@@ -67,7 +67,7 @@ type FuncSinkConfig struct {
 // shardSeen is what was seen of a shard; its lock is held while one of its events has its effect.
 type shardSeen struct {
 	sync.Mutex
-	Position
+	position
 }
 
 // NewFuncSink checks the configuration.
@@ -103,11 +103,11 @@ func (f *FuncSink) Push(ctx context.Context, events []Event) (r Report, err erro
 			return r, fmt.Errorf("the effect of event %s: %w", events[i].Grant.EventID(), err)
 		}
 		switch sight {
-		case Seen:
+		case sightSeen:
 			r.Repeated++
-		case TooOld:
+		case sightTooOld:
 			r.TooOld = append(r.TooOld, i)
-		case Fresh:
+		case sightFresh:
 			r.Done++
 		}
 		r.Next++
@@ -116,12 +116,12 @@ func (f *FuncSink) Push(ctx context.Context, events []Event) (r Report, err erro
 }
 
 // one has the effect of an event that is fresh. It tells what the event was.
-func (f *FuncSink) one(ctx context.Context, e *Event) (Sight, error) {
+func (f *FuncSink) one(ctx context.Context, e *Event) (sight, error) {
 	s := f.shard(e)
 	s.Lock()
 	defer s.Unlock()
 	sight := s.Look(e.Grant.Seq)
-	if sight != Fresh {
+	if sight != sightFresh {
 		return sight, nil
 	}
 	limited, cancel := context.WithTimeout(ctx, f.cfg.Timeout)

@@ -171,15 +171,15 @@ func (s *SQL) Push(ctx context.Context, events []Event) (Report, error) {
 }
 
 // sift notes the events in the positions and gives those that are new.
-func sift(held map[shardOf]*Position, events []Event) (r Report, fresh []Event) {
+func sift(held map[shardOf]*position, events []Event) (r Report, fresh []Event) {
 	for i := range events {
 		p := held[shardFor(&events[i])]
 		switch p.Look(events[i].Grant.Seq) {
-		case Seen:
+		case sightSeen:
 			r.Repeated++
-		case TooOld:
+		case sightTooOld:
 			r.TooOld = append(r.TooOld, i)
-		case Fresh:
+		case sightFresh:
 			p.Add(events[i].Grant.Seq)
 			fresh = append(fresh, events[i])
 			r.Done++
@@ -191,13 +191,13 @@ func sift(held map[shardOf]*Position, events []Event) (r Report, fresh []Event) 
 
 // hold locks the rows of the events' shards, always in the same order, and reads them. It is a write from the first
 // statement on: on SQLite a transaction that reads first may fail when it comes to write.
-func (s *SQL) hold(ctx context.Context, tx *sql.Tx, events []Event) (map[shardOf]*Position, error) {
-	held := map[shardOf]*Position{}
+func (s *SQL) hold(ctx context.Context, tx *sql.Tx, events []Event) (map[shardOf]*position, error) {
+	held := map[shardOf]*position{}
 	var order []shardOf
 	for i := range events {
 		k := shardFor(&events[i])
 		if held[k] == nil {
-			held[k] = &Position{}
+			held[k] = &position{}
 			order = append(order, k)
 		}
 	}
@@ -218,7 +218,7 @@ func (s *SQL) hold(ctx context.Context, tx *sql.Tx, events []Event) (map[shardOf
 	return held, nil
 }
 
-func (s *SQL) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*Position) error {
+func (s *SQL) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*position) error {
 	for k, p := range held {
 		seen, err := p.MarshalBinary()
 		if err != nil {

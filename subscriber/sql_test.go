@@ -222,7 +222,7 @@ func TestFuncSink(t *testing.T) {
 	require.ErrorContains(t, err, "Effect is required")
 	_, err = NewFuncSink(FuncSinkConfig{Effect: b.note})
 	require.ErrorContains(t, err, "Timeout of an effect is 0s")
-	for i := range int64(MaxRuns + 1) { // beyond the bound
+	for i := range int64(maxRuns + 1) { // beyond the bound
 		require.NoError(t, a.Skip(t.Context(), event(9, 2+2*i)))
 	}
 	r, err = a.Push(t.Context(), events(9, 1, 5))

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/topic"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 )
 
 // Subscriber reads the topic as a member of a consumer group, with one worker a partition.
@@ -39,7 +39,7 @@ func New(cfg Config) (*Subscriber, error) {
 		return nil, err
 	}
 	return &Subscriber{
-		cfg: cfg, source: topic.SourcePrefix + cfg.Deployment,
+		cfg: cfg, source: cloudevent.SourcePrefix + cfg.Deployment,
 		newReader:  func(c *Config, partition int, offset int64) recordReader { return newReader(c, partition, offset) },
 		newLetters: func(c *Config) letterWriter { return newWriter(c) },
 		commit: func(g *kafka.Generation, partition int, next int64) error {

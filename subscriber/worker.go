@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -104,12 +105,12 @@ func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []E
 		m := &batch[i]
 		e, err := topic.DecodeMessage(m.Headers, m.Key, m.Value)
 		switch {
-		case errors.Is(err, topic.ErrForeign) && header(m, topic.HeaderType) == topic.TypeFence:
+		case errors.Is(err, topic.ErrForeign) && header(m, cloudevent.HeaderType) == cloudevent.TypeFence:
 			s.count.fences.Add(1)
-		case errors.Is(err, topic.ErrForeign) || header(m, topic.HeaderSource) != s.source:
+		case errors.Is(err, topic.ErrForeign) || header(m, cloudevent.HeaderSource) != s.source:
 			s.count.foreign.Add(1)
 		case err != nil:
-			if err := s.bury(ctx, &letter{record: m, reason: ReasonMalformed, err: err}); err != nil {
+			if err := s.bury(ctx, &letter{record: m, reason: reasonMalformed, err: err}); err != nil {
 				return nil, nil, err
 			}
 			s.count.malformed.Add(1)

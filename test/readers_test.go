@@ -29,6 +29,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/subscriber"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // fact is what a reader of the topic learns of a grant.
@@ -104,10 +105,10 @@ func TestReadersOfTheTopic(t *testing.T) {
 	}
 	t.Parallel()
 	broker := testkit.Kafka(t)
-	topic, dead := broker.Topic(t, 2, nil), broker.Topic(t, 1, nil)
-	facts := published(t, broker, topic, 200)
-	t.Run("subscriber", func(t *testing.T) { require.Equal(t, facts, bySubscriber(t, broker.Addr, topic, dead, len(facts))) })
-	t.Run("console", func(t *testing.T) { require.Equal(t, facts, byConsole(t, broker, topic, len(facts))) })
+	name, dead := broker.Topic(t, 2, nil), broker.Topic(t, 1, nil)
+	facts := published(t, broker, name, 200)
+	t.Run("subscriber", func(t *testing.T) { require.Equal(t, facts, bySubscriber(t, broker.Addr, name, dead, len(facts))) })
+	t.Run("console", func(t *testing.T) { require.Equal(t, facts, byConsole(t, broker, name, len(facts))) })
 	t.Run("franz-go", func(t *testing.T) {
 		source, err := os.ReadFile("readers_test.go")
 		require.NoError(t, err)
@@ -115,7 +116,7 @@ func TestReadersOfTheTopic(t *testing.T) {
 		var got []fact
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		require.NoError(t, readGrants(ctx, broker.Addr, topic, func(r *kgo.Record, e publisher.Event) bool {
+		require.NoError(t, readGrants(ctx, broker.Addr, name, func(r *kgo.Record, e topic.Event) bool {
 			if len(got) < 2 {
 				t.Logf("partition %d offset %d: %s got %d in %s (event %s)", r.Partition, r.Offset, e.Grant.User, e.Grant.Amount, e.Grant.Campaign, e.Grant.EventID())
 			}
@@ -192,8 +193,8 @@ func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) (
 }
 
 // readGrants reads a topic from its beginning with franz-go until fn gives false or ctx ends.
-func readGrants(ctx context.Context, addr, topic string, fn func(r *kgo.Record, e publisher.Event) bool) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic),
+func readGrants(ctx context.Context, addr, name string, fn func(r *kgo.Record, e topic.Event) bool) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		return err
@@ -209,8 +210,8 @@ func readGrants(ctx context.Context, addr, topic string, fn func(r *kgo.Record, 
 			for _, h := range r.Headers {
 				headers = append(headers, kafka.Header{Key: h.Key, Value: h.Value})
 			}
-			e, err := publisher.DecodeMessage(headers, r.Key, r.Value)
-			if errors.Is(err, publisher.ErrForeign) {
+			e, err := topic.DecodeMessage(headers, r.Key, r.Value)
+			if errors.Is(err, topic.ErrForeign) {
 				continue // another producer's record, or a fence
 			}
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 )
 
 // Event is a grant as the topic tells it.
@@ -46,25 +47,25 @@ type messageHeaders struct {
 
 func (h *messageHeaders) field(name string) *[]byte {
 	switch name {
-	case HeaderSpecVersion:
+	case cloudevent.HeaderSpecVersion:
 		return &h.version
-	case HeaderID:
+	case cloudevent.HeaderID:
 		return &h.id
-	case HeaderSource:
+	case cloudevent.HeaderSource:
 		return &h.source
-	case HeaderType:
+	case cloudevent.HeaderType:
 		return &h.kind
-	case HeaderTime:
+	case cloudevent.HeaderTime:
 		return &h.when
-	case HeaderTrace:
+	case cloudevent.HeaderTrace:
 		return &h.trace
-	case HeaderContentType:
+	case cloudevent.HeaderContentType:
 		return &h.content
-	case HeaderShard:
+	case cloudevent.HeaderShard:
 		return &h.shard
-	case HeaderSeq:
+	case cloudevent.HeaderSeq:
 		return &h.seq
-	case HeaderEpoch:
+	case cloudevent.HeaderEpoch:
 		return &h.epoch
 	}
 	return nil
@@ -82,7 +83,7 @@ func (h *messageHeaders) read(headers []kafka.Header) error {
 		}
 		*f = headers[i].Value
 	}
-	if string(h.version) != SpecVersion || string(h.kind) != TypeGrant || !strings.HasPrefix(string(h.source), SourcePrefix) {
+	if string(h.version) != cloudevent.SpecVersion || string(h.kind) != cloudevent.TypeGrant || !strings.HasPrefix(string(h.source), cloudevent.SourcePrefix) {
 		return ErrForeign
 	}
 	if twice != "" {
@@ -120,13 +121,13 @@ func (h *messageHeaders) event(key, value []byte) (Event, error) {
 	if err := h.agree(&b, key); err != nil {
 		return Event{}, err
 	}
-	when, err := time.Parse(TimeLayout, b.Time)
+	when, err := time.Parse(cloudevent.TimeLayout, b.Time)
 	if err != nil {
 		return Event{}, fmt.Errorf("time: %w", err)
 	}
 	if len(h.trace) > 0 {
 		if err := hongbao.CheckID(string(h.trace)); err != nil {
-			return Event{}, fmt.Errorf("header %s: %w", HeaderTrace, err)
+			return Event{}, fmt.Errorf("header %s: %w", cloudevent.HeaderTrace, err)
 		}
 	}
 	return Event{Source: string(h.source), Grant: hongbao.Grant{
@@ -176,12 +177,12 @@ func (h *messageHeaders) agree(b *body, key []byte) error {
 		want string
 	}{
 		{"the key", key, b.User},
-		{HeaderID, h.id, shard + "-" + seq},
-		{HeaderTime, h.when, b.Time},
-		{HeaderContentType, h.content, ContentType},
-		{HeaderShard, h.shard, shard},
-		{HeaderSeq, h.seq, seq},
-		{HeaderEpoch, h.epoch, strconv.FormatInt(b.Epoch, 10)},
+		{cloudevent.HeaderID, h.id, shard + "-" + seq},
+		{cloudevent.HeaderTime, h.when, b.Time},
+		{cloudevent.HeaderContentType, h.content, cloudevent.ContentType},
+		{cloudevent.HeaderShard, h.shard, shard},
+		{cloudevent.HeaderSeq, h.seq, seq},
+		{cloudevent.HeaderEpoch, h.epoch, strconv.FormatInt(b.Epoch, 10)},
 	} {
 		if string(c.got) != c.want {
 			return fmt.Errorf("%s is %.140q, but by the value it is %.140q", c.name, c.got, c.want)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -15,8 +16,8 @@ const value = `{"campaign":"spring","packet":4711,"user":"u1","amount":888,"shar
 
 func headers(change func(h map[string]string)) (list []kafka.Header) {
 	h := map[string]string{
-		topic.HeaderSpecVersion: "1.0", topic.HeaderSource: "/hongbao/shop", topic.HeaderType: "hongbao.grant.v1", topic.HeaderContentType: "application/json",
-		topic.HeaderID: "3-52", topic.HeaderTime: "2026-11-21T08:00:00.123Z", topic.HeaderShard: "3", topic.HeaderSeq: "52", topic.HeaderEpoch: "1",
+		cloudevent.HeaderSpecVersion: "1.0", cloudevent.HeaderSource: "/hongbao/shop", cloudevent.HeaderType: "hongbao.grant.v1", cloudevent.HeaderContentType: "application/json",
+		cloudevent.HeaderID: "3-52", cloudevent.HeaderTime: "2026-11-21T08:00:00.123Z", cloudevent.HeaderShard: "3", cloudevent.HeaderSeq: "52", cloudevent.HeaderEpoch: "1",
 	}
 	if change != nil {
 		change(h)
@@ -29,7 +30,7 @@ func headers(change func(h map[string]string)) (list []kafka.Header) {
 
 func TestDecode(t *testing.T) {
 	t.Parallel()
-	e, err := topic.DecodeMessage(headers(func(h map[string]string) { h["x-new"], h[topic.HeaderTrace] = "?", "00-ab-cd-01" }), []byte("u1"), []byte(value))
+	e, err := topic.DecodeMessage(headers(func(h map[string]string) { h["x-new"], h[cloudevent.HeaderTrace] = "?", "00-ab-cd-01" }), []byte("u1"), []byte(value))
 	require.NoError(t, err)
 	require.Equal(t, "/hongbao/shop", e.Source)
 	require.Equal(t, "3-52", e.Grant.EventID())
@@ -37,7 +38,7 @@ func TestDecode(t *testing.T) {
 	require.EqualValues(t, 888, e.Grant.Amount)
 	require.Empty(t, e.Grant.Code)
 	require.Empty(t, e.Grant.Currency)
-	require.Equal(t, "2026-11-21T08:00:00.123Z", e.Grant.Time.Format(topic.TimeLayout))
+	require.Equal(t, "2026-11-21T08:00:00.123Z", e.Grant.Time.Format(cloudevent.TimeLayout))
 }
 
 // A currency that is no longer in use can still be read.
@@ -59,7 +60,7 @@ func TestDecodeCode(t *testing.T) {
 // What does not claim to be a grant is foreign, and passed over; what claims it and contradicts itself is Permanent, and is not.
 func TestDecodeTellsForeignFromMalformed(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{topic.HeaderSpecVersion: "0.3", topic.HeaderSource: "/shop", topic.HeaderType: topic.TypeFence} {
+	for name, want := range map[string]string{cloudevent.HeaderSpecVersion: "0.3", cloudevent.HeaderSource: "/shop", cloudevent.HeaderType: cloudevent.TypeFence} {
 		_, err := topic.DecodeMessage(headers(func(h map[string]string) { h[name] = want }), []byte("u1"), []byte(value))
 		require.ErrorIs(t, err, topic.ErrForeign, name)
 		_, err = topic.DecodeMessage(headers(func(h map[string]string) { delete(h, name) }), []byte("u1"), []byte(value))
@@ -72,8 +73,8 @@ func TestDecodeTellsForeignFromMalformed(t *testing.T) {
 		require.NotErrorIs(t, err, topic.ErrForeign)
 	}
 	for name, wrong := range map[string]string{
-		topic.HeaderID: "3-53", topic.HeaderTime: "2026-11-21T08:00:00.124Z", topic.HeaderShard: "4", topic.HeaderSeq: "052", topic.HeaderEpoch: "2",
-		topic.HeaderContentType: "text/plain",
+		cloudevent.HeaderID: "3-53", cloudevent.HeaderTime: "2026-11-21T08:00:00.124Z", cloudevent.HeaderShard: "4", cloudevent.HeaderSeq: "052", cloudevent.HeaderEpoch: "2",
+		cloudevent.HeaderContentType: "text/plain",
 	} {
 		malformed(headers(func(h map[string]string) { h[name] = wrong }), "u1", value)
 		malformed(headers(func(h map[string]string) { delete(h, name) }), "u1", value)

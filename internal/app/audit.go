@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // Seal seals what the report says that it may.
@@ -109,6 +110,6 @@ func (l auditedLedger) EachQuarantined(ctx context.Context, fn func(audit.Quaran
 type auditedTopic struct{ *publisher.Publisher }
 
 func (t auditedTopic) Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (audit.TopicScan, error) {
-	r, err := t.Scan(ctx, nil, func(partition int, offset int64, e publisher.Event) error { return fn(partition, offset, e.Grant) })
+	r, err := t.Scan(ctx, nil, func(partition int, offset int64, e topic.Event) error { return fn(partition, offset, e.Grant) })
 	return audit.TopicScan{Starts: r.Starts, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed}, err
 }

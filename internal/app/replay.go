@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // alone sees to it that only one process at a time looks for what is missing in the topic and pushes it: two that had both looked before the
@@ -157,7 +158,7 @@ func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 
 // tellLost reads the topic.
 func tellLost(ctx context.Context, lost *replay.Lost, p *publisher.Publisher, shards int) error {
-	scan, err := p.Scan(ctx, nil, func(_ int, _ int64, e publisher.Event) error {
+	scan, err := p.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
 		lost.Has(&e.Grant)
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // Tailed is a grant that stands in the topic.
@@ -102,7 +103,7 @@ func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) (
 
 // read gives the grants of the campaigns that are wanted to fn, by one goroutine a partition.
 func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([]int64, error) {
-	r, err := t.topic.Scan(ctx, from, func(partition int, offset int64, e publisher.Event) error {
+	r, err := t.topic.Scan(ctx, from, func(partition int, offset int64, e topic.Event) error {
 		if g := &e.Grant; len(t.Campaigns) == 0 || slices.Contains(t.Campaigns, g.Campaign) {
 			fn(&Tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Currency, g.Time.UTC(), g.RequestID, g.Code})
 		}

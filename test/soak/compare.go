@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // compare holds the callers' history against the ledger's tables and the topic's records, without the audit's help.
@@ -68,7 +69,7 @@ func (s *soak) compareLedger(ctx context.Context) (err error) {
 
 // compareTopic reads the whole topic: each grant that a caller was told of must be there once, and nothing else.
 func (s *soak) compareTopic(ctx context.Context) error {
-	t, err := s.count(ctx, topic)
+	t, err := s.count(ctx, topicName)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (s *soak) count(ctx context.Context, name string) (*tally, error) {
 	}
 	defer p.Close()
 	t := newTally(s.campaigns)
-	report, err := p.Scan(ctx, nil, func(_ int, _ int64, e publisher.Event) error {
+	report, err := p.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
 		t.add(&e.Grant)
 		return nil
 	})

@@ -26,7 +26,7 @@ const (
 	shardCount = 4
 	perShard   = 2
 	partitions = 4
-	topic      = "hongbao.grants"
+	topicName  = "hongbao.grants"
 	fresh      = "hongbao.copy" // where the replay goes
 	lease      = 4 * time.Second
 )
@@ -59,14 +59,14 @@ func (s *soak) startServers(ctx context.Context) error {
 	if v.kafka, err = testkit.StartKafka(ctx, testkit.KafkaOptions{}); err != nil {
 		return fmt.Errorf("start kafka: %w", err)
 	}
-	for _, name := range []string{topic, fresh} {
+	for _, name := range []string{topicName, fresh} {
 		if err := v.kafka.CreateTopic(ctx, name, partitions, nil); err != nil {
 			return fmt.Errorf("make topic %s: %w", name, err)
 		}
 	}
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shardCount), "REDIS_ADDRS": v.redis.Addr, "REDIS_READ_TIMEOUT": "1s",
-		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr, "KAFKA_TOPIC": topic,
+		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr, "KAFKA_TOPIC": topicName,
 		"KAFKA_PARTITIONS": fmt.Sprint(partitions), "CONSUMER_LEASE": lease.String(), "CONSUMER_POLL": "200ms", "CONSUMER_BLOCK": "500ms",
 		"PUBLISHER_REQUEST_TIMEOUT": "1500ms", "PUBLISHER_ATTEMPT_TIME": "3s", "PUBLISHER_MAX_CLAIM_AGE": "3s",
 		"TRIMMER_RETENTION": "30s", "LOG_FORMAT": "json",

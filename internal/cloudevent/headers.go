@@ -1,4 +1,5 @@
-package topic
+// Package cloudevent has the fixed words of a record in the topic: its headers and what they hold. See docs/topic.md.
+package cloudevent
 
 // The types of events: what ce_type holds.
 const (
