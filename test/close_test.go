@@ -27,6 +27,7 @@ import (
 // ending is a deployment of its own, seen through the real program, with campaign "rain" of 50 packets that is open now.
 type ending struct {
 	t      *testing.T
+	prefix string // also the deployment's id
 	rdb    *redis.Client
 	keys   shards.Keys
 	env    []string
@@ -49,7 +50,7 @@ func newEnding(t *testing.T, more ...string) *ending {
 	prefix := testkit.Prefix(t)
 	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 2})
 	require.NoError(t, err)
-	e := &ending{t: t, rdb: testkit.Redis(t).Client(t), keys: space.Home("rain"), ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
+	e := &ending{t: t, prefix: prefix, rdb: testkit.Redis(t).Client(t), keys: space.Home("rain"), ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": "2", "DEPLOYMENT_SINKS": "balance",
 		"REDIS_ADDRS": testkit.Redis(t).Addr, "REDIS_READ_TIMEOUT": "900ms", "LEDGER_DRIVER": "sqlite", "LEDGER_DSN": e.ledger,

@@ -1,0 +1,147 @@
+// Command outside is a program of its own module that builds on Hongbao's public packages only. `outside` serves grabs over
+// HTTP, mails each winner from a consumer group of its own, and reads the topic. `outside verify FILE HASH` checks a draw.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/producer"
+	"github.com/hongbao-project/hongbao/subscriber"
+)
+
+// deployment says what `hongbao init` has founded: the same id, key prefix and number of shards.
+var (
+	deployment = os.Getenv("DEPLOYMENT")
+	space      = hongbao.Space{Prefix: os.Getenv("KEY_PREFIX"), Shards: 2}
+	logger     = zap.Must(zap.NewProduction())
+)
+
+func main() {
+	if len(os.Args) == 4 && os.Args[1] == "verify" {
+		check(verify(os.Args[2], os.Args[3]))
+		return
+	}
+	check(serve())
+}
+
+// serve runs the three parts until SIGTERM or until one of them fails.
+func serve() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS"), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return web(ctx, rdb) })
+	parts.Go(func() error { return mail(ctx, rdb) })
+	parts.Go(func() error { return read(ctx) })
+	return parts.Wait()
+}
+
+// must ends the program if something is configured wrong.
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// web answers POST /grab?campaign=C&user=U&request=R with the outcome and the receipts.
+func web(ctx context.Context, rdb *redis.Client) error {
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space, cfg.Deployment, cfg.Log = rdb, space, deployment, logger
+	p := must(producer.New(cfg))
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /grab", func(w http.ResponseWriter, r *http.Request) {
+		g := hongbao.Grab{Campaign: r.FormValue("campaign"), User: r.FormValue("user"), RequestID: r.FormValue("request")}
+		answer, err := p.Grab(r.Context(), &g)
+		if err != nil { // it may have been granted: the client asks again with the same request id
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(answer) // the client may be gone
+	})
+	server := &http.Server{Addr: os.Getenv("LISTEN"), Handler: mux, ReadHeaderTimeout: time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return p.Close(context.Background()) // waits for the grabs that are under way
+}
+
+// mailer is a Handler of this program's own. A grant may come more than once, so it mails by the grant's id.
+type mailer struct{ once *dedup.Once }
+
+func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := make([]error, len(grants))
+	for i, g := range grants {
+		state, err := m.once.Push(ctx, g.EventID(), "mailer", func(context.Context) error {
+			_, err := fmt.Println("mail", g.User, g.Packet)
+			return err
+		})
+		if err == nil && state != dedup.Done {
+			err = hongbao.Heldf("mail of grant %s is %s", g.EventID(), state)
+		}
+		errs[i] = err
+	}
+	return errs
+}
+
+// mail works the consumer group "mail" over the stream.
+func mail(ctx context.Context, rdb *redis.Client) error {
+	once := must(dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "mail", Lease: time.Minute, Keep: 24 * time.Hour}))
+	cfg := consumer.DefaultConfig()
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Log = rdb, rdb, space, "mail", logger
+	cfg.Consumer, cfg.Handler = fmt.Sprint("mail-", time.Now().UnixNano()), mailer{once}
+	c := must(consumer.New(cfg))
+	return c.Run(ctx)
+}
+
+// read has one effect for each message of the topic.
+func read(ctx context.Context) error {
+	effect := func(_ context.Context, e subscriber.Event) error {
+		_, err := fmt.Println("topic", e.Grant.User, e.Grant.Packet)
+		return err
+	}
+	sink := must(subscriber.NewFuncSink(subscriber.FuncSinkConfig{Effect: effect, Timeout: time.Second}))
+	cfg := subscriber.DefaultConfig()
+	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{os.Getenv("KAFKA")}, "outside", os.Getenv("TOPIC"), os.Getenv("TOPIC_DEAD")
+	cfg.Group, cfg.Deployment, cfg.Sink, cfg.Log = "outside", deployment, sink, logger
+	s := must(subscriber.New(cfg))
+	return s.Run(ctx)
+}
+
+// verify recomputes a draw from the file that `hongbao campaign reveal` wrote and the hash that was published before.
+func verify(file, hash string) error {
+	disclosure, err := campaign.ReadDisclosure(bytes.NewReader(must(os.ReadFile(file))))
+	if err != nil {
+		return err
+	}
+	c, plan, err := disclosure.Verify(hash)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Println("verified", c.ID, len(plan.Amounts))
+	return err
+}
