@@ -30,7 +30,7 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*remote.Handle
 	if a.allows(configs.UnsafeRemoteToken) && strings.HasPrefix(rc.URL, "http://") {
 		a.Log.Warn("unsafe.allow: remote.token is sent in clear text")
 	}
-	rc.Again, rc.Told, rc.ToldAt = again, word.Verdict, word.At
+	rc.Replay, rc.Verified, rc.VerifiedAt = again, word.Verdict, word.At
 	h, err := remote.New(rc, &planned{plans, a}, settler)
 	if err != nil {
 		return nil, err

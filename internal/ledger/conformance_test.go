@@ -88,7 +88,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"grants have their codes":                     testGrantCodes,
 	"credits that may be booked at a remote":      testPending,
 	"a credit that is as old as its grant":        testPendingSinceGrant,
-	"what was put aside is recorded (B41)":        testPendingAside,
+	"what was put aside is recorded (B41)":        testPendingQuarantined,
 	"a credit is begun by one":                    testPendingTogether,
 	"the refund waits for pending credits":        testRefundPending,
 	"a client's keys are its own":                 funded(testCreditClients),

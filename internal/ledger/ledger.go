@@ -117,7 +117,7 @@ func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stm
 		backoff.WithMaxInterval(100*time.Millisecond),
 		backoff.WithMaxElapsedTime(l.config.Timeout),
 	)
-	// An end of ctx while it waits is told by Retry without a class; the last try's error has one.
+	// Retry reports an end of ctx without a class; the last try's error has one.
 	_ = backoff.Retry(run, backoff.WithContext(backoff.WithMaxRetries(wait, uint64(l.config.Retries)), ctx))
 	return last
 }

@@ -140,7 +140,7 @@ func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 			_, paid := has[keyOf(it.grant)]
 			came[factsOf(it.grant)] = !paid
 		}
-		err = b.eachAside(ctx, t, suspects, func(g hongbao.Grant, _ bool) {
+		err = b.eachQuarantined(ctx, t, suspects, func(g hongbao.Grant, _ bool) {
 			if came[factsOf(&g)] {
 				b.held = append(b.held, g)
 			}

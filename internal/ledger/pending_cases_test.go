@@ -110,7 +110,7 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 }
 
 // What ended in quarantine is recorded for the very grant that did, and for no other of its packet. It is pending no more.
-func testPendingAside(t *testing.T, f *fixture) {
+func testPendingQuarantined(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	paid, other := grant("rain", 3), grant("rain", 3)
 	other.User = "somebody"

@@ -57,13 +57,13 @@ type Quarantined struct {
 	Resolution string
 }
 
-// asideRows is how many grants one transaction writes to quarantine.
-const asideRows = 5_000
+// quarantineRows is how many grants one transaction writes to quarantine.
+const quarantineRows = 5_000
 
-// setAside writes the items to quarantine, in sets, next to what the ledger has of their packets. It gives those that
+// addToQuarantine writes the items to quarantine, in sets, next to what the ledger has of their packets. It gives those that
 // wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by now is done, and
 // not written. pending: their rows of table pending end in the same transactions.
-func (l *Ledger) setAside(ctx context.Context, items []item, pending bool) ([]Quarantined, error) {
+func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool) ([]Quarantined, error) {
 	// Every worker takes its locks in the same order.
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet),
@@ -71,10 +71,10 @@ func (l *Ledger) setAside(ctx context.Context, items []item, pending bool) ([]Qu
 			cmp.Compare(a.grant.User, b.grant.User), cmp.Compare(a.grant.Amount, b.grant.Amount))
 	})
 	var waiting []Quarantined
-	for part := range slices.Chunk(items, asideRows) {
+	for part := range slices.Chunk(items, quarantineRows) {
 		var more []Quarantined
 		err := l.write(ctx, func(ctx context.Context, t txn) (_ []stmt, err error) {
-			if more, err = l.writeAside(ctx, t, part); err != nil || !pending {
+			if more, err = l.writeQuarantine(ctx, t, part); err != nil || !pending {
 				return nil, err
 			}
 			return l.deletePending(part, 0)
@@ -87,8 +87,8 @@ func (l *Ledger) setAside(ctx context.Context, items []item, pending bool) ([]Qu
 	return waiting, nil
 }
 
-// writeAside takes three statements, however many items there are.
-func (l *Ledger) writeAside(ctx context.Context, t txn, items []item) (waiting []Quarantined, err error) {
+// writeQuarantine takes three statements, however many items there are.
+func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (waiting []Quarantined, err error) {
 	has, err := l.readGrants(ctx, t, items)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (l *Ledger) writeAside(ctx context.Context, t txn, items []item) (waiting [
 	if len(list) == 0 {
 		return nil, nil
 	}
-	rows, facts := asideColumns(list)
+	rows, facts := packQuarantine(list)
 	packed, err := l.dialect.pack(rows...)
 	if err != nil {
 		return nil, err
@@ -121,14 +121,14 @@ func (l *Ledger) writeAside(ctx context.Context, t txn, items []item) (waiting [
 	if packed, err = l.dialect.pack(facts...); err != nil {
 		return nil, err
 	}
-	told := make(map[int64]bool, len(list)) // what comes twice in one batch is new once
-	err = t.query(ctx, l.dialect.readAside, packed, func(s scan) error {
+	given := make(map[int64]bool, len(list)) // a grant that comes twice in one batch is new once
+	err = t.query(ctx, l.dialect.findQuarantined, packed, func(s scan) error {
 		var n, id, resolved, by int64
 		if err := s(&n, &id, &resolved, &by); err != nil || resolved != 0 {
 			return err
 		}
-		if by == batch && !told[id] {
-			told[id] = true
+		if by == batch && !given[id] {
+			given[id] = true
 			list[n].ID = id
 		}
 		waiting = append(waiting, list[n])
@@ -137,9 +137,9 @@ func (l *Ledger) writeAside(ctx context.Context, t txn, items []item) (waiting [
 	return waiting, err
 }
 
-// asideColumns packs rows of quarantine but created_at and batch, and the facts by which each row is found again, with its
+// packQuarantine packs rows of quarantine but created_at and batch, and the facts by which each row is found again, with its
 // place in the list.
-func asideColumns(list []Quarantined) (rows, facts []any) {
+func packQuarantine(list []Quarantined) (rows, facts []any) {
 	n := len(list)
 	text := func(of func(q *Quarantined, has *hongbao.Grant) string) []string {
 		column := make([]string, n)

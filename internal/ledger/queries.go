@@ -36,9 +36,9 @@ type queries struct {
 	readQuarantine string
 	// insertQuarantine takes the packed columns of quarantine but id, created_at, batch and the decision; then created_at and batch.
 	insertQuarantine string
-	// readAside takes the packed columns campaign, packet, shard, seq, user_id, amount and a number; it gives the number, id,
+	// findQuarantined takes the packed columns campaign, packet, shard, seq, user_id, amount and a number; it gives the number, id,
 	// resolved_at and batch of the rows of quarantine there are.
-	readAside string
+	findQuarantined string
 	// creditUsers takes the packed columns id, currency and amount of user accounts, sorted by id.
 	creditUsers string
 	// insertCodes takes the packed columns campaign, packet and code; a code or a packet that is taken fails the whole.
@@ -64,7 +64,7 @@ type queries struct {
 func (q *queries) byName() map[string]*string {
 	return map[string]*string{
 		"has_schema": &q.hasSchema, "insert_grants": &q.insertGrants, "read_grants": &q.readGrants,
-		"read_quarantine": &q.readQuarantine, "insert_quarantine": &q.insertQuarantine, "read_aside": &q.readAside,
+		"read_quarantine": &q.readQuarantine, "insert_quarantine": &q.insertQuarantine, "find_quarantined": &q.findQuarantined,
 		"credit_users": &q.creditUsers, "insert_codes": &q.insertCodes, "read_codes": &q.readCodes,
 		"insert_pending": &q.insertPending, "read_pending": &q.readPending, "take_pending": &q.takePending,
 		"delete_pending": &q.deletePending, "insert_campaign": &q.insertCampaign, "insert_reserve": &q.insertReserve,

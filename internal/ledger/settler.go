@@ -38,10 +38,10 @@ type Settler struct {
 	config SettlerConfig
 	// pending: rows of table pending end with the grants.
 	pending bool
-	strange *alarms
+	missing *alarms
 }
 
-// alarms are campaigns that the ledger does not have, and when that was told last.
+// alarms are campaigns that the ledger does not have, with the time of the last alarm about each.
 type alarms struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -62,7 +62,7 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("settler configuration: %w", errors.Join(errs...))
 	}
-	return &Settler{config: config, strange: &alarms{last: make(map[string]time.Time)}}, nil
+	return &Settler{config: config, missing: &alarms{last: make(map[string]time.Time)}}, nil
 }
 
 // Handle settles the grants, one transaction for all that are in order. Nil for a grant means that the ledger holds it
@@ -71,11 +71,11 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known := make(map[string]knownCampaign)
-	planned, aside := s.sort(ctx, grants, known, errs)
+	planned, refused := s.sort(ctx, grants, known, errs)
 	for part := range slices.Chunk(planned, MaxBatch) {
-		aside = append(aside, s.settle(ctx, part, known, errs)...)
+		refused = append(refused, s.settle(ctx, part, known, errs)...)
 	}
-	s.setAside(ctx, aside, errs)
+	s.quarantine(ctx, refused, errs)
 	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		return errs
 	}
@@ -84,15 +84,16 @@ func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 // Record is Handle for grants that a remote has credited: nil means besides that they are pending no more; see Begin.
 func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
-	return (&Settler{config: s.config, pending: true, strange: s.strange}).Handle(ctx, grants)
+	return (&Settler{config: s.config, pending: true, missing: s.missing}).Handle(ctx, grants)
 }
 
-// sort tells the grants that can be settled from those for quarantine; errs gets what is malformed or can't be told.
+// sort parts the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of malformed grants and of
+// grants whose plan can't be read.
 func (s *Settler) sort(
 	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
-) (planned, aside []item) {
+) (planned, refused []item) {
 	planned = make([]item, 0, len(grants))
-	strange := make(map[string]bool)
+	missing := make(map[string]bool)
 	var outage error
 	for i := range grants {
 		it := item{index: i, grant: &grants[i]}
@@ -102,7 +103,7 @@ func (s *Settler) sort(
 		if errs[i] = outage; outage != nil { // asking once more would be one more timeout
 			continue
 		}
-		if it.reason, errs[i] = s.judge(ctx, it.grant, known, strange); errs[i] != nil {
+		if it.reason, errs[i] = s.checkPlan(ctx, it.grant, known, missing); errs[i] != nil {
 			if hongbao.IsOutage(errs[i]) {
 				outage = errs[i]
 			}
@@ -111,13 +112,13 @@ func (s *Settler) sort(
 		if it.reason == "" {
 			planned = append(planned, it)
 		} else {
-			aside = append(aside, it)
+			refused = append(refused, it)
 		}
 	}
-	return planned, aside
+	return planned, refused
 }
 
-// malformed tells what no table of the ledger can hold.
+// malformed refuses a grant that no table of the ledger can hold.
 func malformed(g *hongbao.Grant) error {
 	err := hongbao.CheckCampaignID(g.Campaign)
 	if err == nil {
@@ -135,13 +136,13 @@ func malformed(g *hongbao.Grant) error {
 	return hongbao.Errorf(hongbao.Permanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
 }
 
-// judge compares a grant with its campaign and the plan. Campaigns that it meets go to known; those that the ledger does not
-// have go to strange, with whether they are disowned.
-func (s *Settler) judge(
-	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, strange map[string]bool,
+// checkPlan compares a grant with its campaign and the plan, and gives the reason if it is to go to quarantine. It adds the
+// grant's campaign to known, or, if the ledger does not have it, to missing with whether a person has disowned it.
+func (s *Settler) checkPlan(
+	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, missing map[string]bool,
 ) (Reason, error) {
 	k, ok := known[g.Campaign]
-	disowned, met := strange[g.Campaign]
+	disowned, met := missing[g.Campaign]
 	if !ok && !met {
 		var err error
 		if k, ok, err = s.config.Ledger.lookUp(ctx, g.Campaign); err != nil {
@@ -152,7 +153,7 @@ func (s *Settler) judge(
 		} else if disowned, err = s.config.Ledger.disowned(ctx, g.Campaign); err != nil {
 			return "", err
 		} else {
-			strange[g.Campaign] = disowned
+			missing[g.Campaign] = disowned
 		}
 	}
 	switch {
@@ -178,9 +179,9 @@ func (s *Settler) judge(
 	return "", nil
 }
 
-// alarm tells of a campaign that the ledger does not have, once a minute.
+// alarm reports a campaign that the ledger does not have, once a minute.
 func (s *Settler) alarm(campaign string) {
-	if !s.strange.due(campaign) {
+	if !s.missing.due(campaign) {
 		return
 	}
 	s.config.Log.Error("ALARM: grants wait unpaid, the ledger does not have their campaign; is it the right ledger, and not an older copy? "+
@@ -192,7 +193,7 @@ func (s *Settler) alarm(campaign string) {
 func (a *alarms) due(campaign string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if last, told := a.last[campaign]; told && time.Since(last) < time.Minute {
+	if last, raised := a.last[campaign]; raised && time.Since(last) < time.Minute {
 		return false
 	}
 	if len(a.last) >= maxKnownCampaigns {
@@ -202,13 +203,13 @@ func (a *alarms) due(campaign string) bool {
 	return true
 }
 
-// settle settles the items, and gives those for quarantine. When the funding does not cover all of them, or the database can't hold
-// one (a balance that would overflow), it halves them until those that are to blame stand alone.
+// settle settles the items, and gives those that go to quarantine. When the funding does not cover all of them, or the database can't hold
+// one (a balance that would overflow), it halves them until each culprit stands alone.
 func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
 	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
-	aside, err := call.settle(ctx)
+	refused, err := call.settle(ctx)
 	if err == nil {
-		return aside
+		return refused
 	}
 	overdraws := errors.Is(err, errOverdraw)
 	if !overdraws && (len(items) == 1 || hongbao.ClassOf(err) != hongbao.Permanent) {
@@ -229,21 +230,21 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 		return items
 	}
 	half := len(items) / 2
-	aside = s.settle(ctx, items[:half], known, errs)
+	refused = s.settle(ctx, items[:half], known, errs)
 	if err := errs[items[half-1].index]; hongbao.IsOutage(err) {
 		for _, it := range items[half:] {
 			errs[it.index] = err
 		}
-		return aside
+		return refused
 	}
-	return append(slices.Clip(aside), s.settle(ctx, items[half:], known, errs)...)
+	return append(slices.Clip(refused), s.settle(ctx, items[half:], known, errs)...)
 }
 
-func (s *Settler) setAside(ctx context.Context, items []item, errs []error) {
+func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 	if len(items) == 0 {
 		return
 	}
-	added, err := s.config.Ledger.setAside(ctx, items, s.pending)
+	added, err := s.config.Ledger.addToQuarantine(ctx, items, s.pending)
 	if err != nil {
 		for _, it := range items {
 			errs[it.index] = err
@@ -261,7 +262,7 @@ func (s *Settler) setAside(ctx context.Context, items []item, errs []error) {
 	}
 }
 
-// report tells of a grant in quarantine: the log when it is new there, the hook each time that it comes.
+// report logs a grant that is new in quarantine, and calls the hook each time that the grant comes.
 func (s *Settler) report(q Quarantined) error {
 	g := &q.Grant
 	fields := []zap.Field{

@@ -175,11 +175,11 @@ func TestVerdicts(t *testing.T) {
 		case 401, 403, 404, 405, 406, 411, 413, 414, 415, 421, 431:
 			want, wantBlind = NotSent, NotSent
 		}
-		require.Equal(t, want, cfg.judge(status, ""), "%d", status)
-		require.Equal(t, wantBlind, blind.judge(status, ""), "%d", status)
+		require.Equal(t, want, cfg.verdictOf(status, ""), "%d", status)
+		require.Equal(t, wantBlind, blind.verdictOf(status, ""), "%d", status)
 	}
-	require.Equal(t, Unknown, cfg.judge(422, codeKeyReused))
-	require.Equal(t, Unknown, cfg.judge(422, codeReferenceReused))
+	require.Equal(t, Unknown, cfg.verdictOf(422, codeKeyReused))
+	require.Equal(t, Unknown, cfg.verdictOf(422, codeReferenceReused))
 }
 
 // F45: a remote that asks for silence is left alone, by everybody.

@@ -44,14 +44,14 @@ type Config struct {
 	// of the sender's ClaimTime. 0: never, a person decides. At least ClaimTime.
 	QueryFinal time.Duration
 
-	// Again: the grants were settled before, or may have been, at the time that they carry or later. Each is asked for once
-	// more while the remote surely remembers it since then, else only looked up, and never sent as a new one. For replays.
-	Again bool
-	// Told is what a person has found out at the remote about the grants, for those of which nobody else can tell; else empty. Done: it
-	// has the credits as we ask for them; nothing is sent, for remotes that can't be asked. NotSent: it did not have them at ToldAt, and
-	// nothing was under way; they are sent anew, but not those whose last sender had time until after ToldAt.
-	Told   Verdict
-	ToldAt time.Time
+	// Replay says that the grants may have been settled before, at the time that they carry or later. The Handler asks for each
+	// once more while the remote surely remembers its key since then. Later it only looks the credit up. It never sends a new one.
+	Replay bool
+	// Verified is what a person has verified at the remote about grants whose outcome stays unknown; else empty. Done: the remote
+	// has the credits as we ask for them, and nothing is sent; only for remotes that can't be asked. NotSent: it did not have them
+	// at VerifiedAt, and no request was under way. Those are sent anew, unless their last sender had time until after VerifiedAt.
+	Verified   Verdict
+	VerifiedAt time.Time
 
 	// ClaimTime is how long only the worker that began a credit asks for it, and bounds what he does about it.
 	ClaimTime time.Duration
@@ -91,7 +91,7 @@ func (c *Config) Check() error {
 	number("BatchCredits", int64(c.BatchCredits), 0, 1_000)
 	number("Repeats", int64(c.Repeats), 0, 20)
 	number("BreakerFailures", int64(c.BreakerFailures), 1, 1_000_000)
-	c.checkTold(bad)
+	c.checkVerified(bad)
 	if c.BatchCredits > 0 && c.Retention == 0 {
 		bad("BatchCredits is %d, but Retention 0: batches are for idempotent remotes only", c.BatchCredits)
 	}
@@ -101,12 +101,12 @@ func (c *Config) Check() error {
 	return fmt.Errorf("remote configuration: %w", errors.Join(errs...))
 }
 
-func (c *Config) checkTold(bad func(string, ...any)) {
-	if c.Told != "" && c.Told != NotSent && (c.Told != Done || c.Queryable) || c.Told != "" && c.Again {
-		bad("Told is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Again", c.Told, NotSent, Done)
+func (c *Config) checkVerified(bad func(string, ...any)) {
+	if c.Verified != "" && c.Verified != NotSent && (c.Verified != Done || c.Queryable) || c.Verified != "" && c.Replay {
+		bad("Verified is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Replay", c.Verified, NotSent, Done)
 	}
-	if (c.Told == NotSent) == c.ToldAt.IsZero() {
-		bad("ToldAt is %s: it goes with Told %s, and only with that", c.ToldAt, NotSent)
+	if (c.Verified == NotSent) == c.VerifiedAt.IsZero() {
+		bad("VerifiedAt is %s: it goes with Verified %s, and only with that", c.VerifiedAt, NotSent)
 	}
 }
 

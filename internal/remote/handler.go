@@ -81,29 +81,29 @@ func (h *Handler) Stats() Stats {
 	}
 }
 
-// fate is how far a grant has come in this call.
-type fate int
+// outcome says whether the remote has booked a credit, as far as this call knows.
+type outcome int
 
 const (
-	fateOpen     fate = iota // it may have been credited, or will be
-	fateFresh                // certainly not credited
-	fateDone                 // certainly credited
-	fateRejected             // never will be
+	outcomeOpen     outcome = iota // it may be booked, now or later
+	outcomeUnbooked                // certainly not booked
+	outcomeBooked                  // certainly booked
+	outcomeRejected                // the remote refuses it for good
 )
 
 // item is one grant on its way.
 type item struct {
-	grant  *hongbao.Grant
-	index  int
-	credit credit
-	fate   fate
-	err    error     // nil if and only if done
-	first  time.Time // since when it may have been asked for
-	asked  time.Time // when a worker began to ask for it last; he had ClaimTime
-	batch  int64     // that of its row in the ledger; 0 if it has none, or another one's
-	again  bool      // it was noted before, and certainly is not booked: it is to be sent anew
-	last   result
-	odd    int // answers about another credit
+	grant      *hongbao.Grant
+	index      int
+	credit     credit
+	outcome    outcome
+	err        error     // nil if and only if done
+	first      time.Time // the earliest time of a request
+	asked      time.Time // when a worker last began to ask for it; he had ClaimTime
+	batch      int64     // that of its row in the ledger; 0 if it has none, or another one's
+	resend     bool      // it was noted before and certainly is not booked: the next round sends it
+	last       result
+	mismatches int // answers about another credit
 }
 
 // Handle credits the grants. Nil for a grant means that the remote said so and that the ledger holds it since then. Grants
@@ -206,7 +206,7 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 			items = append(items, it)
 			continue
 		}
-		it.fate = fateDone
+		it.outcome = outcomeBooked
 		free = append(free, it)
 	}
 	return items, free

@@ -229,7 +229,7 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// Some of a batch stay in the dark, while the consumer goes on with the others.
+// Some of a batch stay unknown, while the consumer goes on with the others.
 func TestHalfOfABatch(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -348,13 +348,13 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	cfg = testConfig("http://x")
 	require.NoError(t, cfg.Check())
 	for _, told := range []Verdict{Done, Rejected} { // it can be asked
-		cfg.Told = told
-		require.ErrorContains(t, cfg.Check(), "Told")
+		cfg.Verified = told
+		require.ErrorContains(t, cfg.Check(), "Verified")
 	}
-	cfg.Told = NotSent
-	require.ErrorContains(t, cfg.Check(), "ToldAt")
-	cfg.ToldAt = time.Now()
+	cfg.Verified = NotSent
+	require.ErrorContains(t, cfg.Check(), "VerifiedAt")
+	cfg.VerifiedAt = time.Now()
 	require.NoError(t, cfg.Check())
-	cfg.Again = true
-	require.ErrorContains(t, cfg.Check(), "Told")
+	cfg.Replay = true
+	require.ErrorContains(t, cfg.Check(), "Verified")
 }

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// known is what this process knows better than the ledger, which was away when it was to be told.
+// known holds facts that this process could not write to the ledger, which was out of reach.
 type known struct {
 	mu sync.Mutex
-	// booked has the references that are booked and not recorded.
+	// booked has the references of credits that are booked and not recorded.
 	booked map[string]bool
-	// unsent has, by reference, batches whose row may stand in the ledger although nothing was sent under it.
+	// unsent has, by reference, batches that may have a row in the ledger although no request was sent for it.
 	unsent map[string][]int64
 }
 
@@ -42,8 +42,8 @@ func (k *known) setUnsent(reference string, batch int64) {
 	k.unsent[reference] = append(k.unsent[reference], batch)
 }
 
-// takeUnsent tells whether certainly nothing was sent under the batch, and forgets what was known of the reference.
-func (k *known) takeUnsent(reference string, batch int64) bool {
+// forgetUnsent tells whether certainly nothing was sent under the batch, and forgets what was known of the reference.
+func (k *known) forgetUnsent(reference string, batch int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	was := slices.Contains(k.unsent[reference], batch)

@@ -32,22 +32,23 @@ func (h *Handler) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// round gives those that were asked for before and are certainly not booked: another round sends them anew.
+// round asks for the items once. It gives the items that an earlier call asked for and that are certainly not booked: the next
+// round sends them anew.
 func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
 	defer cancel()
 	fresh, open := h.begin(ctx, items)
 	switch {
-	case h.cfg.Again:
+	case h.cfg.Replay:
 		h.each(len(fresh), 1, func(i, _ int) { h.repeat(ctx, fresh[i]) })
-	case h.cfg.Told == Done:
+	case h.cfg.Verified == Done:
 		for _, it := range fresh {
-			it.fate = fateDone
+			it.outcome = outcomeBooked
 		}
 	default:
 		h.push(ctx, fresh)
 		for _, it := range fresh {
-			if it.fate == fateOpen {
+			if it.outcome == outcomeOpen {
 				open = append(open, it)
 			}
 		}
@@ -58,14 +59,15 @@ func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	return h.forget(ctx, items)
 }
 
-// begin notes the items in the ledger. fresh were never asked for, open may be booked; what became of the others is known.
+// begin notes the items in the ledger. Nobody has asked for the fresh ones yet; open ones may be booked; the others have their
+// outcome.
 func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item) {
 	grants := make([]hongbao.Grant, 0, len(items))
 	at := make(map[string]*item, len(items))
 	for _, it := range items {
-		it.fate, it.err, it.batch = fateFresh, nil, 0
+		it.outcome, it.err, it.batch = outcomeUnbooked, nil, 0
 		if h.known.isBooked(it.credit.Reference) {
-			it.fate = fateDone
+			it.outcome = outcomeBooked
 			continue
 		}
 		grants = append(grants, *it.grant)
@@ -74,7 +76,7 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	if len(grants) == 0 {
 		return nil, nil
 	}
-	call := payment.Asking{Owner: h.owner, Batch: rand.Int64() | 1, OwnedFor: h.cfg.ClaimTime, SinceGrant: h.cfg.Again}
+	call := payment.Asking{Owner: h.owner, Batch: rand.Int64() | 1, OwnedFor: h.cfg.ClaimTime, SinceGrant: h.cfg.Replay}
 	held, before, err := h.ledger.Begin(ctx, call, grants)
 	if err != nil {
 		for reference, it := range at {
@@ -103,8 +105,8 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	}
 	for _, it := range items {
 		if at[it.credit.Reference] == it {
-			h.known.takeUnsent(it.credit.Reference, 0)
-			it.first, it.asked, it.batch, it.fate = h.first(it, now), now, call.Batch, fateOpen
+			h.known.forgetUnsent(it.credit.Reference, 0)
+			it.first, it.asked, it.batch, it.outcome = h.first(it, now), now, call.Batch, outcomeOpen
 			fresh = append(fresh, it)
 		}
 	}
@@ -113,18 +115,18 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 
 func (h *Handler) keyOf(g *hongbao.Grant) string { return Key(h.cfg.Deployment, g.Campaign, g.Packet) }
 
-// recorded compares an item with what the ledger has of its packet: that was credited before, whatever Redis says. True: a
-// replay is to meet the remote for it all the same.
+// recorded compares an item with the ledger's grant of its packet, which the remote has credited before. True: this is a replay,
+// which asks the remote all the same.
 func (h *Handler) recorded(it *item, row *hongbao.Grant) bool {
 	if !h.same(it, row, "holds") {
 		return false
 	}
 	it.first = h.first(it, h.now())
-	if h.cfg.Again {
-		it.fate = fateOpen
+	if h.cfg.Replay {
+		it.outcome = outcomeOpen
 		return true
 	}
-	it.fate = fateDone
+	it.outcome = outcomeBooked
 	return false
 }
 
@@ -141,7 +143,8 @@ func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 	return false
 }
 
-// mayBeBooked judges an item that was noted before. False: it is another owner's, or certainly nothing was sent.
+// mayBeBooked tells whether an item with a row in table pending may be booked. False: another worker owns the row, or
+// certainly no request was sent.
 func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 	if !h.same(it, &p.Grant, "notes as about to be credited") {
 		return false
@@ -151,12 +154,12 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 		return false
 	}
 	it.batch = batch
-	if h.known.takeUnsent(it.credit.Reference, p.Batch) {
-		it.again = true
+	if h.known.forgetUnsent(it.credit.Reference, p.Batch) {
+		it.resend = true
 		it.err = hongbao.Errorf(hongbao.Transient, "credit %s was noted, but not asked for; it is noted anew", it.credit.Reference)
 		return false
 	}
-	it.fate, it.last = fateOpen, result{verdict: Unknown, err: errAsked}
+	it.outcome, it.last = outcomeOpen, result{verdict: Unknown, err: errAsked}
 	return true
 }
 
@@ -169,7 +172,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	var list []*item
 	var grants []hongbao.Grant
 	for _, it := range items {
-		if it.fate == fateDone {
+		if it.outcome == outcomeBooked {
 			list, grants = append(list, it), append(grants, *it.grant)
 		}
 	}
@@ -196,7 +199,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 		default:
 			it.err = fmt.Errorf("credit %s is booked, but not recorded in the ledger: %w", reference, errs[i])
 		}
-		if it.fate = fateOpen; it.credit.Amount > 0 {
+		if it.outcome = outcomeOpen; it.credit.Amount > 0 {
 			h.known.setBooked(reference, true)
 		}
 	}
@@ -210,7 +213,7 @@ const endTime = 5 * time.Second
 func (h *Handler) forget(ctx context.Context, items []*item) (again []*item) {
 	rows := map[int64][]*item{}
 	for _, it := range items {
-		if it.batch != 0 && (it.fate == fateFresh || it.fate == fateRejected) {
+		if it.batch != 0 && (it.outcome == outcomeUnbooked || it.outcome == outcomeRejected) {
 			rows[it.batch] = append(rows[it.batch], it)
 		}
 	}
@@ -227,8 +230,8 @@ func (h *Handler) forget(ctx context.Context, items []*item) (again []*item) {
 			case err != nil:
 				h.known.setUnsent(it.credit.Reference, batch)
 				it.err = fmt.Errorf("%w; and it is noted still: %w", err, it.err)
-			case it.again:
-				it.again = false
+			case it.resend:
+				it.resend = false
 				again = append(again, it)
 			}
 		}

@@ -11,41 +11,42 @@ import (
 	"github.com/hongbao-project/hongbao/internal/flatjson"
 )
 
-// push sends what was never asked for.
+// push sends the items that nobody has asked for yet.
 func (h *Handler) push(ctx context.Context, items []*item) {
 	if h.cfg.BatchCredits > 0 && len(items) > 1 {
 		h.each(len(items), h.cfg.BatchCredits, func(from, to int) { h.pushBatch(ctx, items[from:to]) })
 	} else {
-		h.each(len(items), 1, func(i, _ int) { h.take(items[i], h.post(ctx, items[i]), false) })
+		h.each(len(items), 1, func(i, _ int) { h.conclude(items[i], h.post(ctx, items[i]), false) })
 	}
 }
 
-// take draws the conclusion from a result. again: there was a request before it, so that only what is certain about both counts.
-func (h *Handler) take(it *item, r result, again bool) {
+// conclude sets the outcome of an item from a result. repeated says that an earlier request may have booked it: a refusal of this
+// one then proves nothing about that one.
+func (h *Handler) conclude(it *item, r result, repeated bool) {
 	it.last = r
 	switch {
 	case r.verdict == Done:
-		it.fate, it.err = fateDone, nil
+		it.outcome, it.err = outcomeBooked, nil
 		h.count.credited.Add(1)
-		if again {
+		if repeated {
 			h.count.resolved.Add(1)
 		}
 	case r.verdict == Rejected:
 		h.count.rejected.Add(1)
-		it.fate = fateRejected
+		it.outcome = outcomeRejected
 		it.err = hongbao.Errorf(hongbao.Permanent, "the remote refuses credit %s for good: %w", it.credit.Reference, r.err)
-	case r.verdict == NotSent && !again:
+	case r.verdict == NotSent && !repeated:
 		h.count.notSent.Add(1)
-		it.fate, it.err = fateFresh, h.failed(it, hongbao.Transient, "was not sent")
+		it.outcome, it.err = outcomeUnbooked, h.failed(it, hongbao.Transient, "was not sent")
 	case r.verdict == Wait || r.verdict == NotSent:
 		h.count.waits.Add(1)
-		it.fate, it.err = fateOpen, h.failed(it, hongbao.Transient, "has to wait")
+		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.Transient, "has to wait")
 	default:
 		h.count.unknown.Add(1)
-		it.fate, it.err = fateOpen, h.failed(it, hongbao.Unknown, "may or may not be booked")
+		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.Unknown, "may or may not be booked")
 	}
 	if errors.Is(r.err, errEcho) {
-		it.odd++
+		it.mismatches++
 	}
 }
 
@@ -67,12 +68,12 @@ func (h *Handler) conflict(it *item, what error) {
 	if cause == nil {
 		cause = errors.New("another worker may have sent it")
 	}
-	it.fate = fateOpen
+	it.outcome = outcomeOpen
 	it.err = hongbao.Errorf(hongbao.Conflict, "credit %s: %w: %w; ask the owners of the remote, see docs/remote-balance.md",
 		it.credit.Reference, what, cause)
 }
 
-// resolve finds out about an item that may be booked, as often as the configuration and ctx allow.
+// resolve asks whether an item is booked, as often as the configuration and ctx allow.
 func (h *Handler) resolve(ctx context.Context, it *item) {
 	pause := h.cfg.Pause
 	for try := 0; ; try++ {
@@ -90,25 +91,25 @@ func (h *Handler) resolve(ctx context.Context, it *item) {
 	}
 }
 
-// ask resolves an item by one request, if one can. False: it is still in the dark, ask again.
+// ask resolves an item by one request, if one can. False: the outcome is still unknown, ask again.
 func (h *Handler) ask(ctx context.Context, it *item) bool {
 	age := h.now().Sub(it.first)
 	remembered := h.remembers(it.first)
-	odd := it.last.clash || it.odd > 1
+	conflicting := it.last.clash || it.mismatches > 1
 	switch {
-	case remembered && !odd && !(h.cfg.Queryable && it.odd > 0):
-		h.take(it, h.post(ctx, it), true)
-		return it.fate != fateOpen
+	case remembered && !conflicting && !(h.cfg.Queryable && it.mismatches > 0):
+		h.conclude(it, h.post(ctx, it), true)
+		return it.outcome != outcomeOpen
 	case h.cfg.Queryable:
 		return h.lookUp(ctx, it)
-	case odd:
+	case conflicting:
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
-	case h.cfg.Told == Done:
+	case h.cfg.Verified == Done:
 		h.count.resolved.Add(1)
-		it.fate, it.err = fateDone, nil
-	case h.toldUnsent(it):
-		it.again = true
-		it.fate, it.err = fateFresh, hongbao.Errorf(hongbao.Transient, "credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
+		it.outcome, it.err = outcomeBooked, nil
+	case h.verifiedUnbooked(it):
+		it.resend = true
+		it.outcome, it.err = outcomeUnbooked, hongbao.Errorf(hongbao.Transient, "credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
 	case h.cfg.idempotent():
 		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could pay twice", age.Round(time.Second), h.cfg.Retention))
 	default:
@@ -128,16 +129,16 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	case r.clash, r.verdict == NotSent && clashed:
 		it.last = r
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
-	case r.verdict == NotSent && (h.toldUnsent(it) || h.cfg.QueryFinal > 0 && h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
-		it.last, it.fate, it.again = r, fateFresh, true
+	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 && h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
+		it.last, it.outcome, it.resend = r, outcomeUnbooked, true
 		it.err = h.failed(it, hongbao.Transient, "was not booked and never will be; it is sent anew")
 	case r.verdict == NotSent:
 		r.verdict = Unknown // not yet, perhaps
-		h.take(it, r, true)
+		h.conclude(it, r, true)
 		return false
 	default:
-		h.take(it, r, true)
-		return it.fate != fateOpen
+		h.conclude(it, r, true)
+		return it.outcome != outcomeOpen
 	}
 	return true
 }
@@ -154,9 +155,9 @@ func (h *Handler) lastSent(it *item) time.Time {
 	return began.Add(h.cfg.ClaimTime)
 }
 
-// toldUnsent tells whether a person says that nothing came of an item's requests.
-func (h *Handler) toldUnsent(it *item) bool {
-	return h.cfg.Told == NotSent && h.lastSent(it).Before(h.cfg.ToldAt)
+// verifiedUnbooked tells whether a person has verified that none of an item's requests was booked.
+func (h *Handler) verifiedUnbooked(it *item) bool {
+	return h.cfg.Verified == NotSent && h.lastSent(it).Before(h.cfg.VerifiedAt)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -178,17 +179,17 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	}
 	body := encode(map[string]any{"credits": list})
 	a, unsent := h.request(ctx, http.MethodPost, "/v1/credits:batch", "", body, h.cfg.BodyBytes*int64(len(items)))
-	for i, r := range h.judgeBatch(&a, unsent, items) {
+	for i, r := range h.batchResults(&a, unsent, items) {
 		if it := items[i]; r.bare && a.status != http.StatusOK { // one of them may be the reason: each is asked for alone
-			h.take(it, h.post(ctx, it), false)
+			h.conclude(it, h.post(ctx, it), false)
 		} else {
-			h.take(it, h.judged(&h.credits, it.credit.Account, r), false)
+			h.conclude(it, h.attribute(&h.credits, it.credit.Account, r), false)
 		}
 	}
 }
 
-// judgeBatch gives one result an item, in their order.
-func (h *Handler) judgeBatch(a *answer, unsent *result, items []*item) []result {
+// batchResults gives one result an item, in their order.
+func (h *Handler) batchResults(a *answer, unsent *result, items []*item) []result {
 	all := func(r result) []result {
 		if r.verdict == Rejected { // it does not say which of them
 			r.verdict = Unknown
@@ -220,13 +221,13 @@ func (h *Handler) judgeBatch(a *answer, unsent *result, items []*item) []result 
 	}
 	list := make([]result, len(items))
 	for i, it := range items {
-		list[i] = h.judgePart(answers[i], &it.credit)
+		list[i] = h.partResult(answers[i], &it.credit)
 	}
 	return list
 }
 
-// judgePart gives the verdict on one result of a batch: its status says what an answer about it alone would have said.
-func (h *Handler) judgePart(o flatjson.Object, want *credit) result {
+// partResult gives the verdict on one result of a batch: its status says what an answer about it alone would have said.
+func (h *Handler) partResult(o flatjson.Object, want *credit) result {
 	status, err := o.Integer("status", 599)
 	if err != nil {
 		return result{verdict: Unknown, err: fmt.Errorf("the batch: %w: status: %w", errBody, err)}

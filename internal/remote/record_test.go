@@ -135,7 +135,7 @@ func (b *bank) all() (n int) {
 // A replay: nothing of it is ever sent as a new credit, unless the remote surely remembers the first one.
 func TestAgain(t *testing.T) {
 	t.Parallel()
-	again := func(c *Config) { c.Again = true }
+	again := func(c *Config) { c.Replay = true }
 	now := time.Now()
 	aged := func(age time.Duration) []hongbao.Grant {
 		list := grants(1, 4)
@@ -196,7 +196,7 @@ func TestAgainFails(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
 	b.book(credit{Reference: "prod:rain:1", Account: "thief", Currency: "CNY", Amount: 101})
-	h := newHandler(t, b, l, queryable, func(c *Config) { c.Again = true })
+	h := newHandler(t, b, l, queryable, func(c *Config) { c.Replay = true })
 	errs := h.Handle(t.Context(), grants(1, 1))
 	require.ErrorIs(t, errs[0], ErrContradiction)
 	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]))
@@ -207,7 +207,7 @@ func TestAgainFails(t *testing.T) {
 
 	b = newBank(t) // booked, and not answered: the claim stays, as at the first time
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
-	h = newHandler(t, b, l, repeats, func(c *Config) { c.Again, c.Repeats = true, 0 })
+	h = newHandler(t, b, l, repeats, func(c *Config) { c.Replay, c.Repeats = true, 0 })
 	list := grants(3, 3)
 	list[0].Time = time.Now()
 	errs = h.Handle(t.Context(), list)

@@ -60,9 +60,9 @@ func (r *refusals) pass(account string) {
 	delete(r.first, account)
 }
 
-// judged completes the result about an account: whom a bare refusal is about. A remote that refuses everybody is left alone
+// attribute completes the result about an account: whom a bare refusal is about. A remote that refuses everybody is left alone
 // for a while, as one that fails is.
-func (h *Handler) judged(of *refusals, account string, r result) result {
+func (h *Handler) attribute(of *refusals, account string, r result) result {
 	switch {
 	case r.verdict == Done:
 		of.pass(account)

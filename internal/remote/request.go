@@ -106,9 +106,9 @@ func (h *Handler) post(ctx context.Context, it *item) result {
 	}
 	r, failed := h.failure(&a)
 	if !failed {
-		r = h.judgeOne(a.status, a.body, a.retryAfter, &it.credit)
+		r = h.oneResult(a.status, a.body, a.retryAfter, &it.credit)
 	}
-	return h.judged(&h.credits, it.credit.Account, r)
+	return h.attribute(&h.credits, it.credit.Account, r)
 }
 
 // failure is the result of a request without a whole answer.
@@ -118,7 +118,7 @@ func (h *Handler) failure(a *answer) (result, bool) {
 		return result{}, false
 	case !a.sent:
 		return result{verdict: NotSent, err: fmt.Errorf("no connection, nothing was sent: %w", a.err), outage: true}, true
-	case a.status != 0 && h.cfg.judge(a.status, "") != Done:
+	case a.status != 0 && h.cfg.verdictOf(a.status, "") != Done:
 		// The head alone decides: what the body says more is for people.
 		r := h.cfg.ofAnswer(a.status, "", fmt.Errorf("%w %d: %w", errStatus, a.status, a.err))
 		r.after = a.retryAfter
@@ -127,11 +127,11 @@ func (h *Handler) failure(a *answer) (result, bool) {
 	return result{verdict: Unknown, err: a.err}, true
 }
 
-// judgeOne gives the verdict on a whole answer about one credit.
-func (h *Handler) judgeOne(status int, body []byte, after time.Duration, want *credit) result {
+// oneResult gives the verdict on a whole answer about one credit.
+func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *credit) result {
 	o, err := flatjson.Parse(body, "", 0)
 	c, _ := o.Text("code")
-	if h.cfg.judge(status, c) != Done {
+	if h.cfg.verdictOf(status, c) != Done {
 		r := h.cfg.ofAnswer(status, c, fmt.Errorf("%w %d %.40q", errStatus, status, c))
 		r.after = after
 		return r
@@ -160,7 +160,7 @@ func (h *Handler) query(ctx context.Context, it *item) result {
 	case a.status != http.StatusOK:
 		r := h.cfg.ofAnswer(a.status, code(a.body), fmt.Errorf("the query: %w %d", errStatus, a.status))
 		r.verdict, r.clash, r.after = Unknown, false, a.retryAfter
-		return h.judged(&h.questions, it.credit.Account, r)
+		return h.attribute(&h.questions, it.credit.Account, r)
 	}
 	h.questions.pass(it.credit.Account)
 	o, err := flatjson.Parse(a.body, "", 0)

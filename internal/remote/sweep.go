@@ -48,7 +48,7 @@ func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, 
 	h.record(ctx, items)
 	h.forget(ctx, items)
 	for _, it := range items {
-		if it.fate == fateOpen {
+		if it.outcome == outcomeOpen {
 			left++
 		}
 		if hongbao.IsOutage(it.err) {
@@ -61,13 +61,13 @@ func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, 
 // asPending gives an item what its row tells.
 func (h *Handler) asPending(it *item, row *payment.Pending) {
 	now := h.now()
-	it.first, it.asked, it.batch, it.fate = now.Add(-row.Age), now.Add(-row.Idle), row.Batch, fateOpen
+	it.first, it.asked, it.batch, it.outcome = now.Add(-row.Age), now.Add(-row.Idle), row.Batch, outcomeOpen
 }
 
-// Unbook ends a credit in doubt of which a person says that it is not booked (Config.Told), without sending it: its event comes no more.
+// Unbook ends a credit in doubt of which a person says that it is not booked (Config.Verified), without sending it: its event comes no more.
 func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 	it := &item{grant: &row.Grant}
-	if h.asPending(it, &row); !h.toldUnsent(it) {
+	if h.asPending(it, &row); !h.verifiedUnbooked(it) {
 		return hongbao.Errorf(hongbao.Permanent, "packet %d of campaign %s may have been asked for until %s: look again at what the remote has, later than that",
 			row.Grant.Packet, row.Grant.Campaign, h.lastSent(it).UTC().Format(time.RFC3339))
 	}

@@ -65,9 +65,9 @@ var (
 	}
 )
 
-// judge gives the verdict on a status and an error's code. A remote that can neither repeat nor be asked gets no benefit of
+// verdictOf gives the verdict on a status and an error's code. A remote that can neither repeat nor be asked gets no benefit of
 // the doubt: of "later" only 429 says that nothing was begun.
-func (c *Config) judge(status int, code string) Verdict {
+func (c *Config) verdictOf(status int, code string) Verdict {
 	v, known := ofStatus[status]
 	switch {
 	case !known:
@@ -87,7 +87,7 @@ func (c *Config) judge(status int, code string) Verdict {
 
 // ofAnswer is the result of an answer that is not Done; err says what came.
 func (c *Config) ofAnswer(status int, code string, err error) result {
-	r := result{verdict: c.judge(status, code), err: err, clash: code == codeKeyReused || code == codeReferenceReused}
+	r := result{verdict: c.verdictOf(status, code), err: err, clash: code == codeKeyReused || code == codeReferenceReused}
 	refused := r.verdict == NotSent && ofStatus[status] == NotSent
 	r.bare = refused && !refusesAll[code]
 	r.outage = everybody(status) || refused && !r.bare

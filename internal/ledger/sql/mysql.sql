@@ -64,7 +64,7 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
     has_granted_at bigint PATH '$[18]' ERROR ON EMPTY ERROR ON ERROR)) AS k
 ON DUPLICATE KEY UPDATE reason = quarantine.reason;
 
--- name: read_aside
+-- name: find_quarantined
 SELECT k.n, q.id, q.resolved_at, q.batch
 FROM JSON_TABLE($1, '$[*]' COLUMNS (
     campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,

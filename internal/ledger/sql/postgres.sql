@@ -34,7 +34,7 @@ FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::
   $15::integer[], $16::bigint[], $17::bigint[], $18::text[], $19::bigint[]) AS q
 ON CONFLICT (campaign, packet, shard, seq, user_id, amount) DO NOTHING;
 
--- name: read_aside
+-- name: find_quarantined
 SELECT k.n, q.id, q.resolved_at, q.batch
 FROM unnest($1::text[], $2::bigint[], $3::integer[], $4::bigint[], $5::text[],
   $6::bigint[], $7::bigint[]) AS k (campaign, packet, shard, seq, user_id, amount, n)

@@ -30,7 +30,7 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->
 FROM json_each($1) WHERE true
 ON CONFLICT (campaign, packet, shard, seq, user_id, amount) DO NOTHING;
 
--- name: read_aside
+-- name: find_quarantined
 SELECT k.value ->> 6, quarantine.id, resolved_at, batch
 FROM json_each($1) AS k CROSS JOIN quarantine
 WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND shard = k.value ->> 2 AND seq = k.value ->> 3

@@ -37,12 +37,12 @@ func (l *Ledger) undecided(ctx context.Context, t txn, items []item) (left []ite
 		return items, err
 	}
 	decided := map[hongbao.Grant]bool{}
-	err = l.eachAside(ctx, t, suspects, func(g hongbao.Grant, resolved bool) { decided[factsOf(&g)] = resolved })
+	err = l.eachQuarantined(ctx, t, suspects, func(g hongbao.Grant, resolved bool) { decided[factsOf(&g)] = resolved })
 	return slices.DeleteFunc(slices.Clone(items), func(it item) bool { return decided[factsOf(it.grant)] }), err
 }
 
-// eachAside calls fn for what is in quarantine of the items' packets.
-func (l *Ledger) eachAside(ctx context.Context, t txn, items []item, fn func(g hongbao.Grant, resolved bool)) error {
+// eachQuarantined calls fn for each row of quarantine with one of the items' packets.
+func (l *Ledger) eachQuarantined(ctx context.Context, t txn, items []item, fn func(g hongbao.Grant, resolved bool)) error {
 	packed, err := l.dialect.pack(keysOf(items)...)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (l *Ledger) eachAside(ctx context.Context, t txn, items []item, fn func(g h
 	})
 }
 
-// factsOf is of a grant what difference compares.
+// factsOf gives the fields of a grant that difference compares.
 func factsOf(g *hongbao.Grant) hongbao.Grant {
 	return hongbao.Grant{Campaign: g.Campaign, Packet: g.Packet, User: g.User, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq}
 }

@@ -13,8 +13,8 @@ import (
 // told is what a person says, who has just found it out.
 func told(v Verdict) func(*Config) {
 	return func(c *Config) {
-		if c.Told = v; v == NotSent {
-			c.ToldAt = time.Now()
+		if c.Verified = v; v == NotSent {
+			c.VerifiedAt = time.Now()
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestToldBeforeItWasSent(t *testing.T) {
 		word := told(NotSent)
 		cfg := Config{}
 		word(&cfg)
-		same := func(c *Config) { c.Told, c.ToldAt = cfg.Told, cfg.ToldAt }
+		same := func(c *Config) { c.Verified, c.VerifiedAt = cfg.Verified, cfg.VerifiedAt }
 		for range 4 {
 			errs := newHandler(t, b, l, change, same).Handle(t.Context(), grants(1, 1))
 			b.holds(t, grants(1, 1))
@@ -151,7 +151,7 @@ func TestToldBeforeItWasTakenOver(t *testing.T) {
 		l.ages(5 * time.Hour) // the first request's key is forgotten by now, as far as anybody knows
 		b.set(nil)
 		b.forgets = true
-		word := func(c *Config) { c.Told, c.ToldAt = NotSent, time.Now().Add(-ago) }
+		word := func(c *Config) { c.Verified, c.VerifiedAt = NotSent, time.Now().Add(-ago) }
 		errs := newHandler(t, b, l, once, word).Handle(t.Context(), grants(1, 1))
 		require.Len(t, errs, 1, "%s ago", ago)
 		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])

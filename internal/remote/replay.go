@@ -8,9 +8,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// first is since when the remote may have been asked for an item that is asked for now.
+// first gives the earliest time at which somebody may have asked the remote for an item.
 func (h *Handler) first(it *item, now time.Time) time.Time {
-	if h.cfg.Again && it.grant.Time.Before(now) {
+	if h.cfg.Replay && it.grant.Time.Before(now) {
 		return it.grant.Time
 	}
 	return now
@@ -21,11 +21,11 @@ func (h *Handler) remembers(first time.Time) bool {
 	return h.cfg.idempotent() && h.now().Sub(first) < h.cfg.Retention-h.cfg.Margin
 }
 
-// repeat settles once more what may have been settled before, without ever sending it as a new credit. If nothing was sent its
-// row can go.
+// repeat asks once more for a credit that may be booked already, and never sends it as a new one. If no request was sent, its row
+// in table pending can go.
 func (h *Handler) repeat(ctx context.Context, it *item) {
 	if h.remembers(it.first) {
-		if h.take(it, h.post(ctx, it), false); it.fate == fateOpen {
+		if h.conclude(it, h.post(ctx, it), false); it.outcome == outcomeOpen {
 			h.resolve(ctx, it)
 		}
 		return
@@ -33,13 +33,13 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 	age := h.now().Sub(it.first).Round(time.Second)
 	if !h.cfg.Queryable {
 		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: a repeat could pay twice", age, h.cfg.Retention))
-		it.fate = fateFresh
+		it.outcome = outcomeUnbooked
 		return
 	}
 	r := h.query(ctx, it)
 	switch {
 	case r.verdict == Done:
-		h.take(it, r, false)
+		h.conclude(it, r, false)
 		return
 	case r.clash:
 		it.last = r
@@ -53,5 +53,5 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 			it.err = hongbao.Outagef(hongbao.Transient, "look up credit %s: %w", it.credit.Reference, r.err)
 		}
 	}
-	it.fate = fateFresh
+	it.outcome = outcomeUnbooked
 }
