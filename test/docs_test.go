@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
 // Every log line that docs/operations.md tells to alert on is written somewhere, and its Deployment waits for the drain.

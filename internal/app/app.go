@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
 )

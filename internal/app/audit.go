@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/configs"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/topic"

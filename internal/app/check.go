@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
 // Check makes every check of a worker's start. It names the servers that are as they must be, and in the error each that is not.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao/configs"
+	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
 // worker is a process of its own that works for one sink. Its lock is held while it is stopped or replaced.

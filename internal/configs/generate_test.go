@@ -14,19 +14,19 @@ var update = flag.Bool("update", false, "write docs/configuration.md and hongbao
 
 // The page and the example are what the table says; go generate writes them.
 func TestGenerated(t *testing.T) {
-	for path, text := range map[string]string{"../docs/configuration.md": reference(), "hongbao.yaml": example()} {
+	for path, text := range map[string]string{"../../docs/configuration.md": reference(), "../../configs/hongbao.yaml": example()} {
 		if *update {
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		}
 		have, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, text, string(have), "%s is not current: run go generate ./configs", path)
+		require.Equal(t, text, string(have), "%s is not current: run go generate ./internal/configs", path)
 	}
 }
 
 const referenceHead = `# Configuration
 
-<!-- Written by go generate ./configs from the table in configs/knobs.go; do not edit. -->
+<!-- Written by go generate ./internal/configs from the table in internal/configs/knobs.go; do not edit. -->
 
 Each knob has one name and can be set in three places. Later ones win:
 
@@ -92,7 +92,7 @@ func bounds(k *knob) string {
 
 func example() string {
 	var b strings.Builder
-	b.WriteString("# Every knob of Hongbao with its default. Written by go generate ./configs; docs/configuration.md tells more.\n")
+	b.WriteString("# Every knob of Hongbao with its default. Written by go generate ./internal/configs; docs/configuration.md tells more.\n")
 	for _, s := range sections {
 		fmt.Fprintf(&b, "\n# %s\n%s:\n", s.doc, s.name)
 		for i := range knobs {

@@ -267,7 +267,7 @@ func TestLogger(t *testing.T) {
 // Both sinks are consumer groups: a worker that slept long must not push what others have finished and trimmed.
 func TestClaimsOfSinksAreTrimmed(t *testing.T) {
 	t.Parallel()
-	c, err := Load("hongbao.yaml", nil, nil)
+	c, err := Load("../../configs/hongbao.yaml", nil, nil)
 	require.NoError(t, err)
 	require.True(t, c.ClaimsConfig().Trimmed)
 }

@@ -22,11 +22,11 @@ func ExampleLoad() {
 	AddFlags(flags)
 	_ = flags.Parse([]string{"--consumer.lease=10s"}) // the flags above are known
 	env := []string{"HONGBAO_CONSUMER_LEASE=20s", "HONGBAO_REDIS_PASSWORD=hunter2"}
-	c, err := Load("production.yaml", env, flags)
+	c, err := Load("../../configs/production.yaml", env, flags)
 	fmt.Println(c, err)
 
 	_ = flags.Set("consumer.lease", "1m")
-	c, err = Load("production.yaml", append(env, "HONGBAO_KAFKA_SASL_PASSWORD=hunter3"), flags)
+	c, err = Load("../../configs/production.yaml", append(env, "HONGBAO_KAFKA_SASL_PASSWORD=hunter3"), flags)
 	fmt.Println(c.Consumer.Lease, c.Deployment.Shards, c.Redis.Password, err)
 	// Output:
 	// <nil> the configuration is refused, problems: 2
@@ -59,7 +59,7 @@ func TestDefaultsAreTheStages(t *testing.T) {
 func TestExampleFileHasEveryDefault(t *testing.T) {
 	t.Parallel()
 	defaults := (&input{}).must(t)
-	c, err := Load("hongbao.yaml", nil, nil)
+	c, err := Load("../../configs/hongbao.yaml", nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, values(defaults), values(c))
 	for i, s := range c.Settings() {
@@ -76,7 +76,7 @@ func TestExampleFileHasEveryDefault(t *testing.T) {
 func TestProductionFile(t *testing.T) {
 	t.Parallel()
 	env := []string{"HONGBAO_REDIS_PASSWORD=a", "HONGBAO_KAFKA_SASL_PASSWORD=b", "HONGBAO_LEDGER_DSN=postgres://u:c@h/d"}
-	c, err := Load("production.yaml", env, nil)
+	c, err := Load("../../configs/production.yaml", env, nil)
 	require.NoError(t, err)
 	require.Equal(t, 16, c.Deployment.Shards)
 	require.Equal(t, "json", c.Log.Format)
@@ -252,7 +252,7 @@ func TestEmptyFilesAreFine(t *testing.T) {
 
 func FuzzFile(f *testing.F) {
 	for _, name := range []string{"hongbao.yaml", "production.yaml"} {
-		data, err := os.ReadFile(name)
+		data, err := os.ReadFile("../../configs/" + name)
 		require.NoError(f, err)
 		f.Add(string(data))
 	}
