@@ -63,7 +63,7 @@ func (e *Entry) Events() int64 {
 	return int64(len(e.Grants))
 }
 
-// ErrNewerEntry says that an entry was written by a newer build. Its error is Broken: the shard stops, nothing is skipped.
+// ErrNewerEntry says that an entry was written by a newer build. Its error is ClassBroken: the shard stops, nothing is skipped.
 var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongbao")
 
 // Last is the seq of its last event.
@@ -75,14 +75,14 @@ var entryFields = [...]string{"v", "k", "c", "q", "e", "t", "g"}
 // v k c q e t g, always in this order; g has one line a grant: packet, amount, user, request id, traceparent,
 // separated by one space, "-" for an empty one.
 //
-// An entry that breaks any of this gives a Permanent error, one with a newer version a Broken one.
+// An entry that breaks any of this gives a ClassPermanent error, one with a newer version a ClassBroken one.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {
 	e, err := parseEntry(shard, id, values)
 	if err != nil && !errors.Is(err, ErrNewerEntry) {
-		return Entry{}, Errorf(Permanent, "entry %s of shard %d can't be read: %w", id, shard, err)
+		return Entry{}, Errorf(ClassPermanent, "entry %s of shard %d can't be read: %w", id, shard, err)
 	}
 	if err != nil {
-		return Entry{}, Errorf(Broken, "entry %s of shard %d: %w; upgrade this program", id, shard, err)
+		return Entry{}, Errorf(ClassBroken, "entry %s of shard %d: %w; upgrade this program", id, shard, err)
 	}
 	return e, nil
 }

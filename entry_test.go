@@ -142,7 +142,7 @@ func TestParseEntryRefuses(t *testing.T) {
 			t.Parallel()
 			e, err := hongbao.ParseEntry(3, "9-1", values(change))
 			require.Error(t, err)
-			require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 			require.False(t, hongbao.IsOutage(err))
 			require.Contains(t, err.Error(), "entry 9-1 of shard 3")
 			require.Zero(t, e, "nothing of a bad entry is handed on")
@@ -173,7 +173,7 @@ func TestParseEntryOfNewerBuild(t *testing.T) {
 	} {
 		e, err := hongbao.ParseEntry(1, "1-1", v)
 		require.ErrorIs(t, err, hongbao.ErrNewerEntry)
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 		require.Zero(t, e)
 	}
 }
@@ -215,7 +215,7 @@ func FuzzParseEntry(f *testing.F) {
 		v := strings.Split(text, "\x01")
 		e, err := hongbao.ParseEntry(1, "1-0", v)
 		if err != nil {
-			require.Contains(t, []hongbao.Class{hongbao.Permanent, hongbao.Broken}, hongbao.ClassOf(err))
+			require.Contains(t, []hongbao.Class{hongbao.ClassPermanent, hongbao.ClassBroken}, hongbao.ClassOf(err))
 			require.Zero(t, e)
 			return
 		}

@@ -11,29 +11,29 @@ type Class uint8
 
 // The classes.
 const (
-	// Unknown: it may have happened. Ask, or repeat with the same id. An error without a class is Unknown.
-	Unknown Class = iota
-	// Transient: nothing happened; try again.
-	Transient
-	// Permanent: it will never work; dead letter.
-	Permanent
-	// Conflict: it contradicts what is stored; quarantine and alarm.
-	Conflict
-	// Broken: going on would do harm; stop this shard and call a person.
-	Broken
+	// ClassUnknown: it may have happened. Ask, or repeat with the same id. An error without a class is ClassUnknown.
+	ClassUnknown Class = iota
+	// ClassTransient: nothing happened; try again.
+	ClassTransient
+	// ClassPermanent: it will never work; dead letter.
+	ClassPermanent
+	// ClassConflict: it contradicts what is stored; quarantine and alarm.
+	ClassConflict
+	// ClassBroken: going on would do harm; stop this shard and call a person.
+	ClassBroken
 )
 
 func (c Class) String() string {
 	switch c {
-	case Transient:
+	case ClassTransient:
 		return "transient"
-	case Permanent:
+	case ClassPermanent:
 		return "permanent"
-	case Conflict:
+	case ClassConflict:
 		return "conflict"
-	case Broken:
+	case ClassBroken:
 		return "broken"
-	case Unknown:
+	case ClassUnknown:
 	}
 	return "unknown"
 }
@@ -66,16 +66,16 @@ func Outagef(c Class, format string, args ...any) error {
 // Heldf makes an error that says that the grant has to wait for something that is no failure of its own; format and args are
 // those of fmt.Errorf.
 func Heldf(format string, args ...any) error {
-	return &Error{Class: Transient, Held: true, err: fmt.Errorf(format, args...)}
+	return &Error{Class: ClassTransient, Held: true, err: fmt.Errorf(format, args...)}
 }
 
-// ClassOf is the class of err: that of the outermost Error in its chain, else Unknown.
+// ClassOf is the class of err: that of the outermost Error in its chain, else ClassUnknown.
 func ClassOf(err error) Class {
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Class
 	}
-	return Unknown
+	return ClassUnknown
 }
 
 // IsOutage tells whether err says that the whole sink is down.

@@ -151,7 +151,7 @@ func checkName(id string, most int) error {
 	return nil
 }
 
-// Check tells every thing that is wrong with the grab, as a Permanent error, before any store is touched. Facts are judged
+// Check tells every thing that is wrong with the grab, as a ClassPermanent error, before any store is touched. Facts are judged
 // where the campaign's limits are known: those that no limit counts by are nobody's business.
 func (g *Grab) Check() error {
 	var errs []error
@@ -174,5 +174,5 @@ func (g *Grab) Check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return Errorf(Permanent, "grab refused before anything was touched: %w", errors.Join(errs...))
+	return Errorf(ClassPermanent, "grab refused before anything was touched: %w", errors.Join(errs...))
 }

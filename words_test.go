@@ -58,7 +58,7 @@ func TestGrabCheck(t *testing.T) {
 
 	bad := hongbao.Grab{Campaign: "1", User: "a b", RequestID: "-", Trace: strings.Repeat("x", 10<<10)}
 	err := bad.Check()
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	for _, part := range []string{"campaign", "user", "request id", "traceparent"} {
 		require.ErrorContains(t, err, part)
 	}
@@ -80,8 +80,8 @@ func TestOutcomes(t *testing.T) {
 func TestErrorClasses(t *testing.T) {
 	t.Parallel()
 	for class, name := range map[hongbao.Class]string{
-		hongbao.Unknown: "unknown", hongbao.Transient: "transient", hongbao.Permanent: "permanent",
-		hongbao.Conflict: "conflict", hongbao.Broken: "broken",
+		hongbao.ClassUnknown: "unknown", hongbao.ClassTransient: "transient", hongbao.ClassPermanent: "permanent",
+		hongbao.ClassConflict: "conflict", hongbao.ClassBroken: "broken",
 	} {
 		require.Equal(t, name, class.String())
 		err := fmt.Errorf("outer: %w", hongbao.Errorf(class, "inner: %w", io.EOF))
@@ -92,11 +92,11 @@ func TestErrorClasses(t *testing.T) {
 		require.True(t, hongbao.IsOutage(fmt.Errorf("x: %w", hongbao.Outagef(class, "y"))))
 		require.Equal(t, class, hongbao.ClassOf(errors.Join(io.EOF, err)))
 	}
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(io.EOF), "no class means unknown")
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(nil))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(io.EOF), "no class means unknown")
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(nil))
 	require.False(t, hongbao.IsOutage(io.EOF))
-	outer := hongbao.Errorf(hongbao.Conflict, "outer: %w", hongbao.Outagef(hongbao.Transient, "inner"))
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(outer), "the outermost class counts")
+	outer := hongbao.Errorf(hongbao.ClassConflict, "outer: %w", hongbao.Outagef(hongbao.ClassTransient, "inner"))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(outer), "the outermost class counts")
 	require.False(t, hongbao.IsOutage(outer))
 }
 

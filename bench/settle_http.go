@@ -104,7 +104,7 @@ func plansOf(campaigns []ledger.Campaign) (fixedPlans, error) {
 					return c.Spec, c.Seed, nil
 				}
 			}
-			return hongbao.Campaign{}, campaign.Seed{}, hongbao.Errorf(hongbao.Permanent, "no campaign %s", id)
+			return hongbao.Campaign{}, campaign.Seed{}, hongbao.Errorf(hongbao.ClassPermanent, "no campaign %s", id)
 		},
 	})
 	return fixedPlans{plans}, err

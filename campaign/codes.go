@@ -27,7 +27,7 @@ func ReadCodes(r io.Reader, packets int64) ([]string, error) {
 	case errors.Is(err, bufio.ErrTooLong):
 		p.add("codes.file", "code_invalid", "line %d is above %d bytes, what follows was not read; it is no file of codes", n+1, maxCodeLine)
 	case err != nil:
-		return nil, hongbao.Errorf(hongbao.Transient, "reading the campaign's codes: %w", err)
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "reading the campaign's codes: %w", err)
 	case n > packets:
 		p.add("codes.file", "code_count_mismatch", "it has more than %d lines, the campaign has %d packets; make them equal", packets, packets)
 	case n < packets:

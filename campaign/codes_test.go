@@ -86,7 +86,7 @@ func requireCodes(t *testing.T, err error, want ...string) {
 	t.Helper()
 	var e *SpecError
 	require.ErrorAs(t, err, &e)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	got := map[string]bool{}
 	for _, p := range e.Problems {
 		got[p.Code] = true
@@ -135,7 +135,7 @@ func TestReadCodes(t *testing.T) {
 	}
 	_, err := ReadCodes(iotest.ErrReader(fmt.Errorf("the disk is gone")), 3)
 	require.ErrorContains(t, err, "the disk is gone")
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 }
 
 // All that is wrong is named with its line, up to a bound, and no code is told.
@@ -145,7 +145,7 @@ func TestReadCodesRefuses(t *testing.T) {
 		t.Helper()
 		codes, err := ReadCodes(strings.NewReader(text), packets)
 		require.Nil(t, codes)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		for _, w := range want {
 			require.ErrorContains(t, err, w)
 		}

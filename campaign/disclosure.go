@@ -37,10 +37,10 @@ func ReadDisclosure(r io.Reader) (Disclosure, error) {
 	dec := json.NewDecoder(io.LimitReader(r, maxDisclosure))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&d); err != nil {
-		return d, hongbao.Errorf(hongbao.Permanent, "this is not what `hongbao campaign reveal` wrote: %w", err)
+		return d, hongbao.Errorf(hongbao.ClassPermanent, "this is not what `hongbao campaign reveal` wrote: %w", err)
 	}
 	if d.Format != DisclosureFormat {
-		return d, hongbao.Errorf(hongbao.Permanent, "the format is %.40q, this build reads %q", d.Format, DisclosureFormat)
+		return d, hongbao.Errorf(hongbao.ClassPermanent, "the format is %.40q, this build reads %q", d.Format, DisclosureFormat)
 	}
 	return d, nil
 }
@@ -51,20 +51,20 @@ func ReadDisclosure(r io.Reader) (Disclosure, error) {
 func (d *Disclosure) Verify(published string) (hongbao.Campaign, *Plan, error) {
 	c, err := Read(strings.NewReader(d.Canonical))
 	if err != nil {
-		return c, nil, hongbao.Errorf(hongbao.Conflict, "the specification can't be read: %w", err)
+		return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the specification can't be read: %w", err)
 	}
 	if string(Canonical(c)) != d.Canonical || c.ID != d.Campaign {
-		return c, nil, hongbao.Errorf(hongbao.Conflict, "the specification is not in its canonical form, or not that of campaign %.80q", d.Campaign)
+		return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the specification is not in its canonical form, or not that of campaign %.80q", d.Campaign)
 	}
 	seed, err := ParseSeed(d.Seed)
 	if err != nil {
-		return c, nil, hongbao.Errorf(hongbao.Conflict, "%w", err)
+		return c, nil, hongbao.Errorf(hongbao.ClassConflict, "%w", err)
 	}
 	if err := Verify(c, seed, d.Hash); err != nil {
 		return c, nil, err
 	}
 	if published != "" && published != d.Hash {
-		return c, nil, hongbao.Errorf(hongbao.Conflict, "the hash that was published is %.80q, the disclosure has %s: "+
+		return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the hash that was published is %.80q, the disclosure has %s: "+
 			"seed or specification were exchanged after the start", published, d.Hash)
 	}
 	plan, err := NewPlan(c, seed)
@@ -108,7 +108,7 @@ func CheckGrants(r io.Reader, id string, plan *Plan) (GrantsChecked, error) {
 	for n := 1; lines.Scan(); n++ {
 		var g grantLine
 		if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
-			return out, hongbao.Errorf(hongbao.Permanent, "line %d is not what `hongbao tail` prints: %w", n, err)
+			return out, hongbao.Errorf(hongbao.ClassPermanent, "line %d is not what `hongbao tail` prints: %w", n, err)
 		}
 		if g.Campaign != id {
 			out.Others++
@@ -131,10 +131,10 @@ func CheckGrants(r io.Reader, id string, plan *Plan) (GrantsChecked, error) {
 		out.Grants, out.Amount = out.Grants+1, out.Amount+g.Amount
 	}
 	if err := lines.Err(); err != nil {
-		return out, hongbao.Errorf(hongbao.Permanent, "read the grants: %w", err)
+		return out, hongbao.Errorf(hongbao.ClassPermanent, "read the grants: %w", err)
 	}
 	if len(wrong) > 0 {
-		return out, hongbao.Errorf(hongbao.Conflict, "the grants are not those of the plan:\n%w", errors.Join(wrong...))
+		return out, hongbao.Errorf(hongbao.ClassConflict, "the grants are not those of the plan:\n%w", errors.Join(wrong...))
 	}
 	return out, nil
 }

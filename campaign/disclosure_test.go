@@ -72,11 +72,11 @@ func TestDisclosureThatWasAltered(t *testing.T) {
 		published := alter(&d)
 		_, _, err := d.Verify(published)
 		require.Error(t, err, name)
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%s: %v", name, err)
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%s: %v", name, err)
 	}
 	for _, text := range []string{"", "{", "[]", `{"format":"hongbao.reveal.v2"}`, `{"format":"hongbao.reveal.v1","sed":"x"}`} {
 		_, err := campaign.ReadDisclosure(strings.NewReader(text))
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), text)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), text)
 	}
 }
 
@@ -99,13 +99,13 @@ func TestCheckGrants(t *testing.T) {
 	} {
 		_, err := campaign.CheckGrants(strings.NewReader(good+text), "rain", plan)
 		require.ErrorContains(t, err, says)
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	}
 	_, err = campaign.CheckGrants(strings.NewReader(good+"{\n"), "rain", plan)
 	require.ErrorContains(t, err, "line 5 is not")
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	_, err = campaign.CheckGrants(strings.NewReader(strings.Repeat("x", 2<<20)), "rain", plan)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
 func FuzzReadDisclosure(f *testing.F) {

@@ -113,7 +113,7 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 		return fmt.Errorf("nothing was loaded: %w", shards.LostError(c.ID))
 	}
 	if at.Hash != hash {
-		return hongbao.Errorf(hongbao.Conflict, "load campaign %s: another plan is in Redis, with hash %s, not %s; nothing was changed",
+		return hongbao.Errorf(hongbao.ClassConflict, "load campaign %s: another plan is in Redis, with hash %s, not %s; nothing was changed",
 			c.ID, at.Hash, hash)
 	}
 	if progress != nil {
@@ -129,7 +129,7 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 // is loaded and some are missing, nobody knows which: all are put back.
 func (s *Store) loadCodes(ctx context.Context, k shards.Keys, c *hongbao.Campaign, at *shards.LoadState, progress func(int64)) error {
 	if s.cfg.Codes == nil {
-		return hongbao.Errorf(hongbao.Permanent, "load campaign %s: its packets have codes, and nobody said where they are: give StoreConfig.Codes", c.ID)
+		return hongbao.Errorf(hongbao.ClassPermanent, "load campaign %s: its packets have codes, and nobody said where they are: give StoreConfig.Codes", c.ID)
 	}
 	chunk := &shards.CodesChunk{Campaign: c.ID, Hash: at.Hash, First: 1}
 	has, err := s.putCodes(ctx, k, chunk)
@@ -145,7 +145,7 @@ func (s *Store) loadCodes(ctx context.Context, k shards.Keys, c *hongbao.Campaig
 		}
 		chunk.Codes, err = s.cfg.Codes(ctx, c.ID, chunk.First-1, s.cfg.Chunk)
 		if err == nil && len(chunk.Codes) == 0 {
-			err = hongbao.Errorf(hongbao.Permanent, "packet %d has none in the ledger; `hongbao campaign create` with the same specification goes on there", chunk.First)
+			err = hongbao.Errorf(hongbao.ClassPermanent, "packet %d has none in the ledger; `hongbao campaign create` with the same specification goes on there", chunk.First)
 		}
 		if err != nil {
 			return fmt.Errorf("load the codes of campaign %s: %w", c.ID, err)
@@ -156,7 +156,7 @@ func (s *Store) loadCodes(ctx context.Context, k shards.Keys, c *hongbao.Campaig
 		chunk.First += int64(len(chunk.Codes))
 	}
 	if has.Loaded != c.Packets {
-		return hongbao.Errorf(hongbao.Broken, "load the codes of campaign %s: %s has %d, the campaign %d packets; "+
+		return hongbao.Errorf(hongbao.ClassBroken, "load the codes of campaign %s: %s has %d, the campaign %d packets; "+
 			"something else writes there", c.ID, k.Codes(c.ID), has.Loaded, c.Packets)
 	}
 	return nil
@@ -171,7 +171,7 @@ func (s *Store) putCodes(ctx context.Context, k shards.Keys, chunk *shards.Codes
 		return has, fmt.Errorf("load the codes of campaign %s (run it again to go on): %w", chunk.Campaign, err)
 	}
 	if has.Hash != chunk.Hash {
-		return has, hongbao.Errorf(hongbao.Conflict, "load the codes of campaign %s: it was taken out of Redis or replaced meanwhile", chunk.Campaign)
+		return has, hongbao.Errorf(hongbao.ClassConflict, "load the codes of campaign %s: it was taken out of Redis or replaced meanwhile", chunk.Campaign)
 	}
 	return has, nil
 }
@@ -227,7 +227,7 @@ func (s *Store) Status(ctx context.Context, id string) (Status, bool, error) {
 		"granted_amount": (*int64)(&st.GrantedAmount), "loaded_amount": (*int64)(&st.LeftAmount),
 	} {
 		if *to, err = strconv.ParseInt(m[name], 10, 64); err != nil {
-			return Status{}, false, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis, field %s: %w", id, name, err)
+			return Status{}, false, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field %s: %w", id, name, err)
 		}
 	}
 	st.Left, st.LeftAmount = st.Loaded-st.Granted, st.LeftAmount-st.GrantedAmount

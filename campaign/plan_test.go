@@ -193,7 +193,7 @@ func TestPlanRefuses(t *testing.T) {
 	require.Equal(t, "budget_too_small", problemsOf(t, err)[0].Code)
 	_, err = NewPlan(evenCampaign(10, 10), Seed{})
 	require.ErrorContains(t, err, "all zero")
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
 func TestPlanAmount(t *testing.T) {
@@ -220,7 +220,7 @@ func TestSeed(t *testing.T) {
 	}
 	for _, text := range []string{"", s.Hex()[:63], s.Hex() + "0", "g" + s.Hex()[1:]} {
 		_, err := ParseSeed(text)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), text)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), text)
 		require.NotContains(t, err.Error(), s.Hex()[1:9])
 	}
 }
@@ -235,9 +235,9 @@ func TestCommitment(t *testing.T) {
 
 	other := c
 	other.Packets++
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(Verify(other, seed, hash)))
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(Verify(c, NewSeed(), hash)))
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(Verify(c, seed, "\n")))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(Verify(other, seed, hash)))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(Verify(c, NewSeed(), hash)))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(Verify(c, seed, "\n")))
 }
 
 func BenchmarkNewPlanTenMillion(b *testing.B) {

@@ -55,7 +55,7 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 		errs = append(errs, fmt.Errorf("MaxPackets is %d: give at least %d, so that any plan fits", config.MaxPackets, hongbao.MaxPackets))
 	}
 	if len(errs) > 0 {
-		return nil, hongbao.Errorf(hongbao.Permanent, "plans can't be kept: %w", errors.Join(errs...))
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "plans can't be kept: %w", errors.Join(errs...))
 	}
 	return &Plans{
 		source:  config.Source,
@@ -80,7 +80,7 @@ func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hong
 			select {
 			case <-f.done:
 			case <-ctx.Done():
-				return 0, false, hongbao.Errorf(hongbao.Transient, "waiting for the plan of campaign %.80q: %w", campaign, ctx.Err())
+				return 0, false, hongbao.Errorf(hongbao.ClassTransient, "waiting for the plan of campaign %.80q: %w", campaign, ctx.Err())
 			}
 			if f.again {
 				continue
@@ -134,13 +134,13 @@ func (p *Plans) make(ctx context.Context, campaign string) (*Plan, error) {
 		return nil, fmt.Errorf("finding the plan of campaign %.80q: %w", campaign, err)
 	}
 	if c.ID != campaign {
-		return nil, hongbao.Errorf(hongbao.Broken, "asked for campaign %.80q, the source gave %.80q", campaign, c.ID)
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "asked for campaign %.80q, the source gave %.80q", campaign, c.ID)
 	}
 	select {
 	case p.making <- struct{}{}:
 		defer func() { <-p.making }()
 	case <-ctx.Done():
-		return nil, hongbao.Errorf(hongbao.Transient, "waiting to make the plan of campaign %.80q: %w", campaign, ctx.Err())
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "waiting to make the plan of campaign %.80q: %w", campaign, ctx.Err())
 	}
 	plan, err := NewPlan(c, seed)
 	if err != nil {

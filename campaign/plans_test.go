@@ -35,7 +35,7 @@ func TestPlansConfig(t *testing.T) {
 	_, err := NewPlans(PlansConfig{MaxPackets: 5})
 	require.ErrorContains(t, err, "Source")
 	require.ErrorContains(t, err, "MaxPackets is 5")
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
 func TestPlansShareOneCallOfTheSource(t *testing.T) {
@@ -70,7 +70,7 @@ func TestPlansShareOneCallOfTheSource(t *testing.T) {
 
 func TestPlansKeepNoErrors(t *testing.T) {
 	t.Parallel()
-	down := hongbao.Outagef(hongbao.Transient, "no ledger")
+	down := hongbao.Outagef(hongbao.ClassTransient, "no ledger")
 	err := down
 	id, spoil := "a", func(*hongbao.Campaign) {}
 	p := newPlans(t, func(context.Context, string) (hongbao.Campaign, Seed, error) {
@@ -84,7 +84,7 @@ func TestPlansKeepNoErrors(t *testing.T) {
 
 	err, id = nil, "b"
 	_, _, got = p.Amount(t.Context(), "a", 1)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(got), "another campaign than asked for")
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(got), "another campaign than asked for")
 
 	id = "a"
 	spoil = func(c *hongbao.Campaign) { c.Total = 0 }
@@ -126,7 +126,7 @@ func TestPlansOutliveTheCallerWhoIsCalledOff(t *testing.T) {
 		impatient, leave := context.WithCancel(t.Context())
 		wg.Go(func() {
 			_, _, err := p.Amount(impatient, "a", 1)
-			if !errors.Is(err, context.Canceled) || hongbao.ClassOf(err) != hongbao.Transient {
+			if !errors.Is(err, context.Canceled) || hongbao.ClassOf(err) != hongbao.ClassTransient {
 				t.Errorf("the impatient one got %v", err)
 			}
 		})

@@ -71,5 +71,5 @@ func (p *problems) err() error {
 	if len(p.found) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "%w", &SpecError{Problems: p.found})
+	return hongbao.Errorf(hongbao.ClassPermanent, "%w", &SpecError{Problems: p.found})
 }

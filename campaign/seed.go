@@ -24,11 +24,11 @@ func NewSeed() Seed {
 func ParseSeed(text string) (Seed, error) {
 	var s Seed
 	if len(text) != hex.EncodedLen(len(s)) {
-		return Seed{}, hongbao.Errorf(hongbao.Permanent, "a seed has %d hexadecimal digits, this text has %d bytes",
+		return Seed{}, hongbao.Errorf(hongbao.ClassPermanent, "a seed has %d hexadecimal digits, this text has %d bytes",
 			hex.EncodedLen(len(s)), len(text))
 	}
 	if _, err := hex.Decode(s[:], []byte(text)); err != nil {
-		return Seed{}, hongbao.Errorf(hongbao.Permanent, "a seed has hexadecimal digits only")
+		return Seed{}, hongbao.Errorf(hongbao.ClassPermanent, "a seed has hexadecimal digits only")
 	}
 	return s, nil
 }
@@ -59,7 +59,7 @@ func Commit(c hongbao.Campaign, seed Seed) string {
 // Verify tells whether hash is the commitment to the campaign and the seed; if it is not, that is a Conflict.
 func Verify(c hongbao.Campaign, seed Seed, hash string) error {
 	if want := Commit(c, seed); hash != want {
-		return hongbao.Errorf(hongbao.Conflict, "the commitment of campaign %.80q is %.80q, its specification and seed give %s: "+
+		return hongbao.Errorf(hongbao.ClassConflict, "the commitment of campaign %.80q is %.80q, its specification and seed give %s: "+
 			"one of the three was changed", c.ID, hash, want)
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 func Read(r io.Reader) (hongbao.Campaign, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSpecBytes+1))
 	if err != nil {
-		return hongbao.Campaign{}, hongbao.Errorf(hongbao.Transient, "reading the campaign's specification: %w", err)
+		return hongbao.Campaign{}, hongbao.Errorf(hongbao.ClassTransient, "reading the campaign's specification: %w", err)
 	}
 	var p problems
 	if len(data) > maxSpecBytes {

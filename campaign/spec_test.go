@@ -18,7 +18,7 @@ func problemsOf(t *testing.T, err error) []Problem {
 	t.Helper()
 	var spec *SpecError
 	require.ErrorAs(t, err, &spec)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	for _, p := range spec.Problems {
 		require.NotEmpty(t, p.Message)
 		require.Less(t, len(p.String()), 500)
@@ -42,7 +42,7 @@ func TestReadBounds(t *testing.T) {
 	broken := errors.New("disk on fire")
 	_, err = Read(iotest.ErrReader(broken))
 	require.ErrorIs(t, err, broken)
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 }
 
 func TestReadTellsEverythingAtOnce(t *testing.T) {

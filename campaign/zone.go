@@ -23,7 +23,7 @@ type Transition struct {
 func Transitions(c hongbao.Campaign) ([]Transition, error) {
 	loc, err := zone(c.TimeZone)
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.Permanent, "offsets of campaign %.80q: %w", c.ID, err)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "offsets of campaign %.80q: %w", c.ID, err)
 	}
 	t, end := c.From.In(loc), c.To.Add(afterWindow)
 	_, offset := t.Zone()

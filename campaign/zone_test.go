@@ -50,7 +50,7 @@ func TestTransitions(t *testing.T) {
 		require.Equal(t, tt.want, encodeTransitions(list), tt.name)
 	}
 	_, err := Transitions(hongbao.Campaign{TimeZone: "Local"})
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
 // reference is the bucket by the calendar of time.Location.

@@ -34,7 +34,7 @@ func TestBrokenShardIsTriedAgain(t *testing.T) {
 		}
 		return failing(func(seq int64) error {
 			if seq == 2 {
-				return hongbao.Errorf(hongbao.Broken, "the topic is not there")
+				return hongbao.Errorf(hongbao.ClassBroken, "the topic is not there")
 			}
 			return nil
 		})(t.Context(), grants)

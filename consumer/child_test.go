@@ -55,7 +55,7 @@ func childMain() {
 			note("down %d", len(grants))
 			errs := make([]error, len(grants))
 			for i := range errs {
-				errs[i] = hongbao.Outagef(hongbao.Transient, "down")
+				errs[i] = hongbao.Outagef(hongbao.ClassTransient, "down")
 			}
 			return errs
 		case mode == childHold:

@@ -66,7 +66,7 @@ func (d *delivery) handle(grants []owned) error {
 			case err == nil:
 				done(grants[i : i+1])
 				continue
-			case hongbao.ClassOf(err) == hongbao.Broken || errors.Is(err, shards.ErrStale):
+			case hongbao.ClassOf(err) == hongbao.ClassBroken || errors.Is(err, shards.ErrStale):
 				broken = err
 			case hongbao.IsOutage(err):
 				outage = err
@@ -137,7 +137,7 @@ func same(a, b error) bool {
 // later tells whether another attempt may help.
 func later(err error) bool {
 	c := hongbao.ClassOf(err)
-	return c == hongbao.Transient || c == hongbao.Unknown
+	return c == hongbao.ClassTransient || c == hongbao.ClassUnknown
 }
 
 func done(grants []owned) {
@@ -167,12 +167,12 @@ func (d *delivery) call(grants []owned) (errs []error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.s.log.Error("the handler panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-			errs = all(hongbao.Errorf(hongbao.Unknown, "the handler panicked: %v", p))
+			errs = all(hongbao.Errorf(hongbao.ClassUnknown, "the handler panicked: %v", p))
 		}
 	}()
 	errs = d.s.cfg.Handler.Handle(ctx, batch)
 	if errs != nil && len(errs) != len(grants) {
-		return all(hongbao.Errorf(hongbao.Broken, "the handler gave %d errors for %d grants: it can't be told what is done", len(errs), len(grants)))
+		return all(hongbao.Errorf(hongbao.ClassBroken, "the handler gave %d errors for %d grants: it can't be told what is done", len(errs), len(grants)))
 	}
 	return errs
 }
@@ -238,7 +238,7 @@ func (d *delivery) ackPatiently(runs []hongbao.SeqRange, ids []string) error {
 			d.s.log.Warn("ack failed, it is tried again", zap.Error(last))
 		}
 		_, last = shards.Of(d.s.cfg.Redis, d.s.keys).Ack(context.WithoutCancel(d.l.ctx), d.s.cfg.Group, runs, ids)
-		if hongbao.ClassOf(last) == hongbao.Broken || errors.Is(last, shards.ErrStale) {
+		if hongbao.ClassOf(last) == hongbao.ClassBroken || errors.Is(last, shards.ErrStale) {
 			return backoff.Permanent(last)
 		}
 		return last

@@ -111,7 +111,7 @@ func TestOneRoundTripABatch(t *testing.T) {
 	tries := map[int64]int{}
 	s := newSink(failing(func(seq int64) error {
 		if tries[seq]++; tries[seq] == 1 && seq > 98 {
-			return hongbao.Errorf(hongbao.Transient, "not now %d", seq)
+			return hongbao.Errorf(hongbao.ClassTransient, "not now %d", seq)
 		}
 		return nil
 	}))

@@ -59,7 +59,7 @@ func TestFailedGrantIsParkedAndItsNeighboursNeverComeAgain(t *testing.T) {
 	open := make(chan struct{})
 	s := newSink(failing(func(seq int64) error {
 		if seq == 2 && !closed(open) {
-			return hongbao.Errorf(hongbao.Transient, "row is locked")
+			return hongbao.Errorf(hongbao.ClassTransient, "row is locked")
 		}
 		return nil
 	}))
@@ -88,7 +88,7 @@ func TestParkedEntryWaitsForItsBackoffAndKeepsItsAttempts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 1)
-	s := newSink(failing(func(int64) error { return hongbao.Errorf(hongbao.Transient, "not now") }))
+	s := newSink(failing(func(int64) error { return hongbao.Errorf(hongbao.ClassTransient, "not now") }))
 	cfg := b.config(t, "w", s)
 	cfg.Backoff, cfg.MaxBackoff = time.Hour, time.Hour
 	w := start(t, cfg)
@@ -110,7 +110,7 @@ func TestPermanentErrorIsADeadLetterAtOnceWithAllItsFields(t *testing.T) {
 	b.raw(t, "v", 1, "k", "grant", "c", "rain", "q", 1, "e", 3, "t", 1700000000123, "g", "1 10 ann - -\n2 250 bob r1 00-abc-01\n3 1 cid - -")
 	s := newSink(failing(func(seq int64) error {
 		if seq == 2 {
-			return hongbao.Errorf(hongbao.Permanent, "no such account")
+			return hongbao.Errorf(hongbao.ClassPermanent, "no such account")
 		}
 		return nil
 	}))
@@ -138,7 +138,7 @@ func TestConflictIsADeadLetterAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 1)
-	s := newSink(failing(func(int64) error { return hongbao.Errorf(hongbao.Conflict, "another user has it") }))
+	s := newSink(failing(func(int64) error { return hongbao.Errorf(hongbao.ClassConflict, "another user has it") }))
 	w := start(t, b.config(t, "w", s))
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
@@ -172,7 +172,7 @@ func TestOnePoisonGrantIn500CostsTheOthersNoAttempt(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(n int) []error{
 		"one error for all": func(n int) []error {
-			errs, err := make([]error, n), hongbao.Errorf(hongbao.Unknown, "statement failed")
+			errs, err := make([]error, n), hongbao.Errorf(hongbao.ClassUnknown, "statement failed")
 			for i := range errs {
 				errs[i] = err
 			}
@@ -236,7 +236,7 @@ func TestBrokenAtTheEndIsTheErrorOfRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 1)
-	s := newSink(failing(func(int64) error { return hongbao.Errorf(hongbao.Broken, "ledger of another deployment") }))
+	s := newSink(failing(func(int64) error { return hongbao.Errorf(hongbao.ClassBroken, "ledger of another deployment") }))
 	w := start(t, b.config(t, "w", s))
 	w.stands(0, ShardBroken)
 	err := w.stop()
@@ -244,7 +244,7 @@ func TestBrokenAtTheEndIsTheErrorOfRun(t *testing.T) {
 	require.Equal(t, "_retry/0", holder)
 	require.EqualValues(t, 0, count, "no attempt was taken")
 	require.ErrorContains(t, err, "ledger of another deployment")
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Empty(t, b.dead(t))
 	require.EqualValues(t, 1, w.drained()["left"])
 }
@@ -264,7 +264,7 @@ func TestBrokenInOneHalfKeepsTheOtherFromTheHandler(t *testing.T) {
 		}
 		if grants[0].Seq == 1 {
 			harm.Store(true)
-			return []error{hongbao.Errorf(hongbao.Broken, "harm")}
+			return []error{hongbao.Errorf(hongbao.ClassBroken, "harm")}
 		}
 		after.Store(true)
 		return nil
@@ -285,7 +285,7 @@ func TestWrongNumberOfErrorsBreaksTheShard(t *testing.T) {
 	w.stands(0, ShardBroken)
 	err := w.stop()
 	require.ErrorContains(t, err, "2 errors for 3 grants")
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Empty(t, b.doneBits(t, 3), "it can't be told what is done")
 	holder, count := b.holder(t, ids[0])
 	require.Equal(t, "_retry/0", holder)
@@ -345,7 +345,7 @@ func TestHeldGrantBesideOneThatFails(t *testing.T) {
 	s := newSink(failing(func(seq int64) error {
 		switch {
 		case seq == 1:
-			return hongbao.Errorf(hongbao.Transient, "not now")
+			return hongbao.Errorf(hongbao.ClassTransient, "not now")
 		case held.Add(1) <= 6:
 			return hongbao.Heldf("a live worker holds event 0-%d", seq)
 		}

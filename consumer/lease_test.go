@@ -100,9 +100,9 @@ func TestLostLeaseCancelsTheHandlerAndNothingIsWritten(t *testing.T) {
 	t.Parallel()
 	for name, result := range map[string]func(grants []hongbao.Grant) []error{
 		"done all the same": func([]hongbao.Grant) []error { return nil },
-		"failed for good":   failGrants(func() error { return hongbao.Errorf(hongbao.Permanent, "no") }),
+		"failed for good":   failGrants(func() error { return hongbao.Errorf(hongbao.ClassPermanent, "no") }),
 		"failed":            failGrants(func() error { return errors.New("cancelled") }),
-		"broken":            failGrants(func() error { return hongbao.Outagef(hongbao.Unknown, "down") }),
+		"broken":            failGrants(func() error { return hongbao.Outagef(hongbao.ClassUnknown, "down") }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -288,7 +288,7 @@ func TestDeadLetterIsWrittenOnceWhenItsReplyIsLost(t *testing.T) {
 			proxy := testkit.NewProxy(t, b.addr)
 			cfg := b.config(t, "w", newSink(failing(func(seq int64) error {
 				if seq%2 == 0 {
-					return hongbao.Errorf(hongbao.Permanent, "no")
+					return hongbao.Errorf(hongbao.ClassPermanent, "no")
 				}
 				return nil
 			})))

@@ -22,7 +22,7 @@ func down(up <-chan struct{}) func(context.Context, []hongbao.Grant) []error {
 		}
 		errs := make([]error, len(grants))
 		for i := range errs {
-			errs[i] = hongbao.Outagef(hongbao.Unknown, "connection refused")
+			errs[i] = hongbao.Outagef(hongbao.ClassUnknown, "connection refused")
 		}
 		return errs
 	}
@@ -69,7 +69,7 @@ func TestOutageInPartKeepsWhatIsDone(t *testing.T) {
 		if tries++; tries > 1 {
 			return nil
 		}
-		return []error{nil, hongbao.Outagef(hongbao.Transient, "down"), hongbao.Outagef(hongbao.Transient, "down")}
+		return []error{nil, hongbao.Outagef(hongbao.ClassTransient, "down"), hongbao.Outagef(hongbao.ClassTransient, "down")}
 	})
 	w := start(t, b.config(t, "w", s))
 	b.idle(t, 0)
@@ -139,12 +139,12 @@ func TestDrainOverHandsBackWithoutLosingAnAttempt(t *testing.T) {
 		"an error each": func(grants []hongbao.Grant, err error) []error {
 			errs := make([]error, len(grants))
 			for i := range errs {
-				errs[i] = hongbao.Errorf(hongbao.Unknown, "grant %d: %w", i, err)
+				errs[i] = hongbao.Errorf(hongbao.ClassUnknown, "grant %d: %w", i, err)
 			}
 			return errs
 		},
 		"one done": func(grants []hongbao.Grant, err error) []error {
-			return []error{nil, hongbao.Errorf(hongbao.Unknown, "%w", err)}
+			return []error{nil, hongbao.Errorf(hongbao.ClassUnknown, "%w", err)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

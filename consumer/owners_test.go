@@ -35,7 +35,7 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 			return nil
 		})
 	}
-	permanent := hongbao.Errorf(hongbao.Permanent, "no such account")
+	permanent := hongbao.Errorf(hongbao.ClassPermanent, "no such account")
 	for name, c := range map[string]struct {
 		old, owner func([]hongbao.Grant) []error // what the handlers say: that of the worker whose entries were taken, that of their owner
 		ownerFirst bool

@@ -75,7 +75,7 @@ func TestEntryOfANewerBuildBreaksTheShardAndIsNotSkipped(t *testing.T) {
 		w.stands(0, ShardBroken)
 		err := w.stop()
 		require.ErrorIs(t, err, hongbao.ErrNewerEntry)
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 		holder, count := b.holder(t, id)
 		require.Equal(t, "_retry/0", holder)
 		require.Zero(t, count)
@@ -150,7 +150,7 @@ func TestEntryDeletedBeforeItIsParkedIsNotDroppedSilently(t *testing.T) {
 		if tries++; tries == 1 {
 			_ = b.rdb.XDel(context.Background(), b.keys().Events(), ids[0])
 		}
-		return failGrants(func() error { return hongbao.Errorf(hongbao.Transient, "not now") })(grants)
+		return failGrants(func() error { return hongbao.Errorf(hongbao.ClassTransient, "not now") })(grants)
 	})
 	cfg := b.config(t, "w", s)
 	cfg.Lease = shortLease

@@ -135,7 +135,7 @@ func TestKeyOfAnotherTypeBreaksTheShard(t *testing.T) {
 	w.stands(0, ShardBroken)
 	err := w.stop()
 	require.ErrorContains(t, err, "WRONGTYPE")
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
 // Without its done bits a sink gets all that is delivered again, and says itself what it has.
@@ -166,7 +166,7 @@ func TestNewEntriesFlowBetweenParkedOnes(t *testing.T) {
 	var later atomic.Bool
 	s := newSink(failing(func(seq int64) error {
 		if seq <= 200 && !later.Load() {
-			return hongbao.Errorf(hongbao.Transient, "not now")
+			return hongbao.Errorf(hongbao.ClassTransient, "not now")
 		}
 		return nil
 	}))

@@ -160,7 +160,7 @@ func (s *shard) vanished(ids []string) {
 
 // survive deals with an error of a call to Redis; false if the shard is broken.
 func (s *shard) survive(ctx context.Context, err error) bool {
-	broken := func() bool { return hongbao.ClassOf(err) == hongbao.Broken }
+	broken := func() bool { return hongbao.ClassOf(err) == hongbao.ClassBroken }
 	if !broken() && errors.Is(err, shards.ErrNoGroup) {
 		if err = s.createGroup(ctx, true); err == nil {
 			return true

@@ -178,7 +178,7 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 func TestLater(t *testing.T) {
 	t.Parallel()
 	for class, want := range map[hongbao.Class]bool{
-		hongbao.Unknown: true, hongbao.Transient: true, hongbao.Permanent: false, hongbao.Conflict: false, hongbao.Broken: false,
+		hongbao.ClassUnknown: true, hongbao.ClassTransient: true, hongbao.ClassPermanent: false, hongbao.ClassConflict: false, hongbao.ClassBroken: false,
 	} {
 		require.Equal(t, want, later(hongbao.Errorf(class, "x")), class)
 	}

@@ -76,7 +76,7 @@ func NewClaims(cfg Config) (*Claims, error) {
 // taken over: the caller has to finish them. A second call for a granted claim hands that claim over as open.
 func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error) {
 	if err := checkClaim(id, events); err != nil {
-		return hongbao.ClaimAnswer{}, hongbao.Errorf(hongbao.Permanent, "claim %.80q of shard %d was refused before anything was touched: %w",
+		return hongbao.ClaimAnswer{}, hongbao.Errorf(hongbao.ClassPermanent, "claim %.80q of shard %d was refused before anything was touched: %w",
 			id, shard, err)
 	}
 	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Claim(ctx, &shards.ClaimCall{

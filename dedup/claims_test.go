@@ -48,7 +48,7 @@ func TestClaimRefusesBadCalls(t *testing.T) {
 		"long id":  {strings.Repeat("c", 200), good},
 	} {
 		_, err := c.Claim(t.Context(), 0, bad.id, bad.events, "")
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%s: %v", name, err)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%s: %v", name, err)
 	}
 }
 

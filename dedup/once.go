@@ -97,7 +97,7 @@ func (o *Once) Push(ctx context.Context, id, token string, push func(context.Con
 		return state, err
 	}
 	if err := push(ctx); err != nil {
-		if hongbao.ClassOf(err) == hongbao.Transient {
+		if hongbao.ClassOf(err) == hongbao.ClassTransient {
 			released := o.Release(context.WithoutCancel(ctx), id, token)
 			if released == nil {
 				return Free, fmt.Errorf("push message %.80q: %w", id, err)
@@ -111,7 +111,7 @@ func (o *Once) Push(ctx context.Context, id, token string, push func(context.Con
 
 func (o *Once) do(ctx context.Context, step, id, token string) (string, error) {
 	if err := errors.Join(hongbao.CheckID(id), hongbao.CheckID(token)); err != nil {
-		return "", hongbao.Errorf(hongbao.Permanent, "push once: message id %.80q, token %.80q: %w", id, token, err)
+		return "", hongbao.Errorf(hongbao.ClassPermanent, "push once: message id %.80q, token %.80q: %w", id, token, err)
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails

@@ -142,8 +142,8 @@ func TestPush(t *testing.T) {
 	push := func(id, token string, fail error) (dedup.State, error) {
 		return o.Push(ctx, id, token, func(context.Context) error { calls++; return fail })
 	}
-	s, err := push("m1", "a", hongbao.Errorf(hongbao.Transient, "not sent"))
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	s, err := push("m1", "a", hongbao.Errorf(hongbao.ClassTransient, "not sent"))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.Equal(t, dedup.Free, s, "nothing was sent, so anybody may try")
 	s, err = push("m1", "b", nil)
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestPush(t *testing.T) {
 
 	s, err = push("m2", "a", errors.New("timeout"))
 	require.ErrorContains(t, err, "timeout")
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
 	require.Equal(t, dedup.InDoubt, s)
 	s, err = push("m2", "b", nil)
 	require.NoError(t, err)
@@ -163,7 +163,7 @@ func TestPush(t *testing.T) {
 	require.Equal(t, 3, calls)
 
 	_, err = push("m 3", "a", nil)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Equal(t, 3, calls)
 
 	// the caller goes away during the push: how it ended is noted all the same
@@ -241,7 +241,7 @@ func TestOnceForeignKey(t *testing.T) {
 		"complete": func() error { return o.Complete(t.Context(), "m1", "a") },
 		"release":  func() error { return o.Release(t.Context(), "m1", "a") },
 	} {
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(call()), name)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(call()), name)
 	}
 	require.Equal(t, "something else entirely", b.rdb.Get(t.Context(), key).Val())
 }

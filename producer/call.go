@@ -22,15 +22,15 @@ func (f *flight) decide(ctx context.Context) error {
 		var facts *shards.FactsError
 		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
 			_, err := f.lane.look(ctx)
-			last = errors.Join(hongbao.Errorf(hongbao.Transient, "the campaign was replaced, nothing happened: %w", facts), err)
+			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced, nothing happened: %w", facts), err)
 		}
-		if last != nil && doubt == nil && hongbao.ClassOf(last) == hongbao.Unknown {
+		if last != nil && doubt == nil && hongbao.ClassOf(last) == hongbao.ClassUnknown {
 			doubt = last
 		}
 		return last
 	})
-	if last != nil && doubt != nil && hongbao.ClassOf(last) != hongbao.Unknown {
-		return hongbao.Outagef(hongbao.Unknown, "an earlier try may have been carried out (%w); the last one: %w", doubt, last)
+	if last != nil && doubt != nil && hongbao.ClassOf(last) != hongbao.ClassUnknown {
+		return hongbao.Outagef(hongbao.ClassUnknown, "an earlier try may have been carried out (%w); the last one: %w", doubt, last)
 	}
 	return last
 }
@@ -92,11 +92,11 @@ func (f *flight) once(ctx context.Context) error {
 	}
 	missing, err := shard.FillCodes(ctx, f.lane.id, receipts...)
 	if err != nil {
-		return hongbao.Outagef(hongbao.Unknown, "granted, but the codes are not at hand: %w", err)
+		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but the codes are not at hand: %w", err)
 	}
 	for k, err := range missing {
 		if err != nil { // the others have theirs
-			f.errs[of[k]] = hongbao.Outagef(hongbao.Unknown, "granted, but a code is not at hand: %w", err)
+			f.errs[of[k]] = hongbao.Outagef(hongbao.ClassUnknown, "granted, but a code is not at hand: %w", err)
 		}
 	}
 	return nil
@@ -104,10 +104,10 @@ func (f *flight) once(ctx context.Context) error {
 
 // afterGrant makes sure that an error that came after a grant does not say that nothing happened.
 func afterGrant(err error) error {
-	if hongbao.ClassOf(err) != hongbao.Transient {
+	if hongbao.ClassOf(err) != hongbao.ClassTransient {
 		return err
 	}
-	return hongbao.Outagef(hongbao.Unknown, "granted, but not known to be safe yet: %w", err)
+	return hongbao.Outagef(hongbao.ClassUnknown, "granted, but not known to be safe yet: %w", err)
 }
 
 // durable waits until a replica, or the disk, has the users' receipts. WAIT and WAITAOF look at the primary's offset after
@@ -136,7 +136,7 @@ func (l *lane) durable(ctx context.Context, i *info, users []string, receipts []
 	for k, v := range held.Val() {
 		text, _ := v.(string) // absent: nothing is held
 		if !holds(text, receipts[k]) {
-			return hongbao.Outagef(hongbao.Unknown, "the receipt of user %s is not on %s: another server became the primary meanwhile", users[k], l.keys.Meta())
+			return hongbao.Outagef(hongbao.ClassUnknown, "the receipt of user %s is not on %s: another server became the primary meanwhile", users[k], l.keys.Meta())
 		}
 	}
 	copies, err := firstInt(cmd.Val())
@@ -144,7 +144,7 @@ func (l *lane) durable(ctx context.Context, i *info, users []string, receipts []
 		return err
 	}
 	if copies < 1 {
-		return hongbao.Outagef(hongbao.Unknown, "%s: durability class %q was not reached within %s", wait[0], i.durability, timeout)
+		return hongbao.Outagef(hongbao.ClassUnknown, "%s: durability class %q was not reached within %s", wait[0], i.durability, timeout)
 	}
 	return nil
 }

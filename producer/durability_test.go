@@ -38,7 +38,7 @@ func TestReplicaClass(t *testing.T) {
 		c.CallTimeout, c.DurabilityTimeout = hopeless, 150*time.Millisecond
 	})
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 	require.ErrorContains(t, err, "no replica is connected")
 
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
@@ -48,12 +48,12 @@ func TestReplicaClass(t *testing.T) {
 	}, "the replica is there")
 	require.NoError(t, replica.Stop())
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	require.ErrorContains(t, err, "WAIT")
 	require.Len(t, b.grants(t)["u1"], 1, "granted, but not safe yet")
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "a repeat waits for the first one's write as well")
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "a repeat waits for the first one's write as well")
 	require.NoError(t, replica.Cont())
 	var a hongbao.Answer
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
@@ -80,7 +80,7 @@ func TestFsyncClass(t *testing.T) {
 	require.Len(t, servers, 1)
 	require.Equal(t, "everysec", servers[0].AppendFsync)
 	if servers[0].Version < "7.2" { // no WAITAOF there
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 		require.ErrorContains(t, err, `appendfsync is "everysec"`)
 		require.ErrorContains(t, err, "set appendfsync always")
 		require.Empty(t, b.entries(t))
@@ -107,7 +107,7 @@ func TestServerCheck(t *testing.T) {
 	}
 	bad := shards.Server{Version: "6.2.1", Role: "slave", MaxMemoryPolicy: "allkeys-lru"}
 	err := bad.Check(hongbao.Replica)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	for _, part := range []string{"6.2.1 is too old", `role is "slave"`, "allkeys-lru", "no replica"} {
 		require.ErrorContains(t, err, part)
 	}
@@ -162,7 +162,7 @@ func TestDurabilityOutOfReach(t *testing.T) {
 	hook.on.Store(true)
 	_, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.Len(t, b.grants(t)["u1"], 1)
 	hook.on.Store(false)
 	a, err := p.Grab(t.Context(), grab("u1", "r1"))

@@ -100,7 +100,7 @@ func TestConnectionRefused(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		_, err = p.Grab(t.Context(), grab("u2", "r2"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
-		return hongbao.ClassOf(err) == hongbao.Transient
+		return hongbao.ClassOf(err) == hongbao.ClassTransient
 	}, "nothing happened")
 	require.NoError(t, b.server.Restart())
 	shardstest.KeepOpen(t, b.admin, b.space)
@@ -146,7 +146,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 				return false
 			})
 			_, err = p.Grab(t.Context(), grab("u1", "r1"))
-			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 			require.Equal(t, 1, proxy.Fired().Swallowed)
 			require.Positive(t, refused.Load())
 			require.Len(t, b.grants(t), 2, "it was granted indeed")
@@ -182,7 +182,7 @@ func TestUnknownThenBroken(t *testing.T) {
 	proxy.SwallowAnswers(1, isScript)
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
 	require.ErrorContains(t, err, "WRONGTYPE")
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.Len(t, b.grants(t)["u1"], 1)
 }
 
@@ -201,7 +201,7 @@ func TestContextEnds(t *testing.T) {
 	_, err = p.Grab(ctx, grab("u1", "r1"))
 	require.Less(t, time.Since(start), 2*time.Second, "it does not wait for the answer")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "r1")
 	proxy.Delay(0)
 	a, err := p.Grab(t.Context(), grab("u1", "r1"))
@@ -254,7 +254,7 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	require.NoError(t, b.admin.Set(t.Context(), b.k.Stock("rain"), "planted", 0).Err())
 	start := time.Now()
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Less(t, time.Since(start), time.Second)
 	var reply redis.Error
 	require.ErrorAs(t, err, &reply)
@@ -279,6 +279,6 @@ func TestFirstLookIsRepeated(t *testing.T) {
 	p = b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
 	_, err = p.Grab(t.Context(), grab("u2", "r2"))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.Len(t, b.grants(t), 1)
 }

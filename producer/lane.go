@@ -75,11 +75,11 @@ func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 		}
 	}
 	if l.leave(c) {
-		return hongbao.Answer{}, hongbao.Errorf(hongbao.Transient, "grab in campaign %s, request id %s: it still waited for a call; nothing "+
+		return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s, request id %s: it still waited for a call; nothing "+
 			"happened: %w", l.id, g.RequestID, ended())
 	}
 	// the call is under way and keeps c
-	return hongbao.Answer{}, hongbao.Errorf(hongbao.Unknown, "grab in campaign %s, request id %s: no answer yet (it may be granted; "+
+	return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassUnknown, "grab in campaign %s, request id %s: no answer yet (it may be granted; "+
 		"repeat it with the same request id): %w", l.id, g.RequestID, ended())
 }
 
@@ -104,11 +104,11 @@ func (c *call) takeFacts(g *hongbao.Grab) error {
 	for _, name := range c.info.facts {
 		value, ok := g.Facts[name]
 		if !ok {
-			return hongbao.Errorf(hongbao.Permanent, "grab in campaign %s without the fact %q: its limits count by %s",
+			return hongbao.Errorf(hongbao.ClassPermanent, "grab in campaign %s without the fact %q: its limits count by %s",
 				g.Campaign, name, c.info.factNames)
 		}
 		if err := hongbao.CheckID(value); err != nil {
-			return hongbao.Errorf(hongbao.Permanent, "grab in campaign %s, fact %q, value %.80q: %w", g.Campaign, name, value, err)
+			return hongbao.Errorf(hongbao.ClassPermanent, "grab in campaign %s, fact %q, value %.80q: %w", g.Campaign, name, value, err)
 		}
 		c.facts[name] = value
 	}
@@ -142,12 +142,12 @@ func (l *lane) queue(c *call) error {
 	l.p.mu.RLock() // against Close, which waits for the flights
 	defer l.p.mu.RUnlock()
 	if l.p.closed {
-		return hongbao.Errorf(hongbao.Transient, "grab in campaign %s: %w", l.id, ErrClosed)
+		return hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", l.id, ErrClosed)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting)-l.left >= l.p.cfg.MaxWaiting {
-		return hongbao.Errorf(hongbao.Transient, "campaign %s has %d grabs waiting already; nothing happened, try again later",
+		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d grabs waiting already; nothing happened, try again later",
 			l.id, l.p.cfg.MaxWaiting)
 	}
 	l.waiting = append(l.waiting, c)
@@ -246,7 +246,7 @@ func (f *flight) gather() {
 	fit := f.batch[:0]
 	for _, c := range f.batch {
 		if c.info.factNames != f.info.factNames {
-			c.err = hongbao.Outagef(hongbao.Transient, "grab in campaign %s: it was replaced, its limits count by %q now; nothing happened, "+
+			c.err = hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s: it was replaced, its limits count by %q now; nothing happened, "+
 				"try again", f.lane.id, f.info.factNames)
 			c.done <- struct{}{}
 			continue

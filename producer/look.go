@@ -58,7 +58,7 @@ func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
 	l, closed, until := p.lanes[campaign], p.closed, p.unknown[campaign]
 	p.mu.RUnlock()
 	if closed {
-		return nil, hongbao.Errorf(hongbao.Transient, "grab in campaign %s: %w", campaign, ErrClosed)
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", campaign, ErrClosed)
 	}
 	if l != nil || time.Now().Before(until) {
 		return l, nil
@@ -68,7 +68,7 @@ func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
 		l, _ = r.Val.(*lane) // nil with an error
 		return l, r.Err
 	case <-ctx.Done():
-		return nil, hongbao.Errorf(hongbao.Transient, "grab in campaign %s: it was still being looked for; nothing happened: %w", campaign, ctx.Err())
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: it was still being looked for; nothing happened: %w", campaign, ctx.Err())
 	}
 }
 
@@ -77,7 +77,7 @@ func (p *Producer) open(campaign string) (*lane, error) {
 	p.mu.RLock()
 	if p.closed {
 		p.mu.RUnlock()
-		return nil, hongbao.Errorf(hongbao.Transient, "grab in campaign %s: %w", campaign, ErrClosed)
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", campaign, ErrClosed)
 	}
 	p.flights.Add(1)
 	p.mu.RUnlock()
@@ -128,12 +128,12 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	defer cancel()
 	err = insist(ctx, func() error {
 		if found, err = l.look(ctx); errors.Is(err, shards.ErrFrozen) { // it takes longer than a call
-			return hongbao.Errorf(hongbao.Transient, "nothing was decided: %w", err)
+			return hongbao.Errorf(hongbao.ClassTransient, "nothing was decided: %w", err)
 		}
 		return err
 	})
 	if hongbao.IsOutage(err) {
-		return false, hongbao.Outagef(hongbao.Transient, "nothing was decided: %w", err)
+		return false, hongbao.Outagef(hongbao.ClassTransient, "nothing was decided: %w", err)
 	}
 	return found, err
 }
@@ -161,7 +161,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	}
 	i := &info{codes: v[3] == "1"}
 	if i.hold, err = strconv.ParseInt(hold, 10, 64); err != nil || i.hold < 1 {
-		return false, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis: user_campaign is %.20q, want a number above 0", l.id, hold)
+		return false, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: user_campaign is %.20q, want a number above 0", l.id, hold)
 	}
 	i.factNames, _ = v[1].(string)
 	if i.factNames != "" {
@@ -194,7 +194,7 @@ func (l *lane) inspect(ctx context.Context) (*shards.Server, error) {
 		return nil, err
 	}
 	if server.Role == "slave" {
-		return nil, hongbao.Outagef(hongbao.Transient, "campaign %s: the server is a replica; the client of the producer has to go to the primary", l.id)
+		return nil, hongbao.Outagef(hongbao.ClassTransient, "campaign %s: the server is a replica; the client of the producer has to go to the primary", l.id)
 	}
 	return server, nil
 }

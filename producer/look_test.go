@@ -113,7 +113,7 @@ func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 		"deployment": func(c *producer.Config) { c.Deployment = "another" },
 	} {
 		_, err := b.producer(t, change).Grab(t.Context(), grab("u1", "r1"))
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%s: %v", what, err)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%s: %v", what, err)
 		require.ErrorContains(t, err, "its "+what+" is")
 	}
 	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere.Space }).Grab(t.Context(), grab("u1", "r1"))
@@ -190,7 +190,7 @@ func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
 	require.Equal(t, hongbao.Granted, a.Outcome)
 	for _, facts := range []map[string]string{nil, {"device": ""}, {"device": "a b"}, {"device": "-"}} {
 		_, err = p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: "u2", Facts: facts})
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%v", facts)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", facts)
 		require.ErrorContains(t, err, `fact "device"`)
 	}
 }

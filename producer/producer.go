@@ -77,7 +77,7 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	}
 	if g.RequestID == "" {
 		if l.info().hold > 1 {
-			return hongbao.Answer{}, hongbao.Errorf(hongbao.Permanent, "grab in campaign %s without a request id: a user may have %d "+
+			return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassPermanent, "grab in campaign %s without a request id: a user may have %d "+
 				"packets there, so each grab needs an id of its own to tell a repeat from a new one", g.Campaign, l.info().hold)
 		}
 		g.RequestID = newRequestID()
@@ -130,7 +130,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	select {
 	case <-landed:
 	case <-ctx.Done():
-		err = hongbao.Errorf(hongbao.Unknown, "producer closed while grabs were under way: %w", ctx.Err())
+		err = hongbao.Errorf(hongbao.ClassUnknown, "producer closed while grabs were under way: %w", ctx.Err())
 	}
 	p.cancel()
 	<-landed

@@ -100,7 +100,7 @@ func TestBadGrabs(t *testing.T) {
 		"only printable ASCII": grab("u 1", "r1"),
 	} {
 		_, err := p.Grab(t.Context(), g)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), text)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), text)
 		require.ErrorContains(t, err, text)
 	}
 	require.Empty(t, b.entries(t))
@@ -152,7 +152,7 @@ func TestUndecided(t *testing.T) {
 	if err == nil {
 		require.Equal(t, hongbao.Frozen, a.Outcome)
 	} else {
-		require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
 	}
 	require.Less(t, time.Since(start), 5*time.Second)
 }
@@ -179,7 +179,7 @@ func TestCampaignReplaced(t *testing.T) {
 	for i := range 200 { // more than one call: those who wait meanwhile were checked against the old campaign
 		wg.Go(func() {
 			a, err := p.Grab(t.Context(), grab(fmt.Sprintf("u%d", i), "r"))
-			if err == nil || hongbao.ClassOf(err) == hongbao.Unknown {
+			if err == nil || hongbao.ClassOf(err) == hongbao.ClassUnknown {
 				t.Errorf("a grab without the fact was answered %s, %v", a.Outcome, err)
 			}
 		})
@@ -189,7 +189,7 @@ func TestCampaignReplaced(t *testing.T) {
 	require.Positive(t, proxy.Fired().Delayed)
 	require.Len(t, b.entries(t), 1, "only the first campaign's grant")
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	g := grab("u1", "r1")
 	g.Facts = map[string]string{"device": "d1"}
 	a, err = p.Grab(t.Context(), g)
@@ -213,7 +213,7 @@ func TestMaxWaiting(t *testing.T) {
 		switch {
 		case err == nil:
 			granted.Add(1)
-		case hongbao.ClassOf(err) == hongbao.Transient:
+		case hongbao.ClassOf(err) == hongbao.ClassTransient:
 			refused.Add(1)
 		default:
 			t.Error(err)
@@ -261,7 +261,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	require.NoError(t, <-granted, "what was under way is finished")
 	_, err = p.Grab(t.Context(), grab("u2", ""))
 	require.ErrorIs(t, err, producer.ErrClosed)
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	_, err = p.Grab(t.Context(), &hongbao.Grab{Campaign: "other", User: "u2"})
 	require.ErrorIs(t, err, producer.ErrClosed)
 	goleak.VerifyNone(t, before)
@@ -291,9 +291,9 @@ func TestCloseCutsShort(t *testing.T) {
 	start := time.Now()
 	closed := make(chan error, 1)
 	go func() { closed <- p.Close(ctx) }()
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(<-got))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(<-got))
 	require.Less(t, time.Since(start), 2*time.Second, "the caller does not wait for Redis")
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(<-closed))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(<-closed))
 	require.Less(t, time.Since(start), 8*time.Second)
 }
 

@@ -59,7 +59,7 @@ func TestFactsAreTheCallersAgain(t *testing.T) {
 	}()
 	testkit.Eventually(t, 10*time.Second, func() bool { return refused.Load() > 0 }, "the call is under way")
 	cancel()
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(<-left))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(<-left))
 	mine["device"] = "d0" // under the race detector this is what kills a program
 	down.Store(false)
 	testkit.Eventually(t, 10*time.Second, func() bool { return len(b.grants(t)["u1"]) == 1 }, "it counts by d1, which had none")
@@ -83,7 +83,7 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", 1+i), "r"))
 			switch {
 			case err == nil && a.Receipts[0].Code == fmt.Sprint("C", a.Receipts[0].Packet):
-			case hongbao.ClassOf(err) == hongbao.Unknown && hongbao.IsOutage(err):
+			case hongbao.ClassOf(err) == hongbao.ClassUnknown && hongbao.IsOutage(err):
 				failed.Add(1)
 			default:
 				t.Errorf("%+v, %v", a, err)
@@ -125,7 +125,7 @@ func TestCallersLeaveTheQueue(t *testing.T) {
 		for i := range 50 {
 			wg.Go(func() {
 				_, err := p.Grab(ctx, grab(fmt.Sprintf("left%d-%d", round, i), "r"))
-				if hongbao.ClassOf(err) != hongbao.Transient || ctx.Err() == nil {
+				if hongbao.ClassOf(err) != hongbao.ClassTransient || ctx.Err() == nil {
 					t.Errorf("%v", err)
 				}
 			})

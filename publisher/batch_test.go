@@ -212,7 +212,7 @@ func TestDecodeRefuses(t *testing.T) {
 		require.Error(t, err, name)
 		require.Equal(t, c.foreign, errorsIsForeign(err), name)
 		if !c.foreign {
-			require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), name)
+			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), name)
 		}
 	}
 	_, err = topic.DecodeMessage(headers, []byte("u"), replace(`"amount":3`, `"amount":3,"currency":"CNY"`))

@@ -25,7 +25,7 @@ func newCall(grants []hongbao.Grant, limit int) *call {
 		g := &grants[i]
 		c.shard = grants[0].Shard
 		if err := admit(g, c.shard); err != nil {
-			c.errs[i] = hongbao.Errorf(hongbao.Permanent, "grant %s can't be published: %w", g.EventID(), err)
+			c.errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "grant %s can't be published: %w", g.EventID(), err)
 			continue
 		}
 		c.left = append(c.left, i)

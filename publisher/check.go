@@ -39,7 +39,7 @@ func (p *Publisher) Check(ctx context.Context) (CheckReport, error) {
 		return k.report, err
 	}
 	if len(k.refusals) > 0 {
-		return k.report, hongbao.Errorf(hongbao.Broken, "topic %s can't be used: %w", p.cfg.Topic, errors.Join(k.refusals...))
+		return k.report, hongbao.Errorf(hongbao.ClassBroken, "topic %s can't be used: %w", p.cfg.Topic, errors.Join(k.refusals...))
 	}
 	p.expiration.Store(int64(k.report.ProducerExpiration))
 	return k.report, nil
@@ -69,7 +69,7 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	}
 	c := &k.p.cfg
 	if !c.Create {
-		return t, hongbao.Errorf(hongbao.Broken,
+		return t, hongbao.Errorf(hongbao.ClassBroken,
 			"topic %s does not exist: create it with %d partitions, cleanup.policy=delete, unclean.leader.election.enable=false; "+
 				"or set kafka.create_topic and run `hongbao init`",
 			c.Topic, c.Partitions)

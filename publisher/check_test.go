@@ -41,7 +41,7 @@ func TestCheckRefusesByName(t *testing.T) {
 			b.cfg.Topic = "odd"
 			p, _ := b.worker(t)
 			report, err := p.Check(t.Context())
-			require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+			require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 			require.ErrorContains(t, err, "3 partitions", "every refusal at once")
 			if !strings.Contains(strings.Join(report.Skipped, " "), setting) {
 				require.ErrorContains(t, err, "\n"+setting)
@@ -56,7 +56,7 @@ func TestCheckCreatesTheTopicOnlyIfConfigured(t *testing.T) {
 	b.cfg.Topic = "fresh"
 	p, _ := b.worker(t)
 	_, err := p.Check(t.Context())
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "does not exist")
 	b.cfg.Create, b.cfg.ReplicationFactor = true, 1
 	p, _ = b.worker(t)
@@ -105,7 +105,7 @@ func TestCheckWithoutABroker(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Close()
 	_, err = p.Check(t.Context())
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.True(t, hongbao.IsOutage(err))
 }
 

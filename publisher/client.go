@@ -114,7 +114,7 @@ func (p *Publisher) ask(ctx context.Context, what string, question func(context.
 		if err == nil {
 			return nil
 		}
-		if hongbao.ClassOf(err) == hongbao.Broken {
+		if hongbao.ClassOf(err) == hongbao.ClassBroken {
 			return err
 		}
 		v := verdictOf(err)
@@ -125,7 +125,7 @@ func (p *Publisher) ask(ctx context.Context, what string, question func(context.
 			if v == absent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return p.sinkError(what, v, err)
 			}
-			return hongbao.Outagef(hongbao.Transient, "%s: no answer of use: %w", what, err)
+			return hongbao.Outagef(hongbao.ClassTransient, "%s: no answer of use: %w", what, err)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (p *Publisher) sinkError(what string, v verdict, err error) error {
 	case errors.Is(err, kafka.InvalidTimestamp):
 		hint = "the clocks of this machine and of the broker are too far apart"
 	}
-	return hongbao.Errorf(hongbao.Broken, "%s on topic %s: %w; %s", what, p.cfg.Topic, err, hint)
+	return hongbao.Errorf(hongbao.ClassBroken, "%s on topic %s: %w; %s", what, p.cfg.Topic, err, hint)
 }
 
 func (p *Publisher) where(partition int) string {

@@ -66,7 +66,7 @@ func (h *history) troubleWire(r *rapid.T, w *wire, loseLease func()) {
 func (h *history) troubleRedis(r *rapid.T) {
 	op := rapid.SampledFrom([]string{"", "", "claim", "complete", "release", "entries"}).Draw(r, "redis fails at")
 	after := rapid.Bool().Draw(r, "after its effect")
-	down := hongbao.Errorf(hongbao.Unknown, "redis is away")
+	down := hongbao.Errorf(hongbao.ClassUnknown, "redis is away")
 	h.b.store.fault = func(o string) (error, error) {
 		if o != op {
 			return nil, nil

@@ -53,7 +53,7 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, loo
 	case refused, absent:
 		return p.sinkError("sending a fence record to "+p.where(s.partition), sent.verdict, sent.err)
 	case lookBack, fenced, tooMuch:
-		return hongbao.Errorf(hongbao.Broken, "%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays for a person",
+		return hongbao.Errorf(hongbao.ClassBroken, "%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays for a person",
 			p.where(s.partition), n.producer, n.epoch, sent.err, o.claim.ID)
 	case again:
 		return p.undecided(s, sent)
@@ -113,7 +113,7 @@ func (p *Publisher) reach(ctx context.Context, s *slot, st *stored, look *search
 }
 
 func (p *Publisher) waits(st *stored, why string) error {
-	return hongbao.Errorf(hongbao.Conflict, "a batch of %d grants for %s, noted at offset %d: %s; it waits for a person",
+	return hongbao.Errorf(hongbao.ClassConflict, "a batch of %d grants for %s, noted at offset %d: %s; it waits for a person",
 		st.count(), p.where(st.partition), st.noted, why)
 }
 

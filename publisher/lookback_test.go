@@ -23,7 +23,7 @@ func orphan(t *testing.T, b *bench, n int, f fate) ([]hongbao.Grant, *wire) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w.fate = func() fate { cancel(); return f }
-	requireClass(t, p.Handle(ctx, g), n, hongbao.Unknown, true)
+	requireClass(t, p.Handle(ctx, g), n, hongbao.ClassUnknown, true)
 	require.Equal(t, 1, b.store.open(0))
 	require.Equal(t, 1, w.sends)
 	return g, w
@@ -99,11 +99,11 @@ func TestDeathBetweenFenceAndRelease(t *testing.T) {
 			b.store.fault = func(op string) (error, error) {
 				if op == "release" && fired == 0 {
 					fired++
-					return hongbao.Errorf(hongbao.Unknown, "redis is away"), nil
+					return hongbao.Errorf(hongbao.ClassUnknown, "redis is away"), nil
 				}
 				return nil, nil
 			}
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Unknown, false)
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, false)
 			require.Equal(t, 1, fired)
 			next, _ := b.worker(t)
 			if old {
@@ -150,7 +150,7 @@ func TestHalfABatchInTheLogWaitsForAPerson(t *testing.T) {
 	defer stranger.Close()
 	require.Nil(t, stranger.Handle(t.Context(), g[:7]))
 	p, _ := forgetful(t, b)
-	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Conflict, false)
+	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassConflict, false)
 	require.Equal(t, 1, b.store.open(0))
 }
 
@@ -160,7 +160,7 @@ func TestRetentionPassedTheNotedOffset(t *testing.T) {
 	g, _ := orphan(t, b, 20, swallow)
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 4))
 	p, _ := forgetful(t, b)
-	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Conflict, false)
+	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassConflict, false)
 	require.Equal(t, 1, b.store.open(0), "it waits for a person")
 }
 
@@ -179,7 +179,7 @@ func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
 		remake(t, b)
 		g := b.store.grants(0, 5, decided)
 		p.slots[0].session.sequence = 0 // a broker that never saw the producer takes any sequence; kfake does not on an empty log
-		requireClass(t, p.Handle(t.Context(), g), 5, hongbao.Broken, false)
+		requireClass(t, p.Handle(t.Context(), g), 5, hongbao.ClassBroken, false)
 	})
 	t.Run("when idle", func(t *testing.T) {
 		t.Parallel()
@@ -188,7 +188,7 @@ func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
 		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
 		remake(t, b)
 		p.slots[0].session.known = decided // long ago
-		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)), 5, hongbao.Broken, false)
+		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)), 5, hongbao.ClassBroken, false)
 	})
 	t.Run("when looking back", func(t *testing.T) {
 		t.Parallel()
@@ -196,7 +196,7 @@ func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
 		g, _ := orphan(t, b, 20, swallow)
 		remake(t, b)
 		p, _ := forgetful(t, b)
-		requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Broken, false)
+		requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
 		require.Equal(t, 1, b.store.open(0))
 	})
 }
@@ -251,7 +251,7 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				w.fate = func() fate { cancel(); return f }
-				requireClass(t, p.Handle(ctx, g), len(g), hongbao.Unknown, true)
+				requireClass(t, p.Handle(ctx, g), len(g), hongbao.ClassUnknown, true)
 				b.store.shard(0).entries = change(b.store.shard(0).entries)
 				next, _ := b.worker(t)
 				require.Nil(t, next.Handle(t.Context(), g))
@@ -279,7 +279,7 @@ func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 			}
 			p, w := b.worker(t)
 			w.fate = fates()
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Broken, false)
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
 			require.Zero(t, w.sends)
 			require.Equal(t, 1, b.store.open(0))
 		})

@@ -93,7 +93,7 @@ func TestOutageKeepsTheClaimAndDropsTheSession(t *testing.T) {
 			p, w := b.worker(t)
 			g := b.store.grants(0, 20, decided)
 			w.fate = func() fate { return f }
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Unknown, true)
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, true)
 			require.Positive(t, w.fired)
 			require.Equal(t, 1, b.store.open(0))
 			require.Nil(t, p.slots[0].session)
@@ -115,11 +115,11 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	g := b.store.grants(0, 3, decided)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fate = func() fate { cancel(); return lost }
-	requireClass(t, p.Handle(ctx, g), 3, hongbao.Unknown, true)
+	requireClass(t, p.Handle(ctx, g), 3, hongbao.ClassUnknown, true)
 	w.fate = nil
 	b.store.held = 1
 	errs := p.Handle(t.Context(), g)
-	requireClass(t, errs, 3, hongbao.Transient, false)
+	requireClass(t, errs, 3, hongbao.ClassTransient, false)
 	require.True(t, hongbao.IsHeld(errs[0]), "it costs no attempt")
 	require.Nil(t, p.slots[0].session, "an answer to a repeated call can't tell that nothing was claimed")
 }
@@ -134,7 +134,7 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 		w.fate = fates()
 		ctx, cancel := context.WithCancel(t.Context())
 		b.store.granted = func(hongbao.Claim) { cancel() }
-		requireClass(t, p.Handle(ctx, b.store.grants(0, 2, decided)), 2, hongbao.Unknown, true)
+		requireClass(t, p.Handle(ctx, b.store.grants(0, 2, decided)), 2, hongbao.ClassUnknown, true)
 		require.Zero(t, w.sends)
 		require.Equal(t, 1, b.store.open(0))
 	})
@@ -146,7 +146,7 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 		b.store.granted = func(hongbao.Claim) { // the process sleeps
 			p.now = func() time.Time { return time.Now().Round(0).Add(p.cfg.MaxClaimAge + time.Second) }
 		}
-		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 2, decided)), 2, hongbao.Unknown, true)
+		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 2, decided)), 2, hongbao.ClassUnknown, true)
 		require.Zero(t, w.sends)
 		require.EqualValues(t, 1, p.Stats().Stale)
 		require.Nil(t, p.slots[0].session)
@@ -170,7 +170,7 @@ func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
 	b.store.granted = nil
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	requireClass(t, p.Handle(ctx, second), 3, hongbao.Transient, true)
+	requireClass(t, p.Handle(ctx, second), 3, hongbao.ClassTransient, true)
 	close(leave)
 	wg.Wait()
 	require.Nil(t, p.Handle(t.Context(), second))
@@ -187,6 +187,6 @@ func TestSendThatTheCallCutsShortIsNoFailureOfAGrant(t *testing.T) {
 	g := b.store.grants(0, 3, decided)
 	ctx, cancel := context.WithTimeout(t.Context(), hopeless)
 	defer cancel()
-	requireClass(t, p.Handle(ctx, g), 3, hongbao.Unknown, true)
+	requireClass(t, p.Handle(ctx, g), 3, hongbao.ClassUnknown, true)
 	require.Positive(t, w.fired)
 }

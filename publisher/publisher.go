@@ -93,7 +93,7 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 	}
 	s := &p.slots[p.Partition(c.shard)]
 	if !s.lock(ctx) {
-		c.fail(hongbao.Outagef(hongbao.Transient, "waiting for %s, which other shards use: %w", p.where(s.partition), ctx.Err()))
+		c.fail(hongbao.Outagef(hongbao.ClassTransient, "waiting for %s, which other shards use: %w", p.where(s.partition), ctx.Err()))
 		return c.result()
 	}
 	defer s.unlock()

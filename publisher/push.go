@@ -141,7 +141,7 @@ func (p *Publisher) narrow(ctx context.Context, s *slot, c *call, b *push, cause
 		return fmt.Errorf("the broker refuses a grant alone (%w), so a minimal record was tried: %w", cause, err)
 	}
 	c.tookOne()
-	c.settle(b.claim.Events, hongbao.Errorf(hongbao.Permanent,
+	c.settle(b.claim.Events, hongbao.Errorf(hongbao.ClassPermanent,
 		"%s takes a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition), cause))
 	return nil
 }
@@ -162,7 +162,7 @@ func (p *Publisher) probe(ctx context.Context, s *slot, open *session) error {
 		s.keep(open)
 		return nil
 	case sent.verdict == lookBack || sent.verdict == fenced:
-		return hongbao.Outagef(hongbao.Transient, "the broker refuses the producer id, the next try takes another: %w", sent.err)
+		return hongbao.Outagef(hongbao.ClassTransient, "the broker refuses the producer id, the next try takes another: %w", sent.err)
 	case sent.verdict == again || sent.unsure:
 		return p.undecided(s, sent)
 	}
@@ -172,7 +172,7 @@ func (p *Publisher) probe(ctx context.Context, s *slot, open *session) error {
 // undecided is the error of a batch that may or may not be in the log. Its claim stays. No grant is to blame, also when
 // the time of the call was over first: other shards had the partition before.
 func (p *Publisher) undecided(s *slot, sent sendResult) error {
-	return hongbao.Outagef(hongbao.Unknown, "sending to %s: no answer in time that decides: %w; its claim stays",
+	return hongbao.Outagef(hongbao.ClassUnknown, "sending to %s: no answer in time that decides: %w; its claim stays",
 		p.where(s.partition), sent.err)
 }
 

@@ -165,7 +165,7 @@ func TestKafkaSwallowedAnswerOnTheWire(t *testing.T) {
 	broker.Proxy.SwallowAnswers(1000, isProduce) // and now until the attempt's time is over
 	outage := b.store.grants(0, 20, decided)
 	errs := p.Handle(t.Context(), outage)
-	requireClass(t, errs, 20, hongbao.Unknown, true)
+	requireClass(t, errs, 20, hongbao.ClassUnknown, true)
 	broker.Proxy.SwallowAnswers(0, nil)
 	require.Greater(t, broker.Proxy.Fired().Swallowed, 1)
 	require.Nil(t, p.Handle(t.Context(), outage))
@@ -190,7 +190,7 @@ func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 	p, _ := b.worker(t)
 	longAgo := time.Now().Add(-49 * time.Hour)
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, longAgo)))
-	down := hongbao.Errorf(hongbao.Unknown, "the worker died")
+	down := hongbao.Errorf(hongbao.ClassUnknown, "the worker died")
 	killed := false
 	b.store.fault = func(op string) (error, error) {
 		if op != "complete" || killed {
@@ -244,14 +244,14 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 		return verdictOf(err) == absent
 	}, "the topic is gone")
 	g := b.store.grants(0, 20, decided)
-	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Broken, false)
+	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
 	require.Zero(t, b.store.open(0), "it is certain that nothing was appended")
 	session := &session{numbers: numbers{producer: 1 << 40}, end: 20, known: time.Now()} // as in a worker that noticed nothing
 	require.NoError(t, broker.CreateTopic(t.Context(), b.cfg.Topic, 2, nil))
 	fresh, _ := b.worker(t)
 	fresh.slots[0].session = session
 	errs := fresh.Handle(t.Context(), g)
-	requireClass(t, errs, 20, hongbao.Broken, false)
+	requireClass(t, errs, 20, hongbao.ClassBroken, false)
 	require.ErrorContains(t, errs[0], "went back")
 	require.Nil(t, fresh.Handle(t.Context(), g), "it was told, and the batch has its place in the new log")
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)), "the worker that found the topic gone goes on")

@@ -68,15 +68,15 @@ const maxRebuilt = 2 * MaxBatchBytes
 func (p *Publisher) readStored(s *slot, claim *hongbao.Claim) (stored, error) {
 	st, err := parseStored(claim.Payload)
 	if err != nil {
-		return st, hongbao.Errorf(hongbao.Broken, "the payload of open claim %s can't be read: %w; the claim stays for a person", claim.ID, err)
+		return st, hongbao.Errorf(hongbao.ClassBroken, "the payload of open claim %s can't be read: %w; the claim stays for a person", claim.ID, err)
 	}
 	if st.topic != p.cfg.Topic || st.partition != s.partition {
-		return st, hongbao.Errorf(hongbao.Broken,
+		return st, hongbao.Errorf(hongbao.ClassBroken,
 			"open claim %s was for partition %d of topic %s, but this worker sends the shard to %s: finish it with the old configuration first",
 			claim.ID, st.partition, st.topic, p.where(s.partition))
 	}
 	if !slices.Equal(st.events(), claim.Events) {
-		return st, hongbao.Errorf(hongbao.Broken, "open claim %s covers %v, but its payload %v; the claim stays for a person",
+		return st, hongbao.Errorf(hongbao.ClassBroken, "open claim %s covers %v, but its payload %v; the claim stays for a person",
 			claim.ID, claim.Events, st.events())
 	}
 	return st, nil
@@ -132,7 +132,7 @@ func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 // wentBack is told once for what was stored before: then the slot goes on with the log that is there now.
 func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 	s.back = p.now()
-	return hongbao.Errorf(hongbao.Broken,
+	return hongbao.Errorf(hongbao.ClassBroken,
 		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its tail. "+
 			"What was in it is missing there: `hongbao audit` names it, `hongbao replay --to kafka --missing` pushes it again; "+
 			"see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)

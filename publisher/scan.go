@@ -111,7 +111,7 @@ func (s *partitionScan) run(ctx context.Context) error {
 	s.start = b.start
 	if s.from >= 0 {
 		if s.from < b.start || s.from > b.end {
-			return hongbao.Errorf(hongbao.Broken, "%s holds offsets %d to %d, but the scan is to begin at %d: halted; "+
+			return hongbao.Errorf(hongbao.ClassBroken, "%s holds offsets %d to %d, but the scan is to begin at %d: halted; "+
 				"see docs/topic.md, \"When the topic went back\"", s.p.where(s.partition), b.start, b.end, s.from)
 		}
 		b.start = s.from
@@ -173,7 +173,7 @@ func (p *Publisher) read(ctx context.Context, partition int, b bounds, fn func(*
 			continue
 		}
 		if empty++; empty == maxEmptyFetches || !pause(ctx, 50*time.Millisecond) {
-			return hongbao.Outagef(hongbao.Transient, "reading %s: nothing comes from offset %d on, but the log ends at %d",
+			return hongbao.Outagef(hongbao.ClassTransient, "reading %s: nothing comes from offset %d on, but the log ends at %d",
 				p.where(partition), at, b.end)
 		}
 	}
@@ -210,7 +210,7 @@ func (p *Publisher) drain(partition int, set kafka.RecordReader, b bounds, fn fu
 				err = r.set(raw)
 			}
 			if err != nil {
-				return b.start, hongbao.Errorf(hongbao.Broken, "a record at or after offset %d of %s can't be read: %w", b.start, p.where(partition), err)
+				return b.start, hongbao.Errorf(hongbao.ClassBroken, "a record at or after offset %d of %s can't be read: %w", b.start, p.where(partition), err)
 			}
 			if r.offset < b.start || r.offset >= b.end { // an answer may begin and end with more than was asked for
 				continue

@@ -75,10 +75,10 @@ func TestScanHaltsOutsideTheLog(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 10, decided)))
 	fn := func(int, int64, topic.Event) error { return nil }
 	_, err := p.Scan(t.Context(), []int64{11, 0}, fn)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "beyond the end: %v", err)
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "beyond the end: %v", err)
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 5))
 	_, err = p.Scan(t.Context(), []int64{4, 0}, fn)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "before the start: %v", err)
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "before the start: %v", err)
 	report, err := p.Scan(t.Context(), []int64{5, 0}, fn)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, report.Events)

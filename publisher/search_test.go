@@ -62,7 +62,7 @@ func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 			for errs := []error{nil}; errs != nil; calls++ {
 				require.Less(t, calls, 100, "it never comes to an end")
 				if calls > 0 {
-					require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]))
+					require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]))
 					require.True(t, hongbao.IsOutage(errs[0]), "it takes no attempt: %v", errs[0])
 				}
 				errs = handle()
@@ -125,14 +125,14 @@ func TestLogThatShrankWhileLookingBack(t *testing.T) {
 		}
 		return nil
 	}
-	requireClass(t, p.Handle(ctx, g), 20, hongbao.Transient, true)
+	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassTransient, true)
 	require.NoError(t, b.broker.DeleteTopic(testTopic))
 	require.NoError(t, b.broker.CreateTopic(testTopic, 2, nil))
 	fresh, _ := b.worker(t)
 	require.Nil(t, fresh.Handle(t.Context(), b.store.grants(2, 20, decided)), "longer than what was noted, shorter than what was read")
 	w.answer = nil
 	errs := p.Handle(t.Context(), g)
-	requireClass(t, errs, 20, hongbao.Broken, false)
+	requireClass(t, errs, 20, hongbao.ClassBroken, false)
 	require.ErrorContains(t, errs[0], "went back")
 	require.Nil(t, p.Handle(t.Context(), g))
 	require.EqualValues(t, 1, p.Stats().LetGo)

@@ -20,7 +20,7 @@ func TestSessionIsAbandonedWhenAClaimWasTakenOver(t *testing.T) {
 	g := b.store.grants(0, 20, decided)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fate = func() fate { cancel(); return lost } // the lease is lost; nothing was sent
-	requireClass(t, p.Handle(ctx, g), 20, hongbao.Unknown, true)
+	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassUnknown, true)
 	w.fate = nil
 	require.Nil(t, other.Handle(t.Context(), g), "the successor uses the sequence up")
 	next := b.store.grants(0, 20, decided)
@@ -39,7 +39,7 @@ func TestWithoutTheSessionRuleAnEventIsLost(t *testing.T) {
 	kept := *p.slots[0].session
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fate = func() fate { cancel(); return lost }
-	requireClass(t, p.Handle(ctx, g), 20, hongbao.Unknown, true)
+	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassUnknown, true)
 	w.fate = nil
 	require.Nil(t, other.Handle(t.Context(), g))
 	p.slots[0].session = &kept // what the rule forbids
@@ -51,7 +51,7 @@ func TestWithoutTheSessionRuleAnEventIsLost(t *testing.T) {
 
 func TestEveryFailureOfTheClaimsDropsTheSession(t *testing.T) {
 	t.Parallel()
-	down := hongbao.Errorf(hongbao.Unknown, "redis is away")
+	down := hongbao.Errorf(hongbao.ClassUnknown, "redis is away")
 	for name, c := range map[string]struct {
 		op    string
 		after bool
@@ -75,7 +75,7 @@ func TestEveryFailureOfTheClaimsDropsTheSession(t *testing.T) {
 				return down, nil
 			}
 			g := b.store.grants(0, 20, decided)
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Unknown, false)
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, false)
 			require.Equal(t, 1, fired)
 			require.Nil(t, p.slots[0].session)
 			other := b.store.grants(2, 20, decided)

@@ -44,7 +44,7 @@ func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out 
 			id = g.Campaign
 		}
 		if !known {
-			without[i] = hongbao.Errorf(hongbao.Permanent, "campaign %s is neither in Redis nor in the ledger, so nobody can tell the currency of "+
+			without[i] = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is neither in Redis nor in the ledger, so nobody can tell the currency of "+
 				"packet %d: bring back the campaign, then requeue the grant", g.Campaign, g.Packet)
 			continue
 		}
@@ -72,7 +72,7 @@ func (p *Publisher) addCodes(ctx context.Context, campaign string, grants []hong
 	}
 	for k, i := range at {
 		if grants[i].Code = codes[k]; codes[k] == "" {
-			without[i] = hongbao.Errorf(hongbao.Permanent, "packet %d of campaign %s has no code, neither in Redis nor in the ledger: put it back, "+
+			without[i] = hongbao.Errorf(hongbao.ClassPermanent, "packet %d of campaign %s has no code, neither in Redis nor in the ledger: put it back, "+
 				"then requeue the grant", packets[k], campaign)
 		}
 	}
@@ -81,5 +81,5 @@ func (p *Publisher) addCodes(ctx context.Context, campaign string, grants []hong
 
 // unread is an outage of the whole sink, whatever failed: no grant is to blame.
 func unread(err error) error {
-	return hongbao.Outagef(hongbao.Transient, "reading the currency and the codes of campaigns, nothing was sent: %w", err)
+	return hongbao.Outagef(hongbao.ClassTransient, "reading the currency and the codes of campaigns, nothing was sent: %w", err)
 }

@@ -117,7 +117,7 @@ func TestTermsOutOfReach(t *testing.T) {
 			p, w := b.worker(t)
 			w.fate = func() fate { return pass }
 			g := b.store.grants(0, 20, decided)
-			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.Transient, true)
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassTransient, true)
 			require.Zero(t, b.store.open(0))
 			require.Zero(t, w.sends)
 			codes.fails = ""
@@ -136,7 +136,7 @@ func TestCouponWithoutItsCode(t *testing.T) {
 	b.cfg.Campaigns = codes
 	p, _ := b.worker(t)
 	errs := p.Handle(t.Context(), g)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[7]))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[7]))
 	require.ErrorContains(t, errs[7], "has no code")
 	for i, err := range errs {
 		require.Equal(t, i == 7, err != nil)
@@ -157,7 +157,7 @@ func TestCampaignThatNobodyKnows(t *testing.T) {
 	g := b.store.grants(0, 20, decided)
 	g[7].Campaign = "winter"
 	errs := p.Handle(t.Context(), g)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[7]))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[7]))
 	require.ErrorContains(t, errs[7], "nobody can tell the currency")
 	for i, err := range errs {
 		require.Equal(t, i == 7, err != nil)
@@ -178,7 +178,7 @@ func TestStoredBatchWithCodes(t *testing.T) {
 				owner, w := b.worker(t)
 				g := b.store.grants(0, 20, decided)
 				w.fate = func() fate { return f }
-				requireClass(t, owner.Handle(t.Context(), g), 20, hongbao.Unknown, true)
+				requireClass(t, owner.Handle(t.Context(), g), 20, hongbao.ClassUnknown, true)
 				require.Positive(t, w.fired)
 				if gone {
 					codes.without = []int64{g[3].Packet}

@@ -29,7 +29,7 @@ func TestTooLargeBatchesAreHalved(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		require.ErrorIs(t, err, kafka.InvalidRecord)
 	}
 	require.EqualValues(t, 1, p.Stats().Sessions, "a definite refusal does not use the sequence up")
@@ -45,10 +45,10 @@ func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
 		class  hongbao.Class
 		outage bool
 	}{
-		"refused too": {kafka.InvalidRecord, hongbao.Broken, false},
-		"too large":   {kafka.MessageSizeTooLarge, hongbao.Broken, false},
-		"denied":      {kafka.TopicAuthorizationFailed, hongbao.Broken, false},
-		"no answer":   {errWire, hongbao.Unknown, true},
+		"refused too": {kafka.InvalidRecord, hongbao.ClassBroken, false},
+		"too large":   {kafka.MessageSizeTooLarge, hongbao.ClassBroken, false},
+		"denied":      {kafka.TopicAuthorizationFailed, hongbao.ClassBroken, false},
+		"no answer":   {errWire, hongbao.ClassUnknown, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +104,7 @@ func TestRefusalAfterAnUndecidedAnswerIsNotTrusted(t *testing.T) {
 		}
 		return nil
 	}
-	requireClass(t, p.Handle(t.Context(), g), 8, hongbao.Unknown, true)
+	requireClass(t, p.Handle(t.Context(), g), 8, hongbao.ClassUnknown, true)
 	require.Equal(t, 1, b.store.open(0), "the batch is in the log: the claim must not be released")
 	require.Nil(t, p.Handle(t.Context(), g))
 	requireOneCopy(t, &b.cfg, g)
@@ -125,7 +125,7 @@ func TestSinkWideRefusals(t *testing.T) {
 			}
 			g := b.store.grants(0, 8, decided)
 			errs := p.Handle(t.Context(), g)
-			requireClass(t, errs, 8, hongbao.Broken, false)
+			requireClass(t, errs, 8, hongbao.ClassBroken, false)
 			require.ErrorIs(t, errs[0], code)
 			require.Zero(t, b.store.open(0), "nothing was appended")
 			w.answer = nil
@@ -142,7 +142,7 @@ func TestBrokerIsAway(t *testing.T) {
 	p, w := b.worker(t)
 	w.answer = func(kafka.Request) error { return errWire }
 	g := b.store.grants(0, 8, decided)
-	requireClass(t, p.Handle(t.Context(), g), 8, hongbao.Transient, true)
+	requireClass(t, p.Handle(t.Context(), g), 8, hongbao.ClassTransient, true)
 	require.Zero(t, b.store.open(0), "without a producer id nothing is claimed")
 }
 
@@ -161,7 +161,7 @@ func TestInadmissibleGrants(t *testing.T) {
 	bad[6].Trace = "\n"
 	bad[7].Shard = 1
 	errs := p.Handle(t.Context(), bad)
-	requireClass(t, errs[:8], 8, hongbao.Permanent, false)
+	requireClass(t, errs[:8], 8, hongbao.ClassPermanent, false)
 	require.NoError(t, errs[8])
 	requireOneCopy(t, &b.cfg, g[8:])
 }

@@ -41,7 +41,7 @@ func Example() {
 					return err
 				}
 				if n, err := res.RowsAffected(); err != nil || n == 0 {
-					return hongbao.Errorf(hongbao.Permanent, "no customer %s", e.Grant.User)
+					return hongbao.Errorf(hongbao.ClassPermanent, "no customer %s", e.Grant.User)
 				}
 			}
 			return nil

@@ -79,7 +79,7 @@ func TestOutage(t *testing.T) {
 	var calls atomic.Int64
 	b.fault = func(*Event) error {
 		if calls.Add(1) <= 15 {
-			return hongbao.Outagef(hongbao.Unknown, "connection refused")
+			return hongbao.Outagef(hongbao.ClassUnknown, "connection refused")
 		}
 		return nil
 	}
@@ -95,12 +95,12 @@ func TestOutage(t *testing.T) {
 func TestBrokenSinkEndsRun(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
-	b.fault = func(*Event) error { return hongbao.Errorf(hongbao.Broken, "the table is another build's") }
+	b.fault = func(*Event) error { return hongbao.Errorf(hongbao.ClassBroken, "the table is another build's") }
 	d.write(t, 1, record(grant(0, 1)))
 	w := start(t, d.config(b.funcSink(t)))
 	<-w.ended
 	require.ErrorContains(t, w.err, "another build")
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(w.err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(w.err))
 	require.Zero(t, w.Stats().Commits)
 
 	w = start(t, d.config(lazySink{}))
@@ -229,7 +229,7 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	a, err := NewFuncSink(FuncSinkConfig{Timeout: soon, Effect: func(ctx context.Context, _ Event) error {
 		begun <- struct{}{}
 		<-ctx.Done()
-		return hongbao.Errorf(hongbao.Permanent, "given up: %w", ctx.Err()) // a class of no meaning now
+		return hongbao.Errorf(hongbao.ClassPermanent, "given up: %w", ctx.Err()) // a class of no meaning now
 	}})
 	require.NoError(t, err)
 	d.write(t, 1, records(0, 1, 3)...)
@@ -308,7 +308,7 @@ func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	var mended atomic.Bool
 	b.fault = func(e *Event) error {
 		if e.Grant.Shard == 0 && !mended.Load() {
-			return hongbao.Outagef(hongbao.Transient, "the page of shard 0 is away")
+			return hongbao.Outagef(hongbao.ClassTransient, "the page of shard 0 is away")
 		}
 		return nil
 	}

@@ -53,7 +53,7 @@ func (w *worker) checkGap(ctx context.Context, batch []kafka.Message) error {
 				return fmt.Errorf("ask where partition %d of %s begins: %w", w.partition, w.cfg.Topic, err)
 			}
 			if w.next < begin {
-				return hongbao.Errorf(hongbao.Broken, "partition %d: group %s has come to offset %d, and the log begins at %d: %w",
+				return hongbao.Errorf(hongbao.ClassBroken, "partition %d: group %s has come to offset %d, and the log begins at %d: %w",
 					w.partition, w.cfg.Group, w.next, begin, kafka.OffsetOutOfRange)
 			}
 		}
@@ -69,7 +69,7 @@ func (w *worker) noGap(ctx context.Context, batch []kafka.Message) error {
 		if err == nil {
 			return nil
 		}
-		if hongbao.ClassOf(err) == hongbao.Broken {
+		if hongbao.ClassOf(err) == hongbao.ClassBroken {
 			return w.wentBack(err)
 		}
 		w.count.readErrors.Add(1)

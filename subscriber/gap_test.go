@@ -27,7 +27,7 @@ func TestOffsetOutOfRangeEndsRun(t *testing.T) {
 	require.NoError(t, res.Topics[d.topic][0].Error)
 	w := start(t, cfg)
 	<-w.ended
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(w.err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(w.err))
 	require.ErrorIs(t, w.err, kafka.OffsetOutOfRange)
 	require.ErrorContains(t, w.err, "--reset-offsets")
 	require.Empty(t, b.copies())
@@ -57,7 +57,7 @@ func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
 	d.deleteBefore(t, 23)
 	w = start(t, cfg)
 	<-w.ended
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(w.err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(w.err))
 	require.ErrorContains(t, w.err, "has come to offset 20, and the log begins at 23")
 	require.ErrorContains(t, w.err, "--reset-offsets")
 	require.Len(t, b.copies(), 16, "nothing behind the hole was done")
@@ -83,7 +83,7 @@ func TestJumps(t *testing.T) {
 			require.Equal(t, c.first+2, w.next)
 			continue
 		}
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v: %v", c, err)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v: %v", c, err)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestKafkaBrokerKilled(t *testing.T) {
 	d.write(t, 1, append(records(0, 1, 100), malformed(200))...)
 	poison := func(e *Event) error {
 		if e.Grant.Seq == 42 {
-			return hongbao.Errorf(hongbao.Permanent, "no such user")
+			return hongbao.Errorf(hongbao.ClassPermanent, "no such user")
 		}
 		return nil
 	}

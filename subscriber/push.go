@@ -28,8 +28,8 @@ func (s *session) push(ctx context.Context, events []Event, from []*kafka.Messag
 		switch {
 		case err == nil && r.Next > 0:
 			continue
-		case err == nil || class == hongbao.Broken:
-			return hongbao.Errorf(hongbao.Broken, "the sink of group %s can't go on: %w", s.cfg.Group, cmp.Or(err, errIdle))
+		case err == nil || class == hongbao.ClassBroken:
+			return hongbao.Errorf(hongbao.ClassBroken, "the sink of group %s can't go on: %w", s.cfg.Group, cmp.Or(err, errIdle))
 		case ctx.Err() != nil: // which may be all that is wrong
 			return unfinished(len(events), err)
 		case hongbao.IsOutage(err):
@@ -43,7 +43,7 @@ func (s *session) push(ctx context.Context, events []Event, from []*kafka.Messag
 			continue
 		default:
 			attempts++
-			if refused := class == hongbao.Permanent || class == hongbao.Conflict; refused || attempts >= s.cfg.MaxAttempts {
+			if refused := class == hongbao.ClassPermanent || class == hongbao.ClassConflict; refused || attempts >= s.cfg.MaxAttempts {
 				return s.refuse(ctx, &events[0], &letter{record: from[0], reason: reasonOf(refused), err: err, attempts: attempts})
 			}
 		}
@@ -56,7 +56,7 @@ func (s *session) push(ctx context.Context, events []Event, from []*kafka.Messag
 }
 
 func unfinished(n int, err error) error {
-	return hongbao.Errorf(hongbao.Transient, "%d events were not dealt with when the time to drain was over; they come again: %w", n, err)
+	return hongbao.Errorf(hongbao.ClassTransient, "%d events were not dealt with when the time to drain was over; they come again: %w", n, err)
 }
 
 var errIdle = errors.New("it dealt with nothing and gave no error")
@@ -97,7 +97,7 @@ func (s *session) refuse(ctx context.Context, e *Event, l *letter) error {
 		}
 		s.count.retries.Add(1)
 		s.cfg.Log.Warn("that an event is a dead letter can't be noted; it is tried again", zap.String("event", e.Grant.EventID()), zap.Error(err))
-		if hongbao.ClassOf(err) == hongbao.Broken || !pause(ctx, wait.NextBackOff()) {
+		if hongbao.ClassOf(err) == hongbao.ClassBroken || !pause(ctx, wait.NextBackOff()) {
 			return fmt.Errorf("event %s is a dead letter in %s, and that can't be noted: %w", e.Grant.EventID(), s.cfg.DeadLetters, err)
 		}
 	}

@@ -141,7 +141,7 @@ func (s *SQL) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
 
 // down is an error that is met before the effect: no event is to blame.
 func down(what string, err error) error {
-	return hongbao.Outagef(hongbao.Transient, "%s: %w", what, err)
+	return hongbao.Outagef(hongbao.ClassTransient, "%s: %w", what, err)
 }
 
 // Push is Sink's: all or nothing, so Report.Next is 0 with an error.
@@ -211,7 +211,7 @@ func (s *SQL) hold(ctx context.Context, tx *sql.Tx, events []Event) (map[shardOf
 			return nil, down(fmt.Sprintf("lock the position of shard %d", k.shard), err)
 		}
 		if err := held[k].UnmarshalBinary(seen); err != nil {
-			return nil, hongbao.Errorf(hongbao.Broken, "hongbao_position of %q, %q, shard %d: %w; restore the row from a backup, or use the build that wrote it",
+			return nil, hongbao.Errorf(hongbao.ClassBroken, "hongbao_position of %q, %q, shard %d: %w; restore the row from a backup, or use the build that wrote it",
 				s.cfg.Name, k.source, k.shard, err)
 		}
 	}
@@ -241,7 +241,7 @@ func (s *SQL) judge(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
 	defer cancel()
 	if _, probe := s.cfg.DB.ExecContext(ctx, `DELETE FROM hongbao_position WHERE name = $1 AND turns < 0`, s.cfg.Name); probe != nil {
-		return hongbao.Outagef(hongbao.Unknown, "%w; and the database does not take writes: %w", err, probe)
+		return hongbao.Outagef(hongbao.ClassUnknown, "%w; and the database does not take writes: %w", err, probe)
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func TestSQLPushesOnce(t *testing.T) {
 // The effect and the position are stored together or not at all, wherever it fails.
 func TestSQLIsAllOrNothing(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
-		bad := hongbao.Errorf(hongbao.Permanent, "no such user")
+		bad := hongbao.Errorf(hongbao.ClassPermanent, "no such user")
 		s := db.sink(t, func(e *Event) error {
 			if e.Grant.Seq == 3 {
 				return bad
@@ -60,7 +60,7 @@ func TestSQLIsAllOrNothing(t *testing.T) {
 		})
 		r, err := s.Push(t.Context(), events(0, 1, 2, 3, 4))
 		require.ErrorIs(t, err, bad)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		require.Equal(t, Report{}, r)
 		effects, _ := db.count(t)
 		require.Zero(t, effects)
@@ -112,7 +112,7 @@ func TestSQLRowOfAnotherBuild(t *testing.T) {
 		_, err = db.ExecContext(t.Context(), `UPDATE hongbao_position SET seen = $1`, []byte{9})
 		require.NoError(t, err)
 		_, err = s.Push(t.Context(), events(0, 2))
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 		effects, _ := db.count(t)
 		require.Equal(t, 1, effects)
 	})
@@ -199,13 +199,13 @@ func TestFuncSink(t *testing.T) {
 	fail := true
 	b.fault = func(e *Event) error {
 		if fail && e.Grant.Seq == 3 {
-			return hongbao.Errorf(hongbao.Transient, "not now")
+			return hongbao.Errorf(hongbao.ClassTransient, "not now")
 		}
 		return nil
 	}
 	a := b.funcSink(t)
 	r, err := a.Push(t.Context(), events(0, 1, 2, 3, 4))
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.Equal(t, Report{Next: 2, Done: 2}, r)
 	fail = false
 	r, err = a.Push(t.Context(), events(0, 3, 4, 1))

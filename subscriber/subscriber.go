@@ -67,7 +67,7 @@ type session struct {
 func (s *Subscriber) Run(ctx context.Context) error {
 	group, err := kafka.NewConsumerGroup(groupConfig(&s.cfg))
 	if err != nil {
-		return hongbao.Errorf(hongbao.Broken, "join group %s: %w", s.cfg.Group, err)
+		return hongbao.Errorf(hongbao.ClassBroken, "join group %s: %w", s.cfg.Group, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -110,7 +110,7 @@ func (s *session) ended(run context.Context, err error) {
 	switch {
 	case err == nil:
 		return
-	case hongbao.ClassOf(err) == hongbao.Broken:
+	case hongbao.ClassOf(err) == hongbao.ClassBroken:
 		s.stop()
 	case run.Err() == nil: // the partition moved
 		s.cfg.Log.Warn("a batch was not finished when its partition moved; it comes again", zap.Error(err))

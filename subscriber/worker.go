@@ -46,7 +46,7 @@ func (w *worker) loop(ctx, own context.Context) error {
 		case errors.Is(err, kafka.OffsetOutOfRange):
 			return w.wentBack(err)
 		case errors.Is(err, io.EOF):
-			return hongbao.Errorf(hongbao.Broken, "the reader of topic %s is closed: %w", w.cfg.Topic, err)
+			return hongbao.Errorf(hongbao.ClassBroken, "the reader of topic %s is closed: %w", w.cfg.Topic, err)
 		}
 		w.count.readErrors.Add(1)
 		w.cfg.Log.Warn("reading the topic failed; it is tried again", zap.String("topic", w.cfg.Topic), zap.Error(err))
@@ -77,7 +77,7 @@ func (w *worker) collect(ctx context.Context) ([]kafka.Message, error) {
 }
 
 func (s *session) wentBack(err error) error {
-	return hongbao.Errorf(hongbao.Broken, "topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read "+
+	return hongbao.Errorf(hongbao.ClassBroken, "topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read "+
 		"(replay them from the ledger), or the topic was made anew (see docs/topic.md, \"When the topic went back\"). Then stop every member and set the offsets: "+
 		"kafka-consumer-groups.sh --reset-offsets --to-earliest --group %s --topic %s --execute; what was seen is dropped by (shard, seq)",
 		s.cfg.Topic, s.cfg.Group, err, s.cfg.Group, s.cfg.Topic)

@@ -285,7 +285,7 @@ func (c *oneCopy) bury(group string) (letters int64) {
 			}
 			written, err := shards.Of(c.rdb, c.keys).Dead(c.t.Context(), shards.Letter{
 				Group: group, Consumer: owner[e.ID], EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
-				Class: hongbao.Permanent, Reason: "a test", Attempts: 1,
+				Class: hongbao.ClassPermanent, Reason: "a test", Attempts: 1,
 			})
 			require.NoError(c.t, err)
 			require.True(c.t, written)

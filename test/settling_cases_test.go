@@ -206,7 +206,7 @@ func settlePlanFails(t *testing.T, b *books) {
 	errs := b.first.Handle(t.Context(), allDecided("rain", 1, 3))
 	require.Len(t, errs, 3)
 	for _, err := range errs {
-		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 		require.True(t, hongbao.IsOutage(err))
 	}
 	b.plan.set(func() { b.plan.down = false })
@@ -225,7 +225,7 @@ func settleMalformed(t *testing.T, b *books) {
 	errs := b.first.Handle(t.Context(), bad)
 	require.Len(t, errs, 5)
 	for _, err := range errs[:4] {
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", err)
 	}
 	require.NoError(t, errs[4])
 	b.paid(t, "CNY", allDecided("rain", 5, 5))
@@ -260,7 +260,7 @@ func untilSettled(ctx context.Context, w hongbao.Handler, batch []hongbao.Grant)
 	for {
 		var rest []hongbao.Grant
 		for i, err := range w.Handle(ctx, batch) {
-			if err != nil && hongbao.ClassOf(err) != hongbao.Transient || ctx.Err() != nil {
+			if err != nil && hongbao.ClassOf(err) != hongbao.ClassTransient || ctx.Err() != nil {
 				return err
 			}
 			if err != nil {
@@ -282,7 +282,7 @@ func settleCancelled(t *testing.T, b *books) {
 	require.Len(t, errs, 5)
 	for _, err := range errs {
 		require.ErrorIs(t, err, context.Canceled)
-		require.Contains(t, []hongbao.Class{hongbao.Transient, hongbao.Unknown}, hongbao.ClassOf(err), "it comes again: %v", err)
+		require.Contains(t, []hongbao.Class{hongbao.ClassTransient, hongbao.ClassUnknown}, hongbao.ClassOf(err), "it comes again: %v", err)
 	}
 	b.paid(t, "CNY", nil, decided("rain", 1, 0).User)
 	b.settles(t, allDecided("rain", 1, 5)...)

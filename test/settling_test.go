@@ -55,7 +55,7 @@ func (p *planned) Amount(_ context.Context, id string, packet int64) (hongbao.Am
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
-		return 0, false, hongbao.Outagef(hongbao.Transient, "the plans can't be read")
+		return 0, false, hongbao.Outagef(hongbao.ClassTransient, "the plans can't be read")
 	}
 	if a, ok := p.forged[planKey(id, packet)]; ok {
 		return a, true, nil
@@ -186,7 +186,7 @@ func (r *atRemote) aside(t *testing.T, grants []hongbao.Grant, errs []error) []i
 	var packets []int64
 	for i, err := range errs {
 		if err != nil {
-			require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+			require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 			require.ErrorIs(t, err, remote.ErrContradiction)
 			packets = append(packets, grants[i].Packet)
 		}

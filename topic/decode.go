@@ -36,7 +36,7 @@ func DecodeMessage(headers []kafka.Header, key, value []byte) (Event, error) {
 	}
 	e, err := h.event(key, value)
 	if err != nil {
-		return Event{}, hongbao.Errorf(hongbao.Permanent, "event %.60q of %.80q can't be read: %w", h.id, h.source, err)
+		return Event{}, hongbao.Errorf(hongbao.ClassPermanent, "event %.60q of %.80q can't be read: %w", h.id, h.source, err)
 	}
 	return e, nil
 }
@@ -87,7 +87,7 @@ func (h *messageHeaders) read(headers []kafka.Header) error {
 		return ErrForeign
 	}
 	if twice != "" {
-		return hongbao.Errorf(hongbao.Permanent, "event %.60q of %.80q can't be read: header %s is there twice", h.id, h.source, twice)
+		return hongbao.Errorf(hongbao.ClassPermanent, "event %.60q of %.80q can't be read: header %s is there twice", h.id, h.source, twice)
 	}
 	return nil
 }

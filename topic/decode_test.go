@@ -69,7 +69,7 @@ func TestDecodeTellsForeignFromMalformed(t *testing.T) {
 	malformed := func(list []kafka.Header, key, body string) {
 		t.Helper()
 		_, err := topic.DecodeMessage(list, []byte(key), []byte(body))
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", err)
 		require.NotErrorIs(t, err, topic.ErrForeign)
 	}
 	for name, wrong := range map[string]string{

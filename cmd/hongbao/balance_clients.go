@@ -160,7 +160,7 @@ func clientRevokeCmd() *cobra.Command {
 				}
 				n, err := a.Ledger.RevokeTokens(cmd.Context(), args[0], id)
 				if err == nil && n == 0 {
-					err = hongbao.Errorf(hongbao.Permanent, "client %.80q has no such token; `hongbao balance client list` shows those that are valid", args[0])
+					err = hongbao.Errorf(hongbao.ClassPermanent, "client %.80q has no such token; `hongbao balance client list` shows those that are valid", args[0])
 				}
 				if err != nil {
 					return err

@@ -44,7 +44,7 @@ func (d *deployment) buried(sink string) {
 	for _, e := range entries {
 		for i := range e.Grants {
 			written, err := shards.Of(d.rdb, k).Dead(ctx, shards.Letter{
-				Group: sink, Consumer: "digger", EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.Permanent,
+				Group: sink, Consumer: "digger", EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.ClassPermanent,
 				Reason: "the account is closed", Attempts: 3,
 			})
 			require.NoError(d.t, err)

@@ -89,7 +89,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitFound
 	case onlyOutages(err):
 		return exitOutage
-	case errors.As(err, &undecided), hongbao.IsHeld(err), hongbao.ClassOf(err) == hongbao.Transient && !hongbao.IsOutage(err):
+	case errors.As(err, &undecided), hongbao.IsHeld(err), hongbao.ClassOf(err) == hongbao.ClassTransient && !hongbao.IsOutage(err):
 		return exitUndecided
 	}
 	return exitFailed

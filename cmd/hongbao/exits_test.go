@@ -27,8 +27,8 @@ func TestExitCodeOfAnError(t *testing.T) {
 	t.Parallel()
 	stopped, end := context.WithCancelCause(context.Background())
 	end(signalled{syscall.SIGTERM})
-	away := hongbao.Outagef(hongbao.Transient, "connection refused")
-	broken := hongbao.Errorf(hongbao.Broken, "appendonly is no")
+	away := hongbao.Outagef(hongbao.ClassTransient, "connection refused")
+	broken := hongbao.Errorf(hongbao.ClassBroken, "appendonly is no")
 	for _, c := range []struct {
 		what string
 		ctx  context.Context
@@ -38,10 +38,10 @@ func TestExitCodeOfAnError(t *testing.T) {
 		{"done", t.Context(), nil, 0},
 		{"done although it was told to stop", stopped, nil, 0},
 		{"no class", t.Context(), io.ErrUnexpectedEOF, 1},
-		{"conflict", t.Context(), hongbao.Errorf(hongbao.Conflict, "another specification"), 1},
+		{"conflict", t.Context(), hongbao.Errorf(hongbao.ClassConflict, "another specification"), 1},
 		{"usage", t.Context(), fmt.Errorf("grab: %w", app.Usage("no user")), 2},
 		{"found", t.Context(), errors.Join(nil, app.Found("differences")), 3},
-		{"settling", t.Context(), fmt.Errorf("refund: %w", hongbao.Errorf(hongbao.Transient, "%w: 1 of 2", payment.ErrSettling)), 4},
+		{"settling", t.Context(), fmt.Errorf("refund: %w", hongbao.Errorf(hongbao.ClassTransient, "%w: 1 of 2", payment.ErrSettling)), 4},
 		{"undecided", t.Context(), undecidedError{errors.New("busy")}, 4},
 		{"outage", t.Context(), fmt.Errorf("redis: %w", away), 5},
 		{"two outages", t.Context(), errors.Join(away, fmt.Errorf("ledger: %w", errors.Join(away))), 5},

@@ -123,7 +123,7 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 	was, told := c.told[v]
 	switch {
 	case err != nil:
-		if class := hongbao.ClassOf(err); class != hongbao.Transient && class != hongbao.Unknown {
+		if class := hongbao.ClassOf(err); class != hongbao.ClassTransient && class != hongbao.ClassUnknown {
 			bad("%s error: %v", class, err)
 		}
 	case a.Outcome == hongbao.Frozen:

@@ -20,7 +20,7 @@ import (
 func Post(ctx context.Context, client *http.Client, url, id string, message []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(message)))
 	if err != nil {
-		return hongbao.Errorf(hongbao.Permanent, "tell the front end at %s: %w", url, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "tell the front end at %s: %w", url, err)
 	}
 	req.GetBody = nil // so that net/http does not send it again by itself
 	req.Header.Set("Event-Id", id)
@@ -28,7 +28,7 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 	var op *net.OpError
 	switch {
 	case errors.As(err, &op) && op.Op == "dial":
-		return hongbao.Outagef(hongbao.Transient, "reach the front end: %w", err)
+		return hongbao.Outagef(hongbao.ClassTransient, "reach the front end: %w", err)
 	case err != nil:
 		return fmt.Errorf("tell the front end: %w", err)
 	}
@@ -37,7 +37,7 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 	case res.StatusCode < 300:
 		return nil
 	case res.StatusCode < 500:
-		return hongbao.Errorf(hongbao.Permanent, "the front end at %s refuses message %s: %s", url, id, res.Status)
+		return hongbao.Errorf(hongbao.ClassPermanent, "the front end at %s refuses message %s: %s", url, id, res.Status)
 	}
 	return fmt.Errorf("the front end at %s answers %s to message %s", url, res.Status, id)
 }
@@ -54,7 +54,7 @@ func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []
 		g := &e.Grant
 		message, err := json.Marshal(map[string]any{"user": g.User, "amount": g.Amount, "campaign": g.Campaign})
 		if err != nil {
-			return hongbao.Errorf(hongbao.Permanent, "encode event %s: %w", g.EventID(), err)
+			return hongbao.Errorf(hongbao.ClassPermanent, "encode event %s: %w", g.EventID(), err)
 		}
 		id := e.Source + "/" + g.EventID()
 		state, err := once.Push(ctx, id, rand.Text(), func(ctx context.Context) error { return post(ctx, id, message) })
@@ -62,9 +62,9 @@ func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []
 		case err != nil:
 			return err
 		case state == dedup.Held:
-			return hongbao.Outagef(hongbao.Transient, "another subscriber is telling %s", id)
+			return hongbao.Outagef(hongbao.ClassTransient, "another subscriber is telling %s", id)
 		case state == dedup.InDoubt:
-			return hongbao.Errorf(hongbao.Permanent, "%s may have been told or not: whoever was about to tell it never said how it ended", id)
+			return hongbao.Errorf(hongbao.ClassPermanent, "%s may have been told or not: whoever was about to tell it never said how it ended", id)
 		}
 		return nil
 	}

@@ -70,12 +70,12 @@ func TestInDoubtIsNotToldAgain(t *testing.T) {
 	mini.SetTime(now)
 	calls := 0
 	tell := Tell(once, func(context.Context, string, []byte) error { calls++; return errors.New("the answer was lost") })
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(tell(t.Context(), event(1))))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(tell(t.Context(), event(1))))
 	err := tell(t.Context(), event(1))
 	require.True(t, hongbao.IsOutage(err), "while the lease lasts, somebody may be at it: %v", err)
 	mini.SetTime(now.Add(2 * time.Minute))
 	err = tell(t.Context(), event(1))
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "may have been told or not")
 	require.Equal(t, 1, calls)
 }
@@ -91,7 +91,7 @@ func TestCertainlyNotSentIsToldAgain(t *testing.T) {
 	post := func(ctx context.Context, id string, m []byte) error { return Post(ctx, client, url, id, m) }
 	err := Tell(once, post)(t.Context(), event(1))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	page = httptest.NewServer(hub)
 	defer page.Close()
 	url = page.URL
@@ -104,14 +104,14 @@ func TestPostTellsClasses(t *testing.T) {
 	var status atomic.Int64
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
 	defer page.Close()
-	for code, want := range map[int]hongbao.Class{400: hongbao.Permanent, 404: hongbao.Permanent, 500: hongbao.Unknown, 503: hongbao.Unknown} {
+	for code, want := range map[int]hongbao.Class{400: hongbao.ClassPermanent, 404: hongbao.ClassPermanent, 500: hongbao.ClassUnknown, 503: hongbao.ClassUnknown} {
 		status.Store(int64(code))
 		err := Post(t.Context(), page.Client(), page.URL, "x", []byte("{}"))
 		require.Error(t, err)
 		require.Equal(t, want, hongbao.ClassOf(err), code)
 		require.False(t, hongbao.IsOutage(err))
 	}
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(Post(t.Context(), page.Client(), "://", "x", nil)))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(Post(t.Context(), page.Client(), "://", "x", nil)))
 }
 
 func TestHubRefuses(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 func (a *App) OpenBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
-		return hongbao.Errorf(hongbao.Broken, "the database of ledger.dsn has no tables of Hongbao; let it name the right one, or "+
+		return hongbao.Errorf(hongbao.ClassBroken, "the database of ledger.dsn has no tables of Hongbao; let it name the right one, or "+
 			"`hongbao balance client add` makes them with the first client")
 	}
 	if err != nil {

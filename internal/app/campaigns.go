@@ -21,7 +21,7 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 		}
 		if found {
 			if string(has.Canonical) != string(campaign.Canonical(c)) {
-				return has, false, hongbao.Errorf(hongbao.Conflict, "campaign %s is in the ledger with another specification; nothing was changed. "+
+				return has, false, hongbao.Errorf(hongbao.ClassConflict, "campaign %s is in the ledger with another specification; nothing was changed. "+
 					"`hongbao campaign show %s` prints it; take another id for this one", c.ID, c.ID)
 			}
 			return has, false, nil
@@ -37,7 +37,7 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 			return stored, err == nil, err
 		}
 	}
-	return stored, false, hongbao.Errorf(hongbao.Transient, "create campaign %s: another process is creating it; run it again", c.ID)
+	return stored, false, hongbao.Errorf(hongbao.ClassTransient, "create campaign %s: another process is creating it; run it again", c.ID)
 }
 
 // Load plans a campaign of the ledger again, checks the hash, and loads it.
@@ -47,7 +47,7 @@ func (a *App) Load(ctx context.Context, id string) (hongbao.Campaign, error) {
 		return c.Spec, err
 	}
 	if c.State == ledger.StateRefunded { // else it would open again, and answer "granted" for what nobody pays
-		return c.Spec, hongbao.Errorf(hongbao.Permanent, "campaign %s was refunded: it can't be loaded again; create one with another id", id)
+		return c.Spec, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was refunded: it can't be loaded again; create one with another id", id)
 	}
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
 		return c.Spec, err
@@ -80,7 +80,7 @@ func (a *App) notLost(ctx context.Context, store *campaign.Store, id string) err
 	if err != nil || held.Granted == 0 {
 		return err
 	}
-	return hongbao.Errorf(hongbao.Conflict, "campaign %s: the ledger has paid %d of its packets, and Redis has lost the campaign; a load would deal these packets "+
+	return hongbao.Errorf(hongbao.ClassConflict, "campaign %s: the ledger has paid %d of its packets, and Redis has lost the campaign; a load would deal these packets "+
 		"again, so nothing was loaded. Bring Redis back from its append-only file or a replica (docs/operations.md); if that can't be, "+
 		"`hongbao campaign refund-lost %s` ends it from the ledger", id, held.Granted, id)
 }
@@ -113,7 +113,7 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 			return err
 		}
 		if !slices.Equal(has, read[after:after+int64(len(has))]) {
-			return hongbao.Errorf(hongbao.Conflict, "campaign %s is in the ledger with other codes than the file's, after packet %d; nothing was changed. "+
+			return hongbao.Errorf(hongbao.ClassConflict, "campaign %s is in the ledger with other codes than the file's, after packet %d; nothing was changed. "+
 				"Give the file that it was created with, or take another id", id, after)
 		}
 		if after += int64(len(has)); len(has) < page {

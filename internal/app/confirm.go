@@ -133,7 +133,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 		}
 		row := &rows[0]
 		if left := a.Config.Remote.ClaimTime - row.Idle; left > 0 {
-			return hongbao.Errorf(hongbao.Transient, "packet %d of campaign %s was asked for %s ago, and a worker may still be at it: run this again in %s",
+			return hongbao.Errorf(hongbao.ClassTransient, "packet %d of campaign %s was asked for %s ago, and a worker may still be at it: run this again in %s",
 				at.Packet, at.Campaign, row.Idle, left)
 		}
 		g := &row.Grant

@@ -109,7 +109,7 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 
 // foundedElsewhere refuses a Redis that is in use beside a ledger that never knew it.
 func (a *App) foundedElsewhere() error {
-	return hongbao.Errorf(hongbao.Broken, "redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+
+	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+
 		"Point ledger.dsn to the ledger that it was founded with; or redis.addrs to a Redis that is free, or take another deployment.key_prefix",
 		strings.Join(a.Config.Redis.Addrs, ","), a.Space.Deployment())
 }
@@ -157,7 +157,7 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 // lost refuses to found a shard again of which the ledger knows something. A shard that nothing ever happened on loses nothing.
 func (a *App) lost(ctx context.Context, shard int) error {
 	refuse := func(what string) error {
-		return hongbao.Errorf(hongbao.Broken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s of it. Founded again, it would give out the "+
+		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s of it. Founded again, it would give out the "+
 			"same packets and events once more, so nothing was written. Bring Redis back from its append-only file or a replica; if that can't be, `hongbao recover` "+
 			"comes next", shard, a.Space.Shard(shard).Meta(), what)
 	}

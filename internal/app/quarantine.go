@@ -104,7 +104,7 @@ func (a *App) Decide(ctx context.Context, d ledger.Decision) (out Quarantined, e
 	switch {
 	case errors.Is(err, ledger.ErrNotInQuarantine):
 		return out, fmt.Errorf("%w: `hongbao quarantine list` shows them", err)
-	case hongbao.ClassOf(err) == hongbao.Unknown && err != nil:
+	case hongbao.ClassOf(err) == hongbao.ClassUnknown && err != nil:
 		return out, fmt.Errorf("%w; run the same command again, it pays once", err)
 	case err != nil:
 		return out, err

@@ -45,7 +45,7 @@ func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
 			<-ctx.Done()
 			return nil
 		}
-		if hongbao.ClassOf(err) == hongbao.Broken && ctx.Err() == nil {
+		if hongbao.ClassOf(err) == hongbao.ClassBroken && ctx.Err() == nil {
 			a.Log.Warn("this worker can't look after frozen shards yet, it is tried again", zap.Error(err))
 		}
 		select {

@@ -59,7 +59,7 @@ func (f *founding) check() error {
 	if f.ledger == nil || f.redis == nil || *f.ledger == *f.redis {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Broken, "the ledger and this Redis were not founded together (founding %q and %q), though both say that they are this "+
+	return hongbao.Errorf(hongbao.ClassBroken, "the ledger and this Redis were not founded together (founding %q and %q), though both say that they are this "+
 		"deployment's: point ledger.dsn or redis.addrs to the right one", *f.ledger, *f.redis)
 }
 
@@ -109,7 +109,7 @@ func (a *App) checkMode(s *shards.Server) error {
 	if what == "" || s.Mode == "cluster" && a.Config.Redis.Mode == configs.Cluster {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Broken, "redis at %s is %s", strings.Join(a.Config.Redis.Addrs, ","), what)
+	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s is %s", strings.Join(a.Config.Redis.Addrs, ","), what)
 }
 
 // checkRunID refuses a server by whose INFO nobody can tell that it was started anew.
@@ -121,7 +121,7 @@ func (a *App) checkRunID(s *shards.Server) error {
 		a.Log.Warn("unsafe.allow: this Redis hides its run_id, so nobody notices that it was started anew or that another server took over")
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Broken, "redis at %s does not tell its run_id (INFO server), so nobody would notice that it was started anew or that another "+
+	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s does not tell its run_id (INFO server), so nobody would notice that it was started anew or that another "+
 		"server took over: if it has lost grants by then, its shards freeze only when a caller comes who has seen them, and others are told of packets that "+
 		"belong to somebody already. Take a Redis that tells it, or add %s to unsafe.allow", strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisRunID)
 }

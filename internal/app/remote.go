@@ -115,7 +115,7 @@ type planned struct {
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.app.campaign(ctx, id)
 	if err == nil && c.State == ledger.StateRefunded {
-		err = hongbao.Errorf(hongbao.Conflict, "campaign %s was refunded: nothing of it is sent any more", id)
+		err = hongbao.Errorf(hongbao.ClassConflict, "campaign %s was refunded: nothing of it is sent any more", id)
 	}
 	return c.Spec.Currency, err
 }

@@ -284,7 +284,7 @@ func TestUnreadable(t *testing.T) {
 	require.ErrorIs(t, run(w), hongbao.ErrNewerEntry)
 	w = busy(t)
 	do(t, w.rdb.Set(t.Context(), w.keys("a").Stock("a"), "x", 0))
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(run(w)))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(run(w)))
 	w = busy(t)
 	do(t, w.rdb.Del(t.Context(), w.keys("b").Meta()))
 	require.ErrorContains(t, run(w), "freeze it")

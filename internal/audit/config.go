@@ -138,7 +138,7 @@ func (c *Config) check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "audit: %w", errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", errors.Join(errs...))
 }
 
 // MaxWait bounds Options.Wait.
@@ -167,5 +167,5 @@ func (o *Options) check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "audit: %w", errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", errors.Join(errs...))
 }

@@ -137,7 +137,7 @@ func (r *run) readEnds(ctx context.Context) error {
 func (r *run) seqOf(ctx context.Context, s *shard) (int64, error) {
 	text, err := r.Redis.HGet(ctx, s.Meta(), "seq").Result()
 	if errors.Is(err, redis.Nil) {
-		return 0, hongbao.Errorf(hongbao.Broken, "shard %d was never initialised or has lost its key %s: check the address and the "+
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "shard %d was never initialised or has lost its key %s: check the address and the "+
 			"key prefix; if they are right, freeze it and put back what ledger and topic know", s.Index(), s.Meta())
 	}
 	if err != nil {
@@ -145,7 +145,7 @@ func (r *run) seqOf(ctx context.Context, s *shard) (int64, error) {
 	}
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq < 0 {
-		return 0, hongbao.Errorf(hongbao.Broken, "seq of shard %d is %.40q: want a number; look at %s", s.Index(), text, s.Meta())
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d is %.40q: want a number; look at %s", s.Index(), text, s.Meta())
 	}
 	return seq, nil
 }
@@ -260,7 +260,7 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 		return nil, "its fields can't be read: " + strings.ReplaceAll(err.Error(), "\n", "; "), nil
 	}
 	if snap.seq, err = seq.Int64(); err != nil {
-		return nil, "", hongbao.Errorf(hongbao.Broken, "seq of shard %d: %w", s.Index(), err)
+		return nil, "", hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d: %w", s.Index(), err)
 	}
 	return snap, "", nil
 }

@@ -116,7 +116,7 @@ func TestRemoteFails(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
 	m := w.remotely()
-	m.fails = hongbao.Outagef(hongbao.Transient, "the remote is down")
+	m.fails = hongbao.Outagef(hongbao.ClassTransient, "the remote is down")
 	a, err := audit.New(w.cfg)
 	require.NoError(t, err)
 	_, err = a.Run(t.Context(), audit.Options{})

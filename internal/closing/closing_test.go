@@ -33,7 +33,7 @@ func TestRefundInOrder(t *testing.T) {
 	require.Equal(t, first, b.close())
 	_, err = b.Refund(t.Context(), order(70, 0))
 	require.ErrorIs(t, err, payment.ErrSettling)
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	_, err = b.Refund(t.Context(), order(70, 50*time.Millisecond))
 	require.ErrorIs(t, err, payment.ErrSettling)
 	require.Zero(t, b.ledger.posts)
@@ -41,7 +41,7 @@ func TestRefundInOrder(t *testing.T) {
 	for _, wrong := range []hongbao.Amount{0, 69, 71, 30} { // B51
 		_, err = b.Refund(t.Context(), order(wrong, 0))
 		require.ErrorContains(t, err, "the amount is 70 minor units")
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
 	require.Zero(t, b.ledger.posts)
 	require.Equal(t, "closed", b.state())
@@ -100,7 +100,7 @@ func TestRefundWithDeadLetters(t *testing.T) {
 	_, err := b.Refund(t.Context(), order(70, time.Minute))
 	require.ErrorContains(t, err, "dead letters")
 	require.ErrorContains(t, err, "--missing 1 --amount 80")
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	require.NotErrorIs(t, err, payment.ErrSettling)
 	for _, o := range []closing.Order{{Amount: 80}, {Amount: 70, Missing: 1}, {Amount: 80, Missing: 2}, {Amount: 80, Missing: -1}} {
 		o.Campaign = "rain"
@@ -124,7 +124,7 @@ func TestRefundOfALedgerWithMore(t *testing.T) {
 	for _, o := range []closing.Order{order(70, 0), order(60, time.Minute), {Campaign: "rain", Amount: 60, Missing: -1}} {
 		_, err := b.Refund(t.Context(), o)
 		require.ErrorContains(t, err, "has paid 1 grants more than the close tells of")
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	}
 	require.Zero(t, b.ledger.posts)
 	require.Equal(t, "closed", b.state())
@@ -142,7 +142,7 @@ func TestRefundDiesAtEachStep(t *testing.T) {
 		"before the lock":     {func(b *bundle, _ func()) { b.locks = lost{} }, 0},
 		"before it is posted": {func(b *bundle, _ func()) { b.ledger.before = func() error { return errDied } }, 0},
 		"the answer is lost": {func(b *bundle, _ func()) {
-			b.ledger.after = func() error { return hongbao.Errorf(hongbao.Unknown, "%w", errDied) }
+			b.ledger.after = func() error { return hongbao.Errorf(hongbao.ClassUnknown, "%w", errDied) }
 		}, 1},
 		"before it is noted": {func(b *bundle, cancel func()) { b.locks = cancelling{b.locks, cancel} }, 1},
 		"a wrong type in Redis": {func(b *bundle, _ func()) {

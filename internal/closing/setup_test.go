@@ -41,7 +41,7 @@ func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry, missing int6
 	r, ok := l.refunds[closed.Campaign]
 	if !ok {
 		if l.grants+missing < closed.Close.Granted {
-			return r, hongbao.Errorf(hongbao.Transient, "%w: %d of %d", payment.ErrSettling, l.grants, closed.Close.Granted)
+			return r, hongbao.Errorf(hongbao.ClassTransient, "%w: %d of %d", payment.ErrSettling, l.grants, closed.Close.Granted)
 		}
 		l.posts++
 		r = payment.Refund{Campaign: closed.Campaign, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants, Shard: closed.Shard, Seq: closed.Seq}

@@ -79,7 +79,7 @@ func (p *problems) err() error {
 	if len(p.found) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Broken, "%w", &Error{Problems: p.found})
+	return hongbao.Errorf(hongbao.ClassBroken, "%w", &Error{Problems: p.found})
 }
 
 // oneLine escapes what could break out of a line, or talk to a terminal.

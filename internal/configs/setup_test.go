@@ -44,7 +44,7 @@ func (in *input) problems(t testing.TB) []string {
 	t.Helper()
 	c, err := in.load(t)
 	require.Nil(t, c)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	var e *Error
 	require.ErrorAs(t, err, &e)
 	require.Contains(t, err.Error(), fmt.Sprintf("problems: %d", len(e.Problems)))

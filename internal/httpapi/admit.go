@@ -124,11 +124,11 @@ func ofClass(err error) *problem {
 		return &problem{http.StatusUnprocessableEntity, "reference_reused", "the reference was used for another credit; GET it to see which", err}
 	}
 	switch hongbao.ClassOf(err) {
-	case hongbao.Transient:
+	case hongbao.ClassTransient:
 		return &problem{http.StatusServiceUnavailable, "unavailable", "nothing was booked; send the same request again", err}
-	case hongbao.Permanent:
+	case hongbao.ClassPermanent:
 		return &problem{http.StatusUnprocessableEntity, "credit_refused", "this credit can't be booked: the account's balance would be out of range", err}
-	case hongbao.Conflict, hongbao.Broken, hongbao.Unknown:
+	case hongbao.ClassConflict, hongbao.ClassBroken, hongbao.ClassUnknown:
 	}
 	return &problem{http.StatusInternalServerError, "outcome_unknown", "it may or may not have been booked; send the same request with the same key again", err}
 }

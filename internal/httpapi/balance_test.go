@@ -245,7 +245,7 @@ func TestLedgerFails(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").status, "the tokens are known")
-	for class, want := range map[hongbao.Class]string{hongbao.Transient: "503 unavailable", hongbao.Unknown: "500 outcome_unknown", hongbao.Broken: "500 outcome_unknown"} {
+	for class, want := range map[hongbao.Class]string{hongbao.ClassTransient: "503 unavailable", hongbao.ClassUnknown: "500 outcome_unknown", hongbao.ClassBroken: "500 outcome_unknown"} {
 		s.err = hongbao.Errorf(class, "secret detail")
 		r := s.call(t, "POST", "/v1/credits", good)
 		require.Equal(t, want, fmt.Sprint(r.status, " ", r.code()))

@@ -107,7 +107,7 @@ func TestHealth(t *testing.T) {
 		require.Equal(t, 405, s.call(t, "POST", path, "", noToken).status)
 	}
 	down := setup(t)
-	down.err = hongbao.Outagef(hongbao.Transient, "the database is away")
+	down.err = hongbao.Outagef(hongbao.ClassTransient, "the database is away")
 	require.Equal(t, 200, down.call(t, "GET", "/livez", "", noToken).status)
 	require.Equal(t, 503, down.call(t, "GET", "/readyz", "", noToken).status)
 	require.Equal(t, 503, down.call(t, "GET", "/v1/credits", "").status, "nobody can tell whether the token is valid")

@@ -62,16 +62,16 @@ func (m *memBook) one(c payment.Credit) payment.Credited {
 		case same == c:
 			return payment.Credited{Credit: has, Repeated: true}
 		case has.Key == c.Key:
-			return payment.Credited{Err: hongbao.Errorf(hongbao.Conflict, "%w", payment.ErrKeyReused)}
+			return payment.Credited{Err: hongbao.Errorf(hongbao.ClassConflict, "%w", payment.ErrKeyReused)}
 		case has.Reference == c.Reference:
-			return payment.Credited{Err: hongbao.Errorf(hongbao.Conflict, "%w", payment.ErrReferenceReused)}
+			return payment.Credited{Err: hongbao.Errorf(hongbao.ClassConflict, "%w", payment.ErrReferenceReused)}
 		}
 	}
 	if c.Account == "full" {
-		return payment.Credited{Err: hongbao.Errorf(hongbao.Permanent, "too much")}
+		return payment.Credited{Err: hongbao.Errorf(hongbao.ClassPermanent, "too much")}
 	}
 	if c.Account == "poor" {
-		return payment.Credited{Err: hongbao.Errorf(hongbao.Transient, "%w", payment.ErrFundExhausted)}
+		return payment.Credited{Err: hongbao.Errorf(hongbao.ClassTransient, "%w", payment.ErrFundExhausted)}
 	}
 	c.Created = time.UnixMilli(1_700_000_000_000 + int64(len(m.credits))).UTC()
 	m.credits = append(m.credits, c)

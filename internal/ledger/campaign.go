@@ -84,7 +84,7 @@ func (c *Campaign) check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "campaign %.80q can't be put into the ledger: %w", s.ID, errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %.80q can't be put into the ledger: %w", s.ID, errors.Join(errs...))
 }
 
 // CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. The same again
@@ -119,7 +119,7 @@ func mustExist(found bool, id string) error {
 	if found {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Broken, "campaign %s is in the ledger and can't be read: was a row deleted by hand?", id)
+	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s is in the ledger and can't be read: was a row deleted by hand?", id)
 }
 
 func (l *Ledger) insertCampaign(ctx context.Context, t txn, c *Campaign, now int64) (bool, error) {
@@ -154,7 +154,7 @@ func (c *Campaign) same(has *StoredCampaign) error {
 	if bytes.Equal(c.Canonical, has.Canonical) && c.Hash == has.Hash && c.Seed == has.Seed {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Conflict, "%w: the ledger has it with plan %s, now plan %s was offered; choose another id",
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has it with plan %s, now plan %s was offered; choose another id",
 		ErrCampaignExists, has.Hash, c.Hash)
 }
 
@@ -174,7 +174,7 @@ func scanCampaign(s scan) (StoredCampaign, error) {
 	c.Canonical, c.State, c.Created = []byte(spec), CampaignState(state), time.UnixMilli(created).UTC()
 	copy(c.Seed[:], seed)
 	if err := json.Unmarshal(c.Canonical, &c.Spec); err != nil {
-		return c, hongbao.Errorf(hongbao.Broken, "the ledger's specification of a campaign can't be read: %w", err)
+		return c, hongbao.Errorf(hongbao.ClassBroken, "the ledger's specification of a campaign can't be read: %w", err)
 	}
 	return c, nil
 }

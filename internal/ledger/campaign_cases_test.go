@@ -44,7 +44,7 @@ func testCreateConflict(t *testing.T, f *fixture) {
 		_, err := f.ledger.CreateCampaign(t.Context(), other)
 		require.ErrorIs(t, err, ErrCampaignExists)
 		require.ErrorContains(t, err, "campaign_exists_with_other_spec")
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 		require.NotContains(t, err.Error(), "seed of")
 	}
 	stored, _, err := f.ledger.Campaign(t.Context(), "rain")
@@ -55,7 +55,7 @@ func testCreateConflict(t *testing.T, f *fixture) {
 
 func testCreateInvalid(t *testing.T, f *fixture) {
 	_, err := f.ledger.CreateCampaign(t.Context(), Campaign{Canonical: []byte("{")})
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	for _, problem := range []string{"id: ", "sponsor: ", "0 packets", "hash is empty", "all zeros", "not JSON"} {
 		require.ErrorContains(t, err, problem, "every problem is named at once")
 	}
@@ -142,7 +142,7 @@ func testNewerSchema(t *testing.T, f *fixture) {
 	_, err = Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "the schema has version 99 (0099_future.sql)")
 	require.ErrorContains(t, err, "upgrade this program")
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
 // What reads never makes tables: they would look like a ledger in which nobody was paid.
@@ -155,7 +155,7 @@ func testNotFounded(t *testing.T, f *fixture) {
 		_, err = Open(t.Context(), f.config)
 		require.ErrorIs(t, err, ErrNotFounded)
 		require.ErrorContains(t, err, "`hongbao init`")
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	}
 }
 
@@ -163,7 +163,7 @@ func testOtherSchema(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET sum = 'x' WHERE version = 1`})
 	_, err := Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "belongs to another build")
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
 func testFailedMigration(t *testing.T, f *fixture) {

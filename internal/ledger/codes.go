@@ -24,7 +24,7 @@ func (l *Ledger) AddCodes(
 		return err
 	}
 	if !found {
-		return hongbao.Errorf(hongbao.Permanent, "store the codes of campaign %.80q: %w", campaign, ErrNoCampaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "store the codes of campaign %.80q: %w", campaign, ErrNoCampaign)
 	}
 	for stored := int64(0); stored < known.packets; {
 		if stored, err = l.addCodes(ctx, campaign, known.packets, draw); err != nil {
@@ -46,7 +46,7 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 		n := min(packets-stored, codeChunk)
 		codes, err := draw(stored, int(n))
 		if err == nil && int64(len(codes)) != n {
-			err = hongbao.Errorf(hongbao.Permanent, "%d codes were given for %d packets", len(codes), n)
+			err = hongbao.Errorf(hongbao.ClassPermanent, "%d codes were given for %d packets", len(codes), n)
 		}
 		if err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 		for i, code := range codes {
 			campaigns[i], numbers[i] = campaign, stored+int64(i)+1
 			if err := hongbao.CheckCode(code); err != nil {
-				return nil, hongbao.Errorf(hongbao.Permanent, "the code of packet %d: %w", numbers[i], err)
+				return nil, hongbao.Errorf(hongbao.ClassPermanent, "the code of packet %d: %w", numbers[i], err)
 			}
 		}
 		packed, err := l.dialect.pack(campaigns, numbers, codes)
@@ -69,7 +69,7 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 		return nil, nil
 	})
 	if errors.Is(err, errAgain) { // MySQL's own words for it tell the code
-		err = hongbao.Outagef(hongbao.Transient, "%w: each time a code was taken already, or another process was quicker", errAgain)
+		err = hongbao.Outagef(hongbao.ClassTransient, "%w: each time a code was taken already, or another process was quicker", errAgain)
 	}
 	return stored, err
 }
@@ -106,7 +106,7 @@ func (l *Ledger) Codes(ctx context.Context, campaign string, after int64, n int)
 					return err
 				}
 				if want := after + int64(len(codes)) + 1; packet != want {
-					return hongbao.Errorf(hongbao.Broken, "packet %d has no code, packet %d has one: was a row deleted by hand?", want, packet)
+					return hongbao.Errorf(hongbao.ClassBroken, "packet %d has no code, packet %d has one: was a row deleted by hand?", want, packet)
 				}
 				codes = append(codes, code)
 				return nil

@@ -127,12 +127,12 @@ func testCodesInvalid(t *testing.T, f *fixture) {
 	} {
 		err := f.ledger.AddCodes(t.Context(), "rain", func(int64, int) ([]string, error) { return codes, nil }, nil)
 		require.ErrorContains(t, err, want)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		require.NotContains(t, err.Error(), "SECRET")
 	}
 	err := f.ledger.AddCodes(t.Context(), "rain", func(int64, int) ([]string, error) { return []string{"SECRET", "SECRET"}, nil }, nil)
 	require.Error(t, err, "it is drawn again, but not for ever")
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.NotContains(t, err.Error(), "SECRET")
 	require.ErrorIs(t, f.ledger.AddCodes(t.Context(), "snow", codesFrom, nil), ErrNoCampaign)
 	stored, err := f.ledger.CodesStored(t.Context(), "rain")
@@ -141,7 +141,7 @@ func testCodesInvalid(t *testing.T, f *fixture) {
 	require.NoError(t, f.ledger.AddCodes(t.Context(), "rain", codesFrom, nil))
 	f.tamper(t, stmt{sql: `DELETE FROM code WHERE packet = 1`})
 	_, err = f.ledger.Codes(t.Context(), "rain", 0, 10)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
 // Whoever reads grants gets their codes: replays, receipts of a campaign that has left Redis, the audit.

@@ -108,14 +108,14 @@ func testCancelled(t *testing.T, f *fixture) {
 	require.Len(t, errs, 5)
 	require.ErrorIs(t, errs[0], context.Canceled)
 	require.False(t, hongbao.IsOutage(errs[0]), "the database is well")
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "COMMIT was not sent")
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "COMMIT was not sent")
 	f.ledger.store = inner
 	f.holds(t, "rain", nil)
 
 	errs = f.Handle(ctx, grantsOf("rain", 1, 5))
 	require.Len(t, errs, 5)
 	require.ErrorIs(t, errs[4], context.Canceled)
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[4]))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[4]))
 	f.holds(t, "rain", nil)
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))

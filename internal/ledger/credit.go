@@ -24,7 +24,7 @@ const MaxCredits = 1_000
 // The error of the call concerns all of them: repeat it with the same keys.
 func (l *Ledger) Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error) {
 	if len(credits) > MaxCredits {
-		return nil, hongbao.Errorf(hongbao.Permanent, "book %d credits: at most %d go together", len(credits), MaxCredits)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "book %d credits: at most %d go together", len(credits), MaxCredits)
 	}
 	answers := make([]payment.Credited, len(credits))
 	var valid []*payment.Credited
@@ -64,16 +64,16 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 		case errors.Is(err, payment.ErrFundExhausted):
 			short[fundOf(c)], a.Err = c.Amount, exhausted(c)
 		case errors.Is(err, errOverdraw):
-			a.Err = hongbao.Errorf(hongbao.Permanent, "the balance of account %s would be above %d", c.Account, hongbao.MaxAmount)
+			a.Err = hongbao.Errorf(hongbao.ClassPermanent, "the balance of account %s would be above %d", c.Account, hongbao.MaxAmount)
 		case err != nil: // it says of its own credit that nothing was booked; of those before it that is not true
-			return hongbao.Outagef(hongbao.Unknown, "book %d credits one by one, of which some may be booked: %w", len(credits), err)
+			return hongbao.Outagef(hongbao.ClassUnknown, "book %d credits one by one, of which some may be booked: %w", len(credits), err)
 		}
 	}
 	return nil
 }
 
 func exhausted(c *payment.Credit) error {
-	return hongbao.Errorf(hongbao.Transient, "%w: client %s, currency %s; `hongbao balance fund` fills it", payment.ErrFundExhausted, c.Client, c.Currency)
+	return hongbao.Errorf(hongbao.ClassTransient, "%w: client %s, currency %s; `hongbao balance fund` fills it", payment.ErrFundExhausted, c.Client, c.Currency)
 }
 
 func checkCredit(c *payment.Credit) error {
@@ -92,7 +92,7 @@ func checkCredit(c *payment.Credit) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "the credit can't be booked: %w", errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "the credit can't be booked: %w", errors.Join(errs...))
 }
 
 // payloadHash is the sum of what a key stands for. No part can hold a line break.
@@ -153,14 +153,14 @@ func recall(ctx context.Context, t txn, a *payment.Credited) error {
 			case has.Key == a.Credit.Key && hash == payloadHash(&a.Credit):
 				a.Credit = has
 			case has.Key == a.Credit.Key:
-				a.Err = hongbao.Errorf(hongbao.Conflict, "%w", payment.ErrKeyReused)
+				a.Err = hongbao.Errorf(hongbao.ClassConflict, "%w", payment.ErrKeyReused)
 			case a.Err == nil:
-				a.Err = hongbao.Errorf(hongbao.Conflict, "%w", payment.ErrReferenceReused)
+				a.Err = hongbao.Errorf(hongbao.ClassConflict, "%w", payment.ErrReferenceReused)
 			}
 			return err
 		})
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.Broken, "credit %s was neither inserted nor there: was a row deleted by hand?", a.Credit.Reference)
+		err = hongbao.Errorf(hongbao.ClassBroken, "credit %s was neither inserted nor there: was a row deleted by hand?", a.Credit.Reference)
 	}
 	return err
 }
@@ -253,7 +253,7 @@ func sumUp(fresh []*payment.Credited, keyOf func(*payment.Credit) creditSide) ([
 			byKey[key] = s
 		}
 		if s.amount += a.Credit.Amount; s.amount > hongbao.MaxAmount {
-			return nil, hongbao.Errorf(hongbao.Permanent, "%w: one account or fund moves more than %d", errOverdraw, hongbao.MaxAmount)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one account or fund moves more than %d", errOverdraw, hongbao.MaxAmount)
 		}
 		s.credits = append(s.credits, a)
 	}

@@ -90,7 +90,7 @@ func testCreditReused(t *testing.T, f *fixture) {
 	answers := f.credit(t, otherAmount, otherAccount, otherKey, mixed, testCredit(3))
 	for i, want := range []error{payment.ErrKeyReused, payment.ErrKeyReused, payment.ErrReferenceReused, payment.ErrReferenceReused} {
 		require.ErrorIs(t, answers[i].Err, want)
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(answers[i].Err))
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(answers[i].Err))
 	}
 	require.NoError(t, answers[4].Err, "its neighbours are booked")
 	require.Equal(t, []payment.AccountBalance{{Currency: testCurrency, Balance: 101, Credits: 1}}, f.balances(t, "u1"))
@@ -102,14 +102,14 @@ func testCreditBatch(t *testing.T, f *fixture) {
 	answers := f.credit(t, testCredit(1), testCredit(1), dollars, testCredit(7), payment.Credit{Key: "a b", Amount: -1})
 	require.False(t, answers[0].Repeated)
 	require.True(t, answers[1].Repeated, "twice in one call")
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(answers[4].Err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(answers[4].Err))
 	for _, part := range []string{"client", "key", "reference", "account", "currency", "amount"} {
 		require.ErrorContains(t, answers[4].Err, part)
 	}
 	require.Equal(t, []payment.AccountBalance{
 		{Currency: testCurrency, Balance: 101 + 107, Credits: 2}, {Currency: "USD", Balance: 104, Credits: 1}}, f.balances(t, "u1"))
 	_, err := f.ledger.Credit(t.Context(), make([]payment.Credit, MaxCredits+1))
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
 func testCreditTooMuch(t *testing.T, f *fixture) {
@@ -119,10 +119,10 @@ func testCreditTooMuch(t *testing.T, f *fixture) {
 	third.Client = "c2"
 	answers := f.credit(t, huge, small, third)
 	require.NoError(t, answers[0].Err)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(answers[1].Err), "%v", answers[1].Err)
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(answers[1].Err), "%v", answers[1].Err)
 	require.NoError(t, answers[2].Err)
 	answers = f.credit(t, small)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(answers[0].Err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(answers[0].Err))
 	require.Equal(t, hongbao.MaxAmount, f.balances(t, "u1")[0].Balance)
 }
 
@@ -134,7 +134,7 @@ type awayStore struct {
 
 func (s *awayStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
 	if s.after--; s.after < 0 {
-		return hongbao.Outagef(hongbao.Transient, "the database is away")
+		return hongbao.Outagef(hongbao.ClassTransient, "the database is away")
 	}
 	return s.store.write(ctx, fn)
 }
@@ -150,11 +150,11 @@ func testCreditAway(t *testing.T, f *fixture) {
 	_, err := f.ledger.Credit(t.Context(), all)
 	f.ledger.store = server
 	require.True(t, hongbao.IsOutage(err))
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.Equal(t, hongbao.MaxAmount, f.balances(t, "u1")[0].Balance, "one is booked")
 	answers := f.credit(t, all...)
 	require.True(t, answers[0].Repeated)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(answers[1].Err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(answers[1].Err))
 	require.False(t, answers[2].Repeated)
 }
 

@@ -51,7 +51,7 @@ func (d *Decision) check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "decide quarantine %d: %w", d.ID, errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "decide quarantine %d: %w", d.ID, errors.Join(errs...))
 }
 
 // Decide notes a decision and, to pay, moves the amount from the reserve's account to the user's, in one transaction: once,
@@ -86,11 +86,11 @@ func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quara
 		}
 		switch {
 		case !found:
-			return nil, hongbao.Errorf(hongbao.Permanent, "%w: there is no such grant; list those that wait", ErrNotInQuarantine)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: there is no such grant; list those that wait", ErrNotInQuarantine)
 		case changed == 0 && q.Resolution == d.resolution() && q.ResolvedBy == d.By:
 			return nil, nil
 		case changed == 0:
-			return nil, hongbao.Errorf(hongbao.Conflict, "%w: %s decided at %s: %s", ErrDecided, q.ResolvedBy,
+			return nil, hongbao.Errorf(hongbao.ClassConflict, "%w: %s decided at %s: %s", ErrDecided, q.ResolvedBy,
 				q.Resolved.Format(time.RFC3339), q.Resolution)
 		case !d.Pay:
 			return nil, nil
@@ -134,7 +134,7 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 		return StoredCampaign{}, err
 	}
 	if !found {
-		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: the ledger does not have campaign %s, so it may still be settled: create the campaign "+
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: the ledger does not have campaign %s, so it may still be settled: create the campaign "+
 			"and replay the grant to the ledger, or decide that it is void", ErrNotPayable, g.Campaign)
 	}
 	has, err := l.readGrants(ctx, t, []item{{grant: g}})
@@ -144,16 +144,16 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	s, paid := has[keyOf(g)]
 	switch {
 	case paid && difference(g, &s.Grant) == "":
-		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: the ledger has settled this very grant since; decide that it is void", ErrNotPayable)
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: the ledger has settled this very grant since; decide that it is void", ErrNotPayable)
 	case paid && s.User == g.User:
-		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: its user was paid packet %d already, as event %s; decide that it is void",
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: its user was paid packet %d already, as event %s; decide that it is void",
 			ErrNotPayable, g.Packet, s.EventID())
 	case !paid && q.Reason == NoCampaign && c.State != StateRefunded:
-		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: campaign %s is in the ledger now, so it may still be settled: replay the grant to the "+
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: campaign %s is in the ledger now, so it may still be settled: replay the grant to the "+
 			"ledger first", ErrNotPayable, g.Campaign)
 	}
 	if g.Amount < 0 || g.Amount > most {
-		return StoredCampaign{}, hongbao.Errorf(hongbao.Permanent, "%w: its amount is %d, and the plan does not have as much for packet %d; decide that it is void",
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: its amount is %d, and the plan does not have as much for packet %d; decide that it is void",
 			ErrNotPayable, g.Amount, g.Packet)
 	}
 	return c, nil
@@ -183,7 +183,7 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most
 		return nil, err
 	}
 	if booked == 0 {
-		return nil, hongbao.Errorf(hongbao.Permanent, "%w: its user was paid packet %d from the reserve before; decide that it is void",
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: its user was paid packet %d from the reserve before; decide that it is void",
 			ErrNotPayable, g.Packet)
 	}
 	return nil, nil

@@ -50,7 +50,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 	} {
 		_, err := f.ledger.Decide(ctx, other, f.Settler.config.Plan)
 		require.ErrorIs(t, err, ErrDecided, "the first decision stands")
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	}
 	f.settles(t, secondOf(1, "bea"), secondOf(3, "cyd")) // they come again: decided is decided
 	require.Empty(t, f.open(t))
@@ -86,7 +86,7 @@ func testDecideRefuses(t *testing.T, f *fixture) {
 		t.Helper()
 		_, err := f.ledger.Decide(ctx, d, f.Settler.config.Plan)
 		require.ErrorIs(t, err, want)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		require.Len(t, f.open(t), 2, "nothing was decided")
 	}
 	refused(pay, ErrNotPayable) // no campaign
@@ -100,7 +100,7 @@ func testDecideRefuses(t *testing.T, f *fixture) {
 		{ID: 1, By: "ann", Why: strings.Repeat("x", maxWhy+1)},
 	} {
 		_, err := f.ledger.Decide(ctx, d, f.Settler.config.Plan)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
 	_, err := f.ledger.Decide(ctx, Decision{ID: list[0].ID, By: "ann", Why: "settled by a replay"}, nil)
 	require.NoError(t, err)
@@ -135,7 +135,7 @@ func testHookFails(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	bad := []hongbao.Grant{secondOf(1, "bea"), secondOf(2, "bea")}
-	f.hookFails = hongbao.Outagef(hongbao.Transient, "redis is away")
+	f.hookFails = hongbao.Outagef(hongbao.ClassTransient, "redis is away")
 	for round := 1; round <= 3; round++ {
 		errs := f.Handle(t.Context(), append(grantsOf("rain", 3, 3), bad...))
 		require.Len(t, errs, 3)
@@ -178,7 +178,7 @@ func testDecidePaysOnce(t *testing.T, f *fixture) {
 	refused := func(err error) {
 		t.Helper()
 		require.ErrorIs(t, err, ErrNotPayable)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
 	refused(pay(list[0]))
 	var wg sync.WaitGroup

@@ -61,7 +61,7 @@ func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, er
 		if err := s(&id); err != nil {
 			return err
 		}
-		return hongbao.Errorf(hongbao.Broken, "it has campaigns already (%s for one), but says of no deployment that they are its own: "+
+		return hongbao.Errorf(hongbao.ClassBroken, "it has campaigns already (%s for one), but says of no deployment that they are its own: "+
 			"bring its table deployment back from a backup", id)
 	})
 	stmts := make([]stmt, shards)
@@ -76,7 +76,7 @@ func (d Deployment) Is(want Deployment) error {
 	if d.ID == want.ID && d.KeyPrefix == want.KeyPrefix && d.Shards == want.Shards {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Broken, "the ledger belongs to deployment %q with key prefix %q and %d shards, not to deployment %q with "+
+	return hongbao.Errorf(hongbao.ClassBroken, "the ledger belongs to deployment %q with key prefix %q and %d shards, not to deployment %q with "+
 		"key prefix %q and %d shards: point ledger.dsn to the right database, or mend deployment.id, deployment.key_prefix and deployment.shards",
 		d.ID, d.KeyPrefix, d.Shards, want.ID, want.KeyPrefix, want.Shards)
 }
@@ -98,7 +98,7 @@ func readDeployment(ctx context.Context, t txn) (d Deployment, err error) {
 		return s(&d.ID, &d.KeyPrefix, &d.Shards, &d.Founding)
 	})
 	if err == nil && d.Founding == "" {
-		err = hongbao.Errorf(hongbao.Broken, "%w: point ledger.dsn to the right database; `hongbao init` founds a new one", ErrNotFounded)
+		err = hongbao.Errorf(hongbao.ClassBroken, "%w: point ledger.dsn to the right database; `hongbao init` founds a new one", ErrNotFounded)
 	}
 	return d, err
 }
@@ -122,7 +122,7 @@ func readShard(ctx context.Context, t txn, shard int) (state ShardState, err err
 		return s(&state.Epoch, &state.Token)
 	})
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.Broken, "it has no such shard: %w, or deployment.shards is wrong", ErrNotFounded)
+		err = hongbao.Errorf(hongbao.ClassBroken, "it has no such shard: %w, or deployment.shards is wrong", ErrNotFounded)
 	}
 	return state, err
 }
@@ -149,7 +149,7 @@ func (m *shardMove) run(ctx context.Context, t txn) error {
 	}
 	has, err := readShard(ctx, t, m.shard)
 	if err == nil && has != m.to {
-		err = hongbao.Errorf(hongbao.Conflict, "the ledger has it at epoch %d for server %q, not at epoch %d: somebody else has opened it",
+		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has it at epoch %d for server %q, not at epoch %d: somebody else has opened it",
 			has.Epoch, has.Token, m.from)
 	}
 	return err

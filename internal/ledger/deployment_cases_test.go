@@ -16,7 +16,7 @@ func testFound(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	_, err := l.Deployment(ctx)
 	require.ErrorIs(t, err, ErrNotFounded)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	_, err = l.Shard(ctx, 0)
 	require.ErrorIs(t, err, ErrNotFounded)
 
@@ -35,7 +35,7 @@ func testFound(t *testing.T, f *fixture) {
 		{ID: "staging", KeyPrefix: "hb", Shards: 3}, {ID: "prod", KeyPrefix: "hb2", Shards: 3}, {ID: "prod", KeyPrefix: "hb", Shards: 4},
 	} {
 		_, err := l.Found(ctx, other)
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%+v", other)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%+v", other)
 		require.ErrorContains(t, err, fmt.Sprintf(`"prod" with key prefix "hb" and 3 shards, not to deployment %q with key prefix %q and %d shards`,
 			other.ID, other.KeyPrefix, other.Shards))
 	}
@@ -45,7 +45,7 @@ func testFound(t *testing.T, f *fixture) {
 		require.Equal(t, ShardState{}, state)
 	}
 	_, err = l.Shard(ctx, 3)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
 func testFoundTogether(t *testing.T, f *fixture) {
@@ -68,7 +68,7 @@ func testFoundTogether(t *testing.T, f *fixture) {
 func testFoundInUse(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "rain")
 	_, err = f.ledger.Deployment(t.Context())
 	require.ErrorIs(t, err, ErrNotFounded)
@@ -82,17 +82,17 @@ func testShardState(t *testing.T, f *fixture) {
 	require.NoError(t, l.SetShard(ctx, 1, 0, one))
 	require.NoError(t, l.SetShard(ctx, 1, 0, one), "a repeat changes nothing")
 	err = l.SetShard(ctx, 1, 0, ShardState{Epoch: 1, Token: "run-2"})
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "another server was first")
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "another server was first")
 	require.NoError(t, l.SetShard(ctx, 1, 1, ShardState{Epoch: 2, Token: "run-2"}))
 	err = l.SetShard(ctx, 1, 0, one)
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "an epoch never falls")
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "an epoch never falls")
 	for shard, want := range []ShardState{{}, {Epoch: 2, Token: "run-2"}} {
 		has, err := l.Shard(ctx, shard)
 		require.NoError(t, err)
 		require.Equal(t, want, has)
 	}
 	err = l.SetShard(ctx, 7, 0, one)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
 // Who accepted a loss, and why, is kept beside the epoch in which the shard went on; a shard that was opened meanwhile keeps nobody's word.
@@ -110,9 +110,9 @@ func testAcceptedLosses(t *testing.T, f *fixture) {
 	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word), "a repeat changes nothing")
 	late := word
 	late.By = "bob"
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(l.AcceptLoss(ctx, 1, "run-3", late)), "somebody else was first")
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(l.AcceptLoss(ctx, 1, "run-3", late)), "somebody else was first")
 	for _, bad := range []AcceptedLoss{{Shard: 1, Epoch: 3, Why: "who?"}, {Shard: 1, Epoch: 3, By: "ann"}} {
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(l.AcceptLoss(ctx, 2, "run-3", bad)))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(l.AcceptLoss(ctx, 2, "run-3", bad)))
 	}
 	has, err := l.Shard(ctx, 1)
 	require.NoError(t, err)

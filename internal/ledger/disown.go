@@ -17,12 +17,12 @@ func (l *Ledger) Disown(ctx context.Context, campaign, by, why string) error {
 		err = fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(why), maxWhy)
 	}
 	if err != nil {
-		return hongbao.Errorf(hongbao.Permanent, "disown campaign %.80q: %w", campaign, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "disown campaign %.80q: %w", campaign, err)
 	}
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		_, found, err := readCampaign(ctx, t, campaign)
 		if err == nil && found {
-			err = hongbao.Errorf(hongbao.Permanent, "the ledger has it: its grants are settled, and what contradicts it is in quarantine already")
+			err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has it: its grants are settled, and what contradicts it is in quarantine already")
 		}
 		return []stmt{{sql: l.dialect.insertDisowned,
 			args: []any{campaign, by, why, time.Now().UnixMilli()}}}, err

@@ -169,7 +169,7 @@ func testCommitAnswerLost(t *testing.T, s *faulty) {
 	require.Equal(t, 1, proxy.Fired().Swallowed, "the fault did not happen")
 	require.Len(t, errs, 9)
 	for _, err := range errs {
-		require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 		require.True(t, hongbao.IsOutage(err))
 	}
 	f.holds(t, "rain", grantsOf("rain", 1, 12)) // it did happen
@@ -189,7 +189,7 @@ func testOutOfReach(t *testing.T, s *faulty) {
 		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]))
-		require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	}
 	require.Positive(t, proxy.Fired().Refused)
 	proxy.Refuse(false)
@@ -207,7 +207,7 @@ func testLockTimeout(t *testing.T, s *faulty) {
 	holder.execute("BEGIN", "UPDATE account SET balance = balance - 1 WHERE id = 'pool:rain'")
 	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
 	require.Len(t, errs, 5)
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.ErrorIs(t, errs[0], errAgain)
 	require.True(t, hongbao.IsOutage(errs[0]), "it takes no attempt from any grant")
 	holder.execute("ROLLBACK")

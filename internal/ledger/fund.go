@@ -49,7 +49,7 @@ func (f *Funding) check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "fund client %.140q: %w", f.Client, errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "fund client %.140q: %w", f.Client, errors.Join(errs...))
 }
 
 // Fund puts money into a client's fund, once for each ID, and gives the fund as it is then. Another funding under a used ID is a
@@ -80,7 +80,7 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 			[]any{f.Client, f.Currency}, func(s scan) error { return s(&fund.Funded, &fund.Credited, &fund.Credits) })
 	})
 	if errors.Is(err, errOverdraw) {
-		err = hongbao.Errorf(hongbao.Permanent, "the fund would be above %d", hongbao.MaxAmount)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "the fund would be above %d", hongbao.MaxAmount)
 	}
 	if err != nil {
 		return Fund{}, fmt.Errorf("fund client %s: %w", f.Client, err)
@@ -94,7 +94,7 @@ func sameFunding(ctx context.Context, t txn, f *Funding) error {
 	err := t.query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`, []any{f.Client, f.ID},
 		func(s scan) error { return s(&has.Currency, &has.Amount) })
 	if err == nil && has != *f {
-		err = hongbao.Errorf(hongbao.Conflict, "id %s stands for another funding, of %d minor units of %s: a new funding needs a new id",
+		err = hongbao.Errorf(hongbao.ClassConflict, "id %s stands for another funding, of %d minor units of %s: a new funding needs a new id",
 			f.ID, has.Amount, has.Currency)
 	}
 	return err

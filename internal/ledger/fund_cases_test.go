@@ -16,7 +16,7 @@ import (
 func testFundExhausted(t *testing.T, f *fixture) {
 	none := f.credit(t, testCredit(1))[0]
 	require.ErrorIs(t, none.Err, payment.ErrFundExhausted, "a client without a fund credits nothing")
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(none.Err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(none.Err))
 	f.fund(t, "c1", testCurrency, 10*100)
 	const workers = 6
 	var wg sync.WaitGroup
@@ -74,11 +74,11 @@ func testFundOnce(t *testing.T, f *fixture) {
 	other := funding
 	other.Amount++
 	_, err := f.ledger.Fund(t.Context(), other)
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 	too := funding
 	too.ID, too.Amount = "budget-2", hongbao.MaxAmount
 	_, err = f.ledger.Fund(t.Context(), too)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", err)
 	_, err = f.ledger.Fund(t.Context(), Funding{Client: "a b", Amount: -1})
 	for _, part := range []string{"client", "id", "who decides", "currency", "amount", "why"} {
 		require.ErrorContains(t, err, part)
@@ -94,7 +94,7 @@ func testTokens(t *testing.T, f *fixture) {
 	second := payment.ClientToken{Client: "c1", Hash: b, Scopes: []payment.Scope{payment.ScopeAccounts}}
 	require.NoError(t, f.ledger.AddToken(t.Context(), first))
 	require.NoError(t, f.ledger.AddToken(t.Context(), second))
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)))
 	tokens, err := f.ledger.Tokens(t.Context())
 	require.NoError(t, err)
 	require.Len(t, tokens, 2)
@@ -110,7 +110,7 @@ func testTokens(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Len(t, tokens, 1)
 	require.Equal(t, b, tokens[0].Hash)
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)), "a revoked token does not come back")
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)), "a revoked token does not come back")
 	err = f.ledger.AddToken(t.Context(), payment.ClientToken{Client: "a b", Hash: "A", Scopes: []payment.Scope{"all"}})
 	for _, part := range []string{"client", "hash", `scope "all"`} {
 		require.ErrorContains(t, err, part)

@@ -34,7 +34,7 @@ func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word 
 		err = errors.Join(err, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(word.Why), maxWhy))
 	}
 	if err != nil {
-		return hongbao.Errorf(hongbao.Permanent, "accept the loss of shard %d: %w", word.Shard, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", word.Shard, err)
 	}
 	move := shardMove{shard: word.Shard, from: from, to: ShardState{Epoch: word.Epoch, Token: token}}
 	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {

@@ -96,11 +96,11 @@ func (h *schema) read(ctx context.Context, t txn) error {
 func (h *schema) check(steps []migration) error {
 	for i, has := range h.steps {
 		if i >= len(steps) && has.lowest > int64(len(steps)) {
-			return hongbao.Errorf(hongbao.Broken, "the schema has version %d (%s), this build knows up to %d: upgrade this program",
+			return hongbao.Errorf(hongbao.ClassBroken, "the schema has version %d (%s), this build knows up to %d: upgrade this program",
 				has.version, has.name, len(steps))
 		}
 		if i < len(steps) && (has.version != steps[i].version || has.sum != steps[i].sum) {
-			return hongbao.Errorf(hongbao.Broken, "the schema's version %d (%s) is not this build's %s: "+
+			return hongbao.Errorf(hongbao.ClassBroken, "the schema's version %d (%s) is not this build's %s: "+
 				"the database belongs to another build, use the one that made it", has.version, has.name, steps[i].name)
 		}
 	}
@@ -121,10 +121,10 @@ func (l *Ledger) checkSchema(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("check the schema: %w", err)
 	case len(has.steps) == 0:
-		return hongbao.Errorf(hongbao.Broken, "%w: the database has no tables of Hongbao; let ledger.dsn name the right one, `hongbao init` "+
+		return hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; let ledger.dsn name the right one, `hongbao init` "+
 			"makes them", ErrNotFounded)
 	case has.done < int64(len(steps)):
-		return hongbao.Errorf(hongbao.Broken, "the schema has version %d, this build needs version %d: `hongbao init` brings it up to date",
+		return hongbao.Errorf(hongbao.ClassBroken, "the schema has version %d, this build needs version %d: `hongbao init` brings it up to date",
 			has.done, len(steps))
 	}
 	return nil

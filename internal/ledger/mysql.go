@@ -142,7 +142,7 @@ func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (ro
 	for i, a := range args {
 		v, err := driver.DefaultParameterConverter.ConvertValue(a)
 		if err != nil {
-			return nil, hongbao.Errorf(hongbao.Permanent, "argument %d: %w", i+1, err)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "argument %d: %w", i+1, err)
 		}
 		values[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
 	}

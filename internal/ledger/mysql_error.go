@@ -12,12 +12,12 @@ import (
 // mysqlError gives err, met at the server, its class, by the number of the server's error. sent says that a COMMIT may
 // have arrived.
 func mysqlError(err error, sent bool) error {
-	class := hongbao.Transient
+	class := hongbao.ClassTransient
 	if sent && !errors.Is(err, driver.ErrBadConn) { // the driver gives that one only if nothing was sent
-		class = hongbao.Unknown
+		class = hongbao.ClassUnknown
 	}
 	if errors.Is(err, driver.ErrSkip) || errors.Is(err, mysql.ErrPktTooLarge) { // the driver's words for it
-		return hongbao.Errorf(hongbao.Permanent, "MySQL, the statement is longer than max_allowed_packet: %w", err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL, the statement is longer than max_allowed_packet: %w", err)
 	}
 	var e *mysql.MySQLError
 	if !errors.As(err, &e) {
@@ -26,14 +26,14 @@ func mysqlError(err error, sent bool) error {
 	switch e.Number {
 	// Record changed, lock timeout, deadlock (on Galera also the answer to a COMMIT); a batch id that was drawn twice.
 	case 1020, 1205, 1213, 1062:
-		return hongbao.Outagef(hongbao.Transient, "MySQL: %w: %w", errAgain, err)
+		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: %w: %w", errAgain, err)
 	case 3819, 4025: // CHECK, on MySQL and on MariaDB
-		return hongbao.Errorf(hongbao.Permanent, "MySQL: %w: %w", errOverdraw, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w: %w", errOverdraw, err)
 	case 1216, 1217, 1451, 1452: // foreign keys
-		return hongbao.Errorf(hongbao.Broken, "MySQL, a row was deleted by hand: %w", err)
+		return hongbao.Errorf(hongbao.ClassBroken, "MySQL, a row was deleted by hand: %w", err)
 	// Null, truncated, out of range, wrong value, too long, overflow; JSON that is no table of ours.
 	case 1048, 1264, 1265, 1292, 1366, 1406, 1690, 3140, 3141, 3156, 3665, 3666, 3667, 4038, 4174, 4175, 4176:
-		return hongbao.Errorf(hongbao.Permanent, "MySQL: %w", err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w", err)
 	case 1044, 1045, 1049, 1054, 1064, 1142, 1143, 1146, 1227, 1305, 1370, 1698: // rights, database, schema, syntax
 		return hongbao.Outagef(class, "MySQL refuses us, look at the DSN, the user's rights and the schema: %w", err)
 	}

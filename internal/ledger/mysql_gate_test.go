@@ -29,35 +29,35 @@ func TestMySQLErrorClasses(t *testing.T) {
 		outage bool
 		mark   error
 	}{
-		"lost before COMMIT":         {mysql.ErrInvalidConn, false, hongbao.Transient, true, nil},
-		"lost after COMMIT":          {mysql.ErrInvalidConn, true, hongbao.Unknown, true, nil},
-		"reset after COMMIT":         {io.ErrUnexpectedEOF, true, hongbao.Unknown, true, nil},
-		"timeout after COMMIT":       {context.DeadlineExceeded, true, hongbao.Unknown, true, nil},
-		"COMMIT did not leave":       {driver.ErrBadConn, true, hongbao.Transient, true, nil},
-		"shutdown before":            {answer(1053), false, hongbao.Transient, true, nil},
-		"shutdown after":             {answer(1053), true, hongbao.Unknown, true, nil},
-		"killed":                     {answer(1927), true, hongbao.Unknown, true, nil},
-		"interrupted":                {answer(1317), true, hongbao.Unknown, true, nil},
-		"statement timeout":          {answer(1969), false, hongbao.Transient, true, nil},
-		"error during COMMIT":        {answer(1180), true, hongbao.Unknown, true, nil},
-		"too many connections":       {answer(1040), false, hongbao.Transient, true, nil},
-		"disk full":                  {answer(1021), false, hongbao.Transient, true, nil},
-		"table full":                 {answer(1114), false, hongbao.Transient, true, nil},
-		"read-only":                  {answer(1290), false, hongbao.Transient, true, nil},
-		"read-only transaction":      {answer(1792), false, hongbao.Transient, true, nil},
-		"no such table":              {answer(1146), false, hongbao.Transient, true, nil},
-		"wrong password":             {answer(1045), false, hongbao.Transient, true, nil},
-		"deadlock":                   {answer(1213), true, hongbao.Transient, true, errAgain},
-		"lock timeout":               {answer(1205), true, hongbao.Transient, true, errAgain},
-		"a batch id drawn twice":     {answer(1062), true, hongbao.Transient, true, errAgain},
-		"check on MySQL":             {answer(3819), true, hongbao.Permanent, false, errOverdraw},
-		"check on MariaDB":           {answer(4025), true, hongbao.Permanent, false, errOverdraw},
-		"out of range":               {answer(1264), true, hongbao.Permanent, false, nil},
-		"overflow":                   {answer(1690), true, hongbao.Permanent, false, nil},
-		"too long":                   {answer(1406), false, hongbao.Permanent, false, nil},
-		"too long to be sent":        {driver.ErrSkip, true, hongbao.Permanent, false, nil},
-		"row deleted by hand":        {answer(1452), true, hongbao.Broken, false, nil},
-		"something nobody has named": {answer(65000), false, hongbao.Transient, true, nil},
+		"lost before COMMIT":         {mysql.ErrInvalidConn, false, hongbao.ClassTransient, true, nil},
+		"lost after COMMIT":          {mysql.ErrInvalidConn, true, hongbao.ClassUnknown, true, nil},
+		"reset after COMMIT":         {io.ErrUnexpectedEOF, true, hongbao.ClassUnknown, true, nil},
+		"timeout after COMMIT":       {context.DeadlineExceeded, true, hongbao.ClassUnknown, true, nil},
+		"COMMIT did not leave":       {driver.ErrBadConn, true, hongbao.ClassTransient, true, nil},
+		"shutdown before":            {answer(1053), false, hongbao.ClassTransient, true, nil},
+		"shutdown after":             {answer(1053), true, hongbao.ClassUnknown, true, nil},
+		"killed":                     {answer(1927), true, hongbao.ClassUnknown, true, nil},
+		"interrupted":                {answer(1317), true, hongbao.ClassUnknown, true, nil},
+		"statement timeout":          {answer(1969), false, hongbao.ClassTransient, true, nil},
+		"error during COMMIT":        {answer(1180), true, hongbao.ClassUnknown, true, nil},
+		"too many connections":       {answer(1040), false, hongbao.ClassTransient, true, nil},
+		"disk full":                  {answer(1021), false, hongbao.ClassTransient, true, nil},
+		"table full":                 {answer(1114), false, hongbao.ClassTransient, true, nil},
+		"read-only":                  {answer(1290), false, hongbao.ClassTransient, true, nil},
+		"read-only transaction":      {answer(1792), false, hongbao.ClassTransient, true, nil},
+		"no such table":              {answer(1146), false, hongbao.ClassTransient, true, nil},
+		"wrong password":             {answer(1045), false, hongbao.ClassTransient, true, nil},
+		"deadlock":                   {answer(1213), true, hongbao.ClassTransient, true, errAgain},
+		"lock timeout":               {answer(1205), true, hongbao.ClassTransient, true, errAgain},
+		"a batch id drawn twice":     {answer(1062), true, hongbao.ClassTransient, true, errAgain},
+		"check on MySQL":             {answer(3819), true, hongbao.ClassPermanent, false, errOverdraw},
+		"check on MariaDB":           {answer(4025), true, hongbao.ClassPermanent, false, errOverdraw},
+		"out of range":               {answer(1264), true, hongbao.ClassPermanent, false, nil},
+		"overflow":                   {answer(1690), true, hongbao.ClassPermanent, false, nil},
+		"too long":                   {answer(1406), false, hongbao.ClassPermanent, false, nil},
+		"too long to be sent":        {driver.ErrSkip, true, hongbao.ClassPermanent, false, nil},
+		"row deleted by hand":        {answer(1452), true, hongbao.ClassBroken, false, nil},
+		"something nobody has named": {answer(65000), false, hongbao.ClassTransient, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -308,7 +308,7 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
 	require.Len(t, errs, 5)
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]))
 	require.True(t, mysqlReadOnly(errs[0]), "%v", errs[0])
 	errs = f.Handle(t.Context(), grantsOf("rain", 1, 5))
 	var refused *SettingError

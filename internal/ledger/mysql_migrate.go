@@ -41,7 +41,7 @@ func (m *mysqlStore) lockSchema(ctx context.Context, conn *sql.Conn) error {
 		return mysqlError(fmt.Errorf("wait for the other workers' migration: %w", err), false)
 	}
 	if got.Int64 != 1 {
-		return hongbao.Outagef(hongbao.Transient, "MySQL: another worker migrates the schema for longer than %v", m.timeout)
+		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: another worker migrates the schema for longer than %v", m.timeout)
 	}
 	return nil
 }

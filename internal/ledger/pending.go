@@ -20,7 +20,7 @@ import (
 // twice. After an error nothing has changed, unless its class is Unknown.
 func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant, before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
-		return nil, nil, hongbao.Errorf(hongbao.Permanent, "note %d credits that are about to be asked for: want %d at most", len(grants), MaxBatch)
+		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "note %d credits that are about to be asked for: want %d at most", len(grants), MaxBatch)
 	}
 	items := itemsOf(grants)
 	packed, err := s.config.Ledger.dialect.pack(columnsOf(items)...)
@@ -30,7 +30,7 @@ func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongb
 	b := &beginning{Ledger: s.config.Ledger, call: call, items: items, packed: packed}
 	err = b.write(ctx, b.run)
 	if errors.Is(err, errOverdraw) {
-		err = hongbao.Errorf(hongbao.Transient, "a campaign was refunded in between: %w", err)
+		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded in between: %w", err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("note in the ledger that %d credits are about to be asked for: %w", len(grants), err)
@@ -177,7 +177,7 @@ func (b *beginning) takeOver(ctx context.Context, t txn, rows []payment.Pending,
 	}
 	for key := range came {
 		if !noted[key] && !out[key] {
-			return hongbao.Errorf(hongbao.Transient, "another worker forgot packet %d of campaign %s meanwhile: %w", key.packet, key.campaign, errAgain)
+			return hongbao.Errorf(hongbao.ClassTransient, "another worker forgot packet %d of campaign %s meanwhile: %w", key.packet, key.campaign, errAgain)
 		}
 	}
 	if len(campaigns) == 0 {
@@ -190,7 +190,7 @@ func (b *beginning) takeOver(ctx context.Context, t txn, rows []payment.Pending,
 	var taken int64
 	err = t.run(ctx, stmt{sql: b.dialect.takePending, args: append(packed, b.call.Owner), changed: &taken})
 	if err == nil && taken != int64(len(campaigns)) {
-		err = hongbao.Errorf(hongbao.Transient, "another worker took some of them over: %w", errAgain)
+		err = hongbao.Errorf(hongbao.ClassTransient, "another worker took some of them over: %w", errAgain)
 	}
 	return err
 }

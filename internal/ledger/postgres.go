@@ -243,30 +243,30 @@ func (t *postgresTxn) rollback(ctx context.Context) {
 
 // postgresError gives err, met at the server, its class. sent says that a COMMIT may have arrived.
 func postgresError(err error, sent bool) error {
-	class := hongbao.Transient
+	class := hongbao.ClassTransient
 	if sent && !pgconn.SafeToRetry(err) {
-		class = hongbao.Unknown
+		class = hongbao.ClassUnknown
 	}
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return hongbao.Outagef(class, "PostgreSQL: %w", err)
 	}
 	if pg.Severity == "ERROR" || pg.SeverityUnlocalized == "ERROR" {
-		class = hongbao.Transient // the server has rolled back
+		class = hongbao.ClassTransient // the server has rolled back
 	}
 	switch pg.Code {
 	case "40001", "40P01", "55P03", "23505": // serialization, deadlock, lock timeout; a batch id that was drawn twice
 		return hongbao.Outagef(class, "PostgreSQL: %w: %w", errAgain, err)
 	case "23514":
-		return hongbao.Errorf(hongbao.Permanent, "PostgreSQL: %w: %w", errOverdraw, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "PostgreSQL: %w: %w", errOverdraw, err)
 	case "23503":
-		return hongbao.Errorf(hongbao.Broken, "PostgreSQL, a row was deleted by hand: %w", err)
+		return hongbao.Errorf(hongbao.ClassBroken, "PostgreSQL, a row was deleted by hand: %w", err)
 	case "25006", "57014", "25P03": // a standby now; statement timeout; idle in transaction timeout
 		return hongbao.Outagef(class, "PostgreSQL: %w", err)
 	}
 	switch pg.Code[:2] {
 	case "22", "23": // data, constraints
-		return hongbao.Errorf(hongbao.Permanent, "PostgreSQL: %w", err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "PostgreSQL: %w", err)
 	case "08", "53", "57", "58", "XX": // connection, resources, operator, system, internal
 		return hongbao.Outagef(class, "PostgreSQL: %w", err)
 	case "28", "3D", "42": // authorization, database, schema: the configuration is wrong for all grants

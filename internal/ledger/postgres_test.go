@@ -108,7 +108,7 @@ func TestReadOnlyServer(t *testing.T) {
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 		var pg *pgconn.PgError
-		return errors.As(errs[0], &pg) && pg.Code == "25006" && hongbao.ClassOf(errs[0]) == hongbao.Transient
+		return errors.As(errs[0], &pg) && pg.Code == "25006" && hongbao.ClassOf(errs[0]) == hongbao.ClassTransient
 	}, "the server says that it is read-only")
 	_, err = admin.Exec(t.Context(), "SET default_transaction_read_only = off; ALTER DATABASE "+name+" RESET default_transaction_read_only")
 	require.NoError(t, err)

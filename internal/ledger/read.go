@@ -128,7 +128,7 @@ func scanTotals(s scan) (t Totals, err error) {
 	}
 	var c hongbao.Campaign
 	if err := json.Unmarshal([]byte(spec), &c); err != nil {
-		return t, hongbao.Errorf(hongbao.Broken, "the ledger's specification of campaign %s can't be read: %w", t.Campaign, err)
+		return t, hongbao.Errorf(hongbao.ClassBroken, "the ledger's specification of campaign %s can't be read: %w", t.Campaign, err)
 	}
 	t.Codes, t.Closed, t.CloseShard, t.Sealed = c.Codes != nil, closed == 1, int(shard), sealed == 1
 	return t, nil

@@ -101,7 +101,7 @@ func testResolve(t *testing.T, f *fixture) {
 	list := f.open(t)
 	require.Len(t, list, 3)
 	_, err := f.ledger.Decide(t.Context(), Decision{ID: list[1].ID}, nil)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	_, err = f.ledger.Decide(t.Context(), Decision{ID: list[1].ID, By: "ann", Why: "forged"}, nil)
 	require.NoError(t, err)
 	f.settles(t, grantsOf("nowhere", 1, 3)...) // comes again: decided is decided
@@ -147,7 +147,7 @@ func testDeletedByHand(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `DELETE FROM transfer`}, stmt{sql: `DELETE FROM account WHERE kind = 'pool'`})
 	errs := f.Handle(t.Context(), grantsOf("rain", 2, 2))
 	require.Len(t, errs, 1)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(errs[0]), "%v", errs[0])
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(errs[0]), "%v", errs[0])
 }
 
 func testRecorded(t *testing.T, f *fixture) {
@@ -223,5 +223,5 @@ func testSeal(t *testing.T, f *fixture) {
 	require.Equal(t, "number of the grants = grants", list[0].What)
 	f.tamper(t, stmt{sql: `UPDATE seal SET users = seqs, seqs = users`}, stmt{sql: `UPDATE seal SET users = substr(users, 1, 1)`})
 	_, err = f.ledger.CheckConservation(t.Context())
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 }

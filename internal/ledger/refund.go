@@ -47,7 +47,7 @@ func (l *Ledger) refundOnce(
 		}
 		c, found, err := readCampaign(ctx, t, campaign)
 		if err == nil && !found {
-			err = hongbao.Errorf(hongbao.Permanent, "%w; look at the id", ErrNoCampaign)
+			err = hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
 		}
 		if err != nil {
 			return nil, err
@@ -119,25 +119,25 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 	waits := nothingPending(ctx, t, id)
 	switch {
 	case closed.Kind != hongbao.EntryClose || closed.Seq < 1 || missing < 0:
-		err = hongbao.Errorf(hongbao.Permanent, "entry %s is no close, or %d missing grants are no number", closed.ID, missing)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "entry %s is no close, or %d missing grants are no number", closed.ID, missing)
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
-		err = hongbao.Errorf(hongbao.Conflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
+		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
 			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets, c.Funded, id)
 	case n.late > 0:
-		err = hongbao.Errorf(hongbao.Conflict, "the ledger has paid %d grants (packet %d for one) that the close, event %d-%d, can't have counted: "+
+		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) that the close, event %d-%d, can't have counted: "+
 			"they stand behind it or are of another shard. Somebody wrote to Redis or to the ledger: run `hongbao audit --campaign %s`",
 			n.late, n.onePack, closed.Shard, closed.Seq, id)
 	case waits != nil:
 		err = waits
 	case held.Granted+missing < want.Granted:
-		err = hongbao.Errorf(hongbao.Transient, "%w: the ledger holds %d of %d grants", payment.ErrSettling, held.Granted, want.Granted)
+		err = hongbao.Errorf(hongbao.ClassTransient, "%w: the ledger holds %d of %d grants", payment.ErrSettling, held.Granted, want.Granted)
 	case c.agrees(n, pool) != nil:
 		err = c.agrees(n, pool)
 	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
-		err = hongbao.Errorf(hongbao.Conflict, "the close tells of %d grants with amount %d, the ledger has %d with %d, and %d are said to be missing: "+
+		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d grants with amount %d, the ledger has %d with %d, and %d are said to be missing: "+
 			"run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount, held.Granted, held.GrantedAmount, missing, id)
 	case missing > 0 && waiting > 0:
-		err = hongbao.Errorf(hongbao.Conflict, "%d grants are missing, and %d wait in quarantine: decide these first", missing, waiting)
+		err = hongbao.Errorf(hongbao.ClassConflict, "%d grants are missing, and %d wait in quarantine: decide these first", missing, waiting)
 	}
 	r := c.rest()
 	r.Shard, r.Seq = closed.Shard, closed.Seq
@@ -150,7 +150,7 @@ func nothingPending(ctx context.Context, t txn, campaign string) error {
 	if err != nil || pending == 0 {
 		return err
 	}
-	return hongbao.Errorf(hongbao.Transient, "%w: %d credits may be booked at the remote and are not recorded (of packets %v and so on): "+
+	return hongbao.Errorf(hongbao.ClassTransient, "%w: %d credits may be booked at the remote and are not recorded (of packets %v and so on): "+
 		"the workers find out about them; for those that only the remote's owners can tell about see `hongbao dead confirm --help`",
 		payment.ErrSettling, pending, packets)
 }
@@ -159,9 +159,9 @@ func nothingPending(ctx context.Context, t txn, campaign string) error {
 func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 	switch {
 	case c.Grants != n.has.Grants || c.Granted != n.has.Granted:
-		return hongbao.Errorf(hongbao.Transient, "%w: grants were settled while the ledger's were counted", payment.ErrSettling)
+		return hongbao.Errorf(hongbao.ClassTransient, "%w: grants were settled while the ledger's were counted", payment.ErrSettling)
 	case c.Grants != n.grants || c.Granted != n.amount || pool != c.held().LeftAmount:
-		return hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
+		return hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
 			"the pool has %d: run `hongbao audit --campaign %s`", c.Grants, c.Granted, n.grants, n.amount, pool, c.Spec.ID)
 	}
 	return nil
@@ -180,7 +180,7 @@ func (c *StoredCampaign) rest() payment.Refund {
 func (l *Ledger) Held(ctx context.Context, campaign string) (hongbao.Closing, error) {
 	c, found, err := l.Campaign(ctx, campaign)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.Permanent, "campaign %s: %w; look at the id", campaign, ErrNoCampaign)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; look at the id", campaign, ErrNoCampaign)
 	}
 	if err != nil {
 		return hongbao.Closing{}, err
@@ -249,9 +249,9 @@ func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, e
 		case err != nil:
 			return nil, err
 		case !found:
-			return nil, hongbao.Errorf(hongbao.Permanent, "%w; look at the id", ErrNoCampaign)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
 		case c.State != StateRefunded:
-			return nil, hongbao.Errorf(hongbao.Permanent, "%w: its seed stays secret until it is closed and refunded", ErrNotRefunded)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: its seed stays secret until it is closed and refunded", ErrNotRefunded)
 		}
 		return nil, nil
 	})

@@ -96,7 +96,7 @@ func testRefundWaits(t *testing.T, f *fixture) {
 	for n := range int64(4) {
 		_, err := f.ledger.Refund(t.Context(), closed, 0)
 		require.ErrorIs(t, err, payment.ErrSettling)
-		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 		require.False(t, hongbao.IsOutage(err))
 		f.holds(t, "rain", grantsOf("rain", 1, n))
 		f.settles(t, grant("rain", n+1))
@@ -123,12 +123,12 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 		alter func(*hongbao.Entry)
 		class hongbao.Class
 	}{
-		"fewer grants than the ledger holds": {func(e *hongbao.Entry) { *e = closeOf("rain", 10, 3) }, hongbao.Conflict},
-		"another amount":                     {func(e *hongbao.Entry) { e.Close.GrantedAmount++; e.Close.LeftAmount-- }, hongbao.Conflict},
-		"more packets than funded":           {func(e *hongbao.Entry) { e.Close.Left++ }, hongbao.Conflict},
-		"more money than funded":             {func(e *hongbao.Entry) { e.Close.LeftAmount++ }, hongbao.Conflict},
-		"no close":                           {func(e *hongbao.Entry) { e.Kind = hongbao.EntryGrant }, hongbao.Permanent},
-		"no seq":                             {func(e *hongbao.Entry) { e.Seq = 0 }, hongbao.Permanent},
+		"fewer grants than the ledger holds": {func(e *hongbao.Entry) { *e = closeOf("rain", 10, 3) }, hongbao.ClassConflict},
+		"another amount":                     {func(e *hongbao.Entry) { e.Close.GrantedAmount++; e.Close.LeftAmount-- }, hongbao.ClassConflict},
+		"more packets than funded":           {func(e *hongbao.Entry) { e.Close.Left++ }, hongbao.ClassConflict},
+		"more money than funded":             {func(e *hongbao.Entry) { e.Close.LeftAmount++ }, hongbao.ClassConflict},
+		"no close":                           {func(e *hongbao.Entry) { e.Kind = hongbao.EntryGrant }, hongbao.ClassPermanent},
+		"no seq":                             {func(e *hongbao.Entry) { e.Seq = 0 }, hongbao.ClassPermanent},
 	} {
 		e := closeOf("rain", 10, 4)
 		c.alter(&e)
@@ -158,7 +158,7 @@ func testRefundBehindTheClose(t *testing.T, f *fixture) {
 		require.NoError(t, err)
 		require.Equal(t, closed.Close, held)
 		_, err = f.ledger.Refund(t.Context(), closed, 0)
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 		require.ErrorContains(t, err, "packet 11")
 		f.holds(t, id, append(grantsOf(id, 1, 3), forged))
 	}
@@ -198,7 +198,7 @@ func testRefundMissing(t *testing.T, f *fixture) {
 func testRefundUnknown(t *testing.T, f *fixture) {
 	_, err := f.ledger.Refund(t.Context(), closeOf("typo", 10, 4), 0)
 	require.ErrorIs(t, err, ErrNoCampaign)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	_, found, err := f.ledger.RefundOf(t.Context(), "typo")
 	require.NoError(t, err)
 	require.False(t, found)
@@ -209,7 +209,7 @@ func testRefundTampered(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	f.tamper(t, stmt{sql: `UPDATE campaign SET granted = granted - 1`})
 	_, err := f.ledger.Refund(t.Context(), closeOf("rain", 10, 4), 0)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
 
@@ -264,7 +264,7 @@ type dyingTxn struct {
 
 func (t *dyingTxn) run(ctx context.Context, stmts ...stmt) error {
 	if *t.left == 0 {
-		return hongbao.Errorf(hongbao.Transient, "%w", errDied)
+		return hongbao.Errorf(hongbao.ClassTransient, "%w", errDied)
 	}
 	*t.left--
 	return t.txn.run(ctx, stmts...)
@@ -339,7 +339,7 @@ func testReveal(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	_, err := f.ledger.Reveal(t.Context(), "rain")
 	require.ErrorIs(t, err, ErrNotRefunded)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	_, err = f.ledger.Reveal(t.Context(), "typo")
 	require.ErrorIs(t, err, ErrNoCampaign)
 	c, _, err := f.ledger.Campaign(t.Context(), "rain")

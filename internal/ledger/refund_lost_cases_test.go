@@ -43,7 +43,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 		o.Amount = wrong
 		_, err := f.ledger.RefundLost(t.Context(), o)
 		require.ErrorContains(t, err, "nothing was moved")
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
 	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 5, 5))
 	require.NoError(t, err)

@@ -33,16 +33,16 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	case err != nil:
 		return err
 	case !found:
-		return hongbao.Errorf(hongbao.Permanent, "seal campaign %.80q: %w; look at the id", campaign, ErrNoCampaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %.80q: %w; look at the id", campaign, ErrNoCampaign)
 	case c.Sealed:
 		return nil
 	case !c.Closed:
-		return hongbao.Errorf(hongbao.Permanent, "seal campaign %s: %w: it is not refunded", campaign, ErrNotSealable)
+		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %s: %w: it is not refunded", campaign, ErrNotSealable)
 	}
 	s := &seal{groups: make(map[int64]int64)}
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error { return s.read(ctx, t, &c) })
 	if err == nil && (s.grants != c.Grants || s.amount != int64(c.Granted) || s.debits != s.amount || s.debited != s.grants) {
-		err = hongbao.Errorf(hongbao.Broken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
+		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
 			"and debits for %d with %d: run `hongbao audit`", c.Grants, c.Granted, s.grants, s.amount, s.debited, s.debits)
 	}
 	if err == nil {
@@ -144,7 +144,7 @@ func (n *numbers) err(campaign string) error {
 	if !n.bad {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Broken, "the seal of campaign %s can't be read: somebody wrote to the database by hand; delete the row to have its "+
+	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: somebody wrote to the database by hand; delete the row to have its "+
 		"grants read again", campaign)
 }
 

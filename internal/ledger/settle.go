@@ -150,7 +150,7 @@ func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, d
 		key := keyOf(it.grant)
 		g, ok := has[key]
 		if !ok {
-			return nil, nil, hongbao.Errorf(hongbao.Broken,
+			return nil, nil, hongbao.Errorf(hongbao.ClassBroken,
 				"packet %d of campaign %s was neither inserted nor there: was a row deleted by hand?", key.packet, key.campaign)
 		}
 		if it.reason = difference(it.grant, &g.Grant); it.reason != "" {
@@ -217,7 +217,7 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 		p := campaigns[g.Campaign]
 		p.amount, p.grants = p.amount+g.Amount, p.grants+1
 		if p.amount > hongbao.MaxAmount {
-			return nil, nil, hongbao.Errorf(hongbao.Permanent, "%w: the batch is above %d", errOverdraw, hongbao.MaxAmount)
+			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the batch is above %d", errOverdraw, hongbao.MaxAmount)
 		}
 		campaigns[g.Campaign] = p
 		if g.Amount > 0 {
@@ -231,7 +231,7 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 		if n := len(sums); n == 0 || sums[n-1].account != c.account {
 			sums = append(sums, c)
 		} else if sums[n-1].amount += c.amount; sums[n-1].amount > hongbao.MaxAmount {
-			return nil, nil, hongbao.Errorf(hongbao.Permanent, "%w: one user gets more than %d", errOverdraw, hongbao.MaxAmount)
+			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one user gets more than %d", errOverdraw, hongbao.MaxAmount)
 		}
 	}
 	return campaigns, sums, nil

@@ -191,14 +191,14 @@ func testPlanFails(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.setPlan(t, func(_ string, packet int64) (hongbao.Amount, bool, error) {
 		if packet == 2 {
-			return 0, false, hongbao.Errorf(hongbao.Transient, "the plan is being read")
+			return 0, false, hongbao.Errorf(hongbao.ClassTransient, "the plan is being read")
 		}
 		return planned(packet), packet != 3, nil
 	})
 	errs := f.Handle(t.Context(), grantsOf("rain", 1, 3))
 	require.Len(t, errs, 3)
 	require.NoError(t, errs[0])
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[1]))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[1]))
 	require.NoError(t, errs[2])
 	f.holds(t, "rain", grantsOf("rain", 1, 1))
 	list := f.open(t)
@@ -208,7 +208,7 @@ func testPlanFails(t *testing.T, f *fixture) {
 	asked := 0
 	f.setPlan(t, func(string, int64) (hongbao.Amount, bool, error) {
 		asked++
-		return 0, false, hongbao.Outagef(hongbao.Transient, "the plan's store is down")
+		return 0, false, hongbao.Outagef(hongbao.ClassTransient, "the plan's store is down")
 	})
 	errs = f.Handle(t.Context(), grantsOf("rain", 4, 9))
 	require.Equal(t, 1, asked, "one timeout is enough")
@@ -230,7 +230,7 @@ func testMalformed(t *testing.T, f *fixture) {
 	errs := f.Handle(t.Context(), bad)
 	require.Len(t, errs, 6)
 	for _, err := range errs[:5] {
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", err)
 	}
 	require.NoError(t, errs[5])
 	f.holds(t, "rain", grantsOf("rain", 6, 6))
@@ -279,13 +279,13 @@ func testBalanceOverflow(t *testing.T, f *fixture) {
 		args: []any{rich, testCurrency, int64(1<<63 - 1)}})
 	errs := f.Handle(t.Context(), grantsOf("rain", 1, 1))
 	require.Len(t, errs, 1)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.Equal(t, hongbao.Amount(1<<63-1), f.balance(t, rich))
 	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("rain")))
 
 	errs = f.Handle(t.Context(), grantsOf("rain", 1, 7)) // it costs no other grant of the batch
 	require.Len(t, errs, 7)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	for _, err := range errs[1:] {
 		require.NoError(t, err)
 	}
@@ -349,9 +349,9 @@ func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	f.settles(t, both...)
 	f.holds(t, "lost", grantsOf("lost", 1, 3))
 	err := f.ledger.Disown(t.Context(), "lost", "ann", "gone")
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "the ledger has it")
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "the ledger has it")
 	for _, who := range []string{"", "a b"} {
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(f.ledger.Disown(t.Context(), "never", who, "gone")))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(f.ledger.Disown(t.Context(), "never", who, "gone")))
 	}
 
 	f.disown(t, "never")

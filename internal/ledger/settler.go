@@ -133,7 +133,7 @@ func malformed(g *hongbao.Grant) error {
 	if err == nil {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
+	return hongbao.Errorf(hongbao.ClassPermanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
 }
 
 // checkPlan compares a grant with its campaign and the plan, and gives the reason if it is to go to quarantine. It adds the
@@ -212,7 +212,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 		return refused
 	}
 	overdraws := errors.Is(err, errOverdraw)
-	if !overdraws && (len(items) == 1 || hongbao.ClassOf(err) != hongbao.Permanent) {
+	if !overdraws && (len(items) == 1 || hongbao.ClassOf(err) != hongbao.ClassPermanent) {
 		for _, it := range items {
 			errs[it.index] = err
 		}
@@ -255,7 +255,7 @@ func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 		if err := s.report(q); err != nil {
 			// The row is there; the grant comes again until the hook has done its part.
 			for _, it := range items {
-				errs[it.index] = hongbao.Outagef(hongbao.Transient, "quarantine of packet %d of campaign %s: %w", q.Grant.Packet, q.Grant.Campaign, err)
+				errs[it.index] = hongbao.Outagef(hongbao.ClassTransient, "quarantine of packet %d of campaign %s: %w", q.Grant.Packet, q.Grant.Campaign, err)
 			}
 			return
 		}

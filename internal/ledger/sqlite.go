@@ -43,7 +43,7 @@ func packJSON(columns ...any) ([]any, error) {
 	}
 	text, err := json.Marshal(rows)
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.Permanent, "encode %d rows as JSON: %w", len(rows), err)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "encode %d rows as JSON: %w", len(rows), err)
 	}
 	return []any{string(text)}, nil
 }
@@ -58,7 +58,7 @@ func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore,
 		return nil, fmt.Errorf("find the file %s: %w", config.DSN, err)
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !create {
-		return nil, hongbao.Errorf(hongbao.Broken, "%w: there is no file %s; let ledger.dsn name the right one, `hongbao init` makes a new one",
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "%w: there is no file %s; let ledger.dsn name the right one, `hongbao init` makes a new one",
 			ErrNotFounded, path)
 	}
 	mode := "rw"
@@ -208,9 +208,9 @@ func (t *sqliteTxn) rollback(ctx context.Context) {
 
 // sqliteError gives err, met at the file, its class. sent says that it is the answer to a COMMIT.
 func sqliteError(err error, sent bool) error {
-	class := hongbao.Transient
+	class := hongbao.ClassTransient
 	if sent {
-		class = hongbao.Unknown
+		class = hongbao.ClassUnknown
 	}
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -218,13 +218,13 @@ func sqliteError(err error, sent bool) error {
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED: // a COMMIT that met a lock has not happened
-		return hongbao.Outagef(hongbao.Transient, "SQLite, another process holds the file's lock: %w: %w", errAgain, err)
+		return hongbao.Outagef(hongbao.ClassTransient, "SQLite, another process holds the file's lock: %w: %w", errAgain, err)
 	case sqlite3.SQLITE_CONSTRAINT:
 		return sqliteConstraint(e.Code(), err)
 	case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE:
-		return hongbao.Errorf(hongbao.Permanent, "SQLite: %w", err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "SQLite: %w", err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return hongbao.Errorf(hongbao.Broken, "SQLite, the file is damaged: %w", err)
+		return hongbao.Errorf(hongbao.ClassBroken, "SQLite, the file is damaged: %w", err)
 	}
 	return hongbao.Outagef(class, "SQLite: %w", err) // full, I/O, read-only, interrupted
 }
@@ -232,11 +232,11 @@ func sqliteError(err error, sent bool) error {
 func sqliteConstraint(code int, err error) error {
 	switch code {
 	case sqlite3.SQLITE_CONSTRAINT_CHECK:
-		return hongbao.Errorf(hongbao.Permanent, "SQLite: %w: %w", errOverdraw, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "SQLite: %w: %w", errOverdraw, err)
 	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE: // a batch id that was drawn twice
-		return hongbao.Errorf(hongbao.Transient, "SQLite: %w: %w", errAgain, err)
+		return hongbao.Errorf(hongbao.ClassTransient, "SQLite: %w: %w", errAgain, err)
 	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
-		return hongbao.Errorf(hongbao.Broken, "SQLite, a row was deleted by hand: %w", err)
+		return hongbao.Errorf(hongbao.ClassBroken, "SQLite, a row was deleted by hand: %w", err)
 	}
-	return hongbao.Errorf(hongbao.Permanent, "SQLite: %w", err)
+	return hongbao.Errorf(hongbao.ClassPermanent, "SQLite: %w", err)
 }

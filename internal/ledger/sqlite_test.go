@@ -62,7 +62,7 @@ func TestSQLiteBusy(t *testing.T) {
 	err := other.store.write(t.Context(), func(txn) ([]stmt, error) {
 		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
 		require.Len(t, errs, 5)
-		require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]), "%v", errs[0])
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		require.True(t, hongbao.IsOutage(errs[0]))
 		f.holds(t, "rain", nil) // readers go on
 		return nil, nil
@@ -83,7 +83,7 @@ func TestSQLiteFull(t *testing.T) {
 	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5_000))
 	require.Len(t, errs, 5_000)
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(errs[0]))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]))
 	f.holds(t, "rain", nil)
 	_, err = writer.ExecContext(t.Context(), "PRAGMA max_page_count = 1000000")
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestSQLiteDamagedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	require.NoError(t, os.WriteFile(path, make([]byte, 8192), 0o600))
 	_, err := Open(t.Context(), testConfig(SQLite, path))
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 	require.ErrorContains(t, err, path)
 	none := testConfig(SQLite, filepath.Join(t.TempDir(), "no", "such", "folder.db"))
 	_, err = Migrate(t.Context(), none)

@@ -31,7 +31,7 @@ func (l *Ledger) AddToken(ctx context.Context, token payment.ClientToken) error 
 		})
 	})
 	if err == nil && inserted == 0 {
-		err = hongbao.Errorf(hongbao.Conflict, "the token is there already: revoked, or of a client; take a new one")
+		err = hongbao.Errorf(hongbao.ClassConflict, "the token is there already: revoked, or of a client; take a new one")
 	}
 	if err != nil {
 		return fmt.Errorf("store a token of client %s: %w", token.Client, err)
@@ -58,7 +58,7 @@ func checkToken(token *payment.ClientToken) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "the token can't be stored: %w", errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "the token can't be stored: %w", errors.Join(errs...))
 }
 
 // Tokens gives the tokens that are valid, sorted by client and age.

@@ -98,7 +98,7 @@ func (e *Ender) Look(ctx context.Context, id string) (*Ending, error) {
 	}
 	c, found, err := e.Books.Campaign(ctx, id)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.Permanent, "campaign %s: %w; look at the id", id, ledger.ErrNoCampaign)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; look at the id", id, ledger.ErrNoCampaign)
 	}
 	if err != nil {
 		return nil, err
@@ -159,10 +159,10 @@ func (e *Ending) lost() error {
 	case e.Redis.State == campaign.Frozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil), e.Redis.State == campaign.Refunded && e.Refund != nil:
 		return nil
 	case e.Redis.State == "":
-		return hongbao.Errorf(hongbao.Permanent, "campaign %s is not in Redis, and the ledger has paid nothing of it: `hongbao campaign load %s` brings it there, "+
+		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is not in Redis, and the ledger has paid nothing of it: `hongbao campaign load %s` brings it there, "+
 			"then `hongbao campaign close %s` ends it", e.Campaign, e.Campaign, e.Campaign)
 	}
-	return hongbao.Errorf(hongbao.Permanent, "campaign %s is %s in Redis, and nothing says that Redis has lost any of it: `hongbao campaign close %s` and "+
+	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s in Redis, and nothing says that Redis has lost any of it: `hongbao campaign close %s` and "+
 		"`hongbao campaign refund %s` end it", e.Campaign, e.Redis.State, e.Campaign, e.Campaign)
 }
 
@@ -198,7 +198,7 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 		return payment.Refund{}, err
 	}
 	if steps := at.Waiting.Steps(o.Campaign); len(steps) > 0 {
-		return payment.Refund{}, hongbao.Errorf(hongbao.Transient, "refund campaign %s: %w; nothing was moved: %s", o.Campaign, payment.ErrSettling,
+		return payment.Refund{}, hongbao.Errorf(hongbao.ClassTransient, "refund campaign %s: %w; nothing was moved: %s", o.Campaign, payment.ErrSettling,
 			strings.Join(steps, "; "))
 	}
 	o.Shard = at.Shard
@@ -207,7 +207,7 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 		return r, err
 	}
 	if r.Amount != o.Amount {
-		return r, hongbao.Errorf(hongbao.Permanent, "campaign %s was refunded before: %d minor units, not %d", o.Campaign, r.Amount, o.Amount)
+		return r, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was refunded before: %d minor units, not %d", o.Campaign, r.Amount, o.Amount)
 	}
 	if at.Redis.State == "" && r.Seq > 0 {
 		return r, nil // it was closed, refunded, and has left Redis as it should

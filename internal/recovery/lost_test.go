@@ -298,6 +298,6 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 		err := act()
 		require.ErrorIs(t, err, shards.ErrLost, name)
 		require.ErrorContains(t, err, "`hongbao campaign refund-lost rain`", name)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), name)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), name)
 	}
 }

@@ -187,7 +187,7 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 				return err
 			}
 			if !now.Frozen || now.String() != v.String() {
-				return hongbao.Errorf(hongbao.Conflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
+				return hongbao.Errorf(hongbao.ClassConflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
 			}
 			return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
 		})
@@ -197,7 +197,7 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 		select {
 		case <-tick.C:
 		case <-waiting.Done():
-			return hongbao.Errorf(hongbao.Transient, "another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard)
+			return hongbao.Errorf(hongbao.ClassTransient, "another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard)
 		}
 	}
 }
@@ -241,7 +241,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 	}
 	opened, err := k.Reopen(ctx, r.cfg.Space, again)
 	if err == nil && !opened {
-		err = hongbao.Errorf(hongbao.Transient, "shard %d changed under way; it is tried again", v.Shard)
+		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed under way; it is tried again", v.Shard)
 	}
 	return err
 }

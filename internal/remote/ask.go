@@ -22,7 +22,7 @@ type Booked struct {
 func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (b Booked, found bool, err error) {
 	reference := Key(h.cfg.Deployment, campaign, packet)
 	if !h.cfg.Queryable {
-		return b, false, hongbao.Errorf(hongbao.Permanent, "ask for credit %s: the remote can't be asked, remote.queryable is false", reference)
+		return b, false, hongbao.Errorf(hongbao.ClassPermanent, "ask for credit %s: the remote can't be asked, remote.queryable is false", reference)
 	}
 	pause := h.cfg.Pause
 	for try := 0; ; try++ {
@@ -39,7 +39,7 @@ func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (
 func (h *Handler) booked(ctx context.Context, reference string) (b Booked, found bool, err error) {
 	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
 	unread := func(err error) (Booked, bool, error) {
-		return Booked{}, false, hongbao.Outagef(hongbao.Transient, "ask for credit %s: %w", reference, err)
+		return Booked{}, false, hongbao.Outagef(hongbao.ClassTransient, "ask for credit %s: %w", reference, err)
 	}
 	switch {
 	case unsent != nil:

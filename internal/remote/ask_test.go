@@ -24,7 +24,7 @@ func TestCredited(t *testing.T) {
 	require.False(t, found)
 	blind := newHandler(t, b, newBooks(), repeats)
 	_, _, err = blind.Credited(t.Context(), "rain", 3)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
 // An answer that does not tell is asked for again, and never taken for "no such credit".

@@ -170,7 +170,7 @@ func (b *books) has(t *testing.T, grants []hongbao.Grant) {
 }
 
 func ledgerDown(*hongbao.Grant) error {
-	return hongbao.Outagef(hongbao.Transient, "the ledger is down")
+	return hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
 }
 
 // kinds of remotes, by what they are able to do.

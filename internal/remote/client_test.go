@@ -198,7 +198,7 @@ func TestRetryAfter(t *testing.T) {
 		h.now = func() time.Time { return time.Unix(0, now.Load()) }
 		errs := h.Handle(t.Context(), grants(1, 5))
 		for _, err := range errs {
-			require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 			require.True(t, hongbao.IsOutage(err))
 		}
 		require.EqualValues(t, 1, h.Stats().Requests, "one was told, nobody else asked")
@@ -245,7 +245,7 @@ func TestRefusedAltogether(t *testing.T) {
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
 		errs := newHandler(t, b, l).Handle(t.Context(), grants(1, 2))
 		for i, err := range errs {
-			require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 			require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
 			require.NotEqual(t, hongbao.IsOutage(errs[1-i]), hongbao.IsOutage(err), "the first one may be alone")
 		}
@@ -297,7 +297,7 @@ func TestTLS(t *testing.T) {
 	}
 	strange := h(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: server.TLS.Certificates})
 	for _, err := range strange.Handle(t.Context(), grants(1, 2)) {
-		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 		var untrusted x509.UnknownAuthorityError
 		require.ErrorAs(t, err, &untrusted)
 		require.True(t, hongbao.IsOutage(err))
@@ -325,7 +325,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		})
 		h := newHandler(t, b, newBooks(), repeats)
 		for _, err := range h.Handle(t.Context(), grants(1, 2)) {
-			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%d: %v", status, err)
+			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%d: %v", status, err)
 		}
 		require.Positive(t, redirects.Load())
 		require.Zero(t, b.inside.Load(), "%d was followed", status)

@@ -189,14 +189,14 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 		if has := seen[event{g.Shard, g.Seq}]; has != nil {
 			errs[i] = errTwice
 			if has.Campaign != g.Campaign || has.Packet != g.Packet || has.User != g.User {
-				errs[i] = hongbao.Errorf(hongbao.Conflict, "event %s came as two different grants in one call", g.EventID())
+				errs[i] = hongbao.Errorf(hongbao.ClassConflict, "event %s came as two different grants in one call", g.EventID())
 			}
 			continue
 		}
 		seen[event{g.Shard, g.Seq}] = g
 		key := h.keyOf(g)
 		if packets[key] {
-			errs[i] = hongbao.Errorf(hongbao.Conflict, "%w: packet %d of campaign %s came as two different events in one call; a person decides about event %s",
+			errs[i] = hongbao.Errorf(hongbao.ClassConflict, "%w: packet %d of campaign %s came as two different events in one call; a person decides about event %s",
 				ErrContradiction, g.Packet, g.Campaign, g.EventID())
 			continue
 		}
@@ -222,14 +222,14 @@ func (h *Handler) check(ctx context.Context, g *hongbao.Grant, currencies map[st
 		err = fmt.Errorf("packet %d and seq %d: want numbers from 1", g.Packet, g.Seq)
 	}
 	if err != nil {
-		return hongbao.Errorf(hongbao.Permanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
 	}
 	amount, ok, err := h.campaigns.Amount(ctx, g.Campaign, g.Packet)
 	if err != nil {
 		return fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
 	}
 	if !ok || amount != g.Amount || amount < 0 || amount > hongbao.MaxAmount {
-		return hongbao.Errorf(hongbao.Conflict, "%w: packet %d of campaign %s has the amount %d, which is not planned; nothing was sent, a person decides",
+		return hongbao.Errorf(hongbao.ClassConflict, "%w: packet %d of campaign %s has the amount %d, which is not planned; nothing was sent, a person decides",
 			ErrContradiction, g.Packet, g.Campaign, g.Amount)
 	}
 	if _, known := currencies[g.Campaign]; !known {

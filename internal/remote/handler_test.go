@@ -114,7 +114,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 				errs := h.Handle(t.Context(), grants(1, 2))
 				require.Len(t, errs, 2)
 				for _, err := range errs {
-					require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+					require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 					require.ErrorContains(t, err, "never sent twice")
 					require.NotErrorIs(t, err, ErrContradiction, "it is a doubt only")
 				}
@@ -142,10 +142,10 @@ func TestAppliedLongAfter(t *testing.T) {
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { held <- c; drop(w) })
 	h := newHandler(t, b, l, queryable, func(c *Config) { c.QueryFinal = time.Minute })
 	errs := h.Handle(t.Context(), grants(1, 1))
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 	l.ages(50 * time.Second)
 	errs = h.Handle(t.Context(), grants(1, 1))
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]), "it can still come")
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "it can still come")
 	b.book(<-held)
 	require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
 	b.holds(t, grants(1, 1))
@@ -153,7 +153,7 @@ func TestAppliedLongAfter(t *testing.T) {
 	require.Zero(t, l.left())
 
 	errs = h.Handle(t.Context(), grants(2, 2)) // this one is lost on its way
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 	<-held
 	b.set(nil)
 	l.ages(testClaimTime + 61*time.Second)
@@ -174,7 +174,7 @@ func TestPastTheRetention(t *testing.T) {
 			})
 			h := newHandler(t, b, l, change, func(c *Config) { c.Repeats = 0 })
 			errs := h.Handle(t.Context(), grants(1, 2))
-			require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
+			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 			b.mu.Lock()
 			b.forgets, b.answer = true, nil
 			sent := b.posts["prod:rain:1"]
@@ -184,7 +184,7 @@ func TestPastTheRetention(t *testing.T) {
 			if name == "queryable" {
 				require.Nil(t, errs)
 			} else {
-				require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]))
+				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
 				require.ErrorContains(t, errs[0], "could pay twice")
 				require.Equal(t, 2, l.left())
 			}
@@ -218,7 +218,7 @@ func TestTakenOver(t *testing.T) {
 			l.died()
 			errs = w2.Handle(t.Context(), grants(1, 4))
 			if name == "neither" {
-				require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]))
+				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
 				require.Equal(t, []error{nil, nil, nil}, errs[1:], "its neighbours are not held up")
 			} else {
 				require.Nil(t, errs)
@@ -250,9 +250,9 @@ func TestHalfOfABatch(t *testing.T) {
 	for i, want := range []error{nil, nil, errStatus, nil, errStatus, nil} {
 		require.ErrorIs(t, errs[i], want)
 	}
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[2]))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[2]))
 	require.False(t, hongbao.IsOutage(errs[2]), "one bad credit is no outage")
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[4]))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[4]))
 	require.Equal(t, 1, l.left())
 	require.Contains(t, l.rows, "prod:rain:3", "what is unknown is pending still, and nothing else")
 	b.set(nil)
@@ -275,12 +275,12 @@ func TestMisfits(t *testing.T) {
 	list = append(list, grants(8, 8)...)
 	errs := h.Handle(t.Context(), list)
 	require.NoError(t, errs[0])
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[1]))
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[2]))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[1]))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[2]))
 	require.ErrorIs(t, errs[1], ErrContradiction)
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[3]))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[3]))
 	require.NoError(t, errs[4], "nothing to credit")
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[5]), "two grants under one seq")
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[5]), "two grants under one seq")
 	require.True(t, hongbao.IsOutage(errs[6]))
 	require.Equal(t, errs[6], errs[7], "the plan is not asked again in this call")
 	b.holds(t, list[:1])
@@ -297,14 +297,14 @@ func TestSomethingElseIsThere(t *testing.T) {
 			b.book(other)
 			h := newHandler(t, b, l, change)
 			errs := h.Handle(t.Context(), grants(1, 2))
-			require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+			require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 			require.ErrorIs(t, errs[0], ErrContradiction)
 			require.NoError(t, errs[1])
 			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) {
 				b.say(w, 422, map[string]string{"code": codeKeyReused})
 			})
 			errs = h.Handle(t.Context(), grants(1, 1))
-			require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+			require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		})
 	}
 }
@@ -325,7 +325,7 @@ func TestNobodyThere(t *testing.T) {
 		require.NoError(t, err)
 		errs := h.Handle(t.Context(), grants(1, 3))
 		for _, err := range errs {
-			require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%s: %v", name, err)
+			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%s: %v", name, err)
 			require.True(t, hongbao.IsOutage(err))
 		}
 		require.Zero(t, h.Stats().Unknown, name)

@@ -45,7 +45,7 @@ func TestRedisLosesWhatWasSettled(t *testing.T) {
 				for i := range list {
 					if list[i].Packet == 2 {
 						require.ErrorIs(t, errs[i], ErrContradiction, what)
-						require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[i]), what)
+						require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[i]), what)
 					} else {
 						require.NoError(t, errs[i], what)
 					}
@@ -98,7 +98,7 @@ func (l *hung) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	<-ctx.Done()
 	errs := make([]error, len(grants))
 	for i := range errs {
-		errs[i] = hongbao.Outagef(hongbao.Unknown, "the ledger does not answer: %w", ctx.Err())
+		errs[i] = hongbao.Outagef(hongbao.ClassUnknown, "the ledger does not answer: %w", ctx.Err())
 	}
 	return errs
 }
@@ -133,7 +133,7 @@ func TestFirstRequestIsNotForgotten(t *testing.T) {
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 	once := func(c *Config) { repeats(c); c.Repeats = 0 }
 	errs := newHandler(t, b, l, once).Handle(t.Context(), grants(1, 1))
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]), "%v", errs[0])
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.Equal(t, 1, l.ages(25*time.Hour))
 	b.mu.Lock()
 	b.forgets, b.answer = true, nil // its retention is over
@@ -141,7 +141,7 @@ func TestFirstRequestIsNotForgotten(t *testing.T) {
 	for range 2 {
 		errs = newHandler(t, b, l, repeats).Handle(t.Context(), grants(1, 1))
 		b.holds(t, grants(1, 1))
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		require.ErrorContains(t, errs[0], "could pay twice")
 		l.died()
 	}

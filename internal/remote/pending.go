@@ -80,7 +80,7 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	held, before, err := h.ledger.Begin(ctx, call, grants)
 	if err != nil {
 		for reference, it := range at {
-			if hongbao.ClassOf(err) == hongbao.Unknown { // they may be noted all the same
+			if hongbao.ClassOf(err) == hongbao.ClassUnknown { // they may be noted all the same
 				h.known.setUnsent(reference, call.Batch)
 			}
 			it.err = wrap(err, "credit %s was not asked for", reference)
@@ -137,7 +137,7 @@ func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 		return true
 	}
 	h.count.conflicts.Add(1)
-	it.err = hongbao.Errorf(hongbao.Conflict, "%w: the ledger %s packet %d of campaign %s as event %s, amount %d; it came as event %s, amount %d, "+
+	it.err = hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger %s packet %d of campaign %s as event %s, amount %d; it came as event %s, amount %d, "+
 		"or for another user: nothing was sent, a person decides", ErrContradiction, has, g.Packet, g.Campaign, row.EventID(), row.Amount,
 		g.EventID(), g.Amount)
 	return false
@@ -195,7 +195,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 			h.known.setBooked(reference, false)
 			continue
 		case len(errs) != len(list):
-			it.err = hongbao.Errorf(hongbao.Broken, "the ledger gave %d errors for %d grants: it can't be told what it holds", len(errs), len(list))
+			it.err = hongbao.Errorf(hongbao.ClassBroken, "the ledger gave %d errors for %d grants: it can't be told what it holds", len(errs), len(list))
 		default:
 			it.err = fmt.Errorf("credit %s is booked, but not recorded in the ledger: %w", reference, errs[i])
 		}

@@ -57,7 +57,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 				for range 2 {
 					errs := other.Handle(t.Context(), grants(1, 1))
 					if killed && name == "neither" {
-						require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+						require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 						require.ErrorContains(t, errs[0], "never sent twice")
 						require.NotErrorIs(t, errs[0], ErrContradiction)
 						continue
@@ -88,7 +88,7 @@ func TestKilledBeforeSending(t *testing.T) {
 			l.has(t, grants(1, 2))
 			require.Zero(t, l.left())
 		} else {
-			require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]))
+			require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
 			require.NoError(t, errs[1])
 			b.holds(t, grants(2, 2))
 			require.Equal(t, 1, l.left())
@@ -100,7 +100,7 @@ func TestKilledBeforeSending(t *testing.T) {
 func TestNothingIsPendingOfWhatWasNotBooked(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
-		for status, class := range map[int]hongbao.Class{http.StatusForbidden: hongbao.Transient, http.StatusGone: hongbao.Permanent} {
+		for status, class := range map[int]hongbao.Class{http.StatusForbidden: hongbao.ClassTransient, http.StatusGone: hongbao.ClassPermanent} {
 			b, l := newBank(t), newBooks()
 			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
 			errs := newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1))
@@ -120,7 +120,7 @@ func TestBeginWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
 		b, l := newBank(t), newBooks()
-		l.unread, l.noted = hongbao.Outagef(hongbao.Unknown, "the answer to COMMIT is lost"), true
+		l.unread, l.noted = hongbao.Outagef(hongbao.ClassUnknown, "the answer to COMMIT is lost"), true
 		h := newHandler(t, b, l, change)
 		for range 3 {
 			errs := h.Handle(t.Context(), grants(1, 20))
@@ -152,7 +152,7 @@ func TestRowThatStays(t *testing.T) {
 	}
 	require.Equal(t, 1, l.left())
 	l.unforgotten = nil
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 1))[0]))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 1))[0]))
 	require.Zero(t, l.left())
 	b.set(nil)
 	require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
@@ -171,7 +171,7 @@ func TestTwoEventsOfOnePacket(t *testing.T) {
 	require.Equal(t, []error{nil, nil}, errs[:2])
 	require.ErrorIs(t, errs[2], ErrContradiction)
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(h.Handle(t.Context(), grants(3, 3))[0]))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(h.Handle(t.Context(), grants(3, 3))[0]))
 	other := grants(3, 3)
 	other[0].Seq, other[0].User = 78, "thief"
 	require.ErrorIs(t, h.Handle(t.Context(), other)[0], ErrContradiction, "the first one is pending")
@@ -228,7 +228,7 @@ func TestStoppedBeforeSending(t *testing.T) {
 		b, l := newBank(t), newBooks()
 		h := newHandler(t, b, l, change)
 		for _, err := range h.Handle(stopped{t.Context()}, grants(1, 3)) {
-			require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%s: %v", name, err)
+			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%s: %v", name, err)
 			require.ErrorIs(t, err, errAborted)
 		}
 		require.Zero(t, b.all(), name)

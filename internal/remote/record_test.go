@@ -60,7 +60,7 @@ func TestKilledBeforeTheLedger(t *testing.T) {
 			b.holds(t, grants(1, 6))
 			if name == "neither" {
 				require.Len(t, errs, 6)
-				require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[5]), "nobody can tell: a person decides")
+				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[5]), "nobody can tell: a person decides")
 				l.has(t, nil)
 				return
 			}
@@ -78,12 +78,12 @@ func TestLedgerRefusesOne(t *testing.T) {
 	h := newHandler(t, b, l)
 	l.fails(func(g *hongbao.Grant) error {
 		if g.Packet == 3 {
-			return hongbao.Errorf(hongbao.Permanent, "malformed")
+			return hongbao.Errorf(hongbao.ClassPermanent, "malformed")
 		}
 		return nil
 	})
 	errs := h.Handle(t.Context(), grants(1, 5))
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(errs[2]))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[2]))
 	errs[2] = nil
 	require.Equal(t, make([]error, 5), errs)
 	l.has(t, slices.Delete(grants(1, 5), 2, 3))
@@ -121,7 +121,7 @@ func TestLedgerThatMiscounts(t *testing.T) {
 	h, err := New(testConfig(b.URL), campaigns{}, mute{l})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 2))[1]))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 2))[1]))
 	require.Equal(t, 2, l.left())
 }
 
@@ -181,7 +181,7 @@ func TestAgain(t *testing.T) {
 			}
 			require.Len(t, errs, 4)
 			for _, err := range errs {
-				require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 				require.ErrorContains(t, err, c.says)
 				require.NotErrorIs(t, err, ErrContradiction)
 			}
@@ -199,7 +199,7 @@ func TestAgainFails(t *testing.T) {
 	h := newHandler(t, b, l, queryable, func(c *Config) { c.Replay = true })
 	errs := h.Handle(t.Context(), grants(1, 1))
 	require.ErrorIs(t, errs[0], ErrContradiction)
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
 	b.Close()
 	errs = h.Handle(t.Context(), grants(2, 2))
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
@@ -211,7 +211,7 @@ func TestAgainFails(t *testing.T) {
 	list := grants(3, 3)
 	list[0].Time = time.Now()
 	errs = h.Handle(t.Context(), list)
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(errs[0]))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 	require.Equal(t, 1, l.left())
 	b.set(nil)
 	require.Nil(t, h.Handle(t.Context(), list))

@@ -46,7 +46,7 @@ func TestOneAccountIsRefused(t *testing.T) {
 				require.Len(t, own, 2)
 				for range 3 {
 					for _, err := range h.Handle(t.Context(), own) {
-						require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+						require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 						require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "others went through, so an attempt counts: %v", err)
 					}
 				}
@@ -71,7 +71,7 @@ func TestRefusedAlone(t *testing.T) {
 	}
 	require.Nil(t, h.Handle(t.Context(), grants(4, 4)))
 	err := h.Handle(t.Context(), grants(3, 3))[0]
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
 }
 
@@ -137,7 +137,7 @@ func TestRefusedWithACode(t *testing.T) {
 			b.say(w, status, map[string]string{"code": "credit_refused"})
 		})
 		for _, err := range newHandler(t, b, l).Handle(t.Context(), grants(1, 2)) {
-			require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), "%d: %v", status, err)
+			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%d: %v", status, err)
 		}
 		require.Zero(t, l.left())
 	}
@@ -167,7 +167,7 @@ func TestQuestionIsRefused(t *testing.T) {
 	errs[1] = nil
 	require.Equal(t, make([]error, 4), errs)
 	err := h.Handle(t.Context(), grants(3, 3))[0]
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
 	require.Equal(t, 1, b.asked("prod:rain:3"))
 }

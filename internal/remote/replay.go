@@ -48,9 +48,9 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 		it.last = r
 		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: it is not sent again", age, h.cfg.Retention))
 	default:
-		it.err = hongbao.Errorf(hongbao.Transient, "look up credit %s: %w", it.credit.Reference, r.err)
+		it.err = hongbao.Errorf(hongbao.ClassTransient, "look up credit %s: %w", it.credit.Reference, r.err)
 		if r.outage {
-			it.err = hongbao.Outagef(hongbao.Transient, "look up credit %s: %w", it.credit.Reference, r.err)
+			it.err = hongbao.Outagef(hongbao.ClassTransient, "look up credit %s: %w", it.credit.Reference, r.err)
 		}
 	}
 	it.outcome = outcomeUnbooked

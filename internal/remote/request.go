@@ -36,10 +36,10 @@ var errStatus = errors.New("the remote answered")
 // closed tells why nothing may be sent now; nil if something may.
 func (h *Handler) closed() error {
 	if until := time.Unix(0, h.gate.Load()); h.now().Before(until) {
-		return hongbao.Outagef(hongbao.Transient, "the remote is left alone until %s, as it asked or as it refuses everybody; nothing was sent", until.UTC().Format(time.RFC3339))
+		return hongbao.Outagef(hongbao.ClassTransient, "the remote is left alone until %s, as it asked or as it refuses everybody; nothing was sent", until.UTC().Format(time.RFC3339))
 	}
 	if h.breaker.State() == gobreaker.StateOpen {
-		return hongbao.Outagef(hongbao.Transient, "the breaker is open after %d failures in a row; nothing was sent, it is tried again within %s",
+		return hongbao.Outagef(hongbao.ClassTransient, "the breaker is open after %d failures in a row; nothing was sent, it is tried again within %s",
 			h.cfg.BreakerFailures, h.cfg.BreakerOpen)
 	}
 	return nil

@@ -26,7 +26,7 @@ type campaigns struct{}
 func (campaigns) Amount(_ context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
 	switch {
 	case campaign == "down":
-		return 0, false, hongbao.Outagef(hongbao.Transient, "the ledger is down")
+		return 0, false, hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
 	case packet == 900:
 		return 0, true, nil
 	}

@@ -79,7 +79,7 @@ func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 	before.Packet--
 	left, err := h.ledger.Pending(ctx, 0, before, 1)
 	if err == nil && len(left) > 0 && left[0].Grant.Campaign == row.Grant.Campaign && left[0].Grant.Packet == row.Grant.Packet {
-		err = hongbao.Errorf(hongbao.Transient, "a worker has taken packet %d of campaign %s over meanwhile: run this again", row.Grant.Packet, row.Grant.Campaign)
+		err = hongbao.Errorf(hongbao.ClassTransient, "a worker has taken packet %d of campaign %s over meanwhile: run this again", row.Grant.Packet, row.Grant.Campaign)
 	}
 	return err
 }

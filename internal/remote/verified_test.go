@@ -34,7 +34,7 @@ func TestToldByAPerson(t *testing.T) {
 	all := grants(1, 4)
 	errs := newHandler(t, b, l, neither).Handle(t.Context(), all)
 	for _, err := range errs {
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 	}
 	l.died()
 	b.set(nil)
@@ -129,7 +129,7 @@ func TestToldBeforeItWasSent(t *testing.T) {
 			require.Equal(t, 2, b.all(), "%s: what was lost, and what was sent on the word", name)
 			if name == "neither" {
 				require.Len(t, errs, 1)
-				require.NotEqual(t, hongbao.Permanent, hongbao.ClassOf(errs[0]))
+				require.NotEqual(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]))
 			} else {
 				require.Nil(t, errs)
 			}
@@ -154,7 +154,7 @@ func TestToldBeforeItWasTakenOver(t *testing.T) {
 		word := func(c *Config) { c.Verified, c.VerifiedAt = NotSent, time.Now().Add(-ago) }
 		errs := newHandler(t, b, l, once, word).Handle(t.Context(), grants(1, 1))
 		require.Len(t, errs, 1, "%s ago", ago)
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		b.holds(t, grants(1, 1))
 	}
 }

@@ -196,7 +196,7 @@ func (d *deliverer) call(ctx context.Context, grants []hongbao.Grant) (left []ho
 		return nil, nil, d.done(ctx, grants)
 	}
 	if len(all) != len(grants) {
-		return nil, nil, hongbao.Errorf(hongbao.Broken, "the handler gave %d errors for %d grants: it can't be told what is done", len(all), len(grants))
+		return nil, nil, hongbao.Errorf(hongbao.ClassBroken, "the handler gave %d errors for %d grants: it can't be told what is done", len(all), len(grants))
 	}
 	var done []hongbao.Grant
 	for i, e := range all {
@@ -204,7 +204,7 @@ func (d *deliverer) call(ctx context.Context, grants []hongbao.Grant) (left []ho
 		case e == nil:
 			done = append(done, grants[i])
 			continue
-		case hongbao.ClassOf(e) == hongbao.Broken || errors.Is(e, shards.ErrStale):
+		case hongbao.ClassOf(e) == hongbao.ClassBroken || errors.Is(e, shards.ErrStale):
 			err = cmp.Or(err, e)
 		}
 		left, errs = append(left, grants[i]), append(errs, e)
@@ -251,7 +251,7 @@ func shared(errs []error) bool {
 // later tells whether another attempt may help one of them.
 func later(errs []error) bool {
 	for _, err := range errs {
-		if c := hongbao.ClassOf(err); c == hongbao.Transient || c == hongbao.Unknown {
+		if c := hongbao.ClassOf(err); c == hongbao.ClassTransient || c == hongbao.ClassUnknown {
 			return true
 		}
 	}

@@ -120,7 +120,7 @@ func (f *LetterFilter) matches(l *Letter) bool {
 // Classes are what LetterFilter.Class can be.
 func Classes() []string {
 	return []string{
-		hongbao.Unknown.String(), hongbao.Transient.String(), hongbao.Permanent.String(), hongbao.Conflict.String(), hongbao.Broken.String(),
+		hongbao.ClassUnknown.String(), hongbao.ClassTransient.String(), hongbao.ClassPermanent.String(), hongbao.ClassConflict.String(), hongbao.ClassBroken.String(),
 	}
 }
 
@@ -145,7 +145,7 @@ func ParseLetterID(id string) (sink string, shard int, stream string, err error)
 		shard, err = strconv.Atoi(f[1])
 	}
 	if len(f) != 3 || err != nil || shard < 0 || hongbao.CheckCampaignID(f[0]) != nil || !isStreamID(f[2]) {
-		return "", 0, "", hongbao.Errorf(hongbao.Permanent, "letter %.120q: want <sink>/<shard>/<id> as `hongbao dead list` prints it", id)
+		return "", 0, "", hongbao.Errorf(hongbao.ClassPermanent, "letter %.120q: want <sink>/<shard>/<id> as `hongbao dead list` prints it", id)
 	}
 	return f[0], shard, f[2], nil
 }

@@ -27,7 +27,7 @@ type Letters struct{ source source }
 // NewLetters checks the configuration.
 func NewLetters(cfg LettersConfig) (*Letters, error) {
 	if cfg.Redis == nil || cfg.Space == nil {
-		return nil, hongbao.Errorf(hongbao.Permanent, "dead letters: Redis and Space are required")
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "dead letters: Redis and Space are required")
 	}
 	return &Letters{source{rdb: cfg.Redis, space: cfg.Space}}, nil
 }
@@ -41,7 +41,7 @@ var errEnough = errors.New("enough")
 // the last letter of the page before, "" for the first page. Next is the ID to go on after; empty if this was the last page.
 func (l *Letters) List(ctx context.Context, f LetterFilter, after string, limit int) (page []Letter, next string, err error) {
 	if limit < 1 || limit > MaxListed {
-		return nil, "", hongbao.Errorf(hongbao.Permanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
+		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
 	}
 	err = l.each(ctx, f, after, func(_ context.Context, letters []Letter) error {
 		for i := range letters {
@@ -62,7 +62,7 @@ func (l *Letters) List(ctx context.Context, f LetterFilter, after string, limit 
 // each calls fn for pages of letters that the filter picks, each of one sink and shard.
 func (l *Letters) each(ctx context.Context, f LetterFilter, after string, fn func(ctx context.Context, letters []Letter) error) error {
 	if err := f.check(); err != nil {
-		return hongbao.Errorf(hongbao.Permanent, "%w", err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
 	places, err := l.places(f.Sinks, after)
 	for i := 0; i < len(places) && err == nil; i++ {
@@ -102,7 +102,7 @@ func (l *Letters) places(sinks []string, after string) ([]place, error) {
 	}
 	at := slices.Index(all, place{sink: sink, shard: shard})
 	if at < 0 {
-		return nil, hongbao.Errorf(hongbao.Permanent, "after letter %s: its sink and shard are not among those listed (%s)", after, strings.Join(sinks, ", "))
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "after letter %s: its sink and shard are not among those listed (%s)", after, strings.Join(sinks, ", "))
 	}
 	all[at].after = id
 	return all[at:], nil
@@ -112,7 +112,7 @@ func (l *Letters) places(sinks []string, after string) ([]place, error) {
 func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err error) {
 	sink, shard, stream, err = ParseLetterID(id)
 	if err == nil && shard >= l.source.space.Len() {
-		err = hongbao.Errorf(hongbao.Permanent, "letter %s: the deployment has shards 0 to %d", id, l.source.space.Len()-1)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "letter %s: the deployment has shards 0 to %d", id, l.source.space.Len()-1)
 	}
 	return sink, shard, stream, err
 }
@@ -128,7 +128,7 @@ func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
 		return Letter{}, err
 	}
 	if len(raw) == 0 {
-		return Letter{}, hongbao.Errorf(hongbao.Permanent, "letter %s: %w; `hongbao dead list` shows those that are there", id, ErrNoLetter)
+		return Letter{}, hongbao.Errorf(hongbao.ClassPermanent, "letter %s: %w; `hongbao dead list` shows those that are there", id, ErrNoLetter)
 	}
 	return parseLetter(sink, shard, &raw[0]), nil
 }
@@ -158,7 +158,7 @@ func (d *Decider) check() error {
 func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool) (*DeadReport, error) {
 	r := newDeadReport(shards.Dropped, dryRun)
 	if err := who.check(); err != nil {
-		return r, hongbao.Errorf(hongbao.Permanent, "drop dead letters: %w", err)
+		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
 	}
 	err := l.pages(ctx, pick, func(ctx context.Context, letters []Letter) error {
 		r.Matched += int64(len(letters))
@@ -241,7 +241,7 @@ type RequeueConfig struct {
 func (l *Letters) Requeue(ctx context.Context, cfg RequeueConfig, pick Pick, who Decider) (*DeadReport, error) {
 	r := newDeadReport(shards.Requeued, cfg.DryRun)
 	if err := errors.Join(who.check(), cfg.check()); err != nil {
-		return r, hongbao.Errorf(hongbao.Permanent, "requeue dead letters: %w", err)
+		return r, hongbao.Errorf(hongbao.ClassPermanent, "requeue dead letters: %w", err)
 	}
 	p := newPace(cfg.Rate, cfg.BatchGrants)
 	err := l.pages(ctx, pick, func(ctx context.Context, letters []Letter) error {

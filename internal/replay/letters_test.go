@@ -22,10 +22,10 @@ func buried(t *testing.T) *world {
 	t.Helper()
 	w := setup(t)
 	w.add(t, 10)
-	w.bury(t, 0, 3, hongbao.Permanent)
-	w.bury(t, 0, 4, hongbao.Permanent)
-	w.bury(t, 0, 7, hongbao.Conflict)
-	w.bury(t, 1, 5, hongbao.Permanent)
+	w.bury(t, 0, 3, hongbao.ClassPermanent)
+	w.bury(t, 0, 4, hongbao.ClassPermanent)
+	w.bury(t, 0, 7, hongbao.ClassConflict)
+	w.bury(t, 1, 5, hongbao.ClassPermanent)
 	w.buryEntry(t, "v", "1", "k", "grant", "c", "rain", "forged", "1")
 	return w
 }
@@ -65,7 +65,7 @@ func TestListLetters(t *testing.T) {
 		{Sinks: []string{"no:sink"}}, {Class: "bad"}, {Campaign: "no campaign"}, {User: "two words"}, {From: page[0].Last, To: page[0].Last},
 	} {
 		_, _, err := l.List(t.Context(), f, "", 10)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
 }
 
@@ -138,7 +138,7 @@ func TestRequeue(t *testing.T) {
 	require.Contains(t, log[0].Values, "entry.g")
 
 	w.target.before = func(_ int, grants []hongbao.Grant) []error {
-		return []error{hongbao.Errorf(hongbao.Permanent, "no again")}
+		return []error{hongbao.Errorf(hongbao.ClassPermanent, "no again")}
 	}
 	report, err = l.Requeue(t.Context(), cfg, replay.Pick{Filter: kafka}, ann)
 	require.NoError(t, err)
@@ -147,9 +147,9 @@ func TestRequeue(t *testing.T) {
 	require.Equal(t, "0-7 0-0", idsOf(list(t, l, replay.LetterFilter{})), "what is refused again stays as it was")
 	for _, who := range []replay.Decider{{}, {By: "ann"}, {Why: "x"}, {By: "a b", Why: "x"}, {By: "ann", Why: strings.Repeat("x", 1001)}} {
 		_, err := l.Requeue(t.Context(), cfg, replay.Pick{Filter: kafka}, who)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		_, err = l.Drop(t.Context(), replay.Pick{Filter: kafka}, who, false)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
 }
 

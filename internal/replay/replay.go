@@ -75,7 +75,7 @@ func (c *Config) check() error {
 	if errs = append(errs, checkDelivery(c.Handler, c.BatchGrants, c.Rate, c.Patience)...); len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, "replay configuration: %w", errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "replay configuration: %w", errors.Join(errs...))
 }
 
 // checkDelivery checks what replays and requeues have in common.
@@ -135,7 +135,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 		err = errors.Join(err, fmt.Errorf("dead letters of %.80q: %w", opts.Dead, e))
 	}
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.Permanent, "replay %s: %w", r.cfg.Name, err)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "replay %s: %w", r.cfg.Name, err)
 	}
 	w := &run{
 		Config: &r.cfg, opts: opts, pace: newPace(r.cfg.Rate, r.cfg.BatchGrants),
@@ -183,7 +183,7 @@ type shardRun struct {
 func (w *run) begin(ctx context.Context) error {
 	text, err := json.Marshal(covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
 	if err != nil {
-		return hongbao.Errorf(hongbao.Permanent, "write down what it covers: %w", err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "write down what it covers: %w", err)
 	}
 	for shard := range w.Space.Len() {
 		if !w.opts.Filter.onShard(shard) {
@@ -199,7 +199,7 @@ func (w *run) begin(ctx context.Context) error {
 			return err
 		}
 		if has.Covers != string(text) {
-			return hongbao.Errorf(hongbao.Conflict, "%w: it was begun as %.1000s, now %s was asked for; repeat the first options, or take another name",
+			return hongbao.Errorf(hongbao.ClassConflict, "%w: it was begun as %.1000s, now %s was asked for; repeat the first options, or take another name",
 				ErrOtherReplay, has.Covers, text)
 		}
 		w.report.Last[shard] = has.Last

@@ -183,7 +183,7 @@ func TestNameKeepsItsRange(t *testing.T) {
 		require.NoError(t, err)
 		_, err = r.Run(t.Context(), c.opts)
 		require.ErrorIs(t, err, replay.ErrOtherReplay)
-		require.Equal(t, hongbao.Conflict, hongbao.ClassOf(err))
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	}
 	w.run(t, w.config("copy-2"), replay.Options{})
 	require.Equal(t, 2, w.target.copies["0-1"], "another name is another replay")
@@ -206,7 +206,7 @@ func TestStoppedAnywhere(t *testing.T) {
 				cancel(errStopped)
 				errs := make([]error, len(grants))
 				for i := rand.IntN(len(grants)); i < len(errs); i++ {
-					errs[i] = hongbao.Errorf(hongbao.Unknown, "%w", errStopped)
+					errs[i] = hongbao.Errorf(hongbao.ClassUnknown, "%w", errStopped)
 				}
 				return errs
 			}
@@ -242,7 +242,7 @@ func TestFailuresAreNamed(t *testing.T) {
 	w := setup(t)
 	w.add(t, 100)
 	bad := map[string]bool{"0-33": true, "1-77": true}
-	shared := hongbao.Errorf(hongbao.Conflict, "a claim in the way")
+	shared := hongbao.Errorf(hongbao.ClassConflict, "a claim in the way")
 	w.target.before = func(_ int, grants []hongbao.Grant) []error {
 		errs := make([]error, len(grants))
 		found := false
@@ -287,7 +287,7 @@ func TestOutage(t *testing.T) {
 			}
 			errs := make([]error, len(grants))
 			for i := range errs {
-				errs[i] = hongbao.Outagef(hongbao.Transient, "down")
+				errs[i] = hongbao.Outagef(hongbao.ClassTransient, "down")
 			}
 			return errs
 		}

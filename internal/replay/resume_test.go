@@ -21,7 +21,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 		errs := make([]error, len(grants))
 		for i, g := range grants {
 			if g.Seq >= 3000 {
-				errs[i] = hongbao.Errorf(hongbao.Broken, "enough for today")
+				errs[i] = hongbao.Errorf(hongbao.ClassBroken, "enough for today")
 			}
 		}
 		if grants[len(grants)-1].Seq < 3000 {
@@ -67,7 +67,7 @@ func TestGoesOnBeforeAFailure(t *testing.T) {
 		errs := make([]error, len(grants))
 		for i := range grants {
 			if grants[i].EventID() == fails {
-				errs[i] = hongbao.Errorf(hongbao.Permanent, "not this one")
+				errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "not this one")
 			}
 		}
 		return errs

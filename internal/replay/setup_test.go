@@ -216,7 +216,7 @@ func (w *world) buryEntry(t *testing.T, fields ...string) {
 	_, err = shards.Of(w.rdb, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
 	_, err = shards.Of(w.rdb, k).Dead(t.Context(), shards.Letter{
-		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.Permanent, Reason: "can't be read", Attempts: 1,
+		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read", Attempts: 1,
 	})
 	require.NoError(t, err)
 	require.NoError(t, w.rdb.XDel(t.Context(), k.Events(), id).Err())

@@ -56,8 +56,8 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	w := setup(t)
 	w.add(t, 30)
 	w.tell(t, 0, 9, 10, 11, 12, 13, 14, 15, 20)
-	w.bury(t, 0, 14, hongbao.Permanent) // waits
-	w.bury(t, 0, 15, hongbao.Permanent)
+	w.bury(t, 0, 14, hongbao.ClassPermanent) // waits
+	w.bury(t, 0, 15, hongbao.ClassPermanent)
 	letter := list(t, w.letters(t), replay.LetterFilter{})[1]
 	dropped, err := w.letters(t).Drop(t.Context(), replay.Pick{IDs: []string{letter.ID}}, replay.Decider{By: "ann", Why: "no"}, false)
 	require.NoError(t, err)

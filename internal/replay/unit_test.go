@@ -62,7 +62,7 @@ func TestConfig(t *testing.T) {
 	for _, name := range []string{"Redis and Space", "Handler", "Name", "Target", "DoneSink", "BatchGrants", "Rate", "Parallel", "Patience"} {
 		require.ErrorContains(t, err, name)
 	}
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	space, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 2})
 	require.NoError(t, err)
 	rdb := redis.NewClient(&redis.Options{})
@@ -88,7 +88,7 @@ func TestHandlerThatLies(t *testing.T) {
 	t.Parallel()
 	d := deliverer{handler: liar{}, pace: newPace(0, 10), done: func(context.Context, []hongbao.Grant) error { return nil }}
 	err := d.deliver(t.Context(), make([]hongbao.Grant, 3))
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
 type liar struct{}

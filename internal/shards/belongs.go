@@ -24,7 +24,7 @@ func AskBelongs(ctx context.Context, pipe redis.Pipeliner, space *Layout, k Keys
 		for i := range keys {
 			has := cmds[i].Val()
 			if has[0] == nil {
-				return hongbao.Outagef(hongbao.Transient, "%w: redis key %s is not there: this Redis has lost it, or was never founded, or the "+
+				return hongbao.Outagef(hongbao.ClassTransient, "%w: redis key %s is not there: this Redis has lost it, or was never founded, or the "+
 					"key prefix is another one; see that the configuration names the right Redis and prefix, then run "+
 					"`hongbao recover`, or `hongbao init` for a new deployment", ErrFrozen, keys[i])
 			}

@@ -90,11 +90,11 @@ func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	}
 	switch reply[2] {
 	case "missing":
-		return hongbao.Errorf(hongbao.Permanent, "campaign %s is not in Redis: load it first", campaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is not in Redis: load it first", campaign)
 	case "packets":
-		return hongbao.Errorf(hongbao.Permanent, "campaign %s has not all its packets yet: load it to the end first", campaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s has not all its packets yet: load it to the end first", campaign)
 	}
-	return hongbao.Errorf(hongbao.Permanent, "campaign %s is %s: only a campaign that is %s can become %s",
+	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",
 		campaign, reply[1], from, to)
 }
 

@@ -34,7 +34,7 @@ func TestLoadChunks(t *testing.T) {
 	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded, "a repeat")
 	err = shards.Of(b.rdb, b.k).SetState(ctx, "rain", campaign.Open, campaign.Loading)
 	require.ErrorContains(t, err, "not all its packets")
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 
 	call.Hash = "other"
 	at, err = shards.Of(b.rdb, b.k).Begin(ctx, call)
@@ -63,7 +63,7 @@ func TestLoadNoticesForeignStock(t *testing.T) {
 	before = b.dump(t)
 	err := chunk(ctx, b)
 	require.ErrorContains(t, err, "HBSTOCK")
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Empty(t, differ(before, b.dump(t)))
 }
 
@@ -118,7 +118,7 @@ func TestParseGrabReply(t *testing.T) {
 		answers, err := shards.ParseGrabReply(0, c, reply, nil)
 		require.ErrorContains(t, err, "grab", name)
 		require.Nil(t, answers, name)
-		require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), name)
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), name)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err())
 	before := b.dump(t)
 	err := shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"})
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 	require.ErrorContains(t, err, b.k.Meta())
 	require.Empty(t, differ(before, b.dump(t)))
 }

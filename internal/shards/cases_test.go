@@ -46,7 +46,7 @@ func pending(t *testing.T, b *bundle) {
 func deadLetter(t *testing.T, b *bundle) {
 	pending(t, b)
 	written, err := shards.Of(b.rdb, b.k).Dead(t.Context(), shards.Letter{
-		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.Permanent, Reason: "too large", Attempts: 3,
+		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.ClassPermanent, Reason: "too large", Attempts: 3,
 		Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
 	})
 	require.NoError(t, err)

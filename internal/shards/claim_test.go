@@ -311,6 +311,6 @@ func TestClaimGarbled(t *testing.T) {
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Claims("kafka"), "c0", "garbage").Err())
 	before := b.dump(t)
 	_, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Empty(t, differ(before, b.dump(t)))
 }

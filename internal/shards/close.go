@@ -61,17 +61,17 @@ func refusedClose(campaign string, r *replyReader) error {
 	}
 	switch why {
 	case "missing":
-		return hongbao.Errorf(hongbao.Permanent, "close campaign %s: %w", campaign, ErrNotInRedis)
+		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: %w", campaign, ErrNotInRedis)
 	case "loading":
-		return hongbao.Errorf(hongbao.Permanent, "close campaign %s: it was never opened; load it to the end first, "+
+		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: it was never opened; load it to the end first, "+
 			"then close it: all of its money goes back", campaign)
 	case "window":
-		return hongbao.Errorf(hongbao.Permanent, "close campaign %s: it is %s, and its window is open until %s; "+
+		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: it is %s, and its window is open until %s; "+
 			"wait for its end, or end it early (--early)", campaign, state, time.UnixMilli(to).UTC().Format(time.RFC3339))
 	case "frozen":
 		return LostError(campaign)
 	}
-	return hongbao.Errorf(hongbao.Broken, "close campaign %s: the script refused for %.40q, which this build does not know", campaign, why)
+	return hongbao.Errorf(hongbao.ClassBroken, "close campaign %s: the script refused for %.40q, which this build does not know", campaign, why)
 }
 
 // CloseOf gives the close entry of a campaign that is closed on its shard. ErrNotInRedis, ErrLost, or ErrNotClosed with
@@ -84,13 +84,13 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (hongbao.Entry, er
 	}
 	state, ok := values[0].(string)
 	if !ok {
-		return hongbao.Entry{}, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return hongbao.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
 	if state == stateFrozen {
 		return hongbao.Entry{}, LostError(campaign)
 	}
 	if values[1] == nil {
-		return hongbao.Entry{}, hongbao.Errorf(hongbao.Permanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
+		return hongbao.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
 	}
 	r := replyReader{}
 	for _, v := range values[1:] {
@@ -100,7 +100,7 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (hongbao.Entry, er
 	e := readClose(&r, k.Keys, campaign)
 	e.Close.Left, e.Close.LeftAmount = e.Close.Left-e.Close.Granted, e.Close.LeftAmount-e.Close.GrantedAmount // so far what was loaded
 	if r.err != nil {
-		return e, hongbao.Errorf(hongbao.Broken, "the close of campaign %s in Redis can't be read, look at %s: %w",
+		return e, hongbao.Errorf(hongbao.ClassBroken, "the close of campaign %s in Redis can't be read, look at %s: %w",
 			campaign, k.Keys.Campaign(campaign), r.err)
 	}
 	return e, nil
@@ -122,9 +122,9 @@ func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error
 	case r.err != nil:
 		return time.Time{}, r.done(refundedScript)
 	case state == "":
-		return time.Time{}, hongbao.Errorf(hongbao.Permanent, "note the refund of campaign %s: %w", campaign, ErrNotInRedis)
+		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s: %w", campaign, ErrNotInRedis)
 	default:
-		return time.Time{}, hongbao.Errorf(hongbao.Permanent, "note the refund of campaign %s, which is %s: %w", campaign, state, ErrNotClosed)
+		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s, which is %s: %w", campaign, state, ErrNotClosed)
 	}
 }
 
@@ -159,7 +159,7 @@ func (k *Shard) Retire(ctx context.Context, campaign string, grace time.Duration
 		left := time.Duration(r.int64()) * time.Millisecond
 		return left, r.done(retireScript)
 	default:
-		return 0, hongbao.Errorf(hongbao.Permanent, "retire campaign %s: it is %s, only a refunded one leaves Redis", campaign, r.string())
+		return 0, hongbao.Errorf(hongbao.ClassPermanent, "retire campaign %s: it is %s, only a refunded one leaves Redis", campaign, r.string())
 	}
 }
 
@@ -177,11 +177,11 @@ func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) ([]hong
 		return nil, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, Classify(err))
 	}
 	if errors.Is(from.Err(), redis.Nil) || text.Val() == "" && (lost.Val()[0] != nil || lost.Val()[1] == stateFrozen) {
-		return nil, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
 	start, err := from.Int64()
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.Broken, "campaign %s in Redis, field from: %w", campaign, err)
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field from: %w", campaign, err)
 	}
 	return ParseReceipts(k.Keys.Index(), start, text.Val())
 }

@@ -37,7 +37,7 @@ func TestCloseEndsACampaign(t *testing.T) {
 	before := b.dump(t)
 	_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false)
 	require.ErrorContains(t, err, "its window is open until")
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Empty(t, differ(before, b.dump(t)))
 	_, err = shards.Of(b.rdb, b.k).CloseOf(t.Context(), "rain")
 	require.ErrorIs(t, err, shards.ErrNotClosed)
@@ -77,16 +77,16 @@ func TestCloseRefuses(t *testing.T) {
 		says  string
 		class hongbao.Class
 	}{
-		"unknown": {func(*bundle) {}, shards.ErrNotInRedis.Error(), hongbao.Permanent},
-		"loading": {func(b *bundle) { require.NoError(t, begin(t.Context(), b)) }, "never opened", hongbao.Permanent},
+		"unknown": {func(*bundle) {}, shards.ErrNotInRedis.Error(), hongbao.ClassPermanent},
+		"loading": {func(b *bundle) { require.NoError(t, begin(t.Context(), b)) }, "never opened", hongbao.ClassPermanent},
 		"frozen": {func(b *bundle) {
 			b.load(t, spec("rain", 5))
 			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "frozen", "1").Err())
-		}, "frozen", hongbao.Transient},
+		}, "frozen", hongbao.ClassTransient},
 		"a stock that does not fit": {func(b *bundle) {
 			b.load(t, spec("rain", 5))
 			require.NoError(t, b.rdb.RPop(t.Context(), b.k.Stock("rain")).Err())
-		}, "HBSTOCK", hongbao.Broken},
+		}, "HBSTOCK", hongbao.ClassBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setupOn(t, b.rdb)
@@ -230,7 +230,7 @@ func TestLockHasOneOwner(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, gone, "a released lock can't be renewed")
 	_, _, err = shards.Of(b.rdb, b.k).TakeLock(ctx, &shards.LockCall{Name: "a b", Token: "w1", Lease: time.Minute})
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
 func TestGroupFinished(t *testing.T) {

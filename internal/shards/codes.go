@@ -46,7 +46,7 @@ func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, co
 		return "", false, fmt.Errorf("ask for the currency of campaign %s and whether it has codes: %w", campaign, Classify(err))
 	}
 	if v[0] == nil {
-		return "", false, hongbao.Errorf(hongbao.Permanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return "", false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
 	currency, _ = v[2].(string)
 	return currency, v[1] == "1", nil
@@ -93,7 +93,7 @@ func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongb
 	for at, list := range lists {
 		for i := range list {
 			if list[i].Code, codes = codes[0], codes[1:]; list[i].Code == "" {
-				missing[at] = hongbao.Errorf(hongbao.Broken, "packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back "+
+				missing[at] = hongbao.Errorf(hongbao.ClassBroken, "packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back "+
 					"from the ledger", list[i].Packet, campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
 			}
 		}

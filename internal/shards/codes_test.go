@@ -85,7 +85,7 @@ func TestFillCodes(t *testing.T) {
 	require.ErrorIs(t, err, shards.ErrNoCode)
 	require.ErrorContains(t, err, "packet 3 of campaign rain")
 	require.ErrorContains(t, err, "hongbao campaign load rain")
-	require.Equal(t, hongbao.Broken, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
 // A load with codes is stopped after each chunk and goes on; it opens when every packet has its code, and a later load puts
@@ -129,7 +129,7 @@ func TestLoadWithCodes(t *testing.T) {
 	stored = 49
 	err = load()
 	require.ErrorContains(t, err, "packet 50 has none in the ledger")
-	require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Zero(t, b.rdb.LLen(ctx, b.k.Stock("rain")).Val(), "codes come first")
 	stored = 50
 	require.NoError(t, load())
@@ -155,7 +155,7 @@ func TestLoadWithCodes(t *testing.T) {
 	c.Packets, c.Total = 51, 510
 	plan, err = campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Conflict, hongbao.ClassOf(load()), "another plan")
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(load()), "another plan")
 }
 
 // The codes leave Redis with their campaign.

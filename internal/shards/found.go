@@ -100,7 +100,7 @@ func (m Mark) put(ctx context.Context, rdb redis.Scripter, space *Layout, keys [
 		return differs(keys[0], reply[1], reply[2], map[string]string{
 			deploymentField: m.Deployment, shardsField: strconv.Itoa(space.Len()), foundingField: m.Founding}[reply[1]])
 	case len(reply) == 1 && reply[0] == "lost":
-		return hongbao.Errorf(hongbao.Broken, "redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
+		return hongbao.Errorf(hongbao.ClassBroken, "redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
 			"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the stream's last entry. Do not delete "+
 			"the stream: the done bits would stay", keys[0], keys[len(keys)-1])
 	}
@@ -112,7 +112,7 @@ func differs(key, field, has, want string) error {
 	if field == foundingField {
 		what = "let ledger.dsn name the ledger that this Redis was founded with"
 	}
-	return hongbao.Errorf(hongbao.Broken, "redis key %s belongs to something else: its %s is %q, and not %q; point redis.addrs to the right Redis, or %s",
+	return hongbao.Errorf(hongbao.ClassBroken, "redis key %s belongs to something else: its %s is %q, and not %q; point redis.addrs to the right Redis, or %s",
 		key, field, has, want, what)
 }
 
@@ -161,10 +161,10 @@ func checkSchema(key string, has map[string]string) error {
 	case err != nil || err2 != nil:
 		return differs(key, schemaField, has[schemaField], strconv.Itoa(SchemaVersion))
 	case lowest > SchemaVersion:
-		return hongbao.Errorf(hongbao.Broken, "redis key %s has schema version %d, which builds from version %d on can work with, this one has %d: "+
+		return hongbao.Errorf(hongbao.ClassBroken, "redis key %s has schema version %d, which builds from version %d on can work with, this one has %d: "+
 			"upgrade this program", key, version, lowest, SchemaVersion)
 	case version < SchemaVersion:
-		return hongbao.Errorf(hongbao.Broken, "redis key %s has schema version %d, this build needs %d: `hongbao init` brings it up to date",
+		return hongbao.Errorf(hongbao.ClassBroken, "redis key %s has schema version %d, this build needs %d: `hongbao init` brings it up to date",
 			key, version, SchemaVersion)
 	}
 	return nil
@@ -189,7 +189,7 @@ func ReadShards(ctx context.Context, rdb redis.UniversalClient, space *Layout) (
 		text := func(j int) string { s, _ := v[j].(string); return s }
 		epoch, err := strconv.ParseInt(text(2), 10, 64)
 		if err != nil {
-			return nil, hongbao.Errorf(hongbao.Broken, "the epoch in redis key %s is %.40q, which is no number: "+
+			return nil, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is no number: "+
 				"find out who can write to Redis", space.Shard(i).Meta(), text(2))
 		}
 		out[i] = &Founded{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3)}
@@ -206,7 +206,7 @@ func Open(ctx context.Context, rdb redis.UniversalClient, space *Layout, deploym
 	case err != nil:
 		return m, err
 	case !found:
-		return m, hongbao.Errorf(hongbao.Broken, "%w: this Redis has no deployment under redis key %s; let redis.addrs and deployment.key_prefix name the "+
+		return m, hongbao.Errorf(hongbao.ClassBroken, "%w: this Redis has no deployment under redis key %s; let redis.addrs and deployment.key_prefix name the "+
 			"right one, `hongbao init` founds a new one. If it was there before, Redis has lost what it had: `hongbao recover`", ErrNotFounded, space.Deployment())
 	case m.Deployment != deployment:
 		return m, differs(space.Deployment(), deploymentField, m.Deployment, deployment)
@@ -220,7 +220,7 @@ func Open(ctx context.Context, rdb redis.UniversalClient, space *Layout, deploym
 	for i, has := range all {
 		switch key := space.Shard(i).Meta(); {
 		case has == nil:
-			return m, hongbao.Errorf(hongbao.Broken, "%w to the end, or Redis has lost shard %d (redis key %s): if `hongbao init` was killed, run it again; "+
+			return m, hongbao.Errorf(hongbao.ClassBroken, "%w to the end, or Redis has lost shard %d (redis key %s): if `hongbao init` was killed, run it again; "+
 				"else `hongbao recover`", ErrNotFounded, i, key)
 		case has.Mark != m:
 			return m, differs(key, foundingField, has.Founding, m.Founding)

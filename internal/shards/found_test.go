@@ -62,7 +62,7 @@ func TestOpenWritesNothing(t *testing.T) {
 		t.Helper()
 		before := b.dump(t)
 		_, err := shards.Open(t.Context(), rdb, space, "prod")
-		require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 		require.ErrorContains(t, err, part)
 		require.Equal(t, before, b.dump(t))
 	}

@@ -114,7 +114,7 @@ func (k *Shard) Skipped(ctx context.Context) ([]hongbao.SeqRange, error) {
 	}
 	runs, err := parseRanges(text)
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.Broken, "%s, field skipped: %w", k.Keys.Meta(), err)
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "%s, field skipped: %w", k.Keys.Meta(), err)
 	}
 	return runs, nil
 }

@@ -46,7 +46,7 @@ func (e *FactsError) Error() string {
 // error: Grab names the new hashes itself.
 func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
 	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // an entry with more grants could not be read
-		return nil, hongbao.Errorf(hongbao.Permanent, "a call of %d grabs was refused before anything was touched: want 1 to %d",
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of %d grabs was refused before anything was touched: want 1 to %d",
 			len(call.Grabs), MaxGrabs)
 	}
 	for range 3 { // the second try fails only if a period ends between the two
@@ -65,7 +65,7 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		}
 		call.Counters = facts.Counters
 	}
-	return nil, hongbao.Outagef(hongbao.Transient, "campaign %s: the periods of its limits changed three times under way; nothing happened, "+
+	return nil, hongbao.Outagef(hongbao.ClassTransient, "campaign %s: the periods of its limits changed three times under way; nothing happened, "+
 		"try again", call.Campaign)
 }
 

@@ -312,7 +312,7 @@ func TestGrabRefusesBadCalls(t *testing.T) {
 	for name, c := range map[string]*shards.GrabCall{"none": call("rain"), "129": call("rain", many...)} {
 		_, err := shards.Of(b.rdb, b.k).Grab(t.Context(), c, nil)
 		require.Error(t, err, name)
-		require.Equal(t, hongbao.Permanent, hongbao.ClassOf(err), name)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), name)
 	}
 	require.Empty(t, differ(before, b.dump(t)))
 	b.grab(t, "rain", many[1:]...)

@@ -38,10 +38,10 @@ func (h Head) Refute(e *hongbao.Entry) error {
 	const advice = "no grab wrote it; find out who can write to Redis"
 	switch {
 	case e.Last() > h.Seq || e.Epoch > h.Epoch:
-		return hongbao.Errorf(hongbao.Conflict, "entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+advice,
+		return hongbao.Errorf(hongbao.ClassConflict, "entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+advice,
 			e.ID, e.Seq, e.Last(), e.Epoch, e.Shard, h.Seq, h.Epoch)
 	case e.Seq < h.DoneFloor:
-		return hongbao.Errorf(hongbao.Conflict, "entry %s has events %d to %d, but shard %d finished all below %d long ago and trimmed them: "+advice,
+		return hongbao.Errorf(hongbao.ClassConflict, "entry %s has events %d to %d, but shard %d finished all below %d long ago and trimmed them: "+advice,
 			e.ID, e.Seq, e.Last(), e.Shard, h.DoneFloor)
 	}
 	return nil
@@ -78,7 +78,7 @@ func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 			break
 		}
 		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return Head{}, hongbao.Errorf(hongbao.Broken, "%s, field %s: somebody changed it by hand: %w", k.Keys.Meta(), headFields[i], err)
+			return Head{}, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: somebody changed it by hand: %w", k.Keys.Meta(), headFields[i], err)
 		}
 	}
 	h.Frozen = v[3] != nil
@@ -91,7 +91,7 @@ func (h Head) atWork(ctx context.Context) error {
 		return frozenError("it waits until what Redis may have lost is known")
 	}
 	if epoch := epochOf(ctx); epoch != "" && epoch != strconv.FormatInt(h.Epoch, 10) {
-		return hongbao.Outagef(hongbao.Transient, "%w: it is in epoch %d now", ErrStale, h.Epoch)
+		return hongbao.Outagef(hongbao.ClassTransient, "%w: it is in epoch %d now", ErrStale, h.Epoch)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (c *LockCall) own(ctx context.Context, k *Shard, do string) (bool, error) {
 
 func (c *LockCall) run(ctx context.Context, k *Shard, do string) ([]string, error) {
 	if err := hongbao.CheckCampaignID(c.Name); err != nil {
-		return nil, hongbao.Errorf(hongbao.Permanent, "lock %.80q: %w", c.Name, err)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "lock %.80q: %w", c.Name, err)
 	}
 	reply, err := k.run(ctx, lockScript, []string{k.Keys.Lock(c.Name)}, []any{do, c.Token, c.Lease.Milliseconds()})
 	if err != nil {

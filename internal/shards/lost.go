@@ -17,7 +17,7 @@ var ErrLost = errors.New("Redis has lost something of the campaign")
 
 // LostError is the error of what a campaign can't do any more because Redis has lost something of it. It is Permanent.
 func LostError(campaign string) error {
-	return hongbao.Errorf(hongbao.Permanent, "campaign %s: %w; `hongbao campaign refund-lost %s` tells what the ledger has paid, and ends it from the ledger",
+	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; `hongbao campaign refund-lost %s` tells what the ledger has paid, and ends it from the ledger",
 		campaign, ErrLost, campaign)
 }
 
@@ -53,7 +53,7 @@ func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 	if err := r.done(endLostScript); err != nil {
 		return err
 	}
-	return hongbao.Errorf(hongbao.Conflict, "end campaign %s from the ledger: in Redis it is %s, and nothing says that it lost something", c.ID, state)
+	return hongbao.Errorf(hongbao.ClassConflict, "end campaign %s from the ledger: in Redis it is %s, and nothing says that it lost something", c.ID, state)
 }
 
 // Waiting is what of a campaign a group has not finished.
@@ -148,7 +148,7 @@ func (k *Shard) EachReceipts(ctx context.Context, campaign string, fn func(user 
 		for i := 0; i+1 < len(pairs); i += 2 {
 			list, err := ParseReceipts(k.Keys.Index(), start, pairs[i+1])
 			if err != nil {
-				return hongbao.Errorf(hongbao.Broken, "the receipts of user %.80q in campaign %s can't be read: %w", pairs[i], campaign, err)
+				return hongbao.Errorf(hongbao.ClassBroken, "the receipts of user %.80q in campaign %s can't be read: %w", pairs[i], campaign, err)
 			}
 			if err := fn(pairs[i], list); err != nil {
 				return err

@@ -157,7 +157,7 @@ func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) (
 }
 
 func frozenError(why string) error {
-	return hongbao.Outagef(hongbao.Transient, "%w: %s", ErrFrozen, why)
+	return hongbao.Outagef(hongbao.ClassTransient, "%w: %s", ErrFrozen, why)
 }
 
 // open asks the server that has the shard whether the shard was opened for it. If so it loads the script there and calls it;
@@ -219,7 +219,7 @@ func (k *Shard) pin(ctx context.Context) (*redis.Conn, error) {
 	case *redis.Client:
 		return c.Conn(), nil
 	}
-	return nil, hongbao.Errorf(hongbao.Broken, "a client of type %T can't be used: want *redis.Client or *redis.ClusterClient", k.rdb)
+	return nil, hongbao.Errorf(hongbao.ClassBroken, "a client of type %T can't be used: want *redis.Client or *redis.ClusterClient", k.rdb)
 }
 
 // tokenOn gives the token of the server at the other end, if the shard was opened for it; else why it is frozen.
@@ -229,7 +229,7 @@ func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen st
 		return "", "", err
 	}
 	if server.Role != "" && server.Role != "master" { // miniredis has none
-		return "", "", hongbao.Outagef(hongbao.Transient, "the server's role is %s, the primary is wanted", server.Role)
+		return "", "", hongbao.Outagef(hongbao.ClassTransient, "the server's role is %s, the primary is wanted", server.Role)
 	}
 	m, err := conn.HMGet(ctx, k.Keys.Meta(), standFields...).Result()
 	if err != nil {

@@ -217,7 +217,7 @@ func TestNoGroup(t *testing.T) {
 	check := func(name string, err error) {
 		t.Helper()
 		require.ErrorIs(t, err, shards.ErrNoGroup, name)
-		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), name)
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), name)
 	}
 	all := func() {
 		t.Helper()
@@ -258,7 +258,7 @@ func TestNoGroup(t *testing.T) {
 		b.blocked(t)
 		require.NoError(t, harm())
 		err := <-errs
-		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestDead(t *testing.T) {
 	require.NoError(t, err)
 	letter := func(at int, last bool) shards.Letter {
 		return shards.Letter{
-			Group: "kafka", Consumer: "w1", EntryID: ids[0], Grant: &e.Grants[at], Last: last, Class: hongbao.Permanent,
+			Group: "kafka", Consumer: "w1", EntryID: ids[0], Grant: &e.Grants[at], Last: last, Class: hongbao.ClassPermanent,
 			Reason: strings.Repeat("x", 5000), Attempts: 4,
 		}
 	}
@@ -346,7 +346,7 @@ func TestDeadWholeEntry(t *testing.T) {
 	require.NoError(t, b.rdb.Do(ctx, "XADD", b.k.Events(), "*", "v", "1", "junk", "a\nb\x00").Err())
 	b.group(t, "kafka")
 	raw := b.read(t, "kafka", "w1", 9)
-	letter := shards.Letter{Group: "kafka", Consumer: "w1", EntryID: raw[0].ID, Last: true, Class: hongbao.Permanent, Reason: "no", Attempts: 1}
+	letter := shards.Letter{Group: "kafka", Consumer: "w1", EntryID: raw[0].ID, Last: true, Class: hongbao.ClassPermanent, Reason: "no", Attempts: 1}
 	for _, want := range []bool{true, false} {
 		written, err := shards.Of(b.rdb, b.k).Dead(ctx, letter)
 		require.NoError(t, err)

@@ -108,11 +108,11 @@ func Classify(err error) error {
 	case errors.As(err, &reply):
 		return classifyReply(err)
 	case isDialError(err):
-		return hongbao.Outagef(hongbao.Transient, "redis can't be reached: %w", err)
+		return hongbao.Outagef(hongbao.ClassTransient, "redis can't be reached: %w", err)
 	case errors.Is(err, redis.ErrPoolTimeout):
-		return hongbao.Outagef(hongbao.Transient, "no free connection to redis: %w", err)
+		return hongbao.Outagef(hongbao.ClassTransient, "no free connection to redis: %w", err)
 	}
-	return hongbao.Outagef(hongbao.Unknown, "redis did not answer: %w", err)
+	return hongbao.Outagef(hongbao.ClassUnknown, "redis did not answer: %w", err)
 }
 
 // classifyCall is Classify for a call that the client may have repeated by itself: then its last error, a connection
@@ -120,10 +120,10 @@ func Classify(err error) error {
 // ErrNoGroup: who meets it has to make it.
 func classifyCall(rdb redis.Scripter, err error) error {
 	classed := Classify(err)
-	if !repeats(rdb) || hongbao.ClassOf(classed) != hongbao.Transient || errors.Is(classed, ErrNoGroup) {
+	if !repeats(rdb) || hongbao.ClassOf(classed) != hongbao.ClassTransient || errors.Is(classed, ErrNoGroup) {
 		return classed
 	}
-	return hongbao.Outagef(hongbao.Unknown, "redis failed, and the client may have called it before: %w", err)
+	return hongbao.Outagef(hongbao.ClassUnknown, "redis failed, and the client may have called it before: %w", err)
 }
 
 // repeats tells whether the client may call more than once. A cluster's goes on as for a redirect when a connection breaks.
@@ -152,23 +152,23 @@ var transientReplies = []string{
 func classifyReply(err error) error {
 	for _, prefix := range transientReplies {
 		if redis.HasErrorPrefix(err, prefix) {
-			return hongbao.Outagef(hongbao.Transient, "redis refused for now: %w", err)
+			return hongbao.Outagef(hongbao.ClassTransient, "redis refused for now: %w", err)
 		}
 	}
 	if redis.HasErrorPrefix(err, "HBFROZEN") {
-		return hongbao.Outagef(hongbao.Transient, "%w: %w", ErrFrozen, err)
+		return hongbao.Outagef(hongbao.ClassTransient, "%w: %w", ErrFrozen, err)
 	}
 	if redis.HasErrorPrefix(err, "HBEPOCH") {
-		return hongbao.Outagef(hongbao.Transient, "%w: %w", ErrStale, err)
+		return hongbao.Outagef(hongbao.ClassTransient, "%w: %w", ErrStale, err)
 	}
 	if redis.HasErrorPrefix(err, "NOGROUP") {
-		return hongbao.Errorf(hongbao.Transient, "%w: %w", ErrNoGroup, err)
+		return hongbao.Errorf(hongbao.ClassTransient, "%w: %w", ErrNoGroup, err)
 	}
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return hongbao.Errorf(hongbao.Broken, "a key of Hongbao holds another type, nothing was changed; "+
+		return hongbao.Errorf(hongbao.ClassBroken, "a key of Hongbao holds another type, nothing was changed; "+
 			"look at it with TYPE and remove what does not belong there: %w", err)
 	}
-	return hongbao.Errorf(hongbao.Broken, "redis refused: %w", err)
+	return hongbao.Errorf(hongbao.ClassBroken, "redis refused: %w", err)
 }
 
 // IsOutOfMemory tells whether Redis refused a write because it has reached maxmemory.

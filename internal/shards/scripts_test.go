@@ -53,7 +53,7 @@ func TestScriptsOnWrongTypes(t *testing.T) {
 				before := b.dump(t)
 				err = c.call(t.Context(), b)
 				require.Error(t, err, "KEYS[%d] %s", i+1, key)
-				require.Equal(t, hongbao.Broken, hongbao.ClassOf(err), "KEYS[%d] %s: %v", i+1, key, err)
+				require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "KEYS[%d] %s: %v", i+1, key, err)
 				require.Empty(t, differ(before, b.dump(t)), "KEYS[%d] %s", i+1, key)
 			}
 		})
@@ -81,7 +81,7 @@ func TestScriptsOutOfMemory(t *testing.T) {
 			continue
 		}
 		refused++
-		require.Equal(t, hongbao.Transient, hongbao.ClassOf(err), "%s: %v", name, err)
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%s: %v", name, err)
 		require.True(t, hongbao.IsOutage(err), name)
 		require.Empty(t, differ(before, b.dump(t)), name)
 		require.NoError(t, c.call(t.Context(), b), name)
@@ -240,25 +240,25 @@ func user(i int) string {
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]hongbao.Class{
-		"OOM command not allowed": hongbao.Transient, "LOADING Redis is loading": hongbao.Transient,
-		"BUSY Redis is busy": hongbao.Transient, "READONLY You can't write": hongbao.Transient,
-		"NOREPLICAS Not enough": hongbao.Transient, "MISCONF Errors writing": hongbao.Transient,
-		"CLUSTERDOWN": hongbao.Transient, "TRYAGAIN": hongbao.Transient, "MASTERDOWN": hongbao.Transient,
-		"UNBLOCKED the stream key no longer exists": hongbao.Transient,
-		"ERR max number of clients reached":         hongbao.Transient,
-		"NOGROUP No such key":                       hongbao.Transient,
-		"WRONGTYPE Operation against a key":         hongbao.Broken,
-		"ERR unknown command":                       hongbao.Broken, "NOAUTH Authentication required": hongbao.Broken,
-		"HBNOTREADY this shard": hongbao.Broken,
+		"OOM command not allowed": hongbao.ClassTransient, "LOADING Redis is loading": hongbao.ClassTransient,
+		"BUSY Redis is busy": hongbao.ClassTransient, "READONLY You can't write": hongbao.ClassTransient,
+		"NOREPLICAS Not enough": hongbao.ClassTransient, "MISCONF Errors writing": hongbao.ClassTransient,
+		"CLUSTERDOWN": hongbao.ClassTransient, "TRYAGAIN": hongbao.ClassTransient, "MASTERDOWN": hongbao.ClassTransient,
+		"UNBLOCKED the stream key no longer exists": hongbao.ClassTransient,
+		"ERR max number of clients reached":         hongbao.ClassTransient,
+		"NOGROUP No such key":                       hongbao.ClassTransient,
+		"WRONGTYPE Operation against a key":         hongbao.ClassBroken,
+		"ERR unknown command":                       hongbao.ClassBroken, "NOAUTH Authentication required": hongbao.ClassBroken,
+		"HBNOTREADY this shard": hongbao.ClassBroken,
 	} {
 		err := shards.Classify(replyError(text))
 		require.Equal(t, want, hongbao.ClassOf(err), text)
-		require.Equal(t, want == hongbao.Transient && !strings.HasPrefix(text, "NOGROUP"), hongbao.IsOutage(err), text)
+		require.Equal(t, want == hongbao.ClassTransient && !strings.HasPrefix(text, "NOGROUP"), hongbao.IsOutage(err), text)
 	}
 	require.NoError(t, shards.Classify(nil))
 	require.ErrorIs(t, shards.Classify(redis.Nil), redis.Nil)
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(shards.Classify(context.DeadlineExceeded)))
-	require.Equal(t, hongbao.Transient, hongbao.ClassOf(shards.Classify(redis.ErrPoolTimeout)))
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(shards.Classify(context.DeadlineExceeded)))
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(shards.Classify(redis.ErrPoolTimeout)))
 }
 
 type replyError string
@@ -297,7 +297,7 @@ func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 	})
 	_, err = shards.Of(rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
 	<-gone
-	require.Equal(t, hongbao.Unknown, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.True(t, hongbao.IsOutage(err))
 	require.Equal(t, "2", b.rdb.HGet(t.Context(), b.k.Campaign("rain"), "granted").Val(), "it was carried out")
 }

@@ -121,7 +121,7 @@ func (s *Server) Check(class hongbao.Durability) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Broken, "this Redis can't keep what durability class %q promises: %w", class, errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassBroken, "this Redis can't keep what durability class %q promises: %w", class, errors.Join(errs...))
 }
 
 var errNoAppendOnly = errors.New("appendonly is no, so a restart would forget campaigns and receipts: write appendonly yes into " +
@@ -133,7 +133,7 @@ func (s *Server) Slow(class hongbao.Durability) error {
 	if class != hongbao.Fsync || s.AppendFsync != "everysec" {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Permanent, `durability class "fsync" with appendfsync everysec: each answer waits for the next write to disk, up `+
+	return hongbao.Errorf(hongbao.ClassPermanent, `durability class "fsync" with appendfsync everysec: each answer waits for the next write to disk, up `+
 		"to a second (1.0 s at the median); set appendfsync always in redis.conf, and by CONFIG SET until the next restart")
 }
 
@@ -142,7 +142,7 @@ func (s *Server) CheckAppendOnly() error {
 	if s.AppendOnly {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.Broken, "this Redis keeps nothing: %w", errNoAppendOnly)
+	return hongbao.Errorf(hongbao.ClassBroken, "this Redis keeps nothing: %w", errNoAppendOnly)
 }
 
 // NeedsWaitAOF tells whether the fsync class asks for WAITAOF. It does wherever Redis knows it (7.2), since appendfsync may be

@@ -155,7 +155,7 @@ func (w *Watch) judge(now *sight) {
 	alarm := func(code, format string, args ...any) {
 		if !raised[code] {
 			raised[code] = true
-			w.Alarm(code, hongbao.Errorf(hongbao.Broken, format, args...))
+			w.Alarm(code, hongbao.Errorf(hongbao.ClassBroken, format, args...))
 		}
 	}
 	lost := func(shard int, format string, args ...any) {

@@ -46,7 +46,7 @@ func (b *bundle) watch(t *testing.T) *watched {
 		Alarm: func(code string, err error) {
 			out.mu.Lock()
 			defer out.mu.Unlock()
-			if hongbao.ClassOf(err) != hongbao.Broken {
+			if hongbao.ClassOf(err) != hongbao.ClassBroken {
 				t.Errorf("%s is %s", code, hongbao.ClassOf(err))
 			}
 			out.alarms = append(out.alarms, code+": "+err.Error())

@@ -164,7 +164,7 @@ func ask(ctx context.Context, p *producer.Producer, g hongbao.Grab) (hongbao.Ans
 		if err == nil && a.Outcome.Final() {
 			return a, nil
 		}
-		if class := hongbao.ClassOf(err); err != nil && class != hongbao.Transient && class != hongbao.Unknown || ctx.Err() != nil {
+		if class := hongbao.ClassOf(err); err != nil && class != hongbao.ClassTransient && class != hongbao.ClassUnknown || ctx.Err() != nil {
 			return a, errors.Join(err, ctx.Err())
 		}
 	}
