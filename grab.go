@@ -22,36 +22,36 @@ type Grab struct {
 	Facts map[string]string
 }
 
-// Outcome is the answer to a grab. Every outcome but Granted is a refusal: a value, not an error.
+// Outcome is the answer to a grab. Every outcome but OutcomeGranted is a refusal: a value, not an error.
 type Outcome string
 
-// The outcomes. Refilling, Busy and Frozen are undecided: nothing was refused, and the same grab is to be repeated.
+// The outcomes. OutcomeRefilling, OutcomeBusy and OutcomeFrozen are undecided: nothing was refused, and the same grab is to be repeated.
 const (
-	Granted         Outcome = "granted"
-	AlreadyGranted  Outcome = "already_granted"
-	LimitReached    Outcome = "limit_reached"
-	SoldOut         Outcome = "sold_out"
-	NotStarted      Outcome = "not_started"
-	Ended           Outcome = "ended"
-	Paused          Outcome = "paused"
-	UnknownCampaign Outcome = "unknown_campaign"
-	Refilling       Outcome = "refilling"
-	Busy            Outcome = "busy"
-	Frozen          Outcome = "frozen"
+	OutcomeGranted         Outcome = "granted"
+	OutcomeAlreadyGranted  Outcome = "already_granted"
+	OutcomeLimitReached    Outcome = "limit_reached"
+	OutcomeSoldOut         Outcome = "sold_out"
+	OutcomeNotStarted      Outcome = "not_started"
+	OutcomeEnded           Outcome = "ended"
+	OutcomePaused          Outcome = "paused"
+	OutcomeUnknownCampaign Outcome = "unknown_campaign"
+	OutcomeRefilling       Outcome = "refilling"
+	OutcomeBusy            Outcome = "busy"
+	OutcomeFrozen          Outcome = "frozen"
 )
 
 // Outcomes lists every outcome, in the order in which reports show them.
 func Outcomes() []Outcome {
 	return []Outcome{
-		Granted, AlreadyGranted, LimitReached, SoldOut, NotStarted, Ended, Paused, UnknownCampaign,
-		Refilling, Busy, Frozen,
+		OutcomeGranted, OutcomeAlreadyGranted, OutcomeLimitReached, OutcomeSoldOut, OutcomeNotStarted, OutcomeEnded, OutcomePaused, OutcomeUnknownCampaign,
+		OutcomeRefilling, OutcomeBusy, OutcomeFrozen,
 	}
 }
 
 // Final tells whether the outcome is decided. An outcome that is not final must never be shown as a refusal.
 func (o Outcome) Final() bool {
 	switch o {
-	case Refilling, Busy, Frozen:
+	case OutcomeRefilling, OutcomeBusy, OutcomeFrozen:
 		return false
 	default:
 		return true
@@ -80,11 +80,11 @@ type LimitHit struct {
 // Answer is what a grab gets.
 type Answer struct {
 	Outcome Outcome `json:"outcome"`
-	// Receipts has the one receipt of Granted, or all that the user holds for AlreadyGranted.
+	// Receipts has the one receipt of OutcomeGranted, or all that the user holds for OutcomeAlreadyGranted.
 	Receipts []Receipt `json:"receipts,omitempty"`
-	// Limit is set for LimitReached only.
+	// Limit is set for OutcomeLimitReached only.
 	Limit *LimitHit `json:"limit,omitempty"`
-	// Starts is when the campaign opens; set for NotStarted only.
+	// Starts is when the campaign opens; set for OutcomeNotStarted only.
 	Starts time.Time `json:"starts,omitzero"`
 	// Time is the Redis time of the decision.
 	Time time.Time `json:"time"`

@@ -72,7 +72,7 @@ func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	require.Len(t, hongbao.Outcomes(), 11)
 	for _, o := range hongbao.Outcomes() {
-		undecided := o == hongbao.Refilling || o == hongbao.Busy || o == hongbao.Frozen
+		undecided := o == hongbao.OutcomeRefilling || o == hongbao.OutcomeBusy || o == hongbao.OutcomeFrozen
 		require.Equal(t, !undecided, o.Final(), o)
 	}
 }

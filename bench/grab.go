@@ -102,7 +102,7 @@ func (r *rig) ourGrabs(ctx context.Context, n, callers int, measured measure) (f
 			a, err := p.Grab(ctx, &hongbao.Grab{
 				Campaign: "bench", User: user(i), Facts: map[string]string{"device": fmt.Sprintf("d%07d", i/2)},
 			})
-			if err == nil && a.Outcome != hongbao.Granted {
+			if err == nil && a.Outcome != hongbao.OutcomeGranted {
 				err = fmt.Errorf("user %d got %s", i, a.Outcome)
 			}
 			return err

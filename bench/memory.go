@@ -103,7 +103,7 @@ func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error)
 		}
 		_, err = crowd(ctx, 512, n, func(ctx context.Context, i int) error {
 			a, err := p.Grab(ctx, &hongbao.Grab{Campaign: "bench", User: user(i)})
-			if err == nil && a.Outcome != hongbao.Granted {
+			if err == nil && a.Outcome != hongbao.OutcomeGranted {
 				err = fmt.Errorf("user %d got %s", i, a.Outcome)
 			}
 			return err

@@ -39,7 +39,7 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	go func() { ended <- tr.Run(ctx) }()
 	granted := 0
 	testkit.Eventually(t, soon, func() bool {
-		if grab() == hongbao.Granted {
+		if grab() == hongbao.OutcomeGranted {
 			granted++
 		}
 		return granted == packets
@@ -119,7 +119,7 @@ func TestACloseIsFinished(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	grab := b.rain(t, 3, 100)
-	require.Equal(t, hongbao.Granted, grab())
+	require.Equal(t, hongbao.OutcomeGranted, grab())
 	_, err := shards.Of(b.rdb, b.keys()).Close(t.Context(), "rain", true)
 	require.NoError(t, err)
 	w := start(t, b.config(t, "w", newSink(nil)))

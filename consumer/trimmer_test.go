@@ -333,19 +333,19 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- tr.Run(ctx) }()
 	for range 10 {
-		require.Equal(t, hongbao.Granted, grab())
+		require.Equal(t, hongbao.OutcomeGranted, grab())
 	}
-	require.Equal(t, hongbao.Busy, grab())
+	require.Equal(t, hongbao.OutcomeBusy, grab())
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
 	granted := 10
 	testkit.Eventually(t, soon, func() bool {
-		if grab() == hongbao.Granted {
+		if grab() == hongbao.OutcomeGranted {
 			granted++
 		}
 		return granted == packets
 	}, "grabs go on as the sink finishes")
-	require.Equal(t, hongbao.SoldOut, grab())
+	require.Equal(t, hongbao.OutcomeSoldOut, grab())
 	b.idle(t, 0)
 	testkit.Eventually(t, soon, func() bool { return b.meta(t, "finished") == strconv.Itoa(packets) }, "all finished")
 	require.NoError(t, w.stop())

@@ -41,7 +41,7 @@ func TestRedisBusyWithAScript(t *testing.T) {
 	for range 2 {
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		require.NoError(t, err)
-		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	}
 	require.Len(t, b.grants(t), 2)
 }

@@ -52,10 +52,10 @@ func (c *crowd) one(ctx context.Context, user string) {
 		c.mu.Lock()
 		if err != nil {
 			c.failed++
-		} else if a.Outcome == hongbao.Granted {
+		} else if a.Outcome == hongbao.OutcomeGranted {
 			c.got["r-"+user] = append(c.got["r-"+user], a.Receipts[0].Packet)
 		}
-		final := err == nil && a.Outcome == hongbao.Granted
+		final := err == nil && a.Outcome == hongbao.OutcomeGranted
 		c.mu.Unlock()
 		if final {
 			return

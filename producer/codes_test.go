@@ -62,10 +62,10 @@ func TestCodes(t *testing.T) {
 					t.Errorf("%s: %v, %v", user, err, err2)
 				case i%5 >= 3:
 					refused.Add(1)
-					if a.Outcome != hongbao.LimitReached {
+					if a.Outcome != hongbao.OutcomeLimitReached {
 						t.Errorf("%s: %s", user, a.Outcome)
 					}
-				case a.Outcome != hongbao.Granted || a.Receipts[0].Code != fmt.Sprint("C", a.Receipts[0].Packet) || again.Receipts[0] != a.Receipts[0]:
+				case a.Outcome != hongbao.OutcomeGranted || a.Receipts[0].Code != fmt.Sprint("C", a.Receipts[0].Packet) || again.Receipts[0] != a.Receipts[0]:
 					t.Errorf("%s: %+v, again %+v", user, a, again)
 				}
 			}
@@ -88,7 +88,7 @@ func TestCodeOfAlreadyGranted(t *testing.T) {
 	require.NoError(t, err)
 	a, err := p.Grab(t.Context(), grab("u1", "r2"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.AlreadyGranted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeAlreadyGranted, a.Outcome)
 	require.Equal(t, first.Receipts, a.Receipts)
 	require.Equal(t, "C1", a.Receipts[0].Code)
 }
@@ -119,7 +119,7 @@ func TestCodesOutOfReach(t *testing.T) {
 		show()
 		a, err := p.Grab(ctx, grab(user, "r1"))
 		require.NoError(t, err)
-		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		require.Equal(t, fmt.Sprint("C", i+1), a.Receipts[0].Code)
 		require.Len(t, b.grants(t), i+1)
 	}

@@ -60,7 +60,7 @@ func TestReplicaClass(t *testing.T) {
 		a, err = p.Grab(t.Context(), grab("u1", "r1"))
 		return err
 	}, "the replica goes on")
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	grants := b.grants(t)
 	require.Len(t, grants["u1"], 1)
 	require.Equal(t, grants["u1"][0].Packet, a.Receipts[0].Packet)
@@ -93,7 +93,7 @@ func TestFsyncClass(t *testing.T) {
 	p := always.producer(t, nil)
 	a, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	require.NoError(t, always.server.Kill())
 	require.NoError(t, always.server.Restart())
 	require.Len(t, always.grants(t), 1, "it was on disk before the answer")
@@ -234,10 +234,10 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	shardstest.KeepOpen(t, promoted, b.space)
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
-		if err == nil && a.Outcome != hongbao.Frozen {
-			require.Equal(t, hongbao.Granted, a.Outcome)
+		if err == nil && a.Outcome != hongbao.OutcomeFrozen {
+			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		}
-		return err == nil && a.Outcome == hongbao.Granted
+		return err == nil && a.Outcome == hongbao.OutcomeGranted
 	}, "it is granted")
 	require.False(t, hook.armed.Load(), "the fault fired")
 	require.True(t, promoted.HExists(t.Context(), b.k.Receipts("rain"), "u1").Val(), "the user was told that he has won")

@@ -33,7 +33,7 @@ func Example() {
 			return err // it may have been granted: ask again with the same RequestID, and the answer is the same
 		case !answer.Outcome.Final():
 			fmt.Println(user, "is to ask again") // refilling, busy, frozen: nothing was decided
-		case answer.Outcome == hongbao.Granted:
+		case answer.Outcome == hongbao.OutcomeGranted:
 			fmt.Println(user, "got packet", answer.Receipts[0].Packet, "with", answer.Receipts[0].Amount, "fen")
 		default:
 			fmt.Println(user, "got nothing:", answer.Outcome) // a refusal is a value, not an error

@@ -49,7 +49,7 @@ func TestSwallowedAnswers(t *testing.T) {
 						}
 						user, request := fmt.Sprintf("u%d-%d", w, i/5), fmt.Sprintf("r%d", i)
 						a, err := p.Grab(t.Context(), grab(user, request))
-						if err != nil || a.Outcome != hongbao.Granted {
+						if err != nil || a.Outcome != hongbao.OutcomeGranted {
 							t.Errorf("%s: %s %v", user, a.Outcome, err)
 							return
 						}
@@ -106,7 +106,7 @@ func TestConnectionRefused(t *testing.T) {
 	shardstest.KeepOpen(t, b.admin, b.space)
 	testkit.Eventually(t, 10*time.Second, func() bool { // go-redis looks again once a second
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
-		return err == nil && a.Outcome == hongbao.Granted
+		return err == nil && a.Outcome == hongbao.OutcomeGranted
 	}, "it works again by itself")
 	require.Len(t, b.grants(t), 2)
 }
@@ -206,7 +206,7 @@ func TestContextEnds(t *testing.T) {
 	proxy.Delay(0)
 	a, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	require.Len(t, b.grants(t)["u1"], 1)
 }
 
@@ -272,7 +272,7 @@ func TestFirstLookIsRepeated(t *testing.T) {
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	a, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	require.Equal(t, 2, proxy.Fired().Swallowed)
 
 	proxy.SwallowAnswers(1_000, isLook)

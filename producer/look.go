@@ -226,7 +226,7 @@ func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*sh
 func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if answers[0].Outcome != hongbao.UnknownCampaign {
+	if answers[0].Outcome != hongbao.OutcomeUnknownCampaign {
 		l.noteAlive(answers)
 		return false
 	}
@@ -237,7 +237,7 @@ func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	}
 	for i := range answers {
 		if l.lost {
-			answers[i].Outcome = hongbao.Frozen
+			answers[i].Outcome = hongbao.OutcomeFrozen
 		}
 	}
 	return !l.lost
@@ -257,13 +257,13 @@ func (p *Producer) forget(l *lane) {
 func (l *lane) noteAlive(answers []hongbao.Answer) {
 	for i := range answers {
 		switch a := &answers[i]; a.Outcome {
-		case hongbao.Ended:
+		case hongbao.OutcomeEnded:
 			l.alive, l.lost = time.Time{}, false
 			return
-		case hongbao.SoldOut, hongbao.LimitReached, hongbao.NotStarted, hongbao.Paused:
+		case hongbao.OutcomeSoldOut, hongbao.OutcomeLimitReached, hongbao.OutcomeNotStarted, hongbao.OutcomePaused:
 			l.alive, l.lost = time.Now(), false
 			return
-		case hongbao.Granted:
+		case hongbao.OutcomeGranted:
 			if a.Receipts[0].Time.Equal(a.Time) { // else it is a repeat, which says nothing of the campaign
 				l.alive, l.lost = time.Now(), false
 				return

@@ -53,7 +53,7 @@ func TestFirstLooksAreShared(t *testing.T) {
 	rdb.AddHook(infos)
 	rdb.AddHook(configs)
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 300}, rush(t, p, 300))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 300}, rush(t, p, 300))
 	require.Equal(t, []int64{1, 1}, []int64{looks.n.Load(), configs.n.Load()})
 	require.LessOrEqual(t, infos.n.Load(), int64(3), "the inspection's, and one before each of the two calls in flight loads the script")
 }
@@ -66,14 +66,14 @@ func TestUnknownCampaignIsRemembered(t *testing.T) {
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	began := time.Now()
 	for range 5 {
-		require.Equal(t, map[hongbao.Outcome]int{hongbao.UnknownCampaign: 200}, rush(t, p, 200))
+		require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeUnknownCampaign: 200}, rush(t, p, 200))
 	}
 	require.LessOrEqual(t, looks.n.Load(), 1+int64(time.Since(began)/time.Second))
 	b.load(t, spec("rain", 10))
 	testkit.Eventually(t, 10*time.Second, func() bool {
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		require.NoError(t, err)
-		return a.Outcome == hongbao.Granted
+		return a.Outcome == hongbao.OutcomeGranted
 	}, "it is found")
 }
 
@@ -95,7 +95,7 @@ func TestIdleLanesGo(t *testing.T) {
 	}, "idle lanes go")
 	a, err := p.Grab(t.Context(), grab("u2", ""))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 }
 
 // A Redis of another deployment, or other numbers than it was founded with, never give the final refusal unknown_campaign.
@@ -118,7 +118,7 @@ func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	}
 	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere.Space }).Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Frozen, a.Outcome, "another prefix")
+	require.Equal(t, hongbao.OutcomeFrozen, a.Outcome, "another prefix")
 	require.Empty(t, b.entries(t))
 }
 
@@ -134,19 +134,19 @@ func TestVanishedCampaignIsFrozen(t *testing.T) {
 		return a.Outcome
 	}
 	b.load(t, spec("rain", 10))
-	require.Equal(t, hongbao.Granted, ask("u1"))
+	require.Equal(t, hongbao.OutcomeGranted, ask("u1"))
 	require.NoError(t, b.admin.Rename(t.Context(), b.k.Campaign("rain"), b.k.Campaign("hidden")).Err())
-	require.Equal(t, hongbao.Frozen, ask("u2"))
-	require.Equal(t, hongbao.Frozen, ask("u2"))
+	require.Equal(t, hongbao.OutcomeFrozen, ask("u2"))
+	require.Equal(t, hongbao.OutcomeFrozen, ask("u2"))
 	require.Equal(t, 1, logs.FilterField(zap.String("code", shards.LostData)).Len())
 	require.NoError(t, b.admin.Rename(t.Context(), b.k.Campaign("hidden"), b.k.Campaign("rain")).Err())
-	require.Equal(t, hongbao.Granted, ask("u2"))
+	require.Equal(t, hongbao.OutcomeGranted, ask("u2"))
 
 	_, err := shards.Of(b.admin, b.k).Close(t.Context(), "rain", true)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Ended, ask("u3"))
+	require.Equal(t, hongbao.OutcomeEnded, ask("u3"))
 	require.NoError(t, b.admin.Del(t.Context(), b.k.Campaign("rain")).Err())
-	require.Equal(t, hongbao.UnknownCampaign, ask("u3"))
+	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask("u3"))
 	require.Zero(t, p.Lanes())
 }
 
@@ -187,7 +187,7 @@ func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
 	}
 	a, err := p.Grab(t.Context(), g)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	for _, facts := range []map[string]string{nil, {"device": ""}, {"device": "a b"}, {"device": "-"}} {
 		_, err = p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: "u2", Facts: facts})
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%v", facts)

@@ -67,13 +67,13 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	}
 	l, err := p.lane(ctx, g.Campaign)
 	if errors.Is(err, shards.ErrFrozen) {
-		return hongbao.Answer{Outcome: hongbao.Frozen, Time: time.Now()}, nil
+		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: time.Now()}, nil
 	}
 	if err != nil {
 		return hongbao.Answer{}, err
 	}
 	if l == nil {
-		return hongbao.Answer{Outcome: hongbao.UnknownCampaign, Time: time.Now()}, nil
+		return hongbao.Answer{Outcome: hongbao.OutcomeUnknownCampaign, Time: time.Now()}, nil
 	}
 	if g.RequestID == "" {
 		if l.info().hold > 1 {

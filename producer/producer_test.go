@@ -40,9 +40,9 @@ func TestCrowd(t *testing.T) {
 				switch {
 				case err != nil:
 					t.Error(err)
-				case a.Outcome == hongbao.Granted:
+				case a.Outcome == hongbao.OutcomeGranted:
 					granted.Add(1)
-				case a.Outcome == hongbao.SoldOut:
+				case a.Outcome == hongbao.OutcomeSoldOut:
 					soldOut.Add(1)
 				default:
 					t.Errorf("user %d: %s", u, a.Outcome)
@@ -70,7 +70,7 @@ func TestLonelyGrab(t *testing.T) {
 		g := grab(fmt.Sprintf("u%d", i), "")
 		a, err := p.Grab(t.Context(), g)
 		require.NoError(t, err)
-		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		require.Equal(t, g.RequestID, a.Receipts[0].RequestID, "an id was made up, and can be repeated")
 		require.NoError(t, hongbao.CheckID(g.RequestID))
 		require.Len(t, b.entries(t), i+1, "it has an entry of its own")
@@ -79,7 +79,7 @@ func TestLonelyGrab(t *testing.T) {
 		require.Equal(t, a.Receipts, again.Receipts)
 		other, err := p.Grab(t.Context(), grab(g.User, "another"))
 		require.NoError(t, err)
-		require.Equal(t, hongbao.AlreadyGranted, other.Outcome)
+		require.Equal(t, hongbao.OutcomeAlreadyGranted, other.Outcome)
 		require.Equal(t, a.Receipts, other.Receipts)
 	}
 }
@@ -106,14 +106,14 @@ func TestBadGrabs(t *testing.T) {
 	require.Empty(t, b.entries(t))
 	a, err := p.Grab(t.Context(), with(grab("u1", "r1"), "d1"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	a, err = p.Grab(t.Context(), with(grab("u2", "r1"), "d1"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.LimitReached, a.Outcome)
+	require.Equal(t, hongbao.OutcomeLimitReached, a.Outcome)
 	require.Equal(t, "device", a.Limit.Limit.By)
 	a, err = p.Grab(t.Context(), &hongbao.Grab{Campaign: "drought", User: "u1"})
 	require.NoError(t, err)
-	require.Equal(t, hongbao.UnknownCampaign, a.Outcome)
+	require.Equal(t, hongbao.OutcomeUnknownCampaign, a.Outcome)
 }
 
 // What stays undecided is returned as such, never as a refusal, and what becomes decided in time is not returned before.
@@ -125,11 +125,11 @@ func TestUndecided(t *testing.T) {
 	patient := b.producer(t, func(c *producer.Config) { c.MaxBacklog, c.UndecidedTimeout = 1, 20*time.Second })
 	a, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	start := time.Now()
 	a, err = p.Grab(t.Context(), grab("u2", "r2"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Busy, a.Outcome)
+	require.Equal(t, hongbao.OutcomeBusy, a.Outcome)
 	require.Greater(t, time.Since(start), 150*time.Millisecond, "it was repeated")
 	require.Less(t, time.Since(start), 5*time.Second)
 
@@ -139,18 +139,18 @@ func TestUndecided(t *testing.T) {
 		got <- a
 	}()
 	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "finished", 1).Err())
-	require.Equal(t, hongbao.Granted, (<-got).Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, (<-got).Outcome)
 
 	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "frozen", "1").Err())
 	a, err = p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Frozen, a.Outcome)
+	require.Equal(t, hongbao.OutcomeFrozen, a.Outcome)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	start = time.Now()
 	a, err = patient.Grab(ctx, grab("u1", "r1"))
 	if err == nil {
-		require.Equal(t, hongbao.Frozen, a.Outcome)
+		require.Equal(t, hongbao.OutcomeFrozen, a.Outcome)
 	} else {
 		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
 	}
@@ -166,7 +166,7 @@ func TestCampaignReplaced(t *testing.T) {
 	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
 	a, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 
 	for _, key := range append([]string{b.k.Campaign("rain")}, b.k.Stock("rain"), b.k.Receipts("rain")) {
 		require.NoError(t, b.admin.Del(t.Context(), key).Err())
@@ -194,7 +194,7 @@ func TestCampaignReplaced(t *testing.T) {
 	g.Facts = map[string]string{"device": "d1"}
 	a, err = p.Grab(t.Context(), g)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, a.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 }
 
 func TestMaxWaiting(t *testing.T) {
@@ -247,7 +247,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	granted := make(chan error, 1)
 	go func() {
 		a, err := p.Grab(t.Context(), grab("u1", ""))
-		if err == nil && a.Outcome != hongbao.Granted {
+		if err == nil && a.Outcome != hongbao.OutcomeGranted {
 			err = fmt.Errorf("outcome %s", a.Outcome)
 		}
 		granted <- err
@@ -309,7 +309,7 @@ func TestLimitOfADayIsOneCall(t *testing.T) {
 	for i := range int64(4) {
 		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", i), Facts: map[string]string{"device": fmt.Sprint("d", i)}})
 		require.NoError(t, err)
-		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		require.Equal(t, 2+i, scripts.n.Load())
 	}
 }

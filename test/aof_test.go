@@ -30,7 +30,7 @@ func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
 	answers, err := shards.Of(b.rdb, b.space.Shard(0)).Grab(t.Context(), call, nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, answers[0].Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 	return answers[0]
 }
 

@@ -261,7 +261,7 @@ func (b *bundle) crowd(t *testing.T, id string, packets int) map[string]hongbao.
 	for i := range packets {
 		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: user(i)})
 		require.NoError(t, err)
-		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		want[user(i)] = a.Receipts[0].Amount
 	}
 	return want

@@ -42,7 +42,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 		wg.Go(func() {
 			for _, id := range ids {
 				a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: user(i)})
-				if err != nil || a.Outcome != hongbao.Granted {
+				if err != nil || a.Outcome != hongbao.OutcomeGranted {
 					t.Errorf("%s: %v, %v", id, a.Outcome, err)
 				}
 			}

@@ -57,7 +57,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) [
 	for i := range n {
 		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "readers", User: user(i)})
 		require.NoError(t, err)
-		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		r := a.Receipts[0]
 		facts = append(facts, fact{Campaign: "readers", Packet: r.Packet, User: user(i), Amount: r.Amount, Shard: r.Shard, Seq: r.Seq})
 	}

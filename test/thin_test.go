@@ -37,7 +37,7 @@ func TestCampaignToLedger(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 500, hongbao.SoldOut: 500}, got)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 500, hongbao.OutcomeSoldOut: 500}, got)
 
 	cfg := consumer.DefaultConfig()
 	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = b.rdb, b.rdb, b.space.Space, "balance", "w1", b.log

@@ -272,7 +272,7 @@ func (d *deployment) winners(t *testing.T, id string, packets int) map[string]ho
 		user := fmt.Sprintf("u%04d", i)
 		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: user})
 		require.NoError(t, err)
-		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		want[user] = a.Receipts[0].Amount
 	}
 	return want

@@ -257,13 +257,13 @@ func TestGrabOutcomes(t *testing.T) {
 	d := setup(t, options{})
 	d.campaign("rain", 2, 100)
 	first := d.answer("rain", "u1", "--request-id", "r1")
-	require.Equal(t, hongbao.Granted, first.Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, first.Outcome)
 	require.Len(t, first.Receipts, 1)
 	same := d.answer("rain", "u1", "--request-id", "r1")
-	require.Equal(t, hongbao.Granted, same.Outcome, "B25: the same request id, the same answer")
+	require.Equal(t, hongbao.OutcomeGranted, same.Outcome, "B25: the same request id, the same answer")
 	require.Equal(t, first.Receipts, same.Receipts)
 	again := d.answer("rain", "u1", "--request-id", "r2")
-	require.Equal(t, hongbao.AlreadyGranted, again.Outcome, "B24")
+	require.Equal(t, hongbao.OutcomeAlreadyGranted, again.Outcome, "B24")
 	require.Equal(t, first.Receipts, again.Receipts)
 	require.Contains(t, d.ok("grab", "rain", "u2"), "granted\npacket ")
 	require.Equal(t, "sold_out\n", d.ok("grab", "rain", "u3"), "B26")
@@ -277,22 +277,22 @@ func TestGrabOutcomes(t *testing.T) {
 	users := 0
 	testkit.Eventually(t, 10*time.Second, func() bool {
 		users++ // a winner gets his receipt again, whatever has become of the campaign
-		return d.answer("short", fmt.Sprint("late", users)).Outcome == hongbao.Ended
+		return d.answer("short", fmt.Sprint("late", users)).Outcome == hongbao.OutcomeEnded
 	}, "B23: it ends")
 
 	d.campaign("limits", 10, 1000, "sponsor:", "limits: [{by: user, per: campaign, max: 2}, {by: device, per: day, max: 1}]\nsponsor:")
 	d.refused(1, []string{"grab", "limits", "u1", "--fact", "device=d1"}, "request id")
-	require.Equal(t, hongbao.Granted, d.answer("limits", "u1", "--request-id", "a", "--fact", "device=d1").Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, d.answer("limits", "u1", "--request-id", "a", "--fact", "device=d1").Outcome)
 	limited := d.answer("limits", "u1", "--request-id", "b", "--fact", "device=d1")
-	require.Equal(t, hongbao.LimitReached, limited.Outcome)
+	require.Equal(t, hongbao.OutcomeLimitReached, limited.Outcome)
 	require.NotNil(t, limited.Limit)
 	require.Equal(t, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1}, limited.Limit.Limit)
 	require.True(t, limited.Limit.Resets.After(time.Now()))
 	require.Regexp(t, `^limit_reached\nlimit of 1 by device per day; it counts anew at \S+\n$`,
 		d.ok("grab", "limits", "u1", "--request-id", "b", "--fact", "device=d1"))
-	require.Equal(t, hongbao.Granted, d.answer("limits", "u1", "--request-id", "c", "--fact", "device=d2").Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, d.answer("limits", "u1", "--request-id", "c", "--fact", "device=d2").Outcome)
 	full := d.answer("limits", "u1", "--request-id", "d", "--fact", "device=d3")
-	require.Equal(t, hongbao.LimitReached, full.Outcome)
+	require.Equal(t, hongbao.OutcomeLimitReached, full.Outcome)
 	require.Equal(t, hongbao.ByUser, full.Limit.Limit.By)
 	d.refused(1, []string{"grab", "limits", "u5", "--request-id", "e"}, "device")
 }

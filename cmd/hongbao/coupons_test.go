@@ -73,7 +73,7 @@ func TestCouponsWithCodes(t *testing.T) {
 	codes := map[string]string{} // by event
 	grab := func(user, request string) hongbao.Receipt {
 		a := d.grabJSON("spring-coupons", user, "--request-id", request)
-		require.Equal(t, hongbao.Granted, a.Outcome)
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		require.Regexp(t, code, a.Receipts[0].Code)
 		require.Zero(t, a.Receipts[0].Amount)
 		codes[fmt.Sprintf("%d-%d", a.Receipts[0].Shard, a.Receipts[0].Seq)] = a.Receipts[0].Code
@@ -84,7 +84,7 @@ func TestCouponsWithCodes(t *testing.T) {
 	require.Equal(t, first, grab("u1", "r1"), "a repeat gets the same code")
 	require.Contains(t, d.ok("grab", "spring-coupons", "u1", "--request-id", "r2"), "code "+second.Code)
 	a := d.grabJSON("spring-coupons", "u1", "--request-id", "r3")
-	require.Equal(t, hongbao.LimitReached, a.Outcome)
+	require.Equal(t, hongbao.OutcomeLimitReached, a.Outcome)
 	require.Equal(t, hongbao.Limit{By: "user", Per: hongbao.PerDay, Max: 2}, a.Limit.Limit)
 	grab("u2", "r1")
 	held := d.ok("receipts", "spring-coupons", "u1")

@@ -82,7 +82,7 @@ func (c *crowd) user(ctx context.Context, u int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.again++
-	if second.Outcome == hongbao.AlreadyGranted && len(first.Receipts) == 1 && second.Receipts[0] == first.Receipts[0] {
+	if second.Outcome == hongbao.OutcomeAlreadyGranted && len(first.Receipts) == 1 && second.Receipts[0] == first.Receipts[0] {
 		c.same++
 	} else if len(first.Receipts) > 0 {
 		return fmt.Errorf("user %d got packet %d, and then %s instead of the same receipt", u, first.Receipts[0].Packet, second.Outcome)
@@ -102,7 +102,7 @@ func (c *crowd) grab(ctx context.Context, u int) (hongbao.Answer, error) {
 	}
 	c.grabs++
 	c.outcomes[a.Outcome]++
-	if a.Outcome == hongbao.Granted {
+	if a.Outcome == hongbao.OutcomeGranted {
 		c.amounts = append(c.amounts, a.Receipts[0].Amount)
 	}
 	if err := c.latency.RecordValue(spent.Microseconds()); err != nil {

@@ -88,7 +88,7 @@ func TestExitCodesOfAnswers(t *testing.T) {
 	d.ok("grab", "rain", "u1")
 	busy := d.run("grab", "rain", "u2", "--producer.max_backlog=1", "--producer.undecided_timeout=0s", "--json")
 	require.Equal(t, 4, busy.code, "%s%s", busy.out, busy.err)
-	require.Equal(t, hongbao.Busy, decided[hongbao.Answer](t, busy.out).Outcome)
+	require.Equal(t, hongbao.OutcomeBusy, decided[hongbao.Answer](t, busy.out).Outcome)
 	require.Contains(t, busy.err, "--request-id "+decided[app.Grabbed](t, busy.out).RequestID)
 
 	testkit.Eventually(t, 20*time.Second, func() bool { return d.run("status").code == 3 }, "the worker counts as dead")

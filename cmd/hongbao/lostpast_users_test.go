@@ -126,11 +126,11 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 		if class := hongbao.ClassOf(err); class != hongbao.ClassTransient && class != hongbao.ClassUnknown {
 			bad("%s error: %v", class, err)
 		}
-	case a.Outcome == hongbao.Frozen:
+	case a.Outcome == hongbao.OutcomeFrozen:
 		c.frozen++
 	case !a.Outcome.Final():
-	case a.Outcome != hongbao.Granted && a.Outcome != hongbao.AlreadyGranted:
-		if told || a.Outcome != hongbao.SoldOut || !strings.HasPrefix(v.campaign, "fresh-") { // only those can be sold out
+	case a.Outcome != hongbao.OutcomeGranted && a.Outcome != hongbao.OutcomeAlreadyGranted:
+		if told || a.Outcome != hongbao.OutcomeSoldOut || !strings.HasPrefix(v.campaign, "fresh-") { // only those can be sold out
 			bad("was told %s; granted before: %v", a.Outcome, told)
 		}
 	case told:

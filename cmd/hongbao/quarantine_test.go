@@ -35,7 +35,7 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			d := setup(t, options{postgres: true})
 			d.campaign("rain", 10, 1000)
 			a := d.answer("rain", "u1")
-			require.Equal(t, hongbao.Granted, a.Outcome)
+			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 			w := d.start("work")
 			d.quiet()
 			d.plant("rain", c.fields(a.Receipts[0])...)

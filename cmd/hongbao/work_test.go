@@ -45,9 +45,9 @@ func (d *deployment) grabs(id string, from, users int) (int, error) {
 			for u := from + i; u < from+users && errs[i] == nil; u += len(got) {
 				var a hongbao.Answer
 				a, errs[i] = p.Grab(d.t.Context(), &hongbao.Grab{Campaign: id, User: fmt.Sprintf("u%06d", u)})
-				if a.Outcome == hongbao.Granted {
+				if a.Outcome == hongbao.OutcomeGranted {
 					got[i]++
-				} else if a.Outcome == hongbao.Frozen && errs[i] == nil {
+				} else if a.Outcome == hongbao.OutcomeFrozen && errs[i] == nil {
 					u -= len(got) // undecided: the user asks again
 				}
 			}

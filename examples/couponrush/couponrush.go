@@ -58,14 +58,14 @@ func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, er
 		return -1, "", err
 	}
 	switch a.Outcome {
-	case hongbao.Granted:
+	case hongbao.OutcomeGranted:
 		return Granted, a.Receipts[0].Code, nil
-	case hongbao.SoldOut:
+	case hongbao.OutcomeSoldOut:
 		return NoneLeft, "", nil
-	case hongbao.AlreadyGranted: // one coupon a user: the receipts are told
+	case hongbao.OutcomeAlreadyGranted: // one coupon a user: the receipts are told
 		code, err := r.whichLimit(a.Receipts, a.Time)
 		return code, "", err
-	case hongbao.LimitReached:
+	case hongbao.OutcomeLimitReached:
 		if a.Limit.Limit.Per == hongbao.PerDay {
 			return DayLimit, "", nil
 		}

@@ -39,12 +39,12 @@ func (g *Grabber) Grab(ctx context.Context, user string) (Code, *Receipt, error)
 		return "", nil, err
 	}
 	switch a.Outcome {
-	case hongbao.Granted:
+	case hongbao.OutcomeGranted:
 		r := &a.Receipts[0]
 		return Granted, &Receipt{ID: r.Packet, Money: int64(r.Amount), UserID: user}, nil
-	case hongbao.AlreadyGranted:
+	case hongbao.OutcomeAlreadyGranted:
 		return Already, nil, nil
-	case hongbao.SoldOut:
+	case hongbao.OutcomeSoldOut:
 		return NoneLeft, nil, nil
 	default:
 		return "", nil, fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", g.Campaign, a.Outcome, user)

@@ -172,7 +172,7 @@ func (w *world) grab(t *testing.T, id string, first, n int) {
 		answers, err := shards.Of(w.rdb, w.keys(id)).Grab(t.Context(), call, nil)
 		require.NoError(t, err)
 		for _, a := range answers {
-			require.Equal(t, hongbao.Granted, a.Outcome)
+			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 		Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u1"}, {Campaign: "rain", User: "u2"}, {Campaign: "rain", User: "u3"}}}, nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, answers[2].Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, answers[2].Outcome)
 	b.Closer = b.closer()
 	return b
 }

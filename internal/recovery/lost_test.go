@@ -62,7 +62,7 @@ func (w *world) refundedOnce(t *testing.T, left hongbao.Amount) {
 	differences, err := w.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Ended: 2}, outcomes(w.grab(t, w.rdb, 2)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeEnded: 2}, outcomes(w.grab(t, w.rdb, 2)))
 }
 
 // Redis lost everything: the campaign is ended from the ledger, with the exact sum, and leaves Redis like others.
@@ -91,7 +91,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	}, at)
 	_, err = w.ender().Refund(t.Context(), lost(8_999))
 	require.ErrorContains(t, err, "the amount is 9000 minor units, not 8999")
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "nothing has changed")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "nothing has changed")
 
 	var first payment.Refund
 	for range 2 {
@@ -144,7 +144,7 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.NoError(t, err)
 	w.refundedOnce(t, 9_000)
 	repeat := w.again(t, "u1")
-	require.Equal(t, hongbao.AlreadyGranted, repeat.Outcome, "who was told is told again")
+	require.Equal(t, hongbao.OutcomeAlreadyGranted, repeat.Outcome, "who was told is told again")
 }
 
 // firstEntry is the id of the stream's first entry.

@@ -201,21 +201,21 @@ func (w *world) staysFrozen(t *testing.T) {
 		require.NoError(t, w.rec.Tend(t.Context(), 0))
 		return w.logs.FilterMessageSnippet("run `hongbao recover`").Len() > 0
 	}, "the alarm comes")
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)))
 }
 
 // A Redis that was killed and has lost nothing is open again without a person; grabs are undecided meanwhile, and no seq comes twice.
 func TestRestartWithoutLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 100}, outcomes(w.grab(t, w.rdb, 100)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 100}, outcomes(w.grab(t, w.rdb, 100)))
 	w.settle(t)
 	w.topic.highest = 100
 	w.restart(t, "")
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "the fault fired")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "the fault fired")
 	w.opens(t)
 	answers := w.grab(t, w.rdb, 10)
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 10}, outcomes(answers))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(answers))
 	require.EqualValues(t, shards.ChunkEvents, answers[0].Receipts[0].Seq)
 	head, err := w.shard().Head(t.Context())
 	require.NoError(t, err)
@@ -255,7 +255,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			if name != "a caller knows" {
 				grabs = fresh
 			}
-			require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 50}, outcomes(w.grab(t, grabs, 50)))
+			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 50}, outcomes(w.grab(t, grabs, 50)))
 			knows(t, w)
 			w.restart(t, old)
 			w.staysFrozen(t)
@@ -272,7 +272,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			head, err := w.shard().OpenHead(t.Context())
 			require.NoError(t, err)
 			require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
-			require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "the campaign stays frozen")
+			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "the campaign stays frozen")
 			store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 			require.NoError(t, err)
 			require.ErrorIs(t, store.Resume(t.Context(), id), shards.ErrLost)
@@ -289,8 +289,8 @@ func TestFlushAll(t *testing.T) {
 	w.grab(t, w.rdb, 100)
 	w.settle(t)
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 5}, outcomes(w.grab(t, w.rdb, 5)))
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 5}, outcomes(w.grab(t, w.server.Client(t), 5)), "a new process")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 5}, outcomes(w.grab(t, w.rdb, 5)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 5}, outcomes(w.grab(t, w.server.Client(t), 5)), "a new process")
 	require.ErrorIs(t, func() error { _, err := w.shard().CreateGroup(t.Context(), "balance"); return err }(), shards.ErrFrozen)
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Look(t.Context())
@@ -306,7 +306,7 @@ func TestFlushAll(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, words, 1)
 	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, By: "ann", Why: "the disk is gone", Lost: verdicts[0].String(), At: words[0].At}, words[0])
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "never unknown_campaign")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "never unknown_campaign")
 	head, err := w.shard().OpenHead(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq)
@@ -321,13 +321,13 @@ func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	w := setup(t)
 	old := w.older(t)
 	w.fund(t, "late", 0)
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 5}, outcomes(w.grabIn(t, w.rdb, "late", 5)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 5}, outcomes(w.grabIn(t, w.rdb, "late", 5)))
 	w.restart(t, old)
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Look(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
 }
 
 // A person's word waits for a worker that looks at the shard, and is not lost. It is refused if that one does not come to an end.
@@ -383,7 +383,7 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	_, err := other.Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, shards.ErrFrozen)
 	require.Zero(t, w.rdb.Exists(t.Context(), w.space.Shard(0).Done("balance", 0)).Val())
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 }
 
 // A shard is opened for the history of writes that was looked at: one that began between look and opening freezes it again.
@@ -435,7 +435,7 @@ func TestPlannedFailover(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		return w.rdb.Wait(t.Context(), 1, time.Second).Val() == 1
 	}, "the replica has all")
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 10}, outcomes(w.grab(t, w.rdb, 10)), "a first replica is no reason to freeze")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)), "a first replica is no reason to freeze")
 	require.EqualValues(t, 1, w.rdb.Wait(t.Context(), 1, 10*time.Second).Val())
 	require.NoError(t, w.server.Kill())
 	w.rdb = replica.Client(t)
@@ -444,7 +444,7 @@ func TestPlannedFailover(t *testing.T) {
 		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test", Log: zap.NewNop(),
 		Gather: 300 * time.Millisecond,
 	})
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Frozen: 1}, outcomes(w.grab(t, w.rdb, 1)), "the fault fired")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)), "the fault fired")
 	w.opens(t)
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.Granted: 10}, outcomes(w.grab(t, w.rdb, 10)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)))
 }

@@ -93,7 +93,7 @@ func TestShardThatWasNeverFounded(t *testing.T) {
 	require.NoError(t, b.rdb.Del(ctx, b.k.Meta(), b.space.Deployment()).Err())
 	answers, err := shards.Of(b.rdb, b.k).Grab(ctx, call("rain", "u1"), nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Frozen, answers[0].Outcome)
+	require.Equal(t, hongbao.OutcomeFrozen, answers[0].Outcome)
 	_, trimErr := shards.Of(b.rdb, b.k).TrimEvents(ctx, shards.Trim{Limit: 1, MaxEvents: 1})
 	for name, err := range map[string]error{"trim": trimErr, "begin": begin(ctx, b)} {
 		require.ErrorIs(t, err, shards.ErrFrozen, name)

@@ -56,7 +56,7 @@ func TestCloseEndsACampaign(t *testing.T) {
 	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1/r1", "u3/r3"), nil)
 	require.NoError(t, err)
 	require.Equal(t, first[0].Receipts, answers[0].Receipts, "a repeat gets its receipt")
-	require.Equal(t, hongbao.Ended, answers[1].Outcome)
+	require.Equal(t, hongbao.OutcomeEnded, answers[1].Outcome)
 
 	after := b.dump(t)
 	again, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false) // the window does not matter any more
@@ -111,7 +111,7 @@ func TestClosedBeforeItsWindow(t *testing.T) {
 	require.NoError(t, err)
 	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Ended, answers[0].Outcome)
+	require.Equal(t, hongbao.OutcomeEnded, answers[0].Outcome)
 }
 
 // F58: many close at once while others grab; there is one close, and nothing is granted after it.

@@ -74,7 +74,7 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 	now := time.Now()
 	answers = answers[:0]
 	for range n {
-		answers = append(answers, hongbao.Answer{Outcome: hongbao.Frozen, Time: now})
+		answers = append(answers, hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: now})
 	}
 	return answers
 }
@@ -82,7 +82,7 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 // sawGranted keeps the seq of the last grant, which is the highest one.
 func (k *Shard) sawGranted(answers []hongbao.Answer) {
 	for i := len(answers) - 1; i >= 0; i-- {
-		if a := &answers[i]; a.Outcome == hongbao.Granted {
+		if a := &answers[i]; a.Outcome == hongbao.OutcomeGranted {
 			stateOf(k.rdb, k.Keys).saw(a.Receipts[len(a.Receipts)-1].Seq)
 			return
 		}
@@ -213,9 +213,9 @@ type grabParser struct {
 }
 
 var grabOutcomes = map[byte]hongbao.Outcome{
-	'a': hongbao.AlreadyGranted, 'l': hongbao.LimitReached, 's': hongbao.SoldOut,
-	'n': hongbao.NotStarted, 'e': hongbao.Ended, 'p': hongbao.Paused, 'u': hongbao.UnknownCampaign,
-	'r': hongbao.Refilling, 'b': hongbao.Busy, 'f': hongbao.Frozen,
+	'a': hongbao.OutcomeAlreadyGranted, 'l': hongbao.OutcomeLimitReached, 's': hongbao.OutcomeSoldOut,
+	'n': hongbao.OutcomeNotStarted, 'e': hongbao.OutcomeEnded, 'p': hongbao.OutcomePaused, 'u': hongbao.OutcomeUnknownCampaign,
+	'r': hongbao.OutcomeRefilling, 'b': hongbao.OutcomeBusy, 'f': hongbao.OutcomeFrozen,
 }
 
 func (p *grabParser) answer(text, request string) (hongbao.Answer, error) {
@@ -227,7 +227,7 @@ func (p *grabParser) answer(text, request string) (hongbao.Answer, error) {
 	}
 	var err error
 	if text[0] == '=' {
-		a := hongbao.Answer{Outcome: hongbao.Granted, Time: p.now}
+		a := hongbao.Answer{Outcome: hongbao.OutcomeGranted, Time: p.now}
 		if a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:]); err == nil && len(a.Receipts) != 1 {
 			err = fmt.Errorf("a repeat, and %d receipts", len(a.Receipts))
 		}
@@ -237,14 +237,14 @@ func (p *grabParser) answer(text, request string) (hongbao.Answer, error) {
 	switch a.Outcome {
 	case "":
 		return a, errors.New("no such outcome")
-	case hongbao.AlreadyGranted:
+	case hongbao.OutcomeAlreadyGranted:
 		if text == "a" {
 			return a, errors.New("already granted, and no receipt")
 		}
 		a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:])
-	case hongbao.LimitReached:
+	case hongbao.OutcomeLimitReached:
 		a.Limit, err = parseLimitHit(text[1:])
-	case hongbao.NotStarted:
+	case hongbao.OutcomeNotStarted:
 		a.Starts = time.UnixMilli(p.from)
 	default: // the outcome is all there is to say
 	}
@@ -260,7 +260,7 @@ func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
 		return hongbao.Answer{}, err
 	}
 	p.seq++
-	return hongbao.Answer{Outcome: hongbao.Granted, Time: p.now, Receipts: []hongbao.Receipt{{
+	return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Time: p.now, Receipts: []hongbao.Receipt{{
 		Shard: p.shard, Seq: p.seq, Packet: packet, Amount: hongbao.Amount(amount), Time: p.now, RequestID: request,
 	}}}, nil
 }

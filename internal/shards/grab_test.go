@@ -41,7 +41,7 @@ func TestGrabAgainstModel(t *testing.T) {
 				}
 			}
 			for _, o := range hongbao.Outcomes() {
-				if o != hongbao.Refilling && o != hongbao.UnknownCampaign { // no campaign here runs on more than one shard, or is unknown
+				if o != hongbao.OutcomeRefilling && o != hongbao.OutcomeUnknownCampaign { // no campaign here runs on more than one shard, or is unknown
 					require.NotZero(t, seen[o], "no history came to %s: %v", o, seen)
 				}
 			}
@@ -337,7 +337,7 @@ func TestGrabUnknownAndLoading(t *testing.T) {
 	b := setup(t)
 	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1", "u2"), nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.UnknownCampaign, answers[1].Outcome)
+	require.Equal(t, hongbao.OutcomeUnknownCampaign, answers[1].Outcome)
 
 	_, err = shards.Of(b.rdb, b.k).Begin(t.Context(), &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
 		"from", "1", "to", "9", "user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "0:0",
@@ -346,7 +346,7 @@ func TestGrabUnknownAndLoading(t *testing.T) {
 	require.NoError(t, err)
 	answers, err = shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.NotStarted, answers[0].Outcome)
+	require.Equal(t, hongbao.OutcomeNotStarted, answers[0].Outcome)
 }
 
 func FuzzParseReceipts(f *testing.F) {

@@ -44,29 +44,29 @@ func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
 // grab decides one grab at a time, in the order that design.md gives: receipts, window, limits, stock, backlog.
 func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
 	if m.frozen {
-		return hongbao.Answer{Outcome: hongbao.Frozen, Time: now}
+		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: now}
 	}
 	mine := m.receipts[g.User]
 	for _, r := range mine {
 		if g.RequestID != "" && r.RequestID == g.RequestID {
-			return hongbao.Answer{Outcome: hongbao.Granted, Receipts: []hongbao.Receipt{r}, Time: now}
+			return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Receipts: []hongbao.Receipt{r}, Time: now}
 		}
 	}
 	refusal := m.refusal(now)
 	if len(mine) > 0 && (refusal.Outcome != "" || m.spec.UserHold() == 1) {
-		return hongbao.Answer{Outcome: hongbao.AlreadyGranted, Receipts: mine, Time: now}
+		return hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted, Receipts: mine, Time: now}
 	}
 	if refusal.Outcome != "" {
 		return refusal
 	}
 	if hit := m.limit(g, now); hit != nil {
-		return hongbao.Answer{Outcome: hongbao.LimitReached, Limit: hit, Time: now}
+		return hongbao.Answer{Outcome: hongbao.OutcomeLimitReached, Limit: hit, Time: now}
 	}
 	if len(m.stock) == 0 {
-		return hongbao.Answer{Outcome: hongbao.SoldOut, Time: now}
+		return hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: now}
 	}
 	if m.seq-m.finished >= m.maxBacklog {
-		return hongbao.Answer{Outcome: hongbao.Busy, Time: now}
+		return hongbao.Answer{Outcome: hongbao.OutcomeBusy, Time: now}
 	}
 	return m.grant(g, now)
 }
@@ -75,11 +75,11 @@ func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
 func (m *model) refusal(now time.Time) hongbao.Answer {
 	switch {
 	case m.state == campaign.Paused && now.Before(m.spec.To):
-		return hongbao.Answer{Outcome: hongbao.Paused, Time: now}
+		return hongbao.Answer{Outcome: hongbao.OutcomePaused, Time: now}
 	case now.Before(m.spec.From):
-		return hongbao.Answer{Outcome: hongbao.NotStarted, Starts: m.spec.From, Time: now}
+		return hongbao.Answer{Outcome: hongbao.OutcomeNotStarted, Starts: m.spec.From, Time: now}
 	case !now.Before(m.spec.To):
-		return hongbao.Answer{Outcome: hongbao.Ended, Time: now}
+		return hongbao.Answer{Outcome: hongbao.OutcomeEnded, Time: now}
 	}
 	return hongbao.Answer{}
 }
@@ -105,7 +105,7 @@ func (m *model) grant(g *hongbao.Grab, now time.Time) hongbao.Answer {
 		Seq: r.Seq, Epoch: 1, Campaign: m.spec.ID, Packet: r.Packet, Amount: r.Amount, User: g.User,
 		RequestID: g.RequestID, Trace: g.Trace, Time: now.UTC(),
 	})
-	return hongbao.Answer{Outcome: hongbao.Granted, Receipts: []hongbao.Receipt{r}, Time: now}
+	return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Receipts: []hongbao.Receipt{r}, Time: now}
 }
 
 // limit finds the first limit that is reached: those by user (campaign, day, hour) go ahead of those by facts.

@@ -48,14 +48,14 @@ func TestPeriodsAroundClockChanges(t *testing.T) {
 		}
 		if count < p.most {
 			passed++
-			require.Equal(t, hongbao.Granted, answers[0].Outcome, "seed %d: %+v, counted %d", seed, p, count)
+			require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome, "seed %d: %+v, counted %d", seed, p, count)
 			continue
 		}
 		hit++
 		if len(p.zone) > 1 {
 			changed++
 		}
-		require.Equal(t, hongbao.LimitReached, answers[0].Outcome, "seed %d: %+v, counted %d", seed, p, count)
+		require.Equal(t, hongbao.OutcomeLimitReached, answers[0].Outcome, "seed %d: %+v, counted %d", seed, p, count)
 		require.Equal(t, resets, answers[0].Limit.Resets.UnixMilli(), "seed %d: %+v", seed, p)
 	}
 	t.Logf("refused %d, %d of them around a change, granted %d", hit, changed, passed)
@@ -120,10 +120,10 @@ func TestCountersOfTheNextDay(t *testing.T) {
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Counters("rain", "d1"), "1:d", 1).Err())
 	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, answers[0].Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 	require.Equal(t, dayOf(c), g.Counters)
 	g.Grabs[0].User = "u2"
 	answers, err = shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.LimitReached, answers[0].Outcome)
+	require.Equal(t, hongbao.OutcomeLimitReached, answers[0].Outcome)
 }

@@ -21,12 +21,12 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 	b := setup(t)
 	for _, hold := range []int64{1, 3} {
 		for what, change := range map[hongbao.Outcome]func(id string) error{
-			hongbao.Paused: func(id string) error { return b.store(t).Pause(t.Context(), id) },
-			hongbao.Ended: func(id string) error {
+			hongbao.OutcomePaused: func(id string) error { return b.store(t).Pause(t.Context(), id) },
+			hongbao.OutcomeEnded: func(id string) error {
 				_, err := shards.Of(b.rdb, b.k).Close(t.Context(), id, true)
 				return err
 			},
-			hongbao.NotStarted: func(id string) error { // the server's clock was set back
+			hongbao.OutcomeNotStarted: func(id string) error { // the server's clock was set back
 				return b.rdb.HSet(t.Context(), b.k.Campaign(id), "from", time.Now().Add(time.Hour).UnixMilli()).Err()
 			},
 		} {
@@ -40,7 +40,7 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, what, answers[1].Outcome, id)
 			for _, i := range []int{0, 2} {
-				require.Equal(t, hongbao.AlreadyGranted, answers[i].Outcome, id)
+				require.Equal(t, hongbao.OutcomeAlreadyGranted, answers[i].Outcome, id)
 				require.Equal(t, []any{won[0].Packet, won[0].Seq}, []any{answers[i].Receipts[0].Packet, answers[i].Receipts[0].Seq}, id)
 			}
 		}
@@ -63,7 +63,7 @@ func TestCountersOfAPeriodLeave(t *testing.T) {
 	}
 	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.LimitReached, answers[2].Outcome)
+	require.Equal(t, hongbao.OutcomeLimitReached, answers[2].Outcome)
 
 	keys, err := b.rdb.Keys(t.Context(), b.k.Campaign("rain")+":counters*").Result()
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestGrabOfManyReceiptsIsShort(t *testing.T) {
 	for range calls {
 		answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", users...), nil)
 		require.NoError(t, err)
-		require.Equal(t, hongbao.LimitReached, answers[0].Outcome)
+		require.Equal(t, hongbao.OutcomeLimitReached, answers[0].Outcome)
 	}
 	each := (processorTime(t, b.rdb) - before) / calls
 	t.Logf("a call of %d grabs took Redis %s", shards.MaxGrabs, each)

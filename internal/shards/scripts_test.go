@@ -283,7 +283,7 @@ func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 	defer rdb.Close()
 	answers, err := shards.Of(rdb, b.k).Grab(t.Context(), call("rain", "u0"), nil)
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Granted, answers[0].Outcome)
+	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 	gone := make(chan struct{})
 	proxy.SwallowAnswers(1, func(request []byte) bool { // the call arrives, its answer is lost, and the node is gone
 		if !strings.Contains(string(request), "evalsha") {

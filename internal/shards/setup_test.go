@@ -123,7 +123,7 @@ func (b *bundle) grab(t testing.TB, id string, users ...string) []hongbao.Answer
 	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call(id, users...), nil)
 	require.NoError(t, err)
 	for i, a := range answers {
-		require.Equal(t, hongbao.Granted, a.Outcome, users[i])
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome, users[i])
 	}
 	return answers
 }

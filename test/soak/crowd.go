@@ -188,13 +188,13 @@ func (c *raining) note(g *hongbao.Grab, a *hongbao.Answer, known bool) {
 		c.trouble = append(c.trouble, fmt.Errorf("request %s of %s in %s: %s", g.RequestID, g.User, g.Campaign, fmt.Sprintf(format, args...)))
 	}
 	switch a.Outcome {
-	case hongbao.Granted:
+	case hongbao.OutcomeGranted:
 		old, ok := c.granted[g.RequestID]
 		if ok && old != a.Receipts[0] {
 			wrong("granted %v, and when repeated %v", old, a.Receipts[0])
 		}
 		c.granted[g.RequestID] = a.Receipts[0]
-	case hongbao.AlreadyGranted, hongbao.LimitReached, hongbao.SoldOut:
+	case hongbao.OutcomeAlreadyGranted, hongbao.OutcomeLimitReached, hongbao.OutcomeSoldOut:
 		if known {
 			wrong("granted, and when repeated %s", a.Outcome)
 		}

@@ -80,7 +80,7 @@ func TestNote(t *testing.T) {
 	other, wrong := first, first
 	other.Packet, wrong.Amount = 2, 11
 	granted := func(r hongbao.Receipt) hongbao.Answer {
-		return hongbao.Answer{Outcome: hongbao.Granted, Receipts: []hongbao.Receipt{r}}
+		return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Receipts: []hongbao.Receipt{r}}
 	}
 	for name, c := range map[string]struct {
 		request, user string
@@ -91,12 +91,12 @@ func TestNote(t *testing.T) {
 		"repeated":               {"r1", "ann", granted(first), true, ""},
 		"another packet":         {"r1", "ann", granted(other), true, "and when repeated"},
 		"another at once":        {"r1", "ann", granted(other), false, "and when repeated"},
-		"refused when repeated":  {"r1", "ann", hongbao.Answer{Outcome: hongbao.SoldOut}, true, "and when repeated sold_out"},
-		"refused":                {"r2", "ben", hongbao.Answer{Outcome: hongbao.SoldOut}, false, ""},
-		"has it already":         {"r2", "ann", hongbao.Answer{Outcome: hongbao.AlreadyGranted, Receipts: []hongbao.Receipt{first}}, false, ""},
+		"refused when repeated":  {"r1", "ann", hongbao.Answer{Outcome: hongbao.OutcomeSoldOut}, true, "and when repeated sold_out"},
+		"refused":                {"r2", "ben", hongbao.Answer{Outcome: hongbao.OutcomeSoldOut}, false, ""},
+		"has it already":         {"r2", "ann", hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted, Receipts: []hongbao.Receipt{first}}, false, ""},
 		"one packet to two":      {"r2", "ben", granted(first), false, "packet 1 was given to"},
-		"another amount of it":   {"r2", "ann", hongbao.Answer{Outcome: hongbao.AlreadyGranted, Receipts: []hongbao.Receipt{wrong}}, false, "packet 1 was given to"},
-		"what nobody may get":    {"r2", "ben", hongbao.Answer{Outcome: hongbao.Paused}, false, "unexpected outcome paused"},
+		"another amount of it":   {"r2", "ann", hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted, Receipts: []hongbao.Receipt{wrong}}, false, "packet 1 was given to"},
+		"what nobody may get":    {"r2", "ben", hongbao.Answer{Outcome: hongbao.OutcomePaused}, false, "unexpected outcome paused"},
 		"one more for the user":  {"r2", "ann", granted(other), false, ""},
 		"one more for all users": {"r2", "ben", granted(other), false, ""},
 	} {
