@@ -77,12 +77,12 @@ type Limit struct {
 // Durability is what "you won" means when Redis fails right after the answer.
 type Durability string
 
-// The durability classes. Fast: as Redis is configured. Replica: one replica has it (WAIT 1). Fsync: it is on disk
+// The durability classes. DurabilityFast: as Redis is configured. DurabilityReplica: one replica has it (WAIT 1). DurabilityFsync: it is on disk
 // (WAITAOF 1 0, or appendfsync always).
 const (
-	Fast    Durability = "fast"
-	Replica Durability = "replica"
-	Fsync   Durability = "fsync"
+	DurabilityFast    Durability = "fast"
+	DurabilityReplica Durability = "replica"
+	DurabilityFsync   Durability = "fsync"
 )
 
 // Campaign is a specification: a funded set of packets that is open for a time. It does not change once it is created.

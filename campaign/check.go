@@ -46,7 +46,7 @@ func checkNames(c *hongbao.Campaign, p *problems) {
 		}
 	}
 	if p.present("durability", string(c.Durability)) &&
-		!slices.Contains([]hongbao.Durability{hongbao.Fast, hongbao.Replica, hongbao.Fsync}, c.Durability) {
+		!slices.Contains([]hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica, hongbao.DurabilityFsync}, c.Durability) {
 		p.add("durability", "durability_unknown", "%.80q; give fast, replica or fsync", c.Durability)
 	}
 	if p.present("time_zone", c.TimeZone) {

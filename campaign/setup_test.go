@@ -36,7 +36,7 @@ func wholeCampaign() hongbao.Campaign {
 		Limits: []hongbao.Limit{
 			{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 2}, {By: "device", Per: hongbao.PerDay, Max: 3},
 		},
-		Sponsor: "acme", Durability: hongbao.Fsync,
+		Sponsor: "acme", Durability: hongbao.DurabilityFsync,
 	}
 }
 

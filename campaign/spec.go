@@ -47,7 +47,7 @@ func Complete(c hongbao.Campaign) hongbao.Campaign {
 		c.TimeZone = "UTC"
 	}
 	if c.Durability == "" {
-		c.Durability = hongbao.Fast
+		c.Durability = hongbao.DurabilityFast
 	}
 	if !hasUserLimit(&c) {
 		c.Limits = append(slices.Clip(c.Limits), hongbao.Limit{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1})

@@ -108,7 +108,7 @@ limits: [{by: user, per: day, max: 1}]
 sponsor: acme`))
 	require.NoError(t, err)
 	require.Equal(t, "UTC", c.TimeZone)
-	require.Equal(t, hongbao.Fast, c.Durability)
+	require.Equal(t, hongbao.DurabilityFast, c.Durability)
 	require.Equal(t, []hongbao.Limit{
 		{By: hongbao.ByUser, Per: hongbao.PerDay, Max: 1}, {By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1},
 	}, c.Limits)

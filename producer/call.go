@@ -68,7 +68,7 @@ func (f *flight) once(ctx context.Context) error {
 		return err
 	}
 	f.answers = answers
-	if i.durability == hongbao.Fast && !i.codes {
+	if i.durability == hongbao.DurabilityFast && !i.codes {
 		return nil
 	}
 	var receipts [][]hongbao.Receipt
@@ -82,7 +82,7 @@ func (f *flight) once(ctx context.Context) error {
 	if len(receipts) == 0 {
 		return nil
 	}
-	if i.durability != hongbao.Fast {
+	if i.durability != hongbao.DurabilityFast {
 		if err := f.lane.durable(ctx, i, users, receipts); err != nil {
 			return afterGrant(err)
 		}
@@ -117,7 +117,7 @@ func afterGrant(err error) error {
 func (l *lane) durable(ctx context.Context, i *info, users []string, receipts [][]hongbao.Receipt) error {
 	timeout := timeoutOf(ctx, l.p.cfg.DurabilityTimeout)
 	wait := []any{"WAIT", 1, timeout.Milliseconds()}
-	if i.durability == hongbao.Fsync {
+	if i.durability == hongbao.DurabilityFsync {
 		if !i.waitAOF {
 			return nil // appendfsync always: on disk before the answer
 		}

@@ -102,7 +102,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 		c.ID = fmt.Sprintf("rain-%d", i)
 		b.k = space.Home(c.ID)
 	}
-	c.Durability = hongbao.Replica
+	c.Durability = hongbao.DurabilityReplica
 	c = campaign.Complete(c)
 	b.load(t, c)
 	node, err := client.MasterForKey(t.Context(), b.k.Meta())

@@ -33,7 +33,7 @@ func TestReplicaClass(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
-	b.loadClass(t, hongbao.Replica)
+	b.loadClass(t, hongbao.DurabilityReplica)
 	p := b.producer(t, func(c *producer.Config) {
 		c.CallTimeout, c.DurabilityTimeout = hopeless, 150*time.Millisecond
 	})
@@ -73,7 +73,7 @@ func TestReplicaClass(t *testing.T) {
 func TestFsyncClass(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.loadClass(t, hongbao.Fsync)
+	b.loadClass(t, hongbao.DurabilityFsync)
 	_, err := b.producer(t, nil).Grab(t.Context(), grab("u0", "r0"))
 	servers, inspectErr := shards.Inspect(t.Context(), b.admin)
 	require.NoError(t, inspectErr)
@@ -89,7 +89,7 @@ func TestFsyncClass(t *testing.T) {
 	}
 
 	always := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}))
-	always.loadClass(t, hongbao.Fsync)
+	always.loadClass(t, hongbao.DurabilityFsync)
 	p := always.producer(t, nil)
 	a, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
@@ -102,30 +102,30 @@ func TestFsyncClass(t *testing.T) {
 func TestServerCheck(t *testing.T) {
 	t.Parallel()
 	good := shards.Server{Version: "7.0.15", Role: "master", MaxMemoryPolicy: "noeviction", AppendOnly: true, AppendFsync: "always", Replicas: 1}
-	for _, class := range []hongbao.Durability{hongbao.Fast, hongbao.Replica, hongbao.Fsync} {
+	for _, class := range []hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica, hongbao.DurabilityFsync} {
 		require.NoError(t, good.Check(class))
 	}
 	bad := shards.Server{Version: "6.2.1", Role: "slave", MaxMemoryPolicy: "allkeys-lru"}
-	err := bad.Check(hongbao.Replica)
+	err := bad.Check(hongbao.DurabilityReplica)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	for _, part := range []string{"6.2.1 is too old", `role is "slave"`, "allkeys-lru", "no replica"} {
 		require.ErrorContains(t, err, part)
 	}
 	forgets := good
 	forgets.AppendOnly = false
-	require.ErrorContains(t, forgets.Check(hongbao.Fsync), "appendonly is no")
+	require.ErrorContains(t, forgets.Check(hongbao.DurabilityFsync), "appendonly is no")
 	require.ErrorContains(t, forgets.CheckAppendOnly(), "appendonly is no")
-	for _, class := range []hongbao.Durability{hongbao.Fast, hongbao.Replica} {
+	for _, class := range []hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica} {
 		require.NoError(t, forgets.Check(class), "unsafe.allow may have let it pass, and a producer does not know")
 	}
 	modern := good
 	modern.Version, modern.AppendFsync = "7.2.0", "everysec"
-	require.NoError(t, modern.Check(hongbao.Fsync))
+	require.NoError(t, modern.Check(hongbao.DurabilityFsync))
 	require.True(t, modern.NeedsWaitAOF())
 	for version, ok := range map[string]bool{"7.0.0": true, "8.2.1": true, "10.0": true, "6.9.9": false, "": false, "x.y": false} {
 		s := good
 		s.Version = version
-		require.Equal(t, ok, s.Check(hongbao.Fast) == nil, version)
+		require.Equal(t, ok, s.Check(hongbao.DurabilityFast) == nil, version)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestDurabilityOutOfReach(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
-	b.loadClass(t, hongbao.Replica)
+	b.loadClass(t, hongbao.DurabilityReplica)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	rdb, hook := b.server.Client(t), &noDial{}
 	rdb.AddHook(hook)
@@ -199,7 +199,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
-	b.loadClass(t, hongbao.Replica)
+	b.loadClass(t, hongbao.DurabilityReplica)
 	next := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: next})
 	var target atomic.Pointer[string]

@@ -66,7 +66,7 @@ func loaded(id string, users ...string) (rdb *redis.Client, space hongbao.Space,
 	c := campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Packets: int64(len(users)), Total: hongbao.Amount(50 * len(users)),
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "UTC",
-		Sponsor: "acme", Durability: hongbao.Fast,
+		Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)

@@ -169,7 +169,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	}
 	class, _ := v[2].(string)
 	i.durability = hongbao.Durability(class)
-	if i.durability != hongbao.Fast {
+	if i.durability != hongbao.DurabilityFast {
 		if err := server.Check(i.durability); err != nil {
 			return false, fmt.Errorf("campaign %s: %w", l.id, err)
 		}

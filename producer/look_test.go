@@ -46,7 +46,7 @@ func TestFirstLooksAreShared(t *testing.T) {
 	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}))
 	c := spec("rain", 300)
-	c.Durability = hongbao.Fsync
+	c.Durability = hongbao.DurabilityFsync
 	b.load(t, c)
 	looks, rdb := b.counting(t, "hmget"+b.k.Campaign("rain"))
 	infos, configs := &counted{what: "info"}, &counted{what: "config"}

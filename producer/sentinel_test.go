@@ -49,7 +49,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
 	b := &bundle{admin: client, space: space, k: space.Shard(0)}
 	c := spec("rain", 4000)
-	c.Durability = hongbao.Replica
+	c.Durability = hongbao.DurabilityReplica
 	b.load(t, campaign.Complete(c))
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = client, space.Space, "test"

@@ -53,7 +53,7 @@ func spec(id string, packets int64) hongbao.Campaign {
 	return campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10), Packets: packets,
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})
 }
 

@@ -47,7 +47,7 @@ func spec(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
 	return campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: total, Packets: packets,
 		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})
 }
 

@@ -31,7 +31,7 @@ func (a *App) OpenRedis(ctx context.Context) error {
 func (a *App) reachRedis(ctx context.Context) error {
 	a.Redis = a.Config.RedisClient()
 	a.AtEnd(a.Redis.Close)
-	return a.checkRedis(ctx, hongbao.Fast)
+	return a.checkRedis(ctx, hongbao.DurabilityFast)
 }
 
 // founding compares what the ledger and Redis were founded as. Sinks are opened side by side.
@@ -129,7 +129,7 @@ func (a *App) checkRunID(s *shards.Server) error {
 // warnOfDurability says what on Redis does not fit to a campaign's durability class, before it is loaded. Redis need not be
 // there yet: the load refuses what can't be kept.
 func (a *App) warnOfDurability(ctx context.Context, class hongbao.Durability) {
-	if class == hongbao.Fast {
+	if class == hongbao.DurabilityFast {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

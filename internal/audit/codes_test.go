@@ -29,7 +29,7 @@ func coded(t *testing.T) *world {
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
 		ID: "c", Name: "c", Kind: hongbao.Coupon, Currency: "CNY", Total: total, Packets: packets, Split: hongbao.Split{Mode: hongbao.SplitEven},
-		From: now.Add(-time.Hour), To: now.Add(time.Hour), TimeZone: "UTC", Sponsor: "acme", Durability: hongbao.Fast, Codes: &hongbao.Codes{File: "f"},
+		From: now.Add(-time.Hour), To: now.Add(time.Hour), TimeZone: "UTC", Sponsor: "acme", Durability: hongbao.DurabilityFast, Codes: &hongbao.Codes{File: "f"},
 	})
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)

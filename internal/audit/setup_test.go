@@ -146,7 +146,7 @@ func (w *world) load(t *testing.T, id string) {
 	c := campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: total, Packets: packets,
 		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)

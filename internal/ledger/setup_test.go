@@ -130,7 +130,7 @@ func testCampaign(t testing.TB, id string, packets int64) Campaign {
 	spec := hongbao.Campaign{
 		ID: id, Name: "rain", Kind: hongbao.RedPacket, Currency: testCurrency, Total: fundedFor(packets), Packets: packets,
 		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 200}, TimeZone: "Asia/Shanghai", Sponsor: "acme",
-		From: time.UnixMilli(1_700_000_000_000).UTC(), To: time.UnixMilli(1_700_000_060_000).UTC(), Durability: hongbao.Fast,
+		From: time.UnixMilli(1_700_000_000_000).UTC(), To: time.UnixMilli(1_700_000_060_000).UTC(), Durability: hongbao.DurabilityFast,
 		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}},
 	}
 	return canonical(t, spec)

@@ -87,7 +87,7 @@ func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
 	spec := campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: 10_000, Packets: 1000,
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(opensIn - time.Minute), To: now.Add(opensIn + time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.Fast,
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})
 	seed := campaign.NewSeed()
 	_, err := w.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Canonical: campaign.Canonical(spec), Seed: seed, Hash: campaign.Commit(spec, seed)})

@@ -108,13 +108,13 @@ func (s *Server) Check(class hongbao.Durability) error {
 	if s.MaxMemoryPolicy != NoEviction {
 		errs = append(errs, fmt.Errorf("maxmemory-policy is %q and would evict receipts: set it to noeviction", s.MaxMemoryPolicy))
 	}
-	if class == hongbao.Replica && s.Replicas == 0 {
+	if class == hongbao.DurabilityReplica && s.Replicas == 0 {
 		errs = append(errs, errors.New(`no replica is connected, durability class "replica" needs one`))
 	}
-	if class == hongbao.Fsync && !s.AppendOnly {
+	if class == hongbao.DurabilityFsync && !s.AppendOnly {
 		errs = append(errs, errNoAppendOnly)
 	}
-	if class == hongbao.Fsync && s.AppendOnly && s.AppendFsync != "always" && !s.atLeast(7, 2) {
+	if class == hongbao.DurabilityFsync && s.AppendOnly && s.AppendFsync != "always" && !s.atLeast(7, 2) {
 		errs = append(errs, fmt.Errorf("appendfsync is %q and version %s has no WAITAOF (7.2): set appendfsync always for "+
 			`durability class "fsync"`, s.AppendFsync, s.Version))
 	}
@@ -130,7 +130,7 @@ var errNoAppendOnly = errors.New("appendonly is no, so a restart would forget ca
 
 // Slow says what makes the grabs of a durability class slow on this server, and what to set; nil for nothing.
 func (s *Server) Slow(class hongbao.Durability) error {
-	if class != hongbao.Fsync || s.AppendFsync != "everysec" {
+	if class != hongbao.DurabilityFsync || s.AppendFsync != "everysec" {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, `durability class "fsync" with appendfsync everysec: each answer waits for the next write to disk, up `+
