@@ -25,8 +25,8 @@ type Kind string
 
 // The kinds of campaign.
 const (
-	RedPacket Kind = "red_packet"
-	Coupon    Kind = "coupon"
+	KindRedPacket Kind = "red_packet"
+	KindCoupon    Kind = "coupon"
 )
 
 // SplitMode is how the total becomes packets.

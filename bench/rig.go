@@ -55,7 +55,7 @@ func (r *rig) deployment(ctx context.Context, n int) (*shards.Layout, error) {
 func spec(id string, n int) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(n) * 500, Packets: int64(n),
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(n) * 500, Packets: int64(n),
 		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 100, Max: 900}, From: now.Add(-time.Minute), To: now.Add(24 * time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "bench", Durability: hongbao.DurabilityFast,
 		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}, {By: "device", Per: hongbao.PerDay, Max: 5}},

@@ -37,7 +37,7 @@ func checkNames(c *hongbao.Campaign, p *problems) {
 		strings.IndexFunc(c.Name, unicode.IsControl) >= 0) {
 		p.add("name", "name_invalid", "%.80q; give 1 to %d bytes of UTF-8 without control characters", c.Name, maxNameBytes)
 	}
-	if p.present("kind", string(c.Kind)) && c.Kind != hongbao.RedPacket && c.Kind != hongbao.Coupon {
+	if p.present("kind", string(c.Kind)) && c.Kind != hongbao.KindRedPacket && c.Kind != hongbao.KindCoupon {
 		p.add("kind", "kind_unknown", "%.80q; give red_packet or coupon", c.Kind)
 	}
 	if p.present("sponsor", c.Sponsor) {
@@ -73,7 +73,7 @@ func checkMoney(c *hongbao.Campaign, p *problems) {
 		p.add("packets", "packets_out_of_range", "%d; give 1 to %d", c.Packets, hongbao.MaxPackets)
 	}
 	p.amount("total", c.Total, 0)
-	if c.Currency == "" && c.Kind != hongbao.RedPacket {
+	if c.Currency == "" && c.Kind != hongbao.KindRedPacket {
 		if p.fine("kind", "currency", "total") && c.Total > 0 {
 			p.add("currency", "currency_required", "the coupon has a total of %d; give its currency or no total", c.Total)
 		}
@@ -128,7 +128,7 @@ func checkSplit(c *hongbao.Campaign, p *problems) {
 }
 
 func checkRandom(c *hongbao.Campaign, p *problems) {
-	if c.Kind == hongbao.Coupon {
+	if c.Kind == hongbao.KindCoupon {
 		p.add("split.mode", "not_allowed_here", "a coupon has no random amounts; give even or tiers")
 		return
 	}

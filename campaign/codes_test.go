@@ -77,7 +77,7 @@ func TestCodesThatCantBe(t *testing.T) {
 	_, err := readCoupons(10_000, `{pattern: "????????"}`)
 	require.NoError(t, err)
 	c := readValid(t)
-	c.Kind, c.Total, c.Currency, c.Codes = hongbao.RedPacket, 5, "CNY", &hongbao.Codes{File: "x"}
+	c.Kind, c.Total, c.Currency, c.Codes = hongbao.KindRedPacket, 5, "CNY", &hongbao.Codes{File: "x"}
 	requireCodes(t, Validate(c, c.From), "not_allowed_here")
 }
 

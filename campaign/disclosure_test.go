@@ -19,7 +19,7 @@ func disclosure(t *testing.T) (campaign.Disclosure, *campaign.Plan) {
 	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
-		ID: "rain", Name: `spring <rain> & "snow" 红包`, Kind: hongbao.RedPacket, Currency: "CNY", Total: 1000, Packets: 20,
+		ID: "rain", Name: `spring <rain> & "snow" 红包`, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 1000, Packets: 20,
 		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 200}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})

@@ -37,7 +37,7 @@ func checkCodes(c *hongbao.Campaign, p *problems) {
 	if c.Codes == nil || !p.fine("codes") {
 		return
 	}
-	if p.fine("kind") && c.Kind != hongbao.Coupon {
+	if p.fine("kind") && c.Kind != hongbao.KindCoupon {
 		p.add("codes", "not_allowed_here", "only a coupon has codes; leave them out, or set kind to coupon")
 	}
 	pattern, file := c.Codes.Pattern, c.Codes.File

@@ -28,7 +28,7 @@ durability: fsync
 // wholeCampaign is what whole means.
 func wholeCampaign() hongbao.Campaign {
 	return hongbao.Campaign{
-		ID: "spring-2027", Name: "Spring rain 春", Kind: hongbao.RedPacket, Currency: "CNY", Total: 1000, Packets: 10,
+		ID: "spring-2027", Name: "Spring rain 春", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 1000, Packets: 10,
 		Split:    hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 500},
 		From:     time.Date(2027, 2, 6, 12, 0, 0, 0, time.UTC),
 		To:       time.Date(2027, 2, 6, 12, 10, 0, 500_000_000, time.UTC),

@@ -164,7 +164,7 @@ func TestValidate(t *testing.T) {
 func TestTiers(t *testing.T) {
 	t.Parallel()
 	want := tiersCampaign(hongbao.Tier{Amount: 500, Packets: 1}, hongbao.Tier{Amount: 50, Packets: 9})
-	want.Kind = hongbao.Coupon
+	want.Kind = hongbao.KindCoupon
 	got, err := Read(strings.NewReader(strings.NewReplacer("red_packet", "coupon", "total: 1000", "total: 950",
 		"{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 500, packets: 1}, {amount: 50, packets: 9}]}").Replace(whole)))
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 func (b *bundle) coupons(t *testing.T, packets, each int64) {
 	t.Helper()
 	c := spec("rain", packets)
-	c.Kind, c.Total, c.Currency, c.Codes = hongbao.Coupon, 0, "", &hongbao.Codes{File: "codes.txt"}
+	c.Kind, c.Total, c.Currency, c.Codes = hongbao.KindCoupon, 0, "", &hongbao.Codes{File: "codes.txt"}
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: each}}
 	store, err := campaign.NewStore(campaign.StoreConfig{Redis: b.admin, Space: b.space.Space, Chunk: 100,
 		Codes: func(_ context.Context, _ string, after int64, n int) (codes []string, err error) {

@@ -64,7 +64,7 @@ func loaded(id string, users ...string) (rdb *redis.Client, space hongbao.Space,
 	ctx, now := context.Background(), time.Now().Truncate(time.Second)
 	check(shards.Found(ctx, rdb, layout, shards.FoundCall{Deployment: "example"}))
 	c := campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Packets: int64(len(users)), Total: hongbao.Amount(50 * len(users)),
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Packets: int64(len(users)), Total: hongbao.Amount(50 * len(users)),
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "UTC",
 		Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})

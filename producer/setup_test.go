@@ -51,7 +51,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 func spec(id string, packets int64) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10), Packets: packets,
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10), Packets: packets,
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})

@@ -34,7 +34,7 @@ func ExampleHandler() {
 	check(err)
 	defer ledger.Close()
 
-	spec := hongbao.Campaign{ID: "rain", Kind: hongbao.RedPacket, Currency: "CNY", Total: 1000, Packets: 10, Sponsor: "acme"}
+	spec := hongbao.Campaign{ID: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 1000, Packets: 10, Sponsor: "acme"}
 	canonical, err := json.Marshal(spec)
 	check(err)
 	check(ledger.CreateCampaign(ctx, settlement.Campaign{

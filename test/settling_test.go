@@ -96,7 +96,7 @@ func (l *inLedger) create(t *testing.T, id, currency string, packets int64) {
 	c := spec(id, packets, 200*hongbao.Amount(packets))
 	c.Currency = currency
 	if currency == "" {
-		c.Kind, c.Total, c.Split = hongbao.Coupon, 0, hongbao.Split{}
+		c.Kind, c.Total, c.Split = hongbao.KindCoupon, 0, hongbao.Split{}
 	}
 	seed := campaign.NewSeed()
 	_, err := l.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)})

@@ -129,7 +129,7 @@ func (d *demo) run(ctx context.Context) (report *audit.Report, err error) {
 func (d *demo) spec() hongbao.Campaign {
 	now := time.Now().Truncate(time.Second)
 	return campaign.Complete(hongbao.Campaign{
-		ID: demoCampaign, Name: "Spring rain", Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(d.total), Packets: d.packets,
+		ID: demoCampaign, Name: "Spring rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(d.total), Packets: d.packets,
 		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: hongbao.Amount(d.total)},
 		From:  now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})

@@ -34,7 +34,7 @@ type Limits struct {
 // Spec is a campaign with these limits.
 func Spec(id string, l Limits, from, to time.Time, zone string) hongbao.Campaign {
 	return campaign.Complete(hongbao.Campaign{
-		ID: id, Name: "Coupon rush", Kind: hongbao.Coupon, Packets: l.Max, Split: hongbao.Split{Mode: hongbao.SplitEven},
+		ID: id, Name: "Coupon rush", Kind: hongbao.KindCoupon, Packets: l.Max, Split: hongbao.Split{Mode: hongbao.SplitEven},
 		From: from, To: to, TimeZone: zone, Sponsor: "acme", Codes: &hongbao.Codes{Pattern: "SPRING-####-????"},
 		Limits: []hongbao.Limit{
 			{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: l.UserMax}, {By: hongbao.ByUser, Per: hongbao.PerDay, Max: l.UserPerDayMax},

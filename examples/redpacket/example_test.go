@@ -61,7 +61,7 @@ func Example() {
 func rain(id string, packets int64, total hongbao.Amount, split hongbao.Split) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{
-		ID: id, Name: "Rain", Kind: hongbao.RedPacket, Currency: "CNY", Total: total, Packets: packets, Split: split,
+		ID: id, Name: "Rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets, Split: split,
 		From: now.Add(-time.Hour), To: now.Add(time.Hour), Sponsor: "acme",
 	})
 }

@@ -28,7 +28,7 @@ func coded(t *testing.T) *world {
 	}
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
-		ID: "c", Name: "c", Kind: hongbao.Coupon, Currency: "CNY", Total: total, Packets: packets, Split: hongbao.Split{Mode: hongbao.SplitEven},
+		ID: "c", Name: "c", Kind: hongbao.KindCoupon, Currency: "CNY", Total: total, Packets: packets, Split: hongbao.Split{Mode: hongbao.SplitEven},
 		From: now.Add(-time.Hour), To: now.Add(time.Hour), TimeZone: "UTC", Sponsor: "acme", Durability: hongbao.DurabilityFast, Codes: &hongbao.Codes{File: "f"},
 	})
 	seed := campaign.NewSeed()

@@ -144,7 +144,7 @@ func (w *world) load(t *testing.T, id string) {
 	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: total, Packets: packets,
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
 		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})

@@ -73,7 +73,7 @@ func testAfterRefund(t *testing.T, f *fixture) {
 
 func testCouponAfterRefund(t *testing.T, f *fixture) {
 	c := testCampaign(t, "coupon", 5)
-	c.Spec.Kind, c.Spec.Currency, c.Spec.Total = hongbao.Coupon, "", 0
+	c.Spec.Kind, c.Spec.Currency, c.Spec.Total = hongbao.KindCoupon, "", 0
 	_, err := f.ledger.CreateCampaign(t.Context(), canonical(t, c.Spec))
 	require.NoError(t, err)
 	coupons := grantsOf("coupon", 1, 5)

@@ -58,7 +58,7 @@ func testManyCampaigns(t *testing.T, f *fixture) {
 
 func testCoupons(t *testing.T, f *fixture) {
 	c := testCampaign(t, "coupon", 5)
-	c.Spec.Kind, c.Spec.Currency, c.Spec.Total = hongbao.Coupon, "", 0
+	c.Spec.Kind, c.Spec.Currency, c.Spec.Total = hongbao.KindCoupon, "", 0
 	_, err := f.ledger.CreateCampaign(t.Context(), canonical(t, c.Spec))
 	require.NoError(t, err)
 	coupons := grantsOf("coupon", 1, 5)

@@ -85,7 +85,7 @@ func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
 	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
 	spec := campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.RedPacket, Currency: "CNY", Total: 10_000, Packets: 1000,
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 10_000, Packets: 1000,
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(opensIn - time.Minute), To: now.Add(opensIn + time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})

@@ -95,7 +95,7 @@ func TestLoadWithCodes(t *testing.T) {
 	b := setup(t)
 	ctx, stop := t.Context(), errors.New("killed")
 	c := spec("rain", 50)
-	c.Kind, c.Codes = hongbao.Coupon, &hongbao.Codes{File: "codes.txt"}
+	c.Kind, c.Codes = hongbao.KindCoupon, &hongbao.Codes{File: "codes.txt"}
 	c.Split = hongbao.Split{Mode: hongbao.SplitEven}
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)

@@ -114,7 +114,7 @@ func (s *soak) prepare(ctx context.Context) error {
 	for shard := range shardCount {
 		for n, id := 0, 0; n < perShard; id++ {
 			c := hongbao.Campaign{
-				ID: fmt.Sprintf("rain-%d-%d", shard, id), Name: "Soak", Kind: hongbao.RedPacket, Currency: "CNY", Total: hongbao.Amount(packets) * 500,
+				ID: fmt.Sprintf("rain-%d-%d", shard, id), Name: "Soak", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets) * 500,
 				Packets: int64(packets), Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 5_000},
 				From: now.Add(-time.Minute), To: now.Add(24 * time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme",
 			}
