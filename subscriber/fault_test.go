@@ -25,9 +25,9 @@ func TestPoison(t *testing.T) {
 		attempts string
 		class    string
 	}{
-		"permanent": {hongbao.Errorf(hongbao.Permanent, "no such user"), reasonRefused, "1", "permanent"},
-		"conflict":  {hongbao.Errorf(hongbao.Conflict, "paid to another"), reasonRefused, "1", "conflict"},
-		"transient": {hongbao.Errorf(hongbao.Transient, "again"), reasonAttempts, "3", "transient"},
+		"permanent": {hongbao.Errorf(hongbao.ClassPermanent, "no such user"), reasonRefused, "1", "permanent"},
+		"conflict":  {hongbao.Errorf(hongbao.ClassConflict, "paid to another"), reasonRefused, "1", "conflict"},
+		"transient": {hongbao.Errorf(hongbao.ClassTransient, "again"), reasonAttempts, "3", "transient"},
 		"unknown":   {errors.New(strings.Repeat("x", 5000)), reasonAttempts, "3", "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
