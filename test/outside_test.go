@@ -114,7 +114,7 @@ func TestOutsideModule(t *testing.T) {
 	var want []string
 	for i := range 7 {
 		answer := o.grab(t, user(i))
-		require.Equal(t, hongbao.Granted, answer.Outcome)
+		require.Equal(t, hongbao.OutcomeGranted, answer.Outcome)
 		require.Equal(t, answer.Receipts, o.grab(t, user(i)).Receipts, "the same request again has the same receipt")
 		want = append(want, fmt.Sprint(user(i), " ", answer.Receipts[0].Packet))
 	}

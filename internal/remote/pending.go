@@ -156,7 +156,7 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 	it.batch = batch
 	if h.known.forgetUnsent(it.credit.Reference, p.Batch) {
 		it.resend = true
-		it.err = hongbao.Errorf(hongbao.Transient, "credit %s was noted, but not asked for; it is noted anew", it.credit.Reference)
+		it.err = hongbao.Errorf(hongbao.ClassTransient, "credit %s was noted, but not asked for; it is noted anew", it.credit.Reference)
 		return false
 	}
 	it.outcome, it.last = outcomeOpen, result{verdict: Unknown, err: errAsked}

@@ -34,16 +34,16 @@ func (h *Handler) conclude(it *item, r result, repeated bool) {
 	case r.verdict == Rejected:
 		h.count.rejected.Add(1)
 		it.outcome = outcomeRejected
-		it.err = hongbao.Errorf(hongbao.Permanent, "the remote refuses credit %s for good: %w", it.credit.Reference, r.err)
+		it.err = hongbao.Errorf(hongbao.ClassPermanent, "the remote refuses credit %s for good: %w", it.credit.Reference, r.err)
 	case r.verdict == NotSent && !repeated:
 		h.count.notSent.Add(1)
-		it.outcome, it.err = outcomeUnbooked, h.failed(it, hongbao.Transient, "was not sent")
+		it.outcome, it.err = outcomeUnbooked, h.failed(it, hongbao.ClassTransient, "was not sent")
 	case r.verdict == Wait || r.verdict == NotSent:
 		h.count.waits.Add(1)
-		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.Transient, "has to wait")
+		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassTransient, "has to wait")
 	default:
 		h.count.unknown.Add(1)
-		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.Unknown, "may or may not be booked")
+		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassUnknown, "may or may not be booked")
 	}
 	if errors.Is(r.err, errEcho) {
 		it.mismatches++
@@ -69,7 +69,7 @@ func (h *Handler) conflict(it *item, what error) {
 		cause = errors.New("another worker may have sent it")
 	}
 	it.outcome = outcomeOpen
-	it.err = hongbao.Errorf(hongbao.Conflict, "credit %s: %w: %w; ask the owners of the remote, see docs/remote-balance.md",
+	it.err = hongbao.Errorf(hongbao.ClassConflict, "credit %s: %w: %w; ask the owners of the remote, see docs/remote-balance.md",
 		it.credit.Reference, what, cause)
 }
 
@@ -109,7 +109,7 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 		it.outcome, it.err = outcomeBooked, nil
 	case h.verifiedUnbooked(it):
 		it.resend = true
-		it.outcome, it.err = outcomeUnbooked, hongbao.Errorf(hongbao.Transient, "credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
+		it.outcome, it.err = outcomeUnbooked, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
 	case h.cfg.idempotent():
 		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could pay twice", age.Round(time.Second), h.cfg.Retention))
 	default:
@@ -131,7 +131,7 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
 	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 && h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
 		it.last, it.outcome, it.resend = r, outcomeUnbooked, true
-		it.err = h.failed(it, hongbao.Transient, "was not booked and never will be; it is sent anew")
+		it.err = h.failed(it, hongbao.ClassTransient, "was not booked and never will be; it is sent anew")
 	case r.verdict == NotSent:
 		r.verdict = Unknown // not yet, perhaps
 		h.conclude(it, r, true)

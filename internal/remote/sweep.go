@@ -68,7 +68,7 @@ func (h *Handler) asPending(it *item, row *payment.Pending) {
 func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 	it := &item{grant: &row.Grant}
 	if h.asPending(it, &row); !h.verifiedUnbooked(it) {
-		return hongbao.Errorf(hongbao.Permanent, "packet %d of campaign %s may have been asked for until %s: look again at what the remote has, later than that",
+		return hongbao.Errorf(hongbao.ClassPermanent, "packet %d of campaign %s may have been asked for until %s: look again at what the remote has, later than that",
 			row.Grant.Packet, row.Grant.Campaign, h.lastSent(it).UTC().Format(time.RFC3339))
 	}
 	err := h.ledger.Forget(ctx, row.Batch, []hongbao.Grant{row.Grant})
