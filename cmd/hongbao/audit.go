@@ -26,7 +26,7 @@ func auditCmd() *cobra.Command {
 			if opts.Wait < 0 {
 				return app.Usage("--wait %s: give 0s or more", opts.Wait)
 			}
-			return with(cmd, needs{redis: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
 				report, err := a.Audit(cmd.Context(), opts)
 				if err != nil {
 					return err

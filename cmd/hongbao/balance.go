@@ -16,7 +16,7 @@ func balanceCmd() *cobra.Command {
 		Example: "  hongbao balance --balance.listen=127.0.0.1:8081 --ledger.dsn=balance.db",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{}, func(a *app.App) error { return a.ServeBalance(cmd.Context()) })
+			return with(cmd, app.Needs{}, func(a *app.App) error { return a.ServeBalance(cmd.Context()) })
 		},
 	}
 	cmd.AddCommand(balanceClientCmd(), balanceFundCmd(), balanceCheckCmd())

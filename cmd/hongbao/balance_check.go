@@ -24,11 +24,8 @@ func balanceCheckCmd() *cobra.Command {
 			"into it. It only reads. Exit code 0 if all agrees, 3 if anything differs: then somebody has written to the database by hand.",
 		Example: "  hongbao balance check --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{}, func(a *app.App) error {
-				if err := a.OpenBook(cmd.Context()); err != nil {
-					return err
-				}
-				list, err := a.Ledger.CheckCredits(cmd.Context())
+			return with(cmd, app.Needs{}, func(a *app.App) error {
+				list, err := a.CheckBook(cmd.Context())
 				if err != nil {
 					return err
 				}

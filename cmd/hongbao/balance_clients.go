@@ -36,7 +36,7 @@ func clientAddCmd() *cobra.Command {
 			"  hongbao balance client add helpdesk --scope accounts:read --ledger.dsn=balance.db",
 		Args: exactly(1, "one client"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				of := make([]payment.Scope, len(scopes))
 				for i, s := range scopes {
 					of[i] = payment.Scope(s)
@@ -102,15 +102,8 @@ func clientListCmd() *cobra.Command {
 		Use: "list", Short: "List clients, their valid tokens and their funds",
 		Example: "  hongbao balance client list --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{}, func(a *app.App) error {
-				if err := a.OpenBook(cmd.Context()); err != nil {
-					return err
-				}
-				tokens, err := a.Ledger.Tokens(cmd.Context())
-				if err != nil {
-					return err
-				}
-				funds, err := a.Ledger.Funds(cmd.Context())
+			return with(cmd, app.Needs{}, func(a *app.App) error {
+				tokens, funds, err := a.Clients(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -154,14 +147,8 @@ func clientRevokeCmd() *cobra.Command {
 			if (id == "") != all {
 				return app.Usage("say either --token, with an ID that `hongbao balance client list` prints, or --all (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{}, func(a *app.App) error {
-				if err := a.OpenBook(cmd.Context()); err != nil {
-					return err
-				}
-				n, err := a.Ledger.RevokeTokens(cmd.Context(), args[0], id)
-				if err == nil && n == 0 {
-					err = hongbao.Errorf(hongbao.ClassPermanent, "client %.80q has no such token; `hongbao balance client list` shows those that are valid", args[0])
-				}
+			return with(cmd, app.Needs{}, func(a *app.App) error {
+				n, err := a.RevokeTokens(cmd.Context(), args[0], id)
 				if err != nil {
 					return err
 				}
@@ -194,11 +181,8 @@ func balanceFundCmd() *cobra.Command {
 			if f.ID == "" || f.By == "" || f.Why == "" || f.Currency == "" || f.Amount == 0 {
 				return app.Usage("--amount, --currency, --id, --by and --why are required (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{}, func(a *app.App) error {
-				if err := a.OpenBook(cmd.Context()); err != nil {
-					return err
-				}
-				fund, err := a.Ledger.Fund(cmd.Context(), f)
+			return with(cmd, app.Needs{}, func(a *app.App) error {
+				fund, err := a.Fund(cmd.Context(), f)
 				if err != nil {
 					return err
 				}

@@ -80,7 +80,7 @@ func createCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				out, err := a.Create(cmd.Context(), c, codes)
 				if err != nil {
 					return fmt.Errorf("specification %s: %w", args[0], err)
@@ -106,7 +106,7 @@ func loadCmd() *cobra.Command {
 		Use: "load ID", Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
 		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, needs{redis: true, ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
 				c, err := a.Load(cmd.Context(), args[0])
 				if err != nil {
 					return err
@@ -142,7 +142,7 @@ func stateCmd(use, short, state string, do func(*app.App, context.Context, strin
 		Use: use, Short: short, Args: oneCampaign,
 		Example: "  hongbao campaign " + use[:len(use)-2] + "spring-rain",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, needs{redis: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
 				if err := do(a, cmd.Context(), args[0]); err != nil {
 					return err
 				}
@@ -164,7 +164,7 @@ func showCmd() *cobra.Command {
 		Use: "show ID", Short: "Print a campaign as JSON: its specification, its hash, how it stands in the ledger and in Redis",
 		Example: "  hongbao campaign show spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, needs{redis: true, ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
 				out, err := a.Show(cmd.Context(), args[0])
 				if err != nil {
 					return err
@@ -179,7 +179,7 @@ func listCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the campaigns of the ledger", Example: "  hongbao campaign list", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				list, err := a.List(cmd.Context())
 				if err != nil {
 					return err

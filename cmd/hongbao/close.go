@@ -23,7 +23,7 @@ func closeCmd() *cobra.Command {
 			"Run again it prints the same.",
 		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, needs{redis: true, ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
 				return printEnding(cmd)(a.Close(cmd.Context(), args[0], early))
 			})
 		},
@@ -77,7 +77,7 @@ func refundCmd() *cobra.Command {
 			if o.Wait < 0 || o.Missing < 0 {
 				return app.Usage("--wait %s, --missing %d: give nothing below 0", o.Wait, o.Missing)
 			}
-			return with(cmd, needs{redis: true, ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
 				if cmd.Flags().Changed("amount") {
 					return printEnding(cmd)(a.Refund(cmd.Context(), o))
 				}

@@ -28,7 +28,7 @@ func configCheckCmd() *cobra.Command {
 		Example: "  hongbao config check --config configs/production.yaml\n  hongbao config check --connect --redis.addrs=10.0.0.7:6379",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				out := checkedConfig{Servers: []string{}}
 				for _, s := range a.Config.Settings() {
 					out.Settings = append(out.Settings, setting{s.Name, s.Value, s.Source})

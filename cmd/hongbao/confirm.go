@@ -49,7 +49,7 @@ func deadConfirmCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				report, err := a.Confirm(cmd.Context(), o)
 				if report == nil {
 					return err

@@ -69,7 +69,7 @@ func deadListCmd() *cobra.Command {
 			if limit < 1 || limit > replay.MaxListed {
 				return app.Usage("--limit %d: want 1 to %d", limit, replay.MaxListed)
 			}
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				page, err := a.ListLetters(cmd.Context(), f.filter, after, limit)
 				if err != nil {
 					return err
@@ -109,7 +109,7 @@ func deadShowCmd() *cobra.Command {
 			if _, _, _, err := replay.ParseLetterID(args[0]); err != nil {
 				return app.Usage("%w", err)
 			}
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				l, err := a.Letter(cmd.Context(), args[0])
 				if err != nil {
 					return err
@@ -172,7 +172,7 @@ func deadRequeueCmd() *cobra.Command {
 			if rate < 0 || patience < 0 {
 				return app.Usage("--rate and --patience: give 0 or more")
 			}
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				report, err := a.Requeue(cmd.Context(), app.Requeue{Pick: pick, By: f.who, Rate: rate, Patience: patience, DryRun: f.dryRun})
 				if report == nil {
 					return err
@@ -199,7 +199,7 @@ func deadDropCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				report, err := a.DropLetters(cmd.Context(), pick, f.who, f.dryRun)
 				if report == nil {
 					return err

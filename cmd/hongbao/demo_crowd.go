@@ -47,7 +47,7 @@ func newCrowd(d *demo) (*crowd, error) {
 		return nil, err
 	}
 	cfg := d.Config.ProducerConfig()
-	cfg.Redis, cfg.Space = c.rdb, d.Space.Space
+	cfg.Redis, cfg.Space = c.rdb, d.Config.Space()
 	c.producer, err = producer.New(cfg)
 	return c, err
 }

@@ -24,7 +24,7 @@ func grabCmd() *cobra.Command {
 			if err := g.Check(); err != nil {
 				return app.Usage("%w", err)
 			}
-			return with(cmd, needs{redis: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
 				out, err := a.Grab(cmd.Context(), &g)
 				if err != nil {
 					return err

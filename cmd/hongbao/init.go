@@ -19,7 +19,7 @@ func initCmd() *cobra.Command {
 			"only opens what is there. A Redis that another ledger knows is refused; so is one that has lost what this ledger knows of it.",
 		Example: "  hongbao init --config configs/production.yaml", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				did, err := a.Init(cmd.Context())
 				if did.Ledger == nil {
 					return err

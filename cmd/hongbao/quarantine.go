@@ -30,7 +30,7 @@ func quarantineListCmd() *cobra.Command {
 			if limit < 1 || limit > replay.MaxListed || after < 0 {
 				return app.Usage("--limit %d --after %d: want 1 to %d letters after number 0 or above", limit, after, replay.MaxListed)
 			}
-			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				page, err := a.ListQuarantine(cmd.Context(), after, limit, all)
 				if err != nil {
 					return err
@@ -87,7 +87,7 @@ func quarantineShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				q, err := a.Quarantined(cmd.Context(), id)
 				if err != nil {
 					return err
@@ -120,7 +120,7 @@ func quarantineResolveCmd() *cobra.Command {
 			if decision.By == "" || decision.Why == "" {
 				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				q, err := a.Decide(cmd.Context(), decision)
 				if err != nil {
 					return err
@@ -148,8 +148,8 @@ func quarantineCampaignCmd() *cobra.Command {
 			if by == "" || why == "" {
 				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{ledger: true}, func(a *app.App) error {
-				if err := a.Ledger.Disown(cmd.Context(), args[0], by, why); err != nil {
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+				if err := a.Disown(cmd.Context(), args[0], by, why); err != nil {
 					return err
 				}
 				out := struct {

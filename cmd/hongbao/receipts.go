@@ -23,7 +23,7 @@ func receiptsCmd() *cobra.Command {
 			if err := hongbao.CheckID(args[1]); err != nil {
 				return app.Usage("user %.80q: %w", args[1], err)
 			}
-			return with(cmd, needs{redis: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
 				out, err := a.Receipts(cmd.Context(), args[0], args[1])
 				if err != nil {
 					return err

@@ -29,7 +29,7 @@ func recoverCmd() *cobra.Command {
 			if accept && (word.By == "" || word.Why == "") {
 				return app.Usage("--accept-loss needs --by and --why: they are recorded")
 			}
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				var given *app.Acceptance
 				if accept {
 					given = &word

@@ -33,7 +33,7 @@ func refundLostCmd() *cobra.Command {
 			if acts && (o.By == "" || o.Why == "") {
 				return app.Usage("--amount needs --by and --why: who decides, and why; both are kept in the ledger (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, needs{redis: true, ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
 				var out *app.LostEnding
 				var err error
 				if acts {

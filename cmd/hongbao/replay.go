@@ -40,7 +40,7 @@ func replayCmd() *cobra.Command {
 			if err := f.check(cmd, args[0]); err != nil {
 				return err
 			}
-			return with(cmd, needs{redis: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
 				f.Name = args[0]
 				report, err := a.Replay(cmd.Context(), f.Replay)
 				if report == nil {

@@ -24,7 +24,7 @@ func revealCmd() *cobra.Command {
 			"to `hongbao campaign verify`.",
 		Example: "  hongbao campaign reveal spring-rain > spring-rain.json", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, needs{ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				d, err := a.Reveal(cmd.Context(), args[0])
 				if err != nil {
 					return err

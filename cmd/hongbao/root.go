@@ -57,6 +57,15 @@ func load(cmd *cobra.Command) (*configs.Config, error) {
 	return configs.Load(path, os.Environ(), cmd.Flags())
 }
 
+// with reads the configuration, and calls do with the servers that the command needs.
+func with(cmd *cobra.Command, n app.Needs, do func(a *app.App) error) error {
+	cfg, err := load(cmd)
+	if err != nil {
+		return err
+	}
+	return app.With(cmd.Context(), cfg, n, do)
+}
+
 // family is a command that has only subcommands.
 func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: subcommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}

@@ -19,7 +19,7 @@ func statusCmd() *cobra.Command {
 			"Exit code 3 if grants wait for a sink and none of its workers lives.",
 		Example: "  hongbao status\n  hongbao status --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{redis: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
 				s, err := a.Status(cmd.Context())
 				if err != nil {
 					return err

@@ -33,7 +33,7 @@ func tailCmd() *cobra.Command {
 			if t.Since, err = parseSince(since); err != nil {
 				return err
 			}
-			return with(cmd, needs{}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				return runTail(cmd, a, t)
 			})
 		},

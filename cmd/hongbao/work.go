@@ -14,10 +14,7 @@ func workCmd() *cobra.Command {
 			"rest to the other workers. Run as many as you like; each sink has its own consumer group.",
 		Example: "  hongbao work --config configs/production.yaml\n  hongbao work --sink balance", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, needs{}, func(a *app.App) error {
-				if len(sinks) == 0 {
-					sinks = a.Config.Deployment.Sinks
-				}
+			return with(cmd, app.Needs{}, func(a *app.App) error {
 				return a.Work(cmd.Context(), sinks)
 			})
 		},

@@ -26,13 +26,13 @@ import (
 // App is one process of a deployment. A server that no method asks for is not opened.
 type App struct {
 	Config *configs.Config
-	Log    *zap.Logger
-	Space  *shards.Layout
+	log    *zap.Logger
+	space  *shards.Layout
 	worker string // names this process, never twice
 	makes  bool   // the deployment's topic is made if it is missing
 
-	Redis   redis.UniversalClient
-	Ledger  *ledger.Ledger
+	redis   redis.UniversalClient
+	ledger  *ledger.Ledger
 	founded founding
 	mu      sync.Mutex // sinks are opened side by side
 	closes  []func() error
@@ -49,7 +49,7 @@ func New(cfg *configs.Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &App{Config: cfg, Log: log, Space: space, worker: workerName()}, nil
+	return &App{Config: cfg, log: log, space: space, worker: workerName()}, nil
 }
 
 // redisLog takes what go-redis has to say: connections that come and go. What matters comes back as an error besides.
@@ -77,8 +77,8 @@ func workerName() string {
 	return fmt.Sprintf("%.40s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
 }
 
-// AtEnd notes what Shut has to do.
-func (a *App) AtEnd(f func() error) {
+// atEnd notes what Shut has to do.
+func (a *App) atEnd(f func() error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closes = append(a.closes, f)
@@ -89,7 +89,7 @@ func (a *App) Shut(err *error) {
 	for i := len(a.closes) - 1; i >= 0; i-- {
 		*err = errors.Join(*err, a.closes[i]())
 	}
-	_ = a.Log.Sync() // a terminal can't be synced
+	_ = a.log.Sync() // a terminal can't be synced
 }
 
 // checkSinks refuses sinks that the deployment does not have.
@@ -108,16 +108,16 @@ func (a *App) allows(name string) bool {
 
 func (a *App) store() (*campaign.Store, error) {
 	cfg := a.Config.StoreConfig()
-	cfg.Redis, cfg.Space = a.Redis, a.Space.Space
-	if a.Ledger != nil {
-		cfg.Codes = a.Ledger.Codes
+	cfg.Redis, cfg.Space = a.redis, a.space.Space
+	if a.ledger != nil {
+		cfg.Codes = a.ledger.Codes
 	}
 	return campaign.NewStore(cfg)
 }
 
 func (a *App) locks() (*lock.Locks, error) {
 	cfg := a.Config.LockConfig()
-	cfg.Redis, cfg.Space = a.Redis, a.Space
+	cfg.Redis, cfg.Space = a.redis, a.space
 	return lock.New(cfg)
 }
 
@@ -130,7 +130,7 @@ func (a *App) progress(what string, total int64) func(done int64) {
 	return func(done int64) {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(progressEvery)
-			a.Log.Info(what, zap.Int64("done", done), zap.Int64("of", total))
+			a.log.Info(what, zap.Int64("done", done), zap.Int64("of", total))
 		}
 	}
 }

@@ -19,7 +19,7 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 		if !c.Sealable {
 			continue
 		}
-		if err := a.Ledger.Seal(ctx, c.Campaign); err != nil {
+		if err := a.ledger.Seal(ctx, c.Campaign); err != nil {
 			return err
 		}
 		c.Sealed, c.Sealable = true, false
@@ -29,16 +29,16 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 
 // Audit audits Redis, which is open, and the sinks that the deployment has.
 func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
-	cfg := audit.Config{Redis: a.Redis, Space: a.Space, MaxListed: 100}
+	cfg := audit.Config{Redis: a.redis, Space: a.space, MaxListed: 100}
 	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkBalance) {
-		if err := a.OpenLedger(ctx); err != nil {
+		if err := a.openLedger(ctx); err != nil {
 			return nil, err
 		}
 		plans, err := a.plans()
 		if err != nil {
 			return nil, err
 		}
-		cfg.Ledger, cfg.LedgerGroup, cfg.Plan, cfg.Codes = auditedLedger{a.Ledger}, configs.SinkBalance, plans, a.Ledger.Codes
+		cfg.Ledger, cfg.LedgerGroup, cfg.Plan, cfg.Codes = auditedLedger{a.ledger}, configs.SinkBalance, plans, a.ledger.Codes
 		if a.Config.Settlement.Kind == configs.SettleRemote {
 			if cfg.Remote, err = a.auditedRemote(ctx); err != nil {
 				return nil, err

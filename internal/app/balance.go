@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// OpenBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the first client.
-func (a *App) OpenBook(ctx context.Context) error {
+// openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the first client.
+func (a *App) openBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
 		return hongbao.Errorf(hongbao.ClassBroken, "the database of ledger.dsn has no tables of Hongbao; let it name the right one, or "+
@@ -29,8 +29,8 @@ func (a *App) OpenBook(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.Ledger = l
-	a.AtEnd(l.Close)
+	a.ledger = l
+	a.atEnd(l.Close)
 	return nil
 }
 
@@ -50,13 +50,13 @@ func (a *App) AddClient(ctx context.Context, client string, scopes []payment.Sco
 	if _, err := ledger.Migrate(ctx, cfg); err != nil {
 		return token, "", away("ledger.dsn", err)
 	}
-	if err := a.OpenBook(ctx); err != nil {
+	if err := a.openBook(ctx); err != nil {
 		return token, "", err
 	}
 	if !drawn {
 		text = ""
 	}
-	return token, text, a.Ledger.AddToken(ctx, token)
+	return token, text, a.ledger.AddToken(ctx, token)
 }
 
 // tokenText is the token of the configuration, or else a new one.
@@ -84,16 +84,57 @@ func (a *App) ServeBalance(ctx context.Context) error {
 		return Usage("%w", err)
 	}
 	if cfg.TLS == nil && a.allows(configs.UnsafeBalanceListen) {
-		a.Log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
+		a.log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
 	}
-	if err := a.OpenBook(ctx); err != nil {
+	if err := a.openBook(ctx); err != nil {
 		return err
 	}
-	b, err := httpapi.NewBalance(cfg, a.Ledger, a.Ledger, a.Log)
+	b, err := httpapi.NewBalance(cfg, a.ledger, a.ledger, a.log)
 	if err != nil {
 		return err
 	}
 	return b.Run(ctx, func(at net.Addr) {
-		a.Log.Info("serving balances", zap.Stringer("address", at), zap.Bool("tls", cfg.TLS != nil))
+		a.log.Info("serving balances", zap.Stringer("address", at), zap.Bool("tls", cfg.TLS != nil))
 	})
+}
+
+// Clients gives the valid tokens of the balance server, and the funds of its clients.
+func (a *App) Clients(ctx context.Context) ([]payment.ClientToken, []ledger.Fund, error) {
+	if err := a.openBook(ctx); err != nil {
+		return nil, nil, err
+	}
+	tokens, err := a.ledger.Tokens(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	funds, err := a.ledger.Funds(ctx)
+	return tokens, funds, err
+}
+
+// RevokeTokens revokes a client's token, or all of them if id is empty, and tells how many.
+func (a *App) RevokeTokens(ctx context.Context, client, id string) (int64, error) {
+	if err := a.openBook(ctx); err != nil {
+		return 0, err
+	}
+	n, err := a.ledger.RevokeTokens(ctx, client, id)
+	if err == nil && n == 0 {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "client %.80q has no such token; `hongbao balance client list` shows those that are valid", client)
+	}
+	return n, err
+}
+
+// Fund fills what a client's credits come from, once for each id.
+func (a *App) Fund(ctx context.Context, f ledger.Funding) (ledger.Fund, error) {
+	if err := a.openBook(ctx); err != nil {
+		return ledger.Fund{}, err
+	}
+	return a.ledger.Fund(ctx, f)
+}
+
+// CheckBook compares balances and funds with the credits.
+func (a *App) CheckBook(ctx context.Context) ([]ledger.Difference, error) {
+	if err := a.openBook(ctx); err != nil {
+		return nil, err
+	}
+	return a.ledger.CheckCredits(ctx)
 }

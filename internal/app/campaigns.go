@@ -15,7 +15,7 @@ import (
 // create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
 func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.StoredCampaign, isNew bool, err error) {
 	for range 2 {
-		has, found, err := a.Ledger.Campaign(ctx, c.ID)
+		has, found, err := a.ledger.Campaign(ctx, c.ID)
 		if err != nil {
 			return has, false, err
 		}
@@ -30,7 +30,7 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 			return has, false, err
 		}
 		seed := campaign.NewSeed()
-		stored, err = a.Ledger.CreateCampaign(ctx, ledger.Campaign{
+		stored, err = a.ledger.CreateCampaign(ctx, ledger.Campaign{
 			Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed),
 		})
 		if !errors.Is(err, ledger.ErrCampaignExists) { // else somebody created it under our hands: look again
@@ -76,7 +76,7 @@ func (a *App) notLost(ctx context.Context, store *campaign.Store, id string) err
 	if err != nil || found && s.State != campaign.Loading {
 		return err
 	}
-	held, err := a.Ledger.Held(ctx, id)
+	held, err := a.ledger.Held(ctx, id)
 	if err != nil || held.Granted == 0 {
 		return err
 	}
@@ -97,7 +97,7 @@ func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []strin
 	} else if err := a.sameCodes(ctx, c.ID, read); err != nil {
 		return err
 	}
-	err := a.Ledger.AddCodes(ctx, c.ID, draw, a.progress("storing the codes of "+c.ID, c.Packets))
+	err := a.ledger.AddCodes(ctx, c.ID, draw, a.progress("storing the codes of "+c.ID, c.Packets))
 	if err != nil || read == nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []strin
 func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 	const page = 10_000
 	for after := int64(0); ; {
-		has, err := a.Ledger.Codes(ctx, id, after, page)
+		has, err := a.ledger.Codes(ctx, id, after, page)
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
 	out.Spec, out.Hash = c.Spec, c.Hash
 	out.Ledger.State, out.Ledger.Funded, out.Ledger.Granted, out.Ledger.Refunded = c.State, c.Funded, c.Granted, c.Refunded
 	if c.Spec.Codes != nil {
-		if out.Ledger.Codes, err = a.Ledger.CodesStored(ctx, id); err != nil {
+		if out.Ledger.Codes, err = a.ledger.CodesStored(ctx, id); err != nil {
 			return out, err
 		}
 	}
@@ -238,7 +238,7 @@ func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
 	out := []ListedCampaign{}
 	const page = 500
 	for after := ""; ; {
-		list, err := a.Ledger.Campaigns(ctx, after, page)
+		list, err := a.ledger.Campaigns(ctx, after, page)
 		if err != nil {
 			return nil, err
 		}
@@ -256,7 +256,7 @@ func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
 
 // Reveal makes the seed of a refunded campaign public.
 func (a *App) Reveal(ctx context.Context, id string) (*campaign.Disclosure, error) {
-	c, err := a.Ledger.Reveal(ctx, id)
+	c, err := a.ledger.Reveal(ctx, id)
 	switch {
 	case errors.Is(err, ledger.ErrNoCampaign):
 		return nil, errNoCampaign(id)

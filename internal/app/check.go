@@ -15,8 +15,8 @@ func (a *App) Check(ctx context.Context) ([]string, error) {
 		sink   string // the server is this sink's; "" for every deployment's
 		check  func(context.Context) error
 	}{
-		{"redis", "", a.OpenRedis},
-		{"ledger", configs.SinkBalance, a.OpenLedger},
+		{"redis", "", a.openRedis},
+		{"ledger", configs.SinkBalance, a.openLedger},
 		{"topic", configs.SinkKafka, func(ctx context.Context) error {
 			_, err := a.publisher(ctx)
 			return err

@@ -83,7 +83,7 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 // inDoubt reports the credits of the letters, and gives the letters that still exist: a person repeats a killed command with
 // the same letters.
 func (a *App) inDoubt(ctx context.Context, letters *replay.Letters, ids []string, report *Confirmed) (there []string, err error) {
-	c := newCurrencies(a.Currency)
+	c := newCurrencies(a.currency)
 	for _, id := range ids {
 		x, err := letters.Get(ctx, id)
 		if errors.Is(err, replay.ErrNoLetter) && len(ids) > 1 {
@@ -111,7 +111,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 	if len(o.Packets) == 0 {
 		return nil
 	}
-	if err := a.OpenLedger(ctx); err != nil {
+	if err := a.openLedger(ctx); err != nil {
 		return err
 	}
 	h, err := a.remote(ctx, false, o.Word)
@@ -149,7 +149,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 		} else if err := h.Unbook(ctx, *row); err != nil {
 			return err
 		}
-		a.Log.Info("a credit in doubt was decided", zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.Bool("booked", o.Word.Verdict == remote.Done),
+		a.log.Info("a credit in doubt was decided", zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.Bool("booked", o.Word.Verdict == remote.Done),
 			zap.String("by", o.By.By), zap.String("why", o.By.Why))
 	}
 	return nil

@@ -12,19 +12,19 @@ import (
 
 // currency is that of a campaign in Redis; empty if the campaign is not there. An answer is not held back because nobody can
 // tell its currency: its amounts are then whole minor units.
-func (a *App) Currency(ctx context.Context, id string) string {
-	currency, _, err := shards.Of(a.Redis, a.Space.Home(id)).Terms(ctx, id)
+func (a *App) currency(ctx context.Context, id string) string {
+	currency, _, err := shards.Of(a.redis, a.space.Home(id)).Terms(ctx, id)
 	if err != nil && !errors.Is(err, shards.ErrNotInRedis) {
-		a.Log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.String("campaign", id), zap.Error(err))
+		a.log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.String("campaign", id), zap.Error(err))
 	}
 	return currency
 }
 
 // ledgerCurrency is what the ledger says of a campaign's currency.
 func (a *App) ledgerCurrency(ctx context.Context, id string) string {
-	c, _, err := a.Ledger.Campaign(ctx, id)
+	c, _, err := a.ledger.Campaign(ctx, id)
 	if err != nil {
-		a.Log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.String("campaign", id), zap.Error(err))
+		a.log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.String("campaign", id), zap.Error(err))
 	}
 	return c.Spec.Currency
 }

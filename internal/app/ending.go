@@ -107,7 +107,7 @@ func (a *App) end(ctx context.Context, id string, step func(*closing.Closer) (cl
 		return nil, err
 	}
 	cfg := a.Config.CloserConfig()
-	cfg.Redis, cfg.Space, cfg.Ledger, cfg.Locks, cfg.Log = a.Redis, a.Space, a.Ledger, locks, a.Log
+	cfg.Redis, cfg.Space, cfg.Ledger, cfg.Locks, cfg.Log = a.redis, a.space, a.ledger, locks, a.log
 	closer, err := closing.New(cfg)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (a *App) LostStanding(ctx context.Context, id string) (*LostEnding, error) 
 }
 
 func (a *App) ender() *recovery.Ender {
-	return &recovery.Ender{Redis: a.Redis, Space: a.Space, Books: a.Ledger, Group: configs.SinkBalance}
+	return &recovery.Ender{Redis: a.redis, Space: a.space, Books: a.ledger, Group: configs.SinkBalance}
 }
 
 // LostEnding is how a campaign stands of which Redis has lost something.

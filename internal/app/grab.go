@@ -17,7 +17,7 @@ type Grabbed struct {
 // Grab makes one grab.
 func (a *App) Grab(ctx context.Context, g *hongbao.Grab) (out Grabbed, err error) {
 	cfg := a.Config.ProducerConfig()
-	cfg.Redis, cfg.Space, cfg.Log = a.Redis, a.Space.Space, a.Log
+	cfg.Redis, cfg.Space, cfg.Log = a.redis, a.space.Space, a.log
 	p, err := producer.New(cfg)
 	if err != nil {
 		return out, err
@@ -30,7 +30,7 @@ func (a *App) Grab(ctx context.Context, g *hongbao.Grab) (out Grabbed, err error
 		return out, err
 	}
 	if len(out.Receipts) > 0 {
-		out.Currency = a.Currency(ctx, g.Campaign)
+		out.Currency = a.currency(ctx, g.Campaign)
 	}
 	return out, nil
 }

@@ -56,7 +56,7 @@ func (a *App) found(ctx context.Context, did *Foundation) error {
 		return err
 	}
 	// Before the ledger is read: else another process could found both in between.
-	mark, _, marked, err := shards.ReadMark(ctx, a.Redis, a.Space)
+	mark, _, marked, err := shards.ReadMark(ctx, a.redis, a.space)
 	if err != nil {
 		return err
 	}
@@ -91,16 +91,16 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 	if err != nil {
 		return has, away("ledger.dsn", err)
 	}
-	if a.Ledger, err = a.reachLedger(ctx); err != nil {
+	if a.ledger, err = a.reachLedger(ctx); err != nil {
 		return has, err
 	}
-	a.AtEnd(a.Ledger.Close)
-	_, err = a.Ledger.Deployment(ctx)
+	a.atEnd(a.ledger.Close)
+	_, err = a.ledger.Deployment(ctx)
 	unknown := errors.Is(err, ledger.ErrNotFounded)
 	if unknown && marked {
 		return has, a.foundedElsewhere()
 	}
-	if has, err = a.Ledger.Found(ctx, a.deployment()); err != nil {
+	if has, err = a.ledger.Found(ctx, a.deployment()); err != nil {
 		return has, err
 	}
 	did.Ledger = &FoundedLedger{has.ID, unknown, append([]string{}, steps...)}
@@ -111,18 +111,18 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 func (a *App) foundedElsewhere() error {
 	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+
 		"Point ledger.dsn to the ledger that it was founded with; or redis.addrs to a Redis that is free, or take another deployment.key_prefix",
-		strings.Join(a.Config.Redis.Addrs, ","), a.Space.Deployment())
+		strings.Join(a.Config.Redis.Addrs, ","), a.space.Deployment())
 }
 
 // foundShards founds the shards that Redis never had, and notes each of them in the ledger.
 func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Foundation) error {
-	before, err := shards.ReadShards(ctx, a.Redis, a.Space)
+	before, err := shards.ReadShards(ctx, a.redis, a.space)
 	if err != nil {
 		return err
 	}
 	epochs, founded := make([]int64, len(before)), 0
 	for i := range before {
-		known, err := a.Ledger.Shard(ctx, i)
+		known, err := a.ledger.Shard(ctx, i)
 		if err != nil {
 			return err
 		}
@@ -136,16 +136,16 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 			return err
 		}
 	}
-	if err := shards.Found(ctx, a.Redis, a.Space, shards.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
+	if err := shards.Found(ctx, a.redis, a.space, shards.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
 		return err
 	}
-	after, err := shards.ReadShards(ctx, a.Redis, a.Space)
+	after, err := shards.ReadShards(ctx, a.redis, a.space)
 	if err != nil {
 		return err
 	}
 	for i, f := range after {
 		if known := epochs[i] - 1; f != nil && (before[i] == nil || known == 0) {
-			if err := a.Ledger.SetShard(ctx, i, known, ledger.ShardState{Epoch: f.Epoch, Token: f.Opened}); err != nil {
+			if err := a.ledger.SetShard(ctx, i, known, ledger.ShardState{Epoch: f.Epoch, Token: f.Opened}); err != nil {
 				return err
 			}
 		}
@@ -159,9 +159,9 @@ func (a *App) lost(ctx context.Context, shard int) error {
 	refuse := func(what string) error {
 		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s of it. Founded again, it would give out the "+
 			"same packets and events once more, so nothing was written. Bring Redis back from its append-only file or a replica; if that can't be, `hongbao recover` "+
-			"comes next", shard, a.Space.Shard(shard).Meta(), what)
+			"comes next", shard, a.space.Shard(shard).Meta(), what)
 	}
-	seq, err := a.Ledger.HighestSeq(ctx, shard)
+	seq, err := a.ledger.HighestSeq(ctx, shard)
 	if err != nil {
 		return err
 	}
@@ -170,12 +170,12 @@ func (a *App) lost(ctx context.Context, shard int) error {
 	}
 	const page = 1000
 	for after := ""; ; {
-		ids, err := a.Ledger.FundedCampaigns(ctx, after, page)
+		ids, err := a.ledger.FundedCampaigns(ctx, after, page)
 		if err != nil {
 			return err
 		}
 		for _, id := range ids {
-			if a.Space.Home(id).Index() == shard {
+			if a.space.Home(id).Index() == shard {
 				return refuse("campaign " + id + ", which is funded,")
 			}
 			after = id

@@ -10,8 +10,8 @@ import (
 )
 
 // openLedger connects, and refuses a ledger that was not founded as this deployment's. It writes nothing.
-func (a *App) OpenLedger(ctx context.Context) (err error) {
-	a.Ledger, err = a.newLedger(ctx)
+func (a *App) openLedger(ctx context.Context) (err error) {
+	a.ledger, err = a.newLedger(ctx)
 	return err
 }
 
@@ -30,7 +30,7 @@ func (a *App) newLedger(ctx context.Context) (*ledger.Ledger, error) {
 	if err != nil {
 		return nil, away("ledger.dsn", errors.Join(err, l.Close()))
 	}
-	a.AtEnd(l.Close)
+	a.atEnd(l.Close)
 	return l, nil
 }
 
@@ -65,7 +65,7 @@ func (a *App) deployment() ledger.Deployment {
 func (a *App) plans() (*campaign.Plans, error) {
 	cfg := a.Config.PlansConfig()
 	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-		c, found, err := a.Ledger.Campaign(ctx, id)
+		c, found, err := a.ledger.Campaign(ctx, id)
 		if err == nil && !found { // with a remote: no attempt is lost, as in the settler
 			err = hongbao.Heldf("campaign %s is not in the ledger, its grants wait: is it the right ledger, and not an older copy?", id)
 		}
@@ -76,7 +76,7 @@ func (a *App) plans() (*campaign.Plans, error) {
 
 // campaign reads a campaign that must be in the ledger.
 func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, error) {
-	c, found, err := a.Ledger.Campaign(ctx, id)
+	c, found, err := a.ledger.Campaign(ctx, id)
 	if err == nil && !found {
 		err = errNoCampaign(id)
 	}

@@ -20,10 +20,10 @@ func (a *App) letters(ctx context.Context, f *replay.LetterFilter) (*replay.Lett
 	if len(f.Sinks) == 0 {
 		f.Sinks = slices.Clone(a.Config.Deployment.Sinks)
 	}
-	if err := a.OpenRedis(ctx); err != nil {
+	if err := a.openRedis(ctx); err != nil {
 		return nil, err
 	}
-	return replay.NewLetters(replay.LettersConfig{Redis: a.Redis, Space: a.Space})
+	return replay.NewLetters(replay.LettersConfig{Redis: a.redis, Space: a.space})
 }
 
 // LetterPage is a page of dead letters.
@@ -41,7 +41,7 @@ func (a *App) ListLetters(ctx context.Context, f replay.LetterFilter, after stri
 	if p.Letters, p.Next, err = letters.List(ctx, f, after, limit); err != nil {
 		return p, err
 	}
-	c := newCurrencies(a.Currency)
+	c := newCurrencies(a.currency)
 	for i := range p.Letters {
 		c.complete(ctx, p.Letters[i].Grant)
 	}
@@ -55,7 +55,7 @@ func (a *App) Letter(ctx context.Context, id string) (l replay.Letter, err error
 		l, err = letters.Get(ctx, id)
 	}
 	if err == nil {
-		newCurrencies(a.Currency).complete(ctx, l.Grant)
+		newCurrencies(a.currency).complete(ctx, l.Grant)
 	}
 	return l, err
 }
@@ -121,7 +121,7 @@ func (a *App) requeue(ctx context.Context, letters *replay.Letters, o *Requeue, 
 	if sink == configs.SinkKafka {
 		claims := a.Config.ClaimsConfig()
 		claims.Done = replay.RequeueSink(sink)
-		cfg.Handler, err = a.publisherTo(ctx, a.Config.Kafka.Topic, claims, &shards.Reader{Redis: a.Redis, Space: a.Space})
+		cfg.Handler, err = a.publisherTo(ctx, a.Config.Kafka.Topic, claims, &shards.Reader{Redis: a.redis, Space: a.space})
 	} else if a.Config.Settlement.Kind == configs.SettleRemote {
 		cfg.Handler, err = a.atRemote(ctx, false, Word{})
 	} else {

@@ -63,9 +63,9 @@ type QuarantinePage struct {
 
 // ListQuarantine lists the grants that wait for a decision; with all, those that were decided, too.
 func (a *App) ListQuarantine(ctx context.Context, after int64, limit int, all bool) (p QuarantinePage, err error) {
-	read := a.Ledger.Quarantine
+	read := a.ledger.Quarantine
 	if all {
-		read = a.Ledger.QuarantineAll
+		read = a.ledger.QuarantineAll
 	}
 	list, err := read(ctx, after, limit)
 	if err != nil {
@@ -84,7 +84,7 @@ func (a *App) ListQuarantine(ctx context.Context, after int64, limit int, all bo
 
 // Quarantined gives a grant in quarantine.
 func (a *App) Quarantined(ctx context.Context, id int64) (out Quarantined, err error) {
-	q, found, err := a.Ledger.Quarantined(ctx, id)
+	q, found, err := a.ledger.Quarantined(ctx, id)
 	if err == nil && !found {
 		err = fmt.Errorf("there is no quarantine %d; `hongbao quarantine list --all` shows those that there are", id)
 	}
@@ -100,7 +100,7 @@ func (a *App) Decide(ctx context.Context, d ledger.Decision) (out Quarantined, e
 	if err != nil {
 		return out, err
 	}
-	q, err := a.Ledger.Decide(ctx, d, plans)
+	q, err := a.ledger.Decide(ctx, d, plans)
 	switch {
 	case errors.Is(err, ledger.ErrNotInQuarantine):
 		return out, fmt.Errorf("%w: `hongbao quarantine list` shows them", err)
@@ -110,4 +110,9 @@ func (a *App) Decide(ctx context.Context, d ledger.Decision) (out Quarantined, e
 		return out, err
 	}
 	return printable(&q, a.ledgerCurrency(ctx, q.Grant.Campaign)), nil
+}
+
+// Disown sends the grants of a campaign that the ledger will never have to quarantine.
+func (a *App) Disown(ctx context.Context, campaign, by, why string) error {
+	return a.ledger.Disown(ctx, campaign, by, why)
 }

@@ -26,19 +26,19 @@ func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
 	list, err := a.redisReceipts(ctx, id, user)
 	if err == nil {
 		out.Receipts = append(out.Receipts, list...)
-		out.Currency = a.Currency(ctx, id)
+		out.Currency = a.currency(ctx, id)
 	}
 	if !errors.Is(err, shards.ErrNotInRedis) {
 		return out, err
 	}
-	if err := a.OpenLedger(ctx); err != nil {
+	if err := a.openLedger(ctx); err != nil {
 		return out, err
 	}
 	c, err := a.campaign(ctx, id)
 	if err != nil {
 		return out, err
 	}
-	grants, err := a.Ledger.UserGrants(ctx, id, user)
+	grants, err := a.ledger.UserGrants(ctx, id, user)
 	out.Source, out.Incomplete, out.Currency = "ledger", c.State != ledger.StateRefunded, c.Spec.Currency
 	for i := range grants {
 		g := &grants[i]
@@ -51,14 +51,14 @@ func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
 
 // redisReceipts reads a user's receipts from Redis, with their codes.
 func (a *App) redisReceipts(ctx context.Context, id, user string) ([]hongbao.Receipt, error) {
-	k := a.Space.Home(id)
-	list, err := shards.Of(a.Redis, k).UserReceipts(ctx, id, user)
+	k := a.space.Home(id)
+	list, err := shards.Of(a.redis, k).UserReceipts(ctx, id, user)
 	if err != nil || len(list) == 0 {
 		return list, err
 	}
-	if _, has, err := shards.Of(a.Redis, k).Terms(ctx, id); err != nil || !has {
+	if _, has, err := shards.Of(a.redis, k).Terms(ctx, id); err != nil || !has {
 		return list, err
 	}
-	missing, err := shards.Of(a.Redis, k).FillCodes(ctx, id, list)
+	missing, err := shards.Of(a.redis, k).FillCodes(ctx, id, list)
 	return list, errors.Join(append(missing, err)...)
 }

@@ -21,7 +21,7 @@ func (a *App) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := recovery.Config{Redis: a.Redis, Space: a.Space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Owner: a.worker, Log: a.Log}
+	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Owner: a.worker, Log: a.log}
 	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkKafka) {
 		if cfg.Topic, err = a.publisher(ctx); err != nil {
 			return nil, err
@@ -41,12 +41,12 @@ func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
 		}
 		var misused UsageError
 		if errors.As(err, &misused) {
-			a.Log.Warn("this worker can't open a shard that is frozen, others have to", zap.Error(err))
+			a.log.Warn("this worker can't open a shard that is frozen, others have to", zap.Error(err))
 			<-ctx.Done()
 			return nil
 		}
 		if hongbao.ClassOf(err) == hongbao.ClassBroken && ctx.Err() == nil {
-			a.Log.Warn("this worker can't look after frozen shards yet, it is tried again", zap.Error(err))
+			a.log.Warn("this worker can't look after frozen shards yet, it is tried again", zap.Error(err))
 		}
 		select {
 		case <-time.After(policy.NextBackOff()):
@@ -85,7 +85,7 @@ func (a *App) Recover(ctx context.Context, word *Acceptance) (*Recovery, error) 
 			if err := r.Accept(ctx, v, word.By, word.Why); err != nil {
 				return nil, err
 			}
-			a.Log.Warn("a person accepted the loss of a shard", zap.Int("shard", v.Shard), zap.String("by", word.By), zap.String("why", word.Why),
+			a.log.Warn("a person accepted the loss of a shard", zap.Int("shard", v.Shard), zap.String("by", word.By), zap.String("why", word.Why),
 				zap.Stringer("lost", v))
 		}
 	}

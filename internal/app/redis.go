@@ -16,11 +16,11 @@ import (
 )
 
 // openRedis connects, and refuses a Redis that was not founded as this deployment's or that would lose receipts. It writes nothing.
-func (a *App) OpenRedis(ctx context.Context) error {
+func (a *App) openRedis(ctx context.Context) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}
-	mark, err := shards.Open(ctx, a.Redis, a.Space, a.Config.Deployment.ID)
+	mark, err := shards.Open(ctx, a.redis, a.space, a.Config.Deployment.ID)
 	if err != nil {
 		return fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err)
 	}
@@ -29,8 +29,8 @@ func (a *App) OpenRedis(ctx context.Context) error {
 
 // reachRedis connects, and refuses a Redis that would lose receipts.
 func (a *App) reachRedis(ctx context.Context) error {
-	a.Redis = a.Config.RedisClient()
-	a.AtEnd(a.Redis.Close)
+	a.redis = a.Config.RedisClient()
+	a.atEnd(a.redis.Close)
 	return a.checkRedis(ctx, hongbao.DurabilityFast)
 }
 
@@ -73,7 +73,7 @@ func away(knob string, err error) error {
 
 // checkRedis looks at each server's settings, for a campaign of the durability class. What unsafe.allow names is warned of only.
 func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
-	servers, err := shards.Inspect(ctx, a.Redis)
+	servers, err := shards.Inspect(ctx, a.redis)
 	if err != nil {
 		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
 	}
@@ -85,12 +85,12 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 		if aof := servers[i].CheckAppendOnly(); aof != nil && err == nil {
 			err = aof
 			if a.allows(configs.UnsafeRedisAppendOnly) {
-				a.Log.Warn("unsafe.allow: this Redis has no append-only file, so a restart would forget campaigns and receipts")
+				a.log.Warn("unsafe.allow: this Redis has no append-only file, so a restart would forget campaigns and receipts")
 				continue
 			}
 		}
 		if err != nil && a.allows(configs.UnsafeRedis) {
-			a.Log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
+			a.log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
 			continue
 		}
 		if err != nil {
@@ -118,7 +118,7 @@ func (a *App) checkRunID(s *shards.Server) error {
 		return nil
 	}
 	if a.allows(configs.UnsafeRedisRunID) {
-		a.Log.Warn("unsafe.allow: this Redis hides its run_id, so nobody notices that it was started anew or that another server took over")
+		a.log.Warn("unsafe.allow: this Redis hides its run_id, so nobody notices that it was started anew or that another server took over")
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s does not tell its run_id (INFO server), so nobody would notice that it was started anew or that another "+
@@ -138,12 +138,12 @@ func (a *App) warnOfDurability(ctx context.Context, class hongbao.Durability) {
 	defer rdb.Close()
 	servers, err := shards.Inspect(ctx, rdb)
 	if err != nil {
-		a.Log.Warn("Redis can't be asked whether it keeps the durability class; the load asks again", zap.Error(err))
+		a.log.Warn("Redis can't be asked whether it keeps the durability class; the load asks again", zap.Error(err))
 		return
 	}
 	for i := range servers {
 		if err := errors.Join(servers[i].Check(class), servers[i].Slow(class)); err != nil {
-			a.Log.Warn("Redis does not fit to the durability class", zap.String("class", string(class)), zap.Error(err))
+			a.log.Warn("Redis does not fit to the durability class", zap.String("class", string(class)), zap.Error(err))
 		}
 	}
 }

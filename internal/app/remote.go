@@ -28,21 +28,21 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*remote.Handle
 	}
 	rc := a.Config.RemoteConfig()
 	if a.allows(configs.UnsafeRemoteToken) && strings.HasPrefix(rc.URL, "http://") {
-		a.Log.Warn("unsafe.allow: remote.token is sent in clear text")
+		a.log.Warn("unsafe.allow: remote.token is sent in clear text")
 	}
 	rc.Replay, rc.Verified, rc.VerifiedAt = again, word.Verdict, word.At
 	h, err := remote.New(rc, &planned{plans, a}, settler)
 	if err != nil {
 		return nil, err
 	}
-	a.AtEnd(func() error { h.Close(); return nil })
+	a.atEnd(func() error { h.Close(); return nil })
 	return h, nil
 }
 
 // atRemote is the handler for what does not come from the stream: dead letters, on a person's word or not, and replays. What a replay brings
 // was settled; it is repeated under its key, never sent anew.
 func (a *App) atRemote(ctx context.Context, again bool, word Word) (hongbao.Handler, error) {
-	if err := a.OpenLedger(ctx); err != nil {
+	if err := a.openLedger(ctx); err != nil {
 		return nil, err
 	}
 	h, err := a.remote(ctx, again, word)
@@ -78,7 +78,7 @@ type alarmed struct {
 func (a *alarmed) sweep(ctx context.Context) {
 	for pause(ctx, a.app.Config.Remote.ClaimTime) {
 		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
-			a.app.Log.Warn("credits may be booked at the remote, and it does not tell yet", zap.Int("credits", left), zap.Error(err))
+			a.app.log.Warn("credits may be booked at the remote, and it does not tell yet", zap.Int("credits", left), zap.Error(err))
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		if failed == nil {
 			failed = store.Pause(context.WithoutCancel(ctx), g.Campaign)
 		}
-		a.app.Log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list` shows it, `hongbao campaign resume` opens the campaign again",
+		a.app.log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list` shows it, `hongbao campaign resume` opens the campaign again",
 			zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet),
 			zap.NamedError("reason", err), zap.Error(failed))
 		if hongbao.IsOutage(failed) {
@@ -111,7 +111,7 @@ type planned struct {
 	app *App
 }
 
-// Currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent any more.
+// currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent any more.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.app.campaign(ctx, id)
 	if err == nil && c.State == ledger.StateRefunded {

@@ -25,7 +25,7 @@ func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) err
 	if err != nil {
 		return err
 	}
-	a.Log.Info("waiting for other replays with --missing, if there are any")
+	a.log.Info("waiting for other replays with --missing, if there are any")
 	return locks.Do(ctx, "replay-missing", do)
 }
 
@@ -58,8 +58,8 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		return nil, Usage("--dead: %.40q is not among deployment.sinks (%s)", o.Dead, strings.Join(a.Config.Deployment.Sinks, ", "))
 	}
 	cfg := replay.Config{
-		Redis: a.Redis, Space: a.Space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name), BatchGrants: a.Config.Publisher.BatchGrants,
-		Rate: o.Rate, Parallel: min(a.Space.Len(), 8), Patience: o.Patience,
+		Redis: a.redis, Space: a.space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name), BatchGrants: a.Config.Publisher.BatchGrants,
+		Rate: o.Rate, Parallel: min(a.space.Len(), 8), Patience: o.Patience,
 	}
 	if err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign)); err != nil {
 		return nil, err
@@ -84,10 +84,10 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 
 // someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is finished.
 func (a *App) someHas(ctx context.Context, id string) error {
-	if id == "" || a.Ledger == nil {
+	if id == "" || a.ledger == nil {
 		return nil
 	}
-	if _, found, err := a.Ledger.Campaign(ctx, id); err != nil || found {
+	if _, found, err := a.ledger.Campaign(ctx, id); err != nil || found {
 		return err
 	}
 	store, err := a.store()
@@ -107,15 +107,15 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 		if err != nil {
 			return err
 		}
-		cfg.Handler, cfg.Ledger, cfg.Settles, cfg.Sink = h, a.Ledger, true, configs.SinkBalance
+		cfg.Handler, cfg.Ledger, cfg.Settles, cfg.Sink = h, a.ledger, true, configs.SinkBalance
 		return nil
 	}
-	entries := &replay.Entries{Redis: a.Redis, Space: a.Space}
+	entries := &replay.Entries{Redis: a.redis, Space: a.space}
 	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkBalance) {
-		if err := a.OpenLedger(ctx); err != nil {
+		if err := a.openLedger(ctx); err != nil {
 			return err
 		}
-		cfg.Ledger, entries.Ledger = a.Ledger, a.Ledger
+		cfg.Ledger, entries.Ledger = a.ledger, a.ledger
 	}
 	topic, claims := a.Config.Kafka.Topic, a.Config.ClaimsConfig()
 	if other, ok := strings.CutPrefix(o.To, "topic:"); ok {
@@ -132,7 +132,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	var lost *replay.Lost
 	if o.Missing {
 		var err error
-		if lost, err = replay.FindLost(ctx, a.Redis, a.Space, configs.SinkKafka); err != nil {
+		if lost, err = replay.FindLost(ctx, a.redis, a.space, configs.SinkKafka); err != nil {
 			return err
 		}
 		cfg.Only = lost.Picks
@@ -143,7 +143,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	}
 	cfg.Handler, cfg.Marks = p, true
 	if o.Missing {
-		return tellLost(ctx, lost, p, a.Space.Len())
+		return tellLost(ctx, lost, p, a.space.Len())
 	}
 	return nil
 }

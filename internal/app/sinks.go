@@ -37,7 +37,7 @@ type sinkWorker struct {
 
 func newSinkWorker(a *App, reads redis.UniversalClient, sink string) *sinkWorker {
 	w := &sinkWorker{app: a, config: a.Config.ConsumerConfig(sink), since: time.Now()}
-	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.Redis, reads, a.Space.Space, a.worker, a.Log
+	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.redis, reads, a.space.Space, a.worker, a.log
 	return w
 }
 
@@ -70,13 +70,13 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		case ctx.Err() != nil:
 			return nil // told to stop while it asked: that says nothing of the sink
 		case !away:
-			w.app.Log.Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
+			w.app.log.Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
 				sink, zap.String("code", sinkBroken), zap.Error(err))
 		case tries == 0:
-			w.app.Log.Error("a sink can't be reached; the others work, and it is tried again and again",
+			w.app.log.Error("a sink can't be reached; the others work, and it is tried again and again",
 				sink, zap.String("code", sinkDown), zap.Error(err))
 		default:
-			w.app.Log.Warn("the sink can't be reached yet", sink, zap.Error(err))
+			w.app.log.Warn("the sink can't be reached yet", sink, zap.Error(err))
 		}
 		if !pause(ctx, policy.NextBackOff()) {
 			if away {
@@ -85,10 +85,10 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 			return err
 		}
 		if err = w.open(ctx); err == nil {
-			w.app.Log.Info("the sink works again", sink)
+			w.app.log.Info("the sink works again", sink)
 		}
 	}
-	w.app.Log.Info("working", sink, zap.String("worker", w.app.worker), zap.Int("shards", w.app.Space.Len()))
+	w.app.log.Info("working", sink, zap.String("worker", w.app.worker), zap.Int("shards", w.app.space.Len()))
 	if a, ok := w.config.Handler.(*alarmed); ok {
 		sweeping, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup
@@ -180,7 +180,7 @@ func (all sinkWorkers) tellHealth(ctx context.Context) error {
 	for pause(ctx, healthEvery) {
 		for _, w := range all {
 			if h := w.health(); h.bad > 0 {
-				w.app.Log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group), zap.String("code", h.code),
+				w.app.log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group), zap.String("code", h.code),
 					zap.Int("shards", h.bad), zap.Int("shard", h.worst.Shard), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
 			}
 		}

@@ -52,8 +52,8 @@ func (a *App) Status(ctx context.Context) (*Status, error) {
 	for _, sink := range a.Config.Deployment.Sinks {
 		s := SinkStatus{Sink: sink, Shards: []ShardStatus{}, Workers: []SinkWorker{}}
 		workers := map[string]shards.Worker{}
-		for i := range a.Space.Len() {
-			g, err := shards.Of(a.Redis, a.Space.Shard(i)).Status(ctx, sink)
+		for i := range a.space.Len() {
+			g, err := shards.Of(a.redis, a.space.Shard(i)).Status(ctx, sink)
 			if err != nil {
 				return nil, fmt.Errorf("status of sink %s on shard %d: %w", sink, i, err)
 			}

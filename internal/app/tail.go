@@ -41,8 +41,8 @@ type Tail struct {
 
 // Tail gives the topic's grants to lines. It asks Redis nothing.
 func (a *App) Tail(ctx context.Context, o Tail, lines chan<- Tailed) error {
-	a.Redis = a.Config.RedisClient() // the publisher wants one
-	a.AtEnd(a.Redis.Close)
+	a.redis = a.Config.RedisClient() // the publisher wants one
+	a.atEnd(a.redis.Close)
 	p, err := a.publisher(ctx)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 		case err == nil:
 			from = next
 		case hongbao.IsOutage(err):
-			t.app.Log.Warn("the topic is out of reach, tail waits", zap.Error(err))
+			t.app.log.Warn("the topic is out of reach, tail waits", zap.Error(err))
 		default:
 			return err
 		}

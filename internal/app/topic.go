@@ -18,12 +18,12 @@ import (
 
 // publisher makes the publisher of sink kafka; needs Redis. The caller's context bounds the check of the topic.
 func (a *App) publisher(ctx context.Context) (*publisher.Publisher, error) {
-	return a.publisherTo(ctx, a.Config.Kafka.Topic, a.Config.ClaimsConfig(), &shards.Reader{Redis: a.Redis, Space: a.Space})
+	return a.publisherTo(ctx, a.Config.Kafka.Topic, a.Config.ClaimsConfig(), &shards.Reader{Redis: a.redis, Space: a.space})
 }
 
 // publisherTo makes a publisher to a topic, with claims of its own.
 func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config, entries publisher.Entries) (*publisher.Publisher, error) {
-	cc.Redis, cc.Space, cc.Owner = a.Redis, a.Space.Space, a.worker
+	cc.Redis, cc.Space, cc.Owner = a.redis, a.space.Space, a.worker
 	claims, err := dedup.NewClaims(cc)
 	if err != nil {
 		return nil, err
@@ -40,9 +40,9 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config, en
 		p.Close()
 		return nil, away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Kafka.Brokers, ","), err))
 	}
-	a.AtEnd(func() error { p.Close(); return nil })
+	a.atEnd(func() error { p.Close(); return nil })
 	for _, w := range append(report.Warnings, report.Skipped...) {
-		a.Log.Warn("topic", zap.String("topic", topic), zap.String("about", w))
+		a.log.Warn("topic", zap.String("topic", topic), zap.String("about", w))
 	}
 	return p, nil
 }
@@ -67,7 +67,7 @@ func (s *campaignSource) Terms(ctx context.Context, id string) (terms publisher.
 	if terms, found = s.terms[id]; found {
 		return terms, true, nil
 	}
-	terms.Currency, terms.Codes, err = shards.Of(s.app.Redis, s.app.Space.Home(id)).Terms(ctx, id)
+	terms.Currency, terms.Codes, err = shards.Of(s.app.redis, s.app.space.Home(id)).Terms(ctx, id)
 	if errors.Is(err, shards.ErrNotInRedis) {
 		var l *ledger.Ledger
 		if l, err = s.open(ctx); err != nil {
@@ -90,7 +90,7 @@ func (s *campaignSource) Terms(ctx context.Context, id string) (terms publisher.
 
 // Codes gives the codes of packets; "" for one that neither Redis nor the ledger has.
 func (s *campaignSource) Codes(ctx context.Context, id string, packets []int64) ([]string, error) {
-	codes, err := shards.Of(s.app.Redis, s.app.Space.Home(id)).Codes(ctx, id, packets)
+	codes, err := shards.Of(s.app.redis, s.app.space.Home(id)).Codes(ctx, id, packets)
 	if err != nil || !slices.Contains(codes, "") {
 		return codes, err
 	}

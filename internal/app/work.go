@@ -16,8 +16,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// work runs a worker of each sink, the trimmer and the retirer, until ctx ends.
+// Work runs a worker of each sink, of all if none is named, the trimmer and the retirer, until ctx ends.
 func (a *App) Work(ctx context.Context, sinks []string) error {
+	if len(sinks) == 0 {
+		sinks = a.Config.Deployment.Sinks
+	}
 	for i, s := range sinks {
 		if slices.Contains(sinks[:i], s) {
 			return Usage("--sink %.40q is given twice", s)
@@ -38,13 +41,13 @@ func (a *App) Work(ctx context.Context, sinks []string) error {
 
 // parts opens what all sinks need.
 func (a *App) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
-	if err := a.OpenRedis(ctx); err != nil {
+	if err := a.openRedis(ctx); err != nil {
 		return nil, err
 	}
 	reads := a.Config.ReadsClient()
-	a.AtEnd(reads.Close)
+	a.atEnd(reads.Close)
 	tc := a.Config.TrimmerConfig()
-	tc.Redis, tc.Space, tc.Log = a.Redis, a.Space.Space, a.Log
+	tc.Redis, tc.Space, tc.Log = a.redis, a.space.Space, a.log
 	trimmer, err := consumer.NewTrimmer(tc)
 	if err != nil {
 		return nil, err
@@ -53,7 +56,7 @@ func (a *App) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	frozen := make(chan int, a.Space.Len())
+	frozen := make(chan int, a.space.Len())
 	parts := []group.Part{
 		{Name: "watch", Run: a.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
 		{Name: "recoverer", Run: func(ctx context.Context) error { return a.tendShards(ctx, frozen) }},
@@ -75,7 +78,7 @@ func (a *App) retirer() (*closing.Retirer, error) {
 		return nil, err
 	}
 	cfg := a.Config.RetirerConfig()
-	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = a.Redis, a.Space, locks, a.Log
+	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = a.redis, a.space, locks, a.log
 	return closing.NewRetirer(cfg)
 }
 
@@ -85,8 +88,8 @@ func (a *App) handler(ctx context.Context, sink string) (hongbao.Handler, error)
 	case configs.SinkKafka:
 		return a.publisher(ctx)
 	case configs.SinkBalance:
-		if a.Ledger == nil { // another try may have opened it
-			if err := a.OpenLedger(ctx); err != nil {
+		if a.ledger == nil { // another try may have opened it
+			if err := a.openLedger(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -105,7 +108,7 @@ func (a *App) settler(ctx context.Context) (*ledger.Settler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ledger.NewSettler(ledger.SettlerConfig{Ledger: a.Ledger, Plan: plans, Log: a.Log, OnQuarantine: a.freeze(ctx)})
+	return ledger.NewSettler(ledger.SettlerConfig{Ledger: a.ledger, Plan: plans, Log: a.log, OnQuarantine: a.freeze(ctx)})
 }
 
 // freeze pauses a campaign of which a grant went to quarantine: something else than Hongbao decides grabs, or Redis went
@@ -119,7 +122,7 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 		if err == nil {
 			err = store.Pause(context.WithoutCancel(ctx), q.Grant.Campaign)
 		}
-		a.Log.Error("ALARM: a grant is in quarantine, its campaign was paused; `hongbao quarantine list` shows it, `hongbao campaign resume` opens the campaign again",
+		a.log.Error("ALARM: a grant is in quarantine, its campaign was paused; `hongbao quarantine list` shows it, `hongbao campaign resume` opens the campaign again",
 			zap.String("code", "campaign_paused"), zap.String("campaign", q.Grant.Campaign), zap.Int64("packet", q.Grant.Packet),
 			zap.String("reason", string(q.Reason)), zap.Error(err))
 		if hongbao.IsOutage(err) {
@@ -134,7 +137,7 @@ func (a *App) warnOfUnsafe(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
-		a.Log.Warn("unsafe.allow is set: checks that protect money are switched off", zap.Strings("checks", a.Config.Unsafe.Allow))
+		a.log.Warn("unsafe.allow is set: checks that protect money are switched off", zap.Strings("checks", a.Config.Unsafe.Allow))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

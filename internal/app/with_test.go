@@ -1,0 +1,67 @@
+package app
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// config is that of an environment.
+func config(t *testing.T, env ...string) *configs.Config {
+	t.Helper()
+	cfg, err := configs.Load("", env, nil)
+	require.NoError(t, err)
+	return cfg
+}
+
+// With closes in reverse order, whatever do says, and loses no error on the way.
+func TestWithClosesAndTellsEveryError(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db"))
+	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
+	require.NoError(t, err)
+	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
+	require.NoError(t, err)
+	_, err = l.Found(t.Context(), ledger.Deployment{ID: cfg.Deployment.ID, KeyPrefix: cfg.Deployment.KeyPrefix, Shards: 1})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	failed, first, second := errors.New("do failed"), errors.New("the first did not close"), errors.New("the second did not close")
+	var order []string
+	var kept *App
+	err = With(t.Context(), cfg, Needs{Ledger: true}, func(a *App) error {
+		kept = a
+		require.NotNil(t, a.ledger)
+		require.Nil(t, a.redis, "nobody asked for it")
+		a.atEnd(func() error { order = append(order, "first"); return first })
+		a.atEnd(func() error { order = append(order, "second"); return second })
+		return failed
+	})
+	for _, e := range []error{failed, first, second} {
+		require.ErrorIs(t, err, e)
+	}
+	require.Equal(t, []string{"second", "first"}, order)
+	_, _, err = kept.ledger.Campaign(t.Context(), "rain")
+	require.Error(t, err, "the ledger is closed")
+
+	require.ErrorIs(t, With(t.Context(), cfg, Needs{}, func(a *App) error {
+		a.atEnd(func() error { return first })
+		return nil
+	}), first, "a command that did all it should fails if closing does")
+}
+
+// Servers that are out of reach are named together, and nothing is done.
+func TestWithNamesEveryServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d")
+	err := With(t.Context(), cfg, Needs{Redis: true, Ledger: true}, func(*App) error {
+		t.Error("do was called")
+		return nil
+	})
+	require.ErrorContains(t, err, "127.0.0.1:1")
+	require.ErrorContains(t, err, "127.0.0.1:2")
+}
