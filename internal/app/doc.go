@@ -8,5 +8,5 @@
 //     closes all of them in the reverse order.
 //   - A method returns Go values and prints nothing. An answer that a person must look at comes with a FoundError, a
 //     question that makes no sense is a UsageError, and was refused before anything was changed.
-//   - Found is the only method that creates tables, shards or a topic.
+//   - Init and AddClient are the only methods that create tables, shards or a topic.
 package app

@@ -111,7 +111,7 @@ type planned struct {
 	app *App
 }
 
-// currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent any more.
+// Currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent any more.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.app.campaign(ctx, id)
 	if err == nil && c.State == ledger.StateRefunded {
