@@ -34,7 +34,8 @@ func ExampleHandler() {
 	check(err)
 	defer ledger.Close()
 
-	spec := hongbao.Campaign{ID: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 1000, Packets: 10, Sponsor: "acme"}
+	spec := hongbao.Campaign{ID: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 1000, Packets: 10,
+		Sponsor: "acme"}
 	canonical, err := json.Marshal(spec)
 	check(err)
 	check(ledger.CreateCampaign(ctx, settlement.Campaign{
@@ -49,7 +50,8 @@ func ExampleHandler() {
 		},
 	})
 	check(err)
-	grant := hongbao.Grant{Shard: 0, Seq: 1, Epoch: 1, Campaign: "rain", Packet: 7, Amount: 100, User: "ann", Time: time.Now()}
+	grant := hongbao.Grant{Shard: 0, Seq: 1, Epoch: 1, Campaign: "rain", Packet: 7, Amount: 100, User: "ann",
+		Time: time.Now()}
 	altered := grant
 	altered.User = "eve"
 	for _, g := range []hongbao.Grant{grant, grant, altered} {

@@ -1,8 +1,8 @@
 // Package settlement makes an SQL ledger agree with the grants: each grant is paid once, whatever comes twice, late or
 // altered.
 //
-// Migrate makes the tables once. Open connects to them: PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or a file of
-// SQLite. CreateCampaign funds a campaign before its first grab. New makes the Handler that a consumer calls.
+// Migrate makes the tables once. Open connects to them: PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or a
+// file of SQLite. CreateCampaign funds a campaign before its first grab. New makes the Handler that a consumer calls.
 //
 // The package promises:
 //
@@ -12,8 +12,8 @@
 //   - A grant that contradicts the ledger, the plan or the funding goes to quarantine with both versions of the facts, and
 //     counts as handled: a person decides with `hongbao quarantine`.
 //
-// Errors carry a class. Transient: nothing was committed. Unknown: COMMIT was sent and no answer came; the same batch again
-// gives the right result. An outage (hongbao.IsOutage) concerns the database, not the grants.
+// Errors carry a class. Transient: nothing was committed. Unknown: COMMIT was sent and no answer came; the same batch
+// again gives the right result. An outage (hongbao.IsOutage) concerns the database, not the grants.
 //
 // Migrate and Open refuse a database that could lose money: a standby, or a server or a file that may forget a commit.
 // docs/ledger.md describes the tables.
@@ -47,21 +47,23 @@ type Config struct {
 	Timeout time.Duration
 	// Retries is how often a transaction that lost a lock runs again inside one call, 1 to 100. 0 means 5.
 	Retries int
-	// UnsafeAllow names settings of the server that Open would refuse and shall accept all the same, such as "fsync". The
-	// ledger may then forget money that it has confirmed: for tests.
+	// UnsafeAllow names settings of the server that Open would refuse and shall accept all the same, such as "fsync".
+	// The ledger may then forget money that it has confirmed: for tests.
 	UnsafeAllow []string
 }
 
 func (c *Config) internal() ledger.Config {
 	return ledger.Config{
-		Driver: ledger.Driver(c.Driver), DSN: c.DSN, Conns: cmp.Or(c.Conns, 10), ConnectTimeout: cmp.Or(c.ConnectTimeout, 5*time.Second),
-		LockTimeout: cmp.Or(c.LockTimeout, 3*time.Second), Timeout: cmp.Or(c.Timeout, 10*time.Second), Retries: cmp.Or(c.Retries, 5),
+		Driver: ledger.Driver(c.Driver), DSN: c.DSN, Conns: cmp.Or(c.Conns, 10), ConnectTimeout: cmp.Or(c.ConnectTimeout,
+			5*time.Second),
+		LockTimeout: cmp.Or(c.LockTimeout, 3*time.Second), Timeout: cmp.Or(c.Timeout, 10*time.Second),
+		Retries:     cmp.Or(c.Retries, 5),
 		UnsafeAllow: c.UnsafeAllow,
 	}
 }
 
-// Migrate makes the tables or brings them up to date, and names the steps that were missing. Several programs may call it at
-// the same time.
+// Migrate makes the tables or brings them up to date, and names the steps that were missing. Several programs may
+// call it at the same time.
 func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 	return ledger.Migrate(ctx, config.internal())
 }
@@ -69,8 +71,8 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 // Ledger is the database that says who was paid. All methods may be called at once, by many workers and processes.
 type Ledger struct{ tables *ledger.Ledger }
 
-// Open connects to a ledger that Migrate has made, and changes nothing. A database without the tables of this version is
-// refused as Broken.
+// Open connects to a ledger that Migrate has made, and changes nothing. A database without the tables of this version
+// is refused as Broken.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
 	tables, err := ledger.Open(ctx, config.internal())
 	if err != nil {
@@ -121,8 +123,8 @@ func (l *Ledger) Balance(ctx context.Context, user, currency string) (hongbao.Am
 	return balance, err
 }
 
-// PlanSource tells what was planned: campaign.Plans is one. Amount gives the amount of a packet, and false if the plan has
-// no such packet. Many workers call it at once.
+// PlanSource tells what was planned: campaign.Plans is one. Amount gives the amount of a packet, and false if the
+// plan has no such packet. Many workers call it at once.
 type PlanSource interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
@@ -143,8 +145,8 @@ type HandlerConfig struct {
 	Ledger *Ledger
 	Plan   PlanSource
 	Log    *zap.Logger
-	// OnQuarantine, if not nil, is called after a grant was put into quarantine, and again whenever the same grant comes
-	// again. An error is an outage: the grant comes again. Many workers call it at once.
+	// OnQuarantine, if not nil, is called after a grant was put into quarantine, and again whenever the same grant
+	// comes again. An error is an outage: the grant comes again. Many workers call it at once.
 	OnQuarantine func(Quarantined) error
 }
 
@@ -169,8 +171,9 @@ func New(config HandlerConfig) (*Handler, error) {
 	return &Handler{settler: settler}, nil
 }
 
-// Handle pays the grants in one transaction. Nil means that all are durable: paid, or in quarantine. Else it gives one error
-// for each grant, nil for those that are durable. A grant whose campaign the ledger does not have waits (hongbao.IsHeld).
+// Handle pays the grants in one transaction. Nil means that all are durable: paid, or in quarantine. Else it gives
+// one error for each grant, nil for those that are durable. A grant whose campaign the ledger does not have waits
+// (hongbao.IsHeld).
 func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return h.settler.Handle(ctx, grants)
 }

@@ -37,8 +37,8 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// admit checks method, token and room, before anything of the request's body is read, and does what the method's endpoint does. It
-// gives the client whose token came.
+// admit checks method, token and room, before anything of the request's body is read, and does what the method's
+// endpoint does. It gives the client whose token came.
 func (b *Balance) admit(w http.ResponseWriter, r *http.Request, endpoints []endpoint) (client string, err error) {
 	e, err := choose(w, r.Method, endpoints)
 	if err != nil {
@@ -52,7 +52,8 @@ func (b *Balance) admit(w http.ResponseWriter, r *http.Request, endpoints []endp
 		return "", err
 	}
 	if e.scope != "" && !slices.Contains(token.Scopes, e.scope) {
-		return token.Client, refuse(http.StatusForbidden, "forbidden", "the token is not good for this; it needs scope "+string(e.scope))
+		return token.Client, refuse(http.StatusForbidden, "forbidden",
+			"the token is not good for this; it needs scope "+string(e.scope))
 	}
 	select {
 	case b.slots <- struct{}{}:
@@ -87,7 +88,8 @@ func (b *Balance) authenticate(w http.ResponseWriter, r *http.Request) (*payment
 	known := valid.byHash[hex.EncodeToString(sum[:])]
 	if known == nil || !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) != 1 {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		return nil, refuse(http.StatusUnauthorized, "unauthorized", "send a token that is valid here as Authorization: Bearer ...")
+		return nil, refuse(http.StatusUnauthorized, "unauthorized",
+			"send a token that is valid here as Authorization: Bearer ...")
 	}
 	return known, nil
 }
@@ -98,7 +100,8 @@ func (b *Balance) fail(w http.ResponseWriter, id string, err error, fields ...za
 	if !errors.As(err, &p) {
 		p = ofClass(err)
 	}
-	fields = append(fields, zap.String("request_id", id), zap.Int("status", p.status), zap.String("code", p.code), zap.NamedError("cause", p.cause))
+	fields = append(fields, zap.String("request_id", id), zap.Int("status", p.status), zap.String("code", p.code),
+		zap.NamedError("cause", p.cause))
 	if p.status >= http.StatusInternalServerError {
 		b.log.Warn("a request failed", fields...)
 	} else {
@@ -116,21 +119,26 @@ func (b *Balance) fail(w http.ResponseWriter, id string, err error, fields ...za
 func ofClass(err error) *problem {
 	switch {
 	case errors.Is(err, payment.ErrKeyReused):
-		return &problem{http.StatusUnprocessableEntity, "idempotency_key_reused", "the key was used for another credit; a new credit needs a new key", err}
+		return &problem{http.StatusUnprocessableEntity, "idempotency_key_reused",
+			"the key was used for another credit; a new credit needs a new key", err}
 	case errors.Is(err, payment.ErrFundExhausted):
-		return &problem{http.StatusServiceUnavailable, "fund_exhausted", "nothing was booked: the client's fund does not cover it; " +
-			"once it is filled, send the same request again", err}
+		return &problem{http.StatusServiceUnavailable, "fund_exhausted",
+			"nothing was booked: the client's fund does not cover it; " +
+				"once it is filled, send the same request again", err}
 	case errors.Is(err, payment.ErrReferenceReused):
-		return &problem{http.StatusUnprocessableEntity, "reference_reused", "the reference was used for another credit; GET it to see which", err}
+		return &problem{http.StatusUnprocessableEntity, "reference_reused",
+			"the reference was used for another credit; GET it to see which", err}
 	}
 	switch hongbao.ClassOf(err) {
 	case hongbao.ClassTransient:
 		return &problem{http.StatusServiceUnavailable, "unavailable", "nothing was booked; send the same request again", err}
 	case hongbao.ClassPermanent:
-		return &problem{http.StatusUnprocessableEntity, "credit_refused", "this credit can't be booked: the account's balance would be out of range", err}
+		return &problem{http.StatusUnprocessableEntity, "credit_refused",
+			"this credit can't be booked: the account's balance would be out of range", err}
 	case hongbao.ClassConflict, hongbao.ClassBroken, hongbao.ClassUnknown:
 	}
-	return &problem{http.StatusInternalServerError, "outcome_unknown", "it may or may not have been booked; send the same request with the same key again", err}
+	return &problem{http.StatusInternalServerError, "outcome_unknown",
+		"it may or may not have been booked; send the same request with the same key again", err}
 }
 
 // write sends JSON. The status line is gone when the body fails, so nothing more can be told to the caller.

@@ -16,14 +16,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// Book is where credits are booked. settlement.Ledger is one. A repeat of a credit changes nothing.
+// Book is where credits are booked. ledger.Ledger is one. A repeat of a credit changes nothing.
 type Book interface {
-	// Credit books credits and answers each at its place: Conflict for a used key or reference, Permanent for one that can't
-	// be booked. The error of the call concerns all of them.
+	// Credit books credits and answers each at its place: Conflict for a used key or reference, Permanent for one
+	// that can't be booked. The error of the call concerns all of them.
 	Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error)
 }
 
-// Reader tells what was booked. settlement.Ledger is one.
+// Reader tells what was booked. ledger.Ledger is one.
 type Reader interface {
 	CreditByReference(ctx context.Context, client, reference string) (payment.Credit, bool, error)
 	Credits(ctx context.Context, page payment.CreditPage) ([]payment.Credit, error)
@@ -60,8 +60,8 @@ func NewBalance(cfg Config, book Book, reader Reader, log *zap.Logger) (*Balance
 	}, nil
 }
 
-// Run serves until ctx ends, then takes no more, and returns when the requests under way are answered or the drain time is
-// over. ready, if not nil, is called with the address once it listens.
+// Run serves until ctx ends, then takes no more, and returns when the requests under way are answered or the drain
+// time is over. ready, if not nil, is called with the address once it listens.
 func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", b.cfg.Listen)
@@ -76,7 +76,8 @@ func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	srv := &http.Server{
 		Handler: b.Handler(), ReadHeaderTimeout: b.cfg.ReadHeaderTimeout, ReadTimeout: b.cfg.ReadTimeout,
 		WriteTimeout: b.cfg.WriteTimeout, IdleTimeout: b.cfg.IdleTimeout, MaxHeaderBytes: b.cfg.HeaderBytes,
-		Protocols: protocols, ErrorLog: zap.NewStdLog(b.log), BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		Protocols: protocols, ErrorLog: zap.NewStdLog(b.log),
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	if ready != nil {
 		ready(l.Addr())
@@ -92,7 +93,8 @@ func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	defer cancel()
 	err = srv.Shutdown(drain)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("requests were cut off after %s; their callers repeat them with the same keys: %w", b.cfg.DrainTimeout, err), srv.Close())
+		err = errors.Join(fmt.Errorf("requests were cut off after %s; their callers repeat them with the same keys: %w",
+			b.cfg.DrainTimeout, err), srv.Close())
 	}
 	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)
@@ -108,7 +110,8 @@ type endpoint struct {
 	do     func(w http.ResponseWriter, r *http.Request, client string) error
 }
 
-// Handler is what Run serves. An odd path is unknown like any other: a redirect would answer before the token is checked.
+// Handler is what Run serves. An odd path is unknown like any other: a redirect would answer before the token is
+// checked.
 func (b *Balance) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/livez", b.route(endpoint{method: http.MethodGet, open: true, do: b.alive}))
@@ -117,9 +120,11 @@ func (b *Balance) Handler() http.Handler {
 		endpoint{method: http.MethodPost, scope: payment.ScopeCredit, do: b.credit},
 		endpoint{method: http.MethodGet, scope: payment.ScopeCredits, do: b.credits}))
 	mux.Handle("/v1/credits:batch", b.route(endpoint{method: http.MethodPost, scope: payment.ScopeCredit, do: b.batch}))
-	mux.Handle("/v1/credits/{reference}", b.route(endpoint{method: http.MethodGet, scope: payment.ScopeCredits, do: b.byReference}))
+	mux.Handle("/v1/credits/{reference}", b.route(endpoint{method: http.MethodGet, scope: payment.ScopeCredits,
+		do: b.byReference}))
 	mux.Handle("/v1/accounts/{id}", b.route(endpoint{method: http.MethodGet, scope: payment.ScopeAccounts, do: b.account}))
-	mux.Handle("/v1/accounts/{id}/statement", b.route(endpoint{method: http.MethodGet, scope: payment.ScopeAccounts, do: b.statement}))
+	mux.Handle("/v1/accounts/{id}/statement", b.route(endpoint{method: http.MethodGet, scope: payment.ScopeAccounts,
+		do: b.statement}))
 	unknown := b.route(endpoint{do: func(http.ResponseWriter, *http.Request, string) error {
 		return refuse(http.StatusNotFound, "not_found", "there is no such path; see docs/openapi-balance.yaml")
 	}})

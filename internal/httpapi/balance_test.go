@@ -67,85 +67,88 @@ var refused = map[string]struct {
 	status int
 	code   string
 }{
-	"empty":                {post(""), 400, "body_required"},
-	"too long":             {post(good + strings.Repeat(" ", 4097-len(good))), 413, "body_too_large"},
-	"too long, no length":  {post(good+strings.Repeat(" ", 4097-len(good)), unsized), 413, "body_too_large"},
-	"compressed":           {post(good, header("Content-Encoding", "gzip")), 415, "content_encoding"},
-	"identity":             {post(good, header("Content-Encoding", "identity")), 415, "content_encoding"},
-	"a form":               {post(good, header("Content-Type", "application/x-www-form-urlencoded")), 415, "content_type"},
-	"no type":              {post(good, header("Content-Type", "")), 415, "content_type"},
-	"another charset":      {post(good, header("Content-Type", "application/json; charset=utf-16")), 415, "content_type"},
-	"no JSON":              {post("hello"), 400, "invalid_json"},
-	"a list":               {post("[" + good + "]"), 400, "invalid_json"},
-	"garbage behind":       {post(good + "x"), 400, "invalid_json"},
-	"two documents":        {post(good + good), 400, "invalid_json"},
-	"unknown field":        {post(strings.Replace(good, "{", `{"user_id":"u9",`, 1)), 400, "unknown_field"},
-	"other case":           {post(strings.Replace(good, "account", "Account", 1)), 400, "unknown_field"},
-	"key in the body":      {post(strings.Replace(good, "{", `{"key":"k9",`, 1)), 400, "unknown_field"},
-	"twice":                {post(strings.Replace(good, "{", `{"amount":1,`, 1)), 400, "duplicate_field"},
-	"deep":                 {post(strings.Repeat(`{"reference":`, 200) + "1" + strings.Repeat("}", 200)), 400, "nested_value"},
-	"no reference":         {post(strings.Replace(good, `"reference":"r1",`, "", 1)), 400, "reference_invalid"},
-	"account with NUL":     {post(strings.Replace(good, "u1", `u\u0000`, 1)), 400, "account_invalid"},
-	"look-alike":           {post(strings.Replace(good, "u1", "u\u0661", 1)), 400, "account_invalid"},
-	"account of 10 KB":     {post(strings.Replace(good, "u1", strings.Repeat("u", 3000), 1)), 400, "account_invalid"},
-	"account is a number":  {post(strings.Replace(good, `"u1"`, "1", 1)), 400, "account_invalid"},
-	"lower-case currency":  {post(strings.Replace(good, "CNY", "cny", 1)), 400, "currency_invalid"},
-	"unknown currency":     {post(strings.Replace(good, "CNY", "CNX", 1)), 400, "currency_invalid"},
-	"1.5":                  {post(amount("1.5")), 400, "amount_not_integer_minor_units"},
-	"1e3":                  {post(amount("1e3")), 400, "amount_not_integer_minor_units"},
-	"quoted":               {post(amount(`"100"`)), 400, "amount_not_integer_minor_units"},
-	"underscore":           {post(amount("1_000")), 400, "invalid_json"},
-	"0":                    {post(amount("0")), 400, "amount_out_of_range"},
-	"-1":                   {post(amount("-1")), 400, "amount_out_of_range"},
-	"-0":                   {post(amount("-0")), 400, "amount_out_of_range"},
-	"2^53":                 {post(amount("9007199254740992")), 400, "amount_out_of_range"},
-	"2^63":                 {post(amount("9223372036854775808")), 400, "amount_out_of_range"},
-	"10^30":                {post(amount("1" + strings.Repeat("0", 30))), 400, "amount_out_of_range"},
-	"no key":               {post(good, header("Idempotency-Key", "")), 400, "idempotency_key_required"},
-	"bad key":              {post(good, header("Idempotency-Key", `"a b"`)), 400, "idempotency_key_invalid"},
-	"empty key":            {post(good, header("Idempotency-Key", `""`)), 400, "idempotency_key_invalid"},
-	"two keys":             {post(good, func(r *http.Request) { r.Header.Add("Idempotency-Key", "k2") }), 400, "idempotency_key_invalid"},
-	"no token":             {post(good, header("Authorization", "")), 401, "unauthorized"},
-	"wrong token":          {post(good, header("Authorization", "Bearer "+testToken+"x")), 401, "unauthorized"},
-	"half a token":         {post(good, header("Authorization", "Bearer "+testToken[:9])), 401, "unauthorized"},
-	"basic":                {post(good, header("Authorization", "Basic "+testToken)), 401, "unauthorized"},
-	"nothing in the fund":  {post(strings.Replace(good, "u1", "poor", 1)), 503, "fund_exhausted"},
-	"not to book":          {post(good, as(lookingToken)), 403, "forbidden"},
-	"not to book, either":  {post(good, as(readingToken)), 403, "forbidden"},
-	"not to look up":       {do("GET", "/v1/credits/r1", as(writingToken)), 403, "forbidden"},
-	"not to list":          {do("GET", "/v1/credits", as(readingToken)), 403, "forbidden"},
-	"not of accounts":      {do("GET", "/v1/accounts/u1", as(writingToken)), 403, "forbidden"},
-	"no statements":        {do("GET", "/v1/accounts/u1/statement?currency=CNY", as(lookingToken)), 403, "forbidden"},
-	"too much for it":      {post(strings.Replace(good, "u1", "full", 1)), 422, "credit_refused"},
-	"HEAD":                 {do("HEAD", "/v1/credits"), 405, ""},
-	"PUT":                  {do("PUT", "/v1/credits"), 405, "method_not_allowed"},
-	"TRACE":                {do("TRACE", "/v1/credits"), 405, "method_not_allowed"},
-	"DELETE a credit":      {do("DELETE", "/v1/credits/r1"), 405, "method_not_allowed"},
-	"HEAD of an account":   {do("HEAD", "/v1/accounts/u1"), 405, ""},
-	"another path":         {do("GET", "/v2/credits"), 404, "not_found"},
-	"a path, no token":     {do("GET", "/v2/credits", header("Authorization", "")), 401, "unauthorized"},
-	"double slash":         {do("GET", "//v1/accounts/u1"), 404, "not_found"},
-	"double slash inside":  {do("GET", "/v1//accounts/u1"), 404, "not_found"},
-	"slash at the end":     {do("GET", "/v1/accounts/u1/"), 404, "not_found"},
-	"dot in the path":      {do("GET", "/v1/./accounts/u1"), 404, "not_found"},
-	"dots in the path":     {do("GET", "/v1/credits/.."), 404, "not_found"},
-	"dots, no token":       {do("GET", "/v1/credits/..", header("Authorization", "")), 401, "unauthorized"},
-	"slashes, no token":    {do("GET", "//v1/accounts/u1", header("Authorization", "")), 401, "unauthorized"},
-	"POST, odd path":       {do("POST", "/v1//credits"), 404, "not_found"},
-	"reference .":          {post(strings.Replace(good, "r1", ".", 1)), 400, "reference_invalid"},
-	"reference ..":         {post(strings.Replace(good, "r1", "..", 1)), 400, "reference_invalid"},
-	"read reference ..":    {do("GET", "/v1/credits/%2e%2e"), 400, "reference_invalid"},
-	"bad reference":        {do("GET", "/v1/credits/a%20b"), 400, "reference_invalid"},
-	"bad account":          {do("GET", "/v1/accounts/%00"), 400, "account_invalid"},
-	"bad limit":            {do("GET", "/v1/accounts/u1/statement?currency=CNY&limit=0"), 400, "limit_invalid"},
-	"bad cursor":           {do("GET", "/v1/accounts/u1/statement?currency=CNY&after=x"), 400, "after_invalid"},
-	"no currency":          {do("GET", "/v1/accounts/u1/statement"), 400, "currency_invalid"},
-	"list, bad cursor":     {do("GET", "/v1/credits?after=a%20b"), 400, "after_invalid"},
-	"list, bad limit":      {do("GET", "/v1/credits?limit=1001"), 400, "limit_invalid"},
-	"list, other name":     {do("GET", "/v1/credits?account=u1"), 400, "unknown_parameter"},
-	"broken query":         {do("GET", "/v1/credits?limit=%zz"), 400, "unknown_parameter"},
-	"unknown parameter":    {do("GET", "/v1/accounts/u1/statement?offset=1"), 400, "unknown_parameter"},
-	"limit twice":          {do("GET", "/v1/accounts/u1/statement?currency=CNY&limit=1&limit=2"), 400, "unknown_parameter"},
+	"empty":               {post(""), 400, "body_required"},
+	"too long":            {post(good + strings.Repeat(" ", 4097-len(good))), 413, "body_too_large"},
+	"too long, no length": {post(good+strings.Repeat(" ", 4097-len(good)), unsized), 413, "body_too_large"},
+	"compressed":          {post(good, header("Content-Encoding", "gzip")), 415, "content_encoding"},
+	"identity":            {post(good, header("Content-Encoding", "identity")), 415, "content_encoding"},
+	"a form":              {post(good, header("Content-Type", "application/x-www-form-urlencoded")), 415, "content_type"},
+	"no type":             {post(good, header("Content-Type", "")), 415, "content_type"},
+	"another charset":     {post(good, header("Content-Type", "application/json; charset=utf-16")), 415, "content_type"},
+	"no JSON":             {post("hello"), 400, "invalid_json"},
+	"a list":              {post("[" + good + "]"), 400, "invalid_json"},
+	"garbage behind":      {post(good + "x"), 400, "invalid_json"},
+	"two documents":       {post(good + good), 400, "invalid_json"},
+	"unknown field":       {post(strings.Replace(good, "{", `{"user_id":"u9",`, 1)), 400, "unknown_field"},
+	"other case":          {post(strings.Replace(good, "account", "Account", 1)), 400, "unknown_field"},
+	"key in the body":     {post(strings.Replace(good, "{", `{"key":"k9",`, 1)), 400, "unknown_field"},
+	"twice":               {post(strings.Replace(good, "{", `{"amount":1,`, 1)), 400, "duplicate_field"},
+	"deep": {post(strings.Repeat(`{"reference":`, 200) + "1" + strings.Repeat("}", 200)), 400,
+		"nested_value"},
+	"no reference":        {post(strings.Replace(good, `"reference":"r1",`, "", 1)), 400, "reference_invalid"},
+	"account with NUL":    {post(strings.Replace(good, "u1", `u\u0000`, 1)), 400, "account_invalid"},
+	"look-alike":          {post(strings.Replace(good, "u1", "u\u0661", 1)), 400, "account_invalid"},
+	"account of 10 KB":    {post(strings.Replace(good, "u1", strings.Repeat("u", 3000), 1)), 400, "account_invalid"},
+	"account is a number": {post(strings.Replace(good, `"u1"`, "1", 1)), 400, "account_invalid"},
+	"lower-case currency": {post(strings.Replace(good, "CNY", "cny", 1)), 400, "currency_invalid"},
+	"unknown currency":    {post(strings.Replace(good, "CNY", "CNX", 1)), 400, "currency_invalid"},
+	"1.5":                 {post(amount("1.5")), 400, "amount_not_integer_minor_units"},
+	"1e3":                 {post(amount("1e3")), 400, "amount_not_integer_minor_units"},
+	"quoted":              {post(amount(`"100"`)), 400, "amount_not_integer_minor_units"},
+	"underscore":          {post(amount("1_000")), 400, "invalid_json"},
+	"0":                   {post(amount("0")), 400, "amount_out_of_range"},
+	"-1":                  {post(amount("-1")), 400, "amount_out_of_range"},
+	"-0":                  {post(amount("-0")), 400, "amount_out_of_range"},
+	"2^53":                {post(amount("9007199254740992")), 400, "amount_out_of_range"},
+	"2^63":                {post(amount("9223372036854775808")), 400, "amount_out_of_range"},
+	"10^30":               {post(amount("1" + strings.Repeat("0", 30))), 400, "amount_out_of_range"},
+	"no key":              {post(good, header("Idempotency-Key", "")), 400, "idempotency_key_required"},
+	"bad key":             {post(good, header("Idempotency-Key", `"a b"`)), 400, "idempotency_key_invalid"},
+	"empty key":           {post(good, header("Idempotency-Key", `""`)), 400, "idempotency_key_invalid"},
+	"two keys": {post(good, func(r *http.Request) { r.Header.Add("Idempotency-Key", "k2") }), 400,
+		"idempotency_key_invalid"},
+	"no token":            {post(good, header("Authorization", "")), 401, "unauthorized"},
+	"wrong token":         {post(good, header("Authorization", "Bearer "+testToken+"x")), 401, "unauthorized"},
+	"half a token":        {post(good, header("Authorization", "Bearer "+testToken[:9])), 401, "unauthorized"},
+	"basic":               {post(good, header("Authorization", "Basic "+testToken)), 401, "unauthorized"},
+	"nothing in the fund": {post(strings.Replace(good, "u1", "poor", 1)), 503, "fund_exhausted"},
+	"not to book":         {post(good, as(lookingToken)), 403, "forbidden"},
+	"not to book, either": {post(good, as(readingToken)), 403, "forbidden"},
+	"not to look up":      {do("GET", "/v1/credits/r1", as(writingToken)), 403, "forbidden"},
+	"not to list":         {do("GET", "/v1/credits", as(readingToken)), 403, "forbidden"},
+	"not of accounts":     {do("GET", "/v1/accounts/u1", as(writingToken)), 403, "forbidden"},
+	"no statements":       {do("GET", "/v1/accounts/u1/statement?currency=CNY", as(lookingToken)), 403, "forbidden"},
+	"too much for it":     {post(strings.Replace(good, "u1", "full", 1)), 422, "credit_refused"},
+	"HEAD":                {do("HEAD", "/v1/credits"), 405, ""},
+	"PUT":                 {do("PUT", "/v1/credits"), 405, "method_not_allowed"},
+	"TRACE":               {do("TRACE", "/v1/credits"), 405, "method_not_allowed"},
+	"DELETE a credit":     {do("DELETE", "/v1/credits/r1"), 405, "method_not_allowed"},
+	"HEAD of an account":  {do("HEAD", "/v1/accounts/u1"), 405, ""},
+	"another path":        {do("GET", "/v2/credits"), 404, "not_found"},
+	"a path, no token":    {do("GET", "/v2/credits", header("Authorization", "")), 401, "unauthorized"},
+	"double slash":        {do("GET", "//v1/accounts/u1"), 404, "not_found"},
+	"double slash inside": {do("GET", "/v1//accounts/u1"), 404, "not_found"},
+	"slash at the end":    {do("GET", "/v1/accounts/u1/"), 404, "not_found"},
+	"dot in the path":     {do("GET", "/v1/./accounts/u1"), 404, "not_found"},
+	"dots in the path":    {do("GET", "/v1/credits/.."), 404, "not_found"},
+	"dots, no token":      {do("GET", "/v1/credits/..", header("Authorization", "")), 401, "unauthorized"},
+	"slashes, no token":   {do("GET", "//v1/accounts/u1", header("Authorization", "")), 401, "unauthorized"},
+	"POST, odd path":      {do("POST", "/v1//credits"), 404, "not_found"},
+	"reference .":         {post(strings.Replace(good, "r1", ".", 1)), 400, "reference_invalid"},
+	"reference ..":        {post(strings.Replace(good, "r1", "..", 1)), 400, "reference_invalid"},
+	"read reference ..":   {do("GET", "/v1/credits/%2e%2e"), 400, "reference_invalid"},
+	"bad reference":       {do("GET", "/v1/credits/a%20b"), 400, "reference_invalid"},
+	"bad account":         {do("GET", "/v1/accounts/%00"), 400, "account_invalid"},
+	"bad limit":           {do("GET", "/v1/accounts/u1/statement?currency=CNY&limit=0"), 400, "limit_invalid"},
+	"bad cursor":          {do("GET", "/v1/accounts/u1/statement?currency=CNY&after=x"), 400, "after_invalid"},
+	"no currency":         {do("GET", "/v1/accounts/u1/statement"), 400, "currency_invalid"},
+	"list, bad cursor":    {do("GET", "/v1/credits?after=a%20b"), 400, "after_invalid"},
+	"list, bad limit":     {do("GET", "/v1/credits?limit=1001"), 400, "limit_invalid"},
+	"list, other name":    {do("GET", "/v1/credits?account=u1"), 400, "unknown_parameter"},
+	"broken query":        {do("GET", "/v1/credits?limit=%zz"), 400, "unknown_parameter"},
+	"unknown parameter":   {do("GET", "/v1/accounts/u1/statement?offset=1"), 400, "unknown_parameter"},
+	"limit twice": {do("GET", "/v1/accounts/u1/statement?currency=CNY&limit=1&limit=2"), 400,
+		"unknown_parameter"},
 	"injection in the log": {do("GET", "/v1/credits/%0A%7B%22level%22:%22error%22%7D"), 400, "reference_invalid"},
 }
 
@@ -197,7 +200,8 @@ func TestInProgress(t *testing.T) {
 	require.Equal(t, 409, second.status)
 	require.Equal(t, "in_progress", second.code())
 	require.Equal(t, "1", second.head.Get("Retry-After"))
-	batch := s.call(t, "POST", "/v1/credits:batch", `{"credits":[`+strings.Replace(good, "{", `{"key":"k1",`, 1)+`]}`, func(*http.Request) { close(s.hold) })
+	batch := s.call(t, "POST", "/v1/credits:batch", `{"credits":[`+strings.Replace(good, "{", `{"key":"k1",`, 1)+`]}`,
+		func(*http.Request) { close(s.hold) })
 	require.Equal(t, 200, batch.status)
 	wg.Wait()
 	require.Equal(t, 201, first.status)
@@ -209,10 +213,13 @@ func TestBatch(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	one := func(key, reference, account, amount string) string {
-		return fmt.Sprintf(`{"key":%q,"reference":%q,"account":%q,"currency":"CNY","amount":%s}`, key, reference, account, amount)
+		return fmt.Sprintf(`{"key":%q,"reference":%q,"account":%q,"currency":"CNY","amount":%s}`, key, reference, account,
+			amount)
 	}
-	body := `{"credits":[` + strings.Join([]string{one("k1", "r1", "u1", "5"), one("k2", "r2", "u1", "6"), one("k1", "r1", "u1", "5"),
-		one("k3", "r1", "u1", "5"), one("k4", "r4", "full", "5"), one("k5", "r5", "u1", "0.5"), one("", "r6", "u1", "5"), one("a b", "r7", "u1", "5"),
+	body := `{"credits":[` + strings.Join([]string{one("k1", "r1", "u1", "5"), one("k2", "r2", "u1", "6"), one("k1",
+		"r1", "u1", "5"),
+		one("k3", "r1", "u1", "5"), one("k4", "r4", "full", "5"), one("k5", "r5", "u1", "0.5"), one("", "r6", "u1", "5"),
+		one("a b", "r7", "u1", "5"),
 		`{"key":"k8","x":1}`, one("k9", "r9", "u2", "7")}, ",") + `]}`
 	status := func(r *reply) (list []string) {
 		for _, v := range r.body["results"].([]any) {
@@ -223,15 +230,18 @@ func TestBatch(t *testing.T) {
 	}
 	r := s.call(t, "POST", "/v1/credits:batch", body)
 	require.Equal(t, 200, r.status)
-	want := []string{"201 r1 <nil>", "201 r2 <nil>", "409 <nil> in_progress", "422 <nil> reference_reused", "422 <nil> credit_refused",
-		"400 <nil> amount_not_integer_minor_units", "400 <nil> idempotency_key_required", "400 <nil> idempotency_key_invalid", "400 <nil> unknown_field", "201 r9 <nil>"}
+	want := []string{"201 r1 <nil>", "201 r2 <nil>", "409 <nil> in_progress", "422 <nil> reference_reused",
+		"422 <nil> credit_refused",
+		"400 <nil> amount_not_integer_minor_units", "400 <nil> idempotency_key_required",
+		"400 <nil> idempotency_key_invalid", "400 <nil> unknown_field", "201 r9 <nil>"}
 	require.Equal(t, want, status(r))
 	require.Equal(t, 3, s.booked())
 	want[0], want[1], want[9] = "200 r1 <nil>", "200 r2 <nil>", "200 r9 <nil>"
 	require.Equal(t, want, status(s.call(t, "POST", "/v1/credits:batch", body)))
 	require.Equal(t, 3, s.booked())
 	for body, code := range map[string]string{
-		`{"credits":[]}`: "credits_required", `{}`: "credits_required", `{"credits":{}}`: "nested_value", `{"credits":[],"x":1}`: "unknown_field",
+		`{"credits":[]}`: "credits_required", `{}`: "credits_required", `{"credits":{}}`: "nested_value",
+		`{"credits":[],"x":1}`:                              "unknown_field",
 		`{"credits":[` + strings.Repeat("{},", 20) + `{}]}`: "too_many_credits",
 	} {
 		r := s.call(t, "POST", "/v1/credits:batch", body)
@@ -245,7 +255,8 @@ func TestLedgerFails(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").status, "the tokens are known")
-	for class, want := range map[hongbao.Class]string{hongbao.ClassTransient: "503 unavailable", hongbao.ClassUnknown: "500 outcome_unknown", hongbao.ClassBroken: "500 outcome_unknown"} {
+	for class, want := range map[hongbao.Class]string{hongbao.ClassTransient: "503 unavailable",
+		hongbao.ClassUnknown: "500 outcome_unknown", hongbao.ClassBroken: "500 outcome_unknown"} {
 		s.err = hongbao.Errorf(class, "secret detail")
 		r := s.call(t, "POST", "/v1/credits", good)
 		require.Equal(t, want, fmt.Sprint(r.status, " ", r.code()))
@@ -253,7 +264,8 @@ func TestLedgerFails(t *testing.T) {
 		require.Equal(t, r.status == 503, r.head.Get("Retry-After") != "")
 		batch := s.call(t, "POST", "/v1/credits:batch", `{"credits":[`+strings.Replace(good, "{", `{"key":"k1",`, 1)+`]}`)
 		require.Contains(t, batch.text, want[4:])
-		for _, path := range []string{"/v1/credits/zz", "/v1/credits", "/v1/accounts/u1", "/v1/accounts/u1/statement?currency=CNY"} {
+		for _, path := range []string{"/v1/credits/zz", "/v1/credits", "/v1/accounts/u1",
+			"/v1/accounts/u1/statement?currency=CNY"} {
 			require.Equal(t, 503, s.call(t, "GET", path, "").status)
 		}
 	}
@@ -280,7 +292,8 @@ func TestSlowloris(t *testing.T) {
 	addr := strings.TrimPrefix(s.url, "http://")
 	for name, text := range map[string]string{
 		"head": "POST /v1/credits HTTP/1.1\r\nHost: x\r\n",
-		"body": "POST /v1/credits HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + testToken +
+		"body": "POST /v1/credits HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: " +
+			"Bearer " + testToken +
 			"\r\nContent-Length: 100\r\n\r\n{",
 	} {
 		conn, err := net.Dial("tcp", addr)
@@ -323,7 +336,8 @@ func TestDrain(t *testing.T) {
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := NewBalance(Config{Listen: "x"}, nil, nil, nil)
-	for _, part := range []string{"listen", "ReadHeaderTimeout", "DrainTimeout", "HandleTimeout", "HeaderBytes", "BodyBytes", "BatchBytes",
+	for _, part := range []string{"listen", "ReadHeaderTimeout", "DrainTimeout", "HandleTimeout", "HeaderBytes",
+		"BodyBytes", "BatchBytes",
 		"BatchCredits", "InFlight", "book, reader and log"} {
 		require.ErrorContains(t, err, part)
 	}

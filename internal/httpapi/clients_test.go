@@ -17,7 +17,8 @@ func TestStatementPages(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	book := func(i int) {
-		s.one(payment.Credit{Client: "c1", Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", i), Account: "u1", Currency: "CNY", Amount: 1})
+		s.one(payment.Credit{Client: "c1", Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", i), Account: "u1",
+			Currency: "CNY", Amount: 1})
 	}
 	for i := range 5 {
 		book(i)
@@ -49,7 +50,8 @@ func TestCreditList(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	for i := range 7 {
-		s.one(payment.Credit{Client: fmt.Sprint("c", i%2+1), Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", 9-i), Account: "u1", Currency: "CNY", Amount: 1})
+		s.one(payment.Credit{Client: fmt.Sprint("c", i%2+1), Key: fmt.Sprint("k", i), Reference: fmt.Sprint("r", 9-i),
+			Account: "u1", Currency: "CNY", Amount: 1})
 	}
 	var got []any
 	for path := "/v1/credits?limit=2"; path != ""; {
@@ -91,7 +93,8 @@ func TestTokensAreReadAgain(t *testing.T) {
 	require.Less(t, s.asked, 10, "the list serves all requests of a second")
 	s.tokens = s.tokens[1:]
 	s.mu.Unlock()
-	testkit.Eventually(t, 20*time.Second, func() bool { return s.call(t, "GET", "/v1/credits", "").status == 401 }, "the token is refused")
+	testkit.Eventually(t, 20*time.Second, func() bool { return s.call(t, "GET", "/v1/credits", "").status == 401 },
+		"the token is refused")
 	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "", as(theirToken)).status)
 }
 

@@ -14,8 +14,9 @@ type Config struct {
 	Listen string
 	// TLS, if not nil, is what the listener offers; it holds the certificate.
 	TLS *tls.Config
-	// ReadHeaderTimeout and ReadTimeout bound a request's head, and all of it; WriteTimeout all until the answer is written;
-	// IdleTimeout a connection without requests. HandleTimeout bounds the work on one request and is below WriteTimeout.
+	// ReadHeaderTimeout and ReadTimeout bound a request's head, and all of it; WriteTimeout all until the answer is
+	// written; IdleTimeout a connection without requests. HandleTimeout bounds the work on one request and is below
+	// WriteTimeout.
 	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout, HandleTimeout time.Duration
 	// DrainTimeout bounds the wait for requests under way when Run is told to stop.
 	DrainTimeout time.Duration
@@ -47,7 +48,8 @@ func (c *Config) Check() error {
 		}
 	}
 	if c.HandleTimeout >= c.WriteTimeout {
-		bad("HandleTimeout is %s: want less than WriteTimeout, %s, or its answer is never written", c.HandleTimeout, c.WriteTimeout)
+		bad("HandleTimeout is %s: want less than WriteTimeout, %s, or its answer is never written", c.HandleTimeout,
+			c.WriteTimeout)
 	}
 	for _, n := range []struct {
 		name         string

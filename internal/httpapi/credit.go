@@ -19,7 +19,8 @@ type wireCredit struct {
 }
 
 func wire(c *payment.Credit) wireCredit {
-	return wireCredit{c.Reference, c.Account, c.Currency, c.Amount, c.Created.UTC().Format("2006-01-02T15:04:05.000Z07:00")}
+	return wireCredit{c.Reference, c.Account, c.Currency, c.Amount,
+		c.Created.UTC().Format("2006-01-02T15:04:05.000Z07:00")}
 }
 
 // credit is POST /v1/credits: 201 when it was booked now, 200 when it was before, with the same body.
@@ -41,7 +42,8 @@ func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) 
 	}
 	c.Client, c.Key = client, key
 	if !b.begin(&c) {
-		return refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its answer")
+		return refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its "+
+			"answer")
 	}
 	defer b.finish(&c)
 	answers, err := b.book.Credit(r.Context(), []payment.Credit{c})
@@ -155,14 +157,17 @@ func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error)
 	}
 	key, _ := o.Text("key")
 	if key == "" {
-		return c, refuse(http.StatusBadRequest, "idempotency_key_required", "each credit needs a key, the same one with every repeat")
+		return c, refuse(http.StatusBadRequest, "idempotency_key_required",
+			"each credit needs a key, the same one with every repeat")
 	}
 	if hongbao.CheckID(key) != nil {
-		return c, refuse(http.StatusBadRequest, "idempotency_key_invalid", "a key has 1 to 128 printable ASCII characters without spaces")
+		return c, refuse(http.StatusBadRequest, "idempotency_key_invalid",
+			"a key has 1 to 128 printable ASCII characters without spaces")
 	}
 	c.Client, c.Key = client, key
 	if !b.begin(&c) {
-		return c, refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its answer")
+		return c, refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get "+
+			"its answer")
 	}
 	return c, nil
 }
@@ -171,7 +176,8 @@ func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error)
 func (b *Balance) byReference(w http.ResponseWriter, r *http.Request, client string) error {
 	reference := r.PathValue("reference")
 	if checkReference(reference) != nil {
-		return refuse(http.StatusBadRequest, "reference_invalid", "a reference has 1 to 128 printable ASCII characters without spaces, and is not . or ..")
+		return refuse(http.StatusBadRequest, "reference_invalid",
+			"a reference has 1 to 128 printable ASCII characters without spaces, and is not . or ..")
 	}
 	c, found, err := b.reader.CreditByReference(r.Context(), client, reference)
 	if err != nil {
@@ -215,7 +221,8 @@ func (b *Balance) account(w http.ResponseWriter, r *http.Request, _ string) erro
 func accountID(r *http.Request) (string, error) {
 	id := r.PathValue("id")
 	if hongbao.CheckID(id) != nil {
-		return "", refuse(http.StatusBadRequest, "account_invalid", "an account has 1 to 128 printable ASCII characters without spaces")
+		return "", refuse(http.StatusBadRequest, "account_invalid",
+			"an account has 1 to 128 printable ASCII characters without spaces")
 	}
 	return id, nil
 }

@@ -22,9 +22,11 @@ func read(w http.ResponseWriter, r *http.Request, most int64, list string, items
 	var tooLong *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLong):
-		return nil, refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("a body has at most %d bytes", most))
+		return nil, refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("a body has at most %d bytes",
+			most))
 	case err != nil:
-		return nil, &problem{http.StatusRequestTimeout, "body_incomplete", "the body did not arrive whole; nothing was booked", err}
+		return nil, &problem{http.StatusRequestTimeout, "body_incomplete",
+			"the body did not arrive whole; nothing was booked", err}
 	}
 	o, err := flatjson.Parse(data, list, items)
 	for want, code := range map[error]string{
@@ -42,7 +44,8 @@ func read(w http.ResponseWriter, r *http.Request, most int64, list string, items
 func only(o flatjson.Object, names ...string) error {
 	for name := range o {
 		if !slices.Contains(names, name) {
-			return refuse(http.StatusBadRequest, "unknown_field", "it has a field that does not exist; there are "+strings.Join(names, ", "))
+			return refuse(http.StatusBadRequest, "unknown_field",
+				"it has a field that does not exist; there are "+strings.Join(names, ", "))
 		}
 	}
 	return nil
@@ -52,7 +55,8 @@ func only(o flatjson.Object, names ...string) error {
 func readKey(r *http.Request) (string, error) {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 || values[0] == "" {
-		return "", refuse(http.StatusBadRequest, "idempotency_key_required", "send an Idempotency-Key, the same one with every repeat")
+		return "", refuse(http.StatusBadRequest, "idempotency_key_required",
+			"send an Idempotency-Key, the same one with every repeat")
 	}
 	key := values[0]
 	if len(key) > 1 && key[0] == '"' && key[len(key)-1] == '"' {
@@ -65,7 +69,8 @@ func readKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// checkReference refuses, besides what is no id, the two texts that are no name in a path: clients and proxies resolve them.
+// checkReference refuses, besides what is no id, the two texts that are no name in a path: clients and proxies
+// resolve them.
 func checkReference(text string) error {
 	if text == "." || text == ".." {
 		return errors.New("it is no name in a path")
@@ -81,21 +86,25 @@ func readCredit(o flatjson.Object) (payment.Credit, error) {
 		dest  *string
 		check func(string) error
 	}{
-		{"reference", &c.Reference, checkReference}, {"account", &c.Account, hongbao.CheckID}, {"currency", &c.Currency, hongbao.CheckCurrency},
+		{"reference", &c.Reference, checkReference}, {"account", &c.Account, hongbao.CheckID}, {"currency", &c.Currency,
+			hongbao.CheckCurrency},
 	} {
 		text, ok := o.Text(f.name)
 		if !ok || f.check(text) != nil {
-			return c, refuse(http.StatusBadRequest, f.name+"_invalid", "want a text in "+f.name+": ids are 1 to 128 printable ASCII "+
-				"characters without spaces, a reference is not . or .., a currency is three capital letters")
+			return c, refuse(http.StatusBadRequest, f.name+"_invalid",
+				"want a text in "+f.name+": ids are 1 to 128 printable ASCII "+
+					"characters without spaces, a reference is not . or .., a currency is three capital letters")
 		}
 		*f.dest = text
 	}
 	amount, err := o.Integer("amount", int64(hongbao.MaxAmount))
 	switch {
 	case errors.Is(err, flatjson.ErrNotInteger):
-		return c, refuse(http.StatusBadRequest, "amount_not_integer_minor_units", "want an integer in minor units, without quotes, point or exponent")
+		return c, refuse(http.StatusBadRequest, "amount_not_integer_minor_units",
+			"want an integer in minor units, without quotes, point or exponent")
 	case err != nil:
-		return c, refuse(http.StatusBadRequest, "amount_out_of_range", fmt.Sprintf("want an amount of 1 to %d", hongbao.MaxAmount))
+		return c, refuse(http.StatusBadRequest, "amount_out_of_range", fmt.Sprintf("want an amount of 1 to %d",
+			hongbao.MaxAmount))
 	}
 	c.Amount = hongbao.Amount(amount)
 	return c, nil

@@ -122,7 +122,10 @@ func (m *memBook) Statement(_ context.Context, page payment.StatementPage) ([]pa
 func (m *memBook) Credits(_ context.Context, page payment.CreditPage) ([]payment.Credit, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := slices.DeleteFunc(slices.Clone(m.credits), func(c payment.Credit) bool { return c.Client != page.Client || c.Reference <= page.After })
+	list := slices.DeleteFunc(slices.Clone(m.credits), func(c payment.Credit) bool {
+		return c.Client != page.Client ||
+			c.Reference <= page.After
+	})
 	slices.SortFunc(list, func(a, b payment.Credit) int { return strings.Compare(a.Reference, b.Reference) })
 	return list[:min(page.Limit, len(list))], m.err
 }
@@ -155,8 +158,9 @@ const (
 func testConfig() Config {
 	return Config{
 		Listen: "127.0.0.1:0", ReadHeaderTimeout: 300 * time.Millisecond, ReadTimeout: 500 * time.Millisecond,
-		WriteTimeout: 5 * time.Second, IdleTimeout: time.Second, HandleTimeout: 4 * time.Second, DrainTimeout: 5 * time.Second,
-		HeaderBytes: 8 << 10, BodyBytes: 4 << 10, BatchBytes: 64 << 10, BatchCredits: 20, InFlight: 16,
+		WriteTimeout: 5 * time.Second, IdleTimeout: time.Second, HandleTimeout: 4 * time.Second,
+		DrainTimeout: 5 * time.Second,
+		HeaderBytes:  8 << 10, BodyBytes: 4 << 10, BatchBytes: 64 << 10, BatchCredits: 20, InFlight: 16,
 	}
 }
 

@@ -18,8 +18,8 @@ const (
 	maxPage     = 1_000
 )
 
-// statement is GET /v1/accounts/{id}/statement?currency=&limit=&after=. "next" goes into after: of the last page it is where
-// later credits will be found.
+// statement is GET /v1/accounts/{id}/statement?currency=&limit=&after=. "next" goes into after: of the last page it
+// is where later credits will be found.
 func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) error {
 	page := payment.StatementPage{}
 	var err error
@@ -32,7 +32,8 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 	}
 	page.Limit, page.Currency = limit, query.Get("currency")
 	if hongbao.CheckCurrency(page.Currency) != nil {
-		return refuse(http.StatusBadRequest, "currency_invalid", "a statement is of one currency: want ?currency=, three capital letters")
+		return refuse(http.StatusBadRequest, "currency_invalid",
+			"a statement is of one currency: want ?currency=, three capital letters")
 	}
 	if query.Has("after") {
 		if page.After, err = strconv.ParseInt(query.Get("after"), 10, 64); err != nil || page.After < 0 {
@@ -53,12 +54,13 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 		lines[i] = line{list[i].Number, list[i].Client, wire(&list[i].Credit)}
 		next = list[i].Number
 	}
-	write(w, http.StatusOK, map[string]any{"account": page.Account, "currency": page.Currency, "credits": lines, "next": next})
+	write(w, http.StatusOK, map[string]any{"account": page.Account, "currency": page.Currency, "credits": lines,
+		"next": next})
 	return nil
 }
 
-// credits is GET /v1/credits?limit=&after=: the client's own, in the order of their references. "next" is there when there may be more;
-// it goes into after, which may be any reference, booked or not.
+// credits is GET /v1/credits?limit=&after=: the client's own, in the order of their references. "next" is there when
+// there may be more; it goes into after, which may be any reference, booked or not.
 func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string) error {
 	query, limit, err := readPage(r, "limit", "after")
 	if err != nil {
@@ -66,7 +68,8 @@ func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string)
 	}
 	page := payment.CreditPage{Client: client, After: query.Get("after"), Limit: limit}
 	if query.Has("after") && checkReference(page.After) != nil {
-		return refuse(http.StatusBadRequest, "after_invalid", `want what the page before said in "next", or another reference`)
+		return refuse(http.StatusBadRequest, "after_invalid",
+			`want what the page before said in "next", or another reference`)
 	}
 	list, err := b.reader.Credits(r.Context(), page)
 	if err != nil {
@@ -93,7 +96,8 @@ func readPage(r *http.Request, names ...string) (query url.Values, limit int, er
 		}
 	}
 	if err != nil {
-		return nil, 0, refuse(http.StatusBadRequest, "unknown_parameter", "there are "+strings.Join(names, ", ")+", each once")
+		return nil, 0, refuse(http.StatusBadRequest, "unknown_parameter", "there are "+strings.Join(names,
+			", ")+", each once")
 	}
 	limit = defaultPage
 	if query.Has("limit") {

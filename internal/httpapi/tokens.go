@@ -11,15 +11,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// How old the list of valid tokens may be: before it is read again, and, while the ledger does not answer, for the server to
-// count as ready.
+// How old the list of valid tokens may be: before it is read again, and, while the ledger does not answer, for the
+// server to count as ready.
 const (
 	tokensAge = time.Second
 	readyAge  = 5 * time.Second
 )
 
-// tokens are the valid tokens of all clients, as the ledger had them a moment ago. A request costs the ledger nothing, whatever
-// token it brings.
+// tokens are the valid tokens of all clients, as the ledger had them a moment ago. A request costs the ledger
+// nothing, whatever token it brings.
 type tokens struct {
 	source func(context.Context) ([]payment.ClientToken, error)
 	list   atomic.Pointer[tokenList]
@@ -31,8 +31,8 @@ type tokenList struct {
 	read   time.Time
 }
 
-// current gives the list. While somebody reads it, and while it can't be read, the last one is good: with the ledger away a
-// revoked token books nothing either.
+// current gives the list. While somebody reads it, and while it can't be read, the last one is good: with the ledger
+// away a revoked token books nothing either.
 func (t *tokens) current(ctx context.Context) (*tokenList, error) {
 	have := t.list.Load()
 	switch {

@@ -17,8 +17,9 @@ func PoolAccount(campaign string) string { return "pool:" + campaign }
 // balance is minus what it has funded.
 func SponsorAccount(sponsor, currency string) string { return "sponsor:" + currency + ":" + sponsor }
 
-// ReserveAccount is the id of the account in a currency from which a person's decisions are paid: grants in quarantine that
-// are paid after all. Like a sponsor's its money comes from outside the ledger, so its balance is minus what it has paid.
+// ReserveAccount is the id of the account in a currency from which a person's decisions are paid: grants in
+// quarantine that are paid after all. Like a sponsor's its money comes from outside the ledger, so its balance is
+// minus what it has paid.
 func ReserveAccount(currency string) string { return "reserve:" + currency }
 
 // Balance gives the balance of an account, in minor units; false if the ledger has no such account.

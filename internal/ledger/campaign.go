@@ -84,7 +84,8 @@ func (c *Campaign) check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %.80q can't be put into the ledger: %w", s.ID, errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %.80q can't be put into the ledger: %w", s.ID,
+		errors.Join(errs...))
 }
 
 // CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. The same again
@@ -119,7 +120,8 @@ func mustExist(found bool, id string) error {
 	if found {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s is in the ledger and can't be read: was a row deleted by hand?", id)
+	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s is in the ledger and can't be read: was a row deleted by "+
+		"hand?", id)
 }
 
 func (l *Ledger) insertCampaign(ctx context.Context, t txn, c *Campaign, now int64) (bool, error) {
@@ -154,7 +156,8 @@ func (c *Campaign) same(has *StoredCampaign) error {
 	if bytes.Equal(c.Canonical, has.Canonical) && c.Hash == has.Hash && c.Seed == has.Seed {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has it with plan %s, now plan %s was offered; choose another id",
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has it with plan %s, now plan %s was offered; choose "+
+		"another id",
 		ErrCampaignExists, has.Hash, c.Hash)
 }
 
@@ -165,7 +168,8 @@ func scanCampaign(s scan) (StoredCampaign, error) {
 	var spec, state string
 	var seed []byte
 	var created, revealed int64
-	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &c.Grants, &created, &revealed); err != nil {
+	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &c.Grants, &created,
+		&revealed); err != nil {
 		return c, err
 	}
 	if revealed != 0 {

@@ -105,9 +105,11 @@ func testCampaigns(t *testing.T, f *fixture) {
 func testReopen(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
-	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`}, stmt{sql: `DROP TABLE quarantine`}, stmt{sql: `DROP TABLE seal`}, stmt{sql: `DROP TABLE refund`},
+	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`}, stmt{sql: `DROP TABLE quarantine`},
+		stmt{sql: `DROP TABLE seal`}, stmt{sql: `DROP TABLE refund`},
 		stmt{sql: `DROP TABLE transfer`}, stmt{sql: `DROP TABLE grants`}, stmt{sql: `DROP TABLE account`},
-		stmt{sql: `DROP TABLE campaign`}, stmt{sql: `DROP TABLE credit`}, stmt{sql: `DROP TABLE credit_account`}, stmt{sql: `DROP TABLE credit_fund`},
+		stmt{sql: `DROP TABLE campaign`}, stmt{sql: `DROP TABLE credit`}, stmt{sql: `DROP TABLE credit_account`},
+		stmt{sql: `DROP TABLE credit_fund`},
 		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE credit_token`}, stmt{sql: `DROP TABLE code`},
 		stmt{sql: `DROP TABLE pending`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`},
 		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`})
@@ -175,7 +177,8 @@ func testFailedMigration(t *testing.T, f *fixture) {
 	_, err = f.ledger.apply(t.Context(), steps)
 	require.Error(t, err)
 	if f.config.Driver == MySQL { // it is resumed instead, see TestMigrationKilledAnywhere
-		f.tamper(t, stmt{sql: `DROP TABLE half`}, stmt{sql: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
+		f.tamper(t, stmt{sql: `DROP TABLE half`},
+			stmt{sql: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
 	}
 	f.tamper(t, stmt{sql: `CREATE TABLE half (id bigint)`}) // it is not there
 	_, err = Open(t.Context(), f.config)

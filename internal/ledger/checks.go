@@ -49,13 +49,15 @@ func (s *postgresSettings) problems() []*SettingError {
 			bad = append(bad, &SettingError{Setting: setting, Value: value, Mend: mend})
 		}
 	}
-	add(s.version < minPostgres, "server_version_num", fmt.Sprint(s.version), "upgrade the server to PostgreSQL 13 or newer")
+	add(s.version < minPostgres, "server_version_num", fmt.Sprint(s.version),
+		"upgrade the server to PostgreSQL 13 or newer")
 	add(s.recovery, "pg_is_in_recovery", "true",
 		"this is a standby; connect to the primary (target_session_attrs=read-write chooses it among several hosts)")
 	add(s.readOnly != "off" && !s.recovery, "default_transaction_read_only", s.readOnly,
 		"SET it to off for this user and database")
 	add(s.commit == "off", "synchronous_commit", s.commit,
-		"a crash would lose transactions that were confirmed; ALTER SYSTEM SET synchronous_commit = on, and look at ALTER ROLE and the DSN")
+		"a crash would lose transactions that were confirmed; ALTER SYSTEM SET synchronous_commit = on, and look at ALTER "+
+			"ROLE and the DSN")
 	add(s.fsync != "on", "fsync", s.fsync, "a power loss would destroy the database; ALTER SYSTEM SET fsync = on")
 	add(s.fullPage != "on", "full_page_writes", s.fullPage,
 		"a power loss could tear pages; ALTER SYSTEM SET full_page_writes = on")
@@ -72,7 +74,8 @@ func (s *sqliteSettings) problems() []*SettingError {
 	var bad []*SettingError
 	if s.journal != "wal" {
 		bad = append(bad, &SettingError{Setting: "journal_mode", Value: s.journal,
-			Mend: "WAL could not be set; put the file on a local disk that supports shared memory, not in memory or on a network share"})
+			Mend: "WAL could not be set; put the file on a local disk that supports shared memory, not in memory or on a " +
+				"network share"})
 	}
 	if s.synchronous < 2 {
 		bad = append(bad, &SettingError{Setting: "synchronous", Value: fmt.Sprint(s.synchronous),

@@ -11,11 +11,11 @@ import (
 // codeChunk is how many codes one transaction stores.
 const codeChunk = 5_000
 
-// AddCodes stores a code for each packet of a campaign that has none yet, in the order of the packets and chunk by chunk.
-// Killed at any point, and called again, by several processes at once too, it goes on where the codes end; when every
-// packet has one it changes nothing. draw gives the codes of the n packets after a number; it is called once more for
-// the same packets when a code is taken or another process was quicker. progress, if not nil, is told how many packets have
-// a code. Errors never tell a code.
+// AddCodes stores a code for each packet of a campaign that has none yet, in the order of the packets and chunk by
+// chunk. Killed at any point, and called again, by several processes at once too, it goes on where the codes end;
+// when every packet has one it changes nothing. draw gives the codes of the n packets after a number; it is called
+// once more for the same packets when a code is taken or another process was quicker. progress, if not nil, is told
+// how many packets have a code. Errors never tell a code.
 func (l *Ledger) AddCodes(
 	ctx context.Context, campaign string, draw func(after int64, n int) ([]string, error), progress func(stored int64),
 ) error {
@@ -38,7 +38,8 @@ func (l *Ledger) AddCodes(
 }
 
 // addCodes stores the next chunk and gives the number of packets that have a code then.
-func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, draw func(int64, int) ([]string, error)) (stored int64, err error) {
+func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, draw func(int64, int) ([]string,
+	error)) (stored int64, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		if stored, err = lastCode(ctx, t, campaign); err != nil || stored >= packets {
 			return nil, err
@@ -69,7 +70,8 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 		return nil, nil
 	})
 	if errors.Is(err, errAgain) { // MySQL's own words for it tell the code
-		err = hongbao.Outagef(hongbao.ClassTransient, "%w: each time a code was taken already, or another process was quicker", errAgain)
+		err = hongbao.Outagef(hongbao.ClassTransient, "%w: each time a code was taken already, or another process was "+
+			"quicker", errAgain)
 	}
 	return stored, err
 }
@@ -106,7 +108,8 @@ func (l *Ledger) Codes(ctx context.Context, campaign string, after int64, n int)
 					return err
 				}
 				if want := after + int64(len(codes)) + 1; packet != want {
-					return hongbao.Errorf(hongbao.ClassBroken, "packet %d has no code, packet %d has one: was a row deleted by hand?", want, packet)
+					return hongbao.Errorf(hongbao.ClassBroken, "packet %d has no code, packet %d has one: was a row deleted by "+
+						"hand?", want, packet)
 				}
 				codes = append(codes, code)
 				return nil

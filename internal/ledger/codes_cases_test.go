@@ -62,8 +62,10 @@ func testCodes(t *testing.T, f *fixture) {
 	var told []int64
 	require.NoError(t, f.ledger.AddCodes(t.Context(), "rain", codesFrom, func(n int64) { told = append(told, n) }))
 	require.Equal(t, []int64{packets}, told)
-	require.NoError(t, f.ledger.AddCodes(t.Context(), "rain", func(int64, int) ([]string, error) { return nil, stop }, nil))
-	require.NoError(t, f.ledger.AddCodes(t.Context(), "snow", codesFrom, nil), "a code is unique in its campaign, not beyond")
+	require.NoError(t, f.ledger.AddCodes(t.Context(), "rain", func(int64, int) ([]string, error) { return nil, stop },
+		nil))
+	require.NoError(t, f.ledger.AddCodes(t.Context(), "snow", codesFrom, nil),
+		"a code is unique in its campaign, not beyond")
 	f.hasCodes(t, "rain", packets)
 	codes, err := f.ledger.CodesOf(t.Context(), "rain", []int64{7, packets + 1, 1})
 	require.NoError(t, err)
@@ -130,7 +132,10 @@ func testCodesInvalid(t *testing.T, f *fixture) {
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		require.NotContains(t, err.Error(), "SECRET")
 	}
-	err := f.ledger.AddCodes(t.Context(), "rain", func(int64, int) ([]string, error) { return []string{"SECRET", "SECRET"}, nil }, nil)
+	err := f.ledger.AddCodes(t.Context(), "rain", func(int64, int) ([]string, error) {
+		return []string{"SECRET",
+			"SECRET"}, nil
+	}, nil)
 	require.Error(t, err, "it is drawn again, but not for ever")
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.NotContains(t, err.Error(), "SECRET")
@@ -161,10 +166,11 @@ func testGrantCodes(t *testing.T, f *fixture) {
 	require.Len(t, mine, 1)
 	require.Equal(t, "A5", mine[0].Code)
 	var codes []string
-	require.NoError(t, f.ledger.EachGrantBySeq(t.Context(), 3, hongbao.SeqRange{First: 1, Last: 10}, func(g hongbao.Grant) error {
-		codes = append(codes, g.Code)
-		return nil
-	}))
+	require.NoError(t, f.ledger.EachGrantBySeq(t.Context(), 3, hongbao.SeqRange{First: 1, Last: 10},
+		func(g hongbao.Grant) error {
+			codes = append(codes, g.Code)
+			return nil
+		}))
 	require.Equal(t, []string{"", "", "", "A4", "A5", "A6"}, codes)
 	f.settles(t, want...) // a grant that brings its code is no other grant
 	require.Empty(t, f.open(t))

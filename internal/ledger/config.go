@@ -29,8 +29,8 @@ type Config struct {
 	Conns int
 	// ConnectTimeout bounds one attempt to connect.
 	ConnectTimeout time.Duration
-	// LockTimeout bounds the wait for a lock of another transaction, on SQLite for its only write lock. MySQL counts it in
-	// whole seconds, rounded up.
+	// LockTimeout bounds the wait for a lock of another transaction, on SQLite for its only write lock. MySQL counts
+	// it in whole seconds, rounded up.
 	LockTimeout time.Duration
 	// Timeout bounds one transaction with all its waits. It must be above LockTimeout.
 	Timeout time.Duration
@@ -88,5 +88,5 @@ func (c *Config) Check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("settlement configuration: %w", errors.Join(errs...))
+	return fmt.Errorf("ledger configuration: %w", errors.Join(errs...))
 }

@@ -24,13 +24,14 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s: want %d, got %d", d.Where, d.What, d.Want, d.Got)
 }
 
-// CheckConservation compares everything in the ledger that must be equal, the sums and then each user's balance, on one
-// snapshot. It names every difference, of users up to 1,000; none means that no money was made or lost in it, or given to
-// somebody else. It reads every grant, transfer and account once, in pages: its memory does not grow with their
-// number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal.
+// CheckConservation compares everything in the ledger that must be equal, the sums and then each user's balance, on
+// one snapshot. It names every difference, of users up to 1,000; none means that no money was made or lost in it, or
+// given to somebody else. It reads every grant, transfer and account once, in pages: its memory does not grow with
+// their number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal.
 //
-// Users are compared by sums over 2^18 groups of accounts; only where a group differs everything is read once more, sealed or not, and
-// its accounts are looked at one by one. Two errors that make each other up are missed if they fall into one group: once in 262,144 times.
+// Users are compared by sums over 2^18 groups of accounts; only where a group differs everything is read once more,
+// sealed or not, and its accounts are looked at one by one. Two errors that make each other up are missed if they
+// fall into one group: once in 262,144 times.
 func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook)}
 	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
@@ -271,7 +272,8 @@ func (b *book) compareCurrencies() {
 	}
 }
 
-// compareUsers names the users whose balance is not what they were paid. Only where a group differs it reads everything again.
+// compareUsers names the users whose balance is not what they were paid. Only where a group differs it reads
+// everything again.
 func (b *book) compareUsers(ctx context.Context, t txn) error {
 	if !slices.ContainsFunc(b.groups, func(n int64) bool { return n != 0 }) {
 		return nil

@@ -18,13 +18,15 @@ import (
 // MaxCredits is how many credits one call may book.
 const MaxCredits = 1_000
 
-// Credit books credits that clients ask for, in one transaction, and answers each at its place. Each moves its amount from the fund
-// of its client to its account. A credit whose key the client used before for the same reference, account, currency and amount is
-// answered as it was then and moves nothing; any other credit under a used key or reference is a Conflict. Keys are kept for ever.
-// The error of the call concerns all of them: repeat it with the same keys.
+// Credit books credits that clients ask for, in one transaction, and answers each at its place. Each moves its amount
+// from the fund of its client to its account. A credit whose key the client used before for the same reference,
+// account, currency and amount is answered as it was then and moves nothing; any other credit under a used key or
+// reference is a Conflict. Keys are kept for ever. The error of the call concerns all of them: repeat it with the
+// same keys.
 func (l *Ledger) Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error) {
 	if len(credits) > MaxCredits {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "book %d credits: at most %d go together", len(credits), MaxCredits)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "book %d credits: at most %d go together", len(credits),
+			MaxCredits)
 	}
 	answers := make([]payment.Credited, len(credits))
 	var valid []*payment.Credited
@@ -50,7 +52,8 @@ func refused(err error) bool {
 	return errors.Is(err, errOverdraw) || errors.Is(err, payment.ErrFundExhausted)
 }
 
-// bookEach books credits one by one: one of them is too much for its account or its fund, so they no longer share a transaction.
+// bookEach books credits one by one: one of them is too much for its account or its fund, so they no longer share a
+// transaction.
 func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) error {
 	short := map[creditSide]hongbao.Amount{} // what a fund did not cover
 	for _, a := range credits {
@@ -64,21 +67,25 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 		case errors.Is(err, payment.ErrFundExhausted):
 			short[fundOf(c)], a.Err = c.Amount, exhausted(c)
 		case errors.Is(err, errOverdraw):
-			a.Err = hongbao.Errorf(hongbao.ClassPermanent, "the balance of account %s would be above %d", c.Account, hongbao.MaxAmount)
+			a.Err = hongbao.Errorf(hongbao.ClassPermanent, "the balance of account %s would be above %d", c.Account,
+				hongbao.MaxAmount)
 		case err != nil: // it says of its own credit that nothing was booked; of those before it that is not true
-			return hongbao.Outagef(hongbao.ClassUnknown, "book %d credits one by one, of which some may be booked: %w", len(credits), err)
+			return hongbao.Outagef(hongbao.ClassUnknown, "book %d credits one by one, of which some may be booked: %w",
+				len(credits), err)
 		}
 	}
 	return nil
 }
 
 func exhausted(c *payment.Credit) error {
-	return hongbao.Errorf(hongbao.ClassTransient, "%w: client %s, currency %s; `hongbao balance fund` fills it", payment.ErrFundExhausted, c.Client, c.Currency)
+	return hongbao.Errorf(hongbao.ClassTransient, "%w: client %s, currency %s; `hongbao balance fund` fills it",
+		payment.ErrFundExhausted, c.Client, c.Currency)
 }
 
 func checkCredit(c *payment.Credit) error {
 	var errs []error
-	for _, id := range []struct{ name, value string }{{"client", c.Client}, {"key", c.Key}, {"reference", c.Reference}, {"account", c.Account}} {
+	for _, id := range []struct{ name, value string }{{"client", c.Client}, {"key", c.Key}, {"reference", c.Reference},
+		{"account", c.Account}} {
 		if err := hongbao.CheckID(id.value); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", id.name, err))
 		}
@@ -115,8 +122,9 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 		for i, a := range credits {
 			c := &a.Credit
 			inserts[i] = stmt{
-				sql:     l.dialect.insertCredit,
-				args:    []any{c.Client, c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), now.UnixMilli(), payloadHash(c)},
+				sql: l.dialect.insertCredit,
+				args: []any{c.Client, c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), now.UnixMilli(),
+					payloadHash(c)},
 				changed: &inserted[i],
 			}
 		}
@@ -160,7 +168,8 @@ func recall(ctx context.Context, t txn, a *payment.Credited) error {
 			return err
 		})
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassBroken, "credit %s was neither inserted nor there: was a row deleted by hand?", a.Credit.Reference)
+		err = hongbao.Errorf(hongbao.ClassBroken, "credit %s was neither inserted nor there: was a row deleted by hand?",
+			a.Credit.Reference)
 	}
 	return err
 }
@@ -173,8 +182,8 @@ func scanCredit(s scan, more ...any) (payment.Credit, error) {
 	return c, err
 }
 
-// postCredits moves the money of credits that were just inserted: first to the accounts, where each credit gets its line number under the
-// lock of the account's row, then from the funds, whose rows everybody wants.
+// postCredits moves the money of credits that were just inserted: first to the accounts, where each credit gets its
+// line number under the lock of the account's row, then from the funds, whose rows everybody wants.
 func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credited) error {
 	if len(fresh) == 0 {
 		return nil
@@ -207,7 +216,8 @@ func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credit
 	return nil
 }
 
-// toAccounts gives the statements that move the balances, one a touched account, and then those that number the credits.
+// toAccounts gives the statements that move the balances, one a touched account, and then those that number the
+// credits.
 func (l *Ledger) toAccounts(fresh []*payment.Credited) ([]stmt, error) {
 	sums, err := sumUp(fresh, func(c *payment.Credit) creditSide { return creditSide{c.Account, c.Currency} })
 	if err != nil {
@@ -253,7 +263,8 @@ func sumUp(fresh []*payment.Credited, keyOf func(*payment.Credit) creditSide) ([
 			byKey[key] = s
 		}
 		if s.amount += a.Credit.Amount; s.amount > hongbao.MaxAmount {
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one account or fund moves more than %d", errOverdraw, hongbao.MaxAmount)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one account or fund moves more than %d", errOverdraw,
+				hongbao.MaxAmount)
 		}
 		s.credits = append(s.credits, a)
 	}

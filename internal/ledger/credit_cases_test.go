@@ -28,7 +28,8 @@ func funded(run func(*testing.T, *fixture)) func(*testing.T, *fixture) {
 
 func (f *fixture) fund(t *testing.T, client, currency string, amount hongbao.Amount) Fund {
 	t.Helper()
-	fund, err := f.ledger.Fund(t.Context(), Funding{Client: client, ID: fmt.Sprint(currency, amount), Currency: currency, Amount: amount, By: "ann", Why: "test"})
+	fund, err := f.ledger.Fund(t.Context(), Funding{Client: client, ID: fmt.Sprint(currency, amount),
+		Currency: currency, Amount: amount, By: "ann", Why: "test"})
 	require.NoError(t, err)
 	return fund
 }
@@ -37,8 +38,9 @@ func (f *fixture) fund(t *testing.T, client, currency string, amount hongbao.Amo
 func testCredit(n int) payment.Credit {
 	return payment.Credit{
 		Client: "c1",
-		Key:    fmt.Sprintf("k%04d", n), Reference: fmt.Sprintf("r%04d", n), Account: fmt.Sprintf("u%d", n%3), Currency: testCurrency,
-		Amount: hongbao.Amount(100 + n),
+		Key:    fmt.Sprintf("k%04d", n), Reference: fmt.Sprintf("r%04d", n), Account: fmt.Sprintf("u%d", n%3),
+		Currency: testCurrency,
+		Amount:   hongbao.Amount(100 + n),
 	}
 }
 
@@ -88,7 +90,8 @@ func testCreditReused(t *testing.T, f *fixture) {
 	otherKey.Key = "k-other"
 	mixed.Reference = "r0001"
 	answers := f.credit(t, otherAmount, otherAccount, otherKey, mixed, testCredit(3))
-	for i, want := range []error{payment.ErrKeyReused, payment.ErrKeyReused, payment.ErrReferenceReused, payment.ErrReferenceReused} {
+	for i, want := range []error{payment.ErrKeyReused, payment.ErrKeyReused, payment.ErrReferenceReused,
+		payment.ErrReferenceReused} {
 		require.ErrorIs(t, answers[i].Err, want)
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(answers[i].Err))
 	}
@@ -107,7 +110,8 @@ func testCreditBatch(t *testing.T, f *fixture) {
 		require.ErrorContains(t, answers[4].Err, part)
 	}
 	require.Equal(t, []payment.AccountBalance{
-		{Currency: testCurrency, Balance: 101 + 107, Credits: 2}, {Currency: "USD", Balance: 104, Credits: 1}}, f.balances(t, "u1"))
+		{Currency: testCurrency, Balance: 101 + 107, Credits: 2}, {Currency: "USD", Balance: 104, Credits: 1}},
+		f.balances(t, "u1"))
 	_, err := f.ledger.Credit(t.Context(), make([]payment.Credit, MaxCredits+1))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
@@ -139,7 +143,8 @@ func (s *awayStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) err
 	return s.store.write(ctx, fn)
 }
 
-// testCreditAway loses the database while credits that can't go together are booked one by one: some are booked, so it must not be said that nothing was.
+// testCreditAway loses the database while credits that can't go together are booked one by one: some are booked, so
+// it must not be said that nothing was.
 func testCreditAway(t *testing.T, f *fixture) {
 	huge, small := testCredit(1), testCredit(4)
 	third := testCredit(2)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// CheckCredits compares, on one snapshot, every account with its credits, and every fund with what was put into it and with its client's
-// credits: they are the two sides of the same transfers. It names every difference; a ledger in which nothing was credited has
-// none. It reads every credit within Config.Timeout.
+// CheckCredits compares, on one snapshot, every account with its credits, and every fund with what was put into it
+// and with its client's credits: they are the two sides of the same transfers. It names every difference; a ledger in
+// which nothing was credited has none. It reads every credit within Config.Timeout.
 func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
 	var list []Difference
 	err := l.read(ctx, func(ctx context.Context, t txn) (err error) {
@@ -39,9 +39,11 @@ func differences(where string, all ...expect) (list []Difference) {
 	return list
 }
 
-// checkAccounts compares accounts with their credits, whose lines are numbered from 1 without a gap: no two have the same number.
+// checkAccounts compares accounts with their credits, whose lines are numbered from 1 without a gap: no two have the
+// same number.
 func checkAccounts(ctx context.Context, t txn) (list []Difference, err error) {
-	err = t.query(ctx, `SELECT id, currency, CAST(SUM(balance) AS DECIMAL(20, 0)), CAST(SUM(credits) AS DECIMAL(20, 0)), CAST(SUM(amount) AS DECIMAL(20, 0)),
+	err = t.query(ctx, `SELECT id, currency, CAST(SUM(balance) AS DECIMAL(20, 0)), CAST(SUM(credits) AS DECIMAL(20, 0)),
+		CAST(SUM(amount) AS DECIMAL(20, 0)),
 		CAST(SUM(n) AS DECIMAL(20, 0)), CAST(SUM(numbered) AS DECIMAL(20, 0)), CAST(MAX(last) AS DECIMAL(20, 0)) FROM (
 			SELECT id, currency, balance, credits, 0 AS amount, 0 AS n, 0 AS numbered, 0 AS last FROM credit_account
 			UNION ALL SELECT account, currency, 0, 0, amount, 1, CASE WHEN line_no >= 1 THEN 1 ELSE 0 END, COALESCE(line_no, 0) FROM credit) AS b
@@ -60,7 +62,8 @@ func checkAccounts(ctx context.Context, t txn) (list []Difference, err error) {
 }
 
 func checkFunds(ctx context.Context, t txn) (list []Difference, err error) {
-	err = t.query(ctx, `SELECT client, currency, CAST(SUM(funded) AS DECIMAL(20, 0)), CAST(SUM(credited) AS DECIMAL(20, 0)), CAST(SUM(credits) AS DECIMAL(20, 0)),
+	err = t.query(ctx, `SELECT client, currency, CAST(SUM(funded) AS DECIMAL(20, 0)), CAST(SUM(credited) AS DECIMAL(20, 0)),
+		CAST(SUM(credits) AS DECIMAL(20, 0)),
 		CAST(SUM(fundings) AS DECIMAL(20, 0)), CAST(SUM(amount) AS DECIMAL(20, 0)), CAST(SUM(n) AS DECIMAL(20, 0)) FROM (
 			SELECT client, currency, funded, credited, credits, 0 AS fundings, 0 AS amount, 0 AS n FROM credit_fund
 			UNION ALL SELECT client, currency, 0, 0, 0, amount, 0, 0 FROM credit_funding

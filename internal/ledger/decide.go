@@ -54,12 +54,14 @@ func (d *Decision) check() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "decide quarantine %d: %w", d.ID, errors.Join(errs...))
 }
 
-// Decide notes a decision and, to pay, moves the amount from the reserve's account to the user's, in one transaction: once,
-// however often it is called and by however many. The same decision again moves nothing and gives the same answer.
+// Decide notes a decision and, to pay, moves the amount from the reserve's account to the user's, in one transaction:
+// once, however often it is called and by however many. The same decision again moves nothing and gives the same
+// answer.
 //
-// A grant can be paid only if it can never be settled any more, or it could be paid twice: one whose campaign the ledger did
-// not have is to be replayed once the campaign is created, and one that the ledger has settled since is paid already. Nobody is paid
-// who was paid this packet before, and nobody more than the plan has for it. Only a decision to pay needs the plan.
+// A grant can be paid only if it can never be settled any more, or it could be paid twice: one whose campaign the
+// ledger did not have is to be replayed once the campaign is created, and one that the ledger has settled since is
+// paid already. Nobody is paid who was paid this packet before, and nobody more than the plan has for it. Only a
+// decision to pay needs the plan.
 func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quarantined, error) {
 	if err := d.check(); err != nil {
 		return Quarantined{}, err
@@ -86,7 +88,8 @@ func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quara
 		}
 		switch {
 		case !found:
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: there is no such grant; list those that wait", ErrNotInQuarantine)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: there is no such grant; list those that wait",
+				ErrNotInQuarantine)
 		case changed == 0 && q.Resolution == d.resolution() && q.ResolvedBy == d.By:
 			return nil, nil
 		case changed == 0:
@@ -103,7 +106,8 @@ func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quara
 	return q, nil
 }
 
-// mostPayable is what the plan has for the packet of a grant that is to be paid; -1 if there is no such packet, or nobody knows.
+// mostPayable is what the plan has for the packet of a grant that is to be paid; -1 if there is no such packet, or
+// nobody knows.
 func (l *Ledger) mostPayable(ctx context.Context, d *Decision, plan PlanSource) (hongbao.Amount, error) {
 	if !d.Pay || plan == nil {
 		return -1, nil
@@ -134,8 +138,9 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 		return StoredCampaign{}, err
 	}
 	if !found {
-		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: the ledger does not have campaign %s, so it may still be settled: create the campaign "+
-			"and replay the grant to the ledger, or decide that it is void", ErrNotPayable, g.Campaign)
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"%w: the ledger does not have campaign %s, so it may still be settled: create the campaign "+
+				"and replay the grant to the ledger, or decide that it is void", ErrNotPayable, g.Campaign)
 	}
 	has, err := l.readGrants(ctx, t, []item{{grant: g}})
 	if err != nil {
@@ -144,23 +149,27 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	s, paid := has[keyOf(g)]
 	switch {
 	case paid && difference(g, &s.Grant) == "":
-		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: the ledger has settled this very grant since; decide that it is void", ErrNotPayable)
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"%w: the ledger has settled this very grant since; decide that it is void", ErrNotPayable)
 	case paid && s.User == g.User:
-		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: its user was paid packet %d already, as event %s; decide that it is void",
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"%w: its user was paid packet %d already, as event %s; decide that it is void",
 			ErrNotPayable, g.Packet, s.EventID())
 	case !paid && q.Reason == NoCampaign && c.State != StateRefunded:
-		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: campaign %s is in the ledger now, so it may still be settled: replay the grant to the "+
-			"ledger first", ErrNotPayable, g.Campaign)
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"%w: campaign %s is in the ledger now, so it may still be settled: replay the grant to the "+
+				"ledger first", ErrNotPayable, g.Campaign)
 	}
 	if g.Amount < 0 || g.Amount > most {
-		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: its amount is %d, and the plan does not have as much for packet %d; decide that it is void",
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"%w: its amount is %d, and the plan does not have as much for packet %d; decide that it is void",
 			ErrNotPayable, g.Amount, g.Packet)
 	}
 	return c, nil
 }
 
-// payFromReserve moves the money. The transfer's id makes a second payment of the packet to the same user impossible, whatever the
-// quarantine says.
+// payFromReserve moves the money. The transfer's id makes a second payment of the packet to the same user impossible,
+// whatever the quarantine says.
 func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) ([]stmt, error) {
 	c, err := l.payable(ctx, t, q, most)
 	if err != nil {
@@ -177,13 +186,15 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most
 	debit := stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`, args: []any{reserve, int64(g.Amount)}}
 	var booked int64
 	once := stmt{sql: l.dialect.insertTransferOnce, args: []any{
-		"quarantine:" + g.Campaign + ":" + strconv.FormatInt(g.Packet, 10) + ":" + g.User, "funding", g.Campaign, reserve, user,
+		"quarantine:" + g.Campaign + ":" + strconv.FormatInt(g.Packet, 10) + ":" + g.User, "funding", g.Campaign, reserve,
+		user,
 		int64(g.Amount), int64(0), int64(0), time.Now().UnixMilli()}, changed: &booked}
 	if err := t.run(ctx, append(slices.Clip(credits), account, debit, once)...); err != nil {
 		return nil, err
 	}
 	if booked == 0 {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: its user was paid packet %d from the reserve before; decide that it is void",
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: its user was paid packet %d from the reserve before; "+
+			"decide that it is void",
 			ErrNotPayable, g.Packet)
 	}
 	return nil, nil

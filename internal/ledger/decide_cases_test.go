@@ -28,7 +28,8 @@ func testDecidePays(t *testing.T, f *fixture) {
 	reserve := ReserveAccount(testCurrency)
 
 	for range 3 { // a repeat moves nothing
-		q, err := f.ledger.Decide(ctx, Decision{ID: list[0].ID, Pay: true, By: "ann", Why: "Redis dealt it twice"}, f.Settler.config.Plan)
+		q, err := f.ledger.Decide(ctx, Decision{ID: list[0].ID, Pay: true, By: "ann", Why: "Redis dealt it twice"},
+			f.Settler.config.Plan)
 		require.NoError(t, err)
 		require.Equal(t, "paid from the reserve: Redis dealt it twice", q.Resolution)
 		require.Equal(t, "ann", q.ResolvedBy)
@@ -46,7 +47,8 @@ func testDecidePays(t *testing.T, f *fixture) {
 	require.Equal(t, "void: forged", q.Resolution)
 	require.Zero(t, f.balance(t, UserAccount("cyd", testCurrency)))
 	for _, other := range []Decision{
-		{ID: list[2].ID, Pay: true, By: "bob", Why: "forged"}, {ID: list[2].ID, By: "ann", Why: "forged"}, {ID: list[0].ID, By: "ann", Why: "no"},
+		{ID: list[2].ID, Pay: true, By: "bob", Why: "forged"}, {ID: list[2].ID, By: "ann", Why: "forged"}, {ID: list[0].ID,
+			By: "ann", Why: "no"},
 	} {
 		_, err := f.ledger.Decide(ctx, other, f.Settler.config.Plan)
 		require.ErrorIs(t, err, ErrDecided, "the first decision stands")
@@ -117,7 +119,8 @@ func testDecideTogether(t *testing.T, f *fixture) {
 	errs := make([]error, 16)
 	for i := range errs {
 		wg.Go(func() {
-			_, errs[i] = f.ledger.Decide(t.Context(), Decision{ID: list[i%2].ID, Pay: true, By: "ann", Why: "dealt twice"}, f.Settler.config.Plan)
+			_, errs[i] = f.ledger.Decide(t.Context(), Decision{ID: list[i%2].ID, Pay: true, By: "ann", Why: "dealt twice"},
+				f.Settler.config.Plan)
 		})
 	}
 	wg.Wait()
@@ -129,8 +132,8 @@ func testDecideTogether(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// testHookFails: what OnQuarantine could not do is not lost. The grant comes again, in the same batch as others that are in
-// quarantine already, until the hook has done its part or a person has decided; the row is written once.
+// testHookFails: what OnQuarantine could not do is not lost. The grant comes again, in the same batch as others that
+// are in quarantine already, until the hook has done its part or a person has decided; the row is written once.
 func testHookFails(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
@@ -161,7 +164,8 @@ func testHookFails(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 3))
 }
 
-// testDecidePaysOnce: whoever was paid a packet is not paid it again, by another event, another row, or a row beside this one.
+// testDecidePaysOnce: whoever was paid a packet is not paid it again, by another event, another row, or a row beside
+// this one.
 func testDecidePaysOnce(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
@@ -172,7 +176,8 @@ func testDecidePaysOnce(t *testing.T, f *fixture) {
 	list := f.open(t)
 	require.Len(t, list, 3)
 	pay := func(q Quarantined) error {
-		_, err := f.ledger.Decide(t.Context(), Decision{ID: q.ID, Pay: true, By: "ann", Why: "dealt twice"}, f.Settler.config.Plan)
+		_, err := f.ledger.Decide(t.Context(), Decision{ID: q.ID, Pay: true, By: "ann", Why: "dealt twice"},
+			f.Settler.config.Plan)
 		return err
 	}
 	refused := func(err error) {
@@ -212,7 +217,10 @@ func testDecidePaysNoMore(t *testing.T, f *fixture) {
 	f.settles(t, more, less, none)
 	list := f.open(t)
 	require.Len(t, list, 3)
-	plan := planFunc(func(_ string, packet int64) (hongbao.Amount, bool, error) { return planned(packet), packet <= 10, nil })
+	plan := planFunc(func(_ string, packet int64) (hongbao.Amount, bool, error) {
+		return planned(packet), packet <= 10,
+			nil
+	})
 	for i, want := range []error{ErrNotPayable, nil, ErrNotPayable} {
 		_, err := f.ledger.Decide(t.Context(), Decision{ID: list[i].ID, Pay: true, By: "ann", Why: "x"}, plan)
 		require.ErrorIs(t, err, want)
@@ -222,7 +230,8 @@ func testDecidePaysNoMore(t *testing.T, f *fixture) {
 	require.ErrorIs(t, err, ErrNotPayable, "nobody knows the plan")
 }
 
-// testVoidStaysVoid: a grant that a person has decided about is not paid when it comes again, although it could be settled now.
+// testVoidStaysVoid: a grant that a person has decided about is not paid when it comes again, although it could be
+// settled now.
 func testVoidStaysVoid(t *testing.T, f *fixture) {
 	f.disown(t, "rain")
 	f.settles(t, grantsOf("rain", 1, 3)...)

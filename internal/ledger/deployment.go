@@ -16,7 +16,8 @@ var ErrNotFounded = errors.New("the ledger was never founded")
 type Deployment struct {
 	ID, KeyPrefix string
 	Shards        int
-	// Founding is drawn by Found, and Redis gets it too: ids repeat (every staging has the production's), this does not.
+	// Founding is drawn by Found, and Redis gets it too: ids repeat (every staging has the production's), this does
+	// not.
 	Founding string
 }
 
@@ -28,8 +29,9 @@ type ShardState struct {
 	Token string
 }
 
-// Found makes the ledger that of a deployment; want.Founding is not looked at. Founded again, it gives what is there. It
-// refuses (Broken) a ledger of another deployment, key prefix or number of shards, and one that has campaigns already.
+// Found makes the ledger that of a deployment; want.Founding is not looked at. Founded again, it gives what is there.
+// It refuses (Broken) a ledger of another deployment, key prefix or number of shards, and one that has campaigns
+// already.
 func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, err error) {
 	want.Founding = rand.Text()
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -54,14 +56,16 @@ func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, er
 	return has, nil
 }
 
-// foundShards gives the rows of the shards. A ledger that has campaigns was in use before, and somebody has lost its founding.
+// foundShards gives the rows of the shards. A ledger that has campaigns was in use before, and somebody has lost its
+// founding.
 func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, error) {
 	err := t.query(ctx, `SELECT id FROM campaign ORDER BY id LIMIT 1`, nil, func(s scan) error {
 		var id string
 		if err := s(&id); err != nil {
 			return err
 		}
-		return hongbao.Errorf(hongbao.ClassBroken, "it has campaigns already (%s for one), but says of no deployment that they are its own: "+
+		return hongbao.Errorf(hongbao.ClassBroken, "it has campaigns already (%s for one), but says of no deployment that "+
+			"they are its own: "+
 			"bring its table deployment back from a backup", id)
 	})
 	stmts := make([]stmt, shards)
@@ -76,8 +80,10 @@ func (d Deployment) Is(want Deployment) error {
 	if d.ID == want.ID && d.KeyPrefix == want.KeyPrefix && d.Shards == want.Shards {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "the ledger belongs to deployment %q with key prefix %q and %d shards, not to deployment %q with "+
-		"key prefix %q and %d shards: point ledger.dsn to the right database, or mend deployment.id, deployment.key_prefix and deployment.shards",
+	return hongbao.Errorf(hongbao.ClassBroken, "the ledger belongs to deployment %q with key prefix %q and %d shards, "+
+		"not to deployment %q with "+
+		"key prefix %q and %d shards: point ledger.dsn to the right database, or mend deployment.id, deployment.key_prefix "+
+		"and deployment.shards",
 		d.ID, d.KeyPrefix, d.Shards, want.ID, want.KeyPrefix, want.Shards)
 }
 
@@ -98,7 +104,8 @@ func readDeployment(ctx context.Context, t txn) (d Deployment, err error) {
 		return s(&d.ID, &d.KeyPrefix, &d.Shards, &d.Founding)
 	})
 	if err == nil && d.Founding == "" {
-		err = hongbao.Errorf(hongbao.ClassBroken, "%w: point ledger.dsn to the right database; `hongbao init` founds a new one", ErrNotFounded)
+		err = hongbao.Errorf(hongbao.ClassBroken, "%w: point ledger.dsn to the right database; `hongbao init` founds a new "+
+			"one", ErrNotFounded)
 	}
 	return d, err
 }
@@ -127,8 +134,8 @@ func readShard(ctx context.Context, t txn, shard int) (state ShardState, err err
 	return state, err
 }
 
-// SetShard notes that a shard was opened: it moves the shard's row from an epoch to another state. A repeat changes nothing;
-// a Conflict says that somebody else has opened the shard.
+// SetShard notes that a shard was opened: it moves the shard's row from an epoch to another state. A repeat changes
+// nothing; a Conflict says that somebody else has opened the shard.
 func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardState) error {
 	move := shardMove{shard: shard, from: from, to: to}
 	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) { return nil, move.run(ctx, t) }))
@@ -149,7 +156,8 @@ func (m *shardMove) run(ctx context.Context, t txn) error {
 	}
 	has, err := readShard(ctx, t, m.shard)
 	if err == nil && has != m.to {
-		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has it at epoch %d for server %q, not at epoch %d: somebody else has opened it",
+		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has it at epoch %d for server %q, not at epoch %d: "+
+			"somebody else has opened it",
 			has.Epoch, has.Token, m.from)
 	}
 	return err
@@ -162,8 +170,8 @@ func (m *shardMove) named(err error) error {
 	return nil
 }
 
-// HighestSeq is the highest seq of a shard that the ledger has seen: of a grant, of one in quarantine, or of the close that a
-// refund is based on; 0 if it has seen none.
+// HighestSeq is the highest seq of a shard that the ledger has seen: of a grant, of one in quarantine, or of the
+// close that a refund is based on; 0 if it has seen none.
 func (l *Ledger) HighestSeq(ctx context.Context, shard int) (seq int64, err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		return t.query(ctx, `SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
@@ -176,8 +184,8 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (seq int64, err erro
 	return seq, nil
 }
 
-// FundedCampaigns lists up to limit ids of campaigns that are funded and not refunded, after the given one; "" begins. Which
-// shard a campaign lives on follows from its id.
+// FundedCampaigns lists up to limit ids of campaigns that are funded and not refunded, after the given one; ""
+// begins. Which shard a campaign lives on follows from its id.
 func (l *Ledger) FundedCampaigns(ctx context.Context, after string, limit int) (ids []string, err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		ids = ids[:0]

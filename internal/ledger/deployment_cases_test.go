@@ -32,12 +32,14 @@ func testFound(t *testing.T, f *fixture) {
 	require.Equal(t, first, has)
 
 	for _, other := range []Deployment{
-		{ID: "staging", KeyPrefix: "hb", Shards: 3}, {ID: "prod", KeyPrefix: "hb2", Shards: 3}, {ID: "prod", KeyPrefix: "hb", Shards: 4},
+		{ID: "staging", KeyPrefix: "hb", Shards: 3}, {ID: "prod", KeyPrefix: "hb2", Shards: 3}, {ID: "prod",
+			KeyPrefix: "hb", Shards: 4},
 	} {
 		_, err := l.Found(ctx, other)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%+v", other)
-		require.ErrorContains(t, err, fmt.Sprintf(`"prod" with key prefix "hb" and 3 shards, not to deployment %q with key prefix %q and %d shards`,
-			other.ID, other.KeyPrefix, other.Shards))
+		require.ErrorContains(t, err,
+			fmt.Sprintf(`"prod" with key prefix "hb" and 3 shards, not to deployment %q with key prefix %q and %d shards`,
+				other.ID, other.KeyPrefix, other.Shards))
 	}
 	for i := range 3 {
 		state, err := l.Shard(ctx, i)
@@ -95,7 +97,8 @@ func testShardState(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// Who accepted a loss, and why, is kept beside the epoch in which the shard went on; a shard that was opened meanwhile keeps nobody's word.
+// Who accepted a loss, and why, is kept beside the epoch in which the shard went on; a shard that was opened
+// meanwhile keeps nobody's word.
 func testAcceptedLosses(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	_, err := l.Found(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
@@ -105,12 +108,14 @@ func testAcceptedLosses(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Empty(t, words)
 
-	word := AcceptedLoss{Shard: 1, Epoch: 2, By: "ann", Why: "the disk is gone", Lost: strings.Repeat("event 4711; ", 1000)}
+	word := AcceptedLoss{Shard: 1, Epoch: 2, By: "ann", Why: "the disk is gone", Lost: strings.Repeat("event 4711; ",
+		1000)}
 	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word))
 	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word), "a repeat changes nothing")
 	late := word
 	late.By = "bob"
-	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(l.AcceptLoss(ctx, 1, "run-3", late)), "somebody else was first")
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(l.AcceptLoss(ctx, 1, "run-3", late)),
+		"somebody else was first")
 	for _, bad := range []AcceptedLoss{{Shard: 1, Epoch: 3, Why: "who?"}, {Shard: 1, Epoch: 3, By: "ann"}} {
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(l.AcceptLoss(ctx, 2, "run-3", bad)))
 	}
@@ -150,9 +155,10 @@ func testHighestSeq(t *testing.T, f *fixture) {
 	f.settles(t, aside)
 	require.Equal(t, int64(77), highest(3), "what is in quarantine was an event too")
 
-	closed := hongbao.Entry{ID: "1-0", Kind: hongbao.EntryClose, Campaign: "later", Shard: 3, Seq: 99, Close: hongbao.Closing{
-		Left: 10, LeftAmount: fundedFor(10),
-	}}
+	closed := hongbao.Entry{ID: "1-0", Kind: hongbao.EntryClose, Campaign: "later", Shard: 3, Seq: 99,
+		Close: hongbao.Closing{
+			Left: 10, LeftAmount: fundedFor(10),
+		}}
 	_, err := f.ledger.Refund(t.Context(), closed, 0)
 	require.NoError(t, err)
 	require.Equal(t, int64(99), highest(3), "so was the close of a refund")

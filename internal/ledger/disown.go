@@ -9,8 +9,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Disown notes that the ledger will never have a campaign, by a person's word: the settler sends its grants to quarantine
-// from then on, where they would wait else. A campaign that the ledger has is refused (Permanent). A repeat changes nothing.
+// Disown notes that the ledger will never have a campaign, by a person's word: the settler sends its grants to
+// quarantine from then on, where they would wait else. A campaign that the ledger has is refused (Permanent). A
+// repeat changes nothing.
 func (l *Ledger) Disown(ctx context.Context, campaign, by, why string) error {
 	err := errors.Join(hongbao.CheckCampaignID(campaign), hongbao.CheckID(by))
 	if err == nil && (why == "" || len(why) > maxWhy) {
@@ -22,7 +23,8 @@ func (l *Ledger) Disown(ctx context.Context, campaign, by, why string) error {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		_, found, err := readCampaign(ctx, t, campaign)
 		if err == nil && found {
-			err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has it: its grants are settled, and what contradicts it is in quarantine already")
+			err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has it: its grants are settled, and what contradicts it "+
+				"is in quarantine already")
 		}
 		return []stmt{{sql: l.dialect.insertDisowned,
 			args: []any{campaign, by, why, time.Now().UnixMilli()}}}, err

@@ -1,9 +1,10 @@
 // Package ledger has the tables and the money: each grant is paid once, whatever comes twice, late or altered. Package
 // settlement shows of it what a program must name to settle.
 //
-// A Ledger is an SQL database with the tables campaign, account, grants, transfer, refund, quarantine, code and credit (docs/ledger.md);
-// PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or SQLite as the embedded default. Open migrates the schema and refuses a server that may
-// forget what it has confirmed. A Settler is the hongbao.Handler in front of it.
+// A Ledger is an SQL database with the tables campaign, account, grants, transfer, refund, quarantine, code and
+// credit (docs/ledger.md); PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or SQLite as the embedded default.
+// Open migrates the schema and refuses a server that may forget what it has confirmed. A Settler is the
+// hongbao.Handler in front of it.
 //
 // What it promises:
 //
@@ -16,13 +17,13 @@
 //     and is then handled: a person decides.
 //
 // What a settler does with a batch, in order: refuse what is malformed (Permanent); sort out what the ledger's
-// campaigns and the plan do not know; insert the rest, read back what was not inserted, compare; move the balances, users
-// first, the pool and the campaign last, right before COMMIT; write what contradicts to quarantine.
+// campaigns and the plan do not know; insert the rest, read back what was not inserted, compare; move the balances,
+// users first, the pool and the campaign last, right before COMMIT; write what contradicts to quarantine.
 //
 // Errors carry a class. Until COMMIT is sent nothing has happened (Transient); after that, with no answer, it is
 // Unknown, and running the same batch again gives the right result. A database that is out of reach is an outage.
 //
-// It refuses what could lose money: PostgreSQL that is a standby, or with fsync or synchronous_commit off; MySQL that is
-// read-only, or does not flush its log and its binary log at each commit, asked on every new connection; SQLite in memory,
-// or without WAL and synchronous=FULL; a schema that is newer than the build.
+// It refuses what could lose money: PostgreSQL that is a standby, or with fsync or synchronous_commit off; MySQL that
+// is read-only, or does not flush its log and its binary log at each commit, asked on every new connection; SQLite in
+// memory, or without WAL and synchronous=FULL; a schema that is newer than the build.
 package ledger

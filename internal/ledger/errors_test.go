@@ -89,7 +89,8 @@ func TestPostgresSettings(t *testing.T) {
 	}
 	bad := postgresSettings{version: 120_020, recovery: true, readOnly: "on", commit: "off", fsync: "off", fullPage: "off"}
 	err := refuse(bad.problems(), nil)
-	for _, setting := range []string{"server_version_num", "pg_is_in_recovery", "synchronous_commit", "fsync", "full_page_writes"} {
+	for _, setting := range []string{"server_version_num", "pg_is_in_recovery", "synchronous_commit", "fsync",
+		"full_page_writes"} {
 		require.ErrorContains(t, err, setting+" is ")
 	}
 	err = refuse(bad.problems(), UnsafeSettings())

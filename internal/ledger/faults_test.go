@@ -56,7 +56,8 @@ func TestMariaDBFaults(t *testing.T) {
 	faults(t, &faulty{
 		config: mariadbConfig, behindProxy: mariadbBehindProxy, packets: 1_000, kills: 15,
 		loseCommit: func(p *testkit.Proxy) {
-			p.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("\nCOMMIT")) }, testkit.MySQLAnswered)
+			p.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("\nCOMMIT")) },
+				testkit.MySQLAnswered)
 		},
 		connect: func(t *testing.T, dsn string) session {
 			conn := mariadb(t, dsn)
@@ -88,8 +89,8 @@ func faults(t *testing.T, s *faulty) {
 	}
 }
 
-// testConnectionKilled ends the connection in the middle of a transaction: nothing has happened, and the same batch again
-// is settled.
+// testConnectionKilled ends the connection in the middle of a transaction: nothing has happened, and the same batch
+// again is settled.
 func testConnectionKilled(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", 10)

@@ -52,8 +52,8 @@ func (f *Funding) check() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "fund client %.140q: %w", f.Client, errors.Join(errs...))
 }
 
-// Fund puts money into a client's fund, once for each ID, and gives the fund as it is then. Another funding under a used ID is a
-// Conflict.
+// Fund puts money into a client's fund, once for each ID, and gives the fund as it is then. Another funding under a
+// used ID is a Conflict.
 func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 	if err := f.check(); err != nil {
 		return Fund{}, err
@@ -94,7 +94,8 @@ func sameFunding(ctx context.Context, t txn, f *Funding) error {
 	err := t.query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`, []any{f.Client, f.ID},
 		func(s scan) error { return s(&has.Currency, &has.Amount) })
 	if err == nil && has != *f {
-		err = hongbao.Errorf(hongbao.ClassConflict, "id %s stands for another funding, of %d minor units of %s: a new funding needs a new id",
+		err = hongbao.Errorf(hongbao.ClassConflict, "id %s stands for another funding, of %d minor units of %s: a new "+
+			"funding needs a new id",
 			f.ID, has.Amount, has.Currency)
 	}
 	return err

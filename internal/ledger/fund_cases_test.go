@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// testFundExhausted: credits are booked as far as the client's fund reaches, by many at once, and not beyond; filled, it goes on.
+// testFundExhausted: credits are booked as far as the client's fund reaches, by many at once, and not beyond; filled,
+// it goes on.
 func testFundExhausted(t *testing.T, f *fixture) {
 	none := f.credit(t, testCredit(1))[0]
 	require.ErrorIs(t, none.Err, payment.ErrFundExhausted, "a client without a fund credits nothing")
@@ -110,7 +111,8 @@ func testTokens(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Len(t, tokens, 1)
 	require.Equal(t, b, tokens[0].Hash)
-	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)), "a revoked token does not come back")
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)),
+		"a revoked token does not come back")
 	err = f.ledger.AddToken(t.Context(), payment.ClientToken{Client: "a b", Hash: "A", Scopes: []payment.Scope{"all"}})
 	for _, part := range []string{"client", "hash", `scope "all"`} {
 		require.ErrorContains(t, err, part)

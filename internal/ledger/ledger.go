@@ -20,9 +20,9 @@ type Ledger struct {
 	known   campaignCache
 }
 
-// Open connects to a ledger that is there, and checks the server's settings and the schema; it makes and changes nothing.
-// It refuses a configuration with a *SettingError in the chain for every setting that could lose money, and (Broken) a
-// database without the tables of this build: Migrate makes them, `hongbao init` calls it.
+// Open connects to a ledger that is there, and checks the server's settings and the schema; it makes and changes
+// nothing. It refuses a configuration with a *SettingError in the chain for every setting that could lose money, and
+// (Broken) a database without the tables of this build: Migrate makes them, `hongbao init` calls it.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
 	l, err := reach(ctx, config, false)
 	if err != nil {
@@ -34,8 +34,9 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	return l, nil
 }
 
-// Migrate makes the tables or brings them up to date, and names the steps that were missing. Those who migrate at the same
-// time are safe: one does, the others wait for it. Where nothing is missing it needs no right to change the schema.
+// Migrate makes the tables or brings them up to date, and names the steps that were missing. Those who migrate at the
+// same time are safe: one does, the others wait for it. Where nothing is missing it needs no right to change the
+// schema.
 func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 	l, err := reach(ctx, migrating(config), true)
 	if err != nil {
@@ -51,8 +52,8 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 // migrateTimeout bounds a migration, whatever Config.Timeout is: an index on a large table takes its time.
 const migrateTimeout = time.Hour
 
-// migrating is the configuration of who migrates. The locks that others hold are waited for as ever, but those of others
-// who migrate for as long as it takes.
+// migrating is the configuration of who migrates. The locks that others hold are waited for as ever, but those of
+// others who migrate for as long as it takes.
 func migrating(config Config) Config {
 	config.Timeout = max(config.Timeout, migrateTimeout)
 	if config.Driver == SQLite { // the file's only lock

@@ -23,8 +23,8 @@ type AcceptedLoss struct {
 	At time.Time `json:"at"`
 }
 
-// AcceptLoss is SetShard for a shard that has lost something: it keeps the person's word in the same transaction. The shard and the new
-// epoch are those of the word, whose At is not looked at.
+// AcceptLoss is SetShard for a shard that has lost something: it keeps the person's word in the same transaction. The
+// shard and the new epoch are those of the word, whose At is not looked at.
 func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word AcceptedLoss) error {
 	err := hongbao.CheckID(word.By)
 	if err != nil {

@@ -24,8 +24,8 @@ type migration struct {
 	name    string
 	script  string
 	sum     string
-	// lowest is the first version of the schema whose builds can work with what this step makes: older ones are refused from
-	// then on. The script's first line says it.
+	// lowest is the first version of the schema whose builds can work with what this step makes: older ones are
+	// refused from then on. The script's first line says it.
 	lowest int64
 }
 
@@ -71,7 +71,8 @@ func (l *Ledger) readSchema(ctx context.Context) (has schema, err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		has = schema{}
 		tables := 0
-		if err := t.query(ctx, l.dialect.hasSchema, nil, func(s scan) error { return s(&tables) }); err != nil || tables == 0 {
+		if err := t.query(ctx, l.dialect.hasSchema, nil, func(s scan) error { return s(&tables) }); err != nil ||
+			tables == 0 {
 			return err
 		}
 		return has.read(ctx, t)
@@ -80,23 +81,25 @@ func (l *Ledger) readSchema(ctx context.Context) (has schema, err error) {
 }
 
 func (h *schema) read(ctx context.Context, t txn) error {
-	return t.query(ctx, `SELECT version, name, sum, lowest, applied_at FROM hongbao_schema ORDER BY version`, nil, func(s scan) error {
-		var m migration
-		var at int64
-		err := s(&m.version, &m.name, &m.sum, &m.lowest, &at)
-		if h.steps = append(h.steps, m); at != 0 {
-			h.done++
-		}
-		return err
-	})
+	return t.query(ctx, `SELECT version, name, sum, lowest, applied_at FROM hongbao_schema ORDER BY version`, nil,
+		func(s scan) error {
+			var m migration
+			var at int64
+			err := s(&m.version, &m.name, &m.sum, &m.lowest, &at)
+			if h.steps = append(h.steps, m); at != 0 {
+				h.done++
+			}
+			return err
+		})
 }
 
-// check compares what the database has with the build's steps. A newer schema is right for as long as its steps say that this
-// build can work with it.
+// check compares what the database has with the build's steps. A newer schema is right for as long as its steps say
+// that this build can work with it.
 func (h *schema) check(steps []migration) error {
 	for i, has := range h.steps {
 		if i >= len(steps) && has.lowest > int64(len(steps)) {
-			return hongbao.Errorf(hongbao.ClassBroken, "the schema has version %d (%s), this build knows up to %d: upgrade this program",
+			return hongbao.Errorf(hongbao.ClassBroken, "the schema has version %d (%s), this build knows up to %d: upgrade "+
+				"this program",
 				has.version, has.name, len(steps))
 		}
 		if i < len(steps) && (has.version != steps[i].version || has.sum != steps[i].sum) {
@@ -121,10 +124,12 @@ func (l *Ledger) checkSchema(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("check the schema: %w", err)
 	case len(has.steps) == 0:
-		return hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; let ledger.dsn name the right one, `hongbao init` "+
+		return hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; let ledger.dsn name the "+
+			"right one, `hongbao init` "+
 			"makes them", ErrNotFounded)
 	case has.done < int64(len(steps)):
-		return hongbao.Errorf(hongbao.ClassBroken, "the schema has version %d, this build needs version %d: `hongbao init` brings it up to date",
+		return hongbao.Errorf(hongbao.ClassBroken, "the schema has version %d, this build needs version %d: `hongbao init` "+
+			"brings it up to date",
 			has.done, len(steps))
 	}
 	return nil

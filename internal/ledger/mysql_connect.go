@@ -17,9 +17,11 @@ import (
 )
 
 // mysqlParams are the parameters that a DSN may have. The others are written out in mysqlConfig.
-var mysqlParams = []string{"tls", "serverPubKey", "allowNativePasswords", "allowCleartextPasswords", "connectionAttributes"}
+var mysqlParams = []string{"tls", "serverPubKey", "allowNativePasswords", "allowCleartextPasswords",
+	"connectionAttributes"}
 
-var errMySQLDSN = errors.New("the DSN is not a connection string of go-sql-driver/mysql: want user@tcp(host:3306)/database?tls=true")
+var errMySQLDSN = errors.New("the DSN is not a connection string of go-sql-driver/mysql: want " +
+	"user@tcp(host:3306)/database?tls=true")
 
 // CheckMySQLDSN tells what is wrong with a DSN for MySQL, and never its password. Config.Check calls it.
 func CheckMySQLDSN(dsn string) error {
@@ -37,7 +39,8 @@ func CheckMySQLDSN(dsn string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		if !slices.Contains(mysqlParams, name) {
-			return fmt.Errorf("the DSN's parameter %.40q is not to be chosen: want only %s", name, strings.Join(mysqlParams, ", "))
+			return fmt.Errorf("the DSN's parameter %.40q is not to be chosen: want only %s", name, strings.Join(mysqlParams,
+				", "))
 		}
 	}
 	return nil

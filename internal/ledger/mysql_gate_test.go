@@ -82,10 +82,11 @@ func TestMySQLNumbered(t *testing.T) {
 func TestMySQLDSN(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]string{
-		"hongbao@tcp(h:3306)/hongbao":                                          "",
-		"hongbao:p@ss/w?rd@tcp(h:3306)/hongbao?tls=true":                       "",
-		"hongbao@unix(/run/mysqld.sock)/hongbao":                               "",
-		"hongbao:hunter2@tcp(h:3306":                                           "is not a connection string of go-sql-driver/mysql",
+		"hongbao@tcp(h:3306)/hongbao":                    "",
+		"hongbao:p@ss/w?rd@tcp(h:3306)/hongbao?tls=true": "",
+		"hongbao@unix(/run/mysqld.sock)/hongbao":         "",
+		"hongbao:hunter2@tcp(h:3306": "is not a connection string of " +
+			"go-sql-driver/mysql",
 		"hongbao:hunter2@tcp(h:3306)/":                                         "names no database",
 		"hongbao:hunter2@tcp(h:3306)/db?multiStatements=false":                 `parameter "multiStatements" is not to be chosen`,
 		"hongbao:hunter2@tcp(h:3306)/db?tls=true&clientFoundRows=true":         `parameter "clientFoundRows" is not to be chosen`,
@@ -111,7 +112,8 @@ func TestMySQLConfig(t *testing.T) {
 	config.LockTimeout, config.Timeout = 1500*time.Millisecond, 20*time.Second
 	c, err := mysqlConfig(&config)
 	require.NoError(t, err)
-	require.Equal(t, []any{"u", "p", "tcp", "h:1", "db", "true"}, []any{c.User, c.Passwd, c.Net, c.Addr, c.DBName, c.TLSConfig})
+	require.Equal(t, []any{"u", "p", "tcp", "h:1", "db", "true"}, []any{c.User, c.Passwd, c.Net, c.Addr, c.DBName,
+		c.TLSConfig})
 	require.Equal(t, []time.Duration{5 * time.Second, 20 * time.Second, 20 * time.Second},
 		[]time.Duration{c.Timeout, c.ReadTimeout, c.WriteTimeout})
 	require.Equal(t, []bool{true, true, true}, []bool{c.InterpolateParams, c.MultiStatements, c.CheckConnLiveness})
@@ -196,7 +198,8 @@ func TestMySQLSettings(t *testing.T) {
 	good := mysqlSettings{
 		"version": "8.0.16", "read_only": "OFF", "super_read_only": "OFF", "innodb_read_only": "OFF",
 		"innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON", "innodb_flush_method": "fsync", "log_bin": "ON",
-		"sync_binlog": "1", "binlog_format": "ROW", "sql_mode": "PIPES_AS_CONCAT,STRICT_ALL_TABLES", "max_allowed_packet": "16777216",
+		"sync_binlog": "1", "binlog_format": "ROW", "sql_mode": "PIPES_AS_CONCAT,STRICT_ALL_TABLES",
+		"max_allowed_packet": "16777216",
 	}
 	require.Empty(t, good.problems())
 	for setting, values := range map[string]map[string]bool{
@@ -244,7 +247,8 @@ func TestMariaDBRefused(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
-	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{Settings: map[string]string{"log_bin": "binlog", "innodb_doublewrite": "on"}})
+	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{Settings: map[string]string{"log_bin": "binlog",
+		"innodb_doublewrite": "on"}})
 	name := server.Database(t)
 	admin := mariadb(t, server.AdminDSN(name))
 	config := testConfig(MySQL, server.DSN(name))
@@ -290,7 +294,8 @@ func TestMariaDBRefused(t *testing.T) {
 	open(t, config)
 }
 
-// TestMariaDBReadOnlyServer has the server turn read-only under a connection that stays: an outage, and nothing is lost.
+// TestMariaDBReadOnlyServer has the server turn read-only under a connection that stays: an outage, and nothing is
+// lost.
 func TestMariaDBReadOnlyServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")

@@ -16,8 +16,9 @@ import (
 )
 
 // migrate brings the schema up to date. MySQL commits each statement that changes the schema by itself, so how far a
-// migration has come is written down: before its n-th statement the row says begun = n, and applied_at is 0 until all are
-// done. Whoever comes after a kill runs that n-th statement again: it may have happened, and then says that it is there.
+// migration has come is written down: before its n-th statement the row says begun = n, and applied_at is 0 until all
+// are done. Whoever comes after a kill runs that n-th statement again: it may have happened, and then says that it is
+// there.
 func (m *mysqlStore) migrate(ctx context.Context, steps []migration) (done []string, err error) {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
@@ -41,7 +42,8 @@ func (m *mysqlStore) lockSchema(ctx context.Context, conn *sql.Conn) error {
 		return mysqlError(fmt.Errorf("wait for the other workers' migration: %w", err), false)
 	}
 	if got.Int64 != 1 {
-		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: another worker migrates the schema for longer than %v", m.timeout)
+		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: another worker migrates the schema for longer than %v",
+			m.timeout)
 	}
 	return nil
 }
@@ -80,9 +82,11 @@ func (m mysqlMigration) run(steps []migration) (done []string, err error) {
 	return done, nil
 }
 
-// applied tells what the database has, and which statement of the step after those that are done was begun; -1 if that one has no row.
+// applied tells what the database has, and which statement of the step after those that are done was begun; -1 if
+// that one has no row.
 func (m mysqlMigration) applied() (has schema, begun int, err error) {
-	rows, err := m.conn.QueryContext(m.ctx, `SELECT version, name, sum, lowest, applied_at, begun FROM hongbao_schema ORDER BY version`)
+	rows, err := m.conn.QueryContext(m.ctx,
+		`SELECT version, name, sum, lowest, applied_at, begun FROM hongbao_schema ORDER BY version`)
 	if err != nil {
 		return has, 0, mysqlError(fmt.Errorf("read hongbao_schema: %w", err), false)
 	}
@@ -116,7 +120,8 @@ func (m mysqlMigration) apply(step migration, begun int) error {
 			return err
 		}
 	}
-	parts := slices.DeleteFunc(strings.Split(step.script, ";\n"), func(p string) bool { return strings.TrimSpace(p) == "" })
+	parts := slices.DeleteFunc(strings.Split(step.script, ";\n"),
+		func(p string) bool { return strings.TrimSpace(p) == "" })
 	for i, part := range parts {
 		n := i + 1
 		if n < begun {

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// mysqlSettings is what a MySQL or MariaDB server says of itself, by the names of SHOW VARIABLES. What one of the two does
-// not have is missing.
+// mysqlSettings is what a MySQL or MariaDB server says of itself, by the names of SHOW VARIABLES. What one of the two
+// does not have is missing.
 type mysqlSettings map[string]string
 
-// The oldest versions that are accepted: CHECK constraints are enforced, JSON_TABLE is there, and a statement that changes
-// the schema happens whole or not at all.
+// The oldest versions that are accepted: CHECK constraints are enforced, JSON_TABLE is there, and a statement that
+// changes the schema happens whole or not at all.
 var (
 	minMySQL   = []int{8, 0, 16}
 	minMariaDB = []int{10, 6, 0}
@@ -49,9 +49,11 @@ func (s mysqlSettings) problems() []*SettingError {
 			bad = append(bad, &SettingError{Setting: setting, Value: value, Mend: mend})
 		}
 	}
-	want(!s.tooOld(), "version", "upgrade the server to MySQL 8.0.16 or MariaDB 10.6, or newer: older ones do not enforce what guards the money")
+	want(!s.tooOld(), "version", "upgrade the server to MySQL 8.0.16 or MariaDB 10.6, or newer: older ones do not "+
+		"enforce what guards the money")
 	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only"} {
-		want(s[name] == "OFF", name, "this is a replica, or is being maintained; connect to the primary, or SET GLOBAL "+name+" = OFF")
+		want(s[name] == "OFF", name, "this is a replica, or is being maintained; connect to the primary, or SET "+
+			"GLOBAL "+name+" = OFF")
 	}
 	flush := s["innodb_flush_log_at_trx_commit"]
 	want(flush == "1" || flush == "3" && s.mariaDB(), "innodb_flush_log_at_trx_commit",

@@ -124,9 +124,10 @@ func TestMySQLLongTransaction(t *testing.T) {
 	var stmts []stmt
 	changed := make([]int64, 5)
 	for i := range changed {
-		stmts = append(stmts, stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state,
+		stmts = append(stmts,
+			stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state,
 			created_at) VALUES ($1, $2, '', $3, '', '', 1, 0, 'funded', 0)`,
-			args: []any{fmt.Sprintf("c%d", i), strings.Repeat("x", mysqlPiece/2+1), make([]byte, 32)}, changed: &changed[i]})
+				args: []any{fmt.Sprintf("c%d", i), strings.Repeat("x", mysqlPiece/2+1), make([]byte, 32)}, changed: &changed[i]})
 	}
 	f.tamper(t, stmts...)
 	require.Equal(t, []int64{1, 1, 1, 1, 1}, changed)
@@ -144,7 +145,8 @@ func TestMySQLLongTransaction(t *testing.T) {
 	require.Equal(t, 5, n)
 }
 
-// TestMariaDBServerKilled kills the server while batches are settled: none that was confirmed is lost, none is paid twice.
+// TestMariaDBServerKilled kills the server while batches are settled: none that was confirmed is lost, none is paid
+// twice.
 func TestMariaDBServerKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")

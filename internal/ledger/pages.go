@@ -22,8 +22,8 @@ func (p paged) query(ctx context.Context, sql string, args []any, row func(scan)
 	return p.txn.query(ctx, sql, args, row)
 }
 
-// readPages runs fn on one snapshot. Config.Timeout bounds each of its queries and not all of them together, so each must
-// read a bounded number of rows.
+// readPages runs fn on one snapshot. Config.Timeout bounds each of its queries and not all of them together, so each
+// must read a bounded number of rows.
 func (l *Ledger) readPages(ctx context.Context, fn func(context.Context, txn) error) error {
 	return l.store.read(ctx, func(t txn) error { return fn(ctx, paged{t, l.config.Timeout}) })
 }

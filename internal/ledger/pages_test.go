@@ -130,7 +130,8 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	f := newFixture(t, sqliteConfig(t))
 	many(t, f, "rain", 25_000)
 	inner, writing, pages := f.ledger.store, false, 0
-	f.ledger.store = &watched{store: inner, run: func(int) { writing = true }, query: func(_ context.Context, sql string, rows int) {
+	f.ledger.store = &watched{store: inner, run: func(int) { writing = true }, query: func(_ context.Context,
+		sql string, rows int) {
 		require.LessOrEqual(t, rows, sumRows)
 		if strings.Contains(sql, "FROM grants") {
 			require.False(t, writing, "grants are read under the lock: %s", sql)
@@ -161,7 +162,10 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 	}
 	inner, statements := f.ledger.store, 0
 	count := func() {
-		f.ledger.store = &watched{store: inner, run: func(n int) { statements += n }, query: func(context.Context, string, int) { statements++ }}
+		f.ledger.store = &watched{store: inner, run: func(n int) { statements += n }, query: func(context.Context, string,
+			int) {
+			statements++
+		}}
 	}
 	count()
 	f.settles(t, storm...)
@@ -201,7 +205,8 @@ func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, l.Close()) })
 			steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
 			require.NoError(t, err)
-			steps = append(steps, migration{version: int64(len(steps)) + 1, name: "slow", sum: "x", lowest: 1, script: c.slow + ";\n"})
+			steps = append(steps, migration{version: int64(len(steps)) + 1, name: "slow", sum: "x", lowest: 1,
+				script: c.slow + ";\n"})
 			begun := time.Now()
 			done, err := l.apply(t.Context(), steps)
 			require.NoError(t, err)

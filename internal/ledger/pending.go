@@ -11,16 +11,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// Table pending has the credits that may have been asked for at a remote balance system: a row is written before the first request, and
-// deleted with the transaction that records the grant, or when certainly nothing was booked.
+// Table pending has the credits that may have been asked for at a remote balance system: a row is written before the
+// first request, and deleted with the transaction that records the grant, or when certainly nothing was booked.
 
-// Begin notes durably, and outside of Redis, that credits are about to be asked for at a remote. held is what the ledger has of the grants'
-// packets, in grants or as the very same grant in quarantine: they are not to be asked for. before is what was noted already, now taken over
-// where Taken says so: it may be booked. The other grants were noted now, and certainly nothing was asked for. No packet may come
-// twice. After an error nothing has changed, unless its class is Unknown.
-func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant, before []payment.Pending, err error) {
+// Begin notes durably, and outside of Redis, that credits are about to be asked for at a remote. held is what the
+// ledger has of the grants' packets, in grants or as the very same grant in quarantine: they are not to be asked for.
+// before is what was noted already, now taken over where Taken says so: it may be booked. The other grants were noted
+// now, and certainly nothing was asked for. No packet may come twice. After an error nothing has changed, unless its
+// class is Unknown.
+func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
+	before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
-		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "note %d credits that are about to be asked for: want %d at most", len(grants), MaxBatch)
+		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
+			"note %d credits that are about to be asked for: want %d at most", len(grants), MaxBatch)
 	}
 	items := itemsOf(grants)
 	packed, err := s.config.Ledger.dialect.pack(columnsOf(items)...)
@@ -59,8 +62,8 @@ type beginning struct {
 	before []payment.Pending
 }
 
-// run is the transaction. It inserts first, then reads the rows that were there, and then the grants: so it sees what other workers record or
-// forget in between.
+// run is the transaction. It inserts first, then reads the rows that were there, and then the grants: so it sees what
+// other workers record or forget in between.
 func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	b.held, b.before = nil, nil
 	var inserted, since int64
@@ -95,7 +98,8 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 // last gives the statements that go with COMMIT: rows of what the ledger has end, and refunded campaigns are refused.
 func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	if len(out) > 0 {
-		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items), func(it item) bool { return !out[keyOf(it.grant)] }), 0)
+		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items),
+			func(it item) bool { return !out[keyOf(it.grant)] }), 0)
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +107,9 @@ func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	// A refund takes this row before it looks for pending credits. Below 0 is refused by the row's CHECK.
 	for i := range b.items {
 		if id := b.items[i].grant.Campaign; i == 0 || id != b.items[i-1].grant.Campaign {
-			stmts = append(stmts, stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted END WHERE id = $1`,
-				args: []any{id}})
+			stmts = append(stmts,
+				stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted END WHERE id = $1`,
+					args: []any{id}})
 		}
 	}
 	return stmts, nil
@@ -153,9 +158,9 @@ func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 	return out, err
 }
 
-// takeOver judges the rows but for those of packets that are out, and takes those that are the owner's, or whose owner had his time; never one
-// of another grant. Every packet must have a row by now: one that another worker deleted after it had stopped our insert is inserted by the
-// next try.
+// takeOver judges the rows but for those of packets that are out, and takes those that are the owner's, or whose
+// owner had his time; never one of another grant. Every packet must have a row by now: one that another worker
+// deleted after it had stopped our insert is inserted by the next try.
 func (b *beginning) takeOver(ctx context.Context, t txn, rows []payment.Pending, out map[packetKey]bool) error {
 	came, noted := make(map[packetKey]hongbao.Grant, len(b.items)), make(map[packetKey]bool, len(rows))
 	for _, it := range b.items {
@@ -177,7 +182,8 @@ func (b *beginning) takeOver(ctx context.Context, t txn, rows []payment.Pending,
 	}
 	for key := range came {
 		if !noted[key] && !out[key] {
-			return hongbao.Errorf(hongbao.ClassTransient, "another worker forgot packet %d of campaign %s meanwhile: %w", key.packet, key.campaign, errAgain)
+			return hongbao.Errorf(hongbao.ClassTransient, "another worker forgot packet %d of campaign %s meanwhile: %w",
+				key.packet, key.campaign, errAgain)
 		}
 	}
 	if len(campaigns) == 0 {
@@ -224,8 +230,8 @@ func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err err
 	return stmts, nil
 }
 
-// Forget deletes what was noted of the grants in the call with the batch, or was taken over then: certainly nothing is booked of them. What
-// another call has taken over since stays. A repeat changes nothing.
+// Forget deletes what was noted of the grants in the call with the batch, or was taken over then: certainly nothing
+// is booked of them. What another call has taken over since stays. A repeat changes nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error {
 	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch)
 	if err == nil {
@@ -244,15 +250,17 @@ func scanPending(s scan) (payment.Pending, error) {
 	var p payment.Pending
 	var shard, at, age, idle int64
 	g := &p.Grant
-	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &p.Owner, &p.Batch, &age, &idle)
+	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &p.Owner,
+		&p.Batch, &age, &idle)
 	g.Shard, g.Time = int(shard), time.UnixMilli(at).UTC()
 	p.Age, p.Idle = time.Duration(age)*time.Millisecond, time.Duration(idle)*time.Millisecond
 	return p, err
 }
 
-// Pending gives up to limit credits that may have been asked for, and that nobody has begun for the time idle, in the order of campaign and
-// packet after those of a grant; the zero grant begins.
-func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant, limit int) (list []payment.Pending, err error) {
+// Pending gives up to limit credits that may have been asked for, and that nobody has begun for the time idle, in the
+// order of campaign and packet after those of a grant; the zero grant begins.
+func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant,
+	limit int) (list []payment.Pending, err error) {
 	l := s.config.Ledger
 	now := l.dialect.now
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
@@ -274,15 +282,17 @@ func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao
 
 // pendingOf counts the pending credits of a campaign, and gives the first packets.
 func pendingOf(ctx context.Context, t txn, campaign string) (n int64, packets []int64, err error) {
-	err = t.query(ctx, `SELECT COUNT(*) FROM pending WHERE campaign = $1`, []any{campaign}, func(s scan) error { return s(&n) })
+	err = t.query(ctx, `SELECT COUNT(*) FROM pending WHERE campaign = $1`, []any{campaign},
+		func(s scan) error { return s(&n) })
 	if err != nil || n == 0 {
 		return n, nil, err
 	}
-	err = t.query(ctx, `SELECT packet FROM pending WHERE campaign = $1 ORDER BY packet LIMIT 10`, []any{campaign}, func(s scan) error {
-		var p int64
-		err := s(&p)
-		packets = append(packets, p)
-		return err
-	})
+	err = t.query(ctx, `SELECT packet FROM pending WHERE campaign = $1 ORDER BY packet LIMIT 10`, []any{campaign},
+		func(s scan) error {
+			var p int64
+			err := s(&p)
+			packets = append(packets, p)
+			return err
+		})
 	return n, packets, err
 }

@@ -91,7 +91,8 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	call := asking("w1", 1)
 	call.SinceGrant = true
 	old, young := grant("rain", 1), grant("rain", 2)
-	old.Time, young.Time = time.Now().Add(-3*time.Hour).UTC().Truncate(time.Millisecond), time.Now().Add(3*time.Hour).UTC().Truncate(time.Millisecond)
+	old.Time, young.Time = time.Now().Add(-3*time.Hour).UTC().Truncate(time.Millisecond),
+		time.Now().Add(3*time.Hour).UTC().Truncate(time.Millisecond)
 	_, _, err := f.Settler.Begin(t.Context(), call, []hongbao.Grant{old, young})
 	require.NoError(t, err)
 	list, err := f.Settler.Pending(t.Context(), 0, hongbao.Grant{}, 10)
@@ -109,7 +110,8 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	require.EqualValues(t, 2, next[0].Grant.Packet)
 }
 
-// What ended in quarantine is recorded for the very grant that did, and for no other of its packet. It is pending no more.
+// What ended in quarantine is recorded for the very grant that did, and for no other of its packet. It is pending no
+// more.
 func testPendingQuarantined(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	paid, other := grant("rain", 3), grant("rain", 3)
@@ -122,7 +124,8 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	altered := grant("nowhere", 2)
 	altered.User = "somebody"
-	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), []hongbao.Grant{other, grant("rain", 4), grant("nowhere", 1), altered, grant("nowhere", 3)})
+	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), []hongbao.Grant{other, grant("rain", 4),
+		grant("nowhere", 1), altered, grant("nowhere", 3)})
 	require.NoError(t, err)
 	require.Empty(t, before)
 	want := []hongbao.Grant{paid, grant("nowhere", 1), grant("nowhere", 3)}
@@ -131,12 +134,14 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 	}
 	require.ElementsMatch(t, want, got)
 	require.Equal(t, []int64{2, 4}, f.pending(t))
-	require.Nil(t, f.Settler.Record(t.Context(), []hongbao.Grant{altered, grant("rain", 4)}), "the ledger does not know the one's campaign")
+	require.Nil(t, f.Settler.Record(t.Context(), []hongbao.Grant{altered, grant("rain", 4)}),
+		"the ledger does not know the one's campaign")
 	require.Empty(t, f.pending(t))
 	require.Len(t, f.open(t), 4)
 }
 
-// Of many that begin the same grants at once, and forget them again, just one at a time is told that nothing was asked for.
+// Of many that begin the same grants at once, and forget them again, just one at a time is told that nothing was
+// asked for.
 func testPendingTogether(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	var inside [7]atomic.Int64 // by packet

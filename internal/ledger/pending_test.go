@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// One row of another worker stops the insert, and while the next one is waited for, both are forgotten: all of them are noted all the same.
+// One row of another worker stops the insert, and while the next one is waited for, both are forgotten: all of them
+// are noted all the same.
 func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -82,8 +83,8 @@ func (t *betweenTxn) query(ctx context.Context, sql string, args []any, row func
 	return t.txn.query(ctx, sql, args, row)
 }
 
-// Another worker records a grant, or forgets it, between any two statements of a Begin: a grant that is recorded is never begun, and one
-// that is begun is noted.
+// Another worker records a grant, or forgets it, between any two statements of a Begin: a grant that is recorded is
+// never begun, and one that is begun is noted.
 func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")

@@ -20,7 +20,8 @@ var postgresDialect = dialect{
 	queries:    loadQueries("standard", "postgres"),
 	migrations: "migrations/postgres",
 	// Another one's migration is waited for as long as it takes.
-	lock:       []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`, `RESET lock_timeout`},
+	lock: []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`,
+		`RESET lock_timeout`},
 	pack:       func(columns ...any) ([]any, error) { return columns, nil },
 	plainFirst: true,
 	// When the statement began. A worker's time is counted from before it was sent.
@@ -54,7 +55,8 @@ func poolConfig(config *Config) (*pgxpool.Config, error) {
 	pc, err := pgxpool.ParseConfig(config.DSN)
 	if err != nil {
 		// The text of a parse error can hold the password.
-		return nil, errors.New("the DSN is not a connection string of PostgreSQL: want postgres://user@host:port/database?...")
+		return nil, errors.New("the DSN is not a connection string of PostgreSQL: want " +
+			"postgres://user@host:port/database?...")
 	}
 	setPool(pc, config)
 	pc.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error { return renewTLS(cc, config.DSN) }
@@ -109,8 +111,8 @@ func (p *postgres) check(ctx context.Context, config *Config) error {
 	return refuse(s.problems(), config.UnsafeAllow)
 }
 
-// gate checks every connection that is made after the first check: after a failover it may lead to a server that forgets what it
-// has confirmed. A server that takes no writes says so by itself.
+// gate checks every connection that is made after the first check: after a failover it may lead to a server that
+// forgets what it has confirmed. A server that takes no writes says so by itself.
 func (p *postgres) gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
 	if !p.opened.Load() {
 		return nil
@@ -119,7 +121,10 @@ func (p *postgres) gate(ctx context.Context, conn *pgx.Conn, config *Config) err
 	if err := s.scan(conn.QueryRow(ctx, postgresAsk).Scan); err != nil {
 		return fmt.Errorf("ask for the server's settings: %w", err)
 	}
-	bad := slices.DeleteFunc(s.problems(), func(e *SettingError) bool { return !slices.Contains(UnsafeSettings(), e.Setting) })
+	bad := slices.DeleteFunc(s.problems(), func(e *SettingError) bool {
+		return !slices.Contains(UnsafeSettings(),
+			e.Setting)
+	})
 	return refuse(bad, config.UnsafeAllow)
 }
 

@@ -110,7 +110,8 @@ func TestReadOnlyServer(t *testing.T) {
 		var pg *pgconn.PgError
 		return errors.As(errs[0], &pg) && pg.Code == "25006" && hongbao.ClassOf(errs[0]) == hongbao.ClassTransient
 	}, "the server says that it is read-only")
-	_, err = admin.Exec(t.Context(), "SET default_transaction_read_only = off; ALTER DATABASE "+name+" RESET default_transaction_read_only")
+	_, err = admin.Exec(t.Context(), "SET default_transaction_read_only = off; ALTER DATABASE "+name+" RESET "+
+		"default_transaction_read_only")
 	require.NoError(t, err)
 	_, err = killOthers(t.Context(), admin)
 	require.NoError(t, err)
@@ -120,8 +121,8 @@ func TestReadOnlyServer(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestPostgresGatesEachConnection has the server begin to forget what it confirms, as after a failover to one with other settings: new connections are
-// refused, and nothing is settled there.
+// TestPostgresGatesEachConnection has the server begin to forget what it confirms, as after a failover to one with
+// other settings: new connections are refused, and nothing is settled there.
 func TestPostgresGatesEachConnection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")

@@ -27,13 +27,15 @@ func TestPostgresReadsItsCertificatesAgain(t *testing.T) {
 		require.NoError(t, err)
 		private, err := x509.MarshalPKCS8PrivateKey(key)
 		require.NoError(t, err)
-		for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: private}} {
+		for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der},
+			"key": {Type: "PRIVATE KEY", Bytes: private}} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
 		}
 		return der
 	}
 	first := certificate(1)
-	dsn := "postgres://u@h/d?sslmode=require&sslcert=" + filepath.Join(dir, "cert") + "&sslkey=" + filepath.Join(dir, "key")
+	dsn := "postgres://u@h/d?sslmode=require&sslcert=" + filepath.Join(dir, "cert") + "&sslkey=" + filepath.Join(dir,
+		"key")
 	pc, err := poolConfig(&Config{DSN: dsn, Conns: 1})
 	require.NoError(t, err)
 	connect := func() (shown []byte, err error) {

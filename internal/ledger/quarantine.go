@@ -60,9 +60,9 @@ type Quarantined struct {
 // quarantineRows is how many grants one transaction writes to quarantine.
 const quarantineRows = 5_000
 
-// addToQuarantine writes the items to quarantine, in sets, next to what the ledger has of their packets. It gives those that
-// wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by now is done, and
-// not written. pending: their rows of table pending end in the same transactions.
+// addToQuarantine writes the items to quarantine, in sets, next to what the ledger has of their packets. It gives
+// those that wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by
+// now is done, and not written. pending: their rows of table pending end in the same transactions.
 func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool) ([]Quarantined, error) {
 	// Every worker takes its locks in the same order.
 	slices.SortStableFunc(items, func(a, b item) int {
@@ -137,8 +137,8 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (wait
 	return waiting, err
 }
 
-// packQuarantine packs rows of quarantine but created_at and batch, and the facts by which each row is found again, with its
-// place in the list.
+// packQuarantine packs rows of quarantine but created_at and batch, and the facts by which each row is found again,
+// with its place in the list.
 func packQuarantine(list []Quarantined) (rows, facts []any) {
 	n := len(list)
 	text := func(of func(q *Quarantined, has *hongbao.Grant) string) []string {
@@ -162,7 +162,8 @@ func packQuarantine(list []Quarantined) (rows, facts []any) {
 	shards := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return int64(q.Grant.Shard) })
 	seqs := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Seq })
 	rows = []any{
-		text(func(q *Quarantined, _ *hongbao.Grant) string { return string(q.Reason) }), campaigns, packets, users, amounts, shards, seqs,
+		text(func(q *Quarantined, _ *hongbao.Grant) string { return string(q.Reason) }), campaigns, packets, users,
+		amounts, shards, seqs,
 		number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Epoch }),
 		text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.RequestID }),
 		number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Time.UnixMilli() }),

@@ -32,12 +32,14 @@ type queries struct {
 	insertGrants string
 	// readGrants takes the packed columns campaign and packet; it gives the rows there are.
 	readGrants string
-	// readQuarantine takes the packed columns campaign and packet. It gives the grant and resolved_at of each of their rows in quarantine.
+	// readQuarantine takes the packed columns campaign and packet. It gives the grant and resolved_at of each of
+	// their rows in quarantine.
 	readQuarantine string
-	// insertQuarantine takes the packed columns of quarantine but id, created_at, batch and the decision; then created_at and batch.
+	// insertQuarantine takes the packed columns of quarantine but id, created_at, batch and the decision; then
+	// created_at and batch.
 	insertQuarantine string
-	// findQuarantined takes the packed columns campaign, packet, shard, seq, user_id, amount and a number; it gives the number, id,
-	// resolved_at and batch of the rows of quarantine there are.
+	// findQuarantined takes the packed columns campaign, packet, shard, seq, user_id, amount and a number; it gives
+	// the number, id, resolved_at and batch of the rows of quarantine there are.
 	findQuarantined string
 	// creditUsers takes the packed columns id, currency and amount of user accounts, sorted by id.
 	creditUsers string
@@ -45,9 +47,11 @@ type queries struct {
 	insertCodes string
 	// readCodes takes the packed columns campaign and packet; it gives packet and code of the rows there are.
 	readCodes string
-	// insertPending takes the packed columns of grants but batch, then owner, batch, and 1 if since is not to be after granted_at.
+	// insertPending takes the packed columns of grants but batch, then owner, batch, and 1 if since is not to be
+	// after granted_at.
 	insertPending string
-	// readPending takes the packed columns campaign and packet; it gives pendingColumns, the age, and for how long nobody has begun.
+	// readPending takes the packed columns campaign and packet; it gives pendingColumns, the age, and for how long
+	// nobody has begun.
 	readPending string
 	// takePending takes the packed columns campaign, packet, batch and the new batch, then the owner.
 	takePending string
@@ -64,8 +68,9 @@ type queries struct {
 func (q *queries) byName() map[string]*string {
 	return map[string]*string{
 		"has_schema": &q.hasSchema, "insert_grants": &q.insertGrants, "read_grants": &q.readGrants,
-		"read_quarantine": &q.readQuarantine, "insert_quarantine": &q.insertQuarantine, "find_quarantined": &q.findQuarantined,
-		"credit_users": &q.creditUsers, "insert_codes": &q.insertCodes, "read_codes": &q.readCodes,
+		"read_quarantine": &q.readQuarantine, "insert_quarantine": &q.insertQuarantine,
+		"find_quarantined": &q.findQuarantined,
+		"credit_users":     &q.creditUsers, "insert_codes": &q.insertCodes, "read_codes": &q.readCodes,
 		"insert_pending": &q.insertPending, "read_pending": &q.readPending, "take_pending": &q.takePending,
 		"delete_pending": &q.deletePending, "insert_campaign": &q.insertCampaign, "insert_reserve": &q.insertReserve,
 		"insert_transfer_once": &q.insertTransferOnce, "insert_credit": &q.insertCredit, "insert_funding": &q.insertFunding,
@@ -75,7 +80,8 @@ func (q *queries) byName() map[string]*string {
 	}
 }
 
-// loadQueries reads the statements of a database. Each must stand once in its files: anything else is a fault of this build.
+// loadQueries reads the statements of a database. Each must stand once in its files: anything else is a fault of this
+// build.
 func loadQueries(files ...string) queries {
 	var q queries
 	fields := q.byName()
@@ -107,8 +113,9 @@ func withoutComments(sql string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), ";\n")
 }
 
-// insertOnce makes an insert leave alone the packets that are there. ON CONFLICT costs PostgreSQL a quarter of the insert's time, so the
-// first try goes without: a packet that is there fails it with errAgain, and the next try finds it. The others' texts have it.
+// insertOnce makes an insert leave alone the packets that are there. ON CONFLICT costs PostgreSQL a quarter of the
+// insert's time, so the first try goes without: a packet that is there fails it with errAgain, and the next try finds
+// it. The others' texts have it.
 func (d *dialect) insertOnce(insert string, try int) string {
 	if d.plainFirst && try > 0 {
 		return insert + ` ON CONFLICT (campaign, packet) DO NOTHING`

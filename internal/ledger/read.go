@@ -15,12 +15,13 @@ const pageRows = 2_000
 const grantCode = `COALESCE((SELECT code FROM code WHERE code.campaign = grants.campaign AND code.packet = grants.packet), '')`
 
 // EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; its error is given
-// back as it is. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the ledger
-// does not keep them.
+// back as it is. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the
+// ledger does not keep them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
 	last := int64(0)
 	for {
-		page, err := l.page(ctx, `SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants WHERE campaign = $1 AND packet > $2
+		page, err := l.page(ctx,
+			`SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants WHERE campaign = $1 AND packet > $2
 			ORDER BY packet LIMIT $3`, campaign, last, int64(pageRows))
 		if err != nil {
 			return fmt.Errorf("read the grants of campaign %s after packet %d: %w", campaign, last, err)
@@ -37,10 +38,11 @@ func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao
 	}
 }
 
-// EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn fails;
-// its error is given back as it is. A seq is missing if it was no grant or is not settled, and comes twice, for
-// different packets, if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
-func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error {
+// EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
+// fails; its error is given back as it is. A seq is missing if it was no grant or is not settled, and comes twice,
+// for different packets, if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
+func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange,
+	fn func(hongbao.Grant) error) error {
 	last := hongbao.Grant{Seq: seqs.First} // before every row of that seq: no campaign has an empty id
 	for {
 		page, err := l.page(ctx, `SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants
@@ -62,10 +64,11 @@ func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.Seq
 	}
 }
 
-// UserGrants gives a user's grants in a campaign, in the order in which they were decided; it looks them up by an index.
-// No user holds more than hongbao.MaxUserHold.
+// UserGrants gives a user's grants in a campaign, in the order in which they were decided; it looks them up by an
+// index. No user holds more than hongbao.MaxUserHold.
 func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
-	list, err := l.page(ctx, `SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants WHERE user_id = $1 AND campaign = $2
+	list, err := l.page(ctx,
+		`SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants WHERE user_id = $1 AND campaign = $2
 		ORDER BY shard, seq LIMIT $3`, user, campaign, int64(pageRows))
 	if err != nil {
 		return nil, fmt.Errorf("read the grants of user %s in campaign %s: %w", user, campaign, err)
@@ -88,7 +91,8 @@ func (l *Ledger) page(ctx context.Context, sql string, args ...any) ([]hongbao.G
 	return page, err
 }
 
-// Totals is what the ledger has counted of one campaign, all of one instant. CheckConservation compares it with the rows.
+// Totals is what the ledger has counted of one campaign, all of one instant. CheckConservation compares it with the
+// rows.
 type Totals struct {
 	Campaign, Currency string
 	// Funded, Granted and Refunded are amounts, Grants a number.
@@ -121,14 +125,16 @@ const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.ref
 func scanTotals(s scan) (t Totals, err error) {
 	var spec string
 	var closed, shard, sealed int64
-	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard, &t.CloseSeq, &t.By,
+	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard,
+		&t.CloseSeq, &t.By,
 		&t.Why, &sealed)
 	if err != nil {
 		return t, err
 	}
 	var c hongbao.Campaign
 	if err := json.Unmarshal([]byte(spec), &c); err != nil {
-		return t, hongbao.Errorf(hongbao.ClassBroken, "the ledger's specification of campaign %s can't be read: %w", t.Campaign, err)
+		return t, hongbao.Errorf(hongbao.ClassBroken, "the ledger's specification of campaign %s can't be read: %w",
+			t.Campaign, err)
 	}
 	t.Codes, t.Closed, t.CloseShard, t.Sealed = c.Codes != nil, closed == 1, int(shard), sealed == 1
 	return t, nil
@@ -150,8 +156,8 @@ func (l *Ledger) Totals(ctx context.Context, campaign string) (totals Totals, fo
 	return totals, found, nil
 }
 
-// EachTotals calls fn with the totals of every campaign, in the order of the ids, until fn fails; its error is given back
-// as it is.
+// EachTotals calls fn with the totals of every campaign, in the order of the ids, until fn fails; its error is given
+// back as it is.
 func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
 	return eachTotals(ctx, func(ctx context.Context, after string) (page []Totals, err error) {
 		err = l.read(ctx, func(ctx context.Context, t txn) error {
@@ -166,7 +172,8 @@ func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
 }
 
 // eachTotals asks page for the campaigns after an id, again and again.
-func eachTotals(ctx context.Context, page func(ctx context.Context, after string) ([]Totals, error), fn func(*Totals) error) error {
+func eachTotals(ctx context.Context, page func(ctx context.Context, after string) ([]Totals, error),
+	fn func(*Totals) error) error {
 	for after := ""; ; {
 		list, err := page(ctx, after)
 		if err != nil {
@@ -185,10 +192,11 @@ func eachTotals(ctx context.Context, page func(ctx context.Context, after string
 }
 
 func readTotals(ctx context.Context, t txn, after string) (list []Totals, err error) {
-	err = t.query(ctx, totalsQuery+` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)}, func(s scan) error {
-		c, err := scanTotals(s)
-		list = append(list, c)
-		return err
-	})
+	err = t.query(ctx, totalsQuery+` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)},
+		func(s scan) error {
+			c, err := scanTotals(s)
+			list = append(list, c)
+			return err
+		})
 	return list, err
 }

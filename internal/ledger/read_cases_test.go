@@ -77,8 +77,9 @@ func testTotals(t *testing.T, f *fixture) {
 	}))
 	require.Len(t, all, 2)
 	require.Equal(t, Totals{
-		Campaign: "rain", Currency: testCurrency, Funded: fundedFor(10), Granted: fundedFor(4), Refunded: fundedFor(10) - fundedFor(4),
-		Grants: 4, Closed: true, CloseShard: 3, CloseSeq: 5,
+		Campaign: "rain", Currency: testCurrency, Funded: fundedFor(10), Granted: fundedFor(4),
+		Refunded: fundedFor(10) - fundedFor(4),
+		Grants:   4, Closed: true, CloseShard: 3, CloseSeq: 5,
 	}, all[0])
 	require.EqualValues(t, 1, all[1].Grants)
 }
@@ -115,13 +116,14 @@ func testDifferences(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	for sql, what := range map[string]string{
-		`UPDATE account SET balance = balance + $1 WHERE id = 'pool:rain'`:    "funded = granted + refunded + pool",
-		`UPDATE campaign SET granted = granted + $1`:                          "sum of the grants = granted",
-		`UPDATE campaign SET grants = grants + $1`:                            "number of the grants = grants",
-		`UPDATE grants SET amount = amount + $1 WHERE packet = 2`:             "debits of the pool = sum of the grants",
-		`UPDATE transfer SET amount = amount + $1 WHERE kind = 'grants'`:      "debits of the pool = sum of the grants",
-		`UPDATE transfer SET grants = grants + $1 WHERE kind = 'grants'`:      "grants that the debits cover = grants",
-		`UPDATE account SET balance = balance + $1 WHERE id = 'user:CNY:u41'`: "sum of the users' balances = granted + paid from the reserve",
+		`UPDATE account SET balance = balance + $1 WHERE id = 'pool:rain'`: "funded = granted + refunded + pool",
+		`UPDATE campaign SET granted = granted + $1`:                       "sum of the grants = granted",
+		`UPDATE campaign SET grants = grants + $1`:                         "number of the grants = grants",
+		`UPDATE grants SET amount = amount + $1 WHERE packet = 2`:          "debits of the pool = sum of the grants",
+		`UPDATE transfer SET amount = amount + $1 WHERE kind = 'grants'`:   "debits of the pool = sum of the grants",
+		`UPDATE transfer SET grants = grants + $1 WHERE kind = 'grants'`:   "grants that the debits cover = grants",
+		`UPDATE account SET balance = balance + $1 WHERE id = 'user:CNY:u41'`: "sum of the users' balances = granted + " +
+			"paid from the reserve",
 		`UPDATE account SET balance = CASE id WHEN 'user:CNY:u41' THEN balance + $1 ELSE balance - $1 END
 			WHERE id IN ('user:CNY:u41', 'user:CNY:u82')`: "its grants + paid from the reserve = balance",
 		`UPDATE account SET balance = balance - $1 WHERE kind = 'sponsor'`: "sum of all accounts = 0",
@@ -214,14 +216,16 @@ func testSeal(t *testing.T, f *fixture) {
 	list, pages := check()
 	require.Empty(t, list)
 	require.Equal(t, 1, pages, "one page of snow, none of rain")
-	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`, args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
+	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
+		args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
 	list, pages = check()
 	require.Equal(t, 3, pages, "what differs is read once more, rain too")
 	require.Equal(t, "account "+UserAccount(grant("rain", 2).User, testCurrency), list[len(list)-1].Where)
 	f.tamper(t, stmt{sql: `UPDATE campaign SET grants = grants + 1 WHERE id = 'rain'`})
 	list, _ = check()
 	require.Equal(t, "number of the grants = grants", list[0].What)
-	f.tamper(t, stmt{sql: `UPDATE seal SET users = seqs, seqs = users`}, stmt{sql: `UPDATE seal SET users = substr(users, 1, 1)`})
+	f.tamper(t, stmt{sql: `UPDATE seal SET users = seqs, seqs = users`},
+		stmt{sql: `UPDATE seal SET users = substr(users, 1, 1)`})
 	_, err = f.ledger.CheckConservation(t.Context())
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 }

@@ -17,11 +17,11 @@ var ErrNoCampaign = errors.New("the campaign is not in the ledger")
 var ErrNotRefunded = errors.New("the campaign is not refunded")
 
 // Refund posts the campaign's refund in one transaction: what was funded and not granted goes from the pool to the
-// sponsor, and nothing can be granted after it. closed is the campaign's close entry, and missing how many of its grants
-// the ledger will never hold, by a person's word: they were decided in quarantine or as dead letters, and what they would
-// have cost goes back too. It is refused with payment.ErrSettling while the ledger holds fewer grants than that, and as a
-// Conflict if the ledger's grants can't become what the close tells, or if some are missing and others still wait in
-// quarantine. A repeat gives the refund that is there and moves nothing, whoever made it.
+// sponsor, and nothing can be granted after it. closed is the campaign's close entry, and missing how many of its
+// grants the ledger will never hold, by a person's word: they were decided in quarantine or as dead letters, and what
+// they would have cost goes back too. It is refused with payment.ErrSettling while the ledger holds fewer grants than
+// that, and as a Conflict if the ledger's grants can't become what the close tells, or if some are missing and others
+// still wait in quarantine. A repeat gives the refund that is there and moves nothing, whoever made it.
 func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64) (payment.Refund, error) {
 	n, err := l.count(ctx, &closed, missing)
 	if err != nil {
@@ -37,8 +37,9 @@ func (l *Ledger) refundOnce(
 	ctx context.Context, campaign string, decide func(context.Context, txn, *StoredCampaign) (payment.Refund, error),
 ) (refund payment.Refund, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing is
-		// granted beside us, and nobody waits in a circle. With the campaign's nobody begins to ask a remote for a credit.
+		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing
+		// is granted beside us, and nobody waits in a circle. With the campaign's nobody begins to ask a remote for a
+		// credit.
 		pool := PoolAccount(campaign)
 		locks := []stmt{{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{pool}},
 			{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{campaign}}}
@@ -69,7 +70,8 @@ func (l *Ledger) refundOnce(
 
 // held is what the ledger has granted of a campaign and what is left.
 func (c *StoredCampaign) held() hongbao.Closing {
-	return hongbao.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.Grants, LeftAmount: c.Funded - c.Granted}
+	return hongbao.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.Grants,
+		LeftAmount: c.Funded - c.Granted}
 }
 
 // counted is what the grants of a campaign come to, beside the campaign's counters of the same instant.
@@ -80,8 +82,8 @@ type counted struct {
 	late, onePack int64 // grants that the close can't have counted, and the packet of one of them
 }
 
-// count reads the grants of a campaign that is to be refunded. It holds no lock, since it may take long: what is settled
-// meanwhile moves the counters. It reads none while fewer are there than the close tells.
+// count reads the grants of a campaign that is to be refunded. It holds no lock, since it may take long: what is
+// settled meanwhile moves the counters. It reads none while fewer are there than the close tells.
 func (l *Ledger) count(ctx context.Context, closed *hongbao.Entry, missing int64) (n counted, err error) {
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
 		var found bool
@@ -109,8 +111,10 @@ func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, 
 	return pool, waiting, err
 }
 
-// refund compares the close with what the ledger holds, and tells what is to be moved. counted was read before the lock.
-func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64, n *counted) (payment.Refund, error) {
+// refund compares the close with what the ledger holds, and tells what is to be moved. counted was read before the
+// lock.
+func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64,
+	n *counted) (payment.Refund, error) {
 	pool, waiting, err := c.open(ctx, t)
 	if err != nil {
 		return payment.Refund{}, err
@@ -119,39 +123,50 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 	waits := nothingPending(ctx, t, id)
 	switch {
 	case closed.Kind != hongbao.EntryClose || closed.Seq < 1 || missing < 0:
-		err = hongbao.Errorf(hongbao.ClassPermanent, "entry %s is no close, or %d missing grants are no number", closed.ID, missing)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "entry %s is no close, or %d missing grants are no number", closed.ID,
+			missing)
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
-		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d packets with amount %d, the ledger has funded %d with %d: "+
-			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets, c.Funded, id)
+		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d packets with amount %d, the ledger has funded "+
+			"%d with %d: "+
+			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets,
+			c.Funded, id)
 	case n.late > 0:
-		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) that the close, event %d-%d, can't have counted: "+
-			"they stand behind it or are of another shard. Somebody wrote to Redis or to the ledger: run `hongbao audit --campaign %s`",
+		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) that the close, "+
+			"event %d-%d, can't have counted: "+
+			"they stand behind it or are of another shard. Somebody wrote to Redis or to the ledger: run "+
+			"`hongbao audit --campaign %s`",
 			n.late, n.onePack, closed.Shard, closed.Seq, id)
 	case waits != nil:
 		err = waits
 	case held.Granted+missing < want.Granted:
-		err = hongbao.Errorf(hongbao.ClassTransient, "%w: the ledger holds %d of %d grants", payment.ErrSettling, held.Granted, want.Granted)
+		err = hongbao.Errorf(hongbao.ClassTransient, "%w: the ledger holds %d of %d grants", payment.ErrSettling,
+			held.Granted, want.Granted)
 	case c.agrees(n, pool) != nil:
 		err = c.agrees(n, pool)
 	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
-		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d grants with amount %d, the ledger has %d with %d, and %d are said to be missing: "+
+		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d grants with amount %d, the ledger has %d with "+
+			"%d, and %d are said to be missing: "+
 			"run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount, held.Granted, held.GrantedAmount, missing, id)
 	case missing > 0 && waiting > 0:
-		err = hongbao.Errorf(hongbao.ClassConflict, "%d grants are missing, and %d wait in quarantine: decide these first", missing, waiting)
+		err = hongbao.Errorf(hongbao.ClassConflict, "%d grants are missing, and %d wait in quarantine: decide these first",
+			missing, waiting)
 	}
 	r := c.rest()
 	r.Shard, r.Seq = closed.Shard, closed.Seq
 	return r, err
 }
 
-// nothingPending refuses a refund (payment.ErrSettling) while a remote may have booked credits that nobody has recorded.
+// nothingPending refuses a refund (payment.ErrSettling) while a remote may have booked credits that nobody has
+// recorded.
 func nothingPending(ctx context.Context, t txn, campaign string) error {
 	pending, packets, err := pendingOf(ctx, t, campaign)
 	if err != nil || pending == 0 {
 		return err
 	}
-	return hongbao.Errorf(hongbao.ClassTransient, "%w: %d credits may be booked at the remote and are not recorded (of packets %v and so on): "+
-		"the workers find out about them; for those that only the remote's owners can tell about see `hongbao dead confirm --help`",
+	return hongbao.Errorf(hongbao.ClassTransient, "%w: %d credits may be booked at the remote and are not recorded (of "+
+		"packets %v and so on): "+
+		"the workers find out about them; for those that only the remote's owners can tell about see "+
+		"`hongbao dead confirm --help`",
 		payment.ErrSettling, pending, packets)
 }
 
@@ -159,9 +174,11 @@ func nothingPending(ctx context.Context, t txn, campaign string) error {
 func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 	switch {
 	case c.Grants != n.has.Grants || c.Granted != n.has.Granted:
-		return hongbao.Errorf(hongbao.ClassTransient, "%w: grants were settled while the ledger's were counted", payment.ErrSettling)
+		return hongbao.Errorf(hongbao.ClassTransient, "%w: grants were settled while the ledger's were counted",
+			payment.ErrSettling)
 	case c.Grants != n.grants || c.Granted != n.amount || pool != c.held().LeftAmount:
-		return hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
+		return hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
+			"amount %d, there are %d with %d, "+
 			"the pool has %d: run `hongbao audit --campaign %s`", c.Grants, c.Granted, n.grants, n.amount, pool, c.Spec.ID)
 	}
 	return nil
@@ -188,15 +205,16 @@ func (l *Ledger) Held(ctx context.Context, campaign string) (hongbao.Closing, er
 	return c.held(), nil
 }
 
-// postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards are the
-// keys of transfer and refund (one each) and CHECK (granted + refunded = funded).
+// postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards
+// are the keys of transfer and refund (one each) and CHECK (granted + refunded = funded).
 func postRefund(r *payment.Refund, pool string) []stmt {
 	sponsor, transfer := SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
 	amount, now := int64(r.Amount), r.Created.UnixMilli()
 	const move = `UPDATE account SET balance = balance + $2 WHERE id = $1`
 	return []stmt{
 		{sql: move, args: []any{pool, -amount}},
-		{sql: `UPDATE campaign SET refunded = refunded + $2, state = $3 WHERE id = $1`, args: []any{r.Campaign, amount, string(StateRefunded)}},
+		{sql: `UPDATE campaign SET refunded = refunded + $2, state = $3 WHERE id = $1`, args: []any{r.Campaign, amount,
+			string(StateRefunded)}},
 		{sql: insertTransfer, args: []any{transfer, "refund", r.Campaign, pool, sponsor, amount, int64(0), int64(0), now}},
 		{sql: `INSERT INTO refund (campaign, transfer, amount, packets, shard, close_seq, decided_by, why, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
@@ -251,7 +269,8 @@ func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, e
 		case !found:
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
 		case c.State != StateRefunded:
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: its seed stays secret until it is closed and refunded", ErrNotRefunded)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: its seed stays secret until it is closed and refunded",
+				ErrNotRefunded)
 		}
 		return nil, nil
 	})

@@ -106,7 +106,8 @@ func testRefundWaits(t *testing.T, f *fixture) {
 	require.False(t, found)
 	r := f.refunds(t, closed)
 	require.Equal(t, payment.Refund{
-		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: closed.Close.LeftAmount, Packets: 6, Shard: 3, Seq: 5, Created: r.Created,
+		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: closed.Close.LeftAmount, Packets: 6, Shard: 3,
+		Seq: 5, Created: r.Created,
 	}, r)
 	stored, found, err := f.ledger.RefundOf(t.Context(), "rain")
 	require.NoError(t, err)
@@ -124,11 +125,13 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 		class hongbao.Class
 	}{
 		"fewer grants than the ledger holds": {func(e *hongbao.Entry) { *e = closeOf("rain", 10, 3) }, hongbao.ClassConflict},
-		"another amount":                     {func(e *hongbao.Entry) { e.Close.GrantedAmount++; e.Close.LeftAmount-- }, hongbao.ClassConflict},
-		"more packets than funded":           {func(e *hongbao.Entry) { e.Close.Left++ }, hongbao.ClassConflict},
-		"more money than funded":             {func(e *hongbao.Entry) { e.Close.LeftAmount++ }, hongbao.ClassConflict},
-		"no close":                           {func(e *hongbao.Entry) { e.Kind = hongbao.EntryGrant }, hongbao.ClassPermanent},
-		"no seq":                             {func(e *hongbao.Entry) { e.Seq = 0 }, hongbao.ClassPermanent},
+		"another amount": {func(e *hongbao.Entry) { e.Close.GrantedAmount++; e.Close.LeftAmount-- },
+			hongbao.ClassConflict},
+		"more packets than funded": {func(e *hongbao.Entry) { e.Close.Left++ }, hongbao.ClassConflict},
+		"more money than funded":   {func(e *hongbao.Entry) { e.Close.LeftAmount++ }, hongbao.ClassConflict},
+		"no close": {func(e *hongbao.Entry) { e.Kind = hongbao.EntryGrant },
+			hongbao.ClassPermanent},
+		"no seq": {func(e *hongbao.Entry) { e.Seq = 0 }, hongbao.ClassPermanent},
 	} {
 		e := closeOf("rain", 10, 4)
 		c.alter(&e)
@@ -140,8 +143,8 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
 
-// testRefundBehindTheClose: one grant has not come, and in its place the ledger has settled one of the same amount that the close can't have
-// counted. Number and sum are right, and still nothing is refunded.
+// testRefundBehindTheClose: one grant has not come, and in its place the ledger has settled one of the same amount
+// that the close can't have counted. Number and sum are right, and still nothing is refunded.
 func testRefundBehindTheClose(t *testing.T, f *fixture) {
 	for id, forge := range map[string]func(*hongbao.Grant){
 		"late":      func(g *hongbao.Grant) { g.Seq = 6 },
@@ -173,7 +176,8 @@ func testRefundMissing(t *testing.T, f *fixture) {
 	forged.Amount++
 	f.settles(t, forged)
 	closed := closeOf("rain", 10, 4)
-	for missing, says := range map[int64]string{0: "settling", 1: "1 wait in quarantine", 2: "2 are said to be missing", -1: "no number"} {
+	for missing, says := range map[int64]string{0: "settling", 1: "1 wait in quarantine", 2: "2 are said to be missing",
+		-1: "no number"} {
 		_, err := f.ledger.Refund(t.Context(), closed, missing)
 		require.ErrorContains(t, err, says)
 	}
@@ -299,7 +303,8 @@ func testRefundAmongSettlers(t *testing.T, f *fixture) {
 	f.create(t, "rain", packets)
 	closed := closeOf("rain", packets, granted)
 	var group, settlers errgroup.Group
-	settled := make(chan struct{}, granted) // one for each grant that is there: refunders that spin would starve the settlers
+	// one for each grant that is there: refunders that spin would starve the settlers
+	settled := make(chan struct{}, granted)
 	for w := range int64(4) {
 		settlers.Go(func() error {
 			for p := w + 1; p <= granted; p += 4 {

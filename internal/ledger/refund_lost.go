@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// LostRefund is what a person decides about a campaign of which Redis has lost something, so that no close can tell what is left.
+// LostRefund is what a person decides about a campaign of which Redis has lost something, so that no close can tell
+// what is left.
 type LostRefund struct {
 	Campaign string
 	// Shard is where the campaign lived.
@@ -32,12 +33,14 @@ func (o *LostRefund) check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w", o.Campaign, errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w", o.Campaign,
+		errors.Join(errs...))
 }
 
-// RefundLost is Refund without a close, for a campaign of which Redis has lost something: all that the ledger has not granted goes
-// from the pool to the sponsor, and nothing can be granted after it. It is refused while grants of the campaign wait in quarantine,
-// and for any other amount than what is left. A repeat gives the refund that is there and moves nothing, whoever made it.
+// RefundLost is Refund without a close, for a campaign of which Redis has lost something: all that the ledger has not
+// granted goes from the pool to the sponsor, and nothing can be granted after it. It is refused while grants of the
+// campaign wait in quarantine, and for any other amount than what is left. A repeat gives the refund that is there
+// and moves nothing, whoever made it.
 func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, error) {
 	if err := o.check(); err != nil {
 		return payment.Refund{}, err
@@ -58,12 +61,15 @@ func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, 
 		switch {
 		case err != nil:
 		case n.late > 0:
-			err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) of another shard than %d: run `hongbao audit --campaign %s`",
+			err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) of another shard "+
+				"than %d: run `hongbao audit --campaign %s`",
 				n.late, n.onePack, o.Shard, o.Campaign)
 		case waiting > 0:
-			err = hongbao.Errorf(hongbao.ClassConflict, "%d of its grants wait in quarantine: decide these first, `hongbao quarantine list` shows them", waiting)
+			err = hongbao.Errorf(hongbao.ClassConflict, "%d of its grants wait in quarantine: decide these first, "+
+				"`hongbao quarantine list` shows them", waiting)
 		case r.Amount != o.Amount:
-			err = hongbao.Errorf(hongbao.ClassPermanent, "the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", r.Amount, o.Amount)
+			err = hongbao.Errorf(hongbao.ClassPermanent, "the amount is %d minor units, not %d; nothing was moved. Is it the "+
+				"right campaign?", r.Amount, o.Amount)
 		}
 		r.Shard, r.By, r.Why = o.Shard, o.By, o.Why
 		return r, err

@@ -13,10 +13,12 @@ import (
 
 // lostOf is a person's word about campaign rain of 10 packets, of which so many were granted.
 func lostOf(granted int64) LostRefund {
-	return LostRefund{Campaign: "rain", Shard: 3, Amount: fundedFor(10) - fundedFor(granted), By: "ann", Why: "no file is left"}
+	return LostRefund{Campaign: "rain", Shard: 3, Amount: fundedFor(10) - fundedFor(granted), By: "ann",
+		Why: "no file is left"}
 }
 
-// testRefundLost: Redis has lost the campaign, so the ledger alone says what goes back: the exact sum, once, with who and why.
+// testRefundLost: Redis has lost the campaign, so the ledger alone says what goes back: the exact sum, once, with who
+// and why.
 func testRefundLost(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -55,7 +57,8 @@ func testRefundLost(t *testing.T, f *fixture) {
 	r, err := f.ledger.RefundLost(t.Context(), lostOf(4))
 	require.NoError(t, err)
 	require.Equal(t, payment.Refund{
-		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: lostOf(4).Amount, Packets: 6, Shard: 3, By: "ann", Why: "no file is left", Created: r.Created,
+		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: lostOf(4).Amount, Packets: 6, Shard: 3,
+		By: "ann", Why: "no file is left", Created: r.Created,
 	}, r)
 	f.refundedOnce(t, closeOf("rain", 10, 4))
 	stored, found, err := f.ledger.RefundOf(t.Context(), "rain")
@@ -64,7 +67,8 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.Equal(t, r, stored)
 	totals, _, err := f.ledger.Totals(t.Context(), "rain")
 	require.NoError(t, err)
-	require.Equal(t, []any{true, int64(0), "ann", "no file is left"}, []any{totals.Closed, totals.CloseSeq, totals.By, totals.Why})
+	require.Equal(t, []any{true, int64(0), "ann", "no file is left"}, []any{totals.Closed, totals.CloseSeq, totals.By,
+		totals.Why})
 
 	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are there; 5 and 6 come too late, though the packets are nobody's
 	list := f.open(t)

@@ -15,8 +15,8 @@ import (
 // ErrNotSealable says that a campaign can't be sealed yet.
 var ErrNotSealable = errors.New("the campaign can't be sealed")
 
-// seal is what of a sealed campaign's grants stands in for them: their number and sums, what each group of users was paid,
-// and the seqs by shard.
+// seal is what of a sealed campaign's grants stands in for them: their number and sums, what each group of users was
+// paid, and the seqs by shard.
 type seal struct {
 	grants, amount  int64
 	debits, debited int64
@@ -24,9 +24,9 @@ type seal struct {
 	seqs            map[int][]hongbao.SeqRange
 }
 
-// Seal notes what the grants of a refunded campaign come to, so that CheckConservation and the audit need not read them again.
-// The caller has audited the campaign. A repeat changes nothing. It is refused (Permanent, ErrNotSealable) before the refund,
-// and as Broken while the campaign's counts are not those of its grants.
+// Seal notes what the grants of a refunded campaign come to, so that CheckConservation and the audit need not read
+// them again. The caller has audited the campaign. A repeat changes nothing. It is refused (Permanent,
+// ErrNotSealable) before the refund, and as Broken while the campaign's counts are not those of its grants.
 func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	c, found, err := l.Totals(ctx, campaign)
 	switch {
@@ -41,8 +41,10 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	}
 	s := &seal{groups: make(map[int64]int64)}
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error { return s.read(ctx, t, &c) })
-	if err == nil && (s.grants != c.Grants || s.amount != int64(c.Granted) || s.debits != s.amount || s.debited != s.grants) {
-		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with amount %d, there are %d with %d, "+
+	if err == nil && (s.grants != c.Grants || s.amount != int64(c.Granted) || s.debits != s.amount ||
+		s.debited != s.grants) {
+		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
+			"amount %d, there are %d with %d, "+
 			"and debits for %d with %d: run `hongbao audit`", c.Grants, c.Granted, s.grants, s.amount, s.debited, s.debits)
 	}
 	if err == nil {
@@ -100,8 +102,8 @@ func ranges(words map[int64]uint64) (list []hongbao.SeqRange) {
 	return list
 }
 
-// packGroups writes (group, amount) pairs, packSeqs for each shard its number, how many runs, and each run's first and last
-// seq; all of them varints, sorted, groups and seqs as what they are above the one before.
+// packGroups writes (group, amount) pairs, packSeqs for each shard its number, how many runs, and each run's first
+// and last seq; all of them varints, sorted, groups and seqs as what they are above the one before.
 func (s *seal) packGroups() []byte {
 	b, last := []byte{}, int64(0)
 	for _, g := range slices.Sorted(maps.Keys(s.groups)) {
@@ -144,7 +146,8 @@ func (n *numbers) err(campaign string) error {
 	if !n.bad {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: somebody wrote to the database by hand; delete the row to have its "+
+	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: somebody wrote to the database "+
+		"by hand; delete the row to have its "+
 		"grants read again", campaign)
 }
 
@@ -164,7 +167,8 @@ func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) err
 func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]hongbao.SeqRange, err error) {
 	var packed []byte
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		return t.query(ctx, `SELECT seqs FROM seal WHERE campaign = $1`, []any{campaign}, func(s scan) error { return s(&packed) })
+		return t.query(ctx, `SELECT seqs FROM seal WHERE campaign = $1`, []any{campaign},
+			func(s scan) error { return s(&packed) })
 	})
 	n := numbers{rest: packed}
 	seqs = make(map[int][]hongbao.SeqRange)

@@ -61,9 +61,9 @@ type settling struct {
 	tries   int
 }
 
-// settle makes the ledger agree with the items in one transaction, and gives those that contradict it. It sorts items: every
-// worker takes its locks in the same order, packets first, then users, then pools, then campaigns, then their transfers, so that
-// they wait for each other but never in a circle.
+// settle makes the ledger agree with the items in one transaction, and gives those that contradict it. It sorts
+// items: every worker takes its locks in the same order, packets first, then users, then pools, then campaigns, then
+// their transfers, so that they wait for each other but never in a circle.
 func (s *settling) settle(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
 	var drop []stmt
@@ -97,7 +97,8 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 	}
 	batch := rand.Int64()
 	var inserted int64
-	insert := stmt{sql: s.dialect.insertOnce(s.dialect.insertGrants, s.tries), args: append(slices.Clone(packed), batch), changed: &inserted}
+	insert := stmt{sql: s.dialect.insertOnce(s.dialect.insertGrants, s.tries), args: append(slices.Clone(packed),
+		batch), changed: &inserted}
 	if err := t.run(ctx, insert); err != nil {
 		return nil, nil, err
 	}
@@ -188,11 +189,12 @@ func (l *Ledger) post(fresh []item, known map[string]knownCampaign, batch int64)
 	}
 	for _, id := range ids {
 		// Below 0 is refused by its CHECK: nothing is granted after the refund, not even a packet without a value.
-		stmts = append(stmts, stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END, grants = grants + $3
+		stmts = append(stmts,
+			stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END, grants = grants + $3
 			WHERE id = $1`, args: []any{id, int64(campaigns[id].amount), campaigns[id].grants}})
 	}
-	// The transfers come after the rows that they refer to are locked: MySQL reads those under a shared lock, and two batches
-	// that both hold one can't get on to write.
+	// The transfers come after the rows that they refer to are locked: MySQL reads those under a shared lock, and two
+	// batches that both hold one can't get on to write.
 	for _, id := range ids {
 		p := campaigns[id]
 		stmts = append(stmts, stmt{sql: insertTransfer, args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
@@ -231,7 +233,8 @@ func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []cr
 		if n := len(sums); n == 0 || sums[n-1].account != c.account {
 			sums = append(sums, c)
 		} else if sums[n-1].amount += c.amount; sums[n-1].amount > hongbao.MaxAmount {
-			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one user gets more than %d", errOverdraw, hongbao.MaxAmount)
+			return nil, nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one user gets more than %d", errOverdraw,
+				hongbao.MaxAmount)
 		}
 	}
 	return campaigns, sums, nil

@@ -324,8 +324,8 @@ func testGuards(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// A ledger that lacks a campaign says nothing about its grants (issue 8, point 3): they wait without an attempt and the others go
-// on, until the campaign is there or a person has disowned it.
+// A ledger that lacks a campaign says nothing about its grants (issue 8, point 3): they wait without an attempt and
+// the others go on, until the campaign is there or a person has disowned it.
 func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	both := append(grantsOf("lost", 1, 3), grantsOf("rain", 1, 3)...)

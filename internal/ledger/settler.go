@@ -27,9 +27,10 @@ type SettlerConfig struct {
 	Ledger *Ledger
 	Plan   PlanSource
 	Log    *zap.Logger
-	// OnQuarantine, if not nil, is called for each grant that waits in quarantine for a decision, after it was committed, and
-	// again whenever the same grant comes again: to count it, to freeze its campaign. Its ID is 0 when the grant was
-	// there before. An error is an outage: the grant comes again. It must be quick and safe for use at once.
+	// OnQuarantine, if not nil, is called for each grant that waits in quarantine for a decision, after it was
+	// committed, and again whenever the same grant comes again: to count it, to freeze its campaign. Its ID is 0 when
+	// the grant was there before. An error is an outage: the grant comes again. It must be quick and safe for use at
+	// once.
 	OnQuarantine func(Quarantined) error
 }
 
@@ -65,9 +66,9 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 	return &Settler{config: config, missing: &alarms{last: make(map[string]time.Time)}}, nil
 }
 
-// Handle settles the grants, one transaction for all that are in order. Nil for a grant means that the ledger holds it
-// durably: as a grant that is paid, or in quarantine. A repeat changes nothing. A grant whose campaign the ledger does not have
-// waits (hongbao.IsHeld) until the campaign is there, or a person has disowned it.
+// Handle settles the grants, one transaction for all that are in order. Nil for a grant means that the ledger holds
+// it durably: as a grant that is paid, or in quarantine. A repeat changes nothing. A grant whose campaign the ledger
+// does not have waits (hongbao.IsHeld) until the campaign is there, or a person has disowned it.
 func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known := make(map[string]knownCampaign)
@@ -87,8 +88,8 @@ func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return (&Settler{config: s.config, pending: true, missing: s.missing}).Handle(ctx, grants)
 }
 
-// sort parts the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of malformed grants and of
-// grants whose plan can't be read.
+// sort parts the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of malformed
+// grants and of grants whose plan can't be read.
 func (s *Settler) sort(
 	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
 ) (planned, refused []item) {
@@ -133,11 +134,13 @@ func malformed(g *hongbao.Grant) error {
 	if err == nil {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
+	return hongbao.Errorf(hongbao.ClassPermanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(),
+		g.Campaign, err)
 }
 
-// checkPlan compares a grant with its campaign and the plan, and gives the reason if it is to go to quarantine. It adds the
-// grant's campaign to known, or, if the ledger does not have it, to missing with whether a person has disowned it.
+// checkPlan compares a grant with its campaign and the plan, and gives the reason if it is to go to quarantine. It
+// adds the grant's campaign to known, or, if the ledger does not have it, to missing with whether a person has
+// disowned it.
 func (s *Settler) checkPlan(
 	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, missing map[string]bool,
 ) (Reason, error) {
@@ -161,8 +164,10 @@ func (s *Settler) checkPlan(
 		return NoCampaign, nil
 	case !ok: // an error of its own for each grant: the batch has no failure in common
 		s.alarm(g.Campaign)
-		return "", hongbao.Heldf("grant %s waits: %w, so nobody can tell what it is worth. Let ledger.dsn name the right ledger, or bring back the one that has "+
-			"campaign %s; if there is none, `hongbao quarantine campaign %s` sends its grants to quarantine", g.EventID(), ErrNoCampaign, g.Campaign, g.Campaign)
+		return "", hongbao.Heldf("grant %s waits: %w, so nobody can tell what it is worth. Let ledger.dsn name the right "+
+			"ledger, or bring back the one that has "+
+			"campaign %s; if there is none, `hongbao quarantine campaign %s` sends its grants to quarantine", g.EventID(),
+			ErrNoCampaign, g.Campaign, g.Campaign)
 	}
 	if g.Packet < 1 || g.Packet > k.packets {
 		return PacketNotPlanned, nil
@@ -184,7 +189,8 @@ func (s *Settler) alarm(campaign string) {
 	if !s.missing.due(campaign) {
 		return
 	}
-	s.config.Log.Error("ALARM: grants wait unpaid, the ledger does not have their campaign; is it the right ledger, and not an older copy? "+
+	s.config.Log.Error("ALARM: grants wait unpaid, the ledger does not have their campaign; is it the right ledger, and "+
+		"not an older copy? "+
 		"`hongbao quarantine campaign` sends them to quarantine if the campaign will never be there",
 		zap.String("code", "unknown_campaign"), zap.String("campaign", campaign))
 }
@@ -203,8 +209,8 @@ func (a *alarms) due(campaign string) bool {
 	return true
 }
 
-// settle settles the items, and gives those that go to quarantine. When the funding does not cover all of them, or the database can't hold
-// one (a balance that would overflow), it halves them until each culprit stands alone.
+// settle settles the items, and gives those that go to quarantine. When the funding does not cover all of them, or
+// the database can't hold one (a balance that would overflow), it halves them until each culprit stands alone.
 func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
 	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
 	refused, err := call.settle(ctx)
@@ -255,7 +261,8 @@ func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 		if err := s.report(q); err != nil {
 			// The row is there; the grant comes again until the hook has done its part.
 			for _, it := range items {
-				errs[it.index] = hongbao.Outagef(hongbao.ClassTransient, "quarantine of packet %d of campaign %s: %w", q.Grant.Packet, q.Grant.Campaign, err)
+				errs[it.index] = hongbao.Outagef(hongbao.ClassTransient, "quarantine of packet %d of campaign %s: %w",
+					q.Grant.Packet, q.Grant.Campaign, err)
 			}
 			return
 		}

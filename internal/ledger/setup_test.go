@@ -128,10 +128,12 @@ func newFixture(t testing.TB, config Config) *fixture {
 func testCampaign(t testing.TB, id string, packets int64) Campaign {
 	t.Helper()
 	spec := hongbao.Campaign{
-		ID: id, Name: "rain", Kind: hongbao.KindRedPacket, Currency: testCurrency, Total: fundedFor(packets), Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 200}, TimeZone: "Asia/Shanghai", Sponsor: "acme",
-		From: time.UnixMilli(1_700_000_000_000).UTC(), To: time.UnixMilli(1_700_000_060_000).UTC(), Durability: hongbao.DurabilityFast,
-		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}},
+		ID: id, Name: "rain", Kind: hongbao.KindRedPacket, Currency: testCurrency, Total: fundedFor(packets),
+		Packets: packets,
+		Split:   hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 200}, TimeZone: "Asia/Shanghai", Sponsor: "acme",
+		From: time.UnixMilli(1_700_000_000_000).UTC(), To: time.UnixMilli(1_700_000_060_000).UTC(),
+		Durability: hongbao.DurabilityFast,
+		Limits:     []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}},
 	}
 	return canonical(t, spec)
 }

@@ -58,7 +58,8 @@ func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore,
 		return nil, fmt.Errorf("find the file %s: %w", config.DSN, err)
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !create {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "%w: there is no file %s; let ledger.dsn name the right one, `hongbao init` makes a new one",
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "%w: there is no file %s; let ledger.dsn name the right one, "+
+			"`hongbao init` makes a new one",
 			ErrNotFounded, path)
 	}
 	mode := "rw"

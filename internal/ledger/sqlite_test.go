@@ -46,7 +46,8 @@ func TestSQLiteRefused(t *testing.T) {
 	var has sqliteSettings
 	require.NoError(t, readPragmas(t.Context(), conn, &has))
 	err = refuse(has.problems(), nil)
-	for _, setting := range []string{"journal_mode is delete", "synchronous is 1", "foreign_keys is 0", "busy_timeout is 0"} {
+	for _, setting := range []string{"journal_mode is delete", "synchronous is 1", "foreign_keys is 0",
+		"busy_timeout is 0"} {
 		require.ErrorContains(t, err, setting)
 	}
 }

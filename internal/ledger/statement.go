@@ -8,10 +8,12 @@ import (
 )
 
 // CreditByReference gives a client's credit; false if he has none under the reference.
-func (l *Ledger) CreditByReference(ctx context.Context, client, reference string) (c payment.Credit, found bool, err error) {
+func (l *Ledger) CreditByReference(ctx context.Context, client, reference string) (c payment.Credit, found bool,
+	err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		found = false
-		return t.query(ctx, `SELECT `+creditColumns+` FROM credit WHERE client = $1 AND reference = $2`, []any{client, reference},
+		return t.query(ctx, `SELECT `+creditColumns+` FROM credit WHERE client = $1 AND reference = $2`, []any{client,
+			reference},
 			func(s scan) (err error) {
 				found = true
 				c, err = scanCredit(s)
@@ -29,7 +31,8 @@ func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]payment
 	var list []payment.AccountBalance
 	err := l.read(ctx, func(ctx context.Context, t txn) error {
 		list = list[:0]
-		return t.query(ctx, `SELECT currency, balance, credits FROM credit_account WHERE id = $1 ORDER BY currency`, []any{account},
+		return t.query(ctx, `SELECT currency, balance, credits FROM credit_account WHERE id = $1 ORDER BY currency`,
+			[]any{account},
 			func(s scan) error {
 				var b payment.AccountBalance
 				err := s(&b.Currency, &b.Balance, &b.Credits)
@@ -43,8 +46,9 @@ func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]payment
 	return list, nil
 }
 
-// Statement gives a page of an account's credits in one currency, in the order in which they were booked. Who reads on behind the
-// last line that he has read misses none: a line is numbered under the lock of its account, so it is there before those behind it.
+// Statement gives a page of an account's credits in one currency, in the order in which they were booked. Who reads
+// on behind the last line that he has read misses none: a line is numbered under the lock of its account, so it is
+// there before those behind it.
 func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]payment.StatementLine, error) {
 	var list []payment.StatementLine
 	err := l.read(ctx, func(ctx context.Context, t txn) error {
@@ -64,8 +68,8 @@ func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]p
 	return list, nil
 }
 
-// Credits gives a page of a client's credits in the order of their references. Pages that are read one behind the other have all
-// that was booked before the first of them was read; of what is booked meanwhile they may have some.
+// Credits gives a page of a client's credits in the order of their references. Pages that are read one behind the
+// other have all that was booked before the first of them was read; of what is booked meanwhile they may have some.
 func (l *Ledger) Credits(ctx context.Context, page payment.CreditPage) ([]payment.Credit, error) {
 	var list []payment.Credit
 	err := l.read(ctx, func(ctx context.Context, t txn) error {

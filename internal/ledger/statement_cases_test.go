@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// testStatementFollowed follows an account's statement while eight writers credit it: what the follower has read is what was booked.
+// testStatementFollowed follows an account's statement while eight writers credit it: what the follower has read is
+// what was booked.
 func testStatementFollowed(t *testing.T, f *fixture) {
 	const writers, each = 8, 60
 	var wg sync.WaitGroup
@@ -82,7 +83,8 @@ func testStatement(t *testing.T, f *fixture) {
 		}
 		page.After = list[len(list)-1].Number
 	}
-	require.Equal(t, []string{"r0002", "r0005", "r0008", "r0011", "r0014", "r0017", "r0020", "r0023", "r0026", "r0029"}, got)
+	require.Equal(t, []string{"r0002", "r0005", "r0008", "r0011", "r0014", "r0017", "r0020", "r0023", "r0026", "r0029"},
+		got)
 	require.EqualValues(t, 10, page.After)
 	f.credit(t, testCredit(32)) // its key is used: refused, and no line
 	fourth := testCredit(35)
@@ -90,7 +92,8 @@ func testStatement(t *testing.T, f *fixture) {
 	list, err := f.ledger.Statement(t.Context(), page)
 	require.NoError(t, err)
 	require.Len(t, list, 2, "the last line's number is where it goes on")
-	require.Equal(t, []any{int64(11), "r0035", int64(12), "r0038"}, []any{list[0].Number, list[0].Reference, list[1].Number, list[1].Reference})
+	require.Equal(t, []any{int64(11), "r0035", int64(12), "r0038"}, []any{list[0].Number, list[0].Reference,
+		list[1].Number, list[1].Reference})
 }
 
 // testCreditClients: two clients use the same key and the same reference, and neither meets the other's.
@@ -141,13 +144,17 @@ func testCreditDifferences(t *testing.T, f *fixture) {
 	f.credit(t, testCredit(1), testCredit(2))
 	sum := "sum of the credits = balance"
 	for sql, want := range map[string][]string{
-		`UPDATE credit_account SET balance = balance + $1 WHERE id = 'u1'`:                       {sum},
-		`UPDATE credit SET amount = amount + $1 WHERE account = 'u2'`:                            {sum, "sum of the credits = credited"},
-		`UPDATE credit_account SET credits = credits + $1 WHERE id = 'u2'`:                       {"number of credits"},
-		`UPDATE credit SET line_no = line_no + $1 WHERE account = 'u2'`:                          {"last line of the statement"},
-		`UPDATE credit_fund SET credited = credited + $1 WHERE client = 'c1' AND credits > 0`:    {"sum of the credits = credited"},
+		`UPDATE credit_account SET balance = balance + $1 WHERE id = 'u1'`: {sum},
+		`UPDATE credit SET amount = amount + $1 WHERE account = 'u2'`: {sum,
+			"sum of the credits = credited"},
+		`UPDATE credit_account SET credits = credits + $1 WHERE id = 'u2'`: {"number of credits"},
+		`UPDATE credit SET line_no = line_no + $1 WHERE account = 'u2'`: {"last line of the " +
+			"statement"},
+		`UPDATE credit_fund SET credited = credited + $1 WHERE client = 'c1' AND credits > 0`: {"sum of the credits = " +
+			"credited"},
 		`UPDATE credit_fund SET credits = credits + $1 WHERE client = 'c1' AND currency = 'CNY'`: {"number of credits"},
-		`UPDATE credit_fund SET funded = funded - $1 WHERE client = 'c2' AND currency = 'USD'`:   {"sum of the fundings = funded"},
+		`UPDATE credit_fund SET funded = funded - $1 WHERE client = 'c2' AND currency = 'USD'`: {"sum of the fundings = " +
+			"funded"},
 	} {
 		f.tamper(t, stmt{sql: sql, args: []any{int64(1)}})
 		list, err := f.ledger.CheckCredits(t.Context())

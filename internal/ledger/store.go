@@ -2,8 +2,8 @@ package ledger
 
 import "context"
 
-// stmt is one statement that returns no rows. Placeholders are $1, $2, ... on every database. What differs between databases,
-// like ON CONFLICT, stands in folder sql. RETURNING is not to be used, MySQL has none.
+// stmt is one statement that returns no rows. Placeholders are $1, $2, ... on every database. What differs between
+// databases, like ON CONFLICT, stands in folder sql. RETURNING is not to be used, MySQL has none.
 type stmt struct {
 	sql  string
 	args []any

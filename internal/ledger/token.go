@@ -44,14 +44,16 @@ func checkToken(token *payment.ClientToken) error {
 	if err := hongbao.CheckID(token.Client); err != nil {
 		errs = append(errs, fmt.Errorf("client %.140q: %w", token.Client, err))
 	}
-	if sum, err := hex.DecodeString(token.Hash); err != nil || len(sum) != 32 || strings.ToLower(token.Hash) != token.Hash {
+	if sum, err := hex.DecodeString(token.Hash); err != nil || len(sum) != 32 ||
+		strings.ToLower(token.Hash) != token.Hash {
 		errs = append(errs, errors.New("the hash is not a SHA-256 in hex"))
 	}
 	if len(token.Scopes) == 0 {
 		errs = append(errs, errors.New("it has no scope"))
 	}
 	for _, s := range token.Scopes {
-		if all := []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}; !slices.Contains(all, s) {
+		if all := []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}; !slices.Contains(all,
+			s) {
 			errs = append(errs, fmt.Errorf("scope %.40q does not exist: want %s, %s or %s", s, all[0], all[1], all[2]))
 		}
 	}
@@ -86,8 +88,8 @@ func (l *Ledger) Tokens(ctx context.Context) ([]payment.ClientToken, error) {
 	return list, nil
 }
 
-// RevokeTokens ends the client's tokens whose hash begins with the text, and tells how many. A server that runs takes them for a
-// second more.
+// RevokeTokens ends the client's tokens whose hash begins with the text, and tells how many. A server that runs takes
+// them for a second more.
 func (l *Ledger) RevokeTokens(ctx context.Context, client, hash string) (n int64, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		return nil, t.run(ctx, stmt{

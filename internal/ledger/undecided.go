@@ -8,8 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// inQuarantine gives the items of campaigns that have grants in quarantine, or decided ones. items are sorted by campaign. Few campaigns
-// have such grants, so one look at each is all that most batches cost.
+// inQuarantine gives the items of campaigns that have grants in quarantine, or decided ones. items are sorted by
+// campaign. Few campaigns have such grants, so one look at each is all that most batches cost.
 func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspects []item, err error) {
 	above := int64(-1)
 	if decided {
@@ -20,17 +20,18 @@ func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspe
 		for last < len(items) && items[last].grant.Campaign == id {
 			last++
 		}
-		err = t.query(ctx, `SELECT 1 FROM quarantine WHERE campaign = $1 AND resolved_at > $2 LIMIT 1`, []any{id, above}, func(s scan) error {
-			suspects = append(suspects, items[first:last]...)
-			return s(new(int64))
-		})
+		err = t.query(ctx, `SELECT 1 FROM quarantine WHERE campaign = $1 AND resolved_at > $2 LIMIT 1`, []any{id, above},
+			func(s scan) error {
+				suspects = append(suspects, items[first:last]...)
+				return s(new(int64))
+			})
 		first = last
 	}
 	return suspects, err
 }
 
-// undecided gives the items without those about which a person has decided: void stays void, and what was paid from the reserve
-// is paid. items are sorted by campaign.
+// undecided gives the items without those about which a person has decided: void stays void, and what was paid from
+// the reserve is paid. items are sorted by campaign.
 func (l *Ledger) undecided(ctx context.Context, t txn, items []item) (left []item, err error) {
 	suspects, err := inQuarantine(ctx, t, items, true)
 	if err != nil || len(suspects) == 0 {
@@ -42,7 +43,8 @@ func (l *Ledger) undecided(ctx context.Context, t txn, items []item) (left []ite
 }
 
 // eachQuarantined calls fn for each row of quarantine with one of the items' packets.
-func (l *Ledger) eachQuarantined(ctx context.Context, t txn, items []item, fn func(g hongbao.Grant, resolved bool)) error {
+func (l *Ledger) eachQuarantined(ctx context.Context, t txn, items []item, fn func(g hongbao.Grant,
+	resolved bool)) error {
 	packed, err := l.dialect.pack(keysOf(items)...)
 	if err != nil {
 		return err
@@ -50,7 +52,8 @@ func (l *Ledger) eachQuarantined(ctx context.Context, t txn, items []item, fn fu
 	return t.query(ctx, l.dialect.readQuarantine, packed, func(s scan) error {
 		var has hongbao.Grant
 		var shard, at, resolved int64
-		err := s(&has.Campaign, &has.Packet, &has.User, &has.Amount, &shard, &has.Seq, &has.Epoch, &has.RequestID, &at, &resolved)
+		err := s(&has.Campaign, &has.Packet, &has.User, &has.Amount, &shard, &has.Seq, &has.Epoch, &has.RequestID, &at,
+			&resolved)
 		has.Shard, has.Time = int(shard), time.UnixMilli(at).UTC()
 		fn(has, resolved > 0)
 		return err
@@ -59,5 +62,6 @@ func (l *Ledger) eachQuarantined(ctx context.Context, t txn, items []item, fn fu
 
 // factsOf gives the fields of a grant that difference compares.
 func factsOf(g *hongbao.Grant) hongbao.Grant {
-	return hongbao.Grant{Campaign: g.Campaign, Packet: g.Packet, User: g.User, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq}
+	return hongbao.Grant{Campaign: g.Campaign, Packet: g.Packet, User: g.User, Amount: g.Amount, Shard: g.Shard,
+		Seq: g.Seq}
 }

@@ -30,8 +30,8 @@ type Credited struct {
 	Err      error
 }
 
-// Why a balance system refuses a credit. The first two are contradictions, their errors are Conflicts. The third is Transient: nothing
-// was booked, and the same credit can be booked once the client's fund is filled.
+// Why a balance system refuses a credit. The first two are contradictions, their errors are Conflicts. The third is
+// Transient: nothing was booked, and the same credit can be booked once the client's fund is filled.
 var (
 	ErrKeyReused       = errors.New("the idempotency key was used for another credit")
 	ErrReferenceReused = errors.New("the reference was used for another credit")
@@ -46,8 +46,8 @@ type AccountBalance struct {
 	Credits int64
 }
 
-// StatementLine is a credit in the statement of its account and currency. Lines are numbered 1, 2, 3, ... in the order in which the
-// credits were booked, without a gap; Client tells whose Reference it is.
+// StatementLine is a credit in the statement of its account and currency. Lines are numbered 1, 2, 3, ... in the
+// order in which the credits were booked, without a gap; Client tells whose Reference it is.
 type StatementLine struct {
 	Number int64
 	Credit

@@ -12,8 +12,8 @@ type Refund struct {
 	Campaign, Currency, Sponsor string
 	Amount                      hongbao.Amount
 	Packets                     int64 // that nobody got
-	// Shard and Seq name the close that it is based on. Seq is 0 if Redis had lost the campaign, so that there was none: then By and
-	// Why say who decided it.
+	// Shard and Seq name the close that it is based on. Seq is 0 if Redis had lost the campaign, so that there was
+	// none: then By and Why say who decided it.
 	Shard   int
 	Seq     int64
 	By, Why string

@@ -17,12 +17,14 @@ type Booked struct {
 	Amount            hongbao.Amount
 }
 
-// Credited asks a queryable remote what it has booked for a packet; false if nothing. An answer that tells nothing is asked for
-// again as often as Config.Repeats allows. Many may ask at once: Config.Concurrency bounds them together with Handle's requests.
+// Credited asks a queryable remote what it has booked for a packet; false if nothing. An answer that tells nothing is
+// asked for again as often as Config.Repeats allows. Many may ask at once: Config.Concurrency bounds them together
+// with Handle's requests.
 func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (b Booked, found bool, err error) {
 	reference := Key(h.cfg.Deployment, campaign, packet)
 	if !h.cfg.Queryable {
-		return b, false, hongbao.Errorf(hongbao.ClassPermanent, "ask for credit %s: the remote can't be asked, remote.queryable is false", reference)
+		return b, false, hongbao.Errorf(hongbao.ClassPermanent,
+			"ask for credit %s: the remote can't be asked, remote.queryable is false", reference)
 	}
 	pause := h.cfg.Pause
 	for try := 0; ; try++ {

@@ -21,7 +21,8 @@ type books struct {
 	rows  map[string]*row          // pending, by reference
 	calls int
 	fail  func(g *hongbao.Grant) error // not nil: what it says of each grant that is recorded
-	// unread is what comes of a Begin; noted tells whether it has noted all the same. unforgotten is what comes of a Forget, which then does nothing.
+	// unread is what comes of a Begin; noted tells whether it has noted all the same. unforgotten is what comes of a
+	// Forget, which then does nothing.
 	unread, unforgotten error
 	noted               bool
 }
@@ -119,11 +120,13 @@ func (b *books) Record(_ context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-func (b *books) Pending(_ context.Context, idle time.Duration, after hongbao.Grant, limit int) (list []payment.Pending, err error) {
+func (b *books) Pending(_ context.Context, idle time.Duration, after hongbao.Grant,
+	limit int) (list []payment.Pending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.rows {
-		if p := (payment.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Age: time.Since(r.since), Idle: time.Since(r.asked)}); p.Idle >= idle &&
+		if p := (payment.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Age: time.Since(r.since),
+			Idle: time.Since(r.asked)}); p.Idle >= idle &&
 			r.grant.Packet > after.Packet {
 			list = append(list, p)
 		}

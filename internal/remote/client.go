@@ -18,8 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/flatjson"
 )
 
-// newTransport writes out every option whose default could repeat a request or hang. A transport follows no redirect: that
-// is an answer like any other.
+// newTransport writes out every option whose default could repeat a request or hang. A transport follows no redirect:
+// that is an answer like any other.
 func newTransport(c *Config) *http.Transport {
 	t := &http.Transport{
 		Proxy:                  nil, // no proxy out of the environment
@@ -66,7 +66,8 @@ func (h *Handler) do(ctx context.Context, method, path, key string, body []byte,
 		req.Header.Set("Authorization", "Bearer "+h.cfg.Token)
 	}
 	if body != nil {
-		// net/http sends a body that it knows to be in memory in one write with the head. Without GetBody it can't send the body again.
+		// net/http sends a body that it knows to be in memory in one write with the head. Without GetBody it can't
+		// send the body again.
 		req.Body, req.ContentLength, req.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// closesReused is a server that answers the first request of a connection, and on the second one reads all of it and closes:
-// just where net/http sends a request again by itself if it may.
+// closesReused is a server that answers the first request of a connection, and on the second one reads all of it and
+// closes: just where net/http sends a request again by itself if it may.
 func closesReused(t *testing.T) (url string, bodies *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -231,7 +231,8 @@ func TestBreaker(t *testing.T) {
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.EqualValues(t, 4, h.Stats().Requests, "an outage takes nothing")
 	b.set(nil)
-	require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 20)) == nil }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 20)) == nil }, 5*time.Second,
+		10*time.Millisecond)
 	b.holds(t, grants(1, 20))
 	require.Zero(t, l.left())
 	require.Equal(t, "closed", h.Stats().Breaker)

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Config says how to reach the remote and what it is able to do. Nothing has a default; zero is refused but where it says
-// what it means.
+// Config says how to reach the remote and what it is able to do. Nothing has a default; zero is refused but where it
+// says what it means.
 type Config struct {
 	// URL is where the API begins; "/v1/credits" is put behind it. http or https, no user, no query.
 	URL string
@@ -23,8 +23,8 @@ type Config struct {
 	// Deployment is part of every key: it must never change.
 	Deployment string
 
-	// ConnectTimeout bounds one connect, and one TLS handshake. HeaderTimeout bounds the wait for the answer's head after
-	// the request was written. Timeout bounds one request as a whole.
+	// ConnectTimeout bounds one connect, and one TLS handshake. HeaderTimeout bounds the wait for the answer's head
+	// after the request was written. Timeout bounds one request as a whole.
 	ConnectTimeout, HeaderTimeout, Timeout time.Duration
 	// IdleTimeout closes unused connections; below that of the remote.
 	IdleTimeout time.Duration
@@ -36,20 +36,23 @@ type Config struct {
 	// idempotent remotes.
 	BatchCredits int
 
-	// Retention is how long the remote surely remembers a key; 0 if it is not idempotent. Margin is taken off it, for clocks.
+	// Retention is how long the remote surely remembers a key; 0 if it is not idempotent. Margin is taken off it, for
+	// clocks.
 	Retention, Margin time.Duration
 	// Queryable tells that the remote answers questions by reference.
 	Queryable bool
-	// QueryFinal is how long after a request was sent it can still take effect; from then on "not found" is final. It counts from the end
-	// of the sender's ClaimTime. 0: never, a person decides. At least ClaimTime.
+	// QueryFinal is how long after a request was sent it can still take effect; from then on "not found" is final. It
+	// counts from the end of the sender's ClaimTime. 0: never, a person decides. At least ClaimTime.
 	QueryFinal time.Duration
 
-	// Replay says that the grants may have been settled before, at the time that they carry or later. The Handler asks for each
-	// once more while the remote surely remembers its key since then. Later it only looks the credit up. It never sends a new one.
+	// Replay says that the grants may have been settled before, at the time that they carry or later. The Handler
+	// asks for each once more while the remote surely remembers its key since then. Later it only looks the credit
+	// up. It never sends a new one.
 	Replay bool
-	// Verified is what a person has verified at the remote about grants whose outcome stays unknown; else empty. Done: the remote
-	// has the credits as we ask for them, and nothing is sent; only for remotes that can't be asked. NotSent: it did not have them
-	// at VerifiedAt, and no request was under way. Those are sent anew, unless their last sender had time until after VerifiedAt.
+	// Verified is what a person has verified at the remote about grants whose outcome stays unknown; else empty.
+	// Done: the remote has the credits as we ask for them, and nothing is sent; only for remotes that can't be asked.
+	// NotSent: it did not have them at VerifiedAt, and no request was under way. Those are sent anew, unless their
+	// last sender had time until after VerifiedAt.
 	Verified   Verdict
 	VerifiedAt time.Time
 
@@ -71,13 +74,16 @@ func (c *Config) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	u, err := url.Parse(c.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		bad("the URL is not http(s)://host[:port][/path], without user and query") // it is not repeated: it may hold a password
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
+		// it is not repeated: it may hold a password
+		bad("the URL is not http(s)://host[:port][/path], without user and query")
 	}
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		bad("the token holds what is not printable ASCII")
 	}
-	if err := hongbao.CheckID(c.Deployment); err != nil || len(c.Deployment) > MaxDeployment || strings.ContainsAny(c.Deployment, keySep+"/\"\\") {
+	if err := hongbao.CheckID(c.Deployment); err != nil || len(c.Deployment) > MaxDeployment ||
+		strings.ContainsAny(c.Deployment, keySep+"/\"\\") {
 		bad("deployment %.80q: want 1 to %d letters, digits, - or _", c.Deployment, MaxDeployment)
 	}
 	c.checkTimes(bad)
@@ -103,7 +109,8 @@ func (c *Config) Check() error {
 
 func (c *Config) checkVerified(bad func(string, ...any)) {
 	if c.Verified != "" && c.Verified != NotSent && (c.Verified != Done || c.Queryable) || c.Verified != "" && c.Replay {
-		bad("Verified is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Replay", c.Verified, NotSent, Done)
+		bad("Verified is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Replay", c.Verified,
+			NotSent, Done)
 	}
 	if (c.Verified == NotSent) == c.VerifiedAt.IsZero() {
 		bad("VerifiedAt is %s: it goes with Verified %s, and only with that", c.VerifiedAt, NotSent)
@@ -115,7 +122,8 @@ func (c *Config) checkTimes(bad func(string, ...any)) {
 		name string
 		v    time.Duration
 	}{
-		{"ConnectTimeout", c.ConnectTimeout}, {"HeaderTimeout", c.HeaderTimeout}, {"Timeout", c.Timeout}, {"IdleTimeout", c.IdleTimeout},
+		{"ConnectTimeout", c.ConnectTimeout}, {"HeaderTimeout", c.HeaderTimeout}, {"Timeout", c.Timeout}, {"IdleTimeout",
+			c.IdleTimeout},
 		{"ClaimTime", c.ClaimTime}, {"Pause", c.Pause}, {"BreakerOpen", c.BreakerOpen}, {"MaxRetryAfter", c.MaxRetryAfter},
 	} {
 		if d.v < time.Millisecond {

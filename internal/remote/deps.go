@@ -8,14 +8,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// Ledger holds what the remote has credited, and what may have been asked for. Package settlement's Settler is one.
+// Ledger holds what the remote has credited, and what may have been asked for. Package ledger's Settler is one.
 type Ledger interface {
-	// Begin notes durably that credits are about to be asked for, unless the ledger holds them or that was noted before. held is what
-	// the ledger has of the grants' packets, whoever has them there, or the very same grants that it put aside for a person; before
-	// is what was noted earlier, and the call's now where Taken says so. After an error nothing was noted, unless its class is Unknown.
-	Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant, before []payment.Pending, err error)
-	// Record is handed the grants that the remote has certainly credited. Nil means that it holds them durably and notes them no more;
-	// else there is an error a grant, nil for those it holds. A repeat changes nothing.
+	// Begin notes durably that credits are about to be asked for, unless the ledger holds them or that was noted
+	// before. held is what the ledger has of the grants' packets, whoever has them there, or the very same grants
+	// that it put aside for a person; before is what was noted earlier, and the call's now where Taken says so. After
+	// an error nothing was noted, unless its class is Unknown.
+	Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
+		before []payment.Pending, err error)
+	// Record is handed the grants that the remote has certainly credited. Nil means that it holds them durably and
+	// notes them no more; else there is an error a grant, nil for those it holds. A repeat changes nothing.
 	Record(ctx context.Context, grants []hongbao.Grant) []error
 	// Forget ends the notes of a batch: certainly nothing was booked.
 	Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error

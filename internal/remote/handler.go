@@ -58,7 +58,8 @@ func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 		return nil, err
 	}
 	return &Handler{
-		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newTransport(&cfg), owner: "h" + rand.Text(), campaigns: campaigns, ledger: ledger,
+		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newTransport(&cfg), owner: "h" + rand.Text(),
+		campaigns: campaigns, ledger: ledger,
 		slots: make(chan struct{}, cfg.Concurrency), now: time.Now,
 		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 			Name: "remote", MaxRequests: 1, Interval: 0, Timeout: cfg.BreakerOpen,
@@ -106,8 +107,8 @@ type item struct {
 	mismatches int // answers about another credit
 }
 
-// Handle credits the grants. Nil for a grant means that the remote said so and that the ledger holds it since then. Grants
-// without a value need no credit and are recorded only.
+// Handle credits the grants. Nil for a grant means that the remote said so and that the ledger holds it since then.
+// Grants without a value need no credit and are recorded only.
 func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	items, free := h.sort(ctx, grants, errs)
@@ -135,12 +136,13 @@ func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 var errTwice = errors.New("the grant comes twice in one call")
 
-// ErrContradiction is in the chain of a Conflict that is no mere doubt: the grant contradicts the plan, or what the ledger or
-// the remote has of its packet. Somebody forges, two deployments share an id, or Redis went back in time: stop the campaign.
+// ErrContradiction is in the chain of a Conflict that is no mere doubt: the grant contradicts the plan, or what the
+// ledger or the remote has of its packet. Somebody forges, two deployments share an id, or Redis went back in time:
+// stop the campaign.
 var ErrContradiction = errors.New("contradiction")
 
-// each calls do for the parts of n, at most Concurrency at once, and waits: a goroutine a grant would be thousands of stacks
-// that only wait for a slot.
+// each calls do for the parts of n, at most Concurrency at once, and waits: a goroutine a grant would be thousands of
+// stacks that only wait for a slot.
 func (h *Handler) each(n, size int, do func(first, last int)) {
 	if n <= size {
 		if n > 0 {
@@ -164,7 +166,8 @@ func (h *Handler) each(n, size int, do func(first, last int)) {
 	wg.Wait()
 }
 
-// sort makes items of the grants that are to be credited, and of those without a value; errs gets what is wrong with the others.
+// sort makes items of the grants that are to be credited, and of those without a value; errs gets what is wrong with
+// the others.
 func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error) (items, free []*item) {
 	items = make([]*item, 0, len(grants))
 	currencies := map[string]string{}
@@ -196,12 +199,14 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 		seen[event{g.Shard, g.Seq}] = g
 		key := h.keyOf(g)
 		if packets[key] {
-			errs[i] = hongbao.Errorf(hongbao.ClassConflict, "%w: packet %d of campaign %s came as two different events in one call; a person decides about event %s",
+			errs[i] = hongbao.Errorf(hongbao.ClassConflict, "%w: packet %d of campaign %s came as two different events in one "+
+				"call; a person decides about event %s",
 				ErrContradiction, g.Packet, g.Campaign, g.EventID())
 			continue
 		}
 		packets[key] = true
-		it := &item{grant: g, index: i, credit: credit{Key: key, Reference: key, Account: g.User, Currency: currencies[g.Campaign], Amount: g.Amount}}
+		it := &item{grant: g, index: i, credit: credit{Key: key, Reference: key, Account: g.User,
+			Currency: currencies[g.Campaign], Amount: g.Amount}}
 		if g.Amount > 0 {
 			items = append(items, it)
 			continue
@@ -222,14 +227,16 @@ func (h *Handler) check(ctx context.Context, g *hongbao.Grant, currencies map[st
 		err = fmt.Errorf("packet %d and seq %d: want numbers from 1", g.Packet, g.Seq)
 	}
 	if err != nil {
-		return hongbao.Errorf(hongbao.ClassPermanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(), g.Campaign, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "grant %s of campaign %.80q is malformed: %w", g.EventID(),
+			g.Campaign, err)
 	}
 	amount, ok, err := h.campaigns.Amount(ctx, g.Campaign, g.Packet)
 	if err != nil {
 		return fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
 	}
 	if !ok || amount != g.Amount || amount < 0 || amount > hongbao.MaxAmount {
-		return hongbao.Errorf(hongbao.ClassConflict, "%w: packet %d of campaign %s has the amount %d, which is not planned; nothing was sent, a person decides",
+		return hongbao.Errorf(hongbao.ClassConflict, "%w: packet %d of campaign %s has the amount %d, which is not "+
+			"planned; nothing was sent, a person decides",
 			ErrContradiction, g.Packet, g.Campaign, g.Amount)
 	}
 	if _, known := currencies[g.Campaign]; !known {

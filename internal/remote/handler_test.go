@@ -17,7 +17,8 @@ import (
 func TestEveryGrantOnce(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
-		"idempotent": func(*Config) {}, "queryable": queryable, "neither": neither, "batches": func(c *Config) { c.BatchCredits = 7 },
+		"idempotent": func(*Config) {}, "queryable": queryable, "neither": neither,
+		"batches": func(c *Config) { c.BatchCredits = 7 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +85,8 @@ var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, r *http.Reque
 func TestAppliedAndAnsweredWrong(t *testing.T) {
 	t.Parallel()
 	for name, answer := range wrongAnswers {
-		for able, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats, "queryable": queryable} {
+		for able, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats,
+			"queryable": queryable} {
 			t.Run(name+", "+able, func(t *testing.T) {
 				t.Parallel()
 				b, l := newBank(t), newBooks()
@@ -289,7 +291,8 @@ func TestMisfits(t *testing.T) {
 // The remote has another credit under our reference: Redis went back in time, or somebody forges.
 func TestSomethingElseIsThere(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats, "batch": func(c *Config) { c.BatchCredits = 5 }} {
+	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats,
+		"batch": func(c *Config) { c.BatchCredits = 5 }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
@@ -318,7 +321,8 @@ func TestNobodyThere(t *testing.T) {
 	books := newBooks()
 	tlsBank := newBank(t)
 	for name, url := range map[string]string{
-		"refused": "http://" + l.Addr().String(), "no such name": "http://nobody.invalid", "not TLS": strings.Replace(tlsBank.URL, "http:", "https:", 1),
+		"refused": "http://" + l.Addr().String(), "no such name": "http://nobody.invalid",
+		"not TLS": strings.Replace(tlsBank.URL, "http:", "https:", 1),
 	} {
 		cfg := testConfig(url)
 		h, err := New(cfg, campaigns{}, books)
@@ -336,8 +340,10 @@ func TestNobodyThere(t *testing.T) {
 
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := New(Config{URL: "ftp://u:pw@x", Token: "a\nb", Deployment: "a:b", QueryFinal: 1, BatchCredits: 5000, Repeats: -1}, nil, nil)
-	for _, part := range []string{"URL", "token", "deployment", "ConnectTimeout", "HeaderTimeout", "ClaimTime", "Pause", "BodyBytes",
+	_, err := New(Config{URL: "ftp://u:pw@x", Token: "a\nb", Deployment: "a:b", QueryFinal: 1, BatchCredits: 5000,
+		Repeats: -1}, nil, nil)
+	for _, part := range []string{"URL", "token", "deployment", "ConnectTimeout", "HeaderTimeout", "ClaimTime", "Pause",
+		"BodyBytes",
 		"Concurrency", "BatchCredits", "Repeats", "BreakerFailures", "QueryFinal", "campaigns and ledger"} {
 		require.ErrorContains(t, err, part)
 	}

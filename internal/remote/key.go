@@ -7,7 +7,8 @@ import (
 // keySep stands between the parts of a key; none of them can hold it.
 const keySep = ":"
 
-// MaxDeployment is how long a deployment's id may be, so that a key fits into hongbao.MaxIDLength: 54 + 64 + 8 digits + 2.
+// MaxDeployment is how long a deployment's id may be, so that a key fits into hongbao.MaxIDLength: 54 + 64 + 8 digits
+// + 2.
 const MaxDeployment = 54
 
 // Key is the Idempotency-Key and the reference of a grant: deployment, campaign and packet. It is the same for ever,

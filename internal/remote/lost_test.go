@@ -103,7 +103,8 @@ func (l *hung) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// The ledger hangs until the time is up: the worker knows that the remote has credited the grants, and records them when it is well.
+// The ledger hangs until the time is up: the worker knows that the remote has credited the grants, and records them
+// when it is well.
 func TestLedgerThatHangs(t *testing.T) {
 	t.Parallel()
 	b, slow := newBank(t), &hung{books: newBooks()}
@@ -125,8 +126,8 @@ func TestLedgerThatHangs(t *testing.T) {
 	require.Zero(t, slow.left())
 }
 
-// Redis keeps nothing about what was asked for, so nothing of it can be lost: whoever gets the grant next counts the remote's retention from
-// the first request.
+// Redis keeps nothing about what was asked for, so nothing of it can be lost: whoever gets the grant next counts the
+// remote's retention from the first request.
 func TestFirstRequestIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()

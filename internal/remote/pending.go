@@ -11,8 +11,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// maxBegun bounds what is noted in the ledger in one transaction. A remote that is not idempotent has a lower bound: what it has credited
-// is recorded when all of the transaction's credits were answered, and until then only this process knows of it.
+// maxBegun bounds what is noted in the ledger in one transaction. A remote that is not idempotent has a lower bound:
+// what it has credited is recorded when all of the transaction's credits were answered, and until then only this
+// process knows of it.
 const maxBegun, maxBlind = 5_000, 32
 
 // maxRounds bounds how often credits that were asked for before, and are not booked, are noted anew.
@@ -32,8 +33,8 @@ func (h *Handler) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// round asks for the items once. It gives the items that an earlier call asked for and that are certainly not booked: the next
-// round sends them anew.
+// round asks for the items once. It gives the items that an earlier call asked for and that are certainly not booked:
+// the next round sends them anew.
 func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
 	defer cancel()
@@ -59,8 +60,8 @@ func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	return h.forget(ctx, items)
 }
 
-// begin notes the items in the ledger. Nobody has asked for the fresh ones yet; open ones may be booked; the others have their
-// outcome.
+// begin notes the items in the ledger. Nobody has asked for the fresh ones yet; open ones may be booked; the others
+// have their outcome.
 func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item) {
 	grants := make([]hongbao.Grant, 0, len(items))
 	at := make(map[string]*item, len(items))
@@ -115,8 +116,8 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 
 func (h *Handler) keyOf(g *hongbao.Grant) string { return Key(h.cfg.Deployment, g.Campaign, g.Packet) }
 
-// recorded compares an item with the ledger's grant of its packet, which the remote has credited before. True: this is a replay,
-// which asks the remote all the same.
+// recorded compares an item with the ledger's grant of its packet, which the remote has credited before. True: this
+// is a replay, which asks the remote all the same.
 func (h *Handler) recorded(it *item, row *hongbao.Grant) bool {
 	if !h.same(it, row, "holds") {
 		return false
@@ -137,8 +138,10 @@ func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 		return true
 	}
 	h.count.conflicts.Add(1)
-	it.err = hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger %s packet %d of campaign %s as event %s, amount %d; it came as event %s, amount %d, "+
-		"or for another user: nothing was sent, a person decides", ErrContradiction, has, g.Packet, g.Campaign, row.EventID(), row.Amount,
+	it.err = hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger %s packet %d of campaign %s as event %s, amount %d; "+
+		"it came as event %s, amount %d, "+
+		"or for another user: nothing was sent, a person decides", ErrContradiction, has, g.Packet, g.Campaign,
+		row.EventID(), row.Amount,
 		g.EventID(), g.Amount)
 	return false
 }
@@ -150,13 +153,15 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 		return false
 	}
 	if !p.Taken {
-		it.err = hongbao.Heldf("credit %s was asked for %s ago by a worker that may still be at it", it.credit.Reference, p.Idle)
+		it.err = hongbao.Heldf("credit %s was asked for %s ago by a worker that may still be at it", it.credit.Reference,
+			p.Idle)
 		return false
 	}
 	it.batch = batch
 	if h.known.forgetUnsent(it.credit.Reference, p.Batch) {
 		it.resend = true
-		it.err = hongbao.Errorf(hongbao.ClassTransient, "credit %s was noted, but not asked for; it is noted anew", it.credit.Reference)
+		it.err = hongbao.Errorf(hongbao.ClassTransient, "credit %s was noted, but not asked for; it is noted anew",
+			it.credit.Reference)
 		return false
 	}
 	it.outcome, it.last = outcomeOpen, result{verdict: Unknown, err: errAsked}
@@ -166,8 +171,8 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 // errAsked says why a credit is in doubt without a request of this call.
 var errAsked = errors.New("it may have been asked for before")
 
-// record hands the ledger what the remote has credited; the row in table pending ends with it. If the ledger does not take it, this process
-// knows that it is booked, and others find the row.
+// record hands the ledger what the remote has credited; the row in table pending ends with it. If the ledger does not
+// take it, this process knows that it is booked, and others find the row.
 func (h *Handler) record(ctx context.Context, items []*item) {
 	var list []*item
 	var grants []hongbao.Grant
@@ -195,7 +200,8 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 			h.known.setBooked(reference, false)
 			continue
 		case len(errs) != len(list):
-			it.err = hongbao.Errorf(hongbao.ClassBroken, "the ledger gave %d errors for %d grants: it can't be told what it holds", len(errs), len(list))
+			it.err = hongbao.Errorf(hongbao.ClassBroken, "the ledger gave %d errors for %d grants: it can't be told what it "+
+				"holds", len(errs), len(list))
 		default:
 			it.err = fmt.Errorf("credit %s is booked, but not recorded in the ledger: %w", reference, errs[i])
 		}
@@ -208,8 +214,8 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 // endTime is how long the ledger is given for what is known at the end of a round.
 const endTime = 5 * time.Second
 
-// forget deletes the rows of items that are certainly not booked: whoever has them next sends them. It gives those that this call
-// is to send anew.
+// forget deletes the rows of items that are certainly not booked: whoever has them next sends them. It gives those
+// that this call is to send anew.
 func (h *Handler) forget(ctx context.Context, items []*item) (again []*item) {
 	rows := map[int64][]*item{}
 	for _, it := range items {

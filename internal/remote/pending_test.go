@@ -100,7 +100,8 @@ func TestKilledBeforeSending(t *testing.T) {
 func TestNothingIsPendingOfWhatWasNotBooked(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
-		for status, class := range map[int]hongbao.Class{http.StatusForbidden: hongbao.ClassTransient, http.StatusGone: hongbao.ClassPermanent} {
+		for status, class := range map[int]hongbao.Class{http.StatusForbidden: hongbao.ClassTransient,
+			http.StatusGone: hongbao.ClassPermanent} {
 			b, l := newBank(t), newBooks()
 			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
 			errs := newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1))
@@ -115,7 +116,8 @@ func TestNothingIsPendingOfWhatWasNotBooked(t *testing.T) {
 	}
 }
 
-// The ledger's answer to what is about to be sent is lost: nothing was sent, which the same worker knows when it comes back.
+// The ledger's answer to what is about to be sent is lost: nothing was sent, which the same worker knows when it
+// comes back.
 func TestBeginWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {

@@ -20,8 +20,8 @@ func (h *Handler) push(ctx context.Context, items []*item) {
 	}
 }
 
-// conclude sets the outcome of an item from a result. repeated says that an earlier request may have booked it: a refusal of this
-// one then proves nothing about that one.
+// conclude sets the outcome of an item from a result. repeated says that an earlier request may have booked it: a
+// refusal of this one then proves nothing about that one.
 func (h *Handler) conclude(it *item, r result, repeated bool) {
 	it.last = r
 	switch {
@@ -34,7 +34,8 @@ func (h *Handler) conclude(it *item, r result, repeated bool) {
 	case r.verdict == Rejected:
 		h.count.rejected.Add(1)
 		it.outcome = outcomeRejected
-		it.err = hongbao.Errorf(hongbao.ClassPermanent, "the remote refuses credit %s for good: %w", it.credit.Reference, r.err)
+		it.err = hongbao.Errorf(hongbao.ClassPermanent, "the remote refuses credit %s for good: %w", it.credit.Reference,
+			r.err)
 	case r.verdict == NotSent && !repeated:
 		h.count.notSent.Add(1)
 		it.outcome, it.err = outcomeUnbooked, h.failed(it, hongbao.ClassTransient, "was not sent")
@@ -55,7 +56,8 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 	case it.last.outage:
 		return hongbao.Outagef(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
 	case it.last.waits:
-		return hongbao.Heldf("credit %s %s, and no other account's went through yet, so it may be refused alone or with all: %w",
+		return hongbao.Heldf("credit %s %s, and no other account's went through yet, so it may be refused alone or with "+
+			"all: %w",
 			it.credit.Reference, how, it.last.err)
 	}
 	return hongbao.Errorf(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
@@ -69,7 +71,8 @@ func (h *Handler) conflict(it *item, what error) {
 		cause = errors.New("another worker may have sent it")
 	}
 	it.outcome = outcomeOpen
-	it.err = hongbao.Errorf(hongbao.ClassConflict, "credit %s: %w: %w; ask the owners of the remote, see docs/remote-balance.md",
+	it.err = hongbao.Errorf(hongbao.ClassConflict, "credit %s: %w: %w; ask the owners of the remote, see "+
+		"docs/remote-balance.md",
 		it.credit.Reference, what, cause)
 }
 
@@ -109,11 +112,14 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 		it.outcome, it.err = outcomeBooked, nil
 	case h.verifiedUnbooked(it):
 		it.resend = true
-		it.outcome, it.err = outcomeUnbooked, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
+		it.outcome, it.err = outcomeUnbooked, hongbao.Errorf(hongbao.ClassTransient,
+			"credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
 	case h.cfg.idempotent():
-		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could pay twice", age.Round(time.Second), h.cfg.Retention))
+		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could "+
+			"pay twice", age.Round(time.Second), h.cfg.Retention))
 	default:
-		h.conflict(it, errors.New("it may have been sent, and the remote can neither repeat nor be asked: it is never sent twice"))
+		h.conflict(it, errors.New("it may have been sent, and the remote can neither repeat nor be asked: it is never sent "+
+			"twice"))
 	}
 	return true
 }
@@ -129,7 +135,8 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	case r.clash, r.verdict == NotSent && clashed:
 		it.last = r
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
-	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 && h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
+	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 &&
+		h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
 		it.last, it.outcome, it.resend = r, outcomeUnbooked, true
 		it.err = h.failed(it, hongbao.ClassTransient, "was not booked and never will be; it is sent anew")
 	case r.verdict == NotSent:
@@ -143,8 +150,8 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	return true
 }
 
-// lastSent is by when the last request for an item was sent. A remote that is not idempotent gets one, by the worker that began first; another
-// one may have got more, but not when the key was too old.
+// lastSent is by when the last request for an item was sent. A remote that is not idempotent gets one, by the worker
+// that began first; another one may have got more, but not when the key was too old.
 func (h *Handler) lastSent(it *item) time.Time {
 	began := it.first
 	if h.cfg.idempotent() {

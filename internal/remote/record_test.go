@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The ledger is away while the remote answers: nothing is done, nothing is sent again, and all is recorded when it is back.
+// The ledger is away while the remote answers: nothing is done, nothing is sent again, and all is recorded when it is
+// back.
 func TestLedgerAwayAfterTheCredit(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {

@@ -4,9 +4,9 @@ import (
 	"sync"
 )
 
-// refusals tells whom a bare refusal is about: a status that refuses without a code of the contract. A grant that is refused waits
-// without an attempt until a credit of another account went through: then the refusal is its own failure. But if another account
-// is refused before any credit went through, the remote refuses everybody: an outage.
+// refusals tells whom a bare refusal is about: a status that refuses without a code of the contract. A grant that is
+// refused waits without an attempt until a credit of another account went through: then the refusal is its own
+// failure. But if another account is refused before any credit went through, the remote refuses everybody: an outage.
 type refusals struct {
 	mu sync.Mutex
 	// through counts the credits that went through.
@@ -29,8 +29,8 @@ const (
 	whoseRemote               // everybody's
 )
 
-// refuse notes that an account is refused. An account that was refused before tells nothing new: else the consumer, which brings
-// the same grants again during an outage, would never get on to an account that tells more.
+// refuse notes that an account is refused. An account that was refused before tells nothing new: else the consumer,
+// which brings the same grants again during an outage, would never get on to an account that tells more.
 func (r *refusals) refuse(account string) whose {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,8 +60,8 @@ func (r *refusals) pass(account string) {
 	delete(r.first, account)
 }
 
-// attribute completes the result about an account: whom a bare refusal is about. A remote that refuses everybody is left alone
-// for a while, as one that fails is.
+// attribute completes the result about an account: whom a bare refusal is about. A remote that refuses everybody is
+// left alone for a while, as one that fails is.
 func (h *Handler) attribute(of *refusals, account string, r result) result {
 	switch {
 	case r.verdict == Done:

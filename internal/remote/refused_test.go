@@ -47,7 +47,8 @@ func TestOneAccountIsRefused(t *testing.T) {
 				for range 3 {
 					for _, err := range h.Handle(t.Context(), own) {
 						require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
-						require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "others went through, so an attempt counts: %v", err)
+						require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "others went through, so an attempt counts: %v",
+							err)
 					}
 				}
 				b.holds(t, others)
@@ -75,8 +76,8 @@ func TestRefusedAlone(t *testing.T) {
 	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
 }
 
-// Two accounts are refused and nobody went through: it looks like the whole remote. But the shard must get on to a third one,
-// which tells: the same two again are no outage.
+// Two accounts are refused and nobody went through: it looks like the whole remote. But the shard must get on to a
+// third one, which tells: the same two again are no outage.
 func TestTwoBadAccountsStopNoShard(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()

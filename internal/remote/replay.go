@@ -21,8 +21,8 @@ func (h *Handler) remembers(first time.Time) bool {
 	return h.cfg.idempotent() && h.now().Sub(first) < h.cfg.Retention-h.cfg.Margin
 }
 
-// repeat asks once more for a credit that may be booked already, and never sends it as a new one. If no request was sent, its row
-// in table pending can go.
+// repeat asks once more for a credit that may be booked already, and never sends it as a new one. If no request was
+// sent, its row in table pending can go.
 func (h *Handler) repeat(ctx context.Context, it *item) {
 	if h.remembers(it.first) {
 		if h.conclude(it, h.post(ctx, it), false); it.outcome == outcomeOpen {
@@ -32,7 +32,8 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 	}
 	age := h.now().Sub(it.first).Round(time.Second)
 	if !h.cfg.Queryable {
-		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: a repeat could pay twice", age, h.cfg.Retention))
+		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: a repeat "+
+			"could pay twice", age, h.cfg.Retention))
 		it.outcome = outcomeUnbooked
 		return
 	}
@@ -46,7 +47,8 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its reference", ErrContradiction))
 	case r.verdict == NotSent:
 		it.last = r
-		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: it is not sent again", age, h.cfg.Retention))
+		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: it is not "+
+			"sent again", age, h.cfg.Retention))
 	default:
 		it.err = hongbao.Errorf(hongbao.ClassTransient, "look up credit %s: %w", it.credit.Reference, r.err)
 		if r.outage {

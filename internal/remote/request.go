@@ -20,7 +20,8 @@ type result struct {
 	err     error
 	// outage: not this credit, the whole remote.
 	outage bool
-	// bare: a refusal without a code, so that it does not say whom it is about. It waits until that is known: see refusals.
+	// bare: a refusal without a code, so that it does not say whom it is about. It waits until that is known: see
+	// refusals.
 	bare, waits bool
 	// clash: something else is there under our key or reference.
 	clash bool
@@ -36,16 +37,19 @@ var errStatus = errors.New("the remote answered")
 // closed tells why nothing may be sent now; nil if something may.
 func (h *Handler) closed() error {
 	if until := time.Unix(0, h.gate.Load()); h.now().Before(until) {
-		return hongbao.Outagef(hongbao.ClassTransient, "the remote is left alone until %s, as it asked or as it refuses everybody; nothing was sent", until.UTC().Format(time.RFC3339))
+		return hongbao.Outagef(hongbao.ClassTransient, "the remote is left alone until %s, as it asked or as it refuses "+
+			"everybody; nothing was sent", until.UTC().Format(time.RFC3339))
 	}
 	if h.breaker.State() == gobreaker.StateOpen {
-		return hongbao.Outagef(hongbao.ClassTransient, "the breaker is open after %d failures in a row; nothing was sent, it is tried again within %s",
+		return hongbao.Outagef(hongbao.ClassTransient, "the breaker is open after %d failures in a row; nothing was sent, "+
+			"it is tried again within %s",
 			h.cfg.BreakerFailures, h.cfg.BreakerOpen)
 	}
 	return nil
 }
 
-// request sends one request when gate, breaker and a free slot let it. A result that is not nil says why it was not sent.
+// request sends one request when gate, breaker and a free slot let it. A result that is not nil says why it was not
+// sent.
 func (h *Handler) request(ctx context.Context, method, path, key string, body []byte, most int64) (answer, *result) {
 	select {
 	case h.slots <- struct{}{}:
@@ -62,7 +66,8 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	}
 	tell, err := h.breaker.Allow()
 	if err != nil {
-		return answer{}, &result{verdict: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w", err), outage: true}
+		return answer{}, &result{verdict: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w",
+			err), outage: true}
 	}
 	h.count.requests.Add(1)
 	a := h.do(ctx, method, path, key, body, most)
@@ -145,10 +150,11 @@ func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *
 	return result{verdict: Done}
 }
 
-// query asks for a credit by its reference. Done: it is there as we asked for it. Clash: it is there and differs. NotSent:
-// the remote does not have it now. All others tell nothing.
+// query asks for a credit by its reference. Done: it is there as we asked for it. Clash: it is there and differs.
+// NotSent: the remote does not have it now. All others tell nothing.
 func (h *Handler) query(ctx context.Context, it *item) result {
-	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(it.credit.Reference), "", nil, h.cfg.BodyBytes)
+	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(it.credit.Reference), "", nil,
+		h.cfg.BodyBytes)
 	switch {
 	case unsent != nil:
 		return result{verdict: Unknown, err: unsent.err, outage: unsent.outage}

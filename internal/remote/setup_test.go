@@ -138,7 +138,8 @@ func (b *bank) batch(w http.ResponseWriter, r *http.Request) {
 	var results []map[string]any
 	for _, c := range in.Credits {
 		c = b.book(c)
-		results = append(results, map[string]any{"status": 201, "reference": c.Reference, "account": c.Account, "currency": c.Currency, "amount": c.Amount})
+		results = append(results, map[string]any{"status": 201, "reference": c.Reference, "account": c.Account,
+			"currency": c.Currency, "amount": c.Amount})
 	}
 	b.say(w, http.StatusOK, map[string]any{"results": results})
 }
@@ -228,7 +229,8 @@ func newHandler(t *testing.T, b *bank, l Ledger, change ...func(*Config)) *Handl
 func grants(first, last int64) []hongbao.Grant {
 	var list []hongbao.Grant
 	for p := first; p <= last; p++ {
-		list = append(list, hongbao.Grant{Seq: p, Campaign: "rain", Packet: p, Amount: hongbao.Amount(100 + p), User: fmt.Sprintf("u%d", p%7)})
+		list = append(list, hongbao.Grant{Seq: p, Campaign: "rain", Packet: p, Amount: hongbao.Amount(100 + p),
+			User: fmt.Sprintf("u%d", p%7)})
 	}
 	return list
 }

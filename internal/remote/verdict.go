@@ -16,8 +16,8 @@ const (
 	Unknown  Verdict = "UNKNOWN"
 )
 
-// ofStatus is the table: what each status says about a credit that was asked for. Statuses that are not in it are Unknown,
-// redirects with them: 303 is how some systems answer what they have done.
+// ofStatus is the table: what each status says about a credit that was asked for. Statuses that are not in it are
+// Unknown, redirects with them: 303 is how some systems answer what they have done.
 var ofStatus = map[int]Verdict{
 	http.StatusOK:      Done, // if the answer repeats the credit
 	http.StatusCreated: Done, // likewise
@@ -33,7 +33,8 @@ var ofStatus = map[int]Verdict{
 	http.StatusGone:                Rejected,
 	http.StatusUnprocessableEntity: Rejected,
 
-	// Refused before anyone looked at the credit. Without a code it may be about this account or about every request: see refusals.
+	// Refused before anyone looked at the credit. Without a code it may be about this account or about every request:
+	// see refusals.
 	http.StatusUnauthorized:                NotSent,
 	http.StatusForbidden:                   NotSent,
 	http.StatusNotFound:                    NotSent,
@@ -58,15 +59,17 @@ const (
 // configuration is wrong.
 var (
 	refusesCredit = map[string]bool{
-		"account_invalid": true, "amount_out_of_range": true, "credit_refused": true, "currency_invalid": true, "reference_invalid": true,
+		"account_invalid": true, "amount_out_of_range": true, "credit_refused": true, "currency_invalid": true,
+		"reference_invalid": true,
 	}
 	refusesAll = map[string]bool{
-		"body_too_large": true, "content_encoding": true, "content_type": true, "method_not_allowed": true, "not_found": true, "unauthorized": true,
+		"body_too_large": true, "content_encoding": true, "content_type": true, "method_not_allowed": true,
+		"not_found": true, "unauthorized": true,
 	}
 )
 
-// verdictOf gives the verdict on a status and an error's code. A remote that can neither repeat nor be asked gets no benefit of
-// the doubt: of "later" only 429 says that nothing was begun.
+// verdictOf gives the verdict on a status and an error's code. A remote that can neither repeat nor be asked gets no
+// benefit of the doubt: of "later" only 429 says that nothing was begun.
 func (c *Config) verdictOf(status int, code string) Verdict {
 	v, known := ofStatus[status]
 	switch {

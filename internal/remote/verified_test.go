@@ -19,8 +19,8 @@ func told(v Verdict) func(*Config) {
 	}
 }
 
-// A remote that can tell nothing booked the first two grants, and not the others, and never answered. Nobody but a person can
-// decide; what he says is done once.
+// A remote that can tell nothing booked the first two grants, and not the others, and never answered. Nobody but a
+// person can decide; what he says is done once.
 func TestToldByAPerson(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -108,7 +108,8 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	})
 }
 
-// What is sent on a person's word and not answered is in doubt anew: the word was about what was before, however often it is repeated.
+// What is sent on a person's word and not answered is in doubt anew: the word was about what was before, however
+// often it is repeated.
 func TestToldBeforeItWasSent(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -137,7 +138,8 @@ func TestToldBeforeItWasSent(t *testing.T) {
 	}
 }
 
-// A person's word is too old for what was asked for again, by a worker who took it over: the remote may have booked that.
+// A person's word is too old for what was asked for again, by a worker who took it over: the remote may have booked
+// that.
 func TestToldBeforeItWasTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []time.Duration{6 * time.Hour, 5*time.Hour - testClaimTime/2} {
