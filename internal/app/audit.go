@@ -62,6 +62,7 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 // auditedLedger shows the ledger to the audit.
 type auditedLedger struct{ *ledger.Ledger }
 
+// Summary sums up each campaign, and says what the ledger finds wrong with itself.
 func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 	var out audit.Summary
 	err := l.EachTotals(ctx, func(t *ledger.Totals) error {
@@ -87,6 +88,7 @@ func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 	return out, nil
 }
 
+// EachQuarantined calls fn for each grant in quarantine, decided or not.
 func (l auditedLedger) EachQuarantined(ctx context.Context, fn func(audit.Quarantined) error) error {
 	const page = 500
 	for after := int64(0); ; {
@@ -109,6 +111,7 @@ func (l auditedLedger) EachQuarantined(ctx context.Context, fn func(audit.Quaran
 // auditedTopic shows the topic to the audit.
 type auditedTopic struct{ *publisher.Publisher }
 
+// Each calls fn for each record of the topic.
 func (t auditedTopic) Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (audit.TopicScan, error) {
 	r, err := t.Scan(ctx, nil, func(partition int, offset int64, e topic.Event) error { return fn(partition, offset, e.Grant) })
 	return audit.TopicScan{Starts: r.Starts, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed}, err

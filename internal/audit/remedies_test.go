@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,13 +67,15 @@ func TestRemediesInTheDocs(t *testing.T) {
 		table += fmt.Sprintf("| `%s` | %s | %s |\n", m.kind, m.means, m.do)
 		kinds["`"+string(m.kind)+"`"] = append(commands(m.do), "audit")
 	}
-	page, err := os.ReadFile("../docs/audit.md")
+	page, err := os.ReadFile("../../docs/audit.md")
 	require.NoError(t, err)
 	require.Contains(t, string(page), "| kind | what it means | what to do |\n|---|---|---|\n"+table+"\n", "docs/audit.md does not repeat the table")
-	pages, err := filepath.Glob("../docs/*.md")
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	deep, err := filepath.Glob("../../docs/*/*.md")
 	require.NoError(t, err)
 	found := 0
-	for _, file := range append(pages, "../README.md") {
+	for _, file := range append(slices.Concat(pages, deep), "../../README.md") {
 		page, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for _, paragraph := range paragraphs.Split(string(page), -1) {

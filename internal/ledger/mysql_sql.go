@@ -34,8 +34,10 @@ var (
 )
 
 func mysqlNumbered(sql string) *mysqlStatement {
-	if s, ok := mysqlStatements.Load(sql); ok {
-		return s.(*mysqlStatement)
+	if known, _ := mysqlStatements.Load(sql); known != nil {
+		if s, ok := known.(*mysqlStatement); ok {
+			return s
+		}
 	}
 	s := &mysqlStatement{}
 	s.text = mysqlPlaceholder.ReplaceAllStringFunc(sql, func(p string) string {

@@ -96,7 +96,7 @@ func (l *Locks) take(ctx context.Context, call *shards.LockCall) (time.Time, err
 		if taken {
 			return sent, nil
 		}
-		wait := l.cfg.Poll/2 + mrand.N(l.cfg.Poll) //nolint:gosec // jitter is no secret
+		wait := l.cfg.Poll/2 + mrand.N(l.cfg.Poll)
 		if held > 0 {
 			wait = min(wait, held+time.Millisecond)
 		}
