@@ -215,6 +215,20 @@ func (p *past) goesOn(verdicts []recovery.Verdict) {
 		return nil
 	}, "the new campaigns are granted and settled")
 	p.users.stop()
+	testkit.EventuallyOK(p.t, time.Minute, func() error {
+		has := map[string]bool{}
+		for _, m := range p.records() {
+			e, err := topic.DecodeMessage(m.Headers, m.Key, m.Value)
+			require.NoError(p.t, err)
+			has[grantText(e.Grant.Campaign, e.Grant.Packet, e.Grant.User)] = true
+		}
+		for _, grant := range p.users.toldOf("fresh-") {
+			if !has[grant] {
+				return fmt.Errorf("the topic lacks %s", grant)
+			}
+		}
+		return nil
+	}, "the new campaigns are published")
 	require.Empty(p.t, p.users.wrong, "users were told what is not true")
 	for _, w := range p.workers {
 		w.stop(syscall.SIGTERM)
