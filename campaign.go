@@ -77,8 +77,8 @@ type Limit struct {
 // Durability is what "you won" means when Redis fails right after the answer.
 type Durability string
 
-// The durability classes. DurabilityFast: as Redis is configured. DurabilityReplica: one replica has it (WAIT 1). DurabilityFsync: it is on disk
-// (WAITAOF 1 0, or appendfsync always).
+// The durability classes. DurabilityFast: as Redis is configured. DurabilityReplica: one replica has it (WAIT 1).
+// DurabilityFsync: it is on disk (WAITAOF 1 0, or appendfsync always).
 const (
 	DurabilityFast    Durability = "fast"
 	DurabilityReplica Durability = "replica"
@@ -117,8 +117,8 @@ type Codes struct {
 // MaxCodeLength bounds a code, in bytes.
 const MaxCodeLength = 64
 
-// CheckCode tells what is wrong with a coupon's code: 1 to 64 bytes of printable ASCII without spaces. It does not repeat
-// the code, which is a secret.
+// CheckCode tells what is wrong with a coupon's code: 1 to 64 bytes of printable ASCII without spaces. It does not
+// repeat the code, which is a secret.
 func CheckCode(code string) error {
 	if code == "" {
 		return errEmptyID

@@ -1,5 +1,5 @@
-// Package hongbao holds the words of Hongbao: red-packet rains, coupon rushes and flash giveaways, paid exactly once and
-// announced exactly once. It imports the standard library only; every other package speaks in its types.
+// Package hongbao holds the words of Hongbao: red-packet rains, coupon rushes and flash giveaways, paid exactly once
+// and announced exactly once. It imports the standard library only; every other package speaks in its types.
 //
 // The life of one grab, in order:
 //
@@ -12,7 +12,8 @@
 //   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever;
 //     settlement/remote is one that asks somebody else's balance system over HTTP, and httpapi serves such a system;
 //   - publisher is the Handler that puts the grant into a Kafka topic, one copy each, with dedup's stored claims;
-//   - subscriber reads that topic for other teams, who have its effect once each; topic holds what both sides say of a record;
+//   - subscriber reads that topic for other teams, who have its effect once each; topic holds what both sides say of
+//     a record;
 //   - closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis; lock has the
 //     named locks under which one process at a time does so;
 //   - replay delivers grants once more, from the stream or the ledger, and ends dead letters by a person's decision;

@@ -25,7 +25,8 @@ const (
 	EntryEpoch EntryKind = "epoch"
 )
 
-// Entry is one stream entry: the grants that one call decided, the close of a campaign on this shard, or the begin of an epoch.
+// Entry is one stream entry: the grants that one call decided, the close of a campaign on this shard, or the begin of
+// an epoch.
 type Entry struct {
 	ID       string
 	Shard    int
@@ -39,8 +40,8 @@ type Entry struct {
 	Skipped  Skipped // EntryEpoch only
 }
 
-// Skipped is what the begin of an epoch says: no event has the entry's seq or one behind it, up to Last. Somebody may know of
-// events up to Known that Redis has lost.
+// Skipped is what the begin of an epoch says: no event has the entry's seq or one behind it, up to Last. Somebody may
+// know of events up to Known that Redis has lost.
 type Skipped struct{ Last, Known int64 }
 
 // Closing is what a shard had given and had left when a campaign was closed on it.
@@ -63,7 +64,8 @@ func (e *Entry) Events() int64 {
 	return int64(len(e.Grants))
 }
 
-// ErrNewerEntry says that an entry was written by a newer build. Its error is ClassBroken: the shard stops, nothing is skipped.
+// ErrNewerEntry says that an entry was written by a newer build. Its error is ClassBroken: the shard stops, nothing is
+// skipped.
 var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongbao")
 
 // Last is the seq of its last event.

@@ -15,7 +15,8 @@ import (
 
 // values are the fields of a good entry; change makes a bad one of it.
 func values(change func(v []string) []string) []string {
-	v := []string{"v", "1", "k", "grant", "c", "rain", "q", "7", "e", "1", "t", "1700000000123", "g", "3 500 u1 r1 -\n4 0 u2 - tr"}
+	v := []string{"v", "1", "k", "grant", "c", "rain", "q", "7", "e", "1", "t", "1700000000123", "g",
+		"3 500 u1 r1 -\n4 0 u2 - tr"}
 	if change == nil {
 		return v
 	}
@@ -154,7 +155,8 @@ func TestParseEntryRefuses(t *testing.T) {
 
 func TestParseEntryBounds(t *testing.T) {
 	t.Parallel()
-	full := strings.TrimSuffix(strings.Repeat("9007199254740991 9007199254740991 "+strings.Repeat("u", 128)+" - -\n", 128), "\n")
+	full := strings.TrimSuffix(strings.Repeat("9007199254740991 9007199254740991 "+strings.Repeat("u", 128)+" - -\n", 128),
+		"\n")
 	e, err := hongbao.ParseEntry(0, "1-1", values(func(v []string) []string {
 		v[7], v[13] = fmt.Sprint(int64(hongbao.MaxAmount)-128), full
 		return v
@@ -205,7 +207,8 @@ func TestGrantLineRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParseEntry: no input panics, an entry is read or refused with a class, and what is read has one written form only.
+// FuzzParseEntry: no input panics, an entry is read or refused with a class, and what is read has one written form
+// only.
 func FuzzParseEntry(f *testing.F) {
 	f.Add(strings.Join(values(nil), "\x01"))
 	f.Add(strings.Join(values(func(v []string) []string { v[3], v[13] = "close", "1 2 3 4"; return v }), "\x01"))

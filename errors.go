@@ -44,8 +44,9 @@ type Error struct {
 	// Outage marks a failure of the whole sink, not of one grant: it is down or out of reach. The consumer then
 	// waits with all it holds and takes no attempt from any grant.
 	Outage bool
-	// Held marks that this grant has to wait for something that is no failure of its own: a live worker has its push in hand, or
-	// it is not known yet whether the sink refuses this grant or everything. The consumer parks it and takes no attempt from it.
+	// Held marks that this grant has to wait for something that is no failure of its own: a live worker has its push in
+	// hand, or it is not known yet whether the sink refuses this grant or everything. The consumer parks it and takes no
+	// attempt from it.
 	Held bool
 	err  error
 }
@@ -63,8 +64,8 @@ func Outagef(c Class, format string, args ...any) error {
 	return &Error{Class: c, Outage: true, err: fmt.Errorf(format, args...)}
 }
 
-// Heldf makes an error that says that the grant has to wait for something that is no failure of its own; format and args are
-// those of fmt.Errorf.
+// Heldf makes an error that says that the grant has to wait for something that is no failure of its own; format and
+// args are those of fmt.Errorf.
 func Heldf(format string, args ...any) error {
 	return &Error{Class: ClassTransient, Held: true, err: fmt.Errorf(format, args...)}
 }

@@ -25,7 +25,8 @@ type Grab struct {
 // Outcome is the answer to a grab. Every outcome but OutcomeGranted is a refusal: a value, not an error.
 type Outcome string
 
-// The outcomes. OutcomeRefilling, OutcomeBusy and OutcomeFrozen are undecided: nothing was refused, and the same grab is to be repeated.
+// The outcomes. OutcomeRefilling, OutcomeBusy and OutcomeFrozen are undecided: nothing was refused, and the same grab
+// is to be repeated.
 const (
 	OutcomeGranted         Outcome = "granted"
 	OutcomeAlreadyGranted  Outcome = "already_granted"
@@ -43,7 +44,8 @@ const (
 // Outcomes lists every outcome, in the order in which reports show them.
 func Outcomes() []Outcome {
 	return []Outcome{
-		OutcomeGranted, OutcomeAlreadyGranted, OutcomeLimitReached, OutcomeSoldOut, OutcomeNotStarted, OutcomeEnded, OutcomePaused, OutcomeUnknownCampaign,
+		OutcomeGranted, OutcomeAlreadyGranted, OutcomeLimitReached, OutcomeSoldOut, OutcomeNotStarted, OutcomeEnded,
+		OutcomePaused, OutcomeUnknownCampaign,
 		OutcomeRefilling, OutcomeBusy, OutcomeFrozen,
 	}
 }
@@ -151,8 +153,8 @@ func checkName(id string, most int) error {
 	return nil
 }
 
-// Check tells every thing that is wrong with the grab, as a ClassPermanent error, before any store is touched. Facts are judged
-// where the campaign's limits are known: those that no limit counts by are nobody's business.
+// Check tells every thing that is wrong with the grab, as a ClassPermanent error, before any store is touched. Facts
+// are judged where the campaign's limits are known: those that no limit counts by are nobody's business.
 func (g *Grab) Check() error {
 	var errs []error
 	if err := CheckCampaignID(g.Campaign); err != nil {

@@ -23,8 +23,8 @@ type Grant struct {
 	Trace     string `json:"trace,omitempty"`
 	// Time is when it was decided, Redis time, whole milliseconds.
 	Time time.Time `json:"time"`
-	// Currency is what Amount is in; empty for a coupon without a value. Code is the coupon's code: never log it. The stream
-	// carries neither: the topic and the ledger do.
+	// Currency is what Amount is in; empty for a coupon without a value. Code is the coupon's code: never log it. The
+	// stream carries neither: the topic and the ledger do.
 	Currency string `json:"currency,omitempty"`
 	Code     string `json:"code,omitempty"`
 }

@@ -18,7 +18,8 @@ func TestGrabsTraceparentIsThatOfW3C(t *testing.T) {
 		g := hongbao.Grab{Campaign: "rain", User: "u1", Trace: trace}
 		return g.Check()
 	}
-	for _, good := range []string{"", traceparent, "00" + traceparent[2:53] + "00", "cc" + traceparent[2:], "cc" + traceparent[2:] + "-what-comes-then"} {
+	for _, good := range []string{"", traceparent, "00" + traceparent[2:53] + "00", "cc" + traceparent[2:],
+		"cc" + traceparent[2:] + "-what-comes-then"} {
 		require.NoError(t, check(good), good)
 	}
 	for name, bad := range map[string]string{
@@ -27,7 +28,8 @@ func TestGrabsTraceparentIsThatOfW3C(t *testing.T) {
 		"zero trace":  "00-" + strings.Repeat("0", 32) + traceparent[35:],
 		"zero parent": traceparent[:36] + strings.Repeat("0", 16) + traceparent[52:],
 		"no dash":     strings.Replace(traceparent, "4736-00f0", "4736_00f0", 1),
-		"flags":       traceparent[:53] + "0g", "glued": "cc" + traceparent[2:] + "x", "too long": "cc" + traceparent[2:] + "-" + strings.Repeat("x", 100),
+		"flags":       traceparent[:53] + "0g", "glued": "cc" + traceparent[2:] + "x",
+		"too long": "cc" + traceparent[2:] + "-" + strings.Repeat("x", 100),
 	} {
 		require.ErrorContains(t, check(bad), "traceparent", name)
 	}

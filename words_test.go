@@ -20,7 +20,8 @@ func TestCheckID(t *testing.T) {
 		require.NoError(t, hongbao.CheckID(id), "%q", id)
 	}
 	for _, id := range []string{
-		"", "-", " ", "a b", "a\x00", "a\n{\"level\":\"error\"}", "\t", "a\x7f", "\u0430dmin", "\xff", strings.Repeat("a", 129),
+		"", "-", " ", "a b", "a\x00", "a\n{\"level\":\"error\"}", "\t", "a\x7f", "\u0430dmin", "\xff",
+		strings.Repeat("a", 129),
 		strings.Repeat("x", 10<<10), "\u200b", "caf\u00e9",
 	} {
 		require.Error(t, hongbao.CheckID(id), "%.40q", id)
@@ -33,7 +34,8 @@ func TestCheckCampaignID(t *testing.T) {
 		require.NoError(t, hongbao.CheckCampaignID(id), "%q", id)
 	}
 	for _, id := range []string{
-		"", "0", "-1", "1rain", "18446744073709551616", "1 or 1=1", "../x", "{1}", "*", "Rain", "rain:1", "rain.1", "rain ", "r\x00",
+		"", "0", "-1", "1rain", "18446744073709551616", "1 or 1=1", "../x", "{1}", "*", "Rain", "rain:1", "rain.1", "rain ",
+		"r\x00",
 		"r\u0430in", "a" + strings.Repeat("b", 64), "_a", "-a", "a\n",
 	} {
 		require.Error(t, hongbao.CheckCampaignID(id), "%.40q", id)
@@ -105,8 +107,10 @@ func TestUserHold(t *testing.T) {
 	hold := func(limits ...hongbao.Limit) int64 { return (&hongbao.Campaign{Limits: limits}).UserHold() }
 	require.EqualValues(t, hongbao.MaxUserHold, hold())
 	require.EqualValues(t, 2, hold(
-		hongbao.Limit{By: "user", Per: hongbao.PerCampaign, Max: 3}, hongbao.Limit{By: "user", Per: hongbao.PerCampaign, Max: 2},
-		hongbao.Limit{By: "user", Per: hongbao.PerDay, Max: 1}, hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 1}))
+		hongbao.Limit{By: "user", Per: hongbao.PerCampaign, Max: 3},
+		hongbao.Limit{By: "user", Per: hongbao.PerCampaign, Max: 2},
+		hongbao.Limit{By: "user", Per: hongbao.PerDay, Max: 1},
+		hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 1}))
 }
 
 func TestClaimAnswerGranted(t *testing.T) {

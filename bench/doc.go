@@ -1,8 +1,8 @@
-// Command bench measures Hongbao against plain loops that do the same work without its promises. `make bench` runs it, all
-// rows or ROW=name, on real servers that it starts and ends by itself.
+// Command bench measures Hongbao against plain loops that do the same work without its promises. `make bench` runs it,
+// all rows or ROW=name, on real servers that it starts and ends by itself.
 //
-// Every row runs the two in turn, in one run on one machine, five times if not told otherwise, and compares the medians. Absolute
-// numbers depend on the machine; the ratios are what the project promises.
+// Every row runs the two in turn, in one run on one machine, five times if not told otherwise, and compares the
+// medians. Absolute numbers depend on the machine; the ratios are what the project promises.
 //
 // In the order of the table:
 //
@@ -13,6 +13,7 @@
 //   - replay delivers it once more, against the rate of publish_kafka;
 //   - memory_per_grant is what a grant keeps in Redis, against the classic list and hash.
 //
-// It prints a table that says kept or MISSED of each promise, and writes the results, with every single run and how both
-// sides were measured, to a JSON file. A missed promise is no error: other machines have other ratios, and a person looks.
+// It prints a table that says kept or MISSED of each promise, and writes the results, with every single run and how
+// both sides were measured, to a JSON file. A missed promise is no error: other machines have other ratios, and a
+// person looks.
 package main

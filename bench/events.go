@@ -29,7 +29,8 @@ func campaignOn(space *shards.Layout, shard int) string {
 	}
 }
 
-// events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes them.
+// events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes
+// them.
 func (r *rig) events(ctx context.Context, n int) (*shards.Layout, []ledger.Campaign, error) {
 	space, err := r.deployment(ctx, shardCount)
 	if err != nil {
@@ -47,7 +48,8 @@ func (r *rig) events(ctx context.Context, n int) (*shards.Layout, []ledger.Campa
 			call := shards.GrabCall{Campaign: c.Spec.ID, MaxBacklog: 1e9, FactNames: "device"}
 			for u := i; u < min(i+entry, n/shardCount); u++ {
 				call.Grabs = append(call.Grabs, &hongbao.Grab{
-					User: user(u), RequestID: fmt.Sprintf("r%05d", u%100_000), Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2)},
+					User: user(u), RequestID: fmt.Sprintf("r%05d", u%100_000),
+					Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2)},
 				})
 			}
 			if _, err := shards.Of(r.rdb, space.Shard(shard)).Grab(ctx, &call, nil); err != nil {
@@ -58,9 +60,10 @@ func (r *rig) events(ctx context.Context, n int) (*shards.Layout, []ledger.Campa
 	return space, campaigns, nil
 }
 
-// bareLoop reads the group's entries of each shard, one goroutine a shard, and calls handle for about a batch of grants,
-// then XACK. It is the least that any consumer has to do. It returns grants per second.
-func (r *rig) bareLoop(ctx context.Context, space *shards.Layout, group string, n int, handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
+// bareLoop reads the group's entries of each shard, one goroutine a shard, and calls handle for about a batch of
+// grants, then XACK. It is the least that any consumer has to do. It returns grants per second.
+func (r *rig) bareLoop(ctx context.Context, space *shards.Layout, group string, n int,
+	handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
 	for shard := range space.Len() {
 		if _, err := shards.Of(r.rdb, space.Shard(shard)).CreateGroup(ctx, group); err != nil {
 			return 0, err
@@ -97,7 +100,8 @@ func (r *rig) bareLoop(ctx context.Context, space *shards.Layout, group string, 
 }
 
 // consume brings all n grants to the handler by a whole consumer, and returns grants per second.
-func (r *rig) consume(ctx context.Context, space *shards.Layout, group string, n int, h hongbao.Handler) (float64, error) {
+func (r *rig) consume(ctx context.Context, space *shards.Layout, group string, n int, h hongbao.Handler) (float64,
+	error) {
 	cfg := consumer.DefaultConfig()
 	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, space.Space, group, "bench"
 	cfg.Handler, cfg.Log, cfg.BatchGrants = h, zap.NewNop(), batch

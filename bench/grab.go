@@ -26,9 +26,11 @@ func grabRow(ctx context.Context, o options, callers int, want float64) ([]Resul
 	n := o.n(300_000)
 	res := Result{
 		Name: fmt.Sprintf("grab_%d", callers), Unit: "grabs/s", Want: want, Beside: map[string]float64{},
-		HowOurs: fmt.Sprintf("%d grabs by %d callers through package producer: a limit by user and one by device and day, the stream written, "+
+		HowOurs: fmt.Sprintf("%d grabs by %d callers through package producer: a limit by user and one by device and day, "+
+			"the stream written, "+
 			"AOF everysec", n, callers),
-		HowBaseline: fmt.Sprintf("%d grabs by the classic script (HEXISTS, RPOP, cjson, HSET, LPUSH) by EVAL, one grab a call, 20 connections, "+
+		HowBaseline: fmt.Sprintf("%d grabs by the classic script (HEXISTS, RPOP, cjson, HSET, LPUSH) by EVAL, one grab a "+
+			"call, 20 connections, "+
 			"the same Redis", n),
 	}
 	spent := map[string][]float64{}
@@ -44,7 +46,8 @@ func grabRow(ctx context.Context, o options, callers int, want float64) ([]Resul
 			}
 			p1, s1, err := r.cpu(ctx)
 			spent[who+", us of Redis per grab (cpu)"] = append(spent[who+", us of Redis per grab (cpu)"], (p1-p0)/float64(n))
-			spent[who+", us of Redis per grab (commandstats)"] = append(spent[who+", us of Redis per grab (commandstats)"], (s1-s0)/float64(n))
+			spent[who+", us of Redis per grab (commandstats)"] = append(spent[who+", us of Redis per grab (commandstats)"],
+				(s1-s0)/float64(n))
 			return rate, err
 		}
 	}

@@ -29,7 +29,8 @@ func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "memory_per_grant", Unit: "bytes", Want: 0.85, Below: true,
-		HowOurs: fmt.Sprintf("used_memory of Redis per packet above that of an empty one, after %d packets were loaded, granted through package "+
+		HowOurs: fmt.Sprintf("used_memory of Redis per packet above that of an empty one, after %d packets were loaded, "+
+			"granted through package "+
 			"producer, settled on PostgreSQL, and the stream trimmed with retention 0", n),
 		HowBaseline: fmt.Sprintf("the same after the classic script granted %d packets: JSON in a list, users in a hash", n),
 	}
@@ -90,7 +91,8 @@ func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error)
 			return err
 		}
 		s := spec("bench", n)
-		s.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}} // all that the classic script knows
+		// all that the classic script knows
+		s.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
 		c, err := r.load(ctx, space, s)
 		if err != nil {
 			return err
@@ -120,7 +122,8 @@ func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error)
 			return err
 		}
 		t, err := consumer.NewTrimmer(consumer.TrimmerConfig{
-			Redis: r.rdb, Space: space.Space, Groups: []string{"balance"}, Log: zap.NewNop(), Every: time.Second, ForgetAfter: time.Hour,
+			Redis: r.rdb, Space: space.Space, Groups: []string{"balance"}, Log: zap.NewNop(), Every: time.Second,
+			ForgetAfter: time.Hour,
 		})
 		if err != nil {
 			return err

@@ -34,16 +34,19 @@ func publishRow(ctx context.Context, o options) ([]Result, error) {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
 	b := &publishBench{rig: r, broker: broker, n: n}
-	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: claims, stored batches, leases, done bits",
+	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: claims, "+
+		"stored batches, leases, done bits",
 		n, shardCount)
 	bare := Result{
 		Name: "publish_kafka", Unit: "grants/s", Want: 0.7, HowOurs: ours,
-		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, encode by kafka-go's RecordSet, RawProduce acks=all, XACK",
+		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, encode by kafka-go's "+
+			"RecordSet, RawProduce acks=all, XACK",
 			shardCount, batch),
 	}
 	writer := Result{
 		Name: "publish_kafka_writer", Unit: "grants/s", Want: 0.45, HowOurs: ours,
-		HowBaseline: "kafka-go's Writer, acks=all, batches of 1,000, 4 goroutines, messages from memory: nothing read, nothing acked",
+		HowBaseline: "kafka-go's Writer, acks=all, batches of 1,000, 4 goroutines, messages from memory: nothing read, " +
+			"nothing acked",
 	}
 	// A broker is slow until its JVM has compiled what it needs; that run does not count.
 	_, err = b.writer(ctx)
@@ -126,7 +129,8 @@ func (b *publishBench) bare(ctx context.Context) (float64, error) {
 			return err
 		}
 		res, err := c.RawProduce(ctx, &kafka.RawProduceRequest{
-			Topic: topic, Partition: shard % partitions, RequiredAcks: kafka.RequireAll, RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(raw)},
+			Topic: topic, Partition: shard % partitions, RequiredAcks: kafka.RequireAll,
+			RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(raw)},
 		})
 		if err != nil {
 			return err
@@ -143,7 +147,8 @@ func message(g *hongbao.Grant) ([]byte, []protocol.Header) {
 		g.Campaign, g.Packet, g.User, g.Amount, g.Shard, g.Seq, g.Epoch, at, g.RequestID)
 	h := func(k, v string) protocol.Header { return protocol.Header{Key: k, Value: []byte(v)} }
 	return []byte(value), []protocol.Header{
-		h("ce_specversion", "1.0"), h("ce_id", g.EventID()), h("ce_source", "/hongbao/bench"), h("ce_type", "hongbao.grant.v1"),
+		h("ce_specversion", "1.0"), h("ce_id", g.EventID()), h("ce_source", "/hongbao/bench"),
+		h("ce_type", "hongbao.grant.v1"),
 		h("ce_time", at), h("content-type", "application/json"), h("shard", strconv.Itoa(g.Shard)),
 		h("seq", strconv.FormatInt(g.Seq, 10)), h("epoch", strconv.FormatInt(g.Epoch, 10)),
 	}
@@ -155,7 +160,8 @@ func encodeBare(p *kafka.ProducerSession, seq int32, grants []hongbao.Grant) ([]
 	now := time.Now()
 	for i := range grants {
 		value, headers := message(&grants[i])
-		records[i] = protocol.Record{Time: now, Key: protocol.NewBytes([]byte(grants[i].User)), Value: protocol.NewBytes(value), Headers: headers}
+		records[i] = protocol.Record{Time: now, Key: protocol.NewBytes([]byte(grants[i].User)),
+			Value: protocol.NewBytes(value), Headers: headers}
 	}
 	set := protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)}
 	var buf bytes.Buffer
@@ -180,7 +186,8 @@ func (b *publishBench) writer(ctx context.Context) (float64, error) {
 	defer transport.CloseIdleConnections()
 	w := &kafka.Writer{
 		Transport: transport,
-		Addr:      kafka.TCP(b.broker.Addr), Topic: topic, Balancer: &kafka.Hash{}, BatchSize: 1000, BatchTimeout: 5 * time.Millisecond,
+		Addr:      kafka.TCP(b.broker.Addr), Topic: topic, Balancer: &kafka.Hash{}, BatchSize: 1000,
+		BatchTimeout: 5 * time.Millisecond,
 		RequiredAcks: kafka.RequireAll,
 	}
 	const writers, chunk = 4, 4000
@@ -202,7 +209,8 @@ func (b *publishBench) writer(ctx context.Context) (float64, error) {
 func fromMemory(from, to int) []kafka.Message {
 	out := make([]kafka.Message, 0, to-from)
 	for i := from; i < to; i++ {
-		g := hongbao.Grant{Seq: int64(i + 1), Epoch: 1, Campaign: "bench-0", Packet: int64(i + 1), Amount: 500, User: user(i), RequestID: "r00001", Time: time.Now()}
+		g := hongbao.Grant{Seq: int64(i + 1), Epoch: 1, Campaign: "bench-0", Packet: int64(i + 1), Amount: 500, User: user(i),
+			RequestID: "r00001", Time: time.Now()}
 		value, headers := message(&g)
 		out = append(out, kafka.Message{Key: []byte(g.User), Value: value, Headers: headers})
 	}

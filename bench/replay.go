@@ -15,7 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/publisher"
 )
 
-// replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events there first.
+// replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events
+// there first.
 func replayRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newRig(ctx)
 	if err != nil {
@@ -28,7 +29,8 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 	b := &publishBench{rig: r, broker: broker, n: o.n(300_000)}
 	res := Result{
 		Name: "replay", Unit: "grants/s", Want: 0.8,
-		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a fresh topic: the stream read again, done bits of its own, claims, stored batches",
+		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a fresh topic: the stream read again, "+
+			"done bits of its own, claims, stored batches",
 			b.n, shardCount),
 		HowBaseline: "the same grants through package consumer and the publisher: publish_kafka's own side",
 	}
@@ -54,7 +56,8 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 	}
 	defer p.Close()
 	r, err := replay.New(replay.Config{
-		Redis: b.rig.rdb, Space: space, Name: name, Target: "topic:" + topic, Handler: p, DoneSink: replay.DoneSink(name), Marks: true,
+		Redis: b.rig.rdb, Space: space, Name: name, Target: "topic:" + topic, Handler: p, DoneSink: replay.DoneSink(name),
+		Marks:       true,
 		BatchGrants: batch, Parallel: shardCount, Patience: time.Minute,
 	})
 	if err != nil {
@@ -71,7 +74,8 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 }
 
 // publisher makes a publisher to a topic with claims of a sink.
-func (b *publishBench) publisher(space *shards.Layout, topic, sink string, entries publisher.Entries) (*publisher.Publisher, error) {
+func (b *publishBench) publisher(space *shards.Layout, topic, sink string,
+	entries publisher.Entries) (*publisher.Publisher, error) {
 	claims, err := dedup.NewClaims(dedup.Config{
 		Redis: b.rig.rdb, Space: space.Space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
 	})
@@ -79,10 +83,13 @@ func (b *publishBench) publisher(space *shards.Layout, topic, sink string, entri
 		return nil, err
 	}
 	return publisher.New(publisher.Config{
-		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench", Worker: "bench",
-		BatchGrants: batch, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second, IdleTimeout: time.Minute,
-		MetadataTTL: 10 * time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second, ProducerExpiration: 24 * time.Hour,
-		FetchBytes: 1 << 20, Campaigns: inYuan{},
+		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench",
+		Worker:      "bench",
+		BatchGrants: batch, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second,
+		IdleTimeout: time.Minute,
+		MetadataTTL: 10 * time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
+		ProducerExpiration: 24 * time.Hour,
+		FetchBytes:         1 << 20, Campaigns: inYuan{},
 	}, claims, entries)
 }
 

@@ -97,7 +97,8 @@ func table(w io.Writer, results []Result) error {
 		if !r.ok() {
 			kept = "MISSED"
 		}
-		fmt.Fprintf(t, "%s\t%.6g\t%.6g\t%s\t%.2f\t%s\t%s\t\n", r.Name, round(r.Ours), round(r.Baseline), r.Unit, r.Ratio, promised, kept)
+		fmt.Fprintf(t, "%s\t%.6g\t%.6g\t%s\t%.2f\t%s\t%s\t\n", r.Name, round(r.Ours), round(r.Baseline), r.Unit, r.Ratio,
+			promised, kept)
 		for _, name := range sortedKeys(r.Beside) {
 			fmt.Fprintf(t, "%s\t%.3g\t\t\t\t\t\t\n", name, r.Beside[name])
 		}

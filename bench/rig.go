@@ -37,8 +37,8 @@ func newRig(ctx context.Context) (*rig, error) {
 
 func (r *rig) close() error { return errors.Join(r.rdb.Close(), r.server.Close()) }
 
-// deployment empties the rig's Redis and founds a deployment in it. Each has a prefix of its own: this process has seen events
-// of the prefixes before, and a shard that has come to fewer is frozen.
+// deployment empties the rig's Redis and founds a deployment in it. Each has a prefix of its own: this process has seen
+// events of the prefixes before, and a shard that has come to fewer is frozen.
 func (r *rig) deployment(ctx context.Context, n int) (*shards.Layout, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("empty redis: %w", err)
@@ -56,9 +56,11 @@ func spec(id string, n int) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(n) * 500, Packets: int64(n),
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 100, Max: 900}, From: now.Add(-time.Minute), To: now.Add(24 * time.Hour),
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 100, Max: 900}, From: now.Add(-time.Minute),
+		To:       now.Add(24 * time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "bench", Durability: hongbao.DurabilityFast,
-		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}, {By: "device", Per: hongbao.PerDay, Max: 5}},
+		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1},
+			{By: "device", Per: hongbao.PerDay, Max: 5}},
 	})
 }
 
@@ -111,7 +113,8 @@ func (r *rig) info(ctx context.Context, section string) (map[string]string, erro
 	return out, nil
 }
 
-// cpu is how much time Redis has used: of the whole process (INFO cpu), and in scripts (INFO commandstats); microseconds.
+// cpu is how much time Redis has used: of the whole process (INFO cpu), and in scripts (INFO commandstats);
+// microseconds.
 func (r *rig) cpu(ctx context.Context) (process, scripts float64, err error) {
 	cpu, err1 := r.info(ctx, "cpu")
 	stats, err2 := r.info(ctx, "commandstats")

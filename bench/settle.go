@@ -39,9 +39,11 @@ func settleRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "settle_postgres", Unit: "grants/s", Want: 0.6,
-		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the settler: plan checked, double entry, "+
+		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the settler: plan "+
+			"checked, double entry, "+
 			"quarantine, leases, done bits; PostgreSQL with fsync", n, shardCount),
-		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, one statement that inserts the grants and adds up "+
+		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, one statement that inserts "+
+			"the grants and adds up "+
 			"the balances, XACK", shardCount, batch),
 	}
 	round := 0
@@ -86,7 +88,8 @@ func bareSettle(ctx context.Context, r *rig, pg *testkit.PostgresServer, n int) 
 	rate, err := r.bareLoop(ctx, space, "bare", n, func(ctx context.Context, _ int, grants []hongbao.Grant) error {
 		m := len(grants)
 		campaigns, users, requests := make([]string, m), make([]string, m), make([]string, m)
-		packets, amounts, seqs, epochs, times := make([]int64, m), make([]int64, m), make([]int64, m), make([]int64, m), make([]int64, m)
+		packets, amounts, seqs, epochs, times := make([]int64, m), make([]int64, m), make([]int64, m), make([]int64, m),
+			make([]int64, m)
 		on := make([]int32, m)
 		for i := range grants {
 			g := &grants[i]

@@ -22,8 +22,9 @@ const (
 	remoteConcurrency = 256
 )
 
-// settleHTTPRow compares Redis -> a remote balance system that takes 5 ms for each request with a bare pool that posts the
-// same requests. Besides the ratio a rate is promised: what 5 ms a request allow is decided by how many are under way at once.
+// settleHTTPRow compares Redis -> a remote balance system that takes 5 ms for each request with a bare pool that posts
+// the same requests. Besides the ratio a rate is promised: what 5 ms a request allow is decided by how many are under
+// way at once.
 func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(100_000)
 	r, err := newRig(ctx)
@@ -40,9 +41,12 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
-		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through package consumer and settlement/remote: plan checked, claims, answers compared, "+
-			"recorded by the settler in PostgreSQL with fsync, leases, done bits; at most %d requests at once; the remote, in this process, takes %s for each", n, shardCount, remoteConcurrency, remoteTakes),
-		HowBaseline: fmt.Sprintf("%d goroutines that post the same requests with net/http to the same remote and read the answers: no stream, no ledger, no checks",
+		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through package consumer and settlement/remote: "+
+			"plan checked, claims, answers compared, "+
+			"recorded by the settler in PostgreSQL with fsync, leases, done bits; at most %d requests at once; the remote, in "+
+			"this process, takes %s for each", n, shardCount, remoteConcurrency, remoteTakes),
+		HowBaseline: fmt.Sprintf("%d goroutines that post the same requests with net/http to the same remote and read the "+
+			"answers: no stream, no ledger, no checks",
 			remoteConcurrency),
 	}
 	err = res.inTurn(ctx, o.rounds,
@@ -58,7 +62,8 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 }
 
 func bareHTTP(ctx context.Context, b *slowBank, n int) (float64, error) {
-	t := &http.Transport{MaxIdleConns: remoteConcurrency, MaxIdleConnsPerHost: remoteConcurrency, MaxConnsPerHost: remoteConcurrency}
+	t := &http.Transport{MaxIdleConns: remoteConcurrency, MaxIdleConnsPerHost: remoteConcurrency,
+		MaxConnsPerHost: remoteConcurrency}
 	defer t.CloseIdleConnections()
 	client := &http.Client{Transport: t}
 	return crowd(ctx, remoteConcurrency, n, func(ctx context.Context, i int) error {
@@ -110,7 +115,8 @@ func plansOf(campaigns []ledger.Campaign) (fixedPlans, error) {
 	return fixedPlans{plans}, err
 }
 
-func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBank, n, batchCredits int) (float64, error) {
+func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBank, n, batchCredits int) (float64,
+	error) {
 	space, campaigns, err := r.events(ctx, n)
 	if err != nil {
 		return 0, err
@@ -136,15 +142,18 @@ func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBan
 	return rate, errors.Join(err, allGranted(ctx, books, campaigns), books.Close(), pg.DropDatabase(ctx, name))
 }
 
-func remoteHandler(url string, batchCredits int, campaigns []ledger.Campaign, settler remote.Ledger) (*remote.Handler, error) {
+func remoteHandler(url string, batchCredits int, campaigns []ledger.Campaign, settler remote.Ledger) (*remote.Handler,
+	error) {
 	plans, err := plansOf(campaigns)
 	if err != nil {
 		return nil, err
 	}
 	return remote.New(remote.Config{
-		URL: url, Deployment: "bench", ConnectTimeout: 2 * time.Second, HeaderTimeout: 5 * time.Second, Timeout: 8 * time.Second,
+		URL: url, Deployment: "bench", ConnectTimeout: 2 * time.Second, HeaderTimeout: 5 * time.Second,
+		Timeout:     8 * time.Second,
 		IdleTimeout: 30 * time.Second, BodyBytes: 4096, Concurrency: remoteConcurrency, BatchCredits: batchCredits,
-		Retention: 24 * time.Hour, Margin: 5 * time.Minute, ClaimTime: 20 * time.Second, Repeats: 3, Pause: 100 * time.Millisecond,
+		Retention: 24 * time.Hour, Margin: 5 * time.Minute, ClaimTime: 20 * time.Second, Repeats: 3,
+		Pause:           100 * time.Millisecond,
 		BreakerFailures: 50, BreakerOpen: 5 * time.Second, MaxRetryAfter: time.Minute,
 	}, plans, settler)
 }

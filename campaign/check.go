@@ -46,7 +46,8 @@ func checkNames(c *hongbao.Campaign, p *problems) {
 		}
 	}
 	if p.present("durability", string(c.Durability)) &&
-		!slices.Contains([]hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica, hongbao.DurabilityFsync}, c.Durability) {
+		!slices.Contains([]hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica, hongbao.DurabilityFsync},
+			c.Durability) {
 		p.add("durability", "durability_unknown", "%.80q; give fast, replica or fsync", c.Durability)
 	}
 	if p.present("time_zone", c.TimeZone) {
@@ -181,14 +182,16 @@ func checkTiers(c *hongbao.Campaign, p *problems) {
 		}
 	}
 	if whole && packets != c.Packets {
-		p.add("split.tiers", "tiers_packets_mismatch", "they have %d packets, the campaign %d; make them equal", packets, c.Packets)
+		p.add("split.tiers", "tiers_packets_mismatch", "they have %d packets, the campaign %d; make them equal", packets,
+			c.Packets)
 	}
 	if whole && total != c.Total {
 		more := ""
 		if total == beyond {
 			more = " or more"
 		}
-		p.add("split.tiers", "tiers_total_mismatch", "they add up to %d%s, the total is %d; make them equal", total, more, c.Total)
+		p.add("split.tiers", "tiers_total_mismatch", "they add up to %d%s, the total is %d; make them equal", total, more,
+			c.Total)
 	}
 }
 
@@ -290,5 +293,6 @@ func checkLimit(path string, l hongbao.Limit, p *problems) {
 	}
 }
 
-// zoneName leaves out "Local", "localtime", "posix/..." and "right/...", which depend on the machine or count leap seconds.
+// zoneName leaves out "Local", "localtime", "posix/..." and "right/...", which depend on the machine or count leap
+// seconds.
 var zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)

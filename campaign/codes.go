@@ -10,9 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ReadCodes reads the codes of a campaign, one a line: that of packet k stands in line k, and the packets are handed out
-// in that order. There must be as many as packets, each one good (see hongbao.CheckCode) and none twice. What is wrong comes
-// as one *SpecError, which names lines and never codes. An error of r itself is Transient. It takes some 60 bytes a packet.
+// ReadCodes reads the codes of a campaign, one a line: that of packet k stands in line k, and the packets are handed
+// out in that order. There must be as many as packets, each one good (see hongbao.CheckCode) and none twice. What is
+// wrong comes as one *SpecError, which names lines and never codes. An error of r itself is Transient. It takes some 60
+// bytes a packet.
 func ReadCodes(r io.Reader, packets int64) ([]string, error) {
 	var p, inLines problems
 	var codes []string
@@ -25,13 +26,16 @@ func ReadCodes(r io.Reader, packets int64) ([]string, error) {
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		p.add("codes.file", "code_invalid", "line %d is above %d bytes, what follows was not read; it is no file of codes", n+1, maxCodeLine)
+		p.add("codes.file", "code_invalid", "line %d is above %d bytes, what follows was not read; it is no file of codes",
+			n+1, maxCodeLine)
 	case err != nil:
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "reading the campaign's codes: %w", err)
 	case n > packets:
-		p.add("codes.file", "code_count_mismatch", "it has more than %d lines, the campaign has %d packets; make them equal", packets, packets)
+		p.add("codes.file", "code_count_mismatch", "it has more than %d lines, the campaign has %d packets; make them equal",
+			packets, packets)
 	case n < packets:
-		p.add("codes.file", "code_count_mismatch", "it has %d lines, the campaign has %d packets; make them equal", n, packets)
+		p.add("codes.file", "code_count_mismatch", "it has %d lines, the campaign has %d packets; make them equal", n,
+			packets)
 	}
 	inLines.duplicates(codes)
 	p.found = append(p.found, inLines.found...)
@@ -78,6 +82,7 @@ func (p *problems) duplicates(codes []string) {
 	}
 	slices.SortFunc(repeats, func(a, b repeat) int { return cmp.Compare(a.line, b.line) })
 	for _, r := range repeats {
-		p.add("codes.file", "code_duplicate", "line %d repeats line %d; a code is unique in its campaign", r.line+1, r.first+1)
+		p.add("codes.file", "code_duplicate", "line %d repeats line %d; a code is unique in its campaign", r.line+1,
+			r.first+1)
 	}
 }

@@ -156,7 +156,8 @@ func TestReadCodesRefuses(t *testing.T) {
 	_ = says("SECRET1\n", 2, "it has 1 lines")
 	_ = says("SECRET1\nSECRET2\nSECRET3\n", 2, "more than 2 lines")
 	err := says("SECRET1\n\nSECRET3 \n\x00SECRET\nSECRET1\n"+strings.Repeat("SECRET", 11)+"\nSECRET1\n", 9, "problems: 7",
-		"code_count_mismatch: it has 7 lines", "line 2 is empty", "line 3: byte 7 is 0x20", "line 4: byte 0 is 0x00", "line 5 repeats line 1",
+		"code_count_mismatch: it has 7 lines", "line 2 is empty", "line 3: byte 7 is 0x20", "line 4: byte 0 is 0x00",
+		"line 5 repeats line 1",
 		"line 6: it has 66 bytes", "line 7 repeats line 1")
 	requireCodes(t, err, codeProblems[4:]...)
 	_ = says("\ufeffSECRET\n", 1, "line 1: byte 0 is 0xef")

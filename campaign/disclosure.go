@@ -40,21 +40,23 @@ func ReadDisclosure(r io.Reader) (Disclosure, error) {
 		return d, hongbao.Errorf(hongbao.ClassPermanent, "this is not what `hongbao campaign reveal` wrote: %w", err)
 	}
 	if d.Format != DisclosureFormat {
-		return d, hongbao.Errorf(hongbao.ClassPermanent, "the format is %.40q, this build reads %q", d.Format, DisclosureFormat)
+		return d, hongbao.Errorf(hongbao.ClassPermanent, "the format is %.40q, this build reads %q", d.Format,
+			DisclosureFormat)
 	}
 	return d, nil
 }
 
 // Verify recomputes the draw from the disclosure alone, and gives the specification and the plan. published is the hash
-// that was published before the start; without it ("") the disclosure is only compared with itself. What does not fit is
-// a Conflict: then the draw is not the one that was promised.
+// that was published before the start; without it ("") the disclosure is only compared with itself. What does not fit
+// is a Conflict: then the draw is not the one that was promised.
 func (d *Disclosure) Verify(published string) (hongbao.Campaign, *Plan, error) {
 	c, err := Read(strings.NewReader(d.Canonical))
 	if err != nil {
 		return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the specification can't be read: %w", err)
 	}
 	if string(Canonical(c)) != d.Canonical || c.ID != d.Campaign {
-		return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the specification is not in its canonical form, or not that of campaign %.80q", d.Campaign)
+		return c, nil, hongbao.Errorf(hongbao.ClassConflict,
+			"the specification is not in its canonical form, or not that of campaign %.80q", d.Campaign)
 	}
 	seed, err := ParseSeed(d.Seed)
 	if err != nil {
@@ -92,8 +94,8 @@ type grantLine struct {
 const maxWrong = 20
 
 // CheckGrants compares the grants that `hongbao tail` printed, JSON lines, with the plan: each of them must have the
-// planned amount, and no packet may have been given to two. The error names the lines that are wrong, and is a Conflict;
-// a line that can't be read is Permanent.
+// planned amount, and no packet may have been given to two. The error names the lines that are wrong, and is a
+// Conflict; a line that can't be read is Permanent.
 func CheckGrants(r io.Reader, id string, plan *Plan) (GrantsChecked, error) {
 	var out GrantsChecked
 	var wrong []error
@@ -118,7 +120,8 @@ func CheckGrants(r io.Reader, id string, plan *Plan) (GrantsChecked, error) {
 			if has == g {
 				out.Repeated++
 			} else {
-				bad(n, "packet %d was given to %.80q by event %s, and before to %.80q by event %s", g.Packet, g.User, g.Event, has.User, has.Event)
+				bad(n, "packet %d was given to %.80q by event %s, and before to %.80q by event %s", g.Packet, g.User, g.Event,
+					has.User, has.Event)
 			}
 			continue
 		}

@@ -87,10 +87,12 @@ func TestCheckGrants(t *testing.T) {
 		return fmt.Sprintf(`{"partition":0,"offset":7,"event":"0-%d","campaign":"%s","packet":%d,"user":"%s","amount":%d,"time":"2026-01-01T00:00:00Z"}`+"\n",
 			packet, id, packet, user, amount)
 	}
-	good := line("rain", 1, "u1", plan.Amounts[0]) + line("rain", 20, "u2", plan.Amounts[19]) + line("snow", 1, "u1", 5) + line("rain", 1, "u1", plan.Amounts[0])
+	good := line("rain", 1, "u1", plan.Amounts[0]) + line("rain", 20, "u2", plan.Amounts[19]) + line("snow", 1, "u1", 5) +
+		line("rain", 1, "u1", plan.Amounts[0])
 	got, err := campaign.CheckGrants(strings.NewReader(good), "rain", plan)
 	require.NoError(t, err)
-	require.Equal(t, campaign.GrantsChecked{Grants: 2, Amount: plan.Amounts[0] + plan.Amounts[19], Repeated: 1, Others: 1}, got)
+	require.Equal(t, campaign.GrantsChecked{Grants: 2, Amount: plan.Amounts[0] + plan.Amounts[19], Repeated: 1, Others: 1},
+		got)
 	for text, says := range map[string]string{
 		line("rain", 2, "u3", plan.Amounts[1]+1): "line 5: packet 2 was given with amount",
 		line("rain", 1, "u9", plan.Amounts[0]):   `packet 1 was given to "u9"`,

@@ -9,7 +9,8 @@
 //     and docs/campaigns.md tells how to compute it in any language.
 //   - Commit gives the hash that is published before the start; Verify checks it once the seed is published.
 //   - Plans keeps the plans in memory for the settler, which refuses an amount that is not the planned one.
-//   - DrawCodes and ReadCodes give each packet of a coupon campaign its code, a secret that has nothing to do with the seed.
+//   - DrawCodes and ReadCodes give each packet of a coupon campaign its code, a secret that has nothing to do with
+//     the seed.
 //   - Transitions gives a script the offsets from UTC that it needs to count limits by the day and the hour; Bucket is
 //     the same arithmetic in Go.
 //

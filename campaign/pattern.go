@@ -12,8 +12,8 @@ import (
 // campaign's codes with a chance of at most one in a million.
 const codesPerPacket = 1_000_000
 
-// What stands for chance in a pattern, and what it is drawn from. The letters leave out I, L, O and U, which are taken for
-// 1, 0 and V. All else in a pattern stands for itself: A to Z, a to z, 0 to 9, "-", "_" and ".".
+// What stands for chance in a pattern, and what it is drawn from. The letters leave out I, L, O and U, which are taken
+// for 1, 0 and V. All else in a pattern stands for itself: A to Z, a to z, 0 to 9, "-", "_" and ".".
 const (
 	anyDigit  = '#'
 	anyLetter = '?'
@@ -55,11 +55,13 @@ func checkCodes(c *hongbao.Campaign, p *problems) {
 func checkPattern(c *hongbao.Campaign, p *problems) {
 	pattern := c.Codes.Pattern
 	if len(pattern) > hongbao.MaxCodeLength {
-		p.add("codes.pattern", "code_pattern_invalid", "it has %d bytes; give at most %d", len(pattern), hongbao.MaxCodeLength)
+		p.add("codes.pattern", "code_pattern_invalid", "it has %d bytes; give at most %d", len(pattern),
+			hongbao.MaxCodeLength)
 	}
 	for i := range len(pattern) {
 		if b := pattern[i]; alphabet(b) == "" && !literal(b) {
-			p.add("codes.pattern", "code_pattern_invalid", "byte %d is %#02x; give # for a digit, ? for a letter, and A-Z, a-z, 0-9, -, _ and . for themselves", i, b)
+			p.add("codes.pattern", "code_pattern_invalid",
+				"byte %d is %#02x; give # for a digit, ? for a letter, and A-Z, a-z, 0-9, -, _ and . for themselves", i, b)
 		}
 	}
 	if !p.fine("codes.pattern", "packets") {
@@ -67,7 +69,8 @@ func checkPattern(c *hongbao.Campaign, p *problems) {
 	}
 	space, want := patternSpace(pattern), new(big.Int).Mul(big.NewInt(c.Packets), big.NewInt(codesPerPacket))
 	if space.Cmp(want) < 0 {
-		p.add("codes.pattern", "code_space_too_small", "it makes %s codes, %d packets need at least %s so that none can be guessed; add # (10 times as many) or ? (%d times)",
+		p.add("codes.pattern", "code_space_too_small", "it makes %s codes, %d packets need at least %s so that none can be "+
+			"guessed; add # (10 times as many) or ? (%d times)",
 			space, c.Packets, want, len(letters))
 	}
 }
@@ -88,7 +91,8 @@ func patternSpace(pattern string) *big.Int {
 }
 
 // DrawCodes draws n codes of a valid pattern from the system's source of randomness, each as likely as any other, and
-// apart from all before. Two may be equal, and equal to earlier ones: the ledger refuses that, and then they are drawn anew.
+// apart from all before. Two may be equal, and equal to earlier ones: the ledger refuses that, and then they are drawn
+// anew.
 func DrawCodes(pattern string, n int) []string {
 	d := codeDraw{}
 	codes := make([]string, n)

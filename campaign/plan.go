@@ -21,7 +21,8 @@ func NewPlan(c hongbao.Campaign, seed Seed) (*Plan, error) {
 		return nil, err
 	}
 	if seed == (Seed{}) {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "the seed of campaign %.80q is all zero, so it was never set: take one from NewSeed", c.ID)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent,
+			"the seed of campaign %.80q is all zero, so it was never set: take one from NewSeed", c.ID)
 	}
 	s := newStream(seed)
 	amounts := cut(&c, s)

@@ -26,12 +26,17 @@ func TestPlanGolden(t *testing.T) {
 	}{
 		"even": {evenCampaign(103, 10), []hongbao.Amount{10, 10, 10, 10, 10, 11, 10, 10, 11, 11}},
 		"tiers": {
-			tiersCampaign(hongbao.Tier{Amount: 500, Packets: 1}, hongbao.Tier{Amount: 100, Packets: 2}, hongbao.Tier{Amount: 1, Packets: 7}),
+			tiersCampaign(hongbao.Tier{Amount: 500, Packets: 1}, hongbao.Tier{Amount: 100, Packets: 2},
+				hongbao.Tier{Amount: 1, Packets: 7}),
 			[]hongbao.Amount{1, 1, 1, 1, 1, 100, 1, 1, 500, 100},
 		},
-		"random":             {randomCampaign(1000, 10, 1, 1000), []hongbao.Amount{35, 21, 233, 166, 176, 174, 74, 23, 87, 11}},
-		"random, near max":   {randomCampaign(1000, 10, 50, 120), []hongbao.Amount{110, 90, 109, 88, 84, 80, 117, 100, 107, 115}},
-		"random, the utmost": {randomCampaign(hongbao.MaxAmount, 8, 1, hongbao.MaxAmount), []hongbao.Amount{618853290778583, 111889086432627, 1415416679432879, 711262009419130, 2328927203362637, 430164352031235, 2872826814537140, 517859818746760}},
+		"random": {randomCampaign(1000, 10, 1, 1000),
+			[]hongbao.Amount{35, 21, 233, 166, 176, 174, 74, 23, 87, 11}},
+		"random, near max": {randomCampaign(1000, 10, 50, 120),
+			[]hongbao.Amount{110, 90, 109, 88, 84, 80, 117, 100, 107, 115}},
+		"random, the utmost": {randomCampaign(hongbao.MaxAmount, 8, 1, hongbao.MaxAmount), []hongbao.Amount{618853290778583,
+			111889086432627, 1415416679432879, 711262009419130, 2328927203362637, 430164352031235, 2872826814537140,
+			517859818746760}},
 	} {
 		plan, err := NewPlan(tt.campaign, testSeed(t))
 		require.NoError(t, err, name)
@@ -57,7 +62,8 @@ func drawSeed(t *rapid.T) Seed {
 
 func drawCampaign(t *rapid.T) hongbao.Campaign {
 	packets := rapid.Int64Range(1, 300).Draw(t, "packets")
-	switch rapid.SampledFrom([]hongbao.SplitMode{hongbao.SplitEven, hongbao.SplitRandom, hongbao.SplitTiers}).Draw(t, "mode") {
+	switch rapid.SampledFrom([]hongbao.SplitMode{hongbao.SplitEven, hongbao.SplitRandom, hongbao.SplitTiers}).Draw(t,
+		"mode") {
 	case hongbao.SplitEven:
 		return evenCampaign(hongbao.Amount(rapid.Int64Range(packets, int64(hongbao.MaxAmount)).Draw(t, "total")), packets)
 	case hongbao.SplitRandom:

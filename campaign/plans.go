@@ -52,7 +52,8 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 		errs = append(errs, errors.New("Source is nil: give the function that finds a campaign and its seed"))
 	}
 	if config.MaxPackets < hongbao.MaxPackets {
-		errs = append(errs, fmt.Errorf("MaxPackets is %d: give at least %d, so that any plan fits", config.MaxPackets, hongbao.MaxPackets))
+		errs = append(errs, fmt.Errorf("MaxPackets is %d: give at least %d, so that any plan fits", config.MaxPackets,
+			hongbao.MaxPackets))
 	}
 	if len(errs) > 0 {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "plans can't be kept: %w", errors.Join(errs...))
@@ -67,9 +68,9 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 	}, nil
 }
 
-// Amount is what a packet of a campaign holds by its plan; false if the campaign has no such packet. Callers who ask for
-// the same campaign at once share one call of the source. Errors are the source's, wrapped, and are not kept: the next
-// call asks again.
+// Amount is what a packet of a campaign holds by its plan; false if the campaign has no such packet. Callers who ask
+// for the same campaign at once share one call of the source. Errors are the source's, wrapped, and are not kept: the
+// next call asks again.
 func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
 	for {
 		plan, f, mine := p.find(campaign)
@@ -80,7 +81,8 @@ func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hong
 			select {
 			case <-f.done:
 			case <-ctx.Done():
-				return 0, false, hongbao.Errorf(hongbao.ClassTransient, "waiting for the plan of campaign %.80q: %w", campaign, ctx.Err())
+				return 0, false, hongbao.Errorf(hongbao.ClassTransient, "waiting for the plan of campaign %.80q: %w", campaign,
+					ctx.Err())
 			}
 			if f.again {
 				continue
@@ -140,7 +142,8 @@ func (p *Plans) make(ctx context.Context, campaign string) (*Plan, error) {
 	case p.making <- struct{}{}:
 		defer func() { <-p.making }()
 	case <-ctx.Done():
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "waiting to make the plan of campaign %.80q: %w", campaign, ctx.Err())
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "waiting to make the plan of campaign %.80q: %w", campaign,
+			ctx.Err())
 	}
 	plan, err := NewPlan(c, seed)
 	if err != nil {

@@ -40,8 +40,10 @@ var changes = []change{
 	{"only a directive", whole, "%YAML 1.1\n---\n...\n", "", "wrong_type"},
 	{"a scalar", whole, "hello", "", "wrong_type"},
 	{"split is a text", "split: {mode: random, min: 1, max: 500}", "split: even", "split", "wrong_type"},
-	{"limits is a map", "limits:\n  - {by: user, per: campaign, max: 2}\n  - {by: device, per: day, max: 3}", "limits: {}", "limits", "wrong_type"},
-	{"limits is null", "limits:\n  - {by: user, per: campaign, max: 2}\n  - {by: device, per: day, max: 3}", "limits:", "limits", "wrong_type"},
+	{"limits is a map", "limits:\n  - {by: user, per: campaign, max: 2}\n  - {by: device, per: day, max: 3}", "limits: {}",
+		"limits", "wrong_type"},
+	{"limits is null", "limits:\n  - {by: user, per: campaign, max: 2}\n  - {by: device, per: day, max: 3}", "limits:",
+		"limits", "wrong_type"},
 	{"a limit is a number", "{by: device, per: day, max: 3}", "3", "limits[1]", "wrong_type"},
 	{"id is a number", "id: spring-2027", "id: 0", "id", "wrong_type"},
 	{"sponsor is a list", "sponsor: acme", "sponsor: [acme]", "sponsor", "wrong_type"},
@@ -92,16 +94,22 @@ var changes = []change{
 	{"min in even", "mode: random", "mode: even", "split", "not_allowed_here"},
 	{"tiers in random", "max: 500", "max: 500, tiers: [{amount: 100, packets: 10}]", "split", "not_allowed_here"},
 	{"random coupon", "red_packet", "coupon", "split.mode", "not_allowed_here"},
-	{"even, below 1", "total: 1000\npackets: 10\nsplit: {mode: random, min: 1, max: 500}", "total: 9\npackets: 10\nsplit: {mode: even}", "total", "budget_too_small"},
+	{"even, below 1", "total: 1000\npackets: 10\nsplit: {mode: random, min: 1, max: 500}",
+		"total: 9\npackets: 10\nsplit: {mode: even}", "total", "budget_too_small"},
 	{"random, below min", "min: 1,", "min: 101,", "total", "budget_too_small"},
 	{"random, overflow", "min: 1, max: 500", "min: 9007199254740991, max: 9007199254740991", "total", "budget_too_small"},
 	{"random, above max", "max: 500", "max: 99", "total", "budget_too_large"},
 	{"min above max", "min: 1,", "min: 501,", "split.min", "min_above_max"},
-	{"1,001 tiers", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [" + strings.Repeat("{amount: 1, packets: 1},", 1_001) + "]}", "split.tiers", "too_many_tiers"},
-	{"tiers, packets", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 200, packets: 5}]}", "split.tiers", "tiers_packets_mismatch"},
-	{"tiers, total", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 99, packets: 10}]}", "split.tiers", "tiers_total_mismatch"},
-	{"tiers, overflow", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 9007199254740991, packets: 10}]}", "split.tiers", "tiers_total_mismatch"},
-	{"tier amount 0", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 0, packets: 10}]}", "split.tiers[0].amount", "amount_not_positive"},
+	{"1,001 tiers", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [" + strings.Repeat(
+		"{amount: 1, packets: 1},", 1_001) + "]}", "split.tiers", "too_many_tiers"},
+	{"tiers, packets", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 200, packets: 5}]}",
+		"split.tiers", "tiers_packets_mismatch"},
+	{"tiers, total", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 99, packets: 10}]}",
+		"split.tiers", "tiers_total_mismatch"},
+	{"tiers, overflow", "{mode: random, min: 1, max: 500}",
+		"{mode: tiers, tiers: [{amount: 9007199254740991, packets: 10}]}", "split.tiers", "tiers_total_mismatch"},
+	{"tier amount 0", "{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 0, packets: 10}]}",
+		"split.tiers[0].amount", "amount_not_positive"},
 	{"no zone", "20:00:00+08:00", "20:00:00", "window.from", "time_malformed"},
 	{"zone name", "20:00:00+08:00", "20:00:00 CST", "window.from", "time_malformed"},
 	{"only a date", "2027-02-06T20:00:00+08:00", "2027-02-06", "window.from", "time_malformed"},
@@ -121,7 +129,8 @@ var changes = []change{
 	{"zone with leap seconds", "Asia/Shanghai", "right/Asia/Shanghai", "time_zone", "time_zone_unknown"},
 	{"zone outside", "Asia/Shanghai", "../../etc/passwd", "time_zone", "time_zone_unknown"},
 	{"zone unknown", "Asia/Shanghai", "Asia/Atlantis", "time_zone", "time_zone_unknown"},
-	{"17 limits", "limits:", "limits:" + strings.Repeat("\n  - {by: user, per: day, max: 1}", 15), "limits", "too_many_limits"},
+	{"17 limits", "limits:", "limits:" + strings.Repeat("\n  - {by: user, per: day, max: 1}", 15), "limits",
+		"too_many_limits"},
 	{"by with a capital", "by: device", "by: Device", "limits[1].by", "limit_by_invalid"},
 	{"per week", "per: day", "per: week", "limits[1].per", "limit_per_unknown"},
 	{"max 0", "max: 3}", "max: 0}", "limits[1].max", "limit_max_out_of_range"},
@@ -195,7 +204,8 @@ func TestEveryCodeIsDocumentedAndTested(t *testing.T) {
 		documented = append(documented, m[1])
 	}
 	documented = slices.DeleteFunc(documented, func(code string) bool { return code == "code" })
-	tested := append([]string{"too_large", "window_past", "user_limit_required"}, codeProblems...) // TestReadBounds, TestValidate
+	// TestReadBounds, TestValidate
+	tested := append([]string{"too_large", "window_past", "user_limit_required"}, codeProblems...)
 	for _, tt := range changes {
 		tested = append(tested, tt.code)
 	}

@@ -15,7 +15,8 @@ import (
 // of r itself is Transient.
 //
 // The keys are id, name, kind, currency, total, packets, split (mode, min, max, tiers), window (from, to), time_zone,
-// limits (by, per, max), sponsor, durability and codes (pattern, file). The canonical form, with from and to at the top, is read as well.
+// limits (by, per, max), sponsor, durability and codes (pattern, file). The canonical form, with from and to at the
+// top, is read as well.
 func Read(r io.Reader) (hongbao.Campaign, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSpecBytes+1))
 	if err != nil {
@@ -40,8 +41,8 @@ func Read(r io.Reader) (hongbao.Campaign, error) {
 	return c, nil
 }
 
-// Complete gives c with its defaults: time zone UTC, durability fast and, if there is no limit by user per campaign, one
-// packet a user. It leaves what c's slices share with others untouched.
+// Complete gives c with its defaults: time zone UTC, durability fast and, if there is no limit by user per campaign,
+// one packet a user. It leaves what c's slices share with others untouched.
 func Complete(c hongbao.Campaign) hongbao.Campaign {
 	if c.TimeZone == "" {
 		c.TimeZone = "UTC"

@@ -141,7 +141,8 @@ func TestValidate(t *testing.T) {
 	require.GreaterOrEqual(t, len(empty), 10)
 
 	tiers := c
-	tiers.Split = hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: -5, Packets: 10}, {Amount: 5, Packets: -10}}}
+	tiers.Split = hongbao.Split{Mode: hongbao.SplitTiers,
+		Tiers: []hongbao.Tier{{Amount: -5, Packets: 10}, {Amount: 5, Packets: -10}}}
 	require.Len(t, problemsOf(t, Validate(tiers, c.From)), 2)
 
 	for code, spoil := range map[string]func(*hongbao.Campaign){
@@ -166,7 +167,8 @@ func TestTiers(t *testing.T) {
 	want := tiersCampaign(hongbao.Tier{Amount: 500, Packets: 1}, hongbao.Tier{Amount: 50, Packets: 9})
 	want.Kind = hongbao.KindCoupon
 	got, err := Read(strings.NewReader(strings.NewReplacer("red_packet", "coupon", "total: 1000", "total: 950",
-		"{mode: random, min: 1, max: 500}", "{mode: tiers, tiers: [{amount: 500, packets: 1}, {amount: 50, packets: 9}]}").Replace(whole)))
+		"{mode: random, min: 1, max: 500}",
+		"{mode: tiers, tiers: [{amount: 500, packets: 1}, {amount: 50, packets: 9}]}").Replace(whole)))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
@@ -180,7 +182,8 @@ func TestCanonical(t *testing.T) {
 		`"time_zone":"Asia/Shanghai","limits":[{"by":"user","per":"campaign","max":2},{"by":"device","per":"day","max":3}],`+
 		`"sponsor":"acme","durability":"fsync"}`, string(want))
 	c.From = c.From.In(time.FixedZone("x", 3600)).Add(time.Microsecond)
-	require.Equal(t, want, Canonical(c), "the zone that a time is held in does not matter, nor what is below a millisecond")
+	require.Equal(t, want, Canonical(c),
+		"the zone that a time is held in does not matter, nor what is below a millisecond")
 	require.True(t, json.Valid(want))
 }
 

@@ -26,18 +26,22 @@ var zones = []struct{ name, from, to, want string }{
 	{"Asia/Shanghai", "2026-01-01T00:00:00Z", "2026-12-31T00:00:00Z", "0:28800"},
 	{"Asia/Kolkata", "2026-01-01T00:00:00Z", "2026-12-31T00:00:00Z", "0:19800"},
 	// 8 March 2026 07:00Z and 1 November 2026 06:00Z.
-	{"America/New_York", "2026-03-01T00:00:00Z", "2026-11-30T00:00:00Z", "0:-18000 1772953200000:-14400 1793512800000:-18000"},
+	{"America/New_York", "2026-03-01T00:00:00Z", "2026-11-30T00:00:00Z",
+		"0:-18000 1772953200000:-14400 1793512800000:-18000"},
 	// The change is after the window, within the two days.
 	{"America/New_York", "2026-03-01T00:00:00Z", "2026-03-06T07:00:00Z", "0:-18000 1772953200000:-14400"},
 	{"America/New_York", "2026-03-01T00:00:00Z", "2026-03-06T06:59:59Z", "0:-18000"},
 	// A window that starts at the change has only the new offset.
 	{"America/New_York", "2026-03-08T07:00:00Z", "2026-03-09T00:00:00Z", "0:-14400"},
 	// At midnight: 15 October 2017 03:00Z forward, 18 February 2018 02:00Z back.
-	{"America/Sao_Paulo", "2017-10-01T00:00:00Z", "2018-03-01T00:00:00Z", "0:-10800 1508036400000:-7200 1518919200000:-10800"},
+	{"America/Sao_Paulo", "2017-10-01T00:00:00Z", "2018-03-01T00:00:00Z",
+		"0:-10800 1508036400000:-7200 1518919200000:-10800"},
 	// By half an hour: 4 April 2026 15:00Z back, 3 October 2026 15:30Z forward.
-	{"Australia/Lord_Howe", "2026-03-01T00:00:00Z", "2026-12-01T00:00:00Z", "0:39600 1775314800000:37800 1791041400000:39600"},
+	{"Australia/Lord_Howe", "2026-03-01T00:00:00Z", "2026-12-01T00:00:00Z",
+		"0:39600 1775314800000:37800 1791041400000:39600"},
 	// At one minute past midnight.
-	{"America/St_Johns", "2010-03-01T00:00:00Z", "2010-12-01T00:00:00Z", "0:-12600 1268537460000:-9000 1289097060000:-12600"},
+	{"America/St_Johns", "2010-03-01T00:00:00Z", "2010-12-01T00:00:00Z",
+		"0:-12600 1268537460000:-9000 1289097060000:-12600"},
 	// 30 December 2011 did not exist.
 	{"Pacific/Apia", "2011-12-01T00:00:00Z", "2012-01-20T00:00:00Z", "0:-36000 1325239200000:50400"},
 }
@@ -91,7 +95,8 @@ func TestBucketAgainstTheCalendar(t *testing.T) {
 		}
 		periods := []hongbao.Period{hongbao.PerDay, hongbao.PerHour}
 		rapid.Check(t, func(t *rapid.T) {
-			check(t, rapid.SampledFrom(periods).Draw(t, "per"), rapid.Int64Range(c.From.UnixMilli(), c.To.UnixMilli()).Draw(t, "ms"))
+			check(t, rapid.SampledFrom(periods).Draw(t, "per"),
+				rapid.Int64Range(c.From.UnixMilli(), c.To.UnixMilli()).Draw(t, "ms"))
 		})
 		// Around each change, where it matters, every ten minutes and at the very edge.
 		for _, change := range list[1:] {

@@ -185,7 +185,8 @@ func TestPoisonThatKillsItsWorkersTakesNoNeighbourAlong(t *testing.T) {
 	for begin := time.Now(); len(b.dead(t)) == 0; lives++ {
 		require.Less(t, time.Since(begin), 2*soon)
 		cmd := b.child(t, childPoison, fmt.Sprintf("w%d", lives))
-		testkit.Eventually(t, soon, func() bool { return closed(cmd.ended) || len(b.dead(t)) == 1 }, "killed, or done with it")
+		testkit.Eventually(t, soon, func() bool { return closed(cmd.ended) || len(b.dead(t)) == 1 },
+			"killed, or done with it")
 		if !closed(cmd.ended) {
 			b.pending(t, 0)
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))

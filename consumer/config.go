@@ -100,8 +100,8 @@ func (c *Config) check() (*shards.Layout, error) {
 	return layout, nil
 }
 
-// checkReads looks into the client for blocking reads: a read that times out on the client's side loses what Redis handed
-// out until the lease is over, and a pool that is too small makes shards wait for each other.
+// checkReads looks into the client for blocking reads: a read that times out on the client's side loses what Redis
+// handed out until the lease is over, and a pool that is too small makes shards wait for each other.
 func (c *Config) checkReads() (errs []error) {
 	var timeout time.Duration
 	var pool int
@@ -117,7 +117,8 @@ func (c *Config) checkReads() (errs []error) {
 		errs = append(errs, fmt.Errorf("the read timeout of Reads is %s: want more than Block, %s", timeout, c.Block))
 	}
 	if pool < c.Space.Shards {
-		errs = append(errs, fmt.Errorf("the pool of Reads has %d connections: want one for each of the %d shards", pool, c.Space.Shards))
+		errs = append(errs, fmt.Errorf("the pool of Reads has %d connections: want one for each of the %d shards", pool,
+			c.Space.Shards))
 	}
 	return errs
 }

@@ -38,8 +38,8 @@ func New(cfg Config) (*Consumer, error) {
 // Run works until ctx ends, then drains: it takes no more, finishes what is in flight within DrainTimeout, and hands
 // the rest to the other workers at once. It returns after everything it started has ended. Call it once.
 //
-// A shard that is Broken says so in the log and in Health, hands back what it held, and tries again more and more slowly.
-// The other shards go on. Run returns the errors of the shards that are broken when ctx ends.
+// A shard that is Broken says so in the log and in Health, hands back what it held, and tries again more and more
+// slowly. The other shards go on. Run returns the errors of the shards that are broken when ctx ends.
 func (c *Consumer) Run(ctx context.Context) error {
 	left := make([]int, c.layout.Len())
 	var wg sync.WaitGroup

@@ -16,7 +16,8 @@ import (
 
 // forged are the fields of an entry of one grant to a thief.
 func forged(seq, epoch int64) []any {
-	return []any{"v", "1", "k", "grant", "c", "rain", "q", seq, "e", epoch, "t", "1700000000000", "g", "77 900000 thief - -"}
+	return []any{"v", "1", "k", "grant", "c", "rain", "q", seq, "e", epoch, "t", "1700000000000", "g",
+		"77 900000 thief - -"}
 }
 
 // thefts counts the grants to the thief that reach a sink.
@@ -31,15 +32,17 @@ func thefts(n *atomic.Int64) func(context.Context, []hongbao.Grant) []error {
 	}
 }
 
-// Somebody writes entries with seqs that the shard has not come to. None is an event: the sink never sees them, and when
-// the real events of those seqs come they are delivered.
+// Somebody writes entries with seqs that the shard has not come to. None is an event: the sink never sees them, and
+// when the real events of those seqs come they are delivered.
 func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
 	for _, values := range [][]any{
 		forged(3, 1),
-		{"v", "1", "k", "grant", "c", "rain", "q", "2", "e", "1", "t", "1700000000000", "g", "77 9 thief - -\n78 9 thief - -"}, // its end is ahead
+		// its end is ahead
+		{"v", "1", "k", "grant", "c", "rain", "q", "2", "e", "1", "t", "1700000000000", "g",
+			"77 9 thief - -\n78 9 thief - -"},
 		{"v", "1", "k", "close", "c", "rain", "q", "4", "e", "1", "t", "1700000000000", "g", "2 203 0 0"},
 		forged(1<<40, 1),
 		forged(1, 2), // of an epoch that has not begun
@@ -156,7 +159,8 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// A copy of an event that was finished long ago, whose done bit is gone with the stream's past, is not brought to the sink again.
+// A copy of an event that was finished long ago, whose done bit is gone with the stream's past, is not brought to the
+// sink again.
 func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

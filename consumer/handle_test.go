@@ -36,7 +36,8 @@ func TestGrantsReachTheHandlerWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.reached(t, 8, 3)
-	b.raw(t, "v", 1, "k", "grant", "c", "rain", "q", 7, "e", 3, "t", 1700000000123, "g", "5 250 ann r1 00-abc-01\n6 1 bob - -")
+	b.raw(t, "v", 1, "k", "grant", "c", "rain", "q", 7, "e", 3, "t", 1700000000123, "g",
+		"5 250 ann r1 00-abc-01\n6 1 bob - -")
 	got := make(chan []hongbao.Grant, 1)
 	start(t, b.config(t, "w", newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 		got <- grants
@@ -47,7 +48,8 @@ func TestGrantsReachTheHandlerWhole(t *testing.T) {
 	id := grants[0].EntryID
 	at := time.UnixMilli(1700000000123).UTC()
 	require.Equal(t, []hongbao.Grant{
-		{Seq: 7, Epoch: 3, EntryID: id, Campaign: "rain", Packet: 5, Amount: 250, User: "ann", RequestID: "r1", Trace: "00-abc-01", Time: at},
+		{Seq: 7, Epoch: 3, EntryID: id, Campaign: "rain", Packet: 5, Amount: 250, User: "ann", RequestID: "r1",
+			Trace: "00-abc-01", Time: at},
 		{Seq: 8, Epoch: 3, EntryID: id, Campaign: "rain", Packet: 6, Amount: 1, User: "bob", Time: at},
 	}, grants)
 }
@@ -107,7 +109,8 @@ func TestPermanentErrorIsADeadLetterAtOnceWithAllItsFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.reached(t, 3, 3)
-	b.raw(t, "v", 1, "k", "grant", "c", "rain", "q", 1, "e", 3, "t", 1700000000123, "g", "1 10 ann - -\n2 250 bob r1 00-abc-01\n3 1 cid - -")
+	b.raw(t, "v", 1, "k", "grant", "c", "rain", "q", 1, "e", 3, "t", 1700000000123, "g",
+		"1 10 ann - -\n2 250 bob r1 00-abc-01\n3 1 cid - -")
 	s := newSink(failing(func(seq int64) error {
 		if seq == 2 {
 			return hongbao.Errorf(hongbao.ClassPermanent, "no such account")
@@ -309,8 +312,8 @@ func TestHandlerThatTakesTooLongCostsAnAttempt(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// A grant that a live worker has in hand waits for that worker, however long, and its entry keeps its attempts; a neighbour of the same
-// entry that fails does not.
+// A grant that a live worker has in hand waits for that worker, however long, and its entry keeps its attempts; a
+// neighbour of the same entry that fails does not.
 func TestHeldGrantsLoseNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -54,8 +54,8 @@ func (l *lease) end() {
 	l.wg.Wait()
 }
 
-// giveBack takes this delivery's attempt off the entries, once: the sink is down, so they are not tried. Else workers that are
-// killed while they wait, again and again, would make dead letters of what nobody ever tried.
+// giveBack takes this delivery's attempt off the entries, once: the sink is down, so they are not tried. Else workers
+// that are killed while they wait, again and again, would make dead letters of what nobody ever tried.
 func (l *lease) giveBack() {
 	if l.gaveBack {
 		return

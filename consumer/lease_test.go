@@ -119,7 +119,8 @@ func TestLostLeaseCancelsTheHandlerAndNothingIsWritten(t *testing.T) {
 			cfg.Lease = shortLease
 			w := start(t, cfg)
 			<-in
-			claimed, err := b.rdb.XClaimJustID(t.Context(), &redis.XClaimArgs{Stream: b.keys().Events(), Group: group, Consumer: "thief", Messages: ids}).Result()
+			claimed, err := b.rdb.XClaimJustID(t.Context(),
+				&redis.XClaimArgs{Stream: b.keys().Events(), Group: group, Consumer: "thief", Messages: ids}).Result()
 			require.NoError(t, err)
 			require.Equal(t, ids, claimed)
 			require.ErrorIs(t, <-cancelled, errLeaseLost)
@@ -160,7 +161,8 @@ func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 	cfg.Lease = shortLease
 	w := start(t, cfg)
 	<-in
-	_, err := b.rdb.XClaimJustID(t.Context(), &redis.XClaimArgs{Stream: b.keys().Events(), Group: group, Consumer: "thief", Messages: ids[:1]}).Result()
+	_, err := b.rdb.XClaimJustID(t.Context(), &redis.XClaimArgs{Stream: b.keys().Events(), Group: group, Consumer: "thief",
+		Messages: ids[:1]}).Result()
 	require.NoError(t, err)
 	w.end()
 	require.NoError(t, w.wait())
@@ -204,7 +206,8 @@ func TestHandlerThatIsAlwaysTooSlowEndsAsADeadLetter(t *testing.T) {
 		if p := w.Load(); p != nil {
 			lost = p.Stats().LeasesLost
 		}
-		testkit.Eventually(t, soon, func() bool { p := w.Load(); return p != nil && p.Stats().LeasesLost > lost }, "lease lost")
+		testkit.Eventually(t, soon, func() bool { p := w.Load(); return p != nil && p.Stats().LeasesLost > lost },
+			"lease lost")
 		return failGrants(func() error { return errors.New("too late") })(grants)
 	})
 	cfg := b.config(t, "w", s)

@@ -17,7 +17,8 @@ const EventsLost = "events_lost"
 
 // watched is what a trimmer remembers of a declared group: events that are delivered and not done must be pending.
 type watched struct {
-	delivered int64                       // up to here all was delivered a round ago; younger entries are in work, and not looked at
+	// up to here all was delivered a round ago; younger entries are in work, and not looked at
+	delivered int64
 	pending   map[string]hongbao.SeqRange // the events of pending entries, by id
 	lost      []hongbao.SeqRange          // what nobody will ever deliver
 }
@@ -38,8 +39,8 @@ func (at *trimming) lost() map[string]int64 {
 	return out
 }
 
-// findLost looks in every declared group for events that are not done, and that stand neither in the stream nor in the pending
-// list. Workers can't tell: several share the entries, so each one sees gaps.
+// findLost looks in every declared group for events that are not done, and that stand neither in the stream nor in the
+// pending list. Workers can't tell: several share the entries, so each one sees gaps.
 func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, out *shards.Trimmed) error {
 	for i := range out.Groups {
 		g := &out.Groups[i]
@@ -66,9 +67,12 @@ func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, o
 			g.Lost += r.Len()
 		}
 		if len(w.lost) > 0 && !slices.Equal(before, w.lost) {
-			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, somebody trimmed it by hand; "+
-				"`hongbao audit` names the grants; `hongbao replay NAME --to balance`, or `--to kafka`, delivers them from their receipts", zap.String("code", EventsLost),
-				zap.Int("shard", k.Keys.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost), zap.Any("first", w.lost[0]))
+			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, somebody trimmed "+
+				"it by hand; "+
+				"`hongbao audit` names the grants; `hongbao replay NAME --to balance`, or `--to kafka`, delivers them from their "+
+				"receipts", zap.String("code", EventsLost),
+				zap.Int("shard", k.Keys.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost),
+				zap.Any("first", w.lost[0]))
 		}
 	}
 	return nil
@@ -106,7 +110,8 @@ func (w *watched) look(ctx context.Context, k *shards.Shard, g *shards.GroupLag,
 }
 
 // notDone gives the events of a group up to upto that have no done bit, in the chunks that are not full.
-func notDone(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int64) (runs []hongbao.SeqRange, err error) {
+func notDone(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int64) (runs []hongbao.SeqRange,
+	err error) {
 	for i, n := range g.ChunkDone {
 		chunk := g.FirstChunk + int64(i)
 		r := hongbao.SeqRange{First: max(1, chunk*shards.ChunkEvents), Last: min(upto, (chunk+1)*shards.ChunkEvents-1)}

@@ -66,8 +66,8 @@ func (b *bundle) only(t *testing.T) hongbao.SeqRange {
 	return hongbao.SeqRange{}
 }
 
-// Entries were deleted before any worker read them: in front of a parked one, behind it, and the last ones. Nobody sees the gaps but the
-// trimmer; it tells once, and they hold nobody back.
+// Entries were deleted before any worker read them: in front of a parked one, behind it, and the last ones. Nobody sees
+// the gaps but the trimmer; it tells once, and they hold nobody back.
 func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis is out of memory. What is in the stream must be brought to its end all the same, or memory would never be freed: by a
-// worker that ran before, by one that starts only then, and past an entry that nobody can read.
+// Redis is out of memory. What is in the stream must be brought to its end all the same, or memory would never be
+// freed: by a worker that ran before, by one that starts only then, and past an entry that nobody can read.
 func TestOutOfMemoryDrains(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ late, poison bool }{

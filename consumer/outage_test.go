@@ -262,8 +262,8 @@ func TestRunLeavesNoGoroutine(t *testing.T) {
 	require.NoError(t, goleak.Find(before))
 }
 
-// The sink is down, and workers that wait for it are killed again and again. Nothing was tried, so nothing becomes a dead
-// letter.
+// The sink is down, and workers that wait for it are killed again and again. Nothing was tried, so nothing becomes a
+// dead letter.
 func TestKillsDuringAnOutageTakeNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -22,8 +22,9 @@ func gated(in, out chan struct{}, result func([]hongbao.Grant) []error) *sink {
 	})
 }
 
-// Two workers have the same entries in their hands (F29): one believes that it still holds the lease. Whoever comes first acks what the
-// other one owns, and nothing is lost by that: what is acked has its done bits. What one of them could not do stays with the owner.
+// Two workers have the same entries in their hands (F29): one believes that it still holds the lease. Whoever comes
+// first acks what the other one owns, and nothing is lost by that: what is acked has its done bits. What one of them
+// could not do stays with the owner.
 func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 	t.Parallel()
 	all := func([]hongbao.Grant) []error { return nil }
@@ -37,7 +38,8 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 	}
 	permanent := hongbao.Errorf(hongbao.ClassPermanent, "no such account")
 	for name, c := range map[string]struct {
-		old, owner func([]hongbao.Grant) []error // what the handlers say: that of the worker whose entries were taken, that of their owner
+		// what the handlers say: that of the worker whose entries were taken, that of their owner
+		old, owner func([]hongbao.Grant) []error
 		ownerFirst bool
 		dead       int
 	}{
@@ -75,7 +77,8 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 				first, second = 1, 0
 			}
 			close(out[first])
-			testkit.Eventually(t, soon, func() bool { n := w[first].Stats(); return n.Done+n.Dead+n.Skipped >= 3 }, "the first one has ended its delivery")
+			testkit.Eventually(t, soon, func() bool { n := w[first].Stats(); return n.Done+n.Dead+n.Skipped >= 3 },
+				"the first one has ended its delivery")
 			close(out[second])
 			b.idle(t, 0)
 			require.NoError(t, w[0].stop())
@@ -98,7 +101,8 @@ func failing2(of func(seq int64) error) func([]hongbao.Grant) []error {
 	return func(grants []hongbao.Grant) []error { return failing(of)(context.Background(), grants) }
 }
 
-// The neighbours of an entry that was acked by its former owner are handed on at once: they don't wait for the end of a lease.
+// The neighbours of an entry that was acked by its former owner are handed on at once: they don't wait for the end of a
+// lease.
 func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

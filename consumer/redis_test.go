@@ -129,7 +129,8 @@ func TestKeyOfAnotherTypeBreaksTheShard(t *testing.T) {
 	b := setup(t, 1)
 	w := start(t, b.config(t, "w", newSink(nil)))
 	testkit.Eventually(t, soon, func() bool {
-		return b.rdb.XLen(t.Context(), b.keys().Events()).Err() == nil && b.rdb.Exists(t.Context(), b.keys().Events()).Val() == 1
+		return b.rdb.XLen(t.Context(), b.keys().Events()).Err() == nil &&
+			b.rdb.Exists(t.Context(), b.keys().Events()).Val() == 1
 	}, "runs")
 	require.NoError(t, b.rdb.Set(t.Context(), b.keys().Events(), "planted", 0).Err())
 	w.stands(0, ShardBroken)

@@ -88,7 +88,8 @@ func fields(first int64, n int) []any {
 		p := first + int64(i)
 		lines[i] = fmt.Sprintf("%d %d u%d - -", p, 100+p%7, p)
 	}
-	return []any{"v", "1", "k", "grant", "c", "rain", "q", first, "e", "1", "t", "1700000000000", "g", strings.Join(lines, "\n")}
+	return []any{"v", "1", "k", "grant", "c", "rain", "q", first, "e", "1", "t", "1700000000000", "g",
+		strings.Join(lines, "\n")}
 }
 
 // receipts are those of the same grants: user and receipt in turn.
@@ -138,7 +139,8 @@ func (b *bundle) raw(t *testing.T, values ...any) string {
 	return id
 }
 
-// reached makes seq the last event of shard 0, and epoch its epoch: an entry written by hand counts as real up to there.
+// reached makes seq the last event of shard 0, and epoch its epoch: an entry written by hand counts as real up to
+// there.
 func (b *bundle) reached(t *testing.T, seq, epoch int64) {
 	t.Helper()
 	b.seqs[0] = seq

@@ -26,7 +26,8 @@ func (*asleep) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return ne
 
 func (h *asleep) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		sleeps := slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "hmget" }) && h.fell.CompareAndSwap(false, true)
+		sleeps := slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "hmget" }) &&
+			h.fell.CompareAndSwap(false, true)
 		if sleeps {
 			h.others()
 		}
@@ -34,8 +35,8 @@ func (h *asleep) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// A worker slept with what it had read, and meanwhile others finished it, and it was trimmed, done bits and all. Nothing of it is handled
-// again, and no alarm tells of forged entries.
+// A worker slept with what it had read, and meanwhile others finished it, and it was trimmed, done bits and all.
+// Nothing of it is handled again, and no alarm tells of forged entries.
 func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -4,10 +4,11 @@ import "sync/atomic"
 
 // Stats counts what a consumer did since it was made. Grants unless said otherwise.
 type Stats struct {
-	Done       int64 // the handler finished them
-	Dead       int64 // became dead letters; a whole entry that can't be read counts as one
-	Parked     int64 // entries parked for a later attempt
-	HandedBack int64 // entries handed to other workers: at the drain, after a failure, or from beside one that may kill the worker
+	Done   int64 // the handler finished them
+	Dead   int64 // became dead letters; a whole entry that can't be read counts as one
+	Parked int64 // entries parked for a later attempt
+	// entries handed to other workers: at the drain, after a failure, or from beside one that may kill the worker
+	HandedBack int64
 	Taken      int64 // entries taken from the parking consumers and from other workers
 	Skipped    int64 // had their done bit when they came again
 	Outages    int64 // times that the sink was found down

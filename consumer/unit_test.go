@@ -85,7 +85,8 @@ func withPool(t *testing.T, n int) *redis.Client {
 func TestTrimmerConfigListsEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := NewTrimmer(TrimmerConfig{Retention: -1, MaxEvents: -1})
-	for _, name := range []string{"Redis", "key prefix", "Log", "no groups", "Every", "Retention", "ForgetAfter", "MaxEvents"} {
+	for _, name := range []string{"Redis", "key prefix", "Log", "no groups", "Every", "Retention", "ForgetAfter",
+		"MaxEvents"} {
 		require.ErrorContains(t, err, name)
 	}
 	cfg := DefaultTrimmerConfig()
@@ -113,7 +114,8 @@ func TestBackoffDoublesUpToItsBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		base := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(time.Hour)).Draw(t, "base"))
-		c := &Consumer{cfg: Config{Backoff: base, MaxBackoff: base + time.Duration(rapid.Int64Range(0, int64(23*time.Hour)).Draw(t, "more"))}}
+		c := &Consumer{cfg: Config{Backoff: base,
+			MaxBackoff: base + time.Duration(rapid.Int64Range(0, int64(23*time.Hour)).Draw(t, "more"))}}
 		if c.backoff(0) != 0 {
 			t.Fatal("level 0 is at once")
 		}
@@ -165,7 +167,8 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 	c, err := New(plainConfig(t))
 	require.NoError(t, err)
 	s := newShard(c, 0)
-	require.Equal(t, c.cfg.BatchGrants/hongbao.MaxEntryGrants, s.room(), "nothing is known yet: the largest entries are expected")
+	require.Equal(t, c.cfg.BatchGrants/hongbao.MaxEntryGrants, s.room(),
+		"nothing is known yet: the largest entries are expected")
 	small := []*item{{entry: hongbao.Entry{Kind: hongbao.EntryClose}}}
 	for range 50 {
 		s.measure(small)
@@ -178,7 +181,8 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 func TestLater(t *testing.T) {
 	t.Parallel()
 	for class, want := range map[hongbao.Class]bool{
-		hongbao.ClassUnknown: true, hongbao.ClassTransient: true, hongbao.ClassPermanent: false, hongbao.ClassConflict: false, hongbao.ClassBroken: false,
+		hongbao.ClassUnknown: true, hongbao.ClassTransient: true, hongbao.ClassPermanent: false, hongbao.ClassConflict: false,
+		hongbao.ClassBroken: false,
 	} {
 		require.Equal(t, want, later(hongbao.Errorf(class, "x")), class)
 	}

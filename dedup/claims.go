@@ -21,9 +21,9 @@ type Config struct {
 	// Done is the sink whose done bits say what was pushed before; empty: Sink. Who requeues dead letters, or replays what
 	// the sink has lost, has one of his own: by the sink's bits those events are done. Complete sets the bits of both.
 	Done string
-	// Trimmed: the sink is a consumer group, of whose done bits the trimmer deletes what lies behind the stream; that counts as
-	// done. A replay into the group's own sink has such events, and so has a worker that slept while others finished and trimmed
-	// what it had read. It says nothing of the bits of Done, which nobody trims.
+	// Trimmed: the sink is a consumer group, of whose done bits the trimmer deletes what lies behind the stream; that
+	// counts as done. A replay into the group's own sink has such events, and so has a worker that slept while others
+	// finished and trimmed what it had read. It says nothing of the bits of Done, which nobody trims.
 	Trimmed bool
 	// Owner names this worker; never twice.
 	Owner string
@@ -74,9 +74,11 @@ func NewClaims(cfg Config) (*Claims, error) {
 // Claim asks for the right to push events. It is granted only if none of them is done or covered by another claim;
 // else nothing is claimed and the answer says what stands in the way. Claims that the answer lists as open have been
 // taken over: the caller has to finish them. A second call for a granted claim hands that claim over as open.
-func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error) {
+func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange,
+	payload string) (hongbao.ClaimAnswer, error) {
 	if err := checkClaim(id, events); err != nil {
-		return hongbao.ClaimAnswer{}, hongbao.Errorf(hongbao.ClassPermanent, "claim %.80q of shard %d was refused before anything was touched: %w",
+		return hongbao.ClaimAnswer{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"claim %.80q of shard %d was refused before anything was touched: %w",
 			id, shard, err)
 	}
 	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Claim(ctx, &shards.ClaimCall{
@@ -85,9 +87,9 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 	})
 }
 
-// Complete ends a claim whose push arrived: its events are done and it is gone, in one step. hongbao.ErrFenced if it was
-// taken over; then whoever holds it finishes it. A claim that Redis has lost meanwhile is completed too, unless another one covers some
-// of its events by now.
+// Complete ends a claim whose push arrived: its events are done and it is gone, in one step. hongbao.ErrFenced if it
+// was taken over; then whoever holds it finishes it. A claim that Redis has lost meanwhile is completed too, unless
+// another one covers some of its events by now.
 func (c *Claims) Complete(ctx context.Context, shard int, claim hongbao.Claim) error {
 	var also []string
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {

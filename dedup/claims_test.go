@@ -43,9 +43,10 @@ func TestClaimRefusesBadCalls(t *testing.T) {
 		events []hongbao.SeqRange
 	}{
 		"no id": {"", good}, "id of the fence": {"#fence", good}, "id of two lines": {"a\nb", good}, "no events": {"c1", nil},
-		"seq 0": {"c1", []hongbao.SeqRange{{First: 0, Last: 1}}}, "backwards": {"c1", []hongbao.SeqRange{{First: 2, Last: 1}}},
-		"too many": {"c1", []hongbao.SeqRange{{First: 1, Last: dedup.MaxClaimEvents + 1}}},
-		"long id":  {strings.Repeat("c", 200), good},
+		"seq 0":     {"c1", []hongbao.SeqRange{{First: 0, Last: 1}}},
+		"backwards": {"c1", []hongbao.SeqRange{{First: 2, Last: 1}}},
+		"too many":  {"c1", []hongbao.SeqRange{{First: 1, Last: dedup.MaxClaimEvents + 1}}},
+		"long id":   {strings.Repeat("c", 200), good},
 	} {
 		_, err := c.Claim(t.Context(), 0, bad.id, bad.events, "")
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%s: %v", name, err)
@@ -113,7 +114,8 @@ func TestClaimsByMany(t *testing.T) {
 				for seq := first; seq < first+4 && seq < 200; seq++ {
 					pushed[seq].Add(1)
 				}
-				if err := c.Complete(t.Context(), 1, hongbao.Claim{ID: fmt.Sprintf("c%d-%d", w, first), Fence: a.Fence, Events: r}); err != nil {
+				if err := c.Complete(t.Context(), 1,
+					hongbao.Claim{ID: fmt.Sprintf("c%d-%d", w, first), Fence: a.Fence, Events: r}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -126,13 +128,14 @@ func TestClaimsByMany(t *testing.T) {
 	require.EqualValues(t, 15*50, fenced.Load())
 }
 
-// A worker that slept while others finished and trimmed what it had read is told that it is done, though the bits are deleted by then;
-// who has done bits of his own, a requeue say, is not.
+// A worker that slept while others finished and trimmed what it had read is told that it is done, though the bits are
+// deleted by then; who has done bits of his own, a requeue say, is not.
 func TestClaimBehindTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	claims := func(done string) *dedup.Claims {
-		c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Done: done, Owner: "w1", Lease: time.Minute, Trimmed: true})
+		c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Done: done, Owner: "w1",
+			Lease: time.Minute, Trimmed: true})
 		require.NoError(t, err)
 		return c
 	}

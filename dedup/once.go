@@ -35,8 +35,9 @@ type Once struct {
 // State is what is known of a message id.
 type State string
 
-// The states. Free: nobody is at it. Mine: the caller got the claim and has to push. Done: it was pushed. Held: somebody is pushing it now.
-// InDoubt: somebody was about to push it and never said how it ended; it may have been pushed.
+// The states. Free: nobody is at it. Mine: the caller got the claim and has to push. Done: it was pushed. Held:
+// somebody is pushing it now. InDoubt: somebody was about to push it and never said how it ended; it may have been
+// pushed.
 const (
 	Free    State = "new"
 	Mine    State = "granted"
@@ -59,7 +60,8 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 		errs = append(errs, fmt.Errorf("name %q: %w", cfg.Name, err))
 	}
 	if cfg.Lease < time.Millisecond || cfg.Keep < cfg.Lease || cfg.Keep > 366*24*time.Hour {
-		errs = append(errs, fmt.Errorf("lease %s and retention %s: want 1ms <= lease <= retention <= 366 days", cfg.Lease, cfg.Keep))
+		errs = append(errs, fmt.Errorf("lease %s and retention %s: want 1ms <= lease <= retention <= 366 days", cfg.Lease,
+			cfg.Keep))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("dedup: push once: %w", errors.Join(errs...))
@@ -72,8 +74,8 @@ func (o *Once) Claim(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "claim", id, token))
 }
 
-// Retake claims a message that is in doubt, after the caller asked whoever it was pushed to. Mine: push it now unless it is
-// there, then Complete. Any other state is that of Claim, and the message is not the caller's.
+// Retake claims a message that is in doubt, after the caller asked whoever it was pushed to. Mine: push it now unless
+// it is there, then Complete. Any other state is that of Claim, and the message is not the caller's.
 func (o *Once) Retake(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "retake", id, token))
 }

@@ -38,7 +38,8 @@ func setup(t *testing.T) *bundle {
 
 func (b *bundle) claims(t *testing.T, owner string) *dedup.Claims {
 	t.Helper()
-	c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: owner, Lease: time.Minute})
+	c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: owner,
+		Lease: time.Minute})
 	require.NoError(t, err)
 	return c
 }

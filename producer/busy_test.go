@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Somebody's script keeps Redis busy, which answers BUSY to all others (F9): an outage, nothing happened, and the same grab
-// afterwards is granted once.
+// Somebody's script keeps Redis busy, which answers BUSY to all others (F9): an outage, nothing happened, and the same
+// grab afterwards is granted once.
 func TestRedisBusyWithAScript(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -69,7 +69,8 @@ func (c *crowd) size() int {
 	return len(c.got)
 }
 
-// oneEach fails unless n request ids have one packet each, the same in every answer and in the stream, and no packet twice.
+// oneEach fails unless n request ids have one packet each, the same in every answer and in the stream, and no packet
+// twice.
 func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
 	t.Helper()
 	require.Len(t, c.got, n)
@@ -84,8 +85,9 @@ func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
 	}
 }
 
-// The master that has the campaign is killed under load: its replica is promoted, and grabs go on through the same producer.
-// What a user was told stands, since the campaign's class is replica; the same request id never gets a second packet.
+// The master that has the campaign is killed under load: its replica is promoted, and grabs go on through the same
+// producer. What a user was told stands, since the campaign's class is replica; the same request id never gets a second
+// packet.
 func TestClusterFailoverUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")

@@ -65,7 +65,8 @@ func TestCodes(t *testing.T) {
 					if a.Outcome != hongbao.OutcomeLimitReached {
 						t.Errorf("%s: %s", user, a.Outcome)
 					}
-				case a.Outcome != hongbao.OutcomeGranted || a.Receipts[0].Code != fmt.Sprint("C", a.Receipts[0].Packet) || again.Receipts[0] != a.Receipts[0]:
+				case a.Outcome != hongbao.OutcomeGranted || a.Receipts[0].Code != fmt.Sprint("C", a.Receipts[0].Packet) ||
+					again.Receipts[0] != a.Receipts[0]:
 					t.Errorf("%s: %+v, again %+v", user, a, again)
 				}
 			}
@@ -93,7 +94,8 @@ func TestCodeOfAlreadyGranted(t *testing.T) {
 	require.Equal(t, "C1", a.Receipts[0].Code)
 }
 
-// Codes that can't be read leave the grant as it is: the error is an outage and unknown, and a repeat later brings the code.
+// Codes that can't be read leave the grant as it is: the error is an outage and unknown, and a repeat later brings the
+// code.
 func TestCodesOutOfReach(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,14 +14,14 @@ import (
 
 // Config of a Producer. Take DefaultConfig and fill in Redis, Space and Deployment; a zero elsewhere is refused.
 type Config struct {
-	// Redis is a *redis.Client or *redis.ClusterClient with ContextTimeoutEnabled, and without ReadOnly, RouteByLatency and
-	// RouteRandomly. New refuses others.
+	// Redis is a *redis.Client or *redis.ClusterClient with ContextTimeoutEnabled, and without ReadOnly, RouteByLatency
+	// and RouteRandomly. New refuses others.
 	Redis redis.UniversalClient
 	Space hongbao.Space
 	// Deployment is the deployment's id. A Redis of another one, or with another number of shards, is refused.
 	Deployment string
-	// Log is told of alarms: a Redis that lost data, its append-only file or noeviction. Each server is looked at once a second
-	// for it. nil: nobody looks.
+	// Log is told of alarms: a Redis that lost data, its append-only file or noeviction. Each server is looked at once a
+	// second for it. nil: nobody looks.
 	Log *zap.Logger
 	// MaxBacklog is how many events of a shard may be unfinished, by its slowest declared group, before grabs are
 	// answered busy. 1 to 1e9.

@@ -2,12 +2,13 @@
 //
 // It promises one round trip for a lonely grab, and that a crowd shares calls: while calls are in flight the next grabs
 // of that campaign queue up and go together, up to 128, when one returns. No timer is involved. Every grab carries a
-// request id (one is made up where it is optional), so a call whose answer was lost is repeated and gets the same answer.
+// request id (one is made up where it is optional), so a call whose answer was lost is repeated and gets the same
+// answer.
 //
-// Outcomes are values. What is undecided (refilling, busy, frozen) is repeated by the producer itself and, if it stays so,
-// returned as undecided, never as a refusal. An error says what the caller must do by its hongbao.Class: Permanent, the
-// grab is malformed and nothing was touched; Transient, nothing happened; Unknown, it may have been granted, and the
-// same request id gets the answer.
+// Outcomes are values. What is undecided (refilling, busy, frozen) is repeated by the producer itself and, if it stays
+// so, returned as undecided, never as a refusal. An error says what the caller must do by its hongbao.Class: Permanent,
+// the grab is malformed and nothing was touched; Transient, nothing happened; Unknown, it may have been granted, and
+// the same request id gets the answer.
 //
 // What it refuses: more waiting grabs than configured, and a Redis that can't keep the campaign's durability class.
 package producer

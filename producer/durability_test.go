@@ -101,8 +101,10 @@ func TestFsyncClass(t *testing.T) {
 
 func TestServerCheck(t *testing.T) {
 	t.Parallel()
-	good := shards.Server{Version: "7.0.15", Role: "master", MaxMemoryPolicy: "noeviction", AppendOnly: true, AppendFsync: "always", Replicas: 1}
-	for _, class := range []hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica, hongbao.DurabilityFsync} {
+	good := shards.Server{Version: "7.0.15", Role: "master", MaxMemoryPolicy: "noeviction", AppendOnly: true,
+		AppendFsync: "always", Replicas: 1}
+	for _, class := range []hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica,
+		hongbao.DurabilityFsync} {
 		require.NoError(t, good.Check(class))
 	}
 	bad := shards.Server{Version: "6.2.1", Role: "slave", MaxMemoryPolicy: "allkeys-lru"}
@@ -122,7 +124,8 @@ func TestServerCheck(t *testing.T) {
 	modern.Version, modern.AppendFsync = "7.2.0", "everysec"
 	require.NoError(t, modern.Check(hongbao.DurabilityFsync))
 	require.True(t, modern.NeedsWaitAOF())
-	for version, ok := range map[string]bool{"7.0.0": true, "8.2.1": true, "10.0": true, "6.9.9": false, "": false, "x.y": false} {
+	for version, ok := range map[string]bool{"7.0.0": true, "8.2.1": true, "10.0": true, "6.9.9": false, "": false,
+		"x.y": false} {
 		s := good
 		s.Version = version
 		require.Equal(t, ok, s.Check(hongbao.DurabilityFast) == nil, version)
@@ -143,7 +146,8 @@ func (h *noDial) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// The grant was made when the wait for the replica begins: that no connection can be made for it is no "nothing happened".
+// The grant was made when the wait for the replica begins: that no connection can be made for it is no "nothing
+// happened".
 func TestDurabilityOutOfReach(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -170,7 +174,8 @@ func TestDurabilityOutOfReach(t *testing.T) {
 	require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
 }
 
-// switched turns a client to another server as soon as a call of a script was answered, as a sentinel's client does when it hears of a failover.
+// switched turns a client to another server as soon as a call of a script was answered, as a sentinel's client does
+// when it hears of a failover.
 type switched struct {
 	armed atomic.Bool
 	do    func()
@@ -191,8 +196,8 @@ func (h *switched) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A replica was promoted while the old primary, cut off from it, decided a grab. That the new primary has a replica of its own says nothing of that
-// grab: what a user is told must be there.
+// A replica was promoted while the old primary, cut off from it, decided a grab. That the new primary has a replica of
+// its own says nothing of that grab: what a user is told must be there.
 func TestReplicaClassOverAFailover(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

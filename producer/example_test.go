@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// What a program that takes grabs does. ann asks twice, as a client does that lost the answer, and gets the same one; nothing
-// is left for carl.
+// What a program that takes grabs does. ann asks twice, as a client does that lost the answer, and gets the same one;
+// nothing is left for carl.
 func Example() {
 	rdb, space, stop := loaded("spring-rain", "ann", "bob")
 	defer stop()
@@ -52,8 +52,8 @@ func Example() {
 	// carl got nothing: sold_out
 }
 
-// loaded is a Redis in this process with a campaign of a packet for each user, as `hongbao campaign load` leaves it. In a program
-// rdb is your client, and the fields of hongbao.Space are deployment.key_prefix and deployment.shards.
+// loaded is a Redis in this process with a campaign of a packet for each user, as `hongbao campaign load` leaves it. In
+// a program rdb is your client, and the fields of hongbao.Space are deployment.key_prefix and deployment.shards.
 func loaded(id string, users ...string) (rdb *redis.Client, space hongbao.Space, stop func()) {
 	server, err := miniredis.Run()
 	check(err)
@@ -64,7 +64,8 @@ func loaded(id string, users ...string) (rdb *redis.Client, space hongbao.Space,
 	ctx, now := context.Background(), time.Now().Truncate(time.Second)
 	check(shards.Found(ctx, rdb, layout, shards.FoundCall{Deployment: "example"}))
 	c := campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Packets: int64(len(users)), Total: hongbao.Amount(50 * len(users)),
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Packets: int64(len(users)),
+		Total: hongbao.Amount(50 * len(users)),
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "UTC",
 		Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})

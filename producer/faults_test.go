@@ -90,8 +90,8 @@ func TestConnectionRefused(t *testing.T) {
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
 	require.NoError(t, b.server.Kill())
-	// The connection that the kill broke makes the first try unknown; other grabs have none. A try that the end of its call cuts short
-	// tells less: then another one is made.
+	// The connection that the kill broke makes the first try unknown; other grabs have none. A try that the end of its
+	// call cuts short tells less: then another one is made.
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		_, err = p.Grab(t.Context(), grab("u1", "r1"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -210,7 +210,8 @@ func TestContextEnds(t *testing.T) {
 	require.Len(t, b.grants(t)["u1"], 1)
 }
 
-// A caller whose context has ended uses his Grab again while the call waits to be repeated: the call goes on with what it was.
+// A caller whose context has ended uses his Grab again while the call waits to be repeated: the call goes on with what
+// it was.
 func TestGrabUsedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -261,7 +262,8 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	require.Empty(t, b.entries(t))
 }
 
-// The answer to the first look at a campaign is lost: the grab goes on. When none ever comes nothing was decided, and the error says so.
+// The answer to the first look at a campaign is lost: the grab goes on. When none ever comes nothing was decided, and
+// the error says so.
 func TestFirstLookIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

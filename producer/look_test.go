@@ -55,7 +55,8 @@ func TestFirstLooksAreShared(t *testing.T) {
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 300}, rush(t, p, 300))
 	require.Equal(t, []int64{1, 1}, []int64{looks.n.Load(), configs.n.Load()})
-	require.LessOrEqual(t, infos.n.Load(), int64(3), "the inspection's, and one before each of the two calls in flight loads the script")
+	require.LessOrEqual(t, infos.n.Load(), int64(3),
+		"the inspection's, and one before each of the two calls in flight loads the script")
 }
 
 // A campaign that is not there is looked for once a second, however many ask for it; once it is loaded it is found.
@@ -98,7 +99,8 @@ func TestIdleLanesGo(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 }
 
-// A Redis of another deployment, or other numbers than it was founded with, never give the final refusal unknown_campaign.
+// A Redis of another deployment, or other numbers than it was founded with, never give the final refusal
+// unknown_campaign.
 func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -122,7 +124,8 @@ func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	require.Empty(t, b.entries(t))
 }
 
-// A campaign that was open a moment ago and is gone was lost: no final refusal, and an alarm. One that has ended leaves as it should.
+// A campaign that was open a moment ago and is gone was lost: no final refusal, and an alarm. One that has ended leaves
+// as it should.
 func TestVanishedCampaignIsFrozen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -181,7 +184,8 @@ func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
 	b := setup(t)
 	b.withDevice(t, 10)
 	p := b.producer(t, nil)
-	g := &hongbao.Grab{Campaign: "rain", User: "u1", Facts: map[string]string{"device": "d1", "User Agent": "", "note": "a b"}}
+	g := &hongbao.Grab{Campaign: "rain", User: "u1",
+		Facts: map[string]string{"device": "d1", "User Agent": "", "note": "a b"}}
 	for i := range 20 {
 		g.Facts[fmt.Sprint("f", i)] = "v"
 	}
@@ -212,9 +216,11 @@ func TestClientOptions(t *testing.T) {
 	require.ErrorContains(t, refused(redis.NewClient(&redis.Options{})), "ContextTimeoutEnabled")
 	require.NoError(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true})))
 	err = refused(redis.NewClusterClient(&redis.ClusterOptions{RouteByLatency: true}))
-	for _, option := range []string{"ContextTimeoutEnabled", "ReadOnly", "RouteByLatency"} { // the last one sets the second
+	// the last one sets the second
+	for _, option := range []string{"ContextTimeoutEnabled", "ReadOnly", "RouteByLatency"} {
 		require.ErrorContains(t, err, option)
 	}
-	require.ErrorContains(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true, RouteRandomly: true})), "RouteRandomly")
+	require.ErrorContains(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true,
+		RouteRandomly: true})), "RouteRandomly")
 	require.ErrorContains(t, refused(redis.NewRing(&redis.RingOptions{})), "Ring")
 }

@@ -7,13 +7,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clientNeeds are the options of go-redis whose other value would break what a Producer promises, each with the reason. Any
-// number of retries is fine: every script gives the same answer when it runs twice, and an error after a retry is Unknown.
+// clientNeeds are the options of go-redis whose other value would break what a Producer promises, each with the reason.
+// Any number of retries is fine: every script gives the same answer when it runs twice, and an error after a retry is
+// Unknown.
 var clientNeeds = struct{ ContextTimeoutEnabled, ReadOnly, RouteByLatency, RouteRandomly string }{
-	ContextTimeoutEnabled: "ContextTimeoutEnabled must be true: else CallTimeout does not end a call that waits for an answer",
-	ReadOnly:              "ReadOnly must be false: a replica may not have the last campaigns and receipts",
-	RouteByLatency:        "RouteByLatency must be false: it reads from replicas",
-	RouteRandomly:         "RouteRandomly must be false: it reads from replicas",
+	ContextTimeoutEnabled: "ContextTimeoutEnabled must be true: else CallTimeout does not end a call that waits for an " +
+		"answer",
+	ReadOnly:       "ReadOnly must be false: a replica may not have the last campaigns and receipts",
+	RouteByLatency: "RouteByLatency must be false: it reads from replicas",
+	RouteRandomly:  "RouteRandomly must be false: it reads from replicas",
 }
 
 // checkClient tells everything that is wrong with a client.
@@ -33,7 +35,8 @@ func checkClient(rdb redis.UniversalClient) (errs []error) {
 		need(!o.RouteByLatency, clientNeeds.RouteByLatency)
 		need(!o.RouteRandomly, clientNeeds.RouteRandomly)
 	default:
-		errs = append(errs, fmt.Errorf("Redis is a %T, whose options can't be read: want a *redis.Client or a *redis.ClusterClient", rdb))
+		errs = append(errs, fmt.Errorf(
+			"Redis is a %T, whose options can't be read: want a *redis.Client or a *redis.ClusterClient", rdb))
 	}
 	return errs
 }

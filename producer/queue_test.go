@@ -62,7 +62,8 @@ func TestFactsAreTheCallersAgain(t *testing.T) {
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(<-left))
 	mine["device"] = "d0" // under the race detector this is what kills a program
 	down.Store(false)
-	testkit.Eventually(t, 10*time.Second, func() bool { return len(b.grants(t)["u1"]) == 1 }, "it counts by d1, which had none")
+	testkit.Eventually(t, 10*time.Second, func() bool { return len(b.grants(t)["u1"]) == 1 },
+		"it counts by d1, which had none")
 }
 
 // A packet without a code fails the answer that has it, and no other one of the call.
@@ -99,7 +100,8 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	}
 }
 
-// Callers who leave while they wait for a call are told that nothing happened, and nothing does; their places are free at once.
+// Callers who leave while they wait for a call are told that nothing happened, and nothing does; their places are free
+// at once.
 func TestCallersLeaveTheQueue(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -18,8 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// The primary is killed under load and a sentinel promotes its replica: grabs go on through the same producer, what a user was told
-// stands, and the same request id never gets a second packet.
+// The primary is killed under load and a sentinel promotes its replica: grabs go on through the same producer, what a
+// user was told stands, and the same request id never gets a second packet.
 func TestSentinelFailoverUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -40,8 +40,9 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	says(sentinel, "status=ok,address="+primary.Addr+",slaves=1", "INFO", "sentinel")
 
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: testkit.SentinelName, SentinelAddrs: []string{sentinel.Addr}, ContextTimeoutEnabled: true, DialerRetries: 1,
-		DialTimeout: time.Second, ReadTimeout: time.Second, DisableIdentity: true,
+		MasterName: testkit.SentinelName, SentinelAddrs: []string{sentinel.Addr}, ContextTimeoutEnabled: true,
+		DialerRetries: 1,
+		DialTimeout:   time.Second, ReadTimeout: time.Second, DisableIdentity: true,
 	})
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})

@@ -50,7 +50,8 @@ func at(t *testing.T, v any, path string) map[string]any {
 	return m
 }
 
-// The page follows the specification's own JSON schema (github.com/asyncapi/spec-json-schemas, schemas/3.0.0.json, Apache-2.0).
+// The page follows the specification's own JSON schema (github.com/asyncapi/spec-json-schemas, schemas/3.0.0.json,
+// Apache-2.0).
 func TestAsyncAPIFollowsTheSpecification(t *testing.T) {
 	t.Parallel()
 	f, err := os.Open("testdata/asyncapi-3.0.0.json.gz")
@@ -139,7 +140,8 @@ func TestMessagesFollowAsyncAPI(t *testing.T) {
 			require.Contains(rt, named, h.Key)
 		}
 	})
-	g := hongbao.Grant{Shard: 1, Seq: 5, Epoch: 2, Campaign: "c", Packet: 1, Amount: 3, User: "u", Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Time: decided}
+	g := hongbao.Grant{Shard: 1, Seq: 5, Epoch: 2, Campaign: "c", Packet: 1, Amount: 3, User: "u",
+		Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Time: decided}
 	list, _ := messageOf(t, &g)
 	require.Len(t, list, len(named), "with a trace it has every header that is named")
 	require.ElementsMatch(t, slices.Collect(maps.Keys(named)), slices.Collect(maps.Keys(headerValues(list))))

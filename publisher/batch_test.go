@@ -37,7 +37,8 @@ func golden(t require.TestingT, n numbers, ms int64, grants []hongbao.Grant) []b
 			headers = append(headers, protocol.Header{Key: "ce_traceparent", Value: []byte(grants[i].Trace)})
 		}
 		records = append(records, protocol.Record{
-			Time: time.UnixMilli(ms), Key: protocol.NewBytes([]byte(grants[i].User)), Value: protocol.NewBytes(m.value), Headers: headers,
+			Time: time.UnixMilli(ms), Key: protocol.NewBytes([]byte(grants[i].User)), Value: protocol.NewBytes(m.value),
+			Headers: headers,
 		})
 	}
 	var buf bytes.Buffer
@@ -64,8 +65,9 @@ func drawGrant(t *rapid.T) hongbao.Grant {
 	g := hongbao.Grant{
 		Shard: rapid.IntRange(0, 1023).Draw(t, "shard"), Seq: rapid.Int64Range(1, 1<<53-1).Draw(t, "seq"),
 		Epoch: rapid.Int64Range(1, 1<<53-1).Draw(t, "epoch"), Campaign: rapid.StringMatching(`[a-z][a-z0-9_-]{0,63}`).Draw(t, "campaign"),
-		Packet: rapid.Int64Range(1, 1<<53-1).Draw(t, "packet"), Amount: hongbao.Amount(rapid.Int64Range(0, 1<<53-1).Draw(t, "amount")),
-		User: drawID(t, "user"), Time: time.UnixMilli(rapid.Int64Range(1, 253402300799999).Draw(t, "ms")).UTC(),
+		Packet: rapid.Int64Range(1, 1<<53-1).Draw(t, "packet"),
+		Amount: hongbao.Amount(rapid.Int64Range(0, 1<<53-1).Draw(t, "amount")),
+		User:   drawID(t, "user"), Time: time.UnixMilli(rapid.Int64Range(1, 253402300799999).Draw(t, "ms")).UTC(),
 	}
 	if rapid.Bool().Draw(t, "has request id") {
 		g.RequestID = drawID(t, "request id")
@@ -87,7 +89,8 @@ func TestBatchIsByteForByteKafkaGos(t *testing.T) {
 	b := newBatch("/hongbao/d1") // one for all: the buffer is used again
 	rapid.Check(t, func(t *rapid.T) {
 		grants := rapid.SliceOfN(rapid.Custom(drawGrant), 1, 150).Draw(t, "grants")
-		n := numbers{rapid.Int64Range(0, 1<<62).Draw(t, "producer"), int16(rapid.IntRange(0, maxEpoch).Draw(t, "epoch")), rapid.Int32Min(0).Draw(t, "seq")}
+		n := numbers{rapid.Int64Range(0, 1<<62).Draw(t, "producer"), int16(rapid.IntRange(0, maxEpoch).Draw(t, "epoch")),
+			rapid.Int32Min(0).Draw(t, "seq")}
 		ms := rapid.Int64Range(1, 1<<42).Draw(t, "ms")
 		b.start(n, ms)
 		for i := range grants {
@@ -150,7 +153,8 @@ func TestLargestGrantFitsTheSmallestBatch(t *testing.T) {
 	t.Parallel()
 	id := strings.Repeat(`"`, hongbao.MaxIDLength)
 	g := hongbao.Grant{
-		Shard: 1023, Seq: 1<<53 - 1, Epoch: 1<<53 - 1, Campaign: strings.Repeat("c", hongbao.MaxCampaignLength), Packet: 1<<53 - 1,
+		Shard: 1023, Seq: 1<<53 - 1, Epoch: 1<<53 - 1, Campaign: strings.Repeat("c", hongbao.MaxCampaignLength),
+		Packet: 1<<53 - 1,
 		Amount: hongbao.MaxAmount, User: id, RequestID: id, Trace: id, Time: time.UnixMilli(253402300799999),
 	}
 	b := newBatch(sourcePrefix + strings.Repeat("d", 64))
@@ -160,7 +164,8 @@ func TestLargestGrantFitsTheSmallestBatch(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
-	g := hongbao.Grant{Shard: 1, Seq: 5, Epoch: 2, Campaign: "c", Packet: 1, Amount: 3, User: "u", RequestID: "r", Time: time.UnixMilli(1).UTC()}
+	g := hongbao.Grant{Shard: 1, Seq: 5, Epoch: 2, Campaign: "c", Packet: 1, Amount: 3, User: "u", RequestID: "r",
+		Time: time.UnixMilli(1).UTC()}
 	headers, value := messageOf(t, &g)
 	_, err := topic.DecodeMessage(headers, []byte("u"), value)
 	require.NoError(t, err)
@@ -182,18 +187,19 @@ func TestDecodeRefuses(t *testing.T) {
 		key, value []byte
 		foreign    bool
 	}{
-		"no headers":      {nil, []byte("u"), value, true},
-		"other type":      {with("ce_type", "x"), []byte("u"), value, true},
-		"other source":    {with("ce_source", "/other/d1"), []byte("u"), value, true},
-		"other version":   {with("ce_specversion", "0.3"), []byte("u"), value, true},
-		"other id":        {with("ce_id", "1-6"), []byte("u"), value, false},
-		"other seq":       {with("seq", "6"), []byte("u"), value, false},
-		"other shard":     {with("shard", "01"), []byte("u"), value, false},
-		"other epoch":     {with("epoch", "1"), []byte("u"), value, false},
-		"other time":      {with("ce_time", "1970-01-01T00:00:00.002Z"), []byte("u"), value, false},
-		"other content":   {with("content-type", "text/plain"), []byte("u"), value, false},
-		"header twice":    {append(with("", ""), kafka.Header{Key: "seq", Value: []byte("5")}), []byte("u"), value, false},
-		"bad trace":       {append(with("", ""), kafka.Header{Key: "ce_traceparent", Value: []byte("a b")}), []byte("u"), value, false},
+		"no headers":    {nil, []byte("u"), value, true},
+		"other type":    {with("ce_type", "x"), []byte("u"), value, true},
+		"other source":  {with("ce_source", "/other/d1"), []byte("u"), value, true},
+		"other version": {with("ce_specversion", "0.3"), []byte("u"), value, true},
+		"other id":      {with("ce_id", "1-6"), []byte("u"), value, false},
+		"other seq":     {with("seq", "6"), []byte("u"), value, false},
+		"other shard":   {with("shard", "01"), []byte("u"), value, false},
+		"other epoch":   {with("epoch", "1"), []byte("u"), value, false},
+		"other time":    {with("ce_time", "1970-01-01T00:00:00.002Z"), []byte("u"), value, false},
+		"other content": {with("content-type", "text/plain"), []byte("u"), value, false},
+		"header twice":  {append(with("", ""), kafka.Header{Key: "seq", Value: []byte("5")}), []byte("u"), value, false},
+		"bad trace": {append(with("", ""), kafka.Header{Key: "ce_traceparent", Value: []byte("a b")}), []byte("u"),
+			value, false},
 		"other key":       {headers, []byte("v"), value, false},
 		"no key":          {headers, nil, value, false},
 		"no value":        {headers, []byte("u"), nil, false},
@@ -231,7 +237,8 @@ func TestFenceRecordIsForeign(t *testing.T) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	g := hongbao.Grant{Shard: 1, Seq: 123456, Epoch: 1, Campaign: "spring-2026", Packet: 4711, Amount: 888, User: "user-00012345", RequestID: "r-1234567890",
+	g := hongbao.Grant{Shard: 1, Seq: 123456, Epoch: 1, Campaign: "spring-2026", Packet: 4711, Amount: 888,
+		User: "user-00012345", RequestID: "r-1234567890",
 		Time: time.UnixMilli(1763715000123)}
 	x := newBatch("/hongbao/d1")
 	b.ReportAllocs()

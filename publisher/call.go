@@ -20,7 +20,8 @@ type call struct {
 }
 
 func newCall(grants []hongbao.Grant, limit int) *call {
-	c := &call{grants: grants, errs: make([]error, len(grants)), left: make([]int, 0, len(grants)), most: limit, limit: limit}
+	c := &call{grants: grants, errs: make([]error, len(grants)), left: make([]int, 0, len(grants)), most: limit,
+		limit: limit}
 	for i := range grants {
 		g := &grants[i]
 		c.shard = grants[0].Shard
@@ -53,7 +54,8 @@ func admit(g *hongbao.Grant, shard int) error {
 			return fmt.Errorf("%s %.140q: %w", id.name, id.value, err)
 		}
 	}
-	if most := int64(hongbao.MaxAmount); g.Packet < 1 || g.Packet > most || g.Seq < 1 || g.Seq > most || g.Epoch < 1 || g.Epoch > most {
+	if most := int64(hongbao.MaxAmount); g.Packet < 1 || g.Packet > most || g.Seq < 1 || g.Seq > most || g.Epoch < 1 ||
+		g.Epoch > most {
 		return errors.New("packet, seq and epoch must be 1 to 2^53-1")
 	}
 	if g.Amount < 0 || g.Amount > hongbao.MaxAmount {

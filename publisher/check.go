@@ -39,7 +39,8 @@ func (p *Publisher) Check(ctx context.Context) (CheckReport, error) {
 		return k.report, err
 	}
 	if len(k.refusals) > 0 {
-		return k.report, hongbao.Errorf(hongbao.ClassBroken, "topic %s can't be used: %w", p.cfg.Topic, errors.Join(k.refusals...))
+		return k.report, hongbao.Errorf(hongbao.ClassBroken, "topic %s can't be used: %w", p.cfg.Topic,
+			errors.Join(k.refusals...))
 	}
 	p.expiration.Store(int64(k.report.ProducerExpiration))
 	return k.report, nil
@@ -70,7 +71,8 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	c := &k.p.cfg
 	if !c.Create {
 		return t, hongbao.Errorf(hongbao.ClassBroken,
-			"topic %s does not exist: create it with %d partitions, cleanup.policy=delete, unclean.leader.election.enable=false; "+
+			"topic %s does not exist: create it with %d partitions, cleanup.policy=delete, "+
+				"unclean.leader.election.enable=false; "+
 				"or set kafka.create_topic and run `hongbao init`",
 			c.Topic, c.Partitions)
 	}
@@ -135,7 +137,8 @@ func (k *check) create(ctx context.Context) error {
 
 func (k *check) partitions(t kafka.Topic) {
 	if n, want := len(t.Partitions), k.p.cfg.Partitions; n != want {
-		k.refuse("it has %d partitions, configured are %d: a shard's partition is the shard modulo that number, so it must not change", n, want)
+		k.refuse("it has %d partitions, configured are %d: a shard's partition is the shard modulo that number, so it must "+
+			"not change", n, want)
 	}
 	for i := range t.Partitions {
 		if r := len(t.Partitions[i].Replicas); k.replicas == 0 || r < k.replicas {
@@ -161,7 +164,8 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 	}
 	broker := strconv.Itoa(t.Partitions[0].Leader.ID)
 	k.values = map[string]string{}
-	if err := k.describe(ctx, kafka.ResourceTypeTopic, k.p.cfg.Topic, minInsync, unclean, maxBytes, stamp, cleanup, retention); err != nil {
+	if err := k.describe(ctx, kafka.ResourceTypeTopic, k.p.cfg.Topic, minInsync, unclean, maxBytes, stamp, cleanup,
+		retention); err != nil {
 		return err
 	}
 	if err := k.describe(ctx, kafka.ResourceTypeBroker, broker, producerLife); err != nil {
@@ -179,13 +183,15 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 	k.number(producerLife, func(n int64) {
 		life := time.Duration(min(n, int64(365*24*time.Hour/time.Millisecond))) * time.Millisecond
 		if life/4 < k.p.cfg.MaxClaimAge {
-			k.refuse("the brokers' %s is %v, but MaxClaimAge is %v: it must be four times as long", producerLife, life, k.p.cfg.MaxClaimAge)
+			k.refuse("the brokers' %s is %v, but MaxClaimAge is %v: it must be four times as long", producerLife, life,
+				k.p.cfg.MaxClaimAge)
 		}
 		k.report.ProducerExpiration = min(k.report.ProducerExpiration, life)
 	})
 	k.number(retention, func(n int64) {
 		if keep := time.Duration(min(n, 1<<40)) * time.Millisecond; n >= 0 && keep < k.report.ProducerExpiration/2 {
-			k.refuse("%s is %v: below %v the log may be gone before a dead worker's batch is looked for", retention, keep, k.report.ProducerExpiration/2)
+			k.refuse("%s is %v: below %v the log may be gone before a dead worker's batch is looked for", retention, keep,
+				k.report.ProducerExpiration/2)
 		}
 	})
 	return nil

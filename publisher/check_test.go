@@ -80,7 +80,8 @@ func TestCheckSaysWhatItCouldNotAsk(t *testing.T) {
 		res := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
 		for _, asked := range r.(*kmsg.DescribeConfigsRequest).Resources {
 			one := kmsg.NewDescribeConfigsResponseResource()
-			one.ResourceType, one.ResourceName, one.ErrorCode = asked.ResourceType, asked.ResourceName, int16(kafka.TopicAuthorizationFailed)
+			one.ResourceType, one.ResourceName, one.ErrorCode = asked.ResourceType, asked.ResourceName,
+				int16(kafka.TopicAuthorizationFailed)
 			res.Resources = append(res.Resources, one)
 		}
 		return res, nil, true
@@ -113,7 +114,8 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Create: true, ReplicationFactor: -1}, newStore(), newStore())
 	for _, field := range []string{
-		"Brokers", "ClientID", "Topic", "Partitions", "ReplicationFactor", "Deployment", "Worker", "BatchGrants", "BatchBytes", "FetchBytes",
+		"Brokers", "ClientID", "Topic", "Partitions", "ReplicationFactor", "Deployment", "Worker", "BatchGrants",
+		"BatchBytes", "FetchBytes",
 		"DialTimeout", "RequestTimeout", "IdleTimeout", "MetadataTTL", "AttemptTime", "MaxClaimAge", "ProducerExpiration",
 	} {
 		require.Regexp(t, `(: |\n)`+field, err.Error())

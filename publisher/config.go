@@ -29,7 +29,8 @@ type Config struct {
 	Create            bool
 	ReplicationFactor int
 
-	// Campaigns tells currencies and the codes of coupons, which the stream does not carry; nil leaves both out of the messages.
+	// Campaigns tells currencies and the codes of coupons, which the stream does not carry; nil leaves both out of the
+	// messages.
 	Campaigns Campaigns
 
 	// Deployment is the deployment's name; the source of its events is /hongbao/<Deployment>.
@@ -88,13 +89,16 @@ func (c *Config) validate() error {
 		need(b != "", "Brokers[%d] is empty", i)
 	}
 	need(plainName.MatchString(c.ClientID), "ClientID %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", c.ClientID)
-	need(topicName.MatchString(c.Topic) && c.Topic != "." && c.Topic != "..", "Topic %.80q is no Kafka topic name", c.Topic)
+	need(topicName.MatchString(c.Topic) && c.Topic != "." && c.Topic != "..", "Topic %.80q is no Kafka topic name",
+		c.Topic)
 	need(c.Partitions >= 1 && c.Partitions <= MaxPartitions, "Partitions is %d: want 1 to %d", c.Partitions, MaxPartitions)
-	need(c.ReplicationFactor >= 0 && c.ReplicationFactor <= 100, "ReplicationFactor is %d: want 1 to 100", c.ReplicationFactor)
+	need(c.ReplicationFactor >= 0 && c.ReplicationFactor <= 100, "ReplicationFactor is %d: want 1 to 100",
+		c.ReplicationFactor)
 	need(!c.Create || c.ReplicationFactor > 0, "ReplicationFactor is 0, but Create needs it")
 	need(plainName.MatchString(c.Deployment), "Deployment %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", c.Deployment)
 	need(plainName.MatchString(c.Worker), "Worker %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", c.Worker)
-	need(c.BatchGrants >= 1 && c.BatchGrants <= MaxBatchGrants, "BatchGrants is %d: want 1 to %d", c.BatchGrants, MaxBatchGrants)
+	need(c.BatchGrants >= 1 && c.BatchGrants <= MaxBatchGrants, "BatchGrants is %d: want 1 to %d", c.BatchGrants,
+		MaxBatchGrants)
 	need(c.BatchBytes >= MinBatchBytes && c.BatchBytes <= MaxBatchBytes,
 		"BatchBytes is %d: want %d to %d", c.BatchBytes, MinBatchBytes, MaxBatchBytes)
 	need(c.FetchBytes >= 64<<10 && c.FetchBytes <= 1<<30, "FetchBytes is %d: want 64 KiB to 1 GiB", c.FetchBytes)

@@ -10,10 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// HighestSeq gives the highest seq of a shard that stands in its partition from since up to the end; 0 if none does.
-// A record has the time at which a worker first sent it, by that worker's clock: the caller takes the clocks' difference
-// from since.
-// It passes over fence records, other shards' events and whatever is not this deployment's. It writes nothing.
+// HighestSeq gives the highest seq of a shard that stands in its partition from since up to the end; 0 if none does. A
+// record has the time at which a worker first sent it, by that worker's clock: the caller takes the clocks' difference
+// from since. It passes over fence records, other shards' events and whatever is not this deployment's. It writes
+// nothing.
 func (p *Publisher) HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error) {
 	partition := p.Partition(shard)
 	b, err := p.ends(ctx, partition)
@@ -35,7 +35,8 @@ func (p *Publisher) HighestSeq(ctx context.Context, shard int, since time.Time) 
 	return highest, err
 }
 
-// offsetAt gives the offset of the first record within b that has the time or a later one; the end of b if there is none.
+// offsetAt gives the offset of the first record within b that has the time or a later one; the end of b if there is
+// none.
 func (p *Publisher) offsetAt(ctx context.Context, partition int, when time.Time, b bounds) (int64, error) {
 	ms := when.UnixMilli()
 	if ms <= 0 { // Kafka gives negative times a meaning of their own

@@ -11,10 +11,10 @@ import (
 )
 
 // lookBack settles a claim whose batch the broker can't judge by its numbers: it reads the log from the noted offset.
-// All events there: complete. None: a fence record under the next epoch makes the broker refuse every late copy, and being
-// acknowledged by all in-sync replicas it also shows that nothing before it is hidden; if they are not there even then,
-// the claim is released and the events are claimed anew. If this worker dies in between, the next one does it all again; if only
-// the time of this call ends, the next call goes on reading where this one stopped.
+// All events there: complete. None: a fence record under the next epoch makes the broker refuse every late copy, and
+// being acknowledged by all in-sync replicas it also shows that nothing before it is hidden; if they are not there even
+// then, the claim is released and the events are claimed anew. If this worker dies in between, the next one does it all
+// again; if only the time of this call ends, the next call goes on reading where this one stopped.
 func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) error {
 	born := p.now()
 	look := s.searchFor(o)
@@ -38,7 +38,8 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 	return err
 }
 
-// letGo makes sure that no copy of the batch, which was not found, is in the log or can come any more, and releases its claim.
+// letGo makes sure that no copy of the batch, which was not found, is in the log or can come any more, and releases its
+// claim.
 func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, look *search, born time.Time) error {
 	st := &o.st
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
@@ -53,7 +54,8 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, loo
 	case refused, absent:
 		return p.sinkError("sending a fence record to "+p.where(s.partition), sent.verdict, sent.err)
 	case lookBack, fenced, tooMuch:
-		return hongbao.Errorf(hongbao.ClassBroken, "%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays for a person",
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays for a person",
 			p.where(s.partition), n.producer, n.epoch, sent.err, o.claim.ID)
 	case again:
 		return p.undecided(s, sent)
@@ -72,8 +74,8 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, loo
 	return err
 }
 
-// search is how far the log was read for the batch of one claim. It stays with the slot, so that a log which takes longer than one
-// call of Handle may is read in several.
+// search is how far the log was read for the batch of one claim. It stays with the slot, so that a log which takes
+// longer than one call of Handle may is read in several.
 type search struct {
 	next int64              // every offset from the noted one up to here was read
 	seen map[int64]struct{} // the batch's events that were found
@@ -113,7 +115,8 @@ func (p *Publisher) reach(ctx context.Context, s *slot, st *stored, look *search
 }
 
 func (p *Publisher) waits(st *stored, why string) error {
-	return hongbao.Errorf(hongbao.ClassConflict, "a batch of %d grants for %s, noted at offset %d: %s; it waits for a person",
+	return hongbao.Errorf(hongbao.ClassConflict,
+		"a batch of %d grants for %s, noted at offset %d: %s; it waits for a person",
 		st.count(), p.where(st.partition), st.noted, why)
 }
 
@@ -135,7 +138,8 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, look *search,
 		return nil
 	})
 	if err != nil {
-		return false, fmt.Errorf("looking for a batch of %d grants, up to offset %d of %d so far: %w", st.count(), look.next, end, err)
+		return false, fmt.Errorf("looking for a batch of %d grants, up to offset %d of %d so far: %w", st.count(), look.next,
+			end, err)
 	}
 	look.next = max(look.next, end)
 	switch int64(len(look.seen)) {
@@ -146,5 +150,6 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, look *search,
 		_, err := p.complete(ctx, c, &o.claim)
 		return true, err
 	}
-	return false, p.waits(st, decimal(int64(len(look.seen)))+" of its events are in the log, though a batch is stored whole or not at all")
+	return false, p.waits(st, decimal(int64(len(look.seen)))+
+		" of its events are in the log, though a batch is stored whole or not at all")
 }

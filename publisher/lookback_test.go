@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// orphan leaves a batch of n grants with an open claim behind, as a worker that died; f tells what became of the request.
+// orphan leaves a batch of n grants with an open claim behind, as a worker that died; f tells what became of the
+// request.
 func orphan(t *testing.T, b *bench, n int, f fate) ([]hongbao.Grant, *wire) {
 	t.Helper()
 	p, w := b.worker(t)
@@ -119,7 +120,8 @@ func TestDeathBetweenFenceAndRelease(t *testing.T) {
 
 func TestBrokerCannotJudgeTheFirstSend(t *testing.T) {
 	t.Parallel()
-	for _, code := range []kafka.Error{kafka.OutOfOrderSequenceNumber, kafka.DuplicateSequenceNumber, kafka.UnknownProducerId} {
+	for _, code := range []kafka.Error{kafka.OutOfOrderSequenceNumber, kafka.DuplicateSequenceNumber,
+		kafka.UnknownProducerId} {
 		t.Run(code.Title(), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
@@ -178,7 +180,8 @@ func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
 		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
 		remake(t, b)
 		g := b.store.grants(0, 5, decided)
-		p.slots[0].session.sequence = 0 // a broker that never saw the producer takes any sequence; kfake does not on an empty log
+		// a broker that never saw the producer takes any sequence; kfake does not on an empty log
+		p.slots[0].session.sequence = 0
 		requireClass(t, p.Handle(t.Context(), g), 5, hongbao.ClassBroken, false)
 	})
 	t.Run("when idle", func(t *testing.T) {
@@ -217,8 +220,8 @@ func TestEntriesGoneFromTheStream(t *testing.T) {
 	}
 }
 
-// Somebody wrote entries between those of a stored batch, ahead of them, or again; or they come in another order. The batch is
-// never built from any but its own: what is in the topic is each grant once, as it was decided.
+// Somebody wrote entries between those of a stored batch, ahead of them, or again; or they come in another order. The
+// batch is never built from any but its own: what is in the topic is each grant once, as it was decided.
 func TestStoredBatchAmongForgedEntries(t *testing.T) {
 	t.Parallel()
 	forged := func(e hongbao.Entry, from, to int) hongbao.Entry {
@@ -265,10 +268,15 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*hongbao.Claim){
-		"unreadable":      func(c *hongbao.Claim) { c.Payload = "2" + c.Payload[1:] },
-		"other topic":     func(c *hongbao.Claim) { c.Payload = strings.Replace(c.Payload, " "+testTopic+" ", " other ", 1) },
-		"other partition": func(c *hongbao.Claim) { f := strings.Fields(c.Payload); f[3] = "1"; c.Payload = strings.Join(f, " ") },
-		"other events":    func(c *hongbao.Claim) { c.Events = []hongbao.SeqRange{{First: 1, Last: 19}} },
+		"unreadable":  func(c *hongbao.Claim) { c.Payload = "2" + c.Payload[1:] },
+		"other topic": func(c *hongbao.Claim) { c.Payload = strings.Replace(c.Payload, " "+testTopic+" ", " other ", 1) },
+		"other partition": func(c *hongbao.Claim) {
+			f := strings.Fields(c.Payload)
+			f[3] = "1"
+			c.Payload = strings.Join(f,
+				" ")
+		},
+		"other events": func(c *hongbao.Claim) { c.Events = []hongbao.SeqRange{{First: 1, Last: 19}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -286,7 +294,8 @@ func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 	}
 }
 
-// strangers writes what other producers may: plain, compressed, in a transaction that ends with a control record, and aborted.
+// strangers writes what other producers may: plain, compressed, in a transaction that ends with a control record, and
+// aborted.
 func strangers(t *testing.T, b *bench) int {
 	t.Helper()
 	cfg := &b.cfg
@@ -295,7 +304,8 @@ func strangers(t *testing.T, b *bench) int {
 	require.NoError(t, err)
 	defer plain.Close()
 	big := []byte(strings.Repeat("z", 3000))
-	require.NoError(t, plain.ProduceSync(t.Context(), &kgo.Record{Value: big}, &kgo.Record{Key: []byte("k"), Value: big}).FirstErr())
+	require.NoError(t, plain.ProduceSync(t.Context(), &kgo.Record{Value: big},
+		&kgo.Record{Key: []byte("k"), Value: big}).FirstErr())
 
 	tx, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.DefaultProduceTopic(cfg.Topic),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(t.Name()))
@@ -303,7 +313,8 @@ func strangers(t *testing.T, b *bench) int {
 	defer tx.Close()
 	for _, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
 		require.NoError(t, tx.BeginTransaction())
-		require.NoError(t, tx.ProduceSync(t.Context(), &kgo.Record{Value: nil, Headers: []kgo.RecordHeader{{Key: "seq", Value: []byte("1")}}}).FirstErr())
+		require.NoError(t, tx.ProduceSync(t.Context(),
+			&kgo.Record{Value: nil, Headers: []kgo.RecordHeader{{Key: "seq", Value: []byte("1")}}}).FirstErr())
 		require.NoError(t, tx.EndTransaction(t.Context(), end))
 	}
 	return 4

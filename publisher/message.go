@@ -127,7 +127,8 @@ func (m *message) encodeFence(n numbers, ms int64) {
 	m.value = append(m.value[:0], "{}"...)
 }
 
-// appendString appends s as a JSON string. Ids and codes are printable ASCII, so only the quote and the backslash need care.
+// appendString appends s as a JSON string. Ids and codes are printable ASCII, so only the quote and the backslash need
+// care.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

@@ -36,11 +36,13 @@ func TestHandlePublishesEachGrantOnce(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), second))
 	require.Nil(t, p.Handle(t.Context(), third))
 	require.Nil(t, p.Handle(t.Context(), first), "a second time it is done already")
-	require.Nil(t, p.Handle(t.Context(), append(first[240:250:250], b.store.grants(0, 5, decided)...)), "a part is done already")
+	require.Nil(t, p.Handle(t.Context(), append(first[240:250:250], b.store.grants(0, 5, decided)...)),
+		"a part is done already")
 	all := b.store.shard(0).entries
 	requireOneCopy(t, &b.cfg, all[0].Grants, all[1].Grants, second, third)
 	s := p.Stats()
-	require.EqualValues(t, 6, s.Sessions, "one producer id a partition, and a fresh one after each claim that was not granted")
+	require.EqualValues(t, 6, s.Sessions,
+		"one producer id a partition, and a fresh one after each claim that was not granted")
 	require.EqualValues(t, 266, s.Grants)
 	require.Zero(t, s.TakenOver)
 }
@@ -153,7 +155,8 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 	})
 }
 
-// The shards of a partition wait for each other; one that waits for longer than its call may take has failed at nothing.
+// The shards of a partition wait for each other; one that waits for longer than its call may take has failed at
+// nothing.
 func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

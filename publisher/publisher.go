@@ -77,11 +77,11 @@ func (p *Publisher) newClaimID() string {
 
 // Handle brings the grants into the topic. See the package for the protocol, and hongbao.Handler for the contract.
 //
-// The errors' classes. Outages: the brokers or Campaigns do not answer in time, or the partition was not free in
-// time; a claim that was stored stays for whoever comes next. Held: a live worker is at the same grants. Permanent: a grant
-// that can't be sent at all, one of a campaign that nobody knows, a coupon without its code, a grant that the broker refuses alone though it takes a minimal
-// record. Conflict: the log holds a part of a batch, or no longer reaches back to where it would be. Broken: topic and
-// claims contradict each other, or the broker refuses everything.
+// The errors' classes. Outages: the brokers or Campaigns do not answer in time, or the partition was not free in time;
+// a claim that was stored stays for whoever comes next. Held: a live worker is at the same grants. Permanent: a grant
+// that can't be sent at all, one of a campaign that nobody knows, a coupon without its code, a grant that the broker
+// refuses alone though it takes a minimal record. Conflict: the log holds a part of a batch, or no longer reaches back
+// to where it would be. Broken: topic and claims contradict each other, or the broker refuses everything.
 func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	c := newCall(grants, p.cfg.BatchGrants)
 	if len(c.left) == 0 {
@@ -93,13 +93,15 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 	}
 	s := &p.slots[p.Partition(c.shard)]
 	if !s.lock(ctx) {
-		c.fail(hongbao.Outagef(hongbao.ClassTransient, "waiting for %s, which other shards use: %w", p.where(s.partition), ctx.Err()))
+		c.fail(hongbao.Outagef(hongbao.ClassTransient, "waiting for %s, which other shards use: %w", p.where(s.partition),
+			ctx.Err()))
 		return c.result()
 	}
 	defer s.unlock()
 	for fruitless := 0; len(c.left) > 0; fruitless++ {
 		if fruitless == maxFruitless {
-			c.fail(hongbao.Heldf("claims of %s change hands too fast: gave up after %d rounds", p.where(s.partition), maxFruitless))
+			c.fail(hongbao.Heldf("claims of %s change hands too fast: gave up after %d rounds", p.where(s.partition),
+				maxFruitless))
 			break
 		}
 		before, most := len(c.left), c.most

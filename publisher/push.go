@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// push claims and sends the next batch of the call, or settles what stands in its way. An error concerns every grant that
-// is left. After nil, go round again with what is left.
+// push claims and sends the next batch of the call, or settles what stands in its way. An error concerns every grant
+// that is left. After nil, go round again with what is left.
 func (p *Publisher) push(ctx context.Context, s *slot, c *call) error {
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
@@ -142,7 +142,8 @@ func (p *Publisher) narrow(ctx context.Context, s *slot, c *call, b *push, cause
 	}
 	c.tookOne()
 	c.settle(b.claim.Events, hongbao.Errorf(hongbao.ClassPermanent,
-		"%s takes a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition), cause))
+		"%s takes a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition),
+		cause))
 	return nil
 }
 
@@ -162,7 +163,8 @@ func (p *Publisher) probe(ctx context.Context, s *slot, open *session) error {
 		s.keep(open)
 		return nil
 	case sent.verdict == lookBack || sent.verdict == fenced:
-		return hongbao.Outagef(hongbao.ClassTransient, "the broker refuses the producer id, the next try takes another: %w", sent.err)
+		return hongbao.Outagef(hongbao.ClassTransient, "the broker refuses the producer id, the next try takes another: %w",
+			sent.err)
 	case sent.verdict == again || sent.unsure:
 		return p.undecided(s, sent)
 	}

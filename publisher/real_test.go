@@ -140,7 +140,8 @@ func TestKafkaTakeoverWhileTheOwnerIsPaused(t *testing.T) {
 			require.EqualValues(t, 1, other.Stats().TakenOver)
 			next := b.store.grants(0, 20, decided)
 			require.Nil(t, owner.Handle(t.Context(), next))
-			require.EqualValues(t, 3, owner.Stats().Sessions, "the session was abandoned, and so was the one whose claim found the events done")
+			require.EqualValues(t, 3, owner.Stats().Sessions,
+				"the session was abandoned, and so was the one whose claim found the events done")
 			requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, next)
 		})
 	}
@@ -177,8 +178,8 @@ func isProduce(request []byte) bool {
 	return len(request) > 6 && binary.BigEndian.Uint16(request[4:]) == 0
 }
 
-// The broker dies between send and complete, and forgets by the records' times when it reloads: a batch that was stamped with the
-// grabs' time, over a day ago, would be stored twice here.
+// The broker dies between send and complete, and forgets by the records' times when it reloads: a batch that was
+// stamped with the grabs' time, over a day ago, would be stored twice here.
 func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -246,7 +247,8 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	g := b.store.grants(0, 20, decided)
 	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
 	require.Zero(t, b.store.open(0), "it is certain that nothing was appended")
-	session := &session{numbers: numbers{producer: 1 << 40}, end: 20, known: time.Now()} // as in a worker that noticed nothing
+	// as in a worker that noticed nothing
+	session := &session{numbers: numbers{producer: 1 << 40}, end: 20, known: time.Now()}
 	require.NoError(t, broker.CreateTopic(t.Context(), b.cfg.Topic, 2, nil))
 	fresh, _ := b.worker(t)
 	fresh.slots[0].session = session

@@ -68,15 +68,18 @@ const maxRebuilt = 2 * MaxBatchBytes
 func (p *Publisher) readStored(s *slot, claim *hongbao.Claim) (stored, error) {
 	st, err := parseStored(claim.Payload)
 	if err != nil {
-		return st, hongbao.Errorf(hongbao.ClassBroken, "the payload of open claim %s can't be read: %w; the claim stays for a person", claim.ID, err)
+		return st, hongbao.Errorf(hongbao.ClassBroken,
+			"the payload of open claim %s can't be read: %w; the claim stays for a person", claim.ID, err)
 	}
 	if st.topic != p.cfg.Topic || st.partition != s.partition {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
-			"open claim %s was for partition %d of topic %s, but this worker sends the shard to %s: finish it with the old configuration first",
+			"open claim %s was for partition %d of topic %s, but this worker sends the shard to %s: finish it with the old "+
+				"configuration first",
 			claim.ID, st.partition, st.topic, p.where(s.partition))
 	}
 	if !slices.Equal(st.events(), claim.Events) {
-		return st, hongbao.Errorf(hongbao.ClassBroken, "open claim %s covers %v, but its payload %v; the claim stays for a person",
+		return st, hongbao.Errorf(hongbao.ClassBroken,
+			"open claim %s covers %v, but its payload %v; the claim stays for a person",
 			claim.ID, claim.Events, st.events())
 	}
 	return st, nil
@@ -88,8 +91,8 @@ func (p *Publisher) remembered(st *stored) bool {
 	return age > -clockSlack && age < time.Duration(p.expiration.Load())/2
 }
 
-// rebuild reads the batch's grants from the stream, in their order, and their codes, which never change; errGone if one is
-// not there.
+// rebuild reads the batch's grants from the stream, in their order, and their codes, which never change; errGone if one
+// is not there.
 func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongbao.Grant, error) {
 	grants := make([]hongbao.Grant, 0, st.count())
 	for _, r := range st.runs {
@@ -121,7 +124,8 @@ func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongb
 	return grants, err
 }
 
-// checkOffset tells whether the batch stands where it can stand: at or behind the end that was noted before it was sent.
+// checkOffset tells whether the batch stands where it can stand: at or behind the end that was noted before it was
+// sent.
 func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 	if base >= st.noted || s.knewBack(st) {
 		return nil
@@ -133,7 +137,8 @@ func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 	s.back = p.now()
 	return hongbao.Errorf(hongbao.ClassBroken,
-		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its tail. "+
+		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its "+
+			"tail. "+
 			"What was in it is missing there: `hongbao audit` names it, `hongbao replay --to kafka --missing` pushes it again; "+
 			"see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
 }

@@ -41,13 +41,15 @@ type ScanReport struct {
 	Next []int64
 }
 
-// Scan reads the topic from the offsets in from, one per partition (nil: from the beginning of the log), up to the end that
-// each partition has when the scan begins, and gives every event of this deployment to fn. fn is called by one goroutine a
-// partition, in order of the offsets; an error of fn ends the scan. Records that are not this deployment's grants are
-// counted and passed over.
-func (p *Publisher) Scan(ctx context.Context, from []int64, fn func(partition int, offset int64, e topic.Event) error) (ScanReport, error) {
+// Scan reads the topic from the offsets in from, one per partition (nil: from the beginning of the log), up to the end
+// that each partition has when the scan begins, and gives every event of this deployment to fn. fn is called by one
+// goroutine a partition, in order of the offsets; an error of fn ends the scan. Records that are not this deployment's
+// grants are counted and passed over.
+func (p *Publisher) Scan(ctx context.Context, from []int64,
+	fn func(partition int, offset int64, e topic.Event) error) (ScanReport, error) {
 	if from != nil && len(from) != p.cfg.Partitions {
-		return ScanReport{}, fmt.Errorf("scanning topic %s: %d offsets were given for %d partitions", p.cfg.Topic, len(from), p.cfg.Partitions)
+		return ScanReport{}, fmt.Errorf("scanning topic %s: %d offsets were given for %d partitions", p.cfg.Topic, len(from),
+			p.cfg.Partitions)
 	}
 	parts := make([]partitionScan, p.cfg.Partitions)
 	report := ScanReport{Starts: make([]int64, p.cfg.Partitions), Next: make([]int64, p.cfg.Partitions)}
@@ -73,8 +75,9 @@ func (p *Publisher) Scan(ctx context.Context, from []int64, fn func(partition in
 	return report, err
 }
 
-// Offsets gives, for each partition, the offset of the first record that was sent at since or later, and the offset after the last
-// record. The zero time stands for the beginning of the log. A record has the time at which a worker first sent it.
+// Offsets gives, for each partition, the offset of the first record that was sent at since or later, and the offset
+// after the last record. The zero time stands for the beginning of the log. A record has the time at which a worker
+// first sent it.
 func (p *Publisher) Offsets(ctx context.Context, since time.Time) (from, end []int64, err error) {
 	for i := range p.cfg.Partitions {
 		b, err := p.ends(ctx, i)
@@ -210,7 +213,8 @@ func (p *Publisher) drain(partition int, set kafka.RecordReader, b bounds, fn fu
 				err = r.set(raw)
 			}
 			if err != nil {
-				return b.start, hongbao.Errorf(hongbao.ClassBroken, "a record at or after offset %d of %s can't be read: %w", b.start, p.where(partition), err)
+				return b.start, hongbao.Errorf(hongbao.ClassBroken, "a record at or after offset %d of %s can't be read: %w",
+					b.start, p.where(partition), err)
 			}
 			if r.offset < b.start || r.offset >= b.end { // an answer may begin and end with more than was asked for
 				continue

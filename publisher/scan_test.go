@@ -45,7 +45,8 @@ func TestScanCountsWhatIsNotOurs(t *testing.T) {
 	}
 	require.Equal(t, g, seen)
 
-	again, err := p.Scan(t.Context(), report.Next, func(int, int64, topic.Event) error { return errors.New("not reached") })
+	again, err := p.Scan(t.Context(), report.Next,
+		func(int, int64, topic.Event) error { return errors.New("not reached") })
 	require.NoError(t, err)
 	require.Zero(t, again.Events+again.Foreign+again.Malformed)
 	more := b.store.grants(0, 2, decided)
@@ -58,7 +59,8 @@ func TestScanCountsWhatIsNotOurs(t *testing.T) {
 
 func writeBroken(t *testing.T, b *bench, headers []kgoHeader, key string, value []byte) {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...), kgo.DefaultProduceTopic(testTopic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...), kgo.DefaultProduceTopic(testTopic),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	require.NoError(t, err)
 	defer c.Close()
 	r := &kgo.Record{Key: []byte(key), Value: value}

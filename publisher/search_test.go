@@ -25,7 +25,8 @@ func longLog(t *testing.T, f fate) (*bench, []hongbao.Grant, *wire) {
 	return b, g, zombie
 }
 
-// A log that is too long to be read back in the time of one call is read in several: each goes on where the last one stopped.
+// A log that is too long to be read back in the time of one call is read in several: each goes on where the last one
+// stopped.
 func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {
@@ -129,7 +130,8 @@ func TestLogThatShrankWhileLookingBack(t *testing.T) {
 	require.NoError(t, b.broker.DeleteTopic(testTopic))
 	require.NoError(t, b.broker.CreateTopic(testTopic, 2, nil))
 	fresh, _ := b.worker(t)
-	require.Nil(t, fresh.Handle(t.Context(), b.store.grants(2, 20, decided)), "longer than what was noted, shorter than what was read")
+	require.Nil(t, fresh.Handle(t.Context(), b.store.grants(2, 20, decided)),
+		"longer than what was noted, shorter than what was read")
 	w.answer = nil
 	errs := p.Handle(t.Context(), g)
 	requireClass(t, errs, 20, hongbao.ClassBroken, false)

@@ -17,8 +17,8 @@ type sendResult struct {
 	unsure bool
 }
 
-// send sends the batch until an answer decides or ctx ends. Not one byte changes between the requests: that is what makes
-// a repeat harmless.
+// send sends the batch until an answer decides or ctx ends. Not one byte changes between the requests: that is what
+// makes a repeat harmless.
 func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byte) sendResult {
 	var r sendResult
 	defer func() {

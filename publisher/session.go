@@ -18,9 +18,9 @@ type slot struct {
 	back     time.Time // when it was told that the log went back
 }
 
-// session is a producer id whose next sequence is certainly unused: its last claim, if it had any, ended with this worker's
-// own complete or release. In any other case whoever took the claim over may have used the sequence up, and the broker
-// would drop another batch of that sequence and size as a copy.
+// session is a producer id whose next sequence is certainly unused: its last claim, if it had any, ended with this
+// worker's own complete or release. In any other case whoever took the claim over may have used the sequence up, and
+// the broker would drop another batch of that sequence and size as a copy.
 type session struct {
 	numbers
 	end   int64 // the log was at least this long

@@ -9,8 +9,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The danger that the session rule is for: a claim is taken over and finished under the session's sequence, while its owner lives. Going
-// on with that sequence, the owner's next batch of the same size would be dropped as a copy: a lost event.
+// The danger that the session rule is for: a claim is taken over and finished under the session's sequence, while its
+// owner lives. Going on with that sequence, the owner's next batch of the same size would be dropped as a copy: a lost
+// event.
 func TestSessionIsAbandonedWhenAClaimWasTakenOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -115,7 +116,8 @@ type twice struct {
 	n int
 }
 
-func (s *twice) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error) {
+func (s *twice) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange,
+	payload string) (hongbao.ClaimAnswer, error) {
 	a, err := s.store.Claim(ctx, shard, id, events, payload)
 	if s.n--; s.n < 0 {
 		return a, err

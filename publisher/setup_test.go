@@ -30,7 +30,8 @@ func testConfig(brokers ...string) Config {
 	return Config{
 		Brokers: brokers, ClientID: "test", Topic: testTopic, Partitions: 2, Deployment: "d1", Worker: "w1",
 		BatchGrants: 100, BatchBytes: 64 << 10,
-		DialTimeout: time.Second, RequestTimeout: 2 * time.Second, IdleTimeout: 30 * time.Second, MetadataTTL: 200 * time.Millisecond,
+		DialTimeout: time.Second, RequestTimeout: 2 * time.Second, IdleTimeout: 30 * time.Second,
+		MetadataTTL: 200 * time.Millisecond,
 		AttemptTime: 5 * time.Second, MaxClaimAge: 10 * time.Second, ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
 	}
 }
@@ -73,7 +74,8 @@ func topicContent(t testing.TB, cfg *Config) map[string][]int64 {
 	content := map[string][]int64{}
 	for part := range cfg.Partitions {
 		var b bounds
-		require.NoError(t, probe.ask(ctx, "bounds", func(ctx context.Context) (err error) { b, err = probe.bounds(ctx, part); return err }))
+		require.NoError(t, probe.ask(ctx, "bounds",
+			func(ctx context.Context) (err error) { b, err = probe.bounds(ctx, part); return err }))
 		readPartition(ctx, t, cfg, int32(part), b, func(r *kgo.Record) {
 			e, err := decodeKgo(r)
 			if errors.Is(err, topic.ErrForeign) {
@@ -131,8 +133,8 @@ func requireOneCopy(t testing.TB, cfg *Config, grants ...[]hongbao.Grant) {
 	require.Len(t, content, n, "events in the topic")
 }
 
-// store is Claims and Entries in memory, one atomic step a method, as dedup does it on Redis. Every open claim that stands in the way is
-// taken over at once, even from a live owner: the harshest timing that leases allow.
+// store is Claims and Entries in memory, one atomic step a method, as dedup does it on Redis. Every open claim that
+// stands in the way is taken over at once, even from a live owner: the harshest timing that leases allow.
 type store struct {
 	mu     sync.Mutex
 	shards map[int]*storeShard
@@ -166,11 +168,13 @@ func (s *store) grants(shard, n int, when time.Time) []hongbao.Grant {
 	defer s.mu.Unlock()
 	x := s.shard(shard)
 	id := fmt.Sprintf("%d-%d", when.UnixMilli(), len(x.entries))
-	e := hongbao.Entry{ID: id, Shard: shard, Kind: hongbao.EntryGrant, Campaign: "spring", Seq: x.next, Epoch: 1, Time: when}
+	e := hongbao.Entry{ID: id, Shard: shard, Kind: hongbao.EntryGrant, Campaign: "spring", Seq: x.next, Epoch: 1,
+		Time: when}
 	for range n {
 		e.Grants = append(e.Grants, hongbao.Grant{
 			Shard: shard, Seq: x.next, Epoch: 1, EntryID: id, Campaign: "spring", Packet: x.next*100 + int64(shard) + 1,
-			Amount: hongbao.Amount(100 + x.next%900), User: "u" + strconv.FormatInt(x.next, 10), Time: when.UTC().Truncate(time.Millisecond),
+			Amount: hongbao.Amount(100 + x.next%900), User: "u" + strconv.FormatInt(x.next, 10),
+			Time: when.UTC().Truncate(time.Millisecond),
 		})
 		x.next++
 	}
@@ -185,7 +189,8 @@ func (s *store) inject(op string) (before, after error) {
 	return s.fault(op)
 }
 
-func (s *store) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer, error) {
+func (s *store) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange,
+	payload string) (hongbao.ClaimAnswer, error) {
 	s.mu.Lock()
 	before, after := s.inject("claim")
 	if before == nil {

@@ -96,7 +96,8 @@ func parseStored(payload string) (stored, error) {
 		return s, fmt.Errorf("it has %d words, want 9", len(f))
 	}
 	var n [6]int64
-	for i, most := range [...]int64{math.MaxInt64, maxEpoch, MaxPartitions - 1, math.MaxInt32, int64(hongbao.MaxAmount), math.MaxInt64} {
+	for i, most := range [...]int64{math.MaxInt64, maxEpoch, MaxPartitions - 1, math.MaxInt32, int64(hongbao.MaxAmount),
+		math.MaxInt64} {
 		var err error
 		if n[i], err = plainNumber(f[i+1], most); err != nil {
 			return s, fmt.Errorf("word %d: %w", i+2, err)

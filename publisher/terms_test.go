@@ -165,7 +165,8 @@ func TestCampaignThatNobodyKnows(t *testing.T) {
 	require.Len(t, published(t, p), 19)
 }
 
-// A batch is built again with its codes: the broker knows the copy. Where they are gone meanwhile, the log is read instead.
+// A batch is built again with its codes: the broker knows the copy. Where they are gone meanwhile, the log is read
+// instead.
 func TestStoredBatchWithCodes(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]bool{"still there": false, "gone": true} {

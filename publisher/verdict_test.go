@@ -112,7 +112,8 @@ func TestRefusalAfterAnUndecidedAnswerIsNotTrusted(t *testing.T) {
 
 func TestSinkWideRefusals(t *testing.T) {
 	t.Parallel()
-	for _, code := range []kafka.Error{kafka.TopicAuthorizationFailed, kafka.InvalidTimestamp, kafka.UnknownTopicOrPartition} {
+	for _, code := range []kafka.Error{kafka.TopicAuthorizationFailed, kafka.InvalidTimestamp,
+		kafka.UnknownTopicOrPartition} {
 		t.Run(code.Title(), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)

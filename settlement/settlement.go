@@ -9,8 +9,8 @@
 //   - The ledger pays a packet of a campaign at most once, for ever: (campaign, packet) is the primary key of grants.
 //   - A batch is one transaction. A batch that comes again changes nothing.
 //   - The ledger never pays more than a campaign was funded with: CHECK constraints in the database say so.
-//   - A grant that contradicts the ledger, the plan or the funding goes to quarantine with both versions of the facts, and
-//     counts as handled: a person decides with `hongbao quarantine`.
+//   - A grant that contradicts the ledger, the plan or the funding goes to quarantine with both versions of the
+//     facts, and counts as handled: a person decides with `hongbao quarantine`.
 //
 // Errors carry a class. Transient: nothing was committed. Unknown: COMMIT was sent and no answer came; the same batch
 // again gives the right result. An outage (hongbao.IsOutage) concerns the database, not the grants.

@@ -18,9 +18,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits mid". It kills
-// itself between the commit in the database and the commit in Kafka that follows so many that went well, batches of nothing but
-// repeats not counted; or, if mid is true, in the middle of the effect that follows these.
+// childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits mid". It
+// kills itself between the commit in the database and the commit in Kafka that follows so many that went well, batches
+// of nothing but repeats not counted; or, if mid is true, in the middle of the effect that follows these.
 const childEnv = "HONGBAO_SUBSCRIBER_CHILD"
 
 func childMain() {
@@ -30,12 +30,14 @@ func childMain() {
 	if _, err := fmt.Sscan(os.Getenv(childEnv), &d.addr, &d.topic, &d.burial, &path, &m.left, &m.mid); err != nil {
 		panic(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	db, err := sql.Open("sqlite", "file:"+path+
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
 		panic(err)
 	}
 	db.SetMaxOpenConns(1)
-	sink, err := NewSQL(context.Background(), SQLConfig{DB: db, Dialect: SQLite, Name: "g", Timeout: 20 * time.Second, Effect: rows(m.effect)})
+	sink, err := NewSQL(context.Background(), SQLConfig{DB: db, Dialect: SQLite, Name: "g", Timeout: 20 * time.Second,
+		Effect: rows(m.effect)})
 	if err != nil {
 		panic(err)
 	}
@@ -88,8 +90,8 @@ func die() {
 	select {}
 }
 
-// F56: four processes die between the commit in the database and the commit of the offsets, two more in the middle of an effect, the last one
-// lives. What the dead ones did comes again and is dropped; what they did not finish is done.
+// F56: four processes die between the commit in the database and the commit of the offsets, two more in the middle of
+// an effect, the last one lives. What the dead ones did comes again and is dropped; what they did not finish is done.
 func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -107,7 +109,8 @@ func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 		mid := life%3 == 1
 		before, _ := db.count(t)
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{d.addr, d.topic, d.burial, path, fmt.Sprint(life), fmt.Sprint(mid)}, " "))
+		cmd.Env = append(os.Environ(),
+			childEnv+"="+strings.Join([]string{d.addr, d.topic, d.burial, path, fmt.Sprint(life), fmt.Sprint(mid)}, " "))
 		cmd.Stderr = os.Stderr
 		require.NoError(t, cmd.Start())
 		done := make(chan error, 1)
@@ -124,7 +127,12 @@ func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 		require.Equal(t, after, distinct, "and none twice")
 	}
 	w := start(t, d.config(sink))
-	testkit.Eventually(t, soon, func() bool { s := w.Stats(); effects, _ := db.count(t); return effects == 2*n && s.Repeated > 0 }, "the rest")
+	testkit.Eventually(t, soon, func() bool {
+		s := w.Stats()
+		effects, _ := db.count(t)
+		return effects == 2*n &&
+			s.Repeated > 0
+	}, "the rest")
 	require.NoError(t, w.stop())
 	effects, distinct := db.count(t)
 	require.Equal(t, 2*n, effects)

@@ -12,7 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config of a Subscriber. Take DefaultConfig and fill in what it leaves out; a zero is refused where the field does not say otherwise.
+// Config of a Subscriber. Take DefaultConfig and fill in what it leaves out; a zero is refused where the field does not
+// say otherwise.
 type Config struct {
 	// Brokers are host:port of some brokers of the cluster; the rest is discovered.
 	Brokers []string
@@ -28,8 +29,8 @@ type Config struct {
 	Group string
 	// Deployment is the one whose events are read; those of others are foreign.
 	Deployment string
-	// DeadLetters is the topic that takes what can't be read or has failed for good. It must exist; Kafka may expire it, so
-	// give it a long retention and an alarm.
+	// DeadLetters is the topic that takes what can't be read or has failed for good. It must exist; Kafka may expire it,
+	// so give it a long retention and an alarm.
 	DeadLetters string
 	Sink        Sink
 	Log         *zap.Logger
@@ -42,15 +43,16 @@ type Config struct {
 	MaxWait time.Duration
 	// FetchBytes bounds one fetch of one partition; at least the topic's max.message.bytes. 64 KiB to 1 GiB.
 	FetchBytes int
-	// SessionTimeout is how long a silent member keeps its partitions; it says that it lives every third of it. It must be within
-	// the broker's group.min.session.timeout.ms (6 s) and group.max.session.timeout.ms. 1 s to 30 min.
+	// SessionTimeout is how long a silent member keeps its partitions; it says that it lives every third of it. It must be
+	// within the broker's group.min.session.timeout.ms (6 s) and group.max.session.timeout.ms. 1 s to 30 min.
 	SessionTimeout time.Duration
 	// RequestTimeout bounds a connect and a write of a dead letter. 100 ms to 5 min.
 	RequestTimeout time.Duration
-	// CommitTimeout is how long a commit is tried again before Run goes on without it: the next one covers it. 100 ms to 10 min.
+	// CommitTimeout is how long a commit is tried again before Run goes on without it: the next one covers it. 100 ms to
+	// 10 min.
 	CommitTimeout time.Duration
-	// DrainTimeout is how long a worker goes on with the batch in hand after Run's context ended, or after the group was asked
-	// to share its partitions anew: all members wait that long for each other then. 0 to 1 h.
+	// DrainTimeout is how long a worker goes on with the batch in hand after Run's context ended, or after the group was
+	// asked to share its partitions anew: all members wait that long for each other then. 0 to 1 h.
 	DrainTimeout time.Duration
 	// MaxAttempts is how often an event that fails alone is tried before it becomes a dead letter. 1 to 1,000.
 	MaxAttempts int
@@ -62,8 +64,9 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		BatchEvents: 500, Linger: 5 * time.Millisecond, MaxWait: 500 * time.Millisecond, FetchBytes: 8 << 20,
-		SessionTimeout: 30 * time.Second, RequestTimeout: 10 * time.Second, CommitTimeout: 10 * time.Second, DrainTimeout: 20 * time.Second,
-		MaxAttempts: 10, Backoff: 100 * time.Millisecond, MaxBackoff: 30 * time.Second,
+		SessionTimeout: 30 * time.Second, RequestTimeout: 10 * time.Second, CommitTimeout: 10 * time.Second,
+		DrainTimeout: 20 * time.Second,
+		MaxAttempts:  10, Backoff: 100 * time.Millisecond, MaxBackoff: 30 * time.Second,
 	}
 }
 
@@ -120,7 +123,8 @@ func (c *Config) check() error {
 
 func newDialer(c *Config) *kafka.Dialer {
 	return &kafka.Dialer{
-		ClientID: c.ClientID, Timeout: c.RequestTimeout, DualStack: true, KeepAlive: 15 * time.Second, TLS: c.TLS, SASLMechanism: c.SASL,
+		ClientID: c.ClientID, Timeout: c.RequestTimeout, DualStack: true, KeepAlive: 15 * time.Second, TLS: c.TLS,
+		SASLMechanism: c.SASL,
 	}
 }
 

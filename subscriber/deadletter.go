@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The headers that a dead letter has besides those of its record. Group, topic, partition and offset together name the dead letter: one
-// that is there twice (its writer may repeat, or die before it notes it) has the same four.
+// The headers that a dead letter has besides those of its record. Group, topic, partition and offset together name the
+// dead letter: one that is there twice (its writer may repeat, or die before it notes it) has the same four.
 const (
 	headerReason    = "hongbao-reason"   // one of the reasons
 	headerError     = "hongbao-error"    // what went wrong, at most 1,000 bytes
@@ -59,7 +59,8 @@ func (l *letter) message(group string) kafka.Message {
 	text := l.err.Error()
 	headers := slices.Clone(l.record.Headers)
 	for _, h := range [...][2]string{
-		{headerReason, l.reason}, {headerError, text[:min(len(text), maxErrorText)]}, {headerClass, hongbao.ClassOf(l.err).String()},
+		{headerReason, l.reason}, {headerError, text[:min(len(text), maxErrorText)]},
+		{headerClass, hongbao.ClassOf(l.err).String()},
 		{headerAttempts, strconv.Itoa(l.attempts)}, {headerGroup, group}, {headerTopic, l.record.Topic},
 		{headerPartition, strconv.Itoa(l.record.Partition)}, {headerOffset, strconv.FormatInt(l.record.Offset, 10)},
 		{headerFailed, time.Now().UTC().Format(time.RFC3339)},
@@ -72,7 +73,8 @@ func (l *letter) message(group string) kafka.Message {
 // bury writes the dead letter and repeats that until the topic has it or ctx ends: nothing moves on before.
 func (s *session) bury(ctx context.Context, l *letter) error {
 	s.cfg.Log.Error("dead letter", zap.String("reason", l.reason), zap.Error(l.err), zap.String("topic", l.record.Topic),
-		zap.Int("partition", l.record.Partition), zap.Int64("offset", l.record.Offset), zap.String("dead_letters", s.cfg.DeadLetters))
+		zap.Int("partition", l.record.Partition), zap.Int64("offset", l.record.Offset),
+		zap.String("dead_letters", s.cfg.DeadLetters))
 	m := l.message(s.cfg.Group)
 	for wait := newBackoff(s.cfg); ; {
 		err := s.letters.WriteMessages(ctx, m)
@@ -84,10 +86,12 @@ func (s *session) bury(ctx context.Context, l *letter) error {
 			continue
 		}
 		s.count.retries.Add(1)
-		s.cfg.Log.Warn("a dead letter can't be written; Run waits, since to go on would lose it. Does the topic exist, and may this user write to it?",
+		s.cfg.Log.Warn("a dead letter can't be written; Run waits, since to go on would lose it. Does the topic exist, and "+
+			"may this user write to it?",
 			zap.String("dead_letters", s.cfg.DeadLetters), zap.Error(err))
 		if !pause(ctx, wait.NextBackOff()) {
-			return hongbao.Errorf(hongbao.ClassTransient, "dead letter for offset %d of partition %d of %s was not written to %s: %w",
+			return hongbao.Errorf(hongbao.ClassTransient,
+				"dead letter for offset %d of partition %d of %s was not written to %s: %w",
 				l.record.Offset, l.record.Partition, l.record.Topic, s.cfg.DeadLetters, err)
 		}
 	}

@@ -19,13 +19,15 @@ import (
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
-// A shop keeps points in its own database. The points of a grant and the position are stored in one transaction, so the grant that stands in the
-// topic twice counts once; the one for a user whom the shop does not know becomes a dead letter, and what is behind it goes on.
+// A shop keeps points in its own database. The points of a grant and the position are stored in one transaction, so the
+// grant that stands in the topic twice counts once; the one for a user whom the shop does not know becomes a dead
+// letter, and what is behind it goes on.
 func Example() {
 	folder, err := os.MkdirTemp("", "points")
 	check(err)
 	defer os.RemoveAll(folder)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "shop.db")+"?_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "shop.db")+
+		"?_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
 	check(err)
 	db.SetMaxOpenConns(1)
 	defer db.Close()
@@ -97,7 +99,8 @@ func publish(addr string, seq int64, user string, amount int64) {
 	r := &kgo.Record{Key: []byte(user), Value: fmt.Appendf(nil,
 		`{"campaign":"spring","packet":%d,"user":%q,"amount":%d,"shard":0,"seq":%d,"epoch":1,"time":%q}`, seq, user, amount, seq, at)}
 	for _, h := range [][2]string{
-		{"ce_specversion", "1.0"}, {"ce_source", "/hongbao/shop"}, {"ce_type", "hongbao.grant.v1"}, {"content-type", "application/json"},
+		{"ce_specversion", "1.0"}, {"ce_source", "/hongbao/shop"}, {"ce_type", "hongbao.grant.v1"},
+		{"content-type", "application/json"},
 		{"ce_id", "0-" + n}, {"ce_time", at}, {"shard", "0"}, {"seq", n}, {"epoch", "1"},
 	} {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h[0], Value: []byte(h[1])})

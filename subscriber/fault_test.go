@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// One event is poison: it becomes a dead letter with its reason, its neighbours have their effect, and the position moves on.
+// One event is poison: it becomes a dead letter with its reason, its neighbours have their effect, and the position
+// moves on.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -293,7 +294,8 @@ func TestReadErrorsAreWaitedOut(t *testing.T) {
 	w := start(t, d.config(b.funcSink(t)), func(s *Subscriber) {
 		open := s.newReader
 		s.newReader = func(c *Config, partition int, offset int64) recordReader {
-			return &errorReader{recordReader: open(c, partition, offset), errs: []error{kafka.LeaderNotAvailable, errors.New("dial: refused")}}
+			return &errorReader{recordReader: open(c, partition, offset),
+				errs: []error{kafka.LeaderNotAvailable, errors.New("dial: refused")}}
 		}
 	})
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "read after all")
@@ -324,7 +326,8 @@ func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// An effect that hangs fails when its time is over, becomes a dead letter as any other that fails, and meanwhile holds up nobody else.
+// An effect that hangs fails when its time is over, becomes a dead letter as any other that fails, and meanwhile holds
+// up nobody else.
 func TestHangingEffectHasATimeLimit(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 2)

@@ -20,7 +20,8 @@ type logClient struct {
 func newLogClient(c *Config) *logClient {
 	tr := &kafka.Transport{ClientID: c.ClientID, DialTimeout: c.RequestTimeout, TLS: c.TLS, SASL: c.SASL}
 	return &logClient{
-		client: &kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: c.RequestTimeout, Transport: tr}, transport: tr, topic: c.Topic,
+		client: &kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: c.RequestTimeout, Transport: tr}, transport: tr,
+		topic: c.Topic,
 	}
 }
 
@@ -42,8 +43,9 @@ func (l *logClient) begin(ctx context.Context, partition int) (int64, error) {
 }
 
 // checkGap notices events that expired before they were read: kafka-go's Reader goes on at the log's new beginning and
-// says nothing. Where offsets jump, the broker is asked where the log begins. A Broken error says that events are missing;
-// with any other one nothing is known yet. A group that is new to the partition has nothing that it could miss.
+// says nothing. Where offsets jump, the broker is asked where the log begins. A Broken error says that events are
+// missing; with any other one nothing is known yet. A group that is new to the partition has nothing that it could
+// miss.
 func (w *worker) checkGap(ctx context.Context, batch []kafka.Message) error {
 	for i := range batch {
 		offset := batch[i].Offset
@@ -53,7 +55,8 @@ func (w *worker) checkGap(ctx context.Context, batch []kafka.Message) error {
 				return fmt.Errorf("ask where partition %d of %s begins: %w", w.partition, w.cfg.Topic, err)
 			}
 			if w.next < begin {
-				return hongbao.Errorf(hongbao.ClassBroken, "partition %d: group %s has come to offset %d, and the log begins at %d: %w",
+				return hongbao.Errorf(hongbao.ClassBroken,
+					"partition %d: group %s has come to offset %d, and the log begins at %d: %w",
 					w.partition, w.cfg.Group, w.next, begin, kafka.OffsetOutOfRange)
 			}
 		}

@@ -21,7 +21,8 @@ func TestOffsetOutOfRangeEndsRun(t *testing.T) {
 	cfg := d.config(b.funcSink(t))
 	client := &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: &kafka.Transport{}}
 	res, err := client.OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
-		GroupID: cfg.Group, GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{d.topic: {{Partition: 0, Offset: 1000}}},
+		GroupID: cfg.Group, GenerationID: -1,
+		Topics: map[string][]kafka.OffsetCommit{d.topic: {{Partition: 0, Offset: 1000}}},
 	})
 	require.NoError(t, err)
 	require.NoError(t, res.Topics[d.topic][0].Error)
@@ -64,7 +65,8 @@ func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
 	require.EqualValues(t, 20, d.committed(t, cfg.Group), "nor committed")
 }
 
-// In the middle of reading, too: a jump is looked at, and a jump over what is still there (a transaction's marker) is none.
+// In the middle of reading, too: a jump is looked at, and a jump over what is still there (a transaction's marker) is
+// none.
 func TestJumps(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 1)
@@ -103,13 +105,15 @@ func TestGapsAreAskedForUntilKnown(t *testing.T) {
 	var asked atomic.Int64
 	d.broker.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		d.broker.KeepControl()
-		if r, ok := req.(*kmsg.ListOffsetsRequest); !ok || r.Topics[0].Partitions[0].Timestamp != -2 || len(r.Topics[0].Partitions) != 1 || asked.Add(1) > 3 {
+		if r, ok := req.(*kmsg.ListOffsetsRequest); !ok || r.Topics[0].Partitions[0].Timestamp != -2 ||
+			len(r.Topics[0].Partitions) != 1 || asked.Add(1) > 3 {
 			return nil, nil, false
 		}
 		res := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 		part := kmsg.NewListOffsetsResponseTopicPartition()
 		part.ErrorCode = 6 // not the leader
-		res.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: d.topic, Partitions: []kmsg.ListOffsetsResponseTopicPartition{part}}}
+		res.Topics = []kmsg.ListOffsetsResponseTopic{{Topic: d.topic,
+			Partitions: []kmsg.ListOffsetsResponseTopicPartition{part}}}
 		return res, nil, true
 	})
 	w := start(t, d.config(b.funcSink(t)), jump)

@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Members come and go while the topic grows: partitions move, batches are handled by two at once, and each event has one effect.
+// Members come and go while the topic grows: partitions move, batches are handled by two at once, and each event has
+// one effect.
 func TestKafkaRebalance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -28,7 +29,8 @@ func TestKafkaRebalance(t *testing.T) {
 			d.write(t, partitions, records(shard, last+1, last+n)...)
 		}
 		last += n
-		testkit.Eventually(t, soon, func() bool { effects, _ := db.count(t); return effects > round*n*partitions }, "round %d is under way", round)
+		testkit.Eventually(t, soon, func() bool { effects, _ := db.count(t); return effects > round*n*partitions },
+			"round %d is under way", round)
 		if round%2 == 0 {
 			members = append(members, start(t, cfg))
 		} else {
@@ -62,7 +64,8 @@ func TestKafkaRestart(t *testing.T) {
 	require.NoError(t, w.stop())
 	d.write(t, 2, record(grant(0, 4)), record(grant(0, 9)), record(grant(1, 1)))
 	again := start(t, d.config(sink))
-	testkit.Eventually(t, soon, func() bool { s := again.Stats(); return s.Done == 2 && s.Repeated == 1 }, "a late one, a copy, another shard")
+	testkit.Eventually(t, soon, func() bool { s := again.Stats(); return s.Done == 2 && s.Repeated == 1 },
+		"a late one, a copy, another shard")
 	require.NoError(t, again.stop())
 	effects, distinct := db.count(t)
 	require.Equal(t, [2]int{5, 5}, [2]int{effects, distinct})
@@ -84,7 +87,8 @@ func TestKafkaBrokerKilled(t *testing.T) {
 		return nil
 	}
 	w := start(t, d.config(db.sink(t, poison)))
-	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 99 && s.Refused == 1 && s.Malformed == 1 }, "the first hundred")
+	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 99 && s.Refused == 1 && s.Malformed == 1 },
+		"the first hundred")
 	testkit.Eventually(t, soon, func() bool { return d.committed(t, "g-"+d.topic) == 101 }, "committed")
 	require.NoError(t, broker.Kill())
 	require.NoError(t, broker.Restart())
@@ -112,7 +116,8 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Brokers: []string{""}, Topic: "a b", DeadLetters: "a b", MaxBackoff: -1})
 	for _, part := range []string{
-		"Brokers[0]", "Sink and Log", "ClientID", "Topic", "Group", "Deployment", "DeadLetters is the topic itself", "BatchEvents", "FetchBytes", "MaxAttempts",
+		"Brokers[0]", "Sink and Log", "ClientID", "Topic", "Group", "Deployment", "DeadLetters is the topic itself",
+		"BatchEvents", "FetchBytes", "MaxAttempts",
 		"Linger", "MaxWait", "SessionTimeout", "RequestTimeout", "CommitTimeout", "Backoff", "MaxBackoff",
 	} {
 		require.ErrorContains(t, err, part)

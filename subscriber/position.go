@@ -74,8 +74,8 @@ func (p *position) Add(seq int64) {
 
 const positionVersion = 1
 
-// MarshalBinary writes the position for a store: version, floor, number of runs; then for each run the hole before it less one and its length
-// less one. All are unsigned varints.
+// MarshalBinary writes the position for a store: version, floor, number of runs; then for each run the hole before it
+// less one and its length less one. All are unsigned varints.
 func (p *position) MarshalBinary() ([]byte, error) {
 	b := make([]byte, 0, 16+4*len(p.runs))
 	b = binary.AppendUvarint(b, positionVersion)
@@ -90,7 +90,8 @@ func (p *position) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary reads what MarshalBinary wrote; empty means nothing seen. Anything else is refused and leaves p as it was.
+// UnmarshalBinary reads what MarshalBinary wrote; empty means nothing seen. Anything else is refused and leaves p as it
+// was.
 func (p *position) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
 		*p = position{}

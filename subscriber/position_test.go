@@ -92,8 +92,10 @@ func TestPositionRefusesOtherBytes(t *testing.T) {
 	whole, err := good.MarshalBinary()
 	require.NoError(t, err)
 	for name, b := range map[string][]byte{
-		"cut": whole[:len(whole)-1], "longer": append(append([]byte{}, whole...), 0), "version": {2, 0, 0}, "runs that touch": {1, 0, 2, 0, 0, 0, 0},
-		"too many runs": {1, 0, 0x81, 0x20}, "beyond 2^53": {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0}, "no varint": {0x80}, "text": []byte("hello"),
+		"cut": whole[:len(whole)-1], "longer": append(append([]byte{}, whole...), 0), "version": {2, 0, 0},
+		"runs that touch": {1, 0, 2, 0, 0, 0, 0},
+		"too many runs":   {1, 0, 0x81, 0x20}, "beyond 2^53": {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0},
+		"no varint": {0x80}, "text": []byte("hello"),
 	} {
 		p := good
 		require.Error(t, p.UnmarshalBinary(b), name)

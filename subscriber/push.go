@@ -43,7 +43,8 @@ func (s *session) push(ctx context.Context, events []Event, from []*kafka.Messag
 			continue
 		default:
 			attempts++
-			if refused := class == hongbao.ClassPermanent || class == hongbao.ClassConflict; refused || attempts >= s.cfg.MaxAttempts {
+			if refused := class == hongbao.ClassPermanent || class == hongbao.ClassConflict; refused ||
+				attempts >= s.cfg.MaxAttempts {
 				return s.refuse(ctx, &events[0], &letter{record: from[0], reason: reasonOf(refused), err: err, attempts: attempts})
 			}
 		}
@@ -56,7 +57,8 @@ func (s *session) push(ctx context.Context, events []Event, from []*kafka.Messag
 }
 
 func unfinished(n int, err error) error {
-	return hongbao.Errorf(hongbao.ClassTransient, "%d events were not dealt with when the time to drain was over; they come again: %w", n, err)
+	return hongbao.Errorf(hongbao.ClassTransient,
+		"%d events were not dealt with when the time to drain was over; they come again: %w", n, err)
 }
 
 var errIdle = errors.New("it dealt with nothing and gave no error")
@@ -68,7 +70,8 @@ func reasonOf(refused bool) string {
 	return reasonAttempts
 }
 
-var errTooOld = errors.New("it lies below the oldest hole that the position remembers, so it can't be told whether it had its effect")
+var errTooOld = errors.New("it lies below the oldest hole that the position remembers, so it can't be told whether it " +
+	"had its effect")
 
 // note counts what a Push did, and buries what it could not judge.
 func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) error {
@@ -83,8 +86,8 @@ func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) err
 	return nil
 }
 
-// refuse makes a dead letter of an event and has the sink remember it, so that the position moves on. Whoever dies between the two writes
-// the dead letter again.
+// refuse makes a dead letter of an event and has the sink remember it, so that the position moves on. Whoever dies
+// between the two writes the dead letter again.
 func (s *session) refuse(ctx context.Context, e *Event, l *letter) error {
 	if err := s.bury(ctx, l); err != nil {
 		return err
@@ -96,9 +99,11 @@ func (s *session) refuse(ctx context.Context, e *Event, l *letter) error {
 			return nil
 		}
 		s.count.retries.Add(1)
-		s.cfg.Log.Warn("that an event is a dead letter can't be noted; it is tried again", zap.String("event", e.Grant.EventID()), zap.Error(err))
+		s.cfg.Log.Warn("that an event is a dead letter can't be noted; it is tried again",
+			zap.String("event", e.Grant.EventID()), zap.Error(err))
 		if hongbao.ClassOf(err) == hongbao.ClassBroken || !pause(ctx, wait.NextBackOff()) {
-			return fmt.Errorf("event %s is a dead letter in %s, and that can't be noted: %w", e.Grant.EventID(), s.cfg.DeadLetters, err)
+			return fmt.Errorf("event %s is a dead letter in %s, and that can't be noted: %w", e.Grant.EventID(),
+				s.cfg.DeadLetters, err)
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 func TestRunMixedTopic(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 2), newBook()
-	d.write(t, 2, record(grant(0, 1)), fence(), foreign(), stranger(1, false), stranger(2, true), malformed(2), record(grant(0, 1)), record(grant(0, 5)), record(grant(0, 3)))
+	d.write(t, 2, record(grant(0, 1)), fence(), foreign(), stranger(1, false), stranger(2, true), malformed(2),
+		record(grant(0, 1)), record(grant(0, 5)), record(grant(0, 3)))
 	d.write(t, 2, records(1, 1, 20)...)
 	w := start(t, d.config(b.funcSink(t)))
 	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 23 && s.Repeated == 1 }, "all read")

@@ -40,8 +40,9 @@ var decided = time.Date(2026, 11, 21, 8, 0, 0, 123e6, time.UTC)
 // grant is event seq of a shard.
 func grant(shard int, seq int64) hongbao.Grant {
 	return hongbao.Grant{
-		Shard: shard, Seq: seq, Epoch: 1, Campaign: "spring", Packet: seq*100 + int64(shard) + 1, Amount: hongbao.Amount(100 + seq),
-		User: "u" + strconv.FormatInt(seq, 10), Time: decided,
+		Shard: shard, Seq: seq, Epoch: 1, Campaign: "spring", Packet: seq*100 + int64(shard) + 1,
+		Amount: hongbao.Amount(100 + seq),
+		User:   "u" + strconv.FormatInt(seq, 10), Time: decided,
 	}
 }
 
@@ -66,9 +67,12 @@ func record(g hongbao.Grant) kafka.Message {
 	}
 	m := kafka.Message{Key: []byte(g.User), Value: value}
 	for _, h := range [][2]string{
-		{cloudevent.HeaderSpecVersion, cloudevent.SpecVersion}, {cloudevent.HeaderSource, "/hongbao/d1"}, {cloudevent.HeaderType, cloudevent.TypeGrant},
-		{cloudevent.HeaderContentType, cloudevent.ContentType}, {cloudevent.HeaderID, g.EventID()}, {cloudevent.HeaderTime, g.Time.Format(cloudevent.TimeLayout)},
-		{cloudevent.HeaderShard, strconv.Itoa(g.Shard)}, {cloudevent.HeaderSeq, strconv.FormatInt(g.Seq, 10)}, {cloudevent.HeaderEpoch, "1"},
+		{cloudevent.HeaderSpecVersion, cloudevent.SpecVersion}, {cloudevent.HeaderSource, "/hongbao/d1"},
+		{cloudevent.HeaderType, cloudevent.TypeGrant},
+		{cloudevent.HeaderContentType, cloudevent.ContentType}, {cloudevent.HeaderID, g.EventID()},
+		{cloudevent.HeaderTime, g.Time.Format(cloudevent.TimeLayout)},
+		{cloudevent.HeaderShard, strconv.Itoa(g.Shard)}, {cloudevent.HeaderSeq, strconv.FormatInt(g.Seq, 10)},
+		{cloudevent.HeaderEpoch, "1"},
 	} {
 		m.Headers = append(m.Headers, kafka.Header{Key: h[0], Value: []byte(h[1])})
 	}
@@ -85,7 +89,8 @@ func records(shard int, first, last int64) (out []kafka.Message) {
 // fence is a fence record, foreign one of another producer, stranger an event of another deployment.
 func fence() kafka.Message {
 	return kafka.Message{Value: []byte("{}"), Headers: []kafka.Header{
-		{Key: cloudevent.HeaderSpecVersion, Value: []byte("1.0")}, {Key: cloudevent.HeaderSource, Value: []byte("/hongbao/d1")},
+		{Key: cloudevent.HeaderSpecVersion, Value: []byte("1.0")},
+		{Key: cloudevent.HeaderSource, Value: []byte("/hongbao/d1")},
 		{Key: cloudevent.HeaderType, Value: []byte(cloudevent.TypeFence)},
 	}}
 }
@@ -138,9 +143,11 @@ func real(t testing.TB, b *testkit.KafkaBroker, partitions int) *deck {
 
 func (d *deck) config(sink Sink) Config {
 	cfg := DefaultConfig()
-	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.Group, cfg.Deployment, cfg.DeadLetters = []string{d.addr}, "test", d.topic, "g-"+d.topic, "d1", d.burial
+	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.Group, cfg.Deployment, cfg.DeadLetters = []string{d.addr}, "test", d.topic,
+		"g-"+d.topic, "d1", d.burial
 	cfg.Sink, cfg.Log = sink, zap.NewNop()
-	cfg.MaxWait, cfg.Backoff, cfg.MaxBackoff, cfg.MaxAttempts = 50*time.Millisecond, 2*time.Millisecond, 20*time.Millisecond, 3
+	cfg.MaxWait, cfg.Backoff, cfg.MaxBackoff, cfg.MaxAttempts = 50*time.Millisecond, 2*time.Millisecond,
+		20*time.Millisecond, 3
 	cfg.SessionTimeout, cfg.CommitTimeout = 6*time.Second, 5*time.Second
 	return cfg
 }
@@ -149,7 +156,8 @@ func (d *deck) config(sink Sink) Config {
 func (d *deck) write(t testing.TB, partitions int, list ...kafka.Message) {
 	t.Helper()
 	w := &kafka.Writer{
-		Addr: kafka.TCP(d.addr), Topic: d.topic, RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond, BatchSize: 1000,
+		Addr: kafka.TCP(d.addr), Topic: d.topic, RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond,
+		BatchSize: 1000,
 		Transport: &kafka.Transport{}, Balancer: kafka.BalancerFunc(func(m kafka.Message, _ ...int) int {
 			shard, _ := strconv.Atoi(header(&m, cloudevent.HeaderShard)) // none: 0
 			return shard % partitions
@@ -165,7 +173,8 @@ func (d *deck) committed(t testing.TB, group string) int64 {
 	tr := &kafka.Transport{}
 	defer tr.CloseIdleConnections()
 	client := &kafka.Client{Addr: kafka.TCP(d.addr), Timeout: 5 * time.Second, Transport: tr}
-	res, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{d.topic: {0}}})
+	res, err := client.OffsetFetch(t.Context(),
+		&kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{d.topic: {0}}})
 	require.NoError(t, err)
 	return res.Topics[d.topic][0].CommittedOffset
 }
@@ -180,7 +189,8 @@ func (d *deck) deleteBefore(t testing.TB, offset int64) {
 	part.Offset = offset
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.TimeoutMillis = 5000
-	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: d.topic, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{part}}}
+	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: d.topic,
+		Partitions: []kmsg.DeleteRecordsRequestTopicPartition{part}}}
 	res, err := req.RequestWith(t.Context(), c)
 	require.NoError(t, err)
 	require.Zero(t, res.Topics[0].Partitions[0].ErrorCode)
@@ -291,7 +301,8 @@ type database struct {
 
 func sqliteDB(t testing.TB, path string) *database {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	db, err := sql.Open("sqlite", "file:"+path+
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	require.NoError(t, err)
 	db.SetMaxOpenConns(1)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
@@ -314,7 +325,8 @@ func (d *database) sink(t testing.TB, fault func(e *Event) error) *SQL {
 	t.Helper()
 	_, err := d.ExecContext(t.Context(), effectTable)
 	require.NoError(t, err)
-	s, err := NewSQL(t.Context(), SQLConfig{DB: d.DB, Dialect: d.dialect, Name: "g", Timeout: 20 * time.Second, Effect: rows(fault)})
+	s, err := NewSQL(t.Context(), SQLConfig{DB: d.DB, Dialect: d.dialect, Name: "g", Timeout: 20 * time.Second,
+		Effect: rows(fault)})
 	require.NoError(t, err)
 	return s
 }

@@ -14,13 +14,14 @@ import (
 // Event is a grant as the topic tells it, and the deployment that it comes from.
 type Event = topic.Event
 
-// Sink has the effect of events and remembers which have had it. SQL and FuncSink are Sinks. Its methods are called at once,
-// for events of different partitions. Each call must end by itself: one that hangs holds up its partition.
+// Sink has the effect of events and remembers which have had it. SQL and FuncSink are Sinks. Its methods are called at
+// once, for events of different partitions. Each call must end by itself: one that hangs holds up its partition.
 type Sink interface {
-	// Push has the effect of those of the events that it has not seen, in their order, and remembers them. Without an error all of them are
-	// dealt with. With one, the first Report.Next are; the rest has had no effect and is handed over again. An error that
-	// is an outage (hongbao.Outagef) says that the sink is down: it is repeated without end and held against no event.
-	// Permanent and Conflict say that the event will never work, Broken that Run has to end; anything else is tried again MaxAttempts times.
+	// Push has the effect of those of the events that it has not seen, in their order, and remembers them. Without an
+	// error all of them are dealt with. With one, the first Report.Next are; the rest has had no effect and is handed over
+	// again. An error that is an outage (hongbao.Outagef) says that the sink is down: it is repeated without end and held
+	// against no event. Permanent and Conflict say that the event will never work, Broken that Run has to end; anything
+	// else is tried again MaxAttempts times.
 	Push(ctx context.Context, events []Event) (Report, error)
 	// Skip remembers an event that became a dead letter, so that it is not handed over again.
 	Skip(ctx context.Context, event Event) error
@@ -60,7 +61,8 @@ type FuncSinkConfig struct {
 	// Its context ends when Timeout is over: it must return then, or its partition stands still. Its error's class says
 	// what is to be done, see Sink.
 	Effect func(ctx context.Context, event Event) error
-	// Timeout bounds one effect. An event whose effect takes longer has failed, and is tried again as any other. 1 ms to 1 h.
+	// Timeout bounds one effect. An event whose effect takes longer has failed, and is tried again as any other. 1 ms to 1
+	// h.
 	Timeout time.Duration
 }
 

@@ -33,19 +33,20 @@ type SQLConfig struct {
 	// DB is the pool in whose database the effect and the position are. The caller bounds and closes it.
 	DB      *sql.DB
 	Dialect Dialect
-	// Name of the position: the consumer group, as a rule. Two subscribers with one name share a position, so each event has
-	// its effect in one of them only.
+	// Name of the position: the consumer group, as a rule. Two subscribers with one name share a position, so each event
+	// has its effect in one of them only.
 	Name string
 	// Timeout bounds one transaction with all its waits. 10 ms to 10 min.
 	Timeout time.Duration
-	// Effect of events that were not seen, in their order, at most the subscriber's BatchEvents. All that it does in tx is stored with the position
-	// or not at all; what it does outside is not protected. It must not end tx. Its error's class says what is to be done, see Sink.
+	// Effect of events that were not seen, in their order, at most the subscriber's BatchEvents. All that it does in tx is
+	// stored with the position or not at all; what it does outside is not protected. It must not end tx. Its error's class
+	// says what is to be done, see Sink.
 	Effect func(ctx context.Context, tx *sql.Tx, events []Event) error
 }
 
 // SQL is a Sink that runs the effect in the transaction that stores the position, so each event has its effect exactly
-// once, in whatever process dies at whatever moment. Its methods may be called at once, by several processes: a row lock a shard keeps
-// them apart, on SQLite its one write lock.
+// once, in whatever process dies at whatever moment. Its methods may be called at once, by several processes: a row
+// lock a shard keeps them apart, on SQLite its one write lock.
 type SQL struct{ cfg SQLConfig }
 
 // NewSQL checks the configuration and the database's promise to keep what it has confirmed, and makes the table
@@ -61,7 +62,8 @@ func NewSQL(ctx context.Context, cfg SQLConfig) (*SQL, error) {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
 	if err := s.migrate(ctx); err != nil {
-		return nil, fmt.Errorf("subscriber: making the table hongbao_position: %w; let this user CREATE TABLE, or run subscriber/schema/%s.sql by hand",
+		return nil, fmt.Errorf("subscriber: making the table hongbao_position: %w; let this user CREATE TABLE, or run "+
+			"subscriber/schema/%s.sql by hand",
 			err, cfg.Dialect)
 	}
 	return s, nil
@@ -87,7 +89,8 @@ func (c *SQLConfig) check() error {
 	return fmt.Errorf("subscriber: position in SQL: %w", errors.Join(errs...))
 }
 
-// checkServer refuses a database that may forget a commit: the offset in Kafka would have moved on, and the effect be lost.
+// checkServer refuses a database that may forget a commit: the offset in Kafka would have moved on, and the effect be
+// lost.
 func (s *SQL) checkServer(ctx context.Context) error {
 	var level string
 	if s.cfg.Dialect == PostgreSQL {
@@ -95,7 +98,8 @@ func (s *SQL) checkServer(ctx context.Context) error {
 			return fmt.Errorf("asking PostgreSQL for synchronous_commit: %w", err)
 		}
 		if level == "off" {
-			return errors.New("synchronous_commit is off: a crash would forget effects whose offsets are committed; set it on for this user")
+			return errors.New("synchronous_commit is off: a crash would forget effects whose offsets are committed; set it on " +
+				"for this user")
 		}
 		return nil
 	}
@@ -103,7 +107,8 @@ func (s *SQL) checkServer(ctx context.Context) error {
 		return fmt.Errorf("asking SQLite for PRAGMA synchronous: %w", err)
 	}
 	if level == "0" || level == "1" {
-		return errors.New("PRAGMA synchronous is OFF or NORMAL: a crash would forget effects whose offsets are committed; open it with _pragma=synchronous(FULL)")
+		return errors.New("PRAGMA synchronous is OFF or NORMAL: a crash would forget effects whose offsets are committed; " +
+			"open it with _pragma=synchronous(FULL)")
 	}
 	return nil
 }
@@ -201,7 +206,10 @@ func (s *SQL) hold(ctx context.Context, tx *sql.Tx, events []Event) (map[shardOf
 			order = append(order, k)
 		}
 	}
-	slices.SortFunc(order, func(a, b shardOf) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.shard, b.shard)) })
+	slices.SortFunc(order, func(a,
+		b shardOf) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.shard, b.shard))
+	})
 	for _, k := range order {
 		var seen []byte
 		row := tx.QueryRowContext(ctx, `INSERT INTO hongbao_position (name, source, shard, turns, seen) VALUES ($1, $2, $3, 1, $4)
@@ -211,7 +219,8 @@ func (s *SQL) hold(ctx context.Context, tx *sql.Tx, events []Event) (map[shardOf
 			return nil, down(fmt.Sprintf("lock the position of shard %d", k.shard), err)
 		}
 		if err := held[k].UnmarshalBinary(seen); err != nil {
-			return nil, hongbao.Errorf(hongbao.ClassBroken, "hongbao_position of %q, %q, shard %d: %w; restore the row from a backup, or use the build that wrote it",
+			return nil, hongbao.Errorf(hongbao.ClassBroken,
+				"hongbao_position of %q, %q, shard %d: %w; restore the row from a backup, or use the build that wrote it",
 				s.cfg.Name, k.source, k.shard, err)
 		}
 	}

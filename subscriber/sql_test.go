@@ -156,7 +156,8 @@ func TestSQLMadeAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				_, err := NewSQL(t.Context(), SQLConfig{DB: db.DB, Dialect: db.dialect, Name: "g", Timeout: 20 * time.Second, Effect: rows(nil)})
+				_, err := NewSQL(t.Context(), SQLConfig{DB: db.DB, Dialect: db.dialect, Name: "g", Timeout: 20 * time.Second,
+					Effect: rows(nil)})
 				if err != nil {
 					t.Error(err)
 				}

@@ -60,10 +60,10 @@ type session struct {
 	errs []error // why the Run ended, or what it left half done
 }
 
-// Run reads until ctx ends or something is Broken. When ctx ends each worker takes no more, finishes and commits the batch
-// in hand within DrainTimeout, and the member leaves the group; nil means that nothing was left half done. What was left
-// comes again to whoever gets its partition next, and the Sink drops what it has seen. One Run at a time; another one may
-// follow.
+// Run reads until ctx ends or something is Broken. When ctx ends each worker takes no more, finishes and commits the
+// batch in hand within DrainTimeout, and the member leaves the group; nil means that nothing was left half done. What
+// was left comes again to whoever gets its partition next, and the Sink drops what it has seen. One Run at a time;
+// another one may follow.
 func (s *Subscriber) Run(ctx context.Context) error {
 	group, err := kafka.NewConsumerGroup(groupConfig(&s.cfg))
 	if err != nil {

@@ -77,9 +77,12 @@ func (w *worker) collect(ctx context.Context) ([]kafka.Message, error) {
 }
 
 func (s *session) wentBack(err error) error {
-	return hongbao.Errorf(hongbao.ClassBroken, "topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read "+
-		"(replay them from the ledger), or the topic was made anew (see docs/topic.md, \"When the topic went back\"). Then stop every member and set the offsets: "+
-		"kafka-consumer-groups.sh --reset-offsets --to-earliest --group %s --topic %s --execute; what was seen is dropped by (shard, seq)",
+	return hongbao.Errorf(hongbao.ClassBroken,
+		"topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read "+
+			"(replay them from the ledger), or the topic was made anew (see docs/topic.md, \"When the topic went back\"). Then "+
+			"stop every member and set the offsets: "+
+			"kafka-consumer-groups.sh --reset-offsets --to-earliest --group %s --topic %s --execute; what was seen is dropped "+
+			"by (shard, seq)",
 		s.cfg.Topic, s.cfg.Group, err, s.cfg.Group, s.cfg.Topic)
 }
 
@@ -100,7 +103,8 @@ func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
 }
 
 // decode gives the events among the records, and the record of each.
-func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []Event, from []*kafka.Message, err error) {
+func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []Event, from []*kafka.Message,
+	err error) {
 	for i := range batch {
 		m := &batch[i]
 		e, err := topic.DecodeMessage(m.Headers, m.Key, m.Value)
@@ -132,7 +136,8 @@ func header(m *kafka.Message, name string) (value string) {
 }
 
 // move commits the group's offset. A commit that can't be had is given up: the batch had its effect, so a repeat is
-// dropped, and the next commit covers it. When ctx has ended the partition may move at once: then there is one try only.
+// dropped, and the next commit covers it. When ctx has ended the partition may move at once: then there is one try
+// only.
 func (w *worker) move(ctx context.Context, next int64) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.CommitTimeout)
 	defer cancel()

@@ -27,15 +27,16 @@ func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.Redis
 // grabOne has a user grab one packet of rain.
 func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 	t.Helper()
-	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
+	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
 	answers, err := shards.Of(b.rdb, b.space.Shard(0)).Grab(t.Context(), call, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 	return answers[0]
 }
 
-// whole checks that each of the first n grabs is there in all of its parts, and nothing of any other: seq, entry, receipt,
-// stock and counts.
+// whole checks that each of the first n grabs is there in all of its parts, and nothing of any other: seq, entry,
+// receipt, stock and counts.
 func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	t.Helper()
 	k := b.space.Shard(0)
@@ -78,8 +79,8 @@ func increments(t *testing.T, dir string) (string, int64) {
 	return files[0], info.Size()
 }
 
-// The append-only file ends anywhere in the last three grabs (F14): each of them is there whole, or not at all, and the last
-// whole one is the one before the cut.
+// The append-only file ends anywhere in the last three grabs (F14): each of them is there whole, or not at all, and the
+// last whole one is the one before the cut.
 func TestTornAppendOnlyFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")

@@ -44,12 +44,15 @@ func remoteBalance(t *testing.T) (url string, bank *ledger.Ledger) {
 	require.NoError(t, bank.AddToken(t.Context(), payment.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
 		Scopes: []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}}))
 	for _, currency := range []string{"CNY", "USD"} {
-		_, err := bank.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency, Amount: hongbao.MaxAmount, By: "ann", Why: "tests"})
+		_, err := bank.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency,
+			Amount: hongbao.MaxAmount, By: "ann", Why: "tests"})
 		require.NoError(t, err)
 	}
 	b, err := httpapi.NewBalance(httpapi.Config{
-		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second, HeaderBytes: 16 << 10, BodyBytes: 4 << 10,
+		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 30 * time.Second,
+		IdleTimeout:  time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second, HeaderBytes: 16 << 10,
+		BodyBytes:  4 << 10,
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
 	}, bank, bank, zap.NewNop())
 	require.NoError(t, err)
@@ -65,8 +68,8 @@ func remoteBalance(t *testing.T) (url string, bank *ledger.Ledger) {
 	return "http://" + addr.String(), bank
 }
 
-// liar stands in front of a balance server. It brings a request there, and then may answer something else; or it answers at
-// once and does not bring it there; or it brings it there long after.
+// liar stands in front of a balance server. It brings a request there, and then may answer something else; or it
+// answers at once and does not bring it there; or it brings it there long after.
 type liar struct {
 	*httptest.Server
 	target string
@@ -131,7 +134,8 @@ func (l *liar) fired(t *testing.T) {
 }
 
 func (l *liar) forward(r *http.Request, body []byte) (int, []byte, error) {
-	req, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, l.target+r.URL.EscapedPath(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, l.target+r.URL.EscapedPath(),
+		bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -202,19 +206,25 @@ func lie(w http.ResponseWriter, r *http.Request, which int, answer []byte) {
 }
 
 // remoteWorker is a consumer that settles at the remote. It gives a stop that waits.
-func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger, books remote.Ledger, change func(*remote.Config)) (*consumer.Consumer, func()) {
+func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger, books remote.Ledger,
+	change func(*remote.Config)) (*consumer.Consumer, func()) {
 	t.Helper()
 	cfg := remote.Config{
-		URL: url, Token: balanceToken, Deployment: "test", ConnectTimeout: time.Second, HeaderTimeout: 250 * time.Millisecond, Timeout: 300 * time.Millisecond,
-		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 32, Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
-		ClaimTime: 2 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
+		URL: url, Token: balanceToken, Deployment: "test", ConnectTimeout: time.Second, HeaderTimeout: 250 * time.Millisecond,
+		Timeout:     300 * time.Millisecond,
+		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 32, Retention: 24 * time.Hour, Margin: time.Minute,
+		Queryable: true,
+		ClaimTime: 2 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000,
+		BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
 	}
 	change(&cfg)
 	h, err := remote.New(cfg, &plannedOf{b.plans(t, db), db}, books)
 	require.NoError(t, err)
 	w := consumer.DefaultConfig()
-	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.space.Space, "balance", name, b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
-	w.Handler, w.Backoff, w.MaxBackoff, w.Poll, w.MaxAttempts, w.Lease = h, 20*time.Millisecond, 200*time.Millisecond, 20*time.Millisecond, 100, 3*time.Second
+	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.space.Space, "balance", name,
+		b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+	w.Handler, w.Backoff, w.MaxBackoff, w.Poll, w.MaxAttempts, w.Lease = h, 20*time.Millisecond, 200*time.Millisecond,
+		20*time.Millisecond, 100, 3*time.Second
 	c, err := consumer.New(w)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -280,8 +290,8 @@ func paid(t *testing.T, l *ledger.Ledger, want map[string]hongbao.Amount) {
 	}
 }
 
-// Both ends, with a liar between them: what the remote applied and denied, or answered wrong, or too late, is never credited
-// twice, and nothing is left unresolved that a question could resolve. One worker is stopped on the way.
+// Both ends, with a liar between them: what the remote applied and denied, or answered wrong, or too late, is never
+// credited twice, and nothing is left unresolved that a question could resolve. One worker is stopped on the way.
 func TestRemoteBalanceBehindALiar(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*remote.Config){
@@ -299,7 +309,8 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			url, bank := remoteBalance(t)
 			l := newLiar(t, url)
 			c1, stop := b.remoteWorker(t, "w1", l.URL, db, books, change)
-			testkit.Eventually(t, 60*time.Second, func() bool { return c1.Stats().Done >= packets/4 }, "the first worker is well on its way")
+			testkit.Eventually(t, 60*time.Second, func() bool { return c1.Stats().Done >= packets/4 },
+				"the first worker is well on its way")
 			stop()
 			c2, _ := b.remoteWorker(t, "w2", l.URL, db, books, change)
 			testkit.Eventually(t, 120*time.Second, func() bool {

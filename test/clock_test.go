@@ -15,7 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// ahead does to pending entries what a clock does that is set ahead by an hour: they have been idle for that hour, and nothing else.
+// ahead does to pending entries what a clock does that is set ahead by an hour: they have been idle for that hour, and
+// nothing else.
 var ahead = redis.NewScript(`for _, row in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1000)) do
 	redis.call('XCLAIM', KEYS[1], ARGV[1], row[2], 0, row[1], 'IDLE', 3600000, 'JUSTID')
 end
@@ -41,8 +42,8 @@ func (h *heedless) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// The clock of Redis is set ahead by an hour while a worker is in the middle (F60): its leases are over at that moment, a peer settles the
-// same grants, and so does the first worker after that. Each grant is credited once.
+// The clock of Redis is set ahead by an hour while a worker is in the middle (F60): its leases are over at that moment,
+// a peer settles the same grants, and so does the first worker after that. Each grant is credited once.
 func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -51,7 +52,8 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	want := b.crowd(t, "rain", packets)
 	start := func(name string, h hongbao.Handler) (w *consumer.Consumer, stop func()) {
 		cfg := consumer.DefaultConfig()
-		cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.space.Space, "balance", name, b.log, h
+		cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.space.Space,
+			"balance", name, b.log, h
 		cfg.Poll, cfg.Block, cfg.Lease = 20*time.Millisecond, 20*time.Millisecond, time.Minute
 		w, err := consumer.New(cfg)
 		require.NoError(t, err)
@@ -65,7 +67,8 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	<-h.began
 	require.NoError(t, ahead.Run(t.Context(), b.rdb, []string{b.space.Shard(0).Events()}, "balance").Err())
 	peer, stopPeer := start("peer", settler)
-	testkit.Eventually(t, 30*time.Second, func() bool { return peer.Stats().Done == packets }, "the peer has settled all, and what the slow one has in its hands")
+	testkit.Eventually(t, 30*time.Second, func() bool { return peer.Stats().Done == packets },
+		"the peer has settled all, and what the slow one has in its hands")
 	require.Positive(t, peer.Stats().Taken, "the leases were doubled")
 	close(h.goOn)
 	stopSlow()

@@ -24,7 +24,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// ending is a deployment of its own, seen through the real program, with campaign "rain" of 50 packets that is open now.
+// ending is a deployment of its own, seen through the real program, with campaign "rain" of 50 packets that is open
+// now.
 type ending struct {
 	t      *testing.T
 	prefix string // also the deployment's id
@@ -50,11 +51,14 @@ func newEnding(t *testing.T, more ...string) *ending {
 	prefix := testkit.Prefix(t)
 	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 2})
 	require.NoError(t, err)
-	e := &ending{t: t, prefix: prefix, rdb: testkit.Redis(t).Client(t), keys: space.Home("rain"), ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
+	e := &ending{t: t, prefix: prefix, rdb: testkit.Redis(t).Client(t), keys: space.Home("rain"),
+		ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": "2", "DEPLOYMENT_SINKS": "balance",
-		"REDIS_ADDRS": testkit.Redis(t).Addr, "REDIS_READ_TIMEOUT": "900ms", "LEDGER_DRIVER": "sqlite", "LEDGER_DSN": e.ledger,
-		"CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "LOG_FORMAT": "json", "CAMPAIGN_GRACE": "1h",
+		"REDIS_ADDRS": testkit.Redis(t).Addr, "REDIS_READ_TIMEOUT": "900ms", "LEDGER_DRIVER": "sqlite",
+		"LEDGER_DSN":     e.ledger,
+		"CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "LOG_FORMAT": "json",
+		"CAMPAIGN_GRACE": "1h",
 	} {
 		e.env = append(e.env, "HONGBAO_"+name+"="+value)
 	}
@@ -139,8 +143,9 @@ func (e *ending) left() int64 {
 // balances asks the ledger's file for pool, sponsor and the number of refunds.
 func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	e.t.Helper()
-	l, err := ledger.Open(e.t.Context(), ledger.Config{Driver: ledger.SQLite, DSN: e.ledger, Conns: 1, ConnectTimeout: time.Second,
-		LockTimeout: 5 * time.Second, Timeout: 10 * time.Second, Retries: 3})
+	l, err := ledger.Open(e.t.Context(),
+		ledger.Config{Driver: ledger.SQLite, DSN: e.ledger, Conns: 1, ConnectTimeout: time.Second,
+			LockTimeout: 5 * time.Second, Timeout: 10 * time.Second, Retries: 3})
 	require.NoError(e.t, err)
 	defer func() { require.NoError(e.t, l.Close()) }()
 	p, _, err := l.Balance(e.t.Context(), ledger.PoolAccount("rain"))
@@ -155,8 +160,8 @@ func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	return int64(p), int64(s), refunds
 }
 
-// From the first grab to the last receipt: grabs, close while the settler is stopped, one refund, reveal, verify, audit,
-// retirement, receipts from the ledger.
+// From the first grab to the last receipt: grabs, close while the settler is stopped, one refund, reveal, verify,
+// audit, retirement, receipts from the ledger.
 func TestCloseToReceipts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -164,8 +169,10 @@ func TestCloseToReceipts(t *testing.T) {
 	}
 	broker := testkit.Kafka(t)
 	topic := broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
-	e := newEnding(t, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_KAFKA_BROKERS="+broker.Addr, "HONGBAO_KAFKA_TOPIC="+topic,
-		"HONGBAO_KAFKA_PARTITIONS=2", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=1500ms", "HONGBAO_PUBLISHER_ATTEMPT_TIME=2s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=2500ms")
+	e := newEnding(t, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_KAFKA_BROKERS="+broker.Addr,
+		"HONGBAO_KAFKA_TOPIC="+topic,
+		"HONGBAO_KAFKA_PARTITIONS=2", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=1500ms", "HONGBAO_PUBLISHER_ATTEMPT_TIME=2s",
+		"HONGBAO_PUBLISHER_MAX_CLAIM_AGE=2500ms")
 	for i := range 7 {
 		e.exits(0, []string{"grab", "rain", user(i)}, "granted")
 	}
@@ -176,7 +183,8 @@ func TestCloseToReceipts(t *testing.T) {
 	e.exits(1, []string{"campaign", "close", "rain"}, "its window is open until")
 	e.exits(1, []string{"campaign", "close", "rian", "--early"}, "not in the ledger") // B35, B51
 	e.exits(1, []string{"campaign", "reveal", "rain"}, "not refunded")
-	closed := e.exits(0, []string{"campaign", "close", "rain", "--early"}, "granted 7 packets", "left 43 packets", "settling")
+	closed := e.exits(0, []string{"campaign", "close", "rain", "--early"}, "granted 7 packets", "left 43 packets",
+		"settling")
 	require.Equal(t, closed, e.ok("campaign", "close", "rain"), "once more, the same")
 	e.exits(0, []string{"grab", "rain", user(8)}, "ended")
 
@@ -189,8 +197,10 @@ func TestCloseToReceipts(t *testing.T) {
 	require.Equal(t, []int64{endTotal, -endTotal, 0}, []int64{pool, sponsor, int64(refunds)})
 
 	stop := e.work()
-	e.exits(1, []string{"campaign", "refund", "rain", "--amount", fmt.Sprint(left - 1), "--wait", "30s"}, "the amount is "+amount)
-	first := e.exits(0, []string{"campaign", "refund", "rain", "--amount", amount, "--wait", "30s"}, "was refunded", "to sponsor acme")
+	e.exits(1, []string{"campaign", "refund", "rain", "--amount", fmt.Sprint(left - 1), "--wait", "30s"},
+		"the amount is "+amount)
+	first := e.exits(0, []string{"campaign", "refund", "rain", "--amount", amount, "--wait", "30s"}, "was refunded",
+		"to sponsor acme")
 	require.Equal(t, first, e.ok("campaign", "refund", "rain", "--amount", amount))
 	require.Contains(t, e.ok("campaign", "refund", "rain"), first, "without an amount it tells of the refund")
 	pool, sponsor, refunds = e.balances()
@@ -217,7 +227,8 @@ func TestCloseToReceipts(t *testing.T) {
 	e.exits(0, []string{"audit", "--wait", "10s"}, "agrees")
 }
 
-// verified reveals the campaign of seven grants, and has the draw checked by public data alone: no server is configured for verify.
+// verified reveals the campaign of seven grants, and has the draw checked by public data alone: no server is configured
+// for verify.
 func (e *ending) verified() {
 	e.t.Helper()
 	revealed := e.ok("campaign", "reveal", "rain")

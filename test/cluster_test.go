@@ -18,8 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The whole on a Redis Cluster of three masters: every shard has its own, a worker that vanished is taken over from, everything is
-// settled, and what is finished is trimmed.
+// The whole on a Redis Cluster of three masters: every shard has its own, a worker that vanished is taken over from,
+// everything is settled, and what is finished is trimmed.
 func TestTheWholeOnARedisCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -35,7 +35,8 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 
 	ids := oneCampaignAShard(t, client, space)
 	const packets = 200
-	_, settler := b.ledger(t, b.load(t, spec(ids[0], packets, 100_000)), b.load(t, spec(ids[1], packets, 100_000)), b.load(t, spec(ids[2], packets, 100_000)))
+	_, settler := b.ledger(t, b.load(t, spec(ids[0], packets, 100_000)), b.load(t, spec(ids[1], packets, 100_000)),
+		b.load(t, spec(ids[2], packets, 100_000)))
 	p := b.producer(t)
 	var wg sync.WaitGroup
 	for i := range packets {
@@ -52,7 +53,8 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 
 	gone := vanished(t, b)
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, space.Space, "balance", "w1", b.log, settler
+	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, space.Space, "balance", "w1", b.log,
+		settler
 	cfg.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
 	cfg.Lease, cfg.Poll, cfg.Block = 300*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
 	w, err := consumer.New(cfg)
@@ -65,7 +67,8 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
 	wg.Go(func() { require.NoError(t, trimmer.Run(ctx)) })
-	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(space.Len()*packets) }, "all settled")
+	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(space.Len()*packets) },
+		"all settled")
 	require.EqualValues(t, gone, w.Stats().Taken, "the vanished worker's entries were taken over")
 	for i := range space.Len() {
 		k := space.Shard(i)
@@ -113,8 +116,8 @@ func vanished(t *testing.T, b *bundle) (entries int) {
 	return entries
 }
 
-// oneSlotAShard sees that the server finds all keys of a shard in one slot, another one for each shard, and sees that the cluster would refuse a script whose keys
-// are not of one slot (F10).
+// oneSlotAShard sees that the server finds all keys of a shard in one slot, another one for each shard, and sees that
+// the cluster would refuse a script whose keys are not of one slot (F10).
 func oneSlotAShard(t *testing.T, b *bundle) {
 	t.Helper()
 	slots := map[int64]bool{}
@@ -124,8 +127,10 @@ func oneSlotAShard(t *testing.T, b *bundle) {
 		require.NoError(t, err)
 		slots[want] = true
 		for _, key := range []string{
-			k.Meta(), k.Events(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain"), k.Counters("rain", "c"), k.Done("kafka", 7),
-			k.Claims("kafka"), k.Dead("kafka"), k.Decided("kafka"), k.Replay("r"), k.Once("n", "m"), k.Refunded(), k.Lock("close"),
+			k.Meta(), k.Events(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain"), k.Counters("rain", "c"),
+			k.Done("kafka", 7),
+			k.Claims("kafka"), k.Dead("kafka"), k.Decided("kafka"), k.Replay("r"), k.Once("n", "m"), k.Refunded(),
+			k.Lock("close"),
 		} {
 			got, err := b.rdb.ClusterKeySlot(t.Context(), key).Result()
 			require.NoError(t, err)
@@ -133,6 +138,7 @@ func oneSlotAShard(t *testing.T, b *bundle) {
 		}
 	}
 	require.Len(t, slots, b.space.Len())
-	err := b.rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])", []string{b.space.Shard(0).Meta(), b.space.Shard(1).Meta()}).Err()
+	err := b.rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])",
+		[]string{b.space.Shard(0).Meta(), b.space.Shard(1).Meta()}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
 }

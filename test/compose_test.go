@@ -51,8 +51,8 @@ func page(t *testing.T, path string) string {
 	return string(text)
 }
 
-// compose.yaml opens its ports to this machine only, keeps data in volumes, starts the versions that the README says are tested, and is
-// what docs/compose.md and docs/start.md say.
+// compose.yaml opens its ports to this machine only, keeps data in volumes, starts the versions that the README says
+// are tested, and is what docs/compose.md and docs/start.md say.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	file, text, start, readme := readCompose(t), page(t, "docs/compose.md"), page(t, "docs/start.md"), page(t, "README.md")
@@ -80,7 +80,8 @@ func TestComposeFile(t *testing.T) {
 	require.Contains(t, file.Services["kafka"].Environment["KAFKA_ADVERTISED_LISTENERS"], "://127.0.0.1:9092")
 }
 
-// The compose page's commands, on servers that are set up as compose.yaml says: the same arguments, user, password and database.
+// The compose page's commands, on servers that are set up as compose.yaml says: the same arguments, user, password and
+// database.
 func TestComposePage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")

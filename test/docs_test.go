@@ -19,7 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// Every log line that docs/operations.md tells to alert on is written somewhere, and its Deployment waits for the drain.
+// Every log line that docs/operations.md tells to alert on is written somewhere, and its Deployment waits for the
+// drain.
 func TestOperationsAreTrue(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/operations.md")
@@ -60,14 +61,16 @@ func TestAlarmsAreDocumented(t *testing.T) {
 	require.True(t, ok)
 	table, _, _ = strings.Cut(table, "\n## ")
 	var documented []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(table, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(
+		table, -1) {
 		documented = append(documented, m[1])
 	}
 	a := alarms{codes: map[string]bool{}, consts: map[string]string{}}
 	files := map[string]*ast.File{}
 	sources(t, []string{".go"}, func(file string) {
 		if !strings.HasSuffix(file, "_test.go") && !strings.HasPrefix(file, "bench/") && !strings.HasPrefix(file, "test/") {
-			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, parser.SkipObjectResolution|parser.ParseComments)
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil,
+				parser.SkipObjectResolution|parser.ParseComments)
 			require.NoError(t, err)
 			files[file] = f
 		}

@@ -81,8 +81,10 @@ func newBlindWorkers(t *testing.T) *blindWorkers {
 func (b *blindWorkers) worker(t *testing.T, retention time.Duration) *remote.Handler {
 	t.Helper()
 	h, err := remote.New(remote.Config{
-		URL: b.bank.URL, Deployment: "test", ConnectTimeout: 5 * time.Second, HeaderTimeout: 15 * time.Second, Timeout: 18 * time.Second, IdleTimeout: time.Second,
-		BodyBytes: 4096, Concurrency: 8, Retention: retention, Margin: time.Minute, ClaimTime: 20 * time.Second, Pause: time.Millisecond,
+		URL: b.bank.URL, Deployment: "test", ConnectTimeout: 5 * time.Second, HeaderTimeout: 15 * time.Second,
+		Timeout: 18 * time.Second, IdleTimeout: time.Second,
+		BodyBytes: 4096, Concurrency: 8, Retention: retention, Margin: time.Minute, ClaimTime: 20 * time.Second,
+		Pause:           time.Millisecond,
 		BreakerFailures: 1000, BreakerOpen: time.Second, MaxRetryAfter: time.Second,
 	}, b.plan, b.settler(t))
 	require.NoError(t, err)
@@ -92,12 +94,14 @@ func (b *blindWorkers) worker(t *testing.T, retention time.Duration) *remote.Han
 
 func rainGrants(packets ...int64) (list []hongbao.Grant) {
 	for _, p := range packets {
-		list = append(list, hongbao.Grant{Seq: p, Epoch: 1, Campaign: "rain", Packet: p, Amount: amountOf(p), User: user(int(p)), Time: time.UnixMilli(1_700_000_000_000).UTC()})
+		list = append(list, hongbao.Grant{Seq: p, Epoch: 1, Campaign: "rain", Packet: p, Amount: amountOf(p),
+			User: user(int(p)), Time: time.UnixMilli(1_700_000_000_000).UTC()})
 	}
 	return list
 }
 
-// Another worker gets the grant while the first request is under way, as after a failover of Redis: nothing is sent a second time.
+// Another worker gets the grant while the first request is under way, as after a failover of Redis: nothing is sent a
+// second time.
 func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 	t.Parallel()
 	b := newBlindWorkers(t)
@@ -125,7 +129,8 @@ func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 	b.agrees(t)
 }
 
-// The ledger puts aside what the remote has booked, for it is above what was funded. When it comes again it is not sent again.
+// The ledger puts aside what the remote has booked, for it is above what was funded. When it comes again it is not sent
+// again.
 func TestQuarantinedAtTheRemote(t *testing.T) {
 	t.Parallel()
 	for name, retention := range map[string]time.Duration{"neither": 0, "idempotent": time.Hour} {

@@ -61,10 +61,12 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 	require.NoError(t, err)
 	c.keys = c.space.Shard(0)
 	for name, value := range map[string]string{
-		"DEPLOYMENT_ID": "onecopy", "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SINKS": "kafka", "REDIS_ADDRS": testkit.Redis(t).Addr,
+		"DEPLOYMENT_ID": "onecopy", "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SINKS": "kafka",
+		"REDIS_ADDRS":        testkit.Redis(t).Addr,
 		"REDIS_READ_TIMEOUT": "900ms", "KAFKA_BROKERS": broker.Proxy.Addr, "KAFKA_TOPIC": c.topic, "KAFKA_PARTITIONS": "2",
-		"LEDGER_DSN": c.ledger, "CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "PUBLISHER_REQUEST_TIMEOUT": "1500ms",
-		"PUBLISHER_ATTEMPT_TIME": "2500ms", "PUBLISHER_MAX_CLAIM_AGE": "2500ms", "LOG_FORMAT": "json",
+		"LEDGER_DSN": c.ledger, "CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms",
+		"PUBLISHER_REQUEST_TIMEOUT": "1500ms",
+		"PUBLISHER_ATTEMPT_TIME":    "2500ms", "PUBLISHER_MAX_CLAIM_AGE": "2500ms", "LOG_FORMAT": "json",
 	} {
 		c.env = append(c.env, "HONGBAO_"+name+"="+value)
 	}
@@ -129,7 +131,8 @@ func (c *oneCopy) finished() { c.finishedBut(0) }
 func (c *oneCopy) finishedBut(n int64) {
 	c.t.Helper()
 	testkit.EventuallyOK(c.t, 60*time.Second, func() error {
-		t, err := shards.Of(c.rdb, c.keys).TrimEvents(c.t.Context(), shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1, Groups: []string{"kafka"}})
+		t, err := shards.Of(c.rdb, c.keys).TrimEvents(c.t.Context(),
+			shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1, Groups: []string{"kafka"}})
 		if err == nil && t.Finished < c.seq-n {
 			err = fmt.Errorf("%d of %d finished", t.Finished, c.seq)
 		}
@@ -140,7 +143,8 @@ func (c *oneCopy) finishedBut(n int64) {
 // records is how many records the topic's first partition has, asked past the proxy.
 func (c *oneCopy) records() int64 {
 	client := &kafka.Client{Addr: kafka.TCP(c.broker.Addr), Timeout: 5 * time.Second}
-	res, err := client.ListOffsets(c.t.Context(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{c.topic: {kafka.LastOffsetOf(0)}}})
+	res, err := client.ListOffsets(c.t.Context(),
+		&kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{c.topic: {kafka.LastOffsetOf(0)}}})
 	if err != nil || len(res.Topics[c.topic]) != 1 {
 		return -1
 	}
@@ -158,7 +162,8 @@ func (c *oneCopy) inFlight() *exec.Cmd {
 	c.grants(200)
 	before := c.broker.Proxy.Fired().Delayed
 	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.records() > 10 }, "the batch is in the log")
-	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.broker.Proxy.Fired().Delayed > before }, "its answer is held back")
+	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.broker.Proxy.Fired().Delayed > before },
+		"its answer is held back")
 	return w
 }
 
@@ -230,7 +235,8 @@ var oneCopyFaults = map[string]func(c *oneCopy){
 		c.drain(asleep, w)
 	},
 	"claims deleted between send and answer": func(c *oneCopy) { // F31
-		c.env = append(c.env, "HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_PUBLISHER_ATTEMPT_TIME=20s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s")
+		c.env = append(c.env, "HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_PUBLISHER_ATTEMPT_TIME=20s",
+			"HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s")
 		w := c.inFlight()
 		held, err := c.rdb.HLen(c.t.Context(), c.keys.Claims("kafka")).Result()
 		require.NoError(c.t, err)
@@ -262,8 +268,8 @@ var oneCopyFaults = map[string]func(c *oneCopy){
 	},
 }
 
-// There is one copy of each grant in the topic, whatever happens between the send and its answer, and however old the grants are:
-// brokers forget producers by the records' time when they start again.
+// There is one copy of each grant in the topic, whatever happens between the send and its answer, and however old the
+// grants are: brokers forget producers by the records' time when they start again.
 func TestOneCopyInKafka(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")

@@ -104,8 +104,10 @@ func TestOutsideModule(t *testing.T) {
 	}
 	broker := testkit.Kafka(t)
 	topic := broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
-	e := newEnding(t, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_KAFKA_BROKERS="+broker.Addr, "HONGBAO_KAFKA_TOPIC="+topic,
-		"HONGBAO_KAFKA_PARTITIONS=2", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=1500ms", "HONGBAO_PUBLISHER_ATTEMPT_TIME=2s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=2500ms")
+	e := newEnding(t, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_KAFKA_BROKERS="+broker.Addr,
+		"HONGBAO_KAFKA_TOPIC="+topic,
+		"HONGBAO_KAFKA_PARTITIONS=2", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=1500ms", "HONGBAO_PUBLISHER_ATTEMPT_TIME=2s",
+		"HONGBAO_PUBLISHER_MAX_CLAIM_AGE=2500ms")
 	commitment := regexp.MustCompile(`[0-9a-f]{64}`).FindString(e.ok("campaign", "show", "rain"))
 	require.NotEmpty(t, commitment)
 	work := e.work()

@@ -34,7 +34,8 @@ func TestPublicAPI(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, strings.Split(string(want), "\n"), strings.Split(got, "\n"), "run this test with -update, and say in the commit why a promise comes or goes")
+	require.Equal(t, strings.Split(string(want), "\n"), strings.Split(got, "\n"),
+		"run this test with -update, and say in the commit why a promise comes or goes")
 }
 
 // publicFolders has the folders of packages that other modules can import.
@@ -54,7 +55,8 @@ func publicFolders(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// publicNames gives the exported names of a folder's package: constants, variables, functions, types, and the methods of types.
+// publicNames gives the exported names of a folder's package: constants, variables, functions, types, and the methods
+// of types.
 func publicNames(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -59,19 +59,24 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) [
 		require.NoError(t, err)
 		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		r := a.Receipts[0]
-		facts = append(facts, fact{Campaign: "readers", Packet: r.Packet, User: user(i), Amount: r.Amount, Shard: r.Shard, Seq: r.Seq})
+		facts = append(facts, fact{Campaign: "readers", Packet: r.Packet, User: user(i), Amount: r.Amount, Shard: r.Shard,
+			Seq: r.Seq})
 	}
-	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: "w1", Lease: 30 * time.Second, TakeLive: true})
+	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: "w1",
+		Lease: 30 * time.Second, TakeLive: true})
 	require.NoError(t, err)
 	pub, err := publisher.New(publisher.Config{
 		Brokers: []string{broker.Addr}, ClientID: "test", Topic: topic, Partitions: 2, Deployment: "test", Worker: "w1",
-		BatchGrants: 100, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second, IdleTimeout: time.Minute,
-		MetadataTTL: time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second, ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
+		BatchGrants: 100, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second,
+		IdleTimeout: time.Minute,
+		MetadataTTL: time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
+		ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
 	}, claims, &shards.Reader{Redis: b.rdb, Space: b.space})
 	require.NoError(t, err)
 	t.Cleanup(pub.Close)
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.space.Space, "kafka", "w1", b.log, pub
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.space.Space, "kafka",
+		"w1", b.log, pub
 	w, err := consumer.New(cfg)
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -97,8 +102,8 @@ func block(t *testing.T, holds string) string {
 	return ""
 }
 
-// What docs/subscribers.md tells works: package subscriber, Kafka's own console consumer by the very command of the page, and another client
-// by the very code of the page all learn what the users were told.
+// What docs/subscribers.md tells works: package subscriber, Kafka's own console consumer by the very command of the
+// page, and another client by the very code of the page all learn what the users were told.
 func TestReadersOfTheTopic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -107,7 +112,10 @@ func TestReadersOfTheTopic(t *testing.T) {
 	broker := testkit.Kafka(t)
 	name, dead := broker.Topic(t, 2, nil), broker.Topic(t, 1, nil)
 	facts := published(t, broker, name, 200)
-	t.Run("subscriber", func(t *testing.T) { require.Equal(t, facts, bySubscriber(t, broker.Addr, name, dead, len(facts))) })
+	t.Run("subscriber", func(t *testing.T) {
+		require.Equal(t, facts,
+			bySubscriber(t, broker.Addr, name, dead, len(facts)))
+	})
 	t.Run("console", func(t *testing.T) { require.Equal(t, facts, byConsole(t, broker, name, len(facts))) })
 	t.Run("franz-go", func(t *testing.T) {
 		source, err := os.ReadFile("readers_test.go")
@@ -118,7 +126,8 @@ func TestReadersOfTheTopic(t *testing.T) {
 		defer cancel()
 		require.NoError(t, readGrants(ctx, broker.Addr, name, func(r *kgo.Record, e topic.Event) bool {
 			if len(got) < 2 {
-				t.Logf("partition %d offset %d: %s got %d in %s (event %s)", r.Partition, r.Offset, e.Grant.User, e.Grant.Amount, e.Grant.Campaign, e.Grant.EventID())
+				t.Logf("partition %d offset %d: %s got %d in %s (event %s)", r.Partition, r.Offset, e.Grant.User, e.Grant.Amount,
+					e.Grant.Campaign, e.Grant.EventID())
 			}
 			got = append(got, factOf(&e.Grant))
 			return len(got) < len(facts)
@@ -132,7 +141,8 @@ func factOf(g *hongbao.Grant) fact {
 }
 
 func bySubscriber(t *testing.T, addr, topic, dead string, n int) (got []fact) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "reader.db")+"?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "reader.db")+
+		"?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)")
 	require.NoError(t, err)
 	db.SetMaxOpenConns(1)
 	defer db.Close()
@@ -168,7 +178,8 @@ func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) (
 	if own := os.Getenv("HONGBAO_KAFKA_DIR"); own != "" {
 		dir = own
 	}
-	command = strings.NewReplacer(".cache", dir, "localhost:9092", broker.Addr, "hongbao.grants", topic, "kafka-"+testkit.KafkaVersion, "kafka-"+broker.Version).Replace(command)
+	command = strings.NewReplacer(".cache", dir, "localhost:9092", broker.Addr, "hongbao.grants", topic,
+		"kafka-"+testkit.KafkaVersion, "kafka-"+broker.Version).Replace(command)
 	args := strings.Fields(command)
 	require.Equal(t, "java", args[0])
 	cmd := exec.CommandContext(t.Context(), args[0], append(args[1:], "--max-messages", fmt.Sprint(n))...)

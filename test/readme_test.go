@@ -96,7 +96,8 @@ func shapesOf(lines []string) []string {
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "hongbao"), "../cmd/hongbao").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "hongbao"),
+		"../cmd/hongbao").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "configs"), os.DirFS("../configs")))
 	return dir
@@ -104,7 +105,8 @@ func build(t *testing.T) string {
 
 // environ is ours without variables of Hongbao, plus some.
 func environ(more ...string) []string {
-	return append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HONGBAO_") }), more...)
+	return append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HONGBAO_") }),
+		more...)
 }
 
 // The quick start, word by word, on real servers.
@@ -127,22 +129,24 @@ func TestStartPage(t *testing.T) {
 	runPage(t, "docs/start.md", string(text))
 }
 
-// runPage runs the commands of a page in a shell, and compares what each prints with what the page shows. Only the variables that name
-// the servers have other values.
+// runPage runs the commands of a page in a shell, and compares what each prints with what the page shows. Only the
+// variables that name the servers have other values.
 func runPage(t *testing.T, page, text string) {
 	t.Helper()
 	rdb, kafka := testkit.NewRedis(t, testkit.RedisOptions{}), testkit.Kafka(t)
 	pg := newLedgerServer(t)
 	database, err := pg.CreateDatabase(t.Context())
 	require.NoError(t, err)
-	runPageOn(t, page, text, environ("HONGBAO_REDIS_ADDRS="+rdb.Addr, "HONGBAO_KAFKA_BROKERS="+kafka.Addr, "HONGBAO_LEDGER_DRIVER=postgres",
+	runPageOn(t, page, text, environ("HONGBAO_REDIS_ADDRS="+rdb.Addr, "HONGBAO_KAFKA_BROKERS="+kafka.Addr,
+		"HONGBAO_LEDGER_DRIVER=postgres",
 		"HONGBAO_LEDGER_DSN="+pg.DSN(database), "HONGBAO_KAFKA_CREATE_TOPIC=true", "HONGBAO_KAFKA_REPLICATION_FACTOR=1"))
 }
 
 // newLedgerServer starts a PostgreSQL that keeps its promises.
 func newLedgerServer(t *testing.T) *testkit.PostgresServer {
 	t.Helper()
-	return testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	return testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on",
+		"full_page_writes": "on"}})
 }
 
 func runPageOn(t *testing.T, page, text string, env []string) {
@@ -151,7 +155,8 @@ func runPageOn(t *testing.T, page, text string, env []string) {
 	named := regexp.MustCompile(`export (HONGBAO_\w+)=`).FindAllStringSubmatch(text, -1)
 	require.Len(t, named, 6)
 	for _, v := range named {
-		require.True(t, slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, v[1]+"=") }), "the test does not set %s", v[1])
+		require.True(t, slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, v[1]+"=") }),
+			"the test does not set %s", v[1])
 	}
 	todo := steps(text)
 	require.Greater(t, len(todo), 8)
@@ -169,7 +174,8 @@ func runPageOn(t *testing.T, page, text string, env []string) {
 	parts := strings.Split(strings.ReplaceAll(string(out), topic, "hongbao.grants"), mark+"\n")
 	require.Len(t, parts, len(todo)+1)
 	for i, s := range todo {
-		require.Equal(t, shapesOf(s.prints), shapesOf(strings.Split(parts[i], "\n")), page+" shows another output of\n$ %s\nnow it prints\n%s",
+		require.Equal(t, shapesOf(s.prints), shapesOf(strings.Split(parts[i], "\n")), page+
+			" shows another output of\n$ %s\nnow it prints\n%s",
 			s.command, parts[i])
 	}
 }
@@ -203,7 +209,8 @@ func TestReadmeDemo(t *testing.T) {
 	fixed := func(lines []string) []string {
 		return slices.DeleteFunc(shapesOf(lines), func(s string) bool { return varies.MatchString(s) })
 	}
-	require.Equal(t, fixed(todo[0].prints), fixed(strings.Split(string(out), "\n")), "README.md shows another output of the demo, now it prints\n%s", out)
+	require.Equal(t, fixed(todo[0].prints), fixed(strings.Split(string(out), "\n")),
+		"README.md shows another output of the demo, now it prints\n%s", out)
 	require.Contains(t, string(out), "AGREES")
 }
 

@@ -62,11 +62,13 @@ func TestOneAccountTheRemoteRefuses(t *testing.T) {
 	address, bank := remoteBalance(t)
 	d := newDoorman(t, address, user(7))
 	c, _ := b.remoteWorker(t, "w1", d.URL, db, books, func(*remote.Config) {})
-	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == packets-1 }, "all others of the campaign are paid")
+	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == packets-1 },
+		"all others of the campaign are paid")
 	for account, amount := range b.crowd(t, "snow", packets) {
 		want[account] += amount
 	}
-	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == 2*packets-2 }, "and all others of the next one")
+	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == 2*packets-2 },
+		"and all others of the next one")
 	require.Positive(t, d.refused.Load())
 	require.Zero(t, c.Stats().Outages)
 	balances, err := bank.AccountBalances(t.Context(), user(7))

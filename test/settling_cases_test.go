@@ -39,16 +39,17 @@ type books struct {
 	first hongbao.Handler
 }
 
-// decided is a grant of a packet as Redis would have made it. Another version of it stands for another decision about the same
-// packet, as after a loss: it has a seq and a user of its own.
+// decided is a grant of a packet as Redis would have made it. Another version of it stands for another decision about
+// the same packet, as after a loss: it has a seq and a user of its own.
 func decided(campaign string, packet int64, version int) hongbao.Grant {
 	var at int64
 	for _, c := range campaign {
 		at = (at*31 + int64(c)) % 1_000_000_007
 	}
 	g := hongbao.Grant{
-		Shard: 1, Seq: at*20_000 + int64(version)*2_000 + packet, Epoch: 1, Campaign: campaign, Packet: packet, Amount: amountOf(packet),
-		User: fmt.Sprintf("u%d", packet*7919%13), RequestID: fmt.Sprintf("r%d", packet),
+		Shard: 1, Seq: at*20_000 + int64(version)*2_000 + packet, Epoch: 1, Campaign: campaign, Packet: packet,
+		Amount: amountOf(packet),
+		User:   fmt.Sprintf("u%d", packet*7919%13), RequestID: fmt.Sprintf("r%d", packet),
 		Time: time.UnixMilli(1_700_000_000_000 + packet).UTC(),
 	}
 	if version > 0 {
@@ -162,7 +163,8 @@ func settleAltered(t *testing.T, b *books) {
 
 func settleTwice(t *testing.T, b *books) {
 	b.create(t, "rain", "CNY", 10)
-	b.settles(t, decided("rain", 2, 0), decided("rain", 1, 0), decided("rain", 2, 0), decided("rain", 1, 0), decided("rain", 1, 0))
+	b.settles(t, decided("rain", 2, 0), decided("rain", 1, 0), decided("rain", 2, 0), decided("rain", 1, 0),
+		decided("rain", 1, 0))
 	require.Equal(t, []int64{2}, b.sets(t, decided("rain", 3, 0), decided("rain", 2, 1), decided("rain", 3, 0)))
 	b.paid(t, "CNY", allDecided("rain", 1, 3), "thief1")
 }
@@ -254,8 +256,8 @@ func settleOverlapping(t *testing.T, b *books) {
 	b.paid(t, "CNY", append(allDecided("rain", 1, packets), allDecided("snow", 1, packets)...))
 }
 
-// untilSettled hands a batch over until all of it is settled, as a consumer does: while another worker is at some of it the
-// answer is "later".
+// untilSettled hands a batch over until all of it is settled, as a consumer does: while another worker is at some of it
+// the answer is "later".
 func untilSettled(ctx context.Context, w hongbao.Handler, batch []hongbao.Grant) error {
 	for {
 		var rest []hongbao.Grant
@@ -282,15 +284,16 @@ func settleCancelled(t *testing.T, b *books) {
 	require.Len(t, errs, 5)
 	for _, err := range errs {
 		require.ErrorIs(t, err, context.Canceled)
-		require.Contains(t, []hongbao.Class{hongbao.ClassTransient, hongbao.ClassUnknown}, hongbao.ClassOf(err), "it comes again: %v", err)
+		require.Contains(t, []hongbao.Class{hongbao.ClassTransient, hongbao.ClassUnknown}, hongbao.ClassOf(err),
+			"it comes again: %v", err)
 	}
 	b.paid(t, "CNY", nil, decided("rain", 1, 0).User)
 	b.settles(t, allDecided("rain", 1, 5)...)
 	b.paid(t, "CNY", allDecided("rain", 1, 5))
 }
 
-// settleModel compares random histories with the plainest model there is: the first version of a packet is paid, and every
-// other one waits for a person.
+// settleModel compares random histories with the plainest model there is: the first version of a packet is paid, and
+// every other one waits for a person.
 func settleModel(t *testing.T, b *books) {
 	var histories atomic.Int64
 	rapid.Check(t, func(rt *rapid.T) {
@@ -298,11 +301,13 @@ func settleModel(t *testing.T, b *books) {
 		b.create(t, id, "CNY", 6)
 		has := map[int64]hongbao.Grant{}
 		draw := rapid.Custom(func(rt *rapid.T) hongbao.Grant {
-			g := decided(id, rapid.Int64Range(1, 6).Draw(rt, "packet"), rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "version"))
+			g := decided(id, rapid.Int64Range(1, 6).Draw(rt, "packet"),
+				rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "version"))
 			g.User = id + g.User // so that no history pays another one's users
 			return g
 		})
-		for _, batch := range rapid.SliceOfN(rapid.SliceOfNDistinct(draw, 1, 6, func(g hongbao.Grant) int64 { return g.Packet }), 1, 4).Draw(rt, "batches") {
+		for _, batch := range rapid.SliceOfN(rapid.SliceOfNDistinct(draw, 1, 6,
+			func(g hongbao.Grant) int64 { return g.Packet }), 1, 4).Draw(rt, "batches") {
 			var want []int64
 			for _, g := range batch {
 				if first, ok := has[g.Packet]; !ok {

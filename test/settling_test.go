@@ -23,8 +23,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// settling is where grants are settled: the ledger on one of its databases, or a remote balance system. One suite, that of
-// settling_cases_test.go, holds for all of them; what only a ledger can tell is in package ledger's own suite.
+// settling is where grants are settled: the ledger on one of its databases, or a remote balance system. One suite, that
+// of settling_cases_test.go, holds for all of them; what only a ledger can tell is in package ledger's own suite.
 type settling interface {
 	// create makes a campaign that can pay all of its packets.
 	create(t *testing.T, id, currency string, packets int64)
@@ -99,7 +99,8 @@ func (l *inLedger) create(t *testing.T, id, currency string, packets int64) {
 		c.Kind, c.Total, c.Split = hongbao.KindCoupon, 0, hongbao.Split{}
 	}
 	seed := campaign.NewSeed()
-	_, err := l.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)})
+	_, err := l.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed,
+		Hash: campaign.Commit(c, seed)})
 	require.NoError(t, err)
 	l.plan.set(func() { l.plan.money[id] = currency })
 	l.campaigns = append(l.campaigns, id)
@@ -172,9 +173,12 @@ func (r *atRemote) worker(t *testing.T) hongbao.Handler {
 	t.Helper()
 	r.workers++
 	h, err := remote.New(remote.Config{
-		URL: r.url, Token: balanceToken, Deployment: "test", ConnectTimeout: 2 * time.Second, HeaderTimeout: 8 * time.Second, Timeout: 9 * time.Second,
-		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 16, BatchCredits: r.batch, Retention: 24 * time.Hour, Margin: time.Minute, Queryable: true,
-		ClaimTime: 20 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000, BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
+		URL: r.url, Token: balanceToken, Deployment: "test", ConnectTimeout: 2 * time.Second, HeaderTimeout: 8 * time.Second,
+		Timeout:     9 * time.Second,
+		IdleTimeout: 5 * time.Second, BodyBytes: 4096, Concurrency: 16, BatchCredits: r.batch, Retention: 24 * time.Hour,
+		Margin: time.Minute, Queryable: true,
+		ClaimTime: 20 * time.Second, Repeats: 3, Pause: 5 * time.Millisecond, BreakerFailures: 1000,
+		BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
 	}, r.plan, r.settler(t))
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
@@ -216,7 +220,8 @@ func (r *atRemote) statement(t *testing.T, user, currency string) (list []hongba
 			Credits []struct{ Amount hongbao.Amount }
 			Next    int64
 		}
-		r.get(t, fmt.Sprintf("/v1/accounts/%s/statement?currency=%s&limit=50&after=%d", url.PathEscape(user), currency, after), &page)
+		r.get(t, fmt.Sprintf("/v1/accounts/%s/statement?currency=%s&limit=50&after=%d", url.PathEscape(user), currency,
+			after), &page)
 		for _, c := range page.Credits {
 			list = append(list, c.Amount)
 		}
@@ -271,10 +276,12 @@ func TestSettling(t *testing.T) {
 			return newLedger(t, plan, ledger.Config{Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})
 		},
 		"PostgreSQL": func(t *testing.T, plan *planned) settling {
-			return newLedger(t, plan, ledger.Config{Driver: ledger.PostgreSQL, DSN: testkit.Postgres(t), UnsafeAllow: []string{"fsync", "full_page_writes"}})
+			return newLedger(t, plan, ledger.Config{Driver: ledger.PostgreSQL, DSN: testkit.Postgres(t),
+				UnsafeAllow: []string{"fsync", "full_page_writes"}})
 		},
 		"MariaDB": func(t *testing.T, plan *planned) settling {
-			return newLedger(t, plan, ledger.Config{Driver: ledger.MySQL, DSN: testkit.MariaDB(t), UnsafeAllow: []string{"innodb_doublewrite"}})
+			return newLedger(t, plan, ledger.Config{Driver: ledger.MySQL, DSN: testkit.MariaDB(t),
+				UnsafeAllow: []string{"innodb_doublewrite"}})
 		},
 		"remote balance":             atBank(0),
 		"remote balance, in batches": atBank(40),

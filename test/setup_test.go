@@ -46,7 +46,8 @@ func spec(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour),
+		To:       now.Add(time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})
 }
@@ -95,10 +96,11 @@ func (b *bundle) ledger(t *testing.T, campaigns ...ledger.Campaign) (*ledger.Led
 		_, err := l.CreateCampaign(t.Context(), c)
 		require.NoError(t, err)
 	}
-	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets, Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-		c, _, err := l.Campaign(ctx, id)
-		return c.Spec, c.Seed, err
-	}})
+	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets,
+		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+			c, _, err := l.Campaign(ctx, id)
+			return c.Spec, c.Seed, err
+		}})
 	require.NoError(t, err)
 	s, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: l, Plan: plans, Log: b.log})
 	require.NoError(t, err)

@@ -66,5 +66,6 @@ func TestScriptHeads(t *testing.T) {
 		}
 	})
 	require.Len(t, headSins("x", "-- y: does\nreturn 1\n-- KEYS 1 too late\n"), 7)
-	require.Empty(t, headSins("x", "-- x: does\n-- KEYS  1 a\n-- ARGV  none\n-- Reply 1\n-- Cost  O(1)\n-- First write HSET\n-- Repeat the same\n"))
+	require.Empty(t, headSins("x",
+		"-- x: does\n-- KEYS  1 a\n-- ARGV  none\n-- Reply 1\n-- Cost  O(1)\n-- First write HSET\n-- Repeat the same\n"))
 }

@@ -27,8 +27,8 @@ type Event struct {
 var ErrForeign = errors.New("the record is not a grant of Hongbao")
 
 // DecodeMessage reads a record of the topic. It gives ErrForeign for a record whose headers do not claim to be a
-// hongbao.grant.v1, and a Permanent error for one that claims it and contradicts itself. Fields and headers that it does
-// not know are passed over, so that they can be added.
+// hongbao.grant.v1, and a Permanent error for one that claims it and contradicts itself. Fields and headers that it
+// does not know are passed over, so that they can be added.
 func DecodeMessage(headers []kafka.Header, key, value []byte) (Event, error) {
 	var h messageHeaders
 	if err := h.read(headers); err != nil {
@@ -83,11 +83,13 @@ func (h *messageHeaders) read(headers []kafka.Header) error {
 		}
 		*f = headers[i].Value
 	}
-	if string(h.version) != cloudevent.SpecVersion || string(h.kind) != cloudevent.TypeGrant || !strings.HasPrefix(string(h.source), cloudevent.SourcePrefix) {
+	if string(h.version) != cloudevent.SpecVersion || string(h.kind) != cloudevent.TypeGrant ||
+		!strings.HasPrefix(string(h.source), cloudevent.SourcePrefix) {
 		return ErrForeign
 	}
 	if twice != "" {
-		return hongbao.Errorf(hongbao.ClassPermanent, "event %.60q of %.80q can't be read: header %s is there twice", h.id, h.source, twice)
+		return hongbao.Errorf(hongbao.ClassPermanent, "event %.60q of %.80q can't be read: header %s is there twice", h.id,
+			h.source, twice)
 	}
 	return nil
 }
@@ -162,7 +164,8 @@ func (b *body) check() error {
 	if b.Shard == nil || *b.Shard < 0 {
 		return errors.New("shard: want 0 or more")
 	}
-	if most := int64(hongbao.MaxAmount); b.Packet < 1 || b.Packet > most || b.Seq < 1 || b.Seq > most || b.Epoch < 1 || b.Epoch > most {
+	if most := int64(hongbao.MaxAmount); b.Packet < 1 || b.Packet > most || b.Seq < 1 || b.Seq > most || b.Epoch < 1 ||
+		b.Epoch > most {
 		return errors.New("packet, seq, epoch: want 1 to 2^53-1")
 	}
 	return nil

@@ -16,8 +16,10 @@ const value = `{"campaign":"spring","packet":4711,"user":"u1","amount":888,"shar
 
 func headers(change func(h map[string]string)) (list []kafka.Header) {
 	h := map[string]string{
-		cloudevent.HeaderSpecVersion: "1.0", cloudevent.HeaderSource: "/hongbao/shop", cloudevent.HeaderType: "hongbao.grant.v1", cloudevent.HeaderContentType: "application/json",
-		cloudevent.HeaderID: "3-52", cloudevent.HeaderTime: "2026-11-21T08:00:00.123Z", cloudevent.HeaderShard: "3", cloudevent.HeaderSeq: "52", cloudevent.HeaderEpoch: "1",
+		cloudevent.HeaderSpecVersion: "1.0", cloudevent.HeaderSource: "/hongbao/shop",
+		cloudevent.HeaderType: "hongbao.grant.v1", cloudevent.HeaderContentType: "application/json",
+		cloudevent.HeaderID: "3-52", cloudevent.HeaderTime: "2026-11-21T08:00:00.123Z", cloudevent.HeaderShard: "3",
+		cloudevent.HeaderSeq: "52", cloudevent.HeaderEpoch: "1",
 	}
 	if change != nil {
 		change(h)
@@ -30,7 +32,10 @@ func headers(change func(h map[string]string)) (list []kafka.Header) {
 
 func TestDecode(t *testing.T) {
 	t.Parallel()
-	e, err := topic.DecodeMessage(headers(func(h map[string]string) { h["x-new"], h[cloudevent.HeaderTrace] = "?", "00-ab-cd-01" }), []byte("u1"), []byte(value))
+	e, err := topic.DecodeMessage(headers(func(h map[string]string) {
+		h["x-new"], h[cloudevent.HeaderTrace] = "?",
+			"00-ab-cd-01"
+	}), []byte("u1"), []byte(value))
 	require.NoError(t, err)
 	require.Equal(t, "/hongbao/shop", e.Source)
 	require.Equal(t, "3-52", e.Grant.EventID())
@@ -57,10 +62,12 @@ func TestDecodeCode(t *testing.T) {
 	require.Equal(t, `SPRING-"1\`, e.Grant.Code)
 }
 
-// What does not claim to be a grant is foreign, and passed over; what claims it and contradicts itself is Permanent, and is not.
+// What does not claim to be a grant is foreign, and passed over; what claims it and contradicts itself is Permanent,
+// and is not.
 func TestDecodeTellsForeignFromMalformed(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{cloudevent.HeaderSpecVersion: "0.3", cloudevent.HeaderSource: "/shop", cloudevent.HeaderType: cloudevent.TypeFence} {
+	for name, want := range map[string]string{cloudevent.HeaderSpecVersion: "0.3", cloudevent.HeaderSource: "/shop",
+		cloudevent.HeaderType: cloudevent.TypeFence} {
 		_, err := topic.DecodeMessage(headers(func(h map[string]string) { h[name] = want }), []byte("u1"), []byte(value))
 		require.ErrorIs(t, err, topic.ErrForeign, name)
 		_, err = topic.DecodeMessage(headers(func(h map[string]string) { delete(h, name) }), []byte("u1"), []byte(value))
@@ -73,7 +80,8 @@ func TestDecodeTellsForeignFromMalformed(t *testing.T) {
 		require.NotErrorIs(t, err, topic.ErrForeign)
 	}
 	for name, wrong := range map[string]string{
-		cloudevent.HeaderID: "3-53", cloudevent.HeaderTime: "2026-11-21T08:00:00.124Z", cloudevent.HeaderShard: "4", cloudevent.HeaderSeq: "052", cloudevent.HeaderEpoch: "2",
+		cloudevent.HeaderID: "3-53", cloudevent.HeaderTime: "2026-11-21T08:00:00.124Z", cloudevent.HeaderShard: "4",
+		cloudevent.HeaderSeq: "052", cloudevent.HeaderEpoch: "2",
 		cloudevent.HeaderContentType: "text/plain",
 	} {
 		malformed(headers(func(h map[string]string) { h[name] = wrong }), "u1", value)

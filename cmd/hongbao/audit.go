@@ -14,11 +14,15 @@ func auditCmd() *cobra.Command {
 	seal := false
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
-		Long: "Compares: funded = granted + left + refunded, in Redis and in the ledger; the same set of grants in Redis, the\n" +
-			"ledger and the topic, each once; seqs without a gap. With settlement.kind=remote the remote is asked for every grant\n" +
-			"besides, if it can be asked. It only reads, unless --seal is given. Exit code 0 if all agrees; 3 if anything differs, or if\n" +
+		Long: "Compares: funded = granted + left + refunded, in Redis and in the ledger; the same set of grants in Redis, " +
+			"the\n" +
+			"ledger and the topic, each once; seqs without a gap. With settlement.kind=remote the remote is asked for every " +
+			"grant\n" +
+			"besides, if it can be asked. It only reads, unless --seal is given. Exit code 0 if all agrees; 3 if anything " +
+			"differs, or if\n" +
 			"grants wait for a sink and none of its workers lives.",
-		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain", Args: exactly(0, "no arguments"),
+		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain",
+		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkCampaigns(opts.Campaigns...); err != nil {
 				return err
@@ -51,6 +55,7 @@ func auditCmd() *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "wait this long at most until nothing is in flight any more")
 	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit these campaigns only")
-	cmd.Flags().BoolVar(&seal, "seal", false, "seal the refunded campaigns that have left Redis, if all agrees: their grants are not read again")
+	cmd.Flags().BoolVar(&seal, "seal", false,
+		"seal the refunded campaigns that have left Redis, if all agrees: their grants are not read again")
 	return cmd
 }

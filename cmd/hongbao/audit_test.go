@@ -52,7 +52,8 @@ func (d *deployment) records() []kafka.Message {
 		last, err := conn.ReadLastOffset()
 		require.NoError(d.t, err)
 		require.NoError(d.t, conn.Close())
-		r := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{d.addr}, Topic: d.topic, Partition: partition, MaxWait: 100 * time.Millisecond})
+		r := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{d.addr}, Topic: d.topic, Partition: partition,
+			MaxWait: 100 * time.Millisecond})
 		for at := int64(0); at < last; {
 			m, err := r.ReadMessage(d.t.Context())
 			require.NoError(d.t, err)
@@ -177,10 +178,12 @@ func TestTail(t *testing.T) {
 	require.Len(t, parse(t, d.ok("tail", "--campaign", "rain,drizzle")), 50)
 	require.Empty(t, d.ok("tail", "--campaign", "nowhere"))
 
-	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 50 }, "follow prints what comes")
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 50 },
+		"follow prints what comes")
 	d.campaign("late", 10, 100)
 	require.Equal(t, 10, d.crowdOf("late", 0, 10))
-	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 60 }, "follow goes on")
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 60 },
+		"follow goes on")
 	w.stop(syscall.SIGTERM)
 	follow.signal(syscall.SIGINT)
 	r := follow.wait(20 * time.Second)
@@ -206,12 +209,14 @@ func TestTailFollowsOverARestartOfTheBroker(t *testing.T) {
 	follow := d.start("tail", "--follow")
 	w.says(`"working"`)
 	require.Equal(t, 20, d.crowdOf("rain", 0, 20))
-	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 20 }, "follow prints what comes")
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 20 },
+		"follow prints what comes")
 	require.NoError(t, broker.Kill())
 	require.Equal(t, 20, d.crowdOf("rain", 20, 20))
 	w.says("sink is down")
 	require.NoError(t, broker.Restart())
-	testkit.Eventually(t, 40*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 40 }, "follow goes on")
+	testkit.Eventually(t, 40*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 40 },
+		"follow goes on")
 	follow.signal(syscall.SIGTERM)
 	r := follow.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)

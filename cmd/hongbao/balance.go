@@ -9,9 +9,12 @@ import (
 func balanceCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "balance", Short: "Serve an HTTP balance system over the ledger: credits, balances, statements",
-		Long: "Serves the balance API of docs/openapi-balance.yaml on balance.listen, over the database of ledger.dsn, until SIGTERM or SIGINT;\n" +
-			"then it takes no more and answers what is under way. It is what a team without a balance system of its own runs, and the\n" +
-			"other end of settlement.kind=remote. `hongbao balance client add` makes the tables and a client with its token, and\n" +
+		Long: "Serves the balance API of docs/openapi-balance.yaml on balance.listen, over the database of ledger.dsn, " +
+			"until SIGTERM or SIGINT;\n" +
+			"then it takes no more and answers what is under way. It is what a team without a balance system of its own runs, " +
+			"and the\n" +
+			"other end of settlement.kind=remote. `hongbao balance client add` makes the tables and a client with its token, " +
+			"and\n" +
 			"`hongbao balance fund` fills what the client's credits come from. Redis is not needed.",
 		Example: "  hongbao balance --balance.listen=127.0.0.1:8081 --ledger.dsn=balance.db",
 		Args:    exactly(0, "no arguments"),

@@ -18,7 +18,8 @@ import (
 
 func balanceClientCmd() *cobra.Command {
 	return family("client", "Give clients of the balance server their tokens, and list or revoke them",
-		"Each client has its own keys and references, and its own fund. It may have several tokens, so that a new one can follow an old\n"+
+		"Each client has its own keys and references, and its own fund. It may have several tokens, so that a new one can "+
+			"follow an old\n"+
 			"one without a pause. The database has the tokens' hashes only; a server that runs notices a change within a second.",
 		clientAddCmd(), clientListCmd(), clientRevokeCmd())
 }
@@ -30,7 +31,8 @@ func clientAddCmd() *cobra.Command {
 	scopes := []string{string(payment.ScopeCredit), string(payment.ScopeCredits)}
 	cmd := &cobra.Command{
 		Use: "add CLIENT", Short: "Make a token for a client, and print it: it is shown this once",
-		Long: "Makes a token for a client, and the client with its first one; and the tables, if the database has none. The token is that of\n" +
+		Long: "Makes a token for a client, and the client with its first one; and the tables, if the database has none. The " +
+			"token is that of\n" +
 			"HONGBAO_BALANCE_TOKEN (or ..._FILE), or else it is drawn and printed: it is shown this once.",
 		Example: "  hongbao balance client add worker --ledger.dsn=balance.db\n" +
 			"  hongbao balance client add helpdesk --scope accounts:read --ledger.dsn=balance.db",
@@ -58,7 +60,8 @@ func clientAddCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&scopes, "scope", scopes, "what the token is good for: credits:write, credits:read, accounts:read")
+	cmd.Flags().StringSliceVar(&scopes, "scope", scopes,
+		"what the token is good for: credits:write, credits:read, accounts:read")
 	return cmd
 }
 
@@ -133,7 +136,8 @@ func (c *clients) write(w io.Writer) error {
 	}
 	fmt.Fprintln(t, "\nCLIENT\tFUNDED\tCREDITED\tLEFT\tCREDITS")
 	for _, f := range c.Funds {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", f.Client, money.Text(f.Funded, f.Currency), money.Text(f.Credited, f.Currency), money.Text(f.Left, f.Currency), f.Credits)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", f.Client, money.Text(f.Funded, f.Currency), money.Text(f.Credited, f.Currency),
+			money.Text(f.Left, f.Currency), f.Credits)
 	}
 	return t.Flush()
 }
@@ -142,10 +146,12 @@ func clientRevokeCmd() *cobra.Command {
 	id, all := "", false
 	cmd := &cobra.Command{
 		Use: "revoke CLIENT", Short: "Revoke a client's token, or all of them",
-		Example: "  hongbao balance client revoke worker --token 3f2a9c01d4e5 --ledger.dsn=balance.db", Args: exactly(1, "one client"),
+		Example: "  hongbao balance client revoke worker --token 3f2a9c01d4e5 --ledger.dsn=balance.db",
+		Args:    exactly(1, "one client"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (id == "") != all {
-				return app.Usage("say either --token, with an ID that `hongbao balance client list` prints, or --all (see `%s --help`)", cmd.CommandPath())
+				return app.Usage("say either --token, with an ID that `hongbao balance client list` prints, or --all (see `%s "+
+					"--help`)", cmd.CommandPath())
 			}
 			return with(cmd, app.Needs{}, func(a *app.App) error {
 				n, err := a.RevokeTokens(cmd.Context(), args[0], id)
@@ -172,10 +178,12 @@ func balanceFundCmd() *cobra.Command {
 	var f ledger.Funding
 	cmd := &cobra.Command{
 		Use: "fund CLIENT", Short: "Fill what a client's credits come from",
-		Long: "Puts an amount into the client's fund in a currency, once for each --id: the same command again moves nothing. A client credits\n" +
+		Long: "Puts an amount into the client's fund in a currency, once for each --id: the same command again moves " +
+			"nothing. A client credits\n" +
 			"no more than its fund has; then its credits are answered 503 with code fund_exhausted until the fund is filled.",
-		Example: "  hongbao balance fund worker --amount 100000000 --currency CNY --id budget-2026-11 --by ann --why \"the budget\" --ledger.dsn=balance.db",
-		Args:    exactly(1, "one client"),
+		Example: "  hongbao balance fund worker --amount 100000000 --currency CNY --id budget-2026-11 --by ann --why \"the " +
+			"budget\" --ledger.dsn=balance.db",
+		Args: exactly(1, "one client"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.Client = args[0]
 			if f.ID == "" || f.By == "" || f.Why == "" || f.Currency == "" || f.Amount == 0 {
@@ -188,7 +196,8 @@ func balanceFundCmd() *cobra.Command {
 				}
 				out := printableFund(&fund)
 				return printAnswer(cmd, out, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "fund of %s: %s put into it, %s credited, %s left\n", out.Client, money.Text(out.Funded, out.Currency),
+					_, err := fmt.Fprintf(w, "fund of %s: %s put into it, %s credited, %s left\n", out.Client,
+						money.Text(out.Funded, out.Currency),
 						money.Text(out.Credited, out.Currency), money.Text(out.Left, out.Currency))
 					return err
 				})

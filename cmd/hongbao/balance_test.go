@@ -34,15 +34,16 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// startBalance starts `hongbao balance` on the address, over a database of its own unless the environment names another, with a client
-// that has balanceToken and more than it will need.
+// startBalance starts `hongbao balance` on the address, over a database of its own unless the environment names
+// another, with a client that has balanceToken and more than it will need.
 func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 	t.Helper()
 	env = append([]string{"HONGBAO_LEDGER_DSN=" + dsn, "HONGBAO_LOG_FORMAT=json"}, env...)
 	client := run(t, append(env, "HONGBAO_BALANCE_TOKEN="+balanceToken), "balance", "client", "add", "worker",
 		"--scope=credits:write,credits:read,accounts:read")
 	require.NotContains(t, client.out+client.err, balanceToken)
-	fund := run(t, env, "balance", "fund", "worker", "--amount=1000000000", "--currency=CNY", "--id=budget", "--by=ann", "--why=tests")
+	fund := run(t, env, "balance", "fund", "worker", "--amount=1000000000", "--currency=CNY", "--id=budget", "--by=ann",
+		"--why=tests")
 	require.Zero(t, fund.code, "%s %s", fund.err, client.err) // the token may be there from an earlier start
 	p := start(t, env, "balance", "--balance.listen="+addr)
 	p.says("serving balances")
@@ -104,7 +105,8 @@ func TestBalanceServer(t *testing.T) {
 // Tokens are drawn, listed by the beginnings of their hashes, and revoked; a fund is filled once under one id.
 func TestBalanceClients(t *testing.T) {
 	t.Parallel()
-	addr, env := freeAddr(t), []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "balance.db"), "HONGBAO_LOG_FORMAT=json"}
+	addr, env := freeAddr(t), []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "balance.db"),
+		"HONGBAO_LOG_FORMAT=json"}
 	ok := func(args ...string) string {
 		t.Helper()
 		r := run(t, env, append([]string{"balance"}, args...)...)
@@ -119,7 +121,8 @@ func TestBalanceClients(t *testing.T) {
 		require.Equal(t, "fund of shop: 5.00 CNY put into it, 0.00 CNY credited, 5.00 CNY left\n",
 			ok("fund", "shop", "--amount=500", "--currency=CNY", "--id=b1", "--by=ann", "--why=budget"))
 	}
-	again := run(t, env, "balance", "fund", "shop", "--amount=501", "--currency=CNY", "--id=b1", "--by=ann", "--why=budget")
+	again := run(t, env, "balance", "fund", "shop", "--amount=501", "--currency=CNY", "--id=b1", "--by=ann",
+		"--why=budget")
 	require.NotZero(t, again.code)
 	p := start(t, env, "balance", "--balance.listen="+addr)
 	p.says("serving balances")
@@ -142,7 +145,8 @@ func TestBalanceClients(t *testing.T) {
 	require.NotContains(t, ok("client", "list"), token)
 	require.Equal(t, "differences: 0\n", ok("check"))
 	ok("client", "revoke", "helpdesk", "--token", help.ID)
-	testkit.Eventually(t, 20*time.Second, func() bool { return ask("GET", "/v1/accounts/u1", help.Token, "") == 401 }, "the token is refused")
+	testkit.Eventually(t, 20*time.Second, func() bool { return ask("GET", "/v1/accounts/u1", help.Token, "") == 401 },
+		"the token is refused")
 	require.Equal(t, 200, ask("GET", "/v1/credits/r500", token, ""))
 	db, err := sql.Open("sqlite", strings.TrimPrefix(env[0], "HONGBAO_LEDGER_DSN="))
 	require.NoError(t, err)
@@ -160,8 +164,10 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	const packets = 400
 	d.campaign("rain", packets, 20_000)
 	addr, dsn := freeAddr(t), filepath.Join(t.TempDir(), "balance.db")
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
-		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS", "40", "REMOTE_CONCURRENCY", "4")
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
+		"24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS",
+		"40", "REMOTE_CONCURRENCY", "4")
 	want := d.winners(t, "rain", packets)
 	bank := startBalance(t, addr, dsn)
 	booked := func() (n int) {
@@ -180,7 +186,8 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 		bank = startBalance(t, addr, dsn)
 	}
 	w := d.start("work")
-	testkit.Eventually(t, 60*time.Second, func() bool { return booked() == packets && d.nothingPending(t) }, "all are credited")
+	testkit.Eventually(t, 60*time.Second, func() bool { return booked() == packets && d.nothingPending(t) },
+		"all are credited")
 	w.signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 	report := decided[audit.Report](t, d.ok("audit", "--json", "--wait", "20s"))
@@ -190,7 +197,8 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	require.Contains(t, strings.Join(unasked.LeftOut, "; "), "the remote balance system")
 	for user, amount := range want {
 		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
-		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"], user)
+		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"],
+			user)
 	}
 	bank.signal(syscall.SIGTERM)
 	require.Zero(t, bank.wait(20*time.Second).code)
@@ -202,7 +210,8 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
 	addr := freeAddr(t)
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
+		"24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
 		"REMOTE_PAUSE", "10ms")
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	d.winners(t, "rain", 5)
@@ -221,7 +230,8 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 	require.Zero(t, w.wait(30*time.Second).code)
 	require.Equal(t, "paused", d.show("rain").Redis.State)
 	report := decided[audit.Report](t, d.run("audit", "--json").out)
-	require.Equal(t, map[audit.Kind]int64{audit.Different: 5, audit.DeadLetter: 5}, report.Found, "the audit sees what the remote has")
+	require.Equal(t, map[audit.Kind]int64{audit.Different: 5, audit.DeadLetter: 5}, report.Found,
+		"the audit sees what the remote has")
 }
 
 // A dead letter that is requeued is asked for at the remote, although sink balance counts its grant as finished.
@@ -230,7 +240,8 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
 	addr := freeAddr(t)
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
+		"24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	want := d.winners(t, "rain", 4)
 	d.buried("balance")
@@ -240,7 +251,8 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 	}
 	for user, amount := range want {
 		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")
-		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"], user)
+		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"],
+			user)
 	}
 	require.Equal(t, audit.Agrees, d.auditNow().Verdict)
 	require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)

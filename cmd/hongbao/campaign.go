@@ -33,8 +33,10 @@ func readSpec(cmd *cobra.Command, path string) (c hongbao.Campaign, err error) {
 func planCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "plan FILE", Short: "Check a specification and show how its packets could be spread; nothing is stored",
-		Long: "Checks a specification (YAML or JSON, - for standard input), names everything that is wrong at once, and shows the spread\n" +
-			"of amounts of one draw with a seed of its own. `hongbao campaign create` takes another seed, and publishes its hash.",
+		Long: "Checks a specification (YAML or JSON, - for standard input), names everything that is wrong at once, and " +
+			"shows the spread\n" +
+			"of amounts of one draw with a seed of its own. `hongbao campaign create` takes another seed, and publishes its " +
+			"hash.",
 		Example: "  hongbao campaign plan configs/campaign.yaml", Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readSpec(cmd, args[0])
@@ -67,9 +69,12 @@ func planCmd() *cobra.Command {
 func createCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "create FILE", Short: "Create a campaign in the ledger: fund it, draw its seed, publish its hash",
-		Long: "Creates the campaign of a specification in the ledger: its pool is funded from the sponsor's account, a secret seed is drawn,\n" +
-			"and the hash that commits to both is printed. The same specification again changes nothing and prints the same hash.\n" +
-			"The codes of coupons are drawn, or read from their file, and stored beside it; killed on the way, run it again to go on.",
+		Long: "Creates the campaign of a specification in the ledger: its pool is funded from the sponsor's account, a " +
+			"secret seed is drawn,\n" +
+			"and the hash that commits to both is printed. The same specification again changes nothing and prints the same " +
+			"hash.\n" +
+			"The codes of coupons are drawn, or read from their file, and stored beside it; killed on the way, run it again to " +
+			"go on.",
 		Example: "  hongbao campaign create configs/campaign.yaml", Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readSpec(cmd, args[0])
@@ -93,7 +98,8 @@ func createCmd() *cobra.Command {
 					how = "was there already"
 				}
 				return printAnswer(cmd, out, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "campaign %s %s\nplan hash %s (publish it before the start)\nnext: %s\n", c.ID, how, out.Hash, out.Next)
+					_, err := fmt.Fprintf(w, "campaign %s %s\nplan hash %s (publish it before the start)\nnext: %s\n", c.ID, how,
+						out.Hash, out.Next)
 					return err
 				})
 			})
@@ -103,7 +109,8 @@ func createCmd() *cobra.Command {
 
 func loadCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "load ID", Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
+		Use: "load ID", Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it " +
+			"was",
 		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
@@ -161,7 +168,8 @@ func stateCmd(use, short, state string, do func(*app.App, context.Context, strin
 
 func showCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Print a campaign as JSON: its specification, its hash, how it stands in the ledger and in Redis",
+		Use: "show ID", Short: "Print a campaign as JSON: its specification, its hash, how it stands in the ledger and in " +
+			"Redis",
 		Example: "  hongbao campaign show spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
@@ -177,7 +185,8 @@ func showCmd() *cobra.Command {
 
 func listCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the campaigns of the ledger", Example: "  hongbao campaign list", Args: exactly(0, "no arguments"),
+		Use: "list", Short: "List the campaigns of the ledger", Example: "  hongbao campaign list",
+		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				list, err := a.List(cmd.Context())
@@ -199,7 +208,8 @@ func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
 	for i := range list {
 		c := &list[i]
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Kind, c.Packets, money.Text(c.Funded, c.Currency),
-			money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.State, c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), c.Codes)
+			money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.State, c.From.Format(time.RFC3339),
+			c.To.Format(time.RFC3339), c.Codes)
 	}
 	return t.Flush()
 }

@@ -42,7 +42,8 @@ func TestCreateTwice(t *testing.T) {
 			require.Contains(t, second, "campaign rain was there already\n")
 			require.Equal(t, planHash(t, first), planHash(t, second))
 			before := d.show("rain")
-			d.refused(1, []string{"campaign", "create", spec(t, "rain", 10, 1001)}, "another specification", "nothing was changed", "take another id")
+			d.refused(1, []string{"campaign", "create", spec(t, "rain", 10, 1001)}, "another specification",
+				"nothing was changed", "take another id")
 			require.Equal(t, before, d.show("rain"))
 			require.EqualValues(t, 1000, before.Ledger.Funded)
 			require.Regexp(t, `(?m)^rain +red_packet +10 +10.00 CNY +0.00 CNY +0.00 CNY +`, d.ok("campaign", "list"))
@@ -50,7 +51,8 @@ func TestCreateTwice(t *testing.T) {
 	}
 }
 
-// A load says what it loaded, and draws no bar where nobody looks; `show` has snake_case keys, as every other JSON that is printed.
+// A load says what it loaded, and draws no bar where nobody looks; `show` has snake_case keys, as every other JSON that
+// is printed.
 func TestLoadAndShowAreReadable(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -65,11 +67,13 @@ func TestLoadAndShowAreReadable(t *testing.T) {
 		Redis map[string]any `json:"redis"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(d.ok("campaign", "show", "rain")), &shows))
-	require.Equal(t, []string{"granted", "granted_amount", "left", "left_amount", "loaded", "packets", "plan_hash", "shard", "state"},
+	require.Equal(t, []string{"granted", "granted_amount", "left", "left_amount", "loaded", "packets", "plan_hash",
+		"shard", "state"},
 		slices.Sorted(maps.Keys(shows.Redis)))
 }
 
-// A Redis that has forgotten a campaign gets no second set of its packets: what was paid would be dealt to others, whom nobody pays.
+// A Redis that has forgotten a campaign gets no second set of its packets: what was paid would be dealt to others, whom
+// nobody pays.
 func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -83,7 +87,8 @@ func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 	k := d.space.Home("rain")
 	require.NoError(t, d.rdb.Del(t.Context(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain")).Err())
-	d.refused(1, []string{"campaign", "load", "rain"}, "has paid 1 of its packets", "nothing was loaded", "append-only file")
+	d.refused(1, []string{"campaign", "load", "rain"}, "has paid 1 of its packets", "nothing was loaded",
+		"append-only file")
 	require.Nil(t, d.show("rain").Redis)
 	require.Contains(t, d.ok("grab", "rain", "v"), "unknown_campaign")
 }
@@ -134,7 +139,8 @@ func TestLoadSurvivesKills(t *testing.T) {
 		p.kill()
 		if loaded() < packets {
 			kills++
-			require.Contains(t, d.ok("grab", "rain", "early"), "not_started\nits window has begun, but it is still being loaded\n")
+			require.Contains(t, d.ok("grab", "rain", "early"),
+				"not_started\nits window has begun, but it is still being loaded\n")
 		} else {
 			break
 		}
@@ -248,7 +254,8 @@ func TestGrabJSONKeys(t *testing.T) {
 	var receipts struct{ Receipts []map[string]any }
 	require.NoError(t, json.Unmarshal([]byte(d.ok("receipts", "keys", "u1", "--json")), &receipts))
 	require.Len(t, receipts.Receipts, 1)
-	require.ElementsMatch(t, []string{"packet", "amount", "shard", "seq", "time", "request_id"}, slices.Collect(maps.Keys(receipts.Receipts[0])))
+	require.ElementsMatch(t, []string{"packet", "amount", "shard", "seq", "time", "request_id"},
+		slices.Collect(maps.Keys(receipts.Receipts[0])))
 }
 
 // Every outcome of a grab is an answer with exit code 0.
@@ -270,7 +277,8 @@ func TestGrabOutcomes(t *testing.T) {
 	require.Equal(t, "unknown_campaign\n", d.ok("grab", "drizzle", "u3"))
 
 	later := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	d.campaign("later", 2, 100, "from: 20", "from: "+later+", to: "+time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339)+"} #")
+	d.campaign("later", 2, 100, "from: 20", "from: "+later+", to: "+time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339)+
+		"} #")
 	require.Equal(t, "not_started\nit starts at "+later+"\n", d.ok("grab", "later", "u1"), "B22")
 	soon := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
 	d.campaign("short", 2, 100, "to: 20", "to: "+soon+"} #")
@@ -280,7 +288,8 @@ func TestGrabOutcomes(t *testing.T) {
 		return d.answer("short", fmt.Sprint("late", users)).Outcome == hongbao.OutcomeEnded
 	}, "B23: it ends")
 
-	d.campaign("limits", 10, 1000, "sponsor:", "limits: [{by: user, per: campaign, max: 2}, {by: device, per: day, max: 1}]\nsponsor:")
+	d.campaign("limits", 10, 1000, "sponsor:",
+		"limits: [{by: user, per: campaign, max: 2}, {by: device, per: day, max: 1}]\nsponsor:")
 	d.refused(1, []string{"grab", "limits", "u1", "--fact", "device=d1"}, "request id")
 	require.Equal(t, hongbao.OutcomeGranted, d.answer("limits", "u1", "--request-id", "a", "--fact", "device=d1").Outcome)
 	limited := d.answer("limits", "u1", "--request-id", "b", "--fact", "device=d1")
@@ -304,7 +313,8 @@ func TestUndecidedGrabSaysHowToGoOn(t *testing.T) {
 	d.campaign("rain", 10, 100)
 	d.set("PRODUCER_MAX_BACKLOG", "1", "PRODUCER_UNDECIDED_TIMEOUT", "0s")
 	require.Contains(t, d.ok("grab", "rain", "u1"), "granted\n")
-	require.Equal(t, "busy\n", d.refused(4, []string{"grab", "rain", "u2", "--request-id", "r2"}, "nothing is decided yet; grab again with --request-id r2\n").out)
+	require.Equal(t, "busy\n", d.refused(4, []string{"grab", "rain", "u2", "--request-id", "r2"},
+		"nothing is decided yet; grab again with --request-id r2\n").out)
 	require.Regexp(t, `busy: nothing is decided yet; grab again with --request-id \S+\n$`, d.refused(4, []string{"grab", "rain", "u2"}).err)
 }
 

@@ -18,8 +18,10 @@ func closeCmd() *cobra.Command {
 	early := false
 	cmd := &cobra.Command{
 		Use: "close ID", Short: "End a campaign for ever: grabs answer ended from now on",
-		Long: "Ends a campaign for ever: from now on grabs answer ended, and a repeated grab still gets its receipt. A campaign whose window is\n" +
-			"open is refused without --early, so that a mistyped ID ends nothing. No money moves: `hongbao campaign refund` does that.\n" +
+		Long: "Ends a campaign for ever: from now on grabs answer ended, and a repeated grab still gets its receipt. A " +
+			"campaign whose window is\n" +
+			"open is refused without --early, so that a mistyped ID ends nothing. No money moves: `hongbao campaign refund` " +
+			"does that.\n" +
 			"Run again it prints the same.",
 		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,11 +38,13 @@ func writeClosing(w io.Writer, e *app.Ending) error {
 	var b strings.Builder
 	if c := e.Closed; c != nil {
 		fmt.Fprintf(&b, "campaign %s was closed %s by event %s\ngranted %d packets, %s\nleft %d packets, %s\n", e.Campaign,
-			c.Time.Format(time.RFC3339), c.Event, c.Granted, money.Text(c.GrantedAmount, e.Currency), c.Left, money.Text(c.LeftAmount, e.Currency))
+			c.Time.Format(time.RFC3339), c.Event, c.Granted, money.Text(c.GrantedAmount, e.Currency), c.Left,
+			money.Text(c.LeftAmount, e.Currency))
 	}
 	switch r := e.Refunded; {
 	case r != nil:
-		fmt.Fprintf(&b, "campaign %s was refunded %s: %d packets, %s, to sponsor %s\n", e.Campaign, r.Time.Format(time.RFC3339), r.Packets,
+		fmt.Fprintf(&b, "campaign %s was refunded %s: %d packets, %s, to sponsor %s\n", e.Campaign,
+			r.Time.Format(time.RFC3339), r.Packets,
 			money.Text(e.Amount, e.Currency), r.Sponsor)
 	case e.Settling:
 		fmt.Fprintf(&b, "settling: group %s has finished events up to %d\n", configs.SinkBalance, e.Finished)
@@ -67,11 +71,15 @@ func refundCmd() *cobra.Command {
 	o := closing.Order{}
 	cmd := &cobra.Command{
 		Use: "refund ID --amount MINOR-UNITS", Short: "Give what nobody got back to the sponsor, once",
-		Long: "Posts the refund of a closed campaign: what was funded and not granted goes back to its sponsor, once, however often this is run\n" +
-			"and wherever it is killed. --amount must be exactly that sum in minor units: without it nothing moves, the sum is printed and the\n" +
-			"exit code is 2; with another one the exit code is 1. While the ledger does not hold every grant up to the close, nothing moves and\n" +
+		Long: "Posts the refund of a closed campaign: what was funded and not granted goes back to its sponsor, once, " +
+			"however often this is run\n" +
+			"and wherever it is killed. --amount must be exactly that sum in minor units: without it nothing moves, the sum is " +
+			"printed and the\n" +
+			"exit code is 2; with another one the exit code is 1. While the ledger does not hold every grant up to the close, " +
+			"nothing moves and\n" +
 			"the exit code is 4 (settling): run it again, or give --wait.",
-		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m", Args: oneCampaign,
+		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m",
+		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Campaign = args[0]
 			if o.Wait < 0 || o.Missing < 0 {
@@ -90,7 +98,8 @@ func refundCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the sum to be refunded, in minor units; it must be exactly right")
-	cmd.Flags().Int64Var(&o.Missing, "missing", 0, "refund although this many grants, exactly, are missing in the ledger and were decided not to be paid")
+	cmd.Flags().Int64Var(&o.Missing, "missing", 0,
+		"refund although this many grants, exactly, are missing in the ledger and were decided not to be paid")
 	cmd.Flags().DurationVar(&o.Wait, "wait", 0, "wait this long at most until the ledger holds every grant")
 	return cmd
 }

@@ -40,7 +40,8 @@ func TestEndsRefuseWrongArguments(t *testing.T) {
 	}
 }
 
-// A campaign in the ledger that was never loaded can't be closed, refunded or revealed, and each error says what is next.
+// A campaign in the ledger that was never loaded can't be closed, refunded or revealed, and each error says what is
+// next.
 func TestEndsOfACampaignThatWasNeverLoaded(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -57,7 +58,8 @@ func TestEndsOfACampaignThatWasNeverLoaded(t *testing.T) {
 	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), "left 10 packets, 10.00 CNY")
 	require.Equal(t, "closed", d.show("rain").Redis.State)
 	worker := d.start("work")
-	require.Contains(t, d.ok("campaign", "refund", "rain", "--amount", "1000", "--wait", "30s"), "10 packets, 10.00 CNY, to sponsor acme")
+	require.Contains(t, d.ok("campaign", "refund", "rain", "--amount", "1000", "--wait", "30s"),
+		"10 packets, 10.00 CNY, to sponsor acme")
 	worker.kill()
 	shown := d.show("rain")
 	require.Equal(t, "refunded", shown.Redis.State)

@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// readCodes reads the codes that a specification imports; nil if it imports none. The file's name counts from the folder of
-// the specification, spec.
+// readCodes reads the codes that a specification imports; nil if it imports none. The file's name counts from the
+// folder of the specification, spec.
 func readCodes(spec string, c *hongbao.Campaign) ([]string, error) {
 	if c.Codes == nil || c.Codes.File == "" {
 		return nil, nil
@@ -21,7 +21,8 @@ func readCodes(spec string, c *hongbao.Campaign) ([]string, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, app.Usage("specification %s: codes.file: code_file_invalid: %w; it is needed each time the campaign is created", spec, err)
+		return nil, app.Usage("specification %s: codes.file: code_file_invalid: %w; it is needed each time the campaign is "+
+			"created", spec, err)
 	}
 	defer f.Close() // it was only read
 	codes, err := campaign.ReadCodes(f, c.Packets)

@@ -25,8 +25,9 @@ func configCheckCmd() *cobra.Command {
 		Short: "Check the configuration, and print each knob with its value and where it came from",
 		Long: "Checks the file, the environment and the flags, and names everything that is wrong at once (exit code 2).\n" +
 			"docs/configuration.md describes every knob; each is a flag of every command.",
-		Example: "  hongbao config check --config configs/production.yaml\n  hongbao config check --connect --redis.addrs=10.0.0.7:6379",
-		Args:    exactly(0, "no arguments"),
+		Example: "  hongbao config check --config configs/production.yaml\n  hongbao config check --connect " +
+			"--redis.addrs=10.0.0.7:6379",
+		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {
 				out := checkedConfig{Servers: []string{}}
@@ -43,7 +44,8 @@ func configCheckCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&connect, "connect", false, "also connect to Redis, the ledger and Kafka and make every check of a worker's start")
+	cmd.Flags().BoolVar(&connect, "connect", false,
+		"also connect to Redis, the ledger and Kafka and make every check of a worker's start")
 	knobs := pflag.NewFlagSet("knobs", pflag.ContinueOnError)
 	configs.AddFlags(knobs)
 	help := cmd.HelpFunc()

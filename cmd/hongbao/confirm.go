@@ -30,17 +30,24 @@ type confirmFlags struct {
 func deadConfirmCmd() *cobra.Command {
 	var f confirmFlags
 	cmd := &cobra.Command{
-		Use: "confirm [LETTER...]", Short: "Record what a person found out at the remote about credits in doubt, and end their letters",
-		Long: "For letters of sink balance, with settlement.kind=remote, that only the owners of the remote can tell about. --booked: they have the\n" +
-			"credit under the reference, as it was asked for; nothing is sent, and the ledger records it. --not-booked: they did not have it when they\n" +
-			"were --asked, and no request could be under way any more; it is sent anew, once: what was sent after that time is in doubt again, so the\n" +
-			"same command may run twice. The letters are kept among the decided ones, with who and why. Begin with --dry-run: it prints the\n" +
+		Use: "confirm [LETTER...]", Short: "Record what a person found out at the remote about credits in doubt, and end " +
+			"their letters",
+		Long: "For letters of sink balance, with settlement.kind=remote, that only the owners of the remote can tell about. " +
+			"--booked: they have the\n" +
+			"credit under the reference, as it was asked for; nothing is sent, and the ledger records it. --not-booked: they " +
+			"did not have it when they\n" +
+			"were --asked, and no request could be under way any more; it is sent anew, once: what was sent after that time is " +
+			"in doubt again, so the\n" +
+			"same command may run twice. The letters are kept among the decided ones, with who and why. Begin with --dry-run: " +
+			"it prints the\n" +
 			"references to ask about. Where the remote or the ledger can tell, they are believed, not the person.\n" +
-			"A credit whose letter was dropped, or whose event Redis has lost, is named with --packet, as spring-rain/17; `hongbao campaign refund`\n" +
+			"A credit whose letter was dropped, or whose event Redis has lost, is named with --packet, as spring-rain/17; " +
+			"`hongbao campaign refund`\n" +
 			"waits for it and says which. If it is not booked it is forgotten, and not sent.",
 		Example: "  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\" --dry-run\n" +
 			"  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\"\n" +
-			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --asked 2026-02-17T21:30:00Z --by ann --why \"bank ticket 4711\"",
+			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --asked 2026-02-17T21:30:00Z --by ann --why \"bank " +
+			"ticket 4711\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd, args); err != nil {
 				return err
@@ -60,13 +67,17 @@ func deadConfirmCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.booked, "booked", false, "the remote has the credits as they were asked for")
-	flags.BoolVar(&f.notBooked, "not-booked", false, "the remote does not have them, and nothing is under way: send them anew")
-	flags.StringSliceVar(&f.packets, "packet", nil, "a credit in doubt that has no letter any more, as rain/17; may be given often")
-	flags.StringVar(&f.asked, "asked", "", "when the remote was looked at, as 2026-02-17T21:30:00Z (required with --not-booked)")
+	flags.BoolVar(&f.notBooked, "not-booked", false,
+		"the remote does not have them, and nothing is under way: send them anew")
+	flags.StringSliceVar(&f.packets, "packet", nil,
+		"a credit in doubt that has no letter any more, as rain/17; may be given often")
+	flags.StringVar(&f.asked, "asked", "",
+		"when the remote was looked at, as 2026-02-17T21:30:00Z (required with --not-booked)")
 	flags.StringVar(&f.who.By, "by", "", "who found it out; kept with the letter (required)")
 	flags.StringVar(&f.who.Why, "why", "", "how; kept with the letter (required)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the references and amounts only, write nothing")
-	flags.DurationVar(&f.patience, "patience", time.Minute, "how long to try again while the remote or the ledger is out of reach")
+	flags.DurationVar(&f.patience, "patience", time.Minute,
+		"how long to try again while the remote or the ledger is out of reach")
 	return cmd
 }
 
@@ -74,7 +85,8 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 	see := "(see `" + cmd.CommandPath() + " --help`)"
 	switch {
 	case len(ids)+len(f.packets) == 0:
-		return app.Usage("say which letters, by their ids, or which packets: each of them was looked up at the remote %s", see)
+		return app.Usage("say which letters, by their ids, or which packets: each of them was looked up at the remote %s",
+			see)
 	case f.booked == f.notBooked:
 		return app.Usage("say either --booked or --not-booked %s", see)
 	case f.who.By == "" || f.who.Why == "":
@@ -90,7 +102,8 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 			return app.Usage("%w", err)
 		}
 		if sink != configs.SinkBalance {
-			return app.Usage("letter %.120q is of sink %s: only those of sink %s are about credits; requeue or drop it", id, sink, configs.SinkBalance)
+			return app.Usage("letter %.120q is of sink %s: only those of sink %s are about credits; requeue or drop it", id,
+				sink, configs.SinkBalance)
 		}
 	}
 	return nil
@@ -114,13 +127,15 @@ func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err e
 	if err == nil && at.After(time.Now()) {
 		err = app.Usage("--asked %s: that is still to come", f.asked)
 	}
-	o.Word, o.By.Why = app.Word{Verdict: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+f.who.Why
+	o.Word, o.By.Why = app.Word{Verdict: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+
+		f.who.Why
 	return o, err
 }
 
 func writeConfirmed(w io.Writer, c *app.Confirmed) error {
 	for _, x := range c.Credits {
-		if _, err := fmt.Fprintf(w, "%s: credit %s, %s to account %s\n", x.Letter, x.Reference, money.Text(x.Amount, x.Currency), x.Account); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: credit %s, %s to account %s\n", x.Letter, x.Reference,
+			money.Text(x.Amount, x.Currency), x.Account); err != nil {
 			return err
 		}
 	}

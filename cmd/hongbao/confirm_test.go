@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// blindBank can neither repeat nor be asked: it books whatever it is sent. While it is sick it hangs up instead of an answer, and books
-// only what sick says.
+// blindBank can neither repeat nor be asked: it books whatever it is sent. While it is sick it hangs up instead of an
+// answer, and books only what sick says.
 type blindBank struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -74,21 +74,24 @@ func (b *blindBank) has() (credits, most, posts int) {
 	return credits, most, b.posts
 }
 
-// Credits in doubt at a remote that can tell nothing wait for a person; what he found out is recorded, or sent anew, once.
+// Credits in doubt at a remote that can tell nothing wait for a person; what he found out is recorded, or sent anew,
+// once.
 func TestConfirmCreditsInDoubt(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
 	b := newBlindBank(t)
 	b.sick = func(account string) bool { return account < "u0002" }
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false", "REMOTE_CLAIM_TIME", "2s",
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false",
+		"REMOTE_CLAIM_TIME", "2s",
 		"REMOTE_TIMEOUT", "1s", "REMOTE_HEADER_TIMEOUT", "900ms")
 	want := d.winners(t, "rain", 4)
 	w := d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	var booked, not []string
-	for _, l := range decided[listed](t, d.ok("dead", "list", "--sink", "balance", "--class", "conflict", "--json")).Letters {
+	for _, l := range decided[listed](t,
+		d.ok("dead", "list", "--sink", "balance", "--class", "conflict", "--json")).Letters {
 		if l.Grant.User < "u0002" {
 			booked = append(booked, l.ID)
 		} else {
@@ -98,7 +101,8 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	require.Len(t, booked, 2)
 	require.Len(t, not, 2)
 	b.recovers()
-	d.refused(3, append([]string{"dead", "requeue", "--by", "ann", "--why", "try"}, append(booked, not...)...), "refused 4 letters again")
+	d.refused(3, append([]string{"dead", "requeue", "--by", "ann", "--why", "try"}, append(booked, not...)...),
+		"refused 4 letters again")
 	_, _, posts := b.has()
 	require.Equal(t, 4, posts, "nothing is sent again without a word")
 
@@ -147,7 +151,8 @@ func TestConfirmPackets(t *testing.T) {
 	d.campaign("rain", 10, 1_000)
 	b := newBlindBank(t)
 	b.sick = func(account string) bool { return account < "u0001" }
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false", "REMOTE_CLAIM_TIME", "2s",
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false",
+		"REMOTE_CLAIM_TIME", "2s",
 		"REMOTE_TIMEOUT", "1s", "REMOTE_HEADER_TIMEOUT", "900ms")
 	want := d.winners(t, "rain", 2)
 	w := d.start("work")
@@ -160,7 +165,8 @@ func TestConfirmPackets(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	refund := func(missing string, amount int64) []string {
-		return []string{"campaign", "refund", "rain", "--missing", missing, "--amount", strconv.FormatInt(amount, 10), "--wait", "0s"}
+		return []string{"campaign", "refund", "rain", "--missing", missing, "--amount", strconv.FormatInt(amount, 10),
+			"--wait", "0s"}
 	}
 	d.refused(4, refund("2", 1_000), "2 credits may be booked at the remote")
 	word := func(args ...string) []string {
@@ -213,10 +219,12 @@ func TestConfirmRefuses(t *testing.T) {
 		{"is of sink kafka", line("--booked", "kafka/0/1-1")},
 		{"as `hongbao dead list` prints it", line("--booked", "balance/0")},
 		{"settlement.kind is ledger", line("--booked", letter.ID)},
-		{"nobody's word is needed", line("--booked", letter.ID, "--settlement.kind=remote", "--remote.url=http://127.0.0.1:1", "--remote.retention=24h", "--remote.queryable",
+		{"nobody's word is needed", line("--booked", letter.ID, "--settlement.kind=remote", "--remote.url=http://127.0.0.1:1",
+			"--remote.retention=24h", "--remote.queryable",
 			"--remote.claim_time=2s", "--remote.timeout=1s")},
 	} {
 		d.refused(2, c.args, c.says)
 	}
-	require.Equal(t, []replay.Letter{letter}, decided[listed](t, d.ok("dead", "list", "--json")).Letters, "it is as it was")
+	require.Equal(t, []replay.Letter{letter}, decided[listed](t, d.ok("dead", "list", "--json")).Letters,
+		"it is as it was")
 }

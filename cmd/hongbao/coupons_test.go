@@ -26,7 +26,8 @@ func coupons(t *testing.T, changes ...string) string {
 	require.NoError(t, err)
 	now := time.Now().UTC().Truncate(time.Second)
 	text := string(data)
-	changes = append(changes, "2026-01-01T00:00:00Z", now.Add(-time.Minute).Format(time.RFC3339), "2026-12-31T23:59:59Z", now.Add(time.Hour).Format(time.RFC3339))
+	changes = append(changes, "2026-01-01T00:00:00Z", now.Add(-time.Minute).Format(time.RFC3339), "2026-12-31T23:59:59Z",
+		now.Add(time.Hour).Format(time.RFC3339))
 	for i := 0; i < len(changes); i += 2 {
 		require.Contains(t, text, changes[i])
 		text = strings.Replace(text, changes[i], changes[i+1], 1)
@@ -56,8 +57,8 @@ func (d *deployment) tailed(env ...string) (list []app.Tailed) {
 	return list
 }
 
-// A coupon's whole life: drawn, loaded, granted with its code, told to the topic, audited, closed, refunded, revealed, gone
-// from Redis, and replayed from the ledger with the same code.
+// A coupon's whole life: drawn, loaded, granted with its code, told to the topic, audited, closed, refunded, revealed,
+// gone from Redis, and replayed from the ledger with the same code.
 func TestCouponsWithCodes(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -109,7 +110,8 @@ func TestCouponsWithCodes(t *testing.T) {
 	}, "it left Redis")
 	require.True(t, decided[audit.Report](t, d.ok("audit", "--seal", "--json", "--wait", "30s")).Campaigns[0].Sealed)
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "spring-coupons (sealed)")
-	require.NotContains(t, d.ok("audit", "--wait", "30s", "--campaign", "spring-coupons"), "(sealed)", "who names it has it read")
+	require.NotContains(t, d.ok("audit", "--wait", "30s", "--campaign", "spring-coupons"), "(sealed)",
+		"who names it has it read")
 	gone := d.ok("receipts", "spring-coupons", "u1")
 	require.Contains(t, gone, "from ledger")
 	require.Contains(t, gone, first.Code)
@@ -118,7 +120,8 @@ func TestCouponsWithCodes(t *testing.T) {
 	worker.kill()
 
 	require.NoError(t, d.rdb.Del(t.Context(), k.Events()).Err()) // what the trimmer does in time
-	other := testkit.Kafka(t).Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
+	other := testkit.Kafka(t).Topic(t, 2,
+		map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
 	d.ok("replay", "copy", "--to", "topic:"+other)
 	again := d.tailed("HONGBAO_KAFKA_TOPIC=" + other)
 	require.Len(t, again, 3)
@@ -142,8 +145,8 @@ func (d *deployment) endCoupons() {
 	require.Contains(d.t, verified, "3 grants")
 }
 
-// The topic's sink was stopped while a campaign was granted, settled, refunded and taken out of Redis: its codes come from the
-// ledger then.
+// The topic's sink was stopped while a campaign was granted, settled, refunded and taken out of Redis: its codes come
+// from the ledger then.
 func TestCouponsPublishedLate(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -161,7 +164,8 @@ func TestCouponsPublishedLate(t *testing.T) {
 	k := d.space.Home("spring-coupons")
 	worker.kill()
 	worker = d.start("work", "--sink", "balance") // it retires at its start, with no grace
-	testkit.Eventually(t, 30*time.Second, func() bool { return d.rdb.Exists(t.Context(), k.Codes("spring-coupons")).Val() == 0 }, "it left Redis")
+	testkit.Eventually(t, 30*time.Second,
+		func() bool { return d.rdb.Exists(t.Context(), k.Codes("spring-coupons")).Val() == 0 }, "it left Redis")
 	worker.kill()
 	require.Empty(t, d.tailed())
 	d.start("work", "--sink", "kafka")
@@ -211,8 +215,8 @@ func TestCouponsImported(t *testing.T) {
 	require.Equal(t, "open", d.show("spring-coupons").Redis.State)
 }
 
-// Processes that create and load a campaign are killed again and again; in the end every packet has one code, the same in the
-// ledger and in Redis.
+// Processes that create and load a campaign are killed again and again; in the end every packet has one code, the same
+// in the ledger and in Redis.
 func TestCouponsSurviveKills(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -18,7 +18,8 @@ import (
 
 func deadCmd() *cobra.Command {
 	return family("dead", "Look at dead letters, deliver them after all, or drop them",
-		"A dead letter is a grant that a sink could not take, or an entry that can't be read. Nothing removes it but a person's\n"+
+		"A dead letter is a grant that a sink could not take, or an entry that can't be read. Nothing removes it but a "+
+			"person's\n"+
 			"decision, and that is kept with the letter, with who and why.",
 		deadListCmd(), deadShowCmd(), deadRequeueCmd(), deadDropCmd(), deadConfirmCmd())
 }
@@ -60,8 +61,9 @@ func deadListCmd() *cobra.Command {
 	after, limit := "", 50
 	cmd := &cobra.Command{
 		Use: "list", Short: "List dead letters, oldest first within a sink and shard",
-		Example: "  hongbao dead list --sink kafka --class permanent\n  hongbao dead list --campaign spring-rain --limit 500 --json",
-		Args:    exactly(0, "no arguments"),
+		Example: "  hongbao dead list --sink kafka --class permanent\n  hongbao dead list --campaign spring-rain --limit " +
+			"500 --json",
+		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -93,7 +95,8 @@ func writeLetters(w io.Writer, p *app.LetterPage) error {
 		if g := l.Grant; g != nil {
 			event, who, amount = g.EventID(), g.Campaign+"\t"+g.User, money.Text(g.Amount, g.Currency)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%.120q\n", l.ID, event, who, amount, l.Class, l.Attempts, l.Last.Format(time.RFC3339), l.Reason)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%.120q\n", l.ID, event, who, amount, l.Class, l.Attempts,
+			l.Last.Format(time.RFC3339), l.Reason)
 	}
 	if p.Next != "" {
 		fmt.Fprintf(t, "next: --after %s\n", p.Next)
@@ -138,14 +141,17 @@ func (f *decideFlags) add(cmd *cobra.Command) {
 // pick reads which letters are meant. To decide about all there are at once, their sink must be named at least.
 func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (replay.Pick, error) {
 	if f.who.By == "" || f.who.Why == "" {
-		return replay.Pick{}, app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+		return replay.Pick{}, app.Usage("--by and --why are required: who decides, and why (see `%s --help`)",
+			cmd.CommandPath())
 	}
 	filtered := false
 	for _, name := range []string{"sink", "campaign", "class", "user", "from-time", "to-time"} {
 		filtered = filtered || cmd.Flags().Changed(name)
 	}
 	if filtered == (len(ids) > 0) {
-		return replay.Pick{}, app.Usage("say which letters: either their ids, or a filter such as --sink kafka --class permanent (see `%s --help`)", cmd.CommandPath())
+		return replay.Pick{}, app.Usage(
+			"say which letters: either their ids, or a filter such as --sink kafka --class permanent (see `%s --help`)",
+			cmd.CommandPath())
 	}
 	for _, id := range ids {
 		if _, _, _, err := replay.ParseLetterID(id); err != nil {
@@ -160,7 +166,8 @@ func deadRequeueCmd() *cobra.Command {
 	rate, patience := 0.0, time.Minute
 	cmd := &cobra.Command{
 		Use: "requeue [LETTER...]", Short: "Deliver dead letters to their sink after all, once, and end them",
-		Long: "Delivers the grants of the letters to their sink. When the sink has one, its letter is ended, with who and why. Killed anywhere, the\n" +
+		Long: "Delivers the grants of the letters to their sink. When the sink has one, its letter is ended, with who and " +
+			"why. Killed anywhere, the\n" +
 			"same command goes on, and nothing is delivered twice. Letters that the sink refuses again stay as they are.",
 		Example: "  hongbao dead requeue --sink kafka --class permanent --by ann --why \"topic takes 2 MB now\" --dry-run\n" +
 			"  hongbao dead requeue kafka/0/1771358400000-0 --by ann --why \"topic takes 2 MB now\"",
@@ -173,7 +180,8 @@ func deadRequeueCmd() *cobra.Command {
 				return app.Usage("--rate and --patience: give 0 or more")
 			}
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				report, err := a.Requeue(cmd.Context(), app.Requeue{Pick: pick, By: f.who, Rate: rate, Patience: patience, DryRun: f.dryRun})
+				report, err := a.Requeue(cmd.Context(),
+					app.Requeue{Pick: pick, By: f.who, Rate: rate, Patience: patience, DryRun: f.dryRun})
 				if report == nil {
 					return err
 				}
@@ -191,7 +199,8 @@ func deadDropCmd() *cobra.Command {
 	var f decideFlags
 	cmd := &cobra.Command{
 		Use: "drop [LETTER...]", Short: "Decide that dead letters are not to be delivered, and end them",
-		Long: "Ends the letters without delivering them. They are kept among the decided ones, whole, with who and why, and the audit names\n" +
+		Long: "Ends the letters without delivering them. They are kept among the decided ones, whole, with who and why, and " +
+			"the audit names\n" +
 			"their grants as decided.",
 		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -43,14 +43,18 @@ func demoCmd() *cobra.Command {
 	d := &demo{}
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show all of it in half a minute, with no server at all",
-		Long: "Plans, funds and loads a campaign; simulated users grab, some twice, and some replies are lost on purpose; a worker brings the\n" +
-			"grants to an SQLite ledger and to an in-process Kafka broker, and is killed with SIGKILL in the middle; then everything is\n" +
+		Long: "Plans, funds and loads a campaign; simulated users grab, some twice, and some replies are lost on purpose; a " +
+			"worker brings the\n" +
+			"grants to an SQLite ledger and to an in-process Kafka broker, and is killed with SIGKILL in the middle; then " +
+			"everything is\n" +
 			"audited. Redis is a redis-server if one is on the PATH, else miniredis. All of it is gone afterwards.\n" +
 			"Exit code 0 only if the audit agrees.",
 		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if d.packets < 10 || d.packets > 1_000_000 || d.total < d.packets || d.total > int64(hongbao.MaxAmount) || d.users < 1 || d.users > 10_000_000 {
-				return app.Usage("want 10 to 1,000,000 packets, a total of at least as many minor units and at most %d, and 1 to 10,000,000 users",
+			if d.packets < 10 || d.packets > 1_000_000 || d.total < d.packets || d.total > int64(hongbao.MaxAmount) ||
+				d.users < 1 || d.users > 10_000_000 {
+				return app.Usage("want 10 to 1,000,000 packets, a total of at least as many minor units and at most %d, and 1 to "+
+					"10,000,000 users",
 					hongbao.MaxAmount)
 			}
 			d.out = cmd.OutOrStdout()
@@ -102,7 +106,8 @@ func (d *demo) run(ctx context.Context) (report *audit.Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(d.out, "campaign  %d packets, %s, plan hash %.16s...\n", d.packets, money.Text(spec.Total, spec.Currency), stored.Hash)
+	fmt.Fprintf(d.out, "campaign  %d packets, %s, plan hash %.16s...\n", d.packets, money.Text(spec.Total, spec.Currency),
+		stored.Hash)
 	if _, err := d.Load(ctx, spec.ID); err != nil {
 		return nil, err
 	}
@@ -129,9 +134,11 @@ func (d *demo) run(ctx context.Context) (report *audit.Report, err error) {
 func (d *demo) spec() hongbao.Campaign {
 	now := time.Now().Truncate(time.Second)
 	return campaign.Complete(hongbao.Campaign{
-		ID: demoCampaign, Name: "Spring rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(d.total), Packets: d.packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: hongbao.Amount(d.total)},
-		From:  now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
+		ID: demoCampaign, Name: "Spring rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(d.total),
+		Packets: d.packets,
+		Split:   hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: hongbao.Amount(d.total)},
+		From:    now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme",
+		Durability: hongbao.DurabilityFast,
 	})
 }
 
@@ -242,7 +249,8 @@ func (d *demo) rain(ctx context.Context) error {
 			fmt.Fprintln(d.out)
 			return nil
 		case time.Now().After(limit):
-			return fmt.Errorf("not all is delivered in time: %d granted, %d settled, %d published", at.granted, at.settled, at.published)
+			return fmt.Errorf("not all is delivered in time: %d granted, %d settled, %d published", at.granted, at.settled,
+				at.published)
 		}
 		select {
 		case err := <-grabbed:

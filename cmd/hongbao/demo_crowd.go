@@ -82,10 +82,12 @@ func (c *crowd) user(ctx context.Context, u int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.again++
-	if second.Outcome == hongbao.OutcomeAlreadyGranted && len(first.Receipts) == 1 && second.Receipts[0] == first.Receipts[0] {
+	if second.Outcome == hongbao.OutcomeAlreadyGranted && len(first.Receipts) == 1 &&
+		second.Receipts[0] == first.Receipts[0] {
 		c.same++
 	} else if len(first.Receipts) > 0 {
-		return fmt.Errorf("user %d got packet %d, and then %s instead of the same receipt", u, first.Receipts[0].Packet, second.Outcome)
+		return fmt.Errorf("user %d got packet %d, and then %s instead of the same receipt", u, first.Receipts[0].Packet,
+			second.Outcome)
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 
 // show draws the progress: on a terminal one line that changes, else a line whenever a tenth more is delivered.
 func (d *demo) show(at standing) error {
-	line := fmt.Sprintf("%5.1fs    granted %d  settled %d  published %d  worker kills %d", time.Since(d.started).Seconds(), at.granted, at.settled,
+	line := fmt.Sprintf("%5.1fs    granted %d  settled %d  published %d  worker kills %d", time.Since(d.started).Seconds(),
+		at.granted, at.settled,
 		at.published, d.kills)
 	if f, ok := d.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		_, err := fmt.Fprintf(d.out, "\r%-100s", line)
@@ -44,32 +45,39 @@ type demonstrated struct {
 
 func (d *demo) shownAs(r *audit.Report) *demonstrated {
 	c := d.crowd
-	return &demonstrated{c.grabs, d.users, c.took.Seconds(), c.outcomes, c.lost.Load(), d.kills, time.Since(d.started).Seconds(), r}
+	return &demonstrated{c.grabs, d.users, c.took.Seconds(), c.outcomes, c.lost.Load(), d.kills,
+		time.Since(d.started).Seconds(), r}
 }
 
 // report tells a person what happened.
 func (d *demo) report(r *audit.Report) error {
 	c, w := d.crowd, d.out
-	fmt.Fprintf(w, "\ngrabs        %d by %d users in %.1f s: %.0f a second, from %d callers\n", c.grabs, d.users, c.took.Seconds(),
+	fmt.Fprintf(w, "\ngrabs        %d by %d users in %.1f s: %.0f a second, from %d callers\n", c.grabs, d.users,
+		c.took.Seconds(),
 		float64(c.grabs)/c.took.Seconds(), demoCallers)
-	fmt.Fprintf(w, "latency      half within %s, 99 of 100 within %s, the slowest %s (lost replies included)\n", micros(c.latency.ValueAtQuantile(50)),
+	fmt.Fprintf(w, "latency      half within %s, 99 of 100 within %s, the slowest %s (lost replies included)\n",
+		micros(c.latency.ValueAtQuantile(50)),
 		micros(c.latency.ValueAtQuantile(99)), micros(c.latency.Max()))
 	for _, o := range hongbao.Outcomes() {
 		if n := c.outcomes[o]; n > 0 {
 			fmt.Fprintf(w, "  %-17s %8d\n", o, n)
 		}
 	}
-	fmt.Fprintf(w, "faults       %d replies of Redis lost on purpose, %d worker killed with SIGKILL; %d users grabbed twice, %d of them had a packet\n"+
+	fmt.Fprintf(w, "faults       %d replies of Redis lost on purpose, %d worker killed with SIGKILL; %d users grabbed "+
+		"twice, %d of them had a packet\n"+
 		"             and got the same receipt again\n\n", c.lost.Load(), d.kills, c.again, c.same)
 	fmt.Fprintln(w, "amounts of the packets that were granted")
 	if err := writeHistogram(w, histogram(c.amounts), "CNY"); err != nil {
 		return err
 	}
 	t := &r.Total
-	fmt.Fprintf(w, "\ngranted      %8d   %s\nsettled      %8d   %s, double credits %d, lost %d\npublished    %8d   duplicates %d, missing %d\n",
-		t.Granted, money.Text(t.GrantedAmount, "CNY"), t.Settled, money.Text(t.SettledAmount, "CNY"), t.DoubleCredits, t.Lost, t.Published, t.Duplicates, t.MissingInTopic)
+	fmt.Fprintf(w, "\ngranted      %8d   %s\nsettled      %8d   %s, double credits %d, lost %d\npublished    %8d   "+
+		"duplicates %d, missing %d\n",
+		t.Granted, money.Text(t.GrantedAmount, "CNY"), t.Settled, money.Text(t.SettledAmount, "CNY"), t.DoubleCredits, t.Lost,
+		t.Published, t.Duplicates, t.MissingInTopic)
 	fmt.Fprintf(w, "left         %8d   %s\n", t.Left, money.Text(t.LeftAmount, "CNY"))
-	fmt.Fprintf(w, "\naudit        %s: funded %s = granted %s + left %s, in Redis, ledger and topic\n", strings.ToUpper(string(r.Verdict)),
+	fmt.Fprintf(w, "\naudit        %s: funded %s = granted %s + left %s, in Redis, ledger and topic\n",
+		strings.ToUpper(string(r.Verdict)),
 		money.Text(t.Funded, "CNY"), money.Text(t.GrantedAmount, "CNY"), money.Text(t.LeftAmount, "CNY"))
 	fmt.Fprintf(w, "all of it    %.1f s\n", time.Since(d.started).Seconds())
 	if r.Verdict == audit.Agrees {

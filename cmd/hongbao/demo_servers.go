@@ -44,7 +44,8 @@ func (d *demo) startServers() (*servers, error) {
 			return s, fmt.Errorf("start miniredis: %w", err)
 		}
 		s.redisAddr = s.mini.Addr()
-		fmt.Fprintln(d.out, "redis     miniredis, in this process: no redis-server is on the PATH. It counts deliveries and idle times\n"+
+		fmt.Fprintln(d.out, "redis     miniredis, in this process: no redis-server is on the PATH. It counts deliveries and "+
+			"idle times\n"+
 			"          differently: for looking, not for money")
 	}
 	var err error
@@ -70,7 +71,8 @@ func (s *servers) startRedis(path, dir string) error {
 	if err != nil {
 		return fmt.Errorf("make the log of redis: %w", err)
 	}
-	s.redis = exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes", "--save", "",
+	s.redis = exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes",
+		"--save", "",
 		"--maxmemory-policy", "noeviction")
 	s.redis.Stdout, s.redis.Stderr = log, log
 	dieWithParent(s.redis)

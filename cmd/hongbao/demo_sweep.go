@@ -22,7 +22,8 @@ const demoFolder = "hongbao-demo-"
 // then.
 func sweepCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "demo-sweep FOLDER", Hidden: true, Short: "Remove a demo's folder when standard input ends", Args: exactly(1, "a demo's FOLDER"),
+		Use: "demo-sweep FOLDER", Hidden: true, Short: "Remove a demo's folder when standard input ends",
+		Args: exactly(1, "a demo's FOLDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.HasPrefix(filepath.Base(args[0]), demoFolder) {
 				return app.Usage("%.200q is no demo's folder", args[0])

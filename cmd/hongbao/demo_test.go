@@ -102,7 +102,8 @@ func TestDemo(t *testing.T) {
 			require.Zero(t, r.code, "%s%s", r.out, r.err)
 			require.Empty(t, r.err)
 			require.Equal(t, c.path == "", strings.Contains(r.out, "miniredis, in this process"))
-			for line, want := range map[string]int64{"granted": c.granted, "settled": c.granted, "published": c.granted, "left": c.packets - c.granted} {
+			for line, want := range map[string]int64{"granted": c.granted, "settled": c.granted, "published": c.granted,
+				"left": c.packets - c.granted} {
 				require.Equal(t, want, number(t, r.out, line, 0), r.out)
 			}
 			require.Contains(t, r.out, "double credits 0, lost 0")
@@ -143,7 +144,8 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 			t.Parallel()
 			tmp, env := demoEnv(t, "PATH="+c.path)
 			p := start(t, env, "demo", "--packets", "20000", "--users", "3000000")
-			testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.out.String(), "worker kills 0") }, "the demo is in the middle")
+			testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.out.String(), "worker kills 0") },
+				"the demo is in the middle")
 			require.NotEmpty(t, descendants(t, tmp, p.cmd.Process.Pid), "the test sees the demo's processes")
 			pid := p.cmd.Process.Pid
 			if c.group {

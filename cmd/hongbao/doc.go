@@ -1,8 +1,9 @@
-// Command hongbao is all of Hongbao in one binary: it plans, loads and ends campaigns, grabs, brings grants to the ledger
-// and to Kafka, does again what has to be done again, and audits all of it. `hongbao demo` shows it with no server at all.
+// Command hongbao is all of Hongbao in one binary: it plans, loads and ends campaigns, grabs, brings grants to the
+// ledger and to Kafka, does again what has to be done again, and audits all of it. `hongbao demo` shows it with no
+// server at all.
 //
-// One file a subcommand; root.go has their list. A subcommand reads its flags, calls a method of internal/app, and prints
-// what that returns. What joins two stages, and every rule about money, is in internal/app.
+// One file a subcommand; root.go has their list. A subcommand reads its flags, calls a method of internal/app, and
+// prints what that returns. What joins two stages, and every rule about money, is in internal/app.
 //
 // What every subcommand promises:
 //

@@ -13,29 +13,38 @@ var lines = map[string]struct{ server, args string }{
 	"init":    {"redis", ""},
 	"recover": {"redis", ""},
 	"version": {}, "demo": {}, "config check": {}, "campaign plan": {}, "campaign verify": {},
-	"campaign create": {"ledger", "configs/campaign.yaml"}, "campaign list": {"ledger", ""}, "campaign reveal": {"ledger", "rain"},
-	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"}, "quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
-	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign pause": {"redis", "rain"}, "campaign resume": {"redis", "rain"},
-	"campaign close": {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"}, "receipts": {"redis", "rain u1"},
-	"work": {"redis", ""}, "status": {"redis", ""}, "audit": {"redis", ""}, "tail": {"kafka", ""}, "replay": {"redis", "again --to balance"},
-	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis", "kafka/0/1-1 --by ann --why mended"},
+	"campaign create": {"ledger", "configs/campaign.yaml"}, "campaign list": {"ledger", ""},
+	"campaign reveal": {"ledger", "rain"},
+	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"},
+	"quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
+	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign pause": {"redis", "rain"},
+	"campaign resume": {"redis", "rain"},
+	"campaign close":  {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"},
+	"receipts": {"redis", "rain u1"},
+	"work":     {"redis", ""}, "status": {"redis", ""}, "audit": {"redis", ""}, "tail": {"kafka", ""},
+	"replay":    {"redis", "again --to balance"},
+	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis",
+		"kafka/0/1-1 --by ann --why mended"},
 	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"}, "balance": {"ledger", ""},
-	"balance check": {"ledger", ""}, "balance client add": {"ledger", "worker"}, "balance client list": {"ledger", ""}, "balance client revoke": {"ledger", "worker --all"},
-	"balance fund":         {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
-	"campaign refund-lost": {"redis", "rain --amount 1 --by ann --why gone"},
-	"dead confirm":         {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
+	"balance check": {"ledger", ""}, "balance client add": {"ledger", "worker"}, "balance client list": {"ledger", ""},
+	"balance client revoke": {"ledger", "worker --all"},
+	"balance fund":          {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
+	"campaign refund-lost":  {"redis", "rain --amount 1 --by ann --why gone"},
+	"dead confirm":          {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 }
 
-// Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag that does
-// not exist and of a configuration that can't be read, the same with 2.
+// Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag
+// that does not exist and of a configuration that can't be read, the same with 2.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d",
+	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres",
+		"HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d",
 		"HONGBAO_KAFKA_BROKERS=127.0.0.1:3", "HONGBAO_PUBLISHER_ATTEMPT_TIME=1s", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=500ms"}
 	says := map[string][]string{
-		"redis":  {"redis at 127.0.0.1:1", "connection refused", "redis.addrs", "`hongbao config check --connect`"},
-		"kafka":  {"kafka at 127.0.0.1:3", "connection refused", "kafka.brokers", "`hongbao config check --connect`"},
-		"ledger": {"open the postgres ledger", "127.0.0.1:2", "connection refused", "ledger.dsn", "`hongbao config check --connect`"},
+		"redis": {"redis at 127.0.0.1:1", "connection refused", "redis.addrs", "`hongbao config check --connect`"},
+		"kafka": {"kafka at 127.0.0.1:3", "connection refused", "kafka.brokers", "`hongbao config check --connect`"},
+		"ledger": {"open the postgres ledger", "127.0.0.1:2", "connection refused", "ledger.dsn",
+			"`hongbao config check --connect`"},
 	}
 	example, err := filepath.Abs("../../configs/campaign.yaml")
 	require.NoError(t, err)
@@ -69,7 +78,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// `hongbao config check --connect` tries every server, and names each one that is away; nothing but the errors is said of it.
+// `hongbao config check --connect` tries every server, and names each one that is away; nothing but the errors is said
+// of it.
 func TestConfigCheckNamesEveryServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	r := run(t, []string{
@@ -77,7 +87,8 @@ func TestConfigCheckNamesEveryServerThatIsAway(t *testing.T) {
 		"HONGBAO_KAFKA_BROKERS=127.0.0.1:3",
 	}, "config", "check", "--connect")
 	require.Equal(t, 5, r.code, r.err)
-	for _, part := range []string{"redis at 127.0.0.1:1", "127.0.0.1:2", "kafka at 127.0.0.1:3", "redis.addrs", "ledger.dsn", "kafka.brokers"} {
+	for _, part := range []string{"redis at 127.0.0.1:1", "127.0.0.1:2", "kafka at 127.0.0.1:3", "redis.addrs",
+		"ledger.dsn", "kafka.brokers"} {
 		require.Contains(t, r.err, part)
 	}
 	require.True(t, strings.HasPrefix(r.err, "hongbao: "), r.err)

@@ -83,9 +83,10 @@ var play = []act{
 	{command: "dead show"},
 	{command: "dead requeue", says: "1 of 1 letters were requeued"},
 	{command: "dead drop", says: "1 of 1 letters were dropped"},
-	{command: "dead confirm", before: (*stage).doubt, says: "1 of 1 letters were requeued", after: func(s *stage, _ result) {
-		s.env = s.trusted
-	}},
+	{command: "dead confirm", before: (*stage).doubt, says: "1 of 1 letters were requeued",
+		after: func(s *stage, _ result) {
+			s.env = s.trusted
+		}},
 	{command: "work", until: `"working"`},
 	{command: "tail", until: `"user":"u1"`, before: func(s *stage) {
 		worker := s.start("work")
@@ -103,9 +104,10 @@ var play = []act{
 	{command: "campaign pause"},
 	{command: "campaign resume"},
 	{command: "campaign close", codes: []int{1, 0}, says: "was closed"}, // its window is still open
-	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, says: "was refunded", after: func(s *stage, _ result) {
-		s.worker.stop(syscall.SIGTERM)
-	}},
+	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, says: "was refunded",
+		after: func(s *stage, _ result) {
+			s.worker.stop(syscall.SIGTERM)
+		}},
 	{command: "campaign refund-lost", says: "refunded "}, // it is at its end
 	{command: "campaign reveal"},
 	{command: "campaign verify"},
@@ -120,8 +122,8 @@ var play = []act{
 	{command: "balance client revoke", says: "revoked tokens: 1"},
 }
 
-// furnish puts into the folder what a user has: the program, and the repository's examples. The campaign's window is moved to
-// now, and what production.yaml says of guards that the test's servers don't have is taken out.
+// furnish puts into the folder what a user has: the program, and the repository's examples. The campaign's window is
+// moved to now, and what production.yaml says of guards that the test's servers don't have is taken out.
 func (s *stage) furnish() {
 	t := s.t
 	self, err := os.Executable()
@@ -131,7 +133,8 @@ func (s *stage) furnish() {
 	require.NoError(t, os.CopyFS(filepath.Join(s.dir, "configs"), os.DirFS("../../configs")))
 	now := time.Now().UTC().Truncate(time.Second)
 	s.edit("configs/campaign.yaml", `(?m)^window: .*$`,
-		fmt.Sprintf("window: {from: %s, to: %s}", now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339)))
+		fmt.Sprintf("window: {from: %s, to: %s}", now.Add(-time.Minute).Format(time.RFC3339),
+			now.Add(time.Hour).Format(time.RFC3339)))
 	s.edit("configs/production.yaml", `(?m)^  (tls|username|sasl_\w+): .*\n`, "")
 	s.set("KAFKA_CREATE_TOPIC", "true", "KAFKA_REPLICATION_FACTOR", "1", "REDIS_MODE", "standalone")
 }
@@ -155,7 +158,8 @@ func (s *stage) bury(sink string) {
 	require.Len(s.t, letters, 2)
 	require.NoError(s.t, s.rdb.Del(s.t.Context(), key).Err())
 	for i, id := range []string{"1771358400000-0", "1771358400123-0"} {
-		require.NoError(s.t, s.rdb.XAdd(s.t.Context(), &redis.XAddArgs{Stream: key, ID: id, Values: letters[i].([]any)[1]}).Err())
+		require.NoError(s.t, s.rdb.XAdd(s.t.Context(),
+			&redis.XAddArgs{Stream: key, ID: id, Values: letters[i].([]any)[1]}).Err())
 	}
 }
 
@@ -165,7 +169,8 @@ func (s *stage) doubt() {
 	addr := freeAddr(s.t)
 	startBalance(s.t, addr, filepath.Join(s.t.TempDir(), "balance.db"))
 	s.trusted = slices.Clone(s.env)
-	s.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "0s", "REMOTE_QUERYABLE", "false",
+	s.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
+		"0s", "REMOTE_QUERYABLE", "false",
 		"REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
 }
 
@@ -176,7 +181,8 @@ func (s *stage) forge() {
 	receipts := decided[app.Receipts](s.t, s.ok("receipts", "spring-rain", "u1", "--json")).Receipts
 	require.Len(s.t, receipts, 1)
 	for i := range 8 {
-		s.plant("spring-rain", grantEntry("spring-rain", receipts[0].Packet, fmt.Sprint(int64(receipts[0].Amount)), fmt.Sprintf("thief%d", i))...)
+		s.plant("spring-rain", grantEntry("spring-rain", receipts[0].Packet, fmt.Sprint(int64(receipts[0].Amount)),
+			fmt.Sprintf("thief%d", i))...)
 	}
 	s.ok("replay", "forged", "--to", "balance")
 	for i := range 6 {
@@ -204,11 +210,13 @@ func (s *stage) perform(line string, a *act) result {
 	}
 	if s.json {
 		command := "hongbao " + a.command
-		line = strings.Replace(strings.Replace(line, command, command+" --json", 1), command+" --json spring-rain > ", command+" --json spring-rain | tee ", 1)
+		line = strings.Replace(strings.Replace(line, command, command+" --json", 1), command+" --json spring-rain > ",
+			command+" --json spring-rain | tee ", 1)
 	}
 	p := launch(s.t, s.dir, append(s.env, "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH")), "bash", "-c", line)
 	if a.until != "" && (a.command != "tail" || strings.Contains(line, "--follow")) {
-		testkit.Eventually(s.t, 30*time.Second, func() bool { return strings.Contains(p.out.String()+p.err.String(), a.until) }, "%s says %q", line, a.until)
+		testkit.Eventually(s.t, 30*time.Second,
+			func() bool { return strings.Contains(p.out.String()+p.err.String(), a.until) }, "%s says %q", line, a.until)
 		p.signal(syscall.SIGTERM)
 	}
 	return p.wait(90 * time.Second)
@@ -228,8 +236,8 @@ func TestExamplesInHelpWork(t *testing.T) {
 	}
 }
 
-// The same with --json: each command prints one document, with names in snake_case. What serves until it is stopped prints none, and
-// tail one a line.
+// The same with --json: each command prints one document, with names in snake_case. What serves until it is stopped
+// prints none, and tail one a line.
 func TestEveryCommandPrintsOneDocument(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -255,7 +263,8 @@ func TestEveryCommandPrintsOneDocument(t *testing.T) {
 
 func newStage(t *testing.T) *stage {
 	d := setup(t, options{kafka: true})
-	s := &stage{deployment: d, dir: t.TempDir(), words: map[string]string{"10.0.0.7:6379": d.rdb.Options().Addr}, used: map[string]bool{}}
+	s := &stage{deployment: d, dir: t.TempDir(), words: map[string]string{"10.0.0.7:6379": d.rdb.Options().Addr},
+		used: map[string]bool{}}
 	s.furnish()
 	return s
 }

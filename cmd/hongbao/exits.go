@@ -40,7 +40,8 @@ var exits = []exit{
 	{exitFound, "done, and the answer names what a person must look at"},
 	{exitUndecided, "not decided yet: run the same command again"},
 	{exitOutage, "a server can't be reached or does not work: run the same command again"},
-	{exitInterrupted + int(syscall.SIGINT), "ended by SIGINT (Ctrl-C); 143: by SIGTERM. What serves until it is told to stop ends with 0"},
+	{exitInterrupted + int(syscall.SIGINT),
+		"ended by SIGINT (Ctrl-C); 143: by SIGTERM. What serves until it is told to stop ends with 0"},
 }
 
 func exitsText() string {
@@ -89,13 +90,15 @@ func exitCode(ctx context.Context, err error) int {
 		return exitFound
 	case onlyOutages(err):
 		return exitOutage
-	case errors.As(err, &undecided), hongbao.IsHeld(err), hongbao.ClassOf(err) == hongbao.ClassTransient && !hongbao.IsOutage(err):
+	case errors.As(err, &undecided), hongbao.IsHeld(err), hongbao.ClassOf(err) == hongbao.ClassTransient &&
+		!hongbao.IsOutage(err):
 		return exitUndecided
 	}
 	return exitFailed
 }
 
-// onlyOutages tells whether every error that was joined into err is an outage: of the others somebody must be told first.
+// onlyOutages tells whether every error that was joined into err is an outage: of the others somebody must be told
+// first.
 func onlyOutages(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself
 	case *hongbao.Error:

@@ -41,7 +41,8 @@ func TestExitCodeOfAnError(t *testing.T) {
 		{"conflict", t.Context(), hongbao.Errorf(hongbao.ClassConflict, "another specification"), 1},
 		{"usage", t.Context(), fmt.Errorf("grab: %w", app.Usage("no user")), 2},
 		{"found", t.Context(), errors.Join(nil, app.Found("differences")), 3},
-		{"settling", t.Context(), fmt.Errorf("refund: %w", hongbao.Errorf(hongbao.ClassTransient, "%w: 1 of 2", payment.ErrSettling)), 4},
+		{"settling", t.Context(), fmt.Errorf("refund: %w",
+			hongbao.Errorf(hongbao.ClassTransient, "%w: 1 of 2", payment.ErrSettling)), 4},
 		{"undecided", t.Context(), undecidedError{errors.New("busy")}, 4},
 		{"outage", t.Context(), fmt.Errorf("redis: %w", away), 5},
 		{"two outages", t.Context(), errors.Join(away, fmt.Errorf("ledger: %w", errors.Join(away))), 5},
@@ -74,8 +75,8 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// A grab that is not decided, an audit that differs and one that could not read end with codes of their own: as 0 and 1 a script
-// could not tell them from a refusal and from each other.
+// A grab that is not decided, an audit that differs and one that could not read end with codes of their own: as 0 and 1
+// a script could not tell them from a refusal and from each other.
 func TestExitCodesOfAnswers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -133,7 +134,8 @@ func TestInterruptEndsTheWaitForInput(t *testing.T) {
 
 func TestUnknownCommandsAreSuggested(t *testing.T) {
 	t.Parallel()
-	for typed, meant := range map[string]string{"audti": "audit", "cmapaign": "campaign", "campaign crate": "create", "dead requeu": "requeue"} {
+	for typed, meant := range map[string]string{"audti": "audit", "cmapaign": "campaign", "campaign crate": "create",
+		"dead requeu": "requeue"} {
 		r := run(t, nil, strings.Fields(typed)...)
 		require.Equal(t, 2, r.code)
 		require.Contains(t, r.err, "did you mean "+meant+"?", typed)

@@ -15,10 +15,12 @@ func grabCmd() *cobra.Command {
 	g := hongbao.Grab{}
 	cmd := &cobra.Command{
 		Use: "grab CAMPAIGN USER", Short: "Make one grab and print the answer",
-		Long: "Makes one grab. A refusal is decided too, so its exit code is 0. Exit code 4 says that nothing is decided yet. Then, and after a\n" +
+		Long: "Makes one grab. A refusal is decided too, so its exit code is 0. Exit code 4 says that nothing is decided " +
+			"yet. Then, and after a\n" +
 			"failure, run it again with the same --request-id: if the first one was granted, it gets the same receipt.",
-		Example: "  hongbao grab spring-rain u1 --fact device=d1\n  hongbao grab spring-rain u2 --fact device=d2 --fact channel=app --request-id r1 --json",
-		Args:    exactly(2, "a CAMPAIGN and a USER"),
+		Example: "  hongbao grab spring-rain u1 --fact device=d1\n  hongbao grab spring-rain u2 --fact device=d2 --fact " +
+			"channel=app --request-id r1 --json",
+		Args: exactly(2, "a CAMPAIGN and a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.Campaign, g.User = args[0], args[1]
 			if err := g.Check(); err != nil {
@@ -31,13 +33,15 @@ func grabCmd() *cobra.Command {
 				}
 				err = printAnswer(cmd, out, func(w io.Writer) error { return writeGrab(w, &out) })
 				if err == nil && !out.Outcome.Final() {
-					err = undecidedError{fmt.Errorf("%s: nothing is decided yet; grab again with --request-id %s", out.Outcome, out.RequestID)}
+					err = undecidedError{fmt.Errorf("%s: nothing is decided yet; grab again with --request-id %s", out.Outcome,
+						out.RequestID)}
 				}
 				return err
 			})
 		},
 	}
-	cmd.Flags().StringVar(&g.RequestID, "request-id", "", "makes a repeat recognisable; required where a user may have several packets")
+	cmd.Flags().StringVar(&g.RequestID, "request-id", "",
+		"makes a repeat recognisable; required where a user may have several packets")
 	cmd.Flags().StringVar(&g.Trace, "traceparent", "", "W3C traceparent that travels with the grant")
 	cmd.Flags().StringToStringVar(&g.Facts, "fact", nil, "name=value that the campaign's limits count by; may be repeated")
 	return cmd
@@ -55,7 +59,8 @@ func writeGrab(w io.Writer, a *app.Grabbed) error {
 	says := ""
 	switch {
 	case a.Limit != nil && !a.Limit.Resets.IsZero():
-		says = fmt.Sprintf("limit of %d by %s per %s; it counts anew at %s\n", a.Limit.Limit.Max, a.Limit.Limit.By, a.Limit.Limit.Per,
+		says = fmt.Sprintf("limit of %d by %s per %s; it counts anew at %s\n", a.Limit.Limit.Max, a.Limit.Limit.By,
+			a.Limit.Limit.Per,
 			a.Limit.Resets.UTC().Format(time.RFC3339))
 	case a.Limit != nil:
 		says = fmt.Sprintf("limit of %d by %s per %s\n", a.Limit.Limit.Max, a.Limit.Limit.By, a.Limit.Limit.Per)

@@ -16,8 +16,10 @@ import (
 // openers are commands that open what is there, with their exit codes where they are refused.
 func openers(d *deployment) [][]string {
 	return [][]string{
-		{"audit"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"}, {"campaign", "close", "rain", "--early"}, {"work"}, {"grab", "rain", "u"},
-		{"campaign", "create", spec(d.t, "hail", 5, 50)}, {"campaign", "list"}, {"campaign", "show", "rain"}, {"dead", "list"}, {"quarantine", "list"},
+		{"audit"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"}, {"campaign", "close", "rain", "--early"},
+		{"work"}, {"grab", "rain", "u"},
+		{"campaign", "create", spec(d.t, "hail", 5, 50)}, {"campaign", "list"}, {"campaign", "show", "rain"},
+		{"dead", "list"}, {"quarantine", "list"},
 		{"config", "check", "--connect"},
 	}
 }
@@ -75,8 +77,8 @@ func TestInitTogetherAndKilled(t *testing.T) {
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 }
 
-// Redis that lost everything is not founded anew by whoever comes first (issue 8, point 1): new grants would get seqs that
-// subscribers have seen, and packets would be dealt again.
+// Redis that lost everything is not founded anew by whoever comes first (issue 8, point 1): new grants would get seqs
+// that subscribers have seen, and packets would be dealt again.
 func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -100,7 +102,8 @@ func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 			}
 			require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 			for _, command := range openers(d) {
-				if command[0] == "campaign" && slices.Contains([]string{"create", "list"}, command[1]) || command[0] == "quarantine" {
+				if command[0] == "campaign" && slices.Contains([]string{"create", "list"}, command[1]) ||
+					command[0] == "quarantine" {
 					continue // they ask the ledger alone
 				}
 				d.refused(1, command, "`hongbao recover`")
@@ -136,7 +139,8 @@ func (d *deployment) with(pairs ...string) *deployment {
 	return &e
 }
 
-// One ledger has one deployment: a second one, another prefix and another number of shards are refused (issue 8, point 1).
+// One ledger has one deployment: a second one, another prefix and another number of shards are refused (issue 8, point
+// 1).
 func TestOneLedgerHasOneDeployment(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -147,7 +151,8 @@ func TestOneLedgerHasOneDeployment(t *testing.T) {
 	} {
 		e := d.with(other...)
 		before := d.content()
-		for _, command := range [][]string{{"init"}, {"campaign", "load", "rain"}, {"work"}, {"audit"}, {"config", "check", "--connect"}} {
+		for _, command := range [][]string{{"init"}, {"campaign", "load", "rain"}, {"work"}, {"audit"},
+			{"config", "check", "--connect"}} {
 			e.refused(1, command)
 			require.Equal(t, before, d.content(), "%v", command)
 		}
@@ -158,7 +163,8 @@ func TestOneLedgerHasOneDeployment(t *testing.T) {
 	}
 }
 
-// A Redis that is in use beside a ledger that never knew it: a wrong DSN is not stamped as its owner, whatever it says of itself.
+// A Redis that is in use beside a ledger that never knew it: a wrong DSN is not stamped as its owner, whatever it says
+// of itself.
 func TestRedisOfAnotherLedgerIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -172,18 +178,21 @@ func TestRedisOfAnotherLedgerIsRefused(t *testing.T) {
 	// A ledger that was founded as the same deployment, with another Redis.
 	other := d.with("LEDGER_DSN", empty, "REDIS_ADDRS", testkit.NewRedis(t, testkit.RedisOptions{}).Addr)
 	other.ok("init")
-	for _, command := range [][]string{{"init"}, {"work"}, {"audit"}, {"campaign", "load", "rain"}, {"config", "check", "--connect"}} {
+	for _, command := range [][]string{{"init"}, {"work"}, {"audit"}, {"campaign", "load", "rain"},
+		{"config", "check", "--connect"}} {
 		e.refused(1, command, "were not founded together")
 	}
 	require.Equal(t, before, d.content())
 }
 
-// A ledger that nobody has named is an error that names the knob; a file in the working directory would be another one each time.
+// A ledger that nobody has named is an error that names the knob; a file in the working directory would be another one
+// each time.
 func TestLedgerHasNoDefault(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d = d.with("LEDGER_DSN", "")
-	for _, command := range [][]string{{"init"}, {"campaign", "list"}, {"config", "check", "--connect"}, {"audit"}, {"balance"}} {
+	for _, command := range [][]string{{"init"}, {"campaign", "list"}, {"config", "check", "--connect"}, {"audit"},
+		{"balance"}} {
 		r := d.with("BALANCE_TOKEN", "token-of-the-tests-0123").run(command...)
 		require.NotZero(t, r.code, "%v", command)
 		require.Contains(t, r.err, "ledger.dsn is empty")
@@ -196,7 +205,8 @@ func TestReadersMakeNoDatabase(t *testing.T) {
 	d := setup(t, options{})
 	path := filepath.Join(t.TempDir(), "none.db")
 	d = d.with("LEDGER_DSN", path)
-	for _, command := range [][]string{{"campaign", "list"}, {"campaign", "reveal", "rain"}, {"quarantine", "list"}, {"audit"}, {"config", "check", "--connect"}} {
+	for _, command := range [][]string{{"campaign", "list"}, {"campaign", "reveal", "rain"}, {"quarantine", "list"},
+		{"audit"}, {"config", "check", "--connect"}} {
 		d.refused(1, command, "there is no file "+path, "`hongbao init`")
 		require.NoFileExists(t, path, "%v", command)
 	}

@@ -64,7 +64,11 @@ func killWorkers(t *testing.T, d *deployment) {
 			next <- struct{}{}
 		}
 		most := rand.Int64N(4)
-		testkit.Eventually(t, 20*time.Second, func() bool { held := d.held(w); return held > most || wave.Load() >= waves && d.idle() }, "the worker is in the middle")
+		testkit.Eventually(t, 20*time.Second, func() bool {
+			held := d.held(w)
+			return held > most || wave.Load() >= waves &&
+				d.idle()
+		}, "the worker is in the middle")
 		w.kill()
 		if held := d.held(w); held > 0 {
 			fired++

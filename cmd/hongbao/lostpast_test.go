@@ -31,11 +31,13 @@ type past struct {
 	kept string
 }
 
-// alarmWithin is how soon the alarm has to come; a busy machine gets a few seconds more than the second that is promised.
+// alarmWithin is how soon the alarm has to come; a busy machine gets a few seconds more than the second that is
+// promised.
 const alarmWithin = 4 * time.Second
 
-// Redis loses what it had acknowledged while users grab and workers work. Nobody is told a final refusal, the alarm comes at once, the
-// operator's next command tells what to do, and what is granted afterwards is paid and published once.
+// Redis loses what it had acknowledged while users grab and workers work. Nobody is told a final refusal, the alarm
+// comes at once, the operator's next command tells what to do, and what is granted afterwards is paid and published
+// once.
 func TestRedisLosesItsPastUnderLoad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -62,7 +64,8 @@ func TestRedisLosesItsPastUnderLoad(t *testing.T) {
 	}
 }
 
-// newPast makes the deployment, with two shards and a campaign on each, and keeps the files of Redis as they are under load.
+// newPast makes the deployment, with two shards and a campaign on each, and keeps the files of Redis as they are under
+// load.
 func newPast(t *testing.T) *past {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
@@ -96,7 +99,8 @@ func (d *deployment) at(shard int, name string) string {
 func (p *past) keep() {
 	p.t.Helper()
 	p.kept = filepath.Join(p.t.TempDir(), "kept")
-	require.NoError(p.t, exec.CommandContext(p.t.Context(), "cp", "-r", filepath.Join(p.server.Dir(), "appendonlydir"), p.kept).Run())
+	require.NoError(p.t, exec.CommandContext(p.t.Context(), "cp", "-r", filepath.Join(p.server.Dir(), "appendonlydir"),
+		p.kept).Run())
 }
 
 // goBack starts Redis from the files that were kept.
@@ -152,7 +156,8 @@ func (p *past) alarms() {
 // diagnosed runs `hongbao recover`, which changes nothing, and wants it to name the loss and the next command.
 func (p *past) diagnosed() []recovery.Verdict {
 	p.t.Helper()
-	r := p.refused(exitFound, []string{"recover"}, "have lost something", "hongbao recover --accept-loss --by NAME --why TEXT")
+	r := p.refused(exitFound, []string{"recover"}, "have lost something",
+		"hongbao recover --accept-loss --by NAME --why TEXT")
 	require.Contains(p.t, r.out, "FROZEN")
 	for _, id := range p.users.campaigns {
 		require.Contains(p.t, r.out, "campaign "+id+" stays frozen")
@@ -163,7 +168,8 @@ func (p *past) diagnosed() []recovery.Verdict {
 		if at.seq > verdicts[at.shard].Redis {
 			lost++
 		}
-		require.LessOrEqual(p.t, at.seq, verdicts[at.shard].Known(), "shard %d: callers have said what they were told", at.shard)
+		require.LessOrEqual(p.t, at.seq, verdicts[at.shard].Known(), "shard %d: callers have said what they were told",
+			at.shard)
 	}
 	require.Positive(p.t, lost, "the fault fired: users were told of grants that Redis has lost")
 	p.t.Logf("Redis has lost %d grants that users were told of: %s", lost, strings.TrimSpace(r.out))
@@ -260,7 +266,8 @@ func (p *past) paidOnce() {
 	require.Equal(p.t, p.count(`SELECT sum(amount)::bigint FROM grants`), p.count(`SELECT sum(balance)::bigint FROM account WHERE kind = 'user'`))
 }
 
-// publishedOnce looks at the topic: an event number names one grant, new grants are there once, and the subscriber passed over none.
+// publishedOnce looks at the topic: an event number names one grant, new grants are there once, and the subscriber
+// passed over none.
 func (p *past) publishedOnce(verdicts []recovery.Verdict) {
 	p.t.Helper()
 	has, again := map[eventAt]string{}, 0

@@ -20,7 +20,8 @@ import (
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
-// audience are users who grab all the time through two producers and those that join, and note each answer. Half of the grabs are of users who ask again.
+// audience are users who grab all the time through two producers and those that join, and note each answer. Half of the
+// grabs are of users who ask again.
 type audience struct {
 	t         *testing.T
 	campaigns []string // of the beginning
@@ -54,7 +55,8 @@ func grantText(campaign string, packet int64, user string) string {
 // gather lets users grab in the campaigns until stop is called, or the test ends.
 func (p *past) gather(campaigns ...string) *audience {
 	p.t.Helper()
-	c := &audience{t: p.t, campaigns: campaigns, open: campaigns, told: map[visit]hongbao.Receipt{}, packets: map[string]visit{}}
+	c := &audience{t: p.t, campaigns: campaigns, open: campaigns, told: map[visit]hongbao.Receipt{},
+		packets: map[string]visit{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	c.join = func() {
@@ -130,7 +132,8 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 		c.frozen++
 	case !a.Outcome.Final():
 	case a.Outcome != hongbao.OutcomeGranted && a.Outcome != hongbao.OutcomeAlreadyGranted:
-		if told || a.Outcome != hongbao.OutcomeSoldOut || !strings.HasPrefix(v.campaign, "fresh-") { // only those can be sold out
+		// only those can be sold out
+		if told || a.Outcome != hongbao.OutcomeSoldOut || !strings.HasPrefix(v.campaign, "fresh-") {
 			bad("was told %s; granted before: %v", a.Outcome, told)
 		}
 	case told:
@@ -204,12 +207,13 @@ type reader struct {
 func (d *deployment) read() *reader {
 	d.t.Helper()
 	r := &reader{seen: map[eventAt]int{}}
-	sink, err := subscriber.NewFuncSink(subscriber.FuncSinkConfig{Timeout: 10 * time.Second, Effect: func(_ context.Context, e subscriber.Event) error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.seen[eventAt{e.Grant.Shard, e.Grant.Seq}]++
-		return nil
-	}})
+	sink, err := subscriber.NewFuncSink(subscriber.FuncSinkConfig{Timeout: 10 * time.Second,
+		Effect: func(_ context.Context, e subscriber.Event) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.seen[eventAt{e.Grant.Shard, e.Grant.Seq}]++
+			return nil
+		}})
 	require.NoError(d.t, err)
 	cfg := subscriber.DefaultConfig()
 	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.Group, cfg.Deployment = []string{d.addr}, "test", d.topic, d.topic, d.id()

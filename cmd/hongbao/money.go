@@ -62,7 +62,8 @@ func writeHistogram(w io.Writer, bins []bin, currency string) error {
 	}
 	for _, b := range bins {
 		bar := strings.Repeat("#", (b.Packets*40+most-1)/most)
-		if _, err := fmt.Fprintf(w, "  %12s to %-12s %8d %s\n", money.Text(b.Low, currency), money.Text(b.High, currency), b.Packets, bar); err != nil {
+		if _, err := fmt.Fprintf(w, "  %12s to %-12s %8d %s\n", money.Text(b.Low, currency), money.Text(b.High, currency),
+			b.Packets, bar); err != nil {
 			return fmt.Errorf("draw the histogram: %w", err)
 		}
 	}

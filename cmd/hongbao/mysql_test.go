@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// TestLedgerOnMariaDB takes a campaign from its creation to the audit with the ledger on a MariaDB that wants a password.
+// TestLedgerOnMariaDB takes a campaign from its creation to the audit with the ledger on a MariaDB that wants a
+// password.
 func TestLedgerOnMariaDB(t *testing.T) {
 	d := setup(t, options{unfounded: true})
 	t.Parallel()

@@ -16,7 +16,8 @@ import (
 
 func quarantineCmd() *cobra.Command {
 	return family("quarantine", "Look at grants that contradict the ledger, and decide about them",
-		"A grant in quarantine was not paid by the ledger: it contradicts the ledger, the plan or the funding. docs/ledger.md tells what each\n"+
+		"A grant in quarantine was not paid by the ledger: it contradicts the ledger, the plan or the funding. "+
+			"docs/ledger.md tells what each\n"+
 			"reason means. A person decides, once, and the ledger keeps who and why.",
 		quarantineListCmd(), quarantineShowCmd(), quarantineResolveCmd(), quarantineCampaignCmd())
 }
@@ -28,7 +29,8 @@ func quarantineListCmd() *cobra.Command {
 		Example: "  hongbao quarantine list\n  hongbao quarantine list --all --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > replay.MaxListed || after < 0 {
-				return app.Usage("--limit %d --after %d: want 1 to %d letters after number 0 or above", limit, after, replay.MaxListed)
+				return app.Usage("--limit %d --after %d: want 1 to %d letters after number 0 or above", limit, after,
+					replay.MaxListed)
 			}
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				page, err := a.ListQuarantine(cmd.Context(), after, limit, all)
@@ -61,7 +63,8 @@ func writeQuarantine(w io.Writer, list []app.Quarantined, next int64) error {
 		if q.Resolved != nil {
 			decision = fmt.Sprintf("%s: %.120q", q.ResolvedBy, q.Resolution)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", q.ID, q.Reason, q.Campaign, q.Packet, side(q.Came, q.Currency), side(q.Ledger, q.Currency),
+		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", q.ID, q.Reason, q.Campaign, q.Packet, side(q.Came, q.Currency),
+			side(q.Ledger, q.Currency),
 			decision)
 	}
 	if next > 0 {
@@ -103,8 +106,10 @@ func quarantineResolveCmd() *cobra.Command {
 	void := false
 	cmd := &cobra.Command{
 		Use: "resolve ID", Short: "Decide about a grant in quarantine: pay it from the reserve, or void it",
-		Long: "Decides once, and prints the decided grant. --pay moves the amount from the reserve's account to the user's, in the same\n" +
-			"transaction as the decision; the same command again moves nothing. Nobody is paid who was paid that packet before, and nobody\n" +
+		Long: "Decides once, and prints the decided grant. --pay moves the amount from the reserve's account to the user's, " +
+			"in the same\n" +
+			"transaction as the decision; the same command again moves nothing. Nobody is paid who was paid that packet " +
+			"before, and nobody\n" +
 			"more than the plan has for it. Grants that may still be settled are replayed instead.\n" +
 			"With settlement.kind=remote --pay moves money in the ledger only, not at the remote; ask there first.",
 		Example: "  hongbao quarantine resolve 7 --pay --by ann --why \"Redis dealt the packet twice\"\n" +
@@ -140,8 +145,10 @@ func quarantineResolveCmd() *cobra.Command {
 func quarantineCampaignCmd() *cobra.Command {
 	by, why := "", ""
 	cmd := &cobra.Command{
-		Use: "campaign ID", Short: "Send the grants of a campaign that the ledger will never have to quarantine; else they wait",
-		Long: "Grants of a campaign that the ledger does not have wait, without an attempt and with an alarm: it may be the wrong ledger, or an\n" +
+		Use: "campaign ID", Short: "Send the grants of a campaign that the ledger will never have to quarantine; else they " +
+			"wait",
+		Long: "Grants of a campaign that the ledger does not have wait, without an attempt and with an alarm: it may be the " +
+			"wrong ledger, or an\n" +
 			"older copy of it. This says, once and for all, that the campaign will never be there. Who and why are kept.",
 		Example: "  hongbao quarantine campaign winter-rain --by ann --why \"its ledger burnt\"", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -26,9 +26,13 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 		{"same packet, other user", "same", func(r hongbao.Receipt) []string {
 			return grantEntry("rain", r.Packet, fmt.Sprint(int64(r.Amount)), "thief")
 		}, true},
-		{"other amount", "amount", func(r hongbao.Receipt) []string { return grantEntry("rain", r.Packet+1, "999999", "thief") }, true},
+		{"other amount", "amount", func(r hongbao.Receipt) []string {
+			return grantEntry("rain", r.Packet+1, "999999",
+				"thief")
+		}, true},
 		{"unknown packet", "packet", func(hongbao.Receipt) []string { return grantEntry("rain", 999, "1", "thief") }, true},
-		{"unknown campaign", "campaign", func(hongbao.Receipt) []string { return grantEntry("nowhere", 1, "1", "thief") }, false},
+		{"unknown campaign", "campaign", func(hongbao.Receipt) []string { return grantEntry("nowhere", 1, "1", "thief") },
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -14,8 +14,10 @@ import (
 
 func receiptsCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "receipts CAMPAIGN USER", Short: "Print what a user holds in a campaign: from Redis, or from the ledger once it has left Redis",
-		Example: "  hongbao receipts spring-rain u1\n  hongbao receipts spring-rain u1 --json", Args: exactly(2, "a CAMPAIGN and a USER"),
+		Use: "receipts CAMPAIGN USER", Short: "Print what a user holds in a campaign: from Redis, or from the ledger once " +
+			"it has left Redis",
+		Example: "  hongbao receipts spring-rain u1\n  hongbao receipts spring-rain u1 --json",
+		Args:    exactly(2, "a CAMPAIGN and a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkCampaigns(args[0]); err != nil {
 				return err
@@ -36,14 +38,17 @@ func receiptsCmd() *cobra.Command {
 
 func writeReceipts(cmd *cobra.Command, w io.Writer, out *app.Receipts) error {
 	if out.Incomplete {
-		fmt.Fprintf(cmd.ErrOrStderr(), "campaign %s is not in Redis and not refunded: the ledger may not have all. `hongbao campaign show %s` tells more\n", out.Campaign, out.Campaign)
+		fmt.Fprintf(cmd.ErrOrStderr(),
+			"campaign %s is not in Redis and not refunded: the ledger may not have all. `hongbao campaign show %s` tells more\n",
+			out.Campaign, out.Campaign)
 	}
 	for _, r := range out.Receipts {
 		if err := writeReceipt(w, &r, out.Currency); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d receipts of user %s in campaign %s (from %s)\n", len(out.Receipts), out.User, out.Campaign, out.Source)
+	_, err := fmt.Fprintf(w, "%d receipts of user %s in campaign %s (from %s)\n", len(out.Receipts), out.User,
+		out.Campaign, out.Source)
 	return err
 }
 
@@ -52,7 +57,8 @@ func writeReceipt(w io.Writer, r *hongbao.Receipt, currency string) error {
 	if r.Code != "" {
 		code = ", code " + r.Code
 	}
-	_, err := fmt.Fprintf(w, "packet %d, %s%s, event %d-%d, granted %s, request id %s\n", r.Packet, money.Text(r.Amount, currency), code, r.Shard, r.Seq,
+	_, err := fmt.Fprintf(w, "packet %d, %s%s, event %d-%d, granted %s, request id %s\n", r.Packet,
+		money.Text(r.Amount, currency), code, r.Shard, r.Seq,
 		r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
 	return err
 }

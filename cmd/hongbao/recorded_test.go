@@ -23,8 +23,10 @@ import (
 
 // atBank makes a deployment settle at a balance server.
 func (d *deployment) atBank(url string) {
-	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", url, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
-		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS", "20", "REMOTE_CONCURRENCY", "4")
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", url, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h",
+		"REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
+		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS",
+		"20", "REMOTE_CONCURRENCY", "4")
 }
 
 // booked tells what the users have at the balance server, each in one credit.
@@ -60,7 +62,8 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	amount := fmt.Sprint(int64(30_000 - paid))
 	d.refused(4, []string{"campaign", "refund", "rain", "--amount", amount}, "settling")
 	w := d.start("work")
-	require.Contains(t, d.ok("campaign", "refund", "rain", "--amount", amount, "--wait", "60s"), "100 packets, "+left+", to sponsor acme")
+	require.Contains(t, d.ok("campaign", "refund", "rain", "--amount", amount, "--wait", "60s"),
+		"100 packets, "+left+", to sponsor acme")
 	n, sum := booked(t, addr, want)
 	require.Equal(t, granted, n)
 	require.Equal(t, paid, sum)
@@ -111,20 +114,21 @@ func newTeller(t *testing.T, bank string, ledger *testkit.Proxy) *teller {
 	to, err := url.Parse("http://" + bank)
 	require.NoError(t, err)
 	l := &teller{ledger: ledger}
-	l.Server = httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ModifyResponse: func(*http.Response) error {
-		if l.armed.CompareAndSwap(true, false) {
-			l.ledger.Refuse(true)
-			l.ledger.CutAll()
-			l.fired.Add(1)
-		}
-		return nil
-	}})
+	l.Server = httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		ModifyResponse: func(*http.Response) error {
+			if l.armed.CompareAndSwap(true, false) {
+				l.ledger.Refuse(true)
+				l.ledger.CutAll()
+				l.fired.Add(1)
+			}
+			return nil
+		}})
 	t.Cleanup(l.Close)
 	return l
 }
 
-// The ledger goes away after the remote has booked, and in half of the times the worker is killed then: nothing is booked
-// twice, and what was booked is recorded when the ledger is back.
+// The ledger goes away after the remote has booked, and in half of the times the worker is killed then: nothing is
+// booked twice, and what was booked is recorded when the ledger is back.
 func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true, shards: 2})
@@ -140,7 +144,8 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	l := newTeller(t, addr, proxy)
 	d.atBank(l.URL)
-	d.set("CONSUMER_MAX_ATTEMPTS", "100") // a worker that dies takes an attempt from what it holds, which may be the same in each wave
+	// a worker that dies takes an attempt from what it holds, which may be the same in each wave
+	d.set("CONSUMER_MAX_ATTEMPTS", "100")
 	direct.env = append(append([]string{}, d.env...), "HONGBAO_LEDGER_DSN="+d.dsn)
 	want := d.winners(t, "rain", packets)
 
@@ -161,7 +166,8 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 		proxy.Refuse(false)
 		w = d.start("work")
 	}
-	testkit.Eventually(t, 90*time.Second, func() bool { return direct.show("rain").Ledger.Granted == 20_000 && d.nothingPending(t) }, "all are recorded")
+	testkit.Eventually(t, 90*time.Second,
+		func() bool { return direct.show("rain").Ledger.Granted == 20_000 && d.nothingPending(t) }, "all are recorded")
 	w.signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 	n, sum := booked(t, addr, want)
@@ -172,8 +178,8 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	require.Equal(t, int64(packets), report.Total.Settled)
 }
 
-// The balance server loses everything: a replay asks for it again under the same keys while it surely remembers them, and
-// refuses each event after that.
+// The balance server loses everything: a replay asks for it again under the same keys while it surely remembers them,
+// and refuses each event after that.
 func TestReplayToTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -183,14 +189,16 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 	bank := startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	want := d.winners(t, "rain", 20)
 	w := d.start("work")
-	testkit.Eventually(t, 30*time.Second, func() bool { return d.show("rain").Ledger.Granted == 1_000 && d.nothingPending(t) }, "all are settled")
+	testkit.Eventually(t, 30*time.Second,
+		func() bool { return d.show("rain").Ledger.Granted == 1_000 && d.nothingPending(t) }, "all are settled")
 	w.kill()
 	bank.kill()
 	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db"))
 	require.Equal(t, map[audit.Kind]int64{audit.Lost: 20}, d.auditNow().Found)
 
 	late := *d
-	late.env = append(append([]string{}, d.env...), "HONGBAO_REMOTE_RETENTION=30ms", "HONGBAO_REMOTE_MARGIN=20ms", "HONGBAO_REMOTE_CLAIM_TIME=10ms",
+	late.env = append(append([]string{}, d.env...), "HONGBAO_REMOTE_RETENTION=30ms", "HONGBAO_REMOTE_MARGIN=20ms",
+		"HONGBAO_REMOTE_CLAIM_TIME=10ms",
 		"HONGBAO_REMOTE_TIMEOUT=9ms", "HONGBAO_REMOTE_QUERYABLE=false")
 	late.refused(3, []string{"replay", "late", "--to", "balance", "--campaign", "rain"}, "not finished")
 	n, _ := booked(t, addr, want)

@@ -17,11 +17,15 @@ func recoverCmd() *cobra.Command {
 	var word app.Acceptance
 	accept := false
 	cmd := &cobra.Command{
-		Use: "recover", Short: "Tell what a Redis that went back in time has lost, and open its shards if a person accepts the loss",
-		Long: "A shard is frozen when Redis was started anew, another server took over, or Redis went back in time: grabs are answered frozen,\n" +
-			"and workers wait. Workers open it by themselves within seconds if nothing was lost. If something was lost, this command tells\n" +
+		Use: "recover", Short: "Tell what a Redis that went back in time has lost, and open its shards if a person accepts " +
+			"the loss",
+		Long: "A shard is frozen when Redis was started anew, another server took over, or Redis went back in time: grabs " +
+			"are answered frozen,\n" +
+			"and workers wait. Workers open it by themselves within seconds if nothing was lost. If something was lost, this " +
+			"command tells\n" +
 			"what Redis, the ledger, the topic and the callers know. It changes nothing without --accept-loss.\n\n" +
-			"With --accept-loss it opens the shards: new grants get event numbers behind everything that anybody knows. Campaigns that Redis\n" +
+			"With --accept-loss it opens the shards: new grants get event numbers behind everything that anybody knows. " +
+			"Campaigns that Redis\n" +
 			"has lost, or of which somebody knows more than Redis, stay frozen: `hongbao campaign refund-lost` ends them.",
 		Example: "  hongbao recover\n  hongbao recover --accept-loss --by ann --why \"restored from the backup of 09:00\"",
 		Args:    exactly(0, "no arguments"),
@@ -54,7 +58,8 @@ func recoverCmd() *cobra.Command {
 func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 	for i := range words {
 		word := &words[i]
-		if _, err := fmt.Fprintf(w, "%s: %s accepted that shard %d goes on in epoch %d: %s (%s)\n", word.At.Format(time.RFC3339), word.By, word.Shard,
+		if _, err := fmt.Fprintf(w, "%s: %s accepted that shard %d goes on in epoch %d: %s (%s)\n",
+			word.At.Format(time.RFC3339), word.By, word.Shard,
 			word.Epoch, word.Why, word.Lost); err != nil {
 			return err
 		}
@@ -77,7 +82,8 @@ func writeVerdicts(w io.Writer, verdicts []*recovery.Verdict, accepted bool) err
 			return err
 		}
 		for _, c := range v.Campaigns {
-			_, err := fmt.Fprintf(w, "  campaign %s stays frozen: %s; once the shard is open `hongbao campaign refund-lost %s` ends it\n", c.Campaign, c.Why, c.Campaign)
+			_, err := fmt.Fprintf(w, "  campaign %s stays frozen: %s; once the shard is open `hongbao campaign refund-lost %s` "+
+				"ends it\n", c.Campaign, c.Why, c.Campaign)
 			if err != nil {
 				return err
 			}
@@ -87,7 +93,8 @@ func writeVerdicts(w io.Writer, verdicts []*recovery.Verdict, accepted bool) err
 		}
 		for _, id := range v.Unloaded {
 			if _, err := fmt.Fprintf(w,
-				"  campaign %s is not in Redis, and nobody was granted anything there: `hongbao campaign load %s` loads it once the shard is open\n", id, id); err != nil {
+				"  campaign %s is not in Redis, and nobody was granted anything there: `hongbao campaign load %s` loads it once "+
+					"the shard is open\n", id, id); err != nil {
 				return err
 			}
 		}

@@ -25,7 +25,8 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 	require.Contains(t, d.ok("recover"), "shard 0 is open\n")
 
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
-	require.Contains(t, d.refused(3, []string{"recover"}, "1 shards have lost something and stay frozen").out, "shard 0 is FROZEN")
+	require.Contains(t, d.refused(3, []string{"recover"}, "1 shards have lost something and stay frozen").out,
+		"shard 0 is FROZEN")
 	r := d.refused(3, []string{"recover", "--json"})
 	oneDocument(t, "recover", r.out)
 	lost := decided[struct{ Shards []recovery.Verdict }](t, r.out).Shards[0]

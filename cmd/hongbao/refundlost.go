@@ -18,11 +18,15 @@ func refundLostCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "refund-lost ID --amount MINOR-UNITS --by NAME --why TEXT",
 		Short: "End and refund a campaign of which Redis has lost something, from the ledger alone",
-		Long: "For a campaign that `hongbao recover --accept-loss` left frozen, or that Redis has lost though the ledger has paid some of it: nobody\n" +
-			"can close it. Without --amount it prints what was funded, what the ledger has paid, what Redis still says and what would go back;\n" +
-			"nothing moves, and the exit code is 2. With exactly that sum in minor units the rest goes back to the sponsor, once, and grabs\n" +
+		Long: "For a campaign that `hongbao recover --accept-loss` left frozen, or that Redis has lost though the ledger " +
+			"has paid some of it: nobody\n" +
+			"can close it. Without --amount it prints what was funded, what the ledger has paid, what Redis still says and " +
+			"what would go back;\n" +
+			"nothing moves, and the exit code is 2. With exactly that sum in minor units the rest goes back to the sponsor, " +
+			"once, and grabs\n" +
 			"answer ended. Who and why are kept in the ledger. What comes later is never paid: it goes to quarantine.\n\n" +
-			"Refused while the shard is frozen, while Redis has all of the campaign, and while grants of it wait: in the stream, as receipts,\n" +
+			"Refused while the shard is frozen, while Redis has all of the campaign, and while grants of it wait: in the " +
+			"stream, as receipts,\n" +
 			"as dead letters or in quarantine.",
 		Example: "  hongbao campaign refund-lost spring-rain\n" +
 			"  hongbao campaign refund-lost spring-rain --amount 250 --by ann --why \"Redis was emptied, no file is left\"",
@@ -31,7 +35,8 @@ func refundLostCmd() *cobra.Command {
 			o.Campaign = args[0]
 			acts := cmd.Flags().Changed("amount")
 			if acts && (o.By == "" || o.Why == "") {
-				return app.Usage("--amount needs --by and --why: who decides, and why; both are kept in the ledger (see `%s --help`)", cmd.CommandPath())
+				return app.Usage("--amount needs --by and --why: who decides, and why; both are kept in the ledger (see `%s "+
+					"--help`)", cmd.CommandPath())
 			}
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
 				var out *app.LostEnding
@@ -61,10 +66,12 @@ func refundLostCmd() *cobra.Command {
 // writeEnding tells how a campaign stands of which Redis has lost something, and what is next.
 func writeEnding(w io.Writer, e *recovery.Ending) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "campaign %s: funded %d packets, %s\nthe ledger has paid %d packets, %s\n", e.Campaign, e.Packets, money.Text(e.Funded, e.Currency),
+	fmt.Fprintf(&b, "campaign %s: funded %d packets, %s\nthe ledger has paid %d packets, %s\n", e.Campaign, e.Packets,
+		money.Text(e.Funded, e.Currency),
 		e.Paid, money.Text(e.PaidAmount, e.Currency))
 	if e.Refund != nil {
-		fmt.Fprintf(&b, "refunded %s: %d packets, %s, to sponsor %s", e.Refund.Created.Format("2006-01-02T15:04:05Z07:00"), e.Refund.Packets,
+		fmt.Fprintf(&b, "refunded %s: %d packets, %s, to sponsor %s", e.Refund.Created.Format("2006-01-02T15:04:05Z07:00"),
+			e.Refund.Packets,
 			money.Text(e.Refund.Amount, e.Currency), e.Sponsor)
 		if e.Refund.By != "" {
 			fmt.Fprintf(&b, ", by %s: %s", e.Refund.By, e.Refund.Why)
@@ -77,13 +84,15 @@ func writeEnding(w io.Writer, e *recovery.Ending) error {
 	case r.Packets == 0:
 		fmt.Fprintf(&b, "Redis has a stub of it only, which is %s\n", r.State)
 	default:
-		fmt.Fprintf(&b, "Redis says that it is %s, with %d packets granted, %s\n", r.State, r.Granted, money.Text(r.GrantedAmount, e.Currency))
+		fmt.Fprintf(&b, "Redis says that it is %s, with %d packets granted, %s\n", r.State, r.Granted,
+			money.Text(r.GrantedAmount, e.Currency))
 	}
 	for _, step := range e.Waiting.Steps(e.Campaign) {
 		fmt.Fprintf(&b, "first: %s\n", step)
 	}
 	if e.Refund == nil {
-		fmt.Fprintf(&b, "would be refunded: %d packets, %s, to sponsor %s\n", e.Left, money.Text(e.LeftAmount, e.Currency), e.Sponsor)
+		fmt.Fprintf(&b, "would be refunded: %d packets, %s, to sponsor %s\n", e.Left, money.Text(e.LeftAmount, e.Currency),
+			e.Sponsor)
 	}
 	if next := e.Next(); next != "" {
 		fmt.Fprintf(&b, "next: %s\n", next)

@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis has lost a campaign that was paid in part, and a person has accepted the loss (issue 8, point 17): each command that can't go
-// on names the one that ends it, and that one gives the rest back, once.
+// Redis has lost a campaign that was paid in part, and a person has accepted the loss (issue 8, point 17): each command
+// that can't go on names the one that ends it, and that one gives the rest back, once.
 func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -29,7 +29,8 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	d.ok("audit", "--wait", "30s")
 	paid := int64(d.show("rain").Ledger.Granted)
 	left := fmt.Sprint(1000 - paid)
-	d.refused(1, []string{"campaign", "refund-lost", "rain"}, "`hongbao campaign close rain`", "`hongbao campaign refund rain`")
+	d.refused(1, []string{"campaign", "refund-lost", "rain"}, "`hongbao campaign close rain`",
+		"`hongbao campaign refund rain`")
 	w.signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(time.Minute).code)
 
@@ -39,7 +40,8 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	require.Contains(t, d.ok("recover", "--accept-loss", "--by", "ann", "--why", "no file is left"), end)
 	act := []string{"campaign", "refund-lost", "rain", "--amount", left, "--by", "ann", "--why", "no file is left"}
 	for _, command := range [][]string{
-		{"campaign", "resume", "rain"}, {"campaign", "pause", "rain"}, {"campaign", "load", "rain"}, {"campaign", "close", "rain", "--early"},
+		{"campaign", "resume", "rain"}, {"campaign", "pause", "rain"}, {"campaign", "load", "rain"},
+		{"campaign", "close", "rain", "--early"},
 		{"campaign", "refund", "rain"}, {"campaign", "refund", "rain", "--amount", left},
 	} {
 		d.refused(1, command, end)
@@ -49,11 +51,14 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	require.Contains(t, d.refusedAudit("--wait", "30s"), end[:len(end)-len("rain`")]+"ID`")
 
 	r := d.refused(2, act[:3], "nothing was moved")
-	require.Equal(t, fmt.Sprintf("campaign rain: funded 10 packets, 10.00 CNY\nthe ledger has paid 2 packets, %s\nRedis has a stub of it only, which is frozen\n"+
-		"would be refunded: 8 packets, %s, to sponsor acme\nnext: hongbao campaign refund-lost rain --amount %s --by NAME --why TEXT\n",
+	require.Equal(t, fmt.Sprintf("campaign rain: funded 10 packets, 10.00 CNY\nthe ledger has paid 2 packets, %s\nRedis "+
+		"has a stub of it only, which is frozen\n"+
+		"would be refunded: 8 packets, %s, to sponsor acme\nnext: hongbao campaign refund-lost rain --amount %s --by NAME "+
+		"--why TEXT\n",
 		money.Text(hongbao.Amount(paid), "CNY"), money.Text(hongbao.Amount(1000-paid), "CNY"), left), r.out)
 	d.refused(2, act[:5], "--by and --why")
-	d.refused(1, []string{"campaign", "refund-lost", "rain", "--amount", "1", "--by", "ann", "--why", "x"}, "nothing was moved")
+	d.refused(1, []string{"campaign", "refund-lost", "rain", "--amount", "1", "--by", "ann", "--why", "x"},
+		"nothing was moved")
 	require.Zero(t, d.show("rain").Ledger.Refunded)
 
 	said := d.ok(act...)

@@ -37,14 +37,18 @@ var badSpecs = []struct {
 	codes   []string
 }{
 	{"amounts", []string{"total: 1000", "total: 1.5", "packets: 10", `packets: "10"`}, []string{"amount_not_integer_minor_units", "not_integer"}},
-	{"exponent", []string{"total: 1000", "total: 1e3", "sponsor: acme", "sponsor: acme corp"}, []string{"amount_not_integer_minor_units", "sponsor_invalid"}},
-	{"too large", []string{"total: 1000", "total: 9007199254740993", "packets: 10", "packets: 10000001"}, []string{"amount_out_of_range", "packets_out_of_range"}},
+	{"exponent", []string{"total: 1000", "total: 1e3", "sponsor: acme", "sponsor: acme corp"},
+		[]string{"amount_not_integer_minor_units", "sponsor_invalid"}},
+	{"too large", []string{"total: 1000", "total: 9007199254740993", "packets: 10", "packets: 10000001"},
+		[]string{"amount_out_of_range", "packets_out_of_range"}},
 	{"10^30", []string{"total: 1000", "total: 1000000000000000000000000000000"}, []string{"amount_out_of_range"}},
-	{"nothing", []string{"total: 1000", "total: 0", "packets: 10", "packets: 0"}, []string{"amount_not_positive", "packets_out_of_range"}},
+	{"nothing", []string{"total: 1000", "total: 0", "packets: 10", "packets: 0"},
+		[]string{"amount_not_positive", "packets_out_of_range"}},
 	{"negative", []string{"total: 1000", "total: -1", "CNY", "cny"}, []string{"amount_not_positive", "currency_unknown"}},
 	{"budget too small", []string{"min: 1", "min: 101"}, []string{"budget_too_small"}},
 	{"budget too large", []string{"max: 1000", "max: 99"}, []string{"budget_too_large"}},
-	{"min above max", []string{"min: 1,", "min: 1001,", "fast", "forever"}, []string{"min_above_max", "durability_unknown"}},
+	{"min above max", []string{"min: 1,", "min: 1001,", "fast", "forever"},
+		[]string{"min_above_max", "durability_unknown"}},
 	{"ids", []string{"id: rain", `id: "1 or 1=1"`, "CNY", "CNY USD", "red_packet", "lottery"}, []string{"id_invalid", "currency_unknown", "kind_unknown"}},
 	{"path", []string{"id: rain", "id: ../x", "name: Spring rain", `name: "a\n{\"level\":\"error\"}"`}, []string{"id_invalid", "name_invalid"}},
 	{"hash tag", []string{"id: rain", `id: "{1}"`, "Asia/Shanghai", "../../etc/passwd"}, []string{"id_invalid", "time_zone_unknown"}},
@@ -109,12 +113,14 @@ func TestUnfitRedisIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	evicting := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}})
+	evicting := testkit.NewRedis(t,
+		testkit.RedisOptions{Args: map[string]string{"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}})
 	d := setup(t, options{redis: evicting, unfounded: true})
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: testkit.Redis(t)})
 	e := setup(t, options{redis: replica, unfounded: true})
 	for _, command := range [][]string{
-		{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"}, {"grab", "rain", "u"}, {"work"}, {"audit"},
+		{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"},
+		{"grab", "rain", "u"}, {"work"}, {"audit"},
 	} {
 		d.refused(1, command, "maxmemory-policy", "allkeys-lru", "set it to noeviction", evicting.Addr)
 		e.refused(1, command, "role", "slave", "point the configuration to the primary", replica.Addr)
@@ -154,8 +160,10 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendonly": "no"}}), unfounded: true})
-	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}} {
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendonly": "no"}}),
+		unfounded: true})
+	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"},
+		{"grab", "rain", "u"}, {"work"}} {
 		d.refused(1, command, "appendonly is no", "write appendonly yes into redis.conf")
 	}
 	require.Empty(t, d.content())
@@ -169,7 +177,8 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.err, "unsafe.allow: this Redis has no append-only file")
 	d.ok("campaign", "create", spec(t, "synced", 10, 1000, "durability: fast", "durability: fsync"))
-	d.refused(1, []string{"campaign", "load", "synced"}, "appendonly is no") // what this class promises can't be had without it
+	// what this class promises can't be had without it
+	d.refused(1, []string{"campaign", "load", "synced"}, "appendonly is no")
 }
 
 // A Redis that hides its run_id is refused: nobody would notice that it was started anew.
@@ -178,7 +187,8 @@ func TestRedisWithoutRunIDIsRefused(t *testing.T) {
 	hidden := miniredis.RunT(t)
 	d := setup(t, options{unfounded: true})
 	d.set("REDIS_ADDRS", hidden.Addr(), "UNSAFE_ALLOW", "redis_settings")
-	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}, {"recover"}} {
+	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"},
+		{"grab", "rain", "u"}, {"work"}, {"recover"}} {
 		d.refused(1, command, "does not tell its run_id", "add redis_run_id to unsafe.allow", hidden.Addr())
 	}
 	require.Empty(t, hidden.Keys())
@@ -202,7 +212,8 @@ func TestOtherDeploymentsRedisIsRefused(t *testing.T) {
 		e := *d
 		e.env = append([]string(nil), d.env...)
 		e.set(c.name, c.value)
-		for _, command := range [][]string{{"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"grab", "rain", "u"}, {"work"}, {"audit"}} {
+		for _, command := range [][]string{{"config", "check", "--connect"}, {"campaign", "load", "rain"},
+			{"grab", "rain", "u"}, {"work"}, {"audit"}} {
 			e.refused(1, command, c.says, "belongs to something else", "another deployment.key_prefix")
 		}
 	}
@@ -244,10 +255,12 @@ func TestLedgersOfOthersAreRefused(t *testing.T) {
 	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
 	c, err := pgx.Connect(t.Context(), d.dsn)
 	require.NoError(t, err)
-	_, err = c.Exec(t.Context(), "INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES (999, '0999_x.sql', 'x', 999, 1)")
+	_, err = c.Exec(t.Context(), "INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES (999, "+
+		"'0999_x.sql', 'x', 999, 1)")
 	require.NoError(t, err)
 	d.refused(1, []string{"campaign", "list"}, "999", "upgrade")
-	_, err = c.Exec(t.Context(), "DELETE FROM hongbao_schema WHERE version = 999; UPDATE hongbao_schema SET sum = 'x' WHERE version = 1")
+	_, err = c.Exec(t.Context(), "DELETE FROM hongbao_schema WHERE version = 999; UPDATE hongbao_schema SET sum = 'x' "+
+		"WHERE version = 1")
 	require.NoError(t, err)
 	d.refused(1, []string{"campaign", "list"}, "another build")
 	require.NoError(t, c.Close(t.Context()))
@@ -263,7 +276,8 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
 	bad := testkit.Kafka(t).Topic(t, 3, map[string]string{
-		"unclean.leader.election.enable": "true", "cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "max.message.bytes": "1000",
+		"unclean.leader.election.enable": "true", "cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime",
+		"max.message.bytes": "1000",
 	})
 	with := func(pairs ...string) *deployment {
 		e := *d
@@ -272,10 +286,13 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 		return &e
 	}
 	// A worker with another sink that can be reached works for that one.
-	for _, command := range [][]string{{"config", "check", "--connect"}, {"work", "--sink", "kafka"}, {"audit"}, {"tail"}} {
-		with("KAFKA_TOPIC", bad).refused(1, command, "3 partitions, configured are 2", "unclean", "compact", "CreateTime", "max.message.bytes", bad)
+	for _, command := range [][]string{{"config", "check", "--connect"}, {"work", "--sink", "kafka"}, {"audit"},
+		{"tail"}} {
+		with("KAFKA_TOPIC", bad).refused(1, command, "3 partitions, configured are 2", "unclean", "compact", "CreateTime",
+			"max.message.bytes", bad)
 		with("KAFKA_TOPIC", d.topic+"-none").refused(1, command, "does not exist", "create it with 2 partitions")
-		with("KAFKA_BROKERS", "127.0.0.1:1", "PUBLISHER_ATTEMPT_TIME", "1s", "PUBLISHER_REQUEST_TIMEOUT", "500ms").refused(5, command, "127.0.0.1:1")
+		with("KAFKA_BROKERS", "127.0.0.1:1", "PUBLISHER_ATTEMPT_TIME", "1s", "PUBLISHER_REQUEST_TIMEOUT", "500ms").refused(5,
+			command, "127.0.0.1:1")
 	}
 	made := with("KAFKA_TOPIC", d.topic+"-made", "KAFKA_CREATE_TOPIC", "true", "KAFKA_REPLICATION_FACTOR", "1")
 	made.refused(1, []string{"config", "check", "--connect"}, "does not exist", "run `hongbao init`")
@@ -283,7 +300,8 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 	require.Contains(t, made.ok("config", "check", "--connect"), "redis, ledger and topic: as they must be\n")
 	require.Contains(t, d.ok("config", "check", "--connect"), "redis, ledger and topic: as they must be\n")
 	d.set("DEPLOYMENT_SINKS", "balance")
-	require.Contains(t, d.ok("config", "check", "--connect"), "\nredis and ledger: as they must be\n", "no topic is looked at")
+	require.Contains(t, d.ok("config", "check", "--connect"), "\nredis and ledger: as they must be\n",
+		"no topic is looked at")
 }
 
 // A worker that finds a server out of reach when it starts ends with exit code 5: what started it starts it again.
@@ -296,7 +314,8 @@ func TestUnreachableRedisIsAnError(t *testing.T) {
 	}
 }
 
-// A node of a cluster, and a Sentinel, answer a plain client, and refuse it call by call: the error says what they are, and what to set.
+// A node of a cluster, and a Sentinel, answer a plain client, and refuse it call by call: the error says what they are,
+// and what to set.
 func TestRedisOfAnotherModeIsRefused(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -306,7 +325,9 @@ func TestRedisOfAnotherModeIsRefused(t *testing.T) {
 	node := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true})
 	sentinel := testkit.NewRedis(t, testkit.RedisOptions{Watches: node})
 	for addr, says := range map[string]string{
-		node.Addr: "is a node of a Redis Cluster: set redis.mode to cluster", sentinel.Addr: "is a Sentinel: set redis.mode to sentinel",
+		node.Addr: "is a node of a Redis Cluster: set redis.mode to cluster",
+		sentinel.Addr: "is a Sentinel: set redis.mode " +
+			"to sentinel",
 	} {
 		d.set("REDIS_ADDRS", addr)
 		d.refused(1, []string{"work"}, addr, says)

@@ -27,11 +27,13 @@ func missing(root *cobra.Command, line string) string {
 		name, isFlag := strings.CutPrefix(w, "--")
 		name, _, _ = strings.Cut(name, "=")
 		name = strings.TrimRight(name, ".,;:)")
-		if isFlag && name != "help" && name != "version" && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+		if isFlag && name != "help" && name != "version" && cmd.Flags().Lookup(name) == nil &&
+			cmd.InheritedFlags().Lookup(name) == nil {
 			return "no flag --" + name
 		}
 	}
-	if rest := strings.Fields(strings.TrimPrefix("hongbao "+line, cmd.CommandPath())); cmd.HasSubCommands() && len(rest) > 0 && rest[0][0] != '-' {
+	if rest := strings.Fields(strings.TrimPrefix("hongbao "+line, cmd.CommandPath())); cmd.HasSubCommands() &&
+		len(rest) > 0 && rest[0][0] != '-' {
 		return cmd.CommandPath() + " has no command " + rest[0]
 	}
 	return ""
@@ -64,7 +66,8 @@ func TestCommandsThatAreNamedExist(t *testing.T) {
 		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".." {
 			return fs.SkipDir
 		}
-		if name := entry.Name(); err != nil || !strings.HasSuffix(name, ".md") && !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+		if name := entry.Name(); err != nil || !strings.HasSuffix(name, ".md") && !strings.HasSuffix(name, ".go") ||
+			strings.HasSuffix(name, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)

@@ -24,17 +24,24 @@ type replayFlags struct {
 func replayCmd() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use: "replay NAME", Short: "Deliver grants once more: to the ledger (or the remote), to the topic, or to another topic",
-		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger after that. What users were told\n" +
-			"of, and whose entries were deleted before a worker read them, comes from the receipts (balance, kafka). A replay has a name and\n" +
-			"remembers under it what it has delivered: stopped or killed anywhere, the same command goes on, and nothing is pushed twice.\n\n" +
-			"  --to balance       the ledger settles what it does not have; it ignores the rest. A remote (settlement.kind) is asked again, by its keys\n" +
-			"  --to kafka         the topic gets what its sink has not finished yet; with --missing what it has finished and the topic has not\n" +
+		Use: "replay NAME", Short: "Deliver grants once more: to the ledger (or the remote), to the topic, or to another " +
+			"topic",
+		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger after that. " +
+			"What users were told\n" +
+			"of, and whose entries were deleted before a worker read them, comes from the receipts (balance, kafka). A replay " +
+			"has a name and\n" +
+			"remembers under it what it has delivered: stopped or killed anywhere, the same command goes on, and nothing is " +
+			"pushed twice.\n\n" +
+			"  --to balance       the ledger settles what it does not have; it ignores the rest. A remote (settlement.kind) is " +
+			"asked again, by its keys\n" +
+			"  --to kafka         the topic gets what its sink has not finished yet; with --missing what it has finished and " +
+			"the topic has not\n" +
 			"  --to topic:OTHER   another topic, with as many partitions, gets all of it\n\n" +
 			"Begin with --dry-run: it counts and writes nothing.",
 		Example: "  hongbao replay for-audit --to topic:grants-copy --campaign spring-rain --dry-run\n" +
 			"  hongbao replay for-audit --to topic:grants-copy --campaign spring-rain --rate 5000\n" +
-			"  hongbao replay mend-topic --to kafka --missing\n  hongbao replay mend-ledger --to balance --shard 0 --seq 1-100000",
+			"  hongbao replay mend-topic --to kafka --missing\n  hongbao replay mend-ledger --to balance --shard 0 --seq " +
+			"1-100000",
 		Args: exactly(1, "one NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd, args[0]); err != nil {
@@ -59,7 +66,8 @@ func replayCmd() *cobra.Command {
 	flags.IntVar(&f.shard, "shard", 0, "only grants of this shard")
 	flags.StringVar(&f.seqs, "seq", "", "only these seqs of the shard, as 1-100; needs --shard where there are several")
 	flags.StringVar(&f.Dead, "dead", "", "the dead letters of this sink, which stay: hongbao dead requeue ends them")
-	flags.BoolVar(&f.Missing, "missing", false, "with --to kafka: read the topic first, and push what the sink has finished and the topic has not")
+	flags.BoolVar(&f.Missing, "missing", false,
+		"with --to kafka: read the topic first, and push what the sink has finished and the topic has not")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "count only, write nothing")
 	flags.Float64Var(&f.Rate, "rate", 0, "grants per second at most; 0 for no bound")
 	flags.DurationVar(&f.Patience, "patience", time.Minute, "how long to try again while the target is out of reach")
@@ -80,7 +88,8 @@ func (f *replayFlags) check(cmd *cobra.Command, name string) error {
 	case f.Missing && f.Dead != "":
 		return app.Usage("--missing and --dead exclude each other")
 	case f.Dead != "" && f.Dead == f.To:
-		return app.Usage("--dead %s --to %s would deliver nothing, they count as finished there: use `hongbao dead requeue --sink %s`", f.Dead, f.To, f.Dead)
+		return app.Usage("--dead %s --to %s would deliver nothing, they count as finished there: use `hongbao dead requeue "+
+			"--sink %s`", f.Dead, f.To, f.Dead)
 	case f.Rate < 0:
 		return app.Usage("--rate %v: give 0 or more grants per second", f.Rate)
 	case f.Patience < 0:

@@ -19,8 +19,10 @@ import (
 func revealCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "reveal ID", Short: "Print a refunded campaign's seed, so that anyone can recompute the draw",
-		Long: "Prints, as JSON, the specification, the hash that was published before the start, and the seed, and notes in the ledger that the\n" +
-			"seed is public. Before the refund it is refused: the seed tells what every packet holds. Publish what it prints; anyone can give it\n" +
+		Long: "Prints, as JSON, the specification, the hash that was published before the start, and the seed, and notes in " +
+			"the ledger that the\n" +
+			"seed is public. Before the refund it is refused: the seed tells what every packet holds. Publish what it prints; " +
+			"anyone can give it\n" +
 			"to `hongbao campaign verify`.",
 		Example: "  hongbao campaign reveal spring-rain > spring-rain.json", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,11 +41,15 @@ func verifyCmd() *cobra.Command {
 	published, grants := "", ""
 	cmd := &cobra.Command{
 		Use: "verify FILE", Short: "Recompute a draw from what was published alone; no server is asked",
-		Long: "Recomputes the draw from what `hongbao campaign reveal` printed (- for standard input): specification and seed must give the hash,\n" +
-			"and --hash says which one was published before the start. With --grants each grant that `hongbao tail` printed is compared with the\n" +
-			"plan. It needs no configuration and asks no server: anyone can run it. Exit code 0 if all fits, 3 if anything differs.",
+		Long: "Recomputes the draw from what `hongbao campaign reveal` printed (- for standard input): specification and " +
+			"seed must give the hash,\n" +
+			"and --hash says which one was published before the start. With --grants each grant that `hongbao tail` printed is " +
+			"compared with the\n" +
+			"plan. It needs no configuration and asks no server: anyone can run it. Exit code 0 if all fits, 3 if anything " +
+			"differs.",
 		Example: "  hongbao campaign verify spring-rain.json --hash 9f86d081...\n" +
-			"  hongbao tail --campaign spring-rain > grants.jsonl && hongbao campaign verify spring-rain.json --grants grants.jsonl",
+			"  hongbao tail --campaign spring-rain > grants.jsonl && hongbao campaign verify spring-rain.json --grants " +
+			"grants.jsonl",
 		Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := readFile(cmd, args[0], campaign.ReadDisclosure)
@@ -54,9 +60,11 @@ func verifyCmd() *cobra.Command {
 			if err != nil {
 				return app.Found("campaign %.80q does not verify: %w", d.Campaign, err)
 			}
-			out := verified{Campaign: c.ID, Currency: c.Currency, Hash: d.Hash, Compared: published != "", Amounts: histogram(plan.Amounts)}
+			out := verified{Campaign: c.ID, Currency: c.Currency, Hash: d.Hash, Compared: published != "",
+				Amounts: histogram(plan.Amounts)}
 			if grants != "" {
-				seen, err := readFile(cmd, grants, func(r io.Reader) (campaign.GrantsChecked, error) { return campaign.CheckGrants(r, c.ID, plan) })
+				seen, err := readFile(cmd, grants,
+					func(r io.Reader) (campaign.GrantsChecked, error) { return campaign.CheckGrants(r, c.ID, plan) })
 				var unread *fs.PathError
 				if errors.As(err, &unread) {
 					return app.Usage("%w", err)
@@ -98,7 +106,8 @@ func (v *verified) write(w io.Writer) error {
 		fmt.Fprintln(w, "compare it with the hash that was published before the start, or give that as --hash")
 	}
 	if g := v.Grants; g != nil {
-		fmt.Fprintf(w, "%d grants, %s in all, each with its planned amount (%d lines repeated one, %d are of other campaigns)\n",
+		fmt.Fprintf(w, "%d grants, %s in all, each with its planned amount (%d lines repeated one, %d are of other "+
+			"campaigns)\n",
 			g.Grants, money.Text(g.Amount, v.Currency), g.Repeated, g.Others)
 	}
 	return writeHistogram(w, v.Amounts, v.Currency)

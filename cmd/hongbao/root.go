@@ -18,8 +18,10 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hongbao",
 		Short: "Red-packet rains, coupon rushes and flash giveaways: paid once, announced once",
-		Long: "Hongbao decides each grab in Redis in one atomic step, then makes sure that what was decided is paid exactly once\n" +
-			"and announced exactly once. `hongbao demo` shows all of it in half a minute, with no server at all.\n\n" + exitsText(),
+		Long: "Hongbao decides each grab in Redis in one atomic step, then makes sure that what was decided is paid exactly " +
+			"once\n" +
+			"and announced exactly once. `hongbao demo` shows all of it in half a minute, with no server at all.\n\n" +
+			exitsText(),
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versions().text(),
 		Args:    subcommand,
@@ -38,7 +40,8 @@ func root() *cobra.Command {
 			f.Hidden = true
 		}
 	})
-	cmd.AddCommand(initCmd(), recoverCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), workCmd(), statusCmd(), auditCmd(), tailCmd(), configCmd(),
+	cmd.AddCommand(initCmd(), recoverCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), workCmd(), statusCmd(),
+		auditCmd(), tailCmd(), configCmd(),
 		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
 	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd())
@@ -68,7 +71,8 @@ func with(cmd *cobra.Command, n app.Needs, do func(a *app.App) error) error {
 
 // family is a command that has only subcommands.
 func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: subcommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: subcommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(members...)
 	return cmd
 }

@@ -148,7 +148,8 @@ func (p *program) wait(most time.Duration) result {
 // says waits until the log has the text.
 func (p *program) says(text string) {
 	p.t.Helper()
-	testkit.Eventually(p.t, 30*time.Second, func() bool { return strings.Contains(p.err.String(), text) }, "%v says %q", p.cmd.Args[1:], text)
+	testkit.Eventually(p.t, 30*time.Second, func() bool { return strings.Contains(p.err.String(), text) }, "%v says %q",
+		p.cmd.Args[1:], text)
 }
 
 // run runs the program to its end.
@@ -205,17 +206,20 @@ func setup(t *testing.T, o options) *deployment {
 	part := func(x int) string { return (lease * time.Duration(x) / 100).String() }
 	d.set(
 		"REDIS_ADDRS", o.redis.Addr, "REDIS_READ_TIMEOUT", part(30), "REDIS_POOL_TIMEOUT", part(30),
-		"DEPLOYMENT_ID", prefix, "DEPLOYMENT_KEY_PREFIX", prefix, "DEPLOYMENT_SHARDS", fmt.Sprint(o.shards), "DEPLOYMENT_SINKS", "balance",
+		"DEPLOYMENT_ID", prefix, "DEPLOYMENT_KEY_PREFIX", prefix, "DEPLOYMENT_SHARDS", fmt.Sprint(o.shards),
+		"DEPLOYMENT_SINKS", "balance",
 		"CONSUMER_LEASE", lease.String(), "CONSUMER_POLL", "100ms", "CONSUMER_BLOCK", "100ms", "CONSUMER_MAX_ATTEMPTS", "3",
 		"CONSUMER_BACKOFF", "100ms", "CONSUMER_MAX_BACKOFF", "400ms", "TRIMMER_EVERY", "100ms", "LOG_FORMAT", "json",
-		"PUBLISHER_METADATA_TTL", "200ms", "PUBLISHER_REQUEST_TIMEOUT", part(40), "PUBLISHER_ATTEMPT_TIME", part(60), "PUBLISHER_MAX_CLAIM_AGE", part(80),
+		"PUBLISHER_METADATA_TTL", "200ms", "PUBLISHER_REQUEST_TIMEOUT", part(40), "PUBLISHER_ATTEMPT_TIME", part(60),
+		"PUBLISHER_MAX_CLAIM_AGE", part(80),
 	)
 	d.ledger(o)
 	if o.kafka {
 		if o.broker == nil {
 			o.broker = testkit.Kafka(t)
 		}
-		d.topic, d.addr = o.broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"}), o.broker.Addr
+		d.topic, d.addr = o.broker.Topic(t, 2,
+			map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"}), o.broker.Addr
 		d.set("DEPLOYMENT_SINKS", "balance,kafka", "KAFKA_BROKERS", d.addr, "KAFKA_TOPIC", d.topic, "KAFKA_PARTITIONS", "2")
 	}
 	d.times = len(d.env)
@@ -255,10 +259,11 @@ func (d *deployment) start(args ...string) *program {
 	return start(d.t, d.env, args...)
 }
 
-// unhurried are a deployment's times in production. Workers' are short in tests, for quick takeovers; other commands need not hurry,
-// unless the test says so.
+// unhurried are a deployment's times in production. Workers' are short in tests, for quick takeovers; other commands
+// need not hurry, unless the test says so.
 var unhurried = []string{
-	"HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_REDIS_READ_TIMEOUT=3s", "HONGBAO_REDIS_POOL_TIMEOUT=3s", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=5s",
+	"HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_REDIS_READ_TIMEOUT=3s", "HONGBAO_REDIS_POOL_TIMEOUT=3s",
+	"HONGBAO_PUBLISHER_REQUEST_TIMEOUT=5s",
 	"HONGBAO_PUBLISHER_ATTEMPT_TIME=15s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s",
 }
 

@@ -67,7 +67,8 @@ func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 			w.says("a sink can't be reached; the others work")
 			w.says(`"working"`)
 			require.Equal(t, 500, d.crowdOf("rain", 0, 500))
-			testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf(c.here) == 0 }, "the other sink has finished everything")
+			testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf(c.here) == 0 },
+				"the other sink has finished everything")
 			w.says("the sink can't be reached yet") // it is tried again and again
 			require.NoError(t, server.Restart())
 			d.quiet()
@@ -94,7 +95,8 @@ func TestWorkRefusesToStartWithoutAnySink(t *testing.T) {
 	require.NotContains(t, r.err, `"working"`)
 }
 
-// A worker told to stop while it asks a sink that does not answer says nothing of that sink: it is not the sink that failed.
+// A worker told to stop while it asks a sink that does not answer says nothing of that sink: it is not the sink that
+// failed.
 func TestStoppedWhileASinkIsAsked(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -130,7 +132,8 @@ func TestStoppedWhileASinkIsAsked(t *testing.T) {
 	require.NotContains(t, r.err, "ALARM")
 }
 
-// A topic that is wrong, at the start already, stops no credit; when it is mended the worker publishes, without a restart.
+// A topic that is wrong, at the start already, stops no credit; when it is mended the worker publishes, without a
+// restart.
 func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -157,8 +160,8 @@ func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	d.agrees(100)
 }
 
-// A topic that is away for longer than a batch is tried, and comes back as a new one, is published to again by the same process. What was in
-// it before is missing there, until a replay.
+// A topic that is away for longer than a batch is tried, and comes back as a new one, is published to again by the same
+// process. What was in it before is missing there, until a replay.
 func TestTopicThatWasAwayIsPublishedToAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

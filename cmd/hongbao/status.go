@@ -14,8 +14,10 @@ import (
 func statusCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Tell how far each sink is: what waits, what is parked or dead, and which workers live",
-		Long: "Tells, for each sink and shard, how many grants and closes wait and since when, how many entries are parked for another attempt and\n" +
-			"how many dead letters there are; and for each worker when Redis last heard of it and how many entries it holds. It only reads.\n" +
+		Long: "Tells, for each sink and shard, how many grants and closes wait and since when, how many entries are parked " +
+			"for another attempt and\n" +
+			"how many dead letters there are; and for each worker when Redis last heard of it and how many entries it holds. " +
+			"It only reads.\n" +
 			"Exit code 3 if grants wait for a sink and none of its workers lives.",
 		Example: "  hongbao status\n  hongbao status --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +40,8 @@ func writeStatus(w io.Writer, s *app.Status) error {
 	fmt.Fprintln(t, "SINK\tSHARD\tSEQ\tWAITING\tSINCE\tPARKED\tDEAD")
 	for i := range s.Sinks {
 		for _, x := range s.Sinks[i].Shards {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%d\t%d\n", s.Sinks[i].Sink, x.Shard, x.Seq, x.Waiting, seconds(x.Oldest), x.Parked, x.Dead)
+			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%d\t%d\n", s.Sinks[i].Sink, x.Shard, x.Seq, x.Waiting, seconds(x.Oldest),
+				x.Parked, x.Dead)
 		}
 	}
 	fmt.Fprintln(t, "\nSINK\tWORKER\tSEEN\tHOLDS\t")

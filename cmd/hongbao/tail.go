@@ -18,9 +18,11 @@ func tailCmd() *cobra.Command {
 	since := ""
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Print the topic's grants as JSON, one a line",
-		Long: "Prints the grants that stand in the topic, one a line. It reads the topic only and asks no other server. Each partition comes in the\n" +
+		Long: "Prints the grants that stand in the topic, one a line. It reads the topic only and asks no other server. " +
+			"Each partition comes in the\n" +
 			"order of its offsets; with -n all partitions come in the order of the grants' times.",
-		Example: "  hongbao tail --campaign spring-rain\n  hongbao tail --since 10m -n 20\n  hongbao tail --since 2026-02-17T20:00:00Z\n" +
+		Example: "  hongbao tail --campaign spring-rain\n  hongbao tail --since 10m -n 20\n  hongbao tail --since " +
+			"2026-02-17T20:00:00Z\n" +
 			"  hongbao tail -n 5 --follow",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -41,7 +43,8 @@ func tailCmd() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVarP(&t.Follow, "follow", "f", false, "go on with what comes, until SIGINT")
 	flags.StringSliceVar(&t.Campaigns, "campaign", nil, "print these campaigns only")
-	flags.StringVar(&since, "since", "", "print what was sent to the topic since then only: a time as 2026-02-17T20:00:00Z, or how long ago as 10m")
+	flags.StringVar(&since, "since", "",
+		"print what was sent to the topic since then only: a time as 2026-02-17T20:00:00Z, or how long ago as 10m")
 	flags.IntVarP(&t.Last, "last", "n", -1, "print the last so many grants only; -1 for all")
 	return cmd
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// An entry was deleted before any worker had read it, and its user was told that he has won (issue 8, point 15). The alarm comes, the
-// audit names it, and the commands that they name pay and publish it from the receipt: once, however often they are run.
+// An entry was deleted before any worker had read it, and its user was told that he has won (issue 8, point 15). The
+// alarm comes, the audit names it, and the commands that they name pay and publish it from the receipt: once, however
+// often they are run.
 func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -38,7 +39,8 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	}
 	require.Contains(t, r.out, "`hongbao replay NAME --to balance`")
 	require.Contains(t, r.out, "`hongbao replay NAME --to kafka`")
-	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"), "1 of them have no entry any more: receipts told of them.\n")
+	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"),
+		"1 of them have no entry any more: receipts told of them.\n")
 
 	before := d.show("rain").Ledger.Granted
 	for i, name := range []string{"mend", "mend", "again"} {
@@ -48,12 +50,14 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 		if i == 0 {
 			once = 1
 		}
-		require.Equal(t, []int64{once, once, once, once}, []int64{told.FromReceipts, told.Delivered, paid.FromReceipts, paid.Delivered}, "run %d", i)
+		require.Equal(t, []int64{once, once, once, once},
+			[]int64{told.FromReceipts, told.Delivered, paid.FromReceipts, paid.Delivered}, "run %d", i)
 	}
 	require.Greater(t, d.show("rain").Ledger.Granted, before)
 	receipts := d.ok("receipts", "rain", "u2")
 	require.Contains(t, receipts, "1 receipts of user u2")
-	testkit.Eventually(t, 30*time.Second, func() bool { return d.run("audit", "--wait", "10s").code == 0 }, "the audit agrees")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.run("audit", "--wait", "10s").code == 0 },
+		"the audit agrees")
 	require.Equal(t, 1, strings.Count(d.ok("tail", "--campaign", "rain"), `"user":"u2"`), "the topic has it once")
 	w.kill()
 }

@@ -15,10 +15,15 @@ import (
 func TestUsageIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"nonsense"}, {"--nonsense"}, {"demo", "--nonsense"}, {"demo", "extra"}, {"demo", "--packets", "x"}, {"campaign", "nonsense"},
-		{"campaign", "create"}, {"campaign", "create", "a", "b"}, {"campaign", "load"}, {"campaign", "plan"}, {"campaign", "pause"},
-		{"campaign", "list", "x"}, {"config", "nonsense"}, {"config", "check", "x"}, {"grab", "rain"}, {"grab", "rain", "u", "x"},
-		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"}, {"balance", "client", "x"}, {"balance", "fund", "w"}, {"balance", "client", "revoke", "w"}, {"tail", "x"}, {"version", "x"},
+		{"nonsense"}, {"--nonsense"}, {"demo", "--nonsense"}, {"demo", "extra"}, {"demo", "--packets", "x"},
+		{"campaign", "nonsense"},
+		{"campaign", "create"}, {"campaign", "create", "a", "b"}, {"campaign", "load"}, {"campaign", "plan"},
+		{"campaign", "pause"},
+		{"campaign", "list", "x"}, {"config", "nonsense"}, {"config", "check", "x"}, {"grab", "rain"},
+		{"grab", "rain", "u", "x"},
+		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"},
+		{"balance", "client", "x"}, {"balance", "fund", "w"}, {"balance", "client", "revoke", "w"}, {"tail", "x"},
+		{"version", "x"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +76,8 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 
 func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"--help"}, {"campaign"}, {"config"}, {"demo", "--help"}, {"config", "check", "--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"campaign"}, {"config"}, {"demo", "--help"},
+		{"config", "check", "--help"}} {
 		r := run(t, nil, args...)
 		require.Zero(t, r.code, r.err)
 		require.Contains(t, r.out, "Usage:")
@@ -116,11 +122,13 @@ func TestBadConfigurationNamesEverything(t *testing.T) {
 	require.NoError(t, os.WriteFile(open, []byte(password), 0o600))
 	require.NoError(t, os.Chmod(open, 0o644))
 	env := []string{"HONGBAO_NO_SUCH=1", "HONGBAO_REDIS_PASSWORD_FILE=" + open, "HONGBAO_KAFKA_PARTITIONS=0"}
-	for _, command := range [][]string{{"config", "check"}, {"work"}, {"audit"}, {"tail"}, {"campaign", "list"}, {"grab", "rain", "u"}} {
+	for _, command := range [][]string{{"config", "check"}, {"work"}, {"audit"}, {"tail"}, {"campaign", "list"},
+		{"grab", "rain", "u"}} {
 		r := run(t, env, append(command, "--config", file, "--log.level=loud")...)
 		require.Equal(t, 2, r.code, r.err)
 		for _, part := range []string{
-			"adrs", "pool_size", "consumer.lease", "ledger.dsn", "HONGBAO_NO_SUCH", "redis.password", "kafka.partitions", "--log.level",
+			"adrs", "pool_size", "consumer.lease", "ledger.dsn", "HONGBAO_NO_SUCH", "redis.password", "kafka.partitions",
+			"--log.level",
 		} {
 			require.Contains(t, r.err, part)
 		}

@@ -53,5 +53,6 @@ func (v builtFrom) text() string {
 	if v.Revision != "" {
 		revision = " " + v.Revision
 	}
-	return fmt.Sprintf("hongbao %s%s\n%s, entries version %d, Redis schema %d\n", v.Version, revision, v.Go, v.EntryVersion, v.RedisSchema)
+	return fmt.Sprintf("hongbao %s%s\n%s, entries version %d, Redis schema %d\n", v.Version, revision, v.Go,
+		v.EntryVersion, v.RedisSchema)
 }

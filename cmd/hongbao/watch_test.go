@@ -36,7 +36,8 @@ func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
 		return calls-own >= was+2
 	}, "it looks at Redis")
 	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.err.String(), "redis_evicts") }, "an alarm comes")
+	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.err.String(), "redis_evicts") },
+		"an alarm comes")
 }
 
 // Who creates a campaign of class fsync is told at once if this Redis does not write each grab to disk.

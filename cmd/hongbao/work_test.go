@@ -90,7 +90,8 @@ func (d *deployment) quiet() {
 			return fmt.Errorf("%d pending, lag %d, %d of %d groups", pending, lag, groups, want)
 		}
 		for i := range d.space.Len() { // a Redis that was started again does not know the lag
-			at, err := shards.Of(d.rdb, d.space.Shard(i)).TrimEvents(d.t.Context(), shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1})
+			at, err := shards.Of(d.rdb, d.space.Shard(i)).TrimEvents(d.t.Context(),
+				shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1})
 			if err != nil {
 				return err
 			}
@@ -162,7 +163,8 @@ func (d *deployment) plantOn(k shards.Keys, fields ...string) int64 {
 
 // grantEntry are the fields of an entry with one grant.
 func grantEntry(id string, packet int64, amount, user string) []string {
-	return []string{"v", "1", "k", "grant", "c", id, "q", "SEQ", "e", "1", "t", strconv.FormatInt(time.Now().UnixMilli(), 10),
+	return []string{"v", "1", "k", "grant", "c", id, "q", "SEQ", "e", "1", "t",
+		strconv.FormatInt(time.Now().UnixMilli(), 10),
 		"g", fmt.Sprintf("%d %s %s - -", packet, amount, user)}
 }
 
@@ -197,7 +199,8 @@ func TestWorkDrains(t *testing.T) {
 			require.Equal(t, 3000, d.crowdOf("rain", 0, 3500))
 			w.stop(s)
 			pending, _, _ := d.pending()
-			require.Equal(t, d.parked("rain"), pending, "drained: what it had read and not begun is handed back, the rest is finished")
+			require.Equal(t, d.parked("rain"), pending,
+				"drained: what it had read and not begun is handed back, the rest is finished")
 			w = d.start("work")
 			w.says(`"working"`)
 			d.quiet()
@@ -207,7 +210,8 @@ func TestWorkDrains(t *testing.T) {
 	}
 }
 
-// A worker that is told to stop while grants pour in leaves nothing half done: what it did not begin, the next one does.
+// A worker that is told to stop while grants pour in leaves nothing half done: what it did not begin, the next one
+// does.
 func TestWorkDrainsUnderLoad(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2, kafka: true, lease: 10 * time.Second})
@@ -230,7 +234,8 @@ func TestWorkDrainsUnderLoad(t *testing.T) {
 		}, "grants pour in")
 		w.stop(syscall.SIGTERM)
 		pending, _, _ := d.pending()
-		require.Equal(t, d.parked("rain"), pending, "what is left is handed back, so that another worker takes it at once and not after the lease")
+		require.Equal(t, d.parked("rain"), pending,
+			"what is left is handed back, so that another worker takes it at once and not after the lease")
 	}
 	crowd.Wait()
 	require.NoError(t, failed)
@@ -244,8 +249,8 @@ func TestWorkDrainsUnderLoad(t *testing.T) {
 	t.Logf("%d stops under load", stops)
 }
 
-// Redis is killed while grants are on their way, and comes back with its file: everything goes on by itself. With appendfsync everysec (F11)
-// as well: what Redis has written before it dies survives it, synced or not.
+// Redis is killed while grants are on their way, and comes back with its file: everything goes on by itself. With
+// appendfsync everysec (F11) as well: what Redis has written before it dies survives it, synced or not.
 func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -255,7 +260,8 @@ func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
 		t.Run(appendfsync, func(t *testing.T) {
 			t.Parallel()
 			server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": appendfsync}})
-			// A claim that Redis had not written yet would be lost, and its push made again: the topic is for appendfsync always.
+			// A claim that Redis had not written yet would be lost, and its push made again: the topic is for appendfsync
+			// always.
 			d := setup(t, options{redis: server, kafka: appendfsync == "always"})
 			d.campaign("rain", 3000, 100_000)
 			w := d.start("work")
@@ -325,7 +331,8 @@ func needsPostgres(t *testing.T) *testkit.PostgresServer {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	return testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	return testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on",
+		"full_page_writes": "on"}})
 }
 
 // The ledger's server is killed while the worker works, and comes back: nobody's grant becomes a dead letter.
@@ -340,7 +347,8 @@ func TestWorkSurvivesTheLedgersDeath(t *testing.T) {
 		require.Equal(t, 1000, d.crowdOf("rain", 2000*round, 1000))
 		require.NoError(t, server.Kill())
 		require.Equal(t, 1000, d.crowdOf("rain", 2000*round+1000, 1000), "grabs go on while the ledger is down")
-		testkit.Eventually(t, 20*time.Second, func() bool { p, _, _ := d.pending(); return p > 0 }, "the worker holds what it can't settle")
+		testkit.Eventually(t, 20*time.Second, func() bool { p, _, _ := d.pending(); return p > 0 },
+			"the worker holds what it can't settle")
 		if round == 0 {
 			w.says("sink is down")
 		}

@@ -55,8 +55,8 @@ func (h *history) classic(ctx context.Context, t require.TestingT, user string) 
 	return couponrush.Code(n)
 }
 
-// nextDay lets a day pass: for the classic script it has another number. Redis' clock can't be moved, so the receipts become
-// a day older instead.
+// nextDay lets a day pass: for the classic script it has another number. Redis' clock can't be moved, so the receipts
+// become a day older instead.
 func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 	h.day++
 	key := h.keys.Receipts(h.Campaign.ID)
@@ -75,8 +75,8 @@ func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 	}
 }
 
-// Over random histories of many days the example answers as the classic script does, answer by answer, and no coupon's code
-// is given twice.
+// Over random histories of many days the example answers as the classic script does, answer by answer, and no coupon's
+// code is given twice.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -96,14 +96,16 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		run++
 		now := time.Now().Truncate(time.Millisecond)
-		l := couponrush.Limits{Max: rapid.Int64Range(1, 15).Draw(t, "max"), UserMax: rapid.Int64Range(1, 5).Draw(t, "user_max"),
+		l := couponrush.Limits{Max: rapid.Int64Range(1, 15).Draw(t, "max"),
+			UserMax:       rapid.Int64Range(1, 5).Draw(t, "user_max"),
 			UserPerDayMax: rapid.Int64Range(1, 3).Draw(t, "user_per_day_max")}
 		c := couponrush.Spec(fmt.Sprint("rush", run), l, now.AddDate(0, 0, -days-2), now.AddDate(0, 0, 1), noonZone(now))
 		codes := campaign.DrawCodes(c.Codes.Pattern, int(l.Max))
 		require.NoError(t, load(ctx, rdb, space, c, codes))
 		h := &history{rdb: rdb, keys: space.Home(c.ID), key: fmt.Sprintf("%s:{classic}:%s:", prefix, c.ID),
 			Rush: couponrush.Rush{Producer: p, Redis: rdb, Space: space, Campaign: c}}
-		require.NoError(t, rdb.HSet(ctx, h.key+"coupon", "max", l.Max, "user_max", l.UserMax, "user_per_day_max", l.UserPerDayMax).Err())
+		require.NoError(t, rdb.HSet(ctx, h.key+"coupon", "max", l.Max, "user_max", l.UserMax, "user_per_day_max",
+			l.UserPerDayMax).Err())
 		granted := map[string]string{} // code to user and request
 		for i, n := range rapid.SliceOfN(rapid.IntRange(-1, 4), 1, 60).Draw(t, "users, -1 for the next day") {
 			if n < 0 && h.day < days {

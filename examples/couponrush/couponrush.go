@@ -37,7 +37,8 @@ func Spec(id string, l Limits, from, to time.Time, zone string) hongbao.Campaign
 		ID: id, Name: "Coupon rush", Kind: hongbao.KindCoupon, Packets: l.Max, Split: hongbao.Split{Mode: hongbao.SplitEven},
 		From: from, To: to, TimeZone: zone, Sponsor: "acme", Codes: &hongbao.Codes{Pattern: "SPRING-####-????"},
 		Limits: []hongbao.Limit{
-			{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: l.UserMax}, {By: hongbao.ByUser, Per: hongbao.PerDay, Max: l.UserPerDayMax},
+			{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: l.UserMax},
+			{By: hongbao.ByUser, Per: hongbao.PerDay, Max: l.UserPerDayMax},
 		},
 	})
 }
@@ -50,8 +51,9 @@ type Rush struct {
 	Campaign hongbao.Campaign
 }
 
-// Grab asks for a coupon for the user; with Granted comes its code. The same request id again gets the same coupon. What the
-// classic script has no word for is an error: a campaign that is not open, and whatever says that nothing was decided yet.
+// Grab asks for a coupon for the user; with Granted comes its code. The same request id again gets the same coupon.
+// What the classic script has no word for is an error: a campaign that is not open, and whatever says that nothing was
+// decided yet.
 func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, error) {
 	a, err := r.Producer.Grab(ctx, &hongbao.Grab{Campaign: r.Campaign.ID, User: user, RequestID: request})
 	if err != nil {
@@ -76,12 +78,13 @@ func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, er
 		code, err := r.whichLimit(receipts, a.Time)
 		return code, "", err
 	default:
-		return -1, "", fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", r.Campaign.ID, a.Outcome, user)
+		return -1, "", fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", r.Campaign.ID,
+			a.Outcome, user)
 	}
 }
 
-// whichLimit tells what the classic script would have told a user who holds as many as he may: it looks at the day first.
-// Receipts of such a user change no more, so they may be read after the answer.
+// whichLimit tells what the classic script would have told a user who holds as many as he may: it looks at the day
+// first. Receipts of such a user change no more, so they may be read after the answer.
 func (r *Rush) whichLimit(receipts []hongbao.Receipt, now time.Time) (Code, error) {
 	zone, err := campaign.Transitions(r.Campaign)
 	if err != nil {

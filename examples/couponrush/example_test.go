@@ -31,14 +31,16 @@ func Example() {
 	now := time.Now().Truncate(time.Millisecond)
 	limits := couponrush.Limits{Max: 4, UserMax: 3, UserPerDayMax: 2}
 	c := couponrush.Spec("rush", limits, now.Add(-time.Hour), now.Add(time.Hour), noonZone(now))
-	check(load(ctx, rdb, space, c, []string{"SPRING-4711-KXQA", "SPRING-0815-MMNT", "SPRING-2718-ZWEB", "SPRING-3141-PYRD"}))
+	check(load(ctx, rdb, space, c, []string{"SPRING-4711-KXQA", "SPRING-0815-MMNT", "SPRING-2718-ZWEB",
+		"SPRING-3141-PYRD"}))
 
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space.Space, "example"
 	p, err := producer.New(cfg)
 	check(err)
 	r := couponrush.Rush{Producer: p, Redis: rdb, Space: space, Campaign: c}
-	for _, g := range [][2]string{{"ann", "a1"}, {"ann", "a2"}, {"ann", "a2"}, {"ann", "a3"}, {"bob", "b1"}, {"cleo", "c1"}, {"dora", "d1"}} {
+	for _, g := range [][2]string{{"ann", "a1"}, {"ann", "a2"}, {"ann", "a2"}, {"ann", "a3"}, {"bob", "b1"},
+		{"cleo", "c1"}, {"dora", "d1"}} {
 		code, coupon, err := r.Grab(ctx, g[0], g[1])
 		check(err)
 		fmt.Println(strings.TrimSpace(fmt.Sprintf("%-4s %s: %d %s", g[0], g[1], code, coupon)))
@@ -54,8 +56,10 @@ func Example() {
 	// dora d1: 3
 }
 
-// load plans and loads the campaign with these codes; `hongbao campaign create` draws them and keeps them in the ledger.
-func load(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, c hongbao.Campaign, codes []string) error {
+// load plans and loads the campaign with these codes; `hongbao campaign create` draws them and keeps them in the
+// ledger.
+func load(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, c hongbao.Campaign,
+	codes []string) error {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	if err != nil {

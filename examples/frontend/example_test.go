@@ -79,7 +79,8 @@ func Example() {
 // newSubscriber is one of those who tell the front end.
 func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	once, err := dedup.NewOnce(dedup.OnceConfig{
-		Redis: redis.NewClient(&redis.Options{Addr: rediss}), Space: hongbao.Space{Prefix: "frontend", Shards: 1}, Name: "frontend", Lease: time.Minute, Keep: 30 * 24 * time.Hour,
+		Redis: redis.NewClient(&redis.Options{Addr: rediss}), Space: hongbao.Space{Prefix: "frontend", Shards: 1},
+		Name: "frontend", Lease: time.Minute, Keep: 30 * 24 * time.Hour,
 	})
 	check(err)
 	client := &http.Client{Timeout: 5 * time.Second}
@@ -91,7 +92,8 @@ func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	})
 	check(err)
 	cfg := subscriber.DefaultConfig()
-	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{kafka}, "frontend-"+region, "hongbao.grants", "frontend.dead"
+	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{kafka}, "frontend-"+region, "hongbao.grants",
+		"frontend.dead"
 	cfg.Group, cfg.Deployment, cfg.Sink, cfg.Log = "frontend-"+region, "shop", sink, zap.NewNop()
 	s, err := subscriber.New(cfg)
 	check(err)
@@ -126,7 +128,8 @@ func publish(addr string, seq int64, user string) {
 	r := &kgo.Record{Key: []byte(user), Value: []byte(`{"campaign":"spring","packet":` + n + `,"user":"` + user + `","amount":888,"shard":0,"seq":` + n +
 		`,"epoch":1,"time":"` + at + `"}`)}
 	for _, h := range [][2]string{
-		{"ce_specversion", "1.0"}, {"ce_source", "/hongbao/shop"}, {"ce_type", "hongbao.grant.v1"}, {"content-type", "application/json"},
+		{"ce_specversion", "1.0"}, {"ce_source", "/hongbao/shop"}, {"ce_type", "hongbao.grant.v1"},
+		{"content-type", "application/json"},
 		{"ce_id", "0-" + n}, {"ce_time", at}, {"shard", "0"}, {"seq", n}, {"epoch", "1"},
 	} {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h[0], Value: []byte(h[1])})

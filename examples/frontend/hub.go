@@ -15,7 +15,8 @@ const (
 	maxMessage = 16 << 10 // bytes
 )
 
-// Hub is the front end: POST tells it a message, GET streams all later ones to a browser as server-sent events. The zero value is ready.
+// Hub is the front end: POST tells it a message, GET streams all later ones to a browser as server-sent events. The
+// zero value is ready.
 type Hub struct {
 	mu       sync.Mutex
 	browsers map[chan string]struct{}

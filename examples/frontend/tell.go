@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
-// Post sends a message to a front end at url. Its error's class says what is known: Transient if nothing was sent, Permanent if
-// it was refused, else Unknown. client must have a timeout.
+// Post sends a message to a front end at url. Its error's class says what is known: Transient if nothing was sent,
+// Permanent if it was refused, else Unknown. client must have a timeout.
 func Post(ctx context.Context, client *http.Client, url, id string, message []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(message)))
 	if err != nil {
@@ -46,10 +46,11 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 //
 //   - Done: it was told, now or before, by whomever.
 //   - Held: another subscriber is at it. Wait and ask again: if that one dies, the message is in doubt.
-//   - InDoubt: somebody was about to tell it and never said how that ended. To show it twice is worse here than to leave it
-//     out, so it becomes a dead letter, and a person decides.
+//   - InDoubt: somebody was about to tell it and never said how that ended. To show it twice is worse here than to
+//     leave it out, so it becomes a dead letter, and a person decides.
 //   - Free: certainly not told; try again.
-func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []byte) error) func(context.Context, subscriber.Event) error {
+func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []byte) error) func(context.Context,
+	subscriber.Event) error {
 	return func(ctx context.Context, e subscriber.Event) error {
 		g := &e.Grant
 		message, err := json.Marshal(map[string]any{"user": g.User, "amount": g.Amount, "campaign": g.Campaign})
@@ -64,7 +65,8 @@ func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []
 		case state == dedup.Held:
 			return hongbao.Outagef(hongbao.ClassTransient, "another subscriber is telling %s", id)
 		case state == dedup.InDoubt:
-			return hongbao.Errorf(hongbao.ClassPermanent, "%s may have been told or not: whoever was about to tell it never said how it ended", id)
+			return hongbao.Errorf(hongbao.ClassPermanent,
+				"%s may have been told or not: whoever was about to tell it never said how it ended", id)
 		}
 		return nil
 	}

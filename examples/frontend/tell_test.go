@@ -25,13 +25,15 @@ func newOnce(t *testing.T) (*dedup.Once, *miniredis.Miniredis) {
 	mini := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	once, err := dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: hongbao.Space{Prefix: "frontend", Shards: 1}, Name: "frontend", Lease: time.Minute, Keep: time.Hour})
+	once, err := dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: hongbao.Space{Prefix: "frontend", Shards: 1},
+		Name: "frontend", Lease: time.Minute, Keep: time.Hour})
 	require.NoError(t, err)
 	return once, mini
 }
 
 func event(seq int64) subscriber.Event {
-	return subscriber.Event{Source: "/hongbao/shop", Grant: hongbao.Grant{Shard: 0, Seq: seq, User: "ann", Amount: 888, Campaign: "spring"}}
+	return subscriber.Event{Source: "/hongbao/shop",
+		Grant: hongbao.Grant{Shard: 0, Seq: seq, User: "ann", Amount: 888, Campaign: "spring"}}
 }
 
 // Eight subscribers tell the front end of twenty grants at once: each is shown once.
@@ -41,7 +43,10 @@ func TestManyTellOnce(t *testing.T) {
 	hub := &Hub{}
 	page := httptest.NewServer(hub)
 	defer page.Close()
-	tell := Tell(once, func(ctx context.Context, id string, m []byte) error { return Post(ctx, page.Client(), page.URL, id, m) })
+	tell := Tell(once, func(ctx context.Context, id string,
+		m []byte) error {
+		return Post(ctx, page.Client(), page.URL, id, m)
+	})
 	var wg sync.WaitGroup
 	var held atomic.Int64
 	for range 8 {
@@ -102,9 +107,13 @@ func TestCertainlyNotSentIsToldAgain(t *testing.T) {
 func TestPostTellsClasses(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int64
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(int(status.Load()))
+	}))
 	defer page.Close()
-	for code, want := range map[int]hongbao.Class{400: hongbao.ClassPermanent, 404: hongbao.ClassPermanent, 500: hongbao.ClassUnknown, 503: hongbao.ClassUnknown} {
+	for code, want := range map[int]hongbao.Class{400: hongbao.ClassPermanent, 404: hongbao.ClassPermanent,
+		500: hongbao.ClassUnknown, 503: hongbao.ClassUnknown} {
 		status.Store(int64(code))
 		err := Post(t.Context(), page.Client(), page.URL, "x", []byte("{}"))
 		require.Error(t, err)

@@ -1,5 +1,6 @@
-// Command outside is a program of its own module that builds on Hongbao's public packages only. `outside` serves grabs over
-// HTTP, mails each winner from a consumer group of its own, and reads the topic. `outside verify FILE HASH` checks a draw.
+// Command outside is a program of its own module that builds on Hongbao's public packages only. `outside` serves grabs
+// over HTTP, mails each winner from a consumer group of its own, and reads the topic. `outside verify FILE HASH` checks
+// a draw.
 package main
 
 import (
@@ -110,7 +111,8 @@ func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 // mail works the consumer group "mail" over the stream.
 func mail(ctx context.Context, rdb *redis.Client) error {
-	once := must(dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "mail", Lease: time.Minute, Keep: 24 * time.Hour}))
+	once := must(dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "mail", Lease: time.Minute,
+		Keep: 24 * time.Hour}))
 	cfg := consumer.DefaultConfig()
 	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Log = rdb, rdb, space, "mail", logger
 	cfg.Consumer, cfg.Handler = fmt.Sprint("mail-", time.Now().UnixNano()), mailer{once}
@@ -126,7 +128,8 @@ func read(ctx context.Context) error {
 	}
 	sink := must(subscriber.NewFuncSink(subscriber.FuncSinkConfig{Effect: effect, Timeout: time.Second}))
 	cfg := subscriber.DefaultConfig()
-	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{os.Getenv("KAFKA")}, "outside", os.Getenv("TOPIC"), os.Getenv("TOPIC_DEAD")
+	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{os.Getenv("KAFKA")}, "outside", os.Getenv("TOPIC"),
+		os.Getenv("TOPIC_DEAD")
 	cfg.Group, cfg.Deployment, cfg.Sink, cfg.Log = "outside", deployment, sink, logger
 	s := must(subscriber.New(cfg))
 	return s.Run(ctx)

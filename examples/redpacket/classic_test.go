@@ -27,9 +27,10 @@ local hongBao = redis.call('rpop', KEYS[1]);
 if hongBao then local x = cjson.decode(hongBao); x['userId'] = KEYS[4]; local re = cjson.encode(x);
 redis.call('hset', KEYS[3], KEYS[4], KEYS[4]); redis.call('lpush', KEYS[2], re); return re; end end return nil`
 
-// classicGrab is the program around the script: it answers nil both to who has a packet and when none is left, so who gets
-// nil looks into the map.
-func classicGrab(ctx context.Context, t require.TestingT, rdb *redis.Client, key, user string) (redpacket.Code, *redpacket.Receipt) {
+// classicGrab is the program around the script: it answers nil both to who has a packet and when none is left, so who
+// gets nil looks into the map.
+func classicGrab(ctx context.Context, t require.TestingT, rdb *redis.Client, key, user string) (redpacket.Code,
+	*redpacket.Receipt) {
 	text, err := rdb.Eval(ctx, classic, []string{key + "stock", key + "consumed", key + "map", user}).Text()
 	if errors.Is(err, redis.Nil) {
 		has, err := rdb.HExists(ctx, key+"map", user).Result()
@@ -53,8 +54,8 @@ func receiptOf(t require.TestingT, text string) *redpacket.Receipt {
 	return r
 }
 
-// Over random histories the example answers as the classic script does, answer by answer, to the last field of the receipt,
-// and both keep the same receipts in the end.
+// Over random histories the example answers as the classic script does, answer by answer, to the last field of the
+// receipt, and both keep the same receipts in the end.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -31,8 +31,8 @@ type Grabber struct {
 	Campaign string
 }
 
-// Grab asks for a packet for the user. The receipt comes with Granted alone, as from the classic script. What that script
-// has no word for is an error: a campaign that is not open, and whatever says that nothing was decided yet.
+// Grab asks for a packet for the user. The receipt comes with Granted alone, as from the classic script. What that
+// script has no word for is an error: a campaign that is not open, and whatever says that nothing was decided yet.
 func (g *Grabber) Grab(ctx context.Context, user string) (Code, *Receipt, error) {
 	a, err := g.Producer.Grab(ctx, &hongbao.Grab{Campaign: g.Campaign, User: user})
 	if err != nil {
@@ -47,6 +47,7 @@ func (g *Grabber) Grab(ctx context.Context, user string) (Code, *Receipt, error)
 	case hongbao.OutcomeSoldOut:
 		return NoneLeft, nil, nil
 	default:
-		return "", nil, fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", g.Campaign, a.Outcome, user)
+		return "", nil, fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", g.Campaign,
+			a.Outcome, user)
 	}
 }

@@ -68,7 +68,8 @@ func (l auditedLedger) Summary(ctx context.Context) (audit.Summary, error) {
 	err := l.EachTotals(ctx, func(t *ledger.Totals) error {
 		out.Campaigns = append(out.Campaigns, audit.LedgerCampaign{
 			ID: t.Campaign, Currency: t.Currency, Funded: t.Funded, Granted: t.Granted, Refunded: t.Refunded, Open: t.Pool,
-			Grants: t.Grants, Closed: t.Closed, CloseShard: t.CloseShard, CloseSeq: t.CloseSeq, By: t.By, Why: t.Why, Codes: t.Codes, Sealed: t.Sealed,
+			Grants: t.Grants, Closed: t.Closed, CloseShard: t.CloseShard, CloseSeq: t.CloseSeq, By: t.By, Why: t.Why,
+			Codes: t.Codes, Sealed: t.Sealed,
 		})
 		return nil
 	})
@@ -97,7 +98,8 @@ func (l auditedLedger) EachQuarantined(ctx context.Context, fn func(audit.Quaran
 			return err
 		}
 		for _, q := range list {
-			if err := fn(audit.Quarantined{ID: q.ID, Reason: string(q.Reason), Grant: q.Grant, Resolution: q.Resolution}); err != nil {
+			if err := fn(audit.Quarantined{ID: q.ID, Reason: string(q.Reason), Grant: q.Grant,
+				Resolution: q.Resolution}); err != nil {
 				return err
 			}
 			after = q.ID
@@ -112,7 +114,12 @@ func (l auditedLedger) EachQuarantined(ctx context.Context, fn func(audit.Quaran
 type auditedTopic struct{ *publisher.Publisher }
 
 // Each calls fn for each record of the topic.
-func (t auditedTopic) Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (audit.TopicScan, error) {
-	r, err := t.Scan(ctx, nil, func(partition int, offset int64, e topic.Event) error { return fn(partition, offset, e.Grant) })
-	return audit.TopicScan{Starts: r.Starts, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed}, err
+func (t auditedTopic) Each(ctx context.Context,
+	fn func(partition int, offset int64, g hongbao.Grant) error) (audit.TopicScan, error) {
+	r, err := t.Scan(ctx, nil, func(partition int, offset int64,
+		e topic.Event) error {
+		return fn(partition, offset, e.Grant)
+	})
+	return audit.TopicScan{Starts: r.Starts, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed},
+		err
 }

@@ -19,12 +19,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 )
 
-// openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the first client.
+// openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the
+// first client.
 func (a *App) openBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
-		return hongbao.Errorf(hongbao.ClassBroken, "the database of ledger.dsn has no tables of Hongbao; let it name the right one, or "+
-			"`hongbao balance client add` makes them with the first client")
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"the database of ledger.dsn has no tables of Hongbao; let it name the right one, or "+
+				"`hongbao balance client add` makes them with the first client")
 	}
 	if err != nil {
 		return err
@@ -34,9 +36,10 @@ func (a *App) openBook(ctx context.Context) error {
 	return nil
 }
 
-// AddClient makes a token for a client of the balance server, and the client with its first one; and the tables, if the database
-// has none. The text is empty if the token is the configuration's.
-func (a *App) AddClient(ctx context.Context, client string, scopes []payment.Scope) (token payment.ClientToken, text string, err error) {
+// AddClient makes a token for a client of the balance server, and the client with its first one; and the tables, if the
+// database has none. The text is empty if the token is the configuration's.
+func (a *App) AddClient(ctx context.Context, client string, scopes []payment.Scope) (token payment.ClientToken,
+	text string, err error) {
 	text, drawn, err := a.tokenText()
 	if err != nil {
 		return token, "", err
@@ -118,7 +121,8 @@ func (a *App) RevokeTokens(ctx context.Context, client, id string) (int64, error
 	}
 	n, err := a.ledger.RevokeTokens(ctx, client, id)
 	if err == nil && n == 0 {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "client %.80q has no such token; `hongbao balance client list` shows those that are valid", client)
+		err = hongbao.Errorf(hongbao.ClassPermanent,
+			"client %.80q has no such token; `hongbao balance client list` shows those that are valid", client)
 	}
 	return n, err
 }

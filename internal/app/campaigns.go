@@ -21,8 +21,9 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 		}
 		if found {
 			if string(has.Canonical) != string(campaign.Canonical(c)) {
-				return has, false, hongbao.Errorf(hongbao.ClassConflict, "campaign %s is in the ledger with another specification; nothing was changed. "+
-					"`hongbao campaign show %s` prints it; take another id for this one", c.ID, c.ID)
+				return has, false, hongbao.Errorf(hongbao.ClassConflict,
+					"campaign %s is in the ledger with another specification; nothing was changed. "+
+						"`hongbao campaign show %s` prints it; take another id for this one", c.ID, c.ID)
 			}
 			return has, false, nil
 		}
@@ -37,7 +38,8 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 			return stored, err == nil, err
 		}
 	}
-	return stored, false, hongbao.Errorf(hongbao.ClassTransient, "create campaign %s: another process is creating it; run it again", c.ID)
+	return stored, false, hongbao.Errorf(hongbao.ClassTransient,
+		"create campaign %s: another process is creating it; run it again", c.ID)
 }
 
 // Load plans a campaign of the ledger again, checks the hash, and loads it.
@@ -47,7 +49,8 @@ func (a *App) Load(ctx context.Context, id string) (hongbao.Campaign, error) {
 		return c.Spec, err
 	}
 	if c.State == ledger.StateRefunded { // else it would open again, and answer "granted" for what nobody pays
-		return c.Spec, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was refunded: it can't be loaded again; create one with another id", id)
+		return c.Spec, hongbao.Errorf(hongbao.ClassPermanent,
+			"campaign %s was refunded: it can't be loaded again; create one with another id", id)
 	}
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
 		return c.Spec, err
@@ -70,7 +73,8 @@ func (a *App) Load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	return c.Spec, err
 }
 
-// notLost refuses to load a campaign that Redis has lost: its packets would be dealt a second time, to users whom nobody would pay.
+// notLost refuses to load a campaign that Redis has lost: its packets would be dealt a second time, to users whom
+// nobody would pay.
 func (a *App) notLost(ctx context.Context, store *campaign.Store, id string) error {
 	s, found, err := store.Status(ctx, id)
 	if err != nil || found && s.State != campaign.Loading {
@@ -80,13 +84,15 @@ func (a *App) notLost(ctx context.Context, store *campaign.Store, id string) err
 	if err != nil || held.Granted == 0 {
 		return err
 	}
-	return hongbao.Errorf(hongbao.ClassConflict, "campaign %s: the ledger has paid %d of its packets, and Redis has lost the campaign; a load would deal these packets "+
-		"again, so nothing was loaded. Bring Redis back from its append-only file or a replica (docs/operations.md); if that can't be, "+
+	return hongbao.Errorf(hongbao.ClassConflict, "campaign %s: the ledger has paid %d of its packets, and Redis has lost "+
+		"the campaign; a load would deal these packets "+
+		"again, so nothing was loaded. Bring Redis back from its append-only file or a replica (docs/operations.md); if "+
+		"that can't be, "+
 		"`hongbao campaign refund-lost %s` ends it from the ledger", id, held.Granted, id)
 }
 
-// createCodes stores the codes of a campaign that is in the ledger: those that were read, else drawn by its pattern. It goes
-// on where an earlier call was killed.
+// createCodes stores the codes of a campaign that is in the ledger: those that were read, else drawn by its pattern. It
+// goes on where an earlier call was killed.
 func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []string) error {
 	if c.Codes == nil {
 		return nil
@@ -113,8 +119,9 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 			return err
 		}
 		if !slices.Equal(has, read[after:after+int64(len(has))]) {
-			return hongbao.Errorf(hongbao.ClassConflict, "campaign %s is in the ledger with other codes than the file's, after packet %d; nothing was changed. "+
-				"Give the file that it was created with, or take another id", id, after)
+			return hongbao.Errorf(hongbao.ClassConflict,
+				"campaign %s is in the ledger with other codes than the file's, after packet %d; nothing was changed. "+
+					"Give the file that it was created with, or take another id", id, after)
 		}
 		if after += int64(len(has)); len(has) < page {
 			return nil
@@ -172,8 +179,8 @@ type Created struct {
 	Next     string               `json:"next"`
 }
 
-// Create funds a campaign, draws its seed, and stores its codes: those that were read, or drawn by its pattern. The same
-// campaign again changes nothing.
+// Create funds a campaign, draws its seed, and stores its codes: those that were read, or drawn by its pattern. The
+// same campaign again changes nothing.
 func (a *App) Create(ctx context.Context, c hongbao.Campaign, codes []string) (*Created, error) {
 	stored, isNew, err := a.create(ctx, c)
 	if err != nil {
@@ -266,7 +273,8 @@ func (a *App) Reveal(ctx context.Context, id string) (*campaign.Disclosure, erro
 		return nil, err
 	}
 	return &campaign.Disclosure{
-		Format: campaign.DisclosureFormat, Campaign: id, Canonical: string(c.Canonical), Hash: c.Hash, Seed: campaign.Seed(c.Seed).Hex(),
+		Format: campaign.DisclosureFormat, Campaign: id, Canonical: string(c.Canonical), Hash: c.Hash,
+		Seed:     campaign.Seed(c.Seed).Hex(),
 		Revealed: c.Revealed,
 	}, nil
 }

@@ -57,9 +57,11 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 	case err != nil:
 		return nil, err
 	case a.Config.Settlement.Kind != configs.SettleRemote:
-		return nil, Usage("settlement.kind is %s: there is no remote that could have booked anything; requeue or drop the letters", a.Config.Settlement.Kind)
+		return nil, Usage("settlement.kind is %s: there is no remote that could have booked anything; requeue or drop the "+
+			"letters", a.Config.Settlement.Kind)
 	case o.Word.Verdict == remote.Done && a.Config.Remote.Queryable:
-		return nil, Usage("remote.queryable is true, so nobody's word is needed: `hongbao dead requeue` asks the remote, and records what it has booked")
+		return nil, Usage("remote.queryable is true, so nobody's word is needed: `hongbao dead requeue` asks the remote, " +
+			"and records what it has booked")
 	}
 	report := &Confirmed{Credits: []ConfirmedCredit{}, Gone: []string{}}
 	if err := a.confirmPackets(ctx, &o, report); err != nil || len(o.Letters) == 0 {
@@ -75,14 +77,16 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 	report.DeadReport, err = letters.Requeue(ctx, replay.RequeueConfig{
 		Handler: handler, BatchGrants: a.Config.Publisher.BatchGrants, Patience: o.Patience, DryRun: o.DryRun}, pick, o.By)
 	if err == nil && report.Failed+report.Unreadable > 0 {
-		err = Found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody can read them")
+		err = Found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody " +
+			"can read them")
 	}
 	return report, err
 }
 
-// inDoubt reports the credits of the letters, and gives the letters that still exist: a person repeats a killed command with
-// the same letters.
-func (a *App) inDoubt(ctx context.Context, letters *replay.Letters, ids []string, report *Confirmed) (there []string, err error) {
+// inDoubt reports the credits of the letters, and gives the letters that still exist: a person repeats a killed command
+// with the same letters.
+func (a *App) inDoubt(ctx context.Context, letters *replay.Letters, ids []string, report *Confirmed) (there []string,
+	err error) {
 	c := newCurrencies(a.currency)
 	for _, id := range ids {
 		x, err := letters.Get(ctx, id)
@@ -95,7 +99,8 @@ func (a *App) inDoubt(ctx context.Context, letters *replay.Letters, ids []string
 		}
 		there = append(there, id)
 		if g := x.Grant; g != nil {
-			report.Credits = append(report.Credits, ConfirmedCredit{id, remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount,
+			report.Credits = append(report.Credits, ConfirmedCredit{id, remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet),
+				g.User, g.Amount,
 				c.of(ctx, g.Campaign)})
 		}
 	}
@@ -105,8 +110,8 @@ func (a *App) inDoubt(ctx context.Context, letters *replay.Letters, ids []string
 	return there, nil
 }
 
-// confirmPackets ends credits in doubt for which no letter stands any more. What is booked is recorded; what is not is forgotten, and never
-// sent: whoever dropped its letter has decided that.
+// confirmPackets ends credits in doubt for which no letter stands any more. What is booked is recorded; what is not is
+// forgotten, and never sent: whoever dropped its letter has decided that.
 func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confirmed) error {
 	if len(o.Packets) == 0 {
 		return nil
@@ -129,15 +134,18 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 			return err
 		}
 		if len(rows) == 0 || rows[0].Grant.Campaign != at.Campaign || rows[0].Grant.Packet != at.Packet {
-			return fmt.Errorf("nothing is in doubt about packet %d of campaign %s: it was recorded, or never asked for", at.Packet, at.Campaign)
+			return fmt.Errorf("nothing is in doubt about packet %d of campaign %s: it was recorded, or never asked for",
+				at.Packet, at.Campaign)
 		}
 		row := &rows[0]
 		if left := a.Config.Remote.ClaimTime - row.Idle; left > 0 {
-			return hongbao.Errorf(hongbao.ClassTransient, "packet %d of campaign %s was asked for %s ago, and a worker may still be at it: run this again in %s",
+			return hongbao.Errorf(hongbao.ClassTransient,
+				"packet %d of campaign %s was asked for %s ago, and a worker may still be at it: run this again in %s",
 				at.Packet, at.Campaign, row.Idle, left)
 		}
 		g := &row.Grant
-		report.Credits = append(report.Credits, ConfirmedCredit{fmt.Sprintf("%s/%d", at.Campaign, at.Packet), remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount,
+		report.Credits = append(report.Credits, ConfirmedCredit{fmt.Sprintf("%s/%d", at.Campaign, at.Packet),
+			remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount,
 			a.ledgerCurrency(ctx, g.Campaign)})
 		if o.DryRun {
 			continue
@@ -149,7 +157,8 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 		} else if err := h.Unbook(ctx, *row); err != nil {
 			return err
 		}
-		a.log.Info("a credit in doubt was decided", zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.Bool("booked", o.Word.Verdict == remote.Done),
+		a.log.Info("a credit in doubt was decided", zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet),
+			zap.Bool("booked", o.Word.Verdict == remote.Done),
 			zap.String("by", o.By.By), zap.String("why", o.By.Why))
 	}
 	return nil

@@ -10,12 +10,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// currency is that of a campaign in Redis; empty if the campaign is not there. An answer is not held back because nobody can
-// tell its currency: its amounts are then whole minor units.
+// currency is that of a campaign in Redis; empty if the campaign is not there. An answer is not held back because
+// nobody can tell its currency: its amounts are then whole minor units.
 func (a *App) currency(ctx context.Context, id string) string {
 	currency, _, err := shards.Of(a.redis, a.space.Home(id)).Terms(ctx, id)
 	if err != nil && !errors.Is(err, shards.ErrNotInRedis) {
-		a.log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.String("campaign", id), zap.Error(err))
+		a.log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.String("campaign", id),
+			zap.Error(err))
 	}
 	return currency
 }
@@ -24,7 +25,8 @@ func (a *App) currency(ctx context.Context, id string) string {
 func (a *App) ledgerCurrency(ctx context.Context, id string) string {
 	c, _, err := a.ledger.Campaign(ctx, id)
 	if err != nil {
-		a.log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.String("campaign", id), zap.Error(err))
+		a.log.Warn("the currency of the campaign can't be read, so amounts are in minor units", zap.String("campaign", id),
+			zap.Error(err))
 	}
 	return c.Spec.Currency
 }

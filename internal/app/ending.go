@@ -23,7 +23,8 @@ func closeHint(err error, c *ledger.StoredCampaign) error {
 	case errors.Is(err, shards.ErrNotInRedis) && c.Grants > 0:
 		return fmt.Errorf("%w; the ledger has paid %d grants: %w", err, c.Grants, shards.LostError(id))
 	case errors.Is(err, shards.ErrNotInRedis):
-		return fmt.Errorf("%w: `hongbao campaign load %s` brings it there; then close it, and all of its money can go back", err, id)
+		return fmt.Errorf("%w: `hongbao campaign load %s` brings it there; then close it, and all of its money can go back",
+			err, id)
 	}
 	return err
 }
@@ -36,7 +37,8 @@ type Ending struct {
 	// Settling: group balance has not finished the grants up to the close, only those up to Finished.
 	Settling bool  `json:"settling"`
 	Finished int64 `json:"finished_seq"`
-	// Missing grants are not in the ledger although the group has finished them; below 0, it has paid more than were granted.
+	// Missing grants are not in the ledger although the group has finished them; below 0, it has paid more than were
+	// granted.
 	Missing int64 `json:"missing"`
 	// Amount is what is to be refunded, or was.
 	Amount   hongbao.Amount `json:"refund_amount"`
@@ -63,13 +65,16 @@ type Refunded struct {
 
 func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
 	id := c.Spec.ID
-	out := &Ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(), Finished: s.Finished, Missing: s.Missing(), Amount: s.Amount()}
+	out := &Ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(), Finished: s.Finished,
+		Missing: s.Missing(), Amount: s.Amount()}
 	if e := &s.Close; e.Kind != "" {
-		out.Closed = &Closed{e.Time, fmt.Sprintf("%d-%d", e.Shard, e.Seq), e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount}
+		out.Closed = &Closed{e.Time, fmt.Sprintf("%d-%d", e.Shard, e.Seq), e.Close.Granted, e.Close.GrantedAmount,
+			e.Close.Left, e.Close.LeftAmount}
 	}
 	switch {
 	case s.Refund != nil:
-		out.Refunded, out.Next = &Refunded{s.Refund.Created, s.Refund.Packets, s.Refund.Sponsor}, "hongbao campaign reveal "+id
+		out.Refunded, out.Next = &Refunded{s.Refund.Created, s.Refund.Packets, s.Refund.Sponsor},
+			"hongbao campaign reveal "+id
 	case out.Missing != 0:
 		out.Next = "hongbao audit --campaign " + id
 	default:
@@ -97,7 +102,8 @@ func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 }
 
 // end takes a step to a campaign's end.
-func (a *App) end(ctx context.Context, id string, step func(*closing.Closer) (closing.Standing, error)) (*Ending, error) {
+func (a *App) end(ctx context.Context, id string, step func(*closing.Closer) (closing.Standing, error)) (*Ending,
+	error) {
 	c, err := a.campaign(ctx, id)
 	if err != nil {
 		return nil, err

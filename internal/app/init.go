@@ -49,8 +49,8 @@ func (a *App) Init(ctx context.Context) (*Foundation, error) {
 	return did, err
 }
 
-// found founds the ledger, then the shards in Redis, and notes in did what it did. The ledger comes first: whatever it has once
-// known of a shard can be lost by Redis, and is then never founded again.
+// found founds the ledger, then the shards in Redis, and notes in did what it did. The ledger comes first: whatever it
+// has once known of a shard can be lost by Redis, and is then never founded again.
 func (a *App) found(ctx context.Context, did *Foundation) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
@@ -109,8 +109,10 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 
 // foundedElsewhere refuses a Redis that is in use beside a ledger that never knew it.
 func (a *App) foundedElsewhere() error {
-	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+
-		"Point ledger.dsn to the ledger that it was founded with; or redis.addrs to a Redis that is free, or take another deployment.key_prefix",
+	return hongbao.Errorf(hongbao.ClassBroken,
+		"redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+
+			"Point ledger.dsn to the ledger that it was founded with; or redis.addrs to a Redis that is free, or take another "+
+			"deployment.key_prefix",
 		strings.Join(a.Config.Redis.Addrs, ","), a.space.Deployment())
 }
 
@@ -136,7 +138,8 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 			return err
 		}
 	}
-	if err := shards.Found(ctx, a.redis, a.space, shards.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
+	if err := shards.Found(ctx, a.redis, a.space,
+		shards.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
 		return err
 	}
 	after, err := shards.ReadShards(ctx, a.redis, a.space)
@@ -154,11 +157,14 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 	return nil
 }
 
-// lost refuses to found a shard again of which the ledger knows something. A shard that nothing ever happened on loses nothing.
+// lost refuses to found a shard again of which the ledger knows something. A shard that nothing ever happened on loses
+// nothing.
 func (a *App) lost(ctx context.Context, shard int) error {
 	refuse := func(what string) error {
-		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s of it. Founded again, it would give out the "+
-			"same packets and events once more, so nothing was written. Bring Redis back from its append-only file or a replica; if that can't be, `hongbao recover` "+
+		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s "+
+			"of it. Founded again, it would give out the "+
+			"same packets and events once more, so nothing was written. Bring Redis back from its append-only file or a "+
+			"replica; if that can't be, `hongbao recover` "+
 			"comes next", shard, a.space.Shard(shard).Meta(), what)
 	}
 	seq, err := a.ledger.HighestSeq(ctx, shard)

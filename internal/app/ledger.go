@@ -51,14 +51,16 @@ func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 func (a *App) ledgerConfig() (ledger.Config, error) {
 	cfg := a.Config.LedgerConfig()
 	if cfg.DSN == "" {
-		return cfg, Usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string of PostgreSQL or MySQL")
+		return cfg, Usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string " +
+			"of PostgreSQL or MySQL")
 	}
 	return cfg, nil
 }
 
 // deployment is what the configuration says that this is.
 func (a *App) deployment() ledger.Deployment {
-	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix, Shards: a.Config.Deployment.Shards}
+	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
+		Shards: a.Config.Deployment.Shards}
 }
 
 // plans keeps the plans of the ledger's campaigns.
@@ -67,7 +69,8 @@ func (a *App) plans() (*campaign.Plans, error) {
 	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
 		c, found, err := a.ledger.Campaign(ctx, id)
 		if err == nil && !found { // with a remote: no attempt is lost, as in the settler
-			err = hongbao.Heldf("campaign %s is not in the ledger, its grants wait: is it the right ledger, and not an older copy?", id)
+			err = hongbao.Heldf("campaign %s is not in the ledger, its grants wait: is it the right ledger, and not an older "+
+				"copy?", id)
 		}
 		return c.Spec, c.Seed, err
 	}
@@ -84,6 +87,7 @@ func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, e
 }
 
 func errNoCampaign(id string) error {
-	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %.80q is not in the ledger: `hongbao campaign create` makes it, "+
-		"`hongbao campaign list` shows those that are there", id)
+	return hongbao.Errorf(hongbao.ClassPermanent,
+		"campaign %.80q is not in the ledger: `hongbao campaign create` makes it, "+
+			"`hongbao campaign list` shows those that are there", id)
 }

@@ -33,7 +33,8 @@ type LetterPage struct {
 }
 
 // ListLetters lists dead letters, the oldest first within a sink and shard.
-func (a *App) ListLetters(ctx context.Context, f replay.LetterFilter, after string, limit int) (p LetterPage, err error) {
+func (a *App) ListLetters(ctx context.Context, f replay.LetterFilter, after string, limit int) (p LetterPage,
+	err error) {
 	letters, err := a.letters(ctx, &f)
 	if err != nil {
 		return p, err
@@ -61,7 +62,8 @@ func (a *App) Letter(ctx context.Context, id string) (l replay.Letter, err error
 }
 
 // DropLetters decides that dead letters are not to be delivered, and ends them.
-func (a *App) DropLetters(ctx context.Context, pick replay.Pick, who replay.Decider, dryRun bool) (*replay.DeadReport, error) {
+func (a *App) DropLetters(ctx context.Context, pick replay.Pick, who replay.Decider, dryRun bool) (*replay.DeadReport,
+	error) {
 	letters, err := a.letters(ctx, &pick.Filter)
 	if err != nil {
 		return nil, err
@@ -115,8 +117,10 @@ func (a *App) Requeue(ctx context.Context, o Requeue) (all *replay.DeadReport, e
 	return all, err
 }
 
-func (a *App) requeue(ctx context.Context, letters *replay.Letters, o *Requeue, pick *replay.Pick) (_ *replay.DeadReport, err error) {
-	cfg := replay.RequeueConfig{BatchGrants: a.Config.Publisher.BatchGrants, Rate: o.Rate, Patience: o.Patience, DryRun: o.DryRun}
+func (a *App) requeue(ctx context.Context, letters *replay.Letters, o *Requeue,
+	pick *replay.Pick) (_ *replay.DeadReport, err error) {
+	cfg := replay.RequeueConfig{BatchGrants: a.Config.Publisher.BatchGrants, Rate: o.Rate, Patience: o.Patience,
+		DryRun: o.DryRun}
 	sink := pick.Filter.Sinks[0]
 	if sink == configs.SinkKafka {
 		claims := a.Config.ClaimsConfig()
@@ -132,10 +136,12 @@ func (a *App) requeue(ctx context.Context, letters *replay.Letters, o *Requeue, 
 	}
 	report, err := letters.Requeue(ctx, cfg, *pick, o.By)
 	if err == nil && report.Failed > 0 {
-		err = Found("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them", sink, report.Failed)
+		err = Found("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them",
+			sink, report.Failed)
 	}
 	if err == nil && report.Unreadable > 0 && len(pick.IDs) > 0 {
-		err = Found("sink %s: %d of the letters named can't be delivered: `hongbao dead drop` ends them", sink, report.Unreadable)
+		err = Found("sink %s: %d of the letters named can't be delivered: `hongbao dead drop` ends them", sink,
+			report.Unreadable)
 	}
 	return report, err
 }

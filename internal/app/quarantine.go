@@ -45,7 +45,8 @@ type Quarantined struct {
 
 func printable(q *ledger.Quarantined, currency string) Quarantined {
 	out := Quarantined{
-		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: currency, Came: versionOf(&q.Grant), Ledger: versionOf(q.Has),
+		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: currency,
+		Came: versionOf(&q.Grant), Ledger: versionOf(q.Has),
 		Created: q.Created, ResolvedBy: q.ResolvedBy, Resolution: q.Resolution,
 	}
 	if !q.Resolved.IsZero() {

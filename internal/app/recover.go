@@ -21,7 +21,8 @@ func (a *App) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Owner: a.worker, Log: a.log}
+	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Owner: a.worker,
+		Log: a.log}
 	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkKafka) {
 		if cfg.Topic, err = a.publisher(ctx); err != nil {
 			return nil, err
@@ -32,7 +33,8 @@ func (a *App) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
 
 // tendShards opens shards that are frozen and have lost nothing, until ctx ends.
 func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(30*time.Second),
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second),
+		backoff.WithMaxInterval(30*time.Second),
 		backoff.WithMaxElapsedTime(0))
 	for {
 		r, err := a.recoverer(ctx)
@@ -66,7 +68,8 @@ type Recovery struct {
 	Accepted []ledger.AcceptedLoss `json:"accepted"`
 }
 
-// Recover tells what Redis has lost. With a person's word it opens the shards that have lost something; nil changes nothing.
+// Recover tells what Redis has lost. With a person's word it opens the shards that have lost something; nil changes
+// nothing.
 func (a *App) Recover(ctx context.Context, word *Acceptance) (*Recovery, error) {
 	if err := a.reachRedis(ctx); err != nil {
 		return nil, err
@@ -85,7 +88,8 @@ func (a *App) Recover(ctx context.Context, word *Acceptance) (*Recovery, error) 
 			if err := r.Accept(ctx, v, word.By, word.Why); err != nil {
 				return nil, err
 			}
-			a.log.Warn("a person accepted the loss of a shard", zap.Int("shard", v.Shard), zap.String("by", word.By), zap.String("why", word.Why),
+			a.log.Warn("a person accepted the loss of a shard", zap.Int("shard", v.Shard), zap.String("by", word.By),
+				zap.String("why", word.Why),
 				zap.Stringer("lost", v))
 		}
 	}
@@ -93,8 +97,10 @@ func (a *App) Recover(ctx context.Context, word *Acceptance) (*Recovery, error) 
 		return nil, err
 	}
 	if len(lost) > 0 && word == nil {
-		err = Found("%d shards have lost something and stay frozen. Let nobody write to this Redis and keep its files. If there is a newer append-only "+
-			"file, or a replica that has more, start Redis from that; else `hongbao recover --accept-loss --by NAME --why TEXT` opens the shards without what "+
+		err = Found("%d shards have lost something and stay frozen. Let nobody write to this Redis and keep its files. If "+
+			"there is a newer append-only "+
+			"file, or a replica that has more, start Redis from that; else `hongbao recover --accept-loss --by NAME --why "+
+			"TEXT` opens the shards without what "+
 			"is lost", len(lost))
 	}
 	return out, err

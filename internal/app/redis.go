@@ -15,7 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// openRedis connects, and refuses a Redis that was not founded as this deployment's or that would lose receipts. It writes nothing.
+// openRedis connects, and refuses a Redis that was not founded as this deployment's or that would lose receipts. It
+// writes nothing.
 func (a *App) openRedis(ctx context.Context) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
@@ -59,8 +60,9 @@ func (f *founding) check() error {
 	if f.ledger == nil || f.redis == nil || *f.ledger == *f.redis {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "the ledger and this Redis were not founded together (founding %q and %q), though both say that they are this "+
-		"deployment's: point ledger.dsn or redis.addrs to the right one", *f.ledger, *f.redis)
+	return hongbao.Errorf(hongbao.ClassBroken,
+		"the ledger and this Redis were not founded together (founding %q and %q), though both say that they are this "+
+			"deployment's: point ledger.dsn or redis.addrs to the right one", *f.ledger, *f.redis)
 }
 
 // away says what to do about a server that can't be reached; other errors say it themselves.
@@ -68,10 +70,12 @@ func away(knob string, err error) error {
 	if !hongbao.IsOutage(err) {
 		return err
 	}
-	return fmt.Errorf("%w; see that it runs and that %s names it, then run this again (`hongbao config check --connect` tries every server)", err, knob)
+	return fmt.Errorf("%w; see that it runs and that %s names it, then run this again (`hongbao config check --connect` "+
+		"tries every server)", err, knob)
 }
 
-// checkRedis looks at each server's settings, for a campaign of the durability class. What unsafe.allow names is warned of only.
+// checkRedis looks at each server's settings, for a campaign of the durability class. What unsafe.allow names is warned
+// of only.
 func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	servers, err := shards.Inspect(ctx, a.redis)
 	if err != nil {
@@ -100,7 +104,8 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	return nil
 }
 
-// checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and send others away.
+// checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and send others
+// away.
 func (a *App) checkMode(s *shards.Server) error {
 	what := map[string]string{
 		"cluster":  "a node of a Redis Cluster: set redis.mode to cluster",
@@ -118,16 +123,20 @@ func (a *App) checkRunID(s *shards.Server) error {
 		return nil
 	}
 	if a.allows(configs.UnsafeRedisRunID) {
-		a.log.Warn("unsafe.allow: this Redis hides its run_id, so nobody notices that it was started anew or that another server took over")
+		a.log.Warn("unsafe.allow: this Redis hides its run_id, so nobody notices that it was started anew or that another " +
+			"server took over")
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s does not tell its run_id (INFO server), so nobody would notice that it was started anew or that another "+
-		"server took over: if it has lost grants by then, its shards freeze only when a caller comes who has seen them, and others are told of packets that "+
-		"belong to somebody already. Take a Redis that tells it, or add %s to unsafe.allow", strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisRunID)
+	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s does not tell its run_id (INFO server), so nobody would "+
+		"notice that it was started anew or that another "+
+		"server took over: if it has lost grants by then, its shards freeze only when a caller comes who has seen them, and "+
+		"others are told of packets that "+
+		"belong to somebody already. Take a Redis that tells it, or add %s to unsafe.allow",
+		strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisRunID)
 }
 
-// warnOfDurability says what on Redis does not fit to a campaign's durability class, before it is loaded. Redis need not be
-// there yet: the load refuses what can't be kept.
+// warnOfDurability says what on Redis does not fit to a campaign's durability class, before it is loaded. Redis need
+// not be there yet: the load refuses what can't be kept.
 func (a *App) warnOfDurability(ctx context.Context, class hongbao.Durability) {
 	if class == hongbao.DurabilityFast {
 		return

@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/remote"
 )
 
-// remote makes the handler that settles at a remote balance system and records it in the ledger. again and word: see remote.Config.
+// remote makes the handler that settles at a remote balance system and records it in the ledger. again and word: see
+// remote.Config.
 func (a *App) remote(ctx context.Context, again bool, word Word) (*remote.Handler, error) {
 	plans, err := a.plans()
 	if err != nil {
@@ -39,8 +40,8 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*remote.Handle
 	return h, nil
 }
 
-// atRemote is the handler for what does not come from the stream: dead letters, on a person's word or not, and replays. What a replay brings
-// was settled; it is repeated under its key, never sent anew.
+// atRemote is the handler for what does not come from the stream: dead letters, on a person's word or not, and replays.
+// What a replay brings was settled; it is repeated under its key, never sent anew.
 func (a *App) atRemote(ctx context.Context, again bool, word Word) (hongbao.Handler, error) {
 	if err := a.openLedger(ctx); err != nil {
 		return nil, err
@@ -61,14 +62,15 @@ func (a *App) auditedRemote(ctx context.Context) (*audit.Remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &audit.Remote{Concurrency: a.Config.Remote.Concurrency, Ask: func(ctx context.Context, campaign string, packet int64) (audit.RemoteCredit, bool, error) {
-		c, found, err := h.Credited(ctx, campaign, packet)
-		return audit.RemoteCredit{User: c.Account, Currency: c.Currency, Amount: c.Amount}, found, err
-	}}, nil
+	return &audit.Remote{Concurrency: a.Config.Remote.Concurrency,
+		Ask: func(ctx context.Context, campaign string, packet int64) (audit.RemoteCredit, bool, error) {
+			c, found, err := h.Credited(ctx, campaign, packet)
+			return audit.RemoteCredit{User: c.Account, Currency: c.Currency, Amount: c.Amount}, found, err
+		}}, nil
 }
 
-// alarmed pauses a campaign of which a grant contradicts the plan or the remote: something else than Hongbao decides grabs,
-// or Redis went back in time, and a person has to look.
+// alarmed pauses a campaign of which a grant contradicts the plan or the remote: something else than Hongbao decides
+// grabs, or Redis went back in time, and a person has to look.
 type alarmed struct {
 	*remote.Handler
 	app *App
@@ -78,12 +80,14 @@ type alarmed struct {
 func (a *alarmed) sweep(ctx context.Context) {
 	for pause(ctx, a.app.Config.Remote.ClaimTime) {
 		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
-			a.app.log.Warn("credits may be booked at the remote, and it does not tell yet", zap.Int("credits", left), zap.Error(err))
+			a.app.log.Warn("credits may be booked at the remote, and it does not tell yet", zap.Int("credits", left),
+				zap.Error(err))
 		}
 	}
 }
 
-// Handle implements hongbao.Handler. While the campaign can't be paused because Redis is out of reach the grant comes again.
+// Handle implements hongbao.Handler. While the campaign can't be paused because Redis is out of reach the grant comes
+// again.
 func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := a.Handler.Handle(ctx, grants)
 	for i, err := range errs {
@@ -95,7 +99,8 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		if failed == nil {
 			failed = store.Pause(context.WithoutCancel(ctx), g.Campaign)
 		}
-		a.app.log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list` shows it, `hongbao campaign resume` opens the campaign again",
+		a.app.log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list` "+
+			"shows it, `hongbao campaign resume` opens the campaign again",
 			zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet),
 			zap.NamedError("reason", err), zap.Error(failed))
 		if hongbao.IsOutage(failed) {
@@ -111,7 +116,8 @@ type planned struct {
 	app *App
 }
 
-// Currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent any more.
+// Currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent
+// any more.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.app.campaign(ctx, id)
 	if err == nil && c.State == ledger.StateRefunded {

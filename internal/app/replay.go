@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// alone sees to it that only one process at a time looks for what is missing in the topic and pushes it: two that had both looked before the
-// other pushed would each push it.
+// alone sees to it that only one process at a time looks for what is missing in the topic and pushes it: two that had
+// both looked before the other pushed would each push it.
 func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) error) error {
 	if !o.Missing || o.DryRun {
 		return do(ctx)
@@ -39,7 +39,8 @@ type Replay struct {
 	Dead string
 	// Missing, for sink kafka: the topic is read first, and gets what its sink has finished and the topic has not.
 	Missing, DryRun bool
-	// Rate is grants per second at most, 0 for no bound. Patience is how long a target that is out of reach is tried again.
+	// Rate is grants per second at most, 0 for no bound. Patience is how long a target that is out of reach is tried
+	// again.
 	Rate     float64
 	Patience time.Duration
 }
@@ -55,11 +56,13 @@ func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err 
 
 func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	if o.Dead != "" && !slices.Contains(a.Config.Deployment.Sinks, o.Dead) {
-		return nil, Usage("--dead: %.40q is not among deployment.sinks (%s)", o.Dead, strings.Join(a.Config.Deployment.Sinks, ", "))
+		return nil, Usage("--dead: %.40q is not among deployment.sinks (%s)", o.Dead,
+			strings.Join(a.Config.Deployment.Sinks, ", "))
 	}
 	cfg := replay.Config{
-		Redis: a.redis, Space: a.space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name), BatchGrants: a.Config.Publisher.BatchGrants,
-		Rate: o.Rate, Parallel: min(a.space.Len(), 8), Patience: o.Patience,
+		Redis: a.redis, Space: a.space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name),
+		BatchGrants: a.Config.Publisher.BatchGrants,
+		Rate:        o.Rate, Parallel: min(a.space.Len(), 8), Patience: o.Patience,
 	}
 	if err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign)); err != nil {
 		return nil, err
@@ -82,7 +85,8 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	return report, err
 }
 
-// someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is finished.
+// someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is
+// finished.
 func (a *App) someHas(ctx context.Context, id string) error {
 	if id == "" || a.ledger == nil {
 		return nil
@@ -120,7 +124,8 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	topic, claims := a.Config.Kafka.Topic, a.Config.ClaimsConfig()
 	if other, ok := strings.CutPrefix(o.To, "topic:"); ok {
 		if other == topic {
-			return Usage("--to topic:%s is this deployment's own topic: say --to kafka, so that no event gets a second copy", topic)
+			return Usage("--to topic:%s is this deployment's own topic: say --to kafka, so that no event gets a second copy",
+				topic)
 		}
 		topic, claims.Sink, claims.Trimmed = other, cfg.DoneSink, false
 	} else if o.Missing {

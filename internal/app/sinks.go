@@ -37,7 +37,8 @@ type sinkWorker struct {
 
 func newSinkWorker(a *App, reads redis.UniversalClient, sink string) *sinkWorker {
 	w := &sinkWorker{app: a, config: a.Config.ConsumerConfig(sink), since: time.Now()}
-	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.redis, reads, a.space.Space, a.worker, a.log
+	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.redis, reads, a.space.Space,
+		a.worker, a.log
 	return w
 }
 
@@ -62,7 +63,8 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 	sink := zap.String("sink", w.config.Group)
 	err := w.open(ctx)
 	first(err)
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(30*time.Second),
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second),
+		backoff.WithMaxInterval(30*time.Second),
 		backoff.WithMaxElapsedTime(0))
 	for tries := 0; err != nil; tries++ {
 		away := hongbao.IsOutage(err)
@@ -143,8 +145,8 @@ func healthOf(shards []consumer.Health) sinkHealth {
 // sinkWorkers are those of one process.
 type sinkWorkers []*sinkWorker
 
-// run lets the sinks work side by side: each begins when it is open, and what one meets concerns no other. When none can be
-// opened at first, run ends: whoever started the worker sees it at once, and starts it again.
+// run lets the sinks work side by side: each begins when it is open, and what one meets concerns no other. When none
+// can be opened at first, run ends: whoever started the worker sees it at once, and starts it again.
 func (all sinkWorkers) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -180,8 +182,10 @@ func (all sinkWorkers) tellHealth(ctx context.Context) error {
 	for pause(ctx, healthEvery) {
 		for _, w := range all {
 			if h := w.health(); h.bad > 0 {
-				w.app.log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group), zap.String("code", h.code),
-					zap.Int("shards", h.bad), zap.Int("shard", h.worst.Shard), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
+				w.app.log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group),
+					zap.String("code", h.code),
+					zap.Int("shards", h.bad), zap.Int("shard", h.worst.Shard), zap.Time("since", h.worst.Since),
+					zap.Error(h.worst.Err))
 			}
 		}
 	}

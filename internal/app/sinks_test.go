@@ -11,7 +11,8 @@ import (
 func TestHealthOfASinkIsThatOfItsWorstShard(t *testing.T) {
 	t.Parallel()
 	working, down := consumer.Health{Code: consumer.Working}, consumer.Health{Shard: 1, Code: consumer.SinkDown}
-	away, broken := consumer.Health{Shard: 2, Code: consumer.RedisDown}, consumer.Health{Shard: 3, Code: consumer.ShardBroken}
+	away, broken := consumer.Health{Shard: 2, Code: consumer.RedisDown},
+		consumer.Health{Shard: 3, Code: consumer.ShardBroken}
 	for _, c := range []struct {
 		shards []consumer.Health
 		want   sinkHealth

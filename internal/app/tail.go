@@ -82,7 +82,8 @@ func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 	}
 }
 
-// turn gives what the topic has from the offsets on to lines, and tells where the next turn begins. from is nil for the first turn.
+// turn gives what the topic has from the offsets on to lines, and tells where the next turn begins. from is nil for the
+// first turn.
 func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) ([]int64, error) {
 	if from == nil && t.Last >= 0 {
 		return t.lastOnes(ctx, lines)
@@ -105,15 +106,16 @@ func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) (
 func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([]int64, error) {
 	r, err := t.topic.Scan(ctx, from, func(partition int, offset int64, e topic.Event) error {
 		if g := &e.Grant; len(t.Campaigns) == 0 || slices.Contains(t.Campaigns, g.Campaign) {
-			fn(&Tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Currency, g.Time.UTC(), g.RequestID, g.Code})
+			fn(&Tailed{partition, offset, g.EventID(), g.Campaign, g.Packet, g.User, g.Amount, g.Currency, g.Time.UTC(),
+				g.RequestID, g.Code})
 		}
 		return nil
 	})
 	return r.Next, err
 }
 
-// lastOnes gives the last grants of all partitions to lines, in the order of their times. A log is read forward only, so it goes back
-// further and further in each partition until that one has enough of them, or is at its beginning.
+// lastOnes gives the last grants of all partitions to lines, in the order of their times. A log is read forward only,
+// so it goes back further and further in each partition until that one has enough of them, or is at its beginning.
 func (t *tailing) lastOnes(ctx context.Context, lines chan<- Tailed) ([]int64, error) {
 	start, next, err := t.topic.Offsets(ctx, t.Since)
 	if err != nil {

@@ -18,11 +18,13 @@ import (
 
 // publisher makes the publisher of sink kafka; needs Redis. The caller's context bounds the check of the topic.
 func (a *App) publisher(ctx context.Context) (*publisher.Publisher, error) {
-	return a.publisherTo(ctx, a.Config.Kafka.Topic, a.Config.ClaimsConfig(), &shards.Reader{Redis: a.redis, Space: a.space})
+	return a.publisherTo(ctx, a.Config.Kafka.Topic, a.Config.ClaimsConfig(),
+		&shards.Reader{Redis: a.redis, Space: a.space})
 }
 
 // publisherTo makes a publisher to a topic, with claims of its own.
-func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config, entries publisher.Entries) (*publisher.Publisher, error) {
+func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config,
+	entries publisher.Entries) (*publisher.Publisher, error) {
 	cc.Redis, cc.Space, cc.Owner = a.redis, a.space.Space, a.worker
 	claims, err := dedup.NewClaims(cc)
 	if err != nil {
@@ -47,8 +49,8 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config, en
 	return p, nil
 }
 
-// campaignSource tells the publisher currencies and codes: from Redis while it has the campaign, from the ledger after that.
-// The ledger is opened when it is first needed.
+// campaignSource tells the publisher currencies and codes: from Redis while it has the campaign, from the ledger after
+// that. The ledger is opened when it is first needed.
 type campaignSource struct {
 	app *App
 

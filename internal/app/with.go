@@ -10,8 +10,8 @@ import (
 // Needs are the servers that a command can't do without.
 type Needs struct{ Redis, Ledger bool }
 
-// With opens what a command needs, and closes it when do has returned. A server that is out of reach does not hide another
-// that is, and what fails while closing fails the command: an answer that was not written is none.
+// With opens what a command needs, and closes it when do has returned. A server that is out of reach does not hide
+// another that is, and what fails while closing fails the command: an answer that was not written is none.
 func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) error) (err error) {
 	a, err := New(cfg)
 	if err != nil {

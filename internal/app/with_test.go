@@ -30,7 +30,8 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 	_, err = l.Found(t.Context(), ledger.Deployment{ID: cfg.Deployment.ID, KeyPrefix: cfg.Deployment.KeyPrefix, Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	failed, first, second := errors.New("do failed"), errors.New("the first did not close"), errors.New("the second did not close")
+	failed, first, second := errors.New("do failed"), errors.New("the first did not close"),
+		errors.New("the second did not close")
 	var order []string
 	var kept *App
 	err = With(t.Context(), cfg, Needs{Ledger: true}, func(a *App) error {
@@ -57,7 +58,8 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 // Servers that are out of reach are named together, and nothing is done.
 func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d")
+	cfg := config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres",
+		"HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d")
 	err := With(t.Context(), cfg, Needs{Redis: true, Ledger: true}, func(*App) error {
 		t.Error("do was called")
 		return nil

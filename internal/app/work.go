@@ -111,18 +111,19 @@ func (a *App) settler(ctx context.Context) (*ledger.Settler, error) {
 	return ledger.NewSettler(ledger.SettlerConfig{Ledger: a.ledger, Plan: plans, Log: a.log, OnQuarantine: a.freeze(ctx)})
 }
 
-// freeze pauses a campaign of which a grant went to quarantine: something else than Hongbao decides grabs, or Redis went
-// back in time, and a person has to look.
+// freeze pauses a campaign of which a grant went to quarantine: something else than Hongbao decides grabs, or Redis
+// went back in time, and a person has to look.
 //
-// Redis being out of reach is an error: the grant comes again, and the campaign is paused then. A campaign that is not in
-// Redis has nothing to pause.
+// Redis being out of reach is an error: the grant comes again, and the campaign is paused then. A campaign that is not
+// in Redis has nothing to pause.
 func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 	return func(q ledger.Quarantined) error {
 		store, err := a.store()
 		if err == nil {
 			err = store.Pause(context.WithoutCancel(ctx), q.Grant.Campaign)
 		}
-		a.log.Error("ALARM: a grant is in quarantine, its campaign was paused; `hongbao quarantine list` shows it, `hongbao campaign resume` opens the campaign again",
+		a.log.Error("ALARM: a grant is in quarantine, its campaign was paused; `hongbao quarantine list` shows it, `hongbao "+
+			"campaign resume` opens the campaign again",
 			zap.String("code", "campaign_paused"), zap.String("campaign", q.Grant.Campaign), zap.Int64("packet", q.Grant.Packet),
 			zap.String("reason", string(q.Reason)), zap.Error(err))
 		if hongbao.IsOutage(err) {
@@ -137,7 +138,8 @@ func (a *App) warnOfUnsafe(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
-		a.log.Warn("unsafe.allow is set: checks that protect money are switched off", zap.Strings("checks", a.Config.Unsafe.Allow))
+		a.log.Warn("unsafe.allow is set: checks that protect money are switched off",
+			zap.Strings("checks", a.Config.Unsafe.Allow))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

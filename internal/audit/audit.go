@@ -99,7 +99,8 @@ type shard struct {
 	gaps   []hongbao.SeqRange
 	// skipped are seqs that openings of the shard have skipped: no event has them.
 	skipped []hongbao.SeqRange
-	// decided are digests, by seq, of grants of campaigns that have left Redis: a person decided that the ledger need not have them.
+	// decided are digests, by seq, of grants of campaigns that have left Redis: a person decided that the ledger need not
+	// have them.
 	decided map[int64]uint64
 	// expired is the seq below which the topic has kept nothing; firstInTopic the lowest seq seen there, 0 for none.
 	expired, firstInTopic int64
@@ -110,12 +111,14 @@ func newRun(cfg *Config, opts Options) *run {
 	r := &run{
 		Config: cfg, opts: opts, seed: maphash.MakeSeed(),
 		campaigns: map[string]*campaign{}, wanted: map[string]map[int64][]*Difference{},
-		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{}, Decided: []Decided{}, Campaigns: []CampaignReport{}},
+		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{},
+			Decided: []Decided{}, Campaigns: []CampaignReport{}},
 	}
 	n := cfg.Space.Len()
 	for i := range n {
 		r.shards = append(r.shards, &shard{
-			Keys: cfg.Space.Shard(i), closes: map[string]hongbao.Entry{}, decided: map[int64]uint64{}, report: ShardReport{Shard: i, Finished: map[string]int64{}},
+			Keys: cfg.Space.Shard(i), closes: map[string]hongbao.Entry{}, decided: map[int64]uint64{},
+			report: ShardReport{Shard: i, Finished: map[string]int64{}},
 		})
 	}
 	switch {
@@ -219,8 +222,8 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 	return maphash.Bytes(r.seed, append(b, user...))
 }
 
-// decide notes a grant that a person decided not to settle. While Redis has its campaign the receipts tell of the grant; after that
-// nothing else might.
+// decide notes a grant that a person decided not to settle. While Redis has its campaign the receipts tell of the
+// grant; after that nothing else might.
 func (r *run) decide(g *hongbao.Grant) {
 	if c := r.campaigns[g.Campaign]; (c == nil || !c.inRedis()) && g.Shard >= 0 && g.Shard < len(r.shards) && g.Seq > 0 {
 		r.shards[g.Shard].decided[g.Seq] = r.digest(g.User, g.Amount, g.Shard, g.Seq)
@@ -241,7 +244,8 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 	}
 	if g.Packet < 1 || g.Seq < 1 || g.Shard < 0 || g.Shard >= len(r.shards) {
 		r.found(Difference{Kind: Unfounded, Where: sourceNames[from], Campaign: g.Campaign, Packet: g.Packet,
-			Event: g.EventID(), Detail: fmt.Sprintf("packets and seqs begin at 1, shards are 0 to %d: %s", len(r.shards)-1, describeGrant(g))})
+			Event: g.EventID(), Detail: fmt.Sprintf("packets and seqs begin at 1, shards are 0 to %d: %s", len(r.shards)-1,
+				describeGrant(g))})
 		return
 	}
 	f, digest := c.facts.at(g.Packet), r.digest(g.User, g.Amount, g.Shard, g.Seq)
@@ -279,8 +283,8 @@ func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 	}
 }
 
-// mark notes the seq of a grant without a receipt, so that it is not told as a gap besides. Only where the ledger is all
-// that is left of a campaign it says something about doubles.
+// mark notes the seq of a grant without a receipt, so that it is not told as a gap besides. Only where the ledger is
+// all that is left of a campaign it says something about doubles.
 func (r *run) mark(c *campaign, from source, g *hongbao.Grant) {
 	isNew := r.shards[g.Shard].seen.add(g.Seq)
 	if !isNew && from == inLedger && !c.inRedis() && !r.partial() {

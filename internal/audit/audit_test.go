@@ -216,7 +216,8 @@ func TestMended(t *testing.T) {
 	w := busy(t)
 	w.bury(t, "the account is closed")
 	w.ledger.grants["a"] = append(w.ledger.grants["a"], *w.published("a", "u0500"))
-	w.ledger.quarantined = []audit.Quarantined{{ID: 1, Reason: "over_funded", Grant: *w.settled("a", "u0003"), Resolution: "not paid"}}
+	w.ledger.quarantined = []audit.Quarantined{{ID: 1, Reason: "over_funded", Grant: *w.settled("a", "u0003"),
+		Resolution: "not paid"}}
 	drop(w.ledger.grants, "a", "u0003")
 	r := w.audit(t, audit.Options{})
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
@@ -242,7 +243,8 @@ func TestTopicRetention(t *testing.T) {
 	require.EqualValues(t, 10, r.Total.Expired)
 	w.topic.grants = nil
 	r = w.audit(t, audit.Options{})
-	require.Equal(t, map[audit.Kind]int64{audit.MissingInTopic: 20}, r.Found, "the other partition has lost nothing by retention")
+	require.Equal(t, map[audit.Kind]int64{audit.MissingInTopic: 20}, r.Found,
+		"the other partition has lost nothing by retention")
 }
 
 func TestListIsBounded(t *testing.T) {

@@ -24,8 +24,10 @@ func BenchmarkMillion(b *testing.B) {
 	rdb := testkit.Redis(b).Client(b)
 	require.NoError(b, shards.Found(b.Context(), rdb, space, shards.FoundCall{Deployment: "bench"}))
 	k := space.Shard(0)
-	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total", fmt.Sprint(n),
-		"user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "", "loaded", fmt.Sprint(n),
+	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total",
+		fmt.Sprint(n),
+		"user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "", "loaded",
+		fmt.Sprint(n),
 		"granted", "0", "granted_amount", "0", "loaded_amount", fmt.Sprint(n)}
 	require.NoError(b, rdb.HSet(b.Context(), k.Campaign("big"), fields).Err())
 	ledger := &memLedger{grants: map[string][]hongbao.Grant{}}
@@ -54,7 +56,8 @@ func BenchmarkMillion(b *testing.B) {
 	require.NoError(b, err)
 	_, err = shards.Of(rdb, k).CreateGroup(b.Context(), topicGroup)
 	require.NoError(b, err)
-	a, err := audit.New(audit.Config{Redis: rdb, Space: space, Ledger: ledger, LedgerGroup: ledgerGroup, Topic: topic, TopicGroup: topicGroup, MaxListed: 10})
+	a, err := audit.New(audit.Config{Redis: rdb, Space: space, Ledger: ledger, LedgerGroup: ledgerGroup, Topic: topic,
+		TopicGroup: topicGroup, MaxListed: 10})
 	require.NoError(b, err)
 	b.ResetTimer()
 	b.ReportAllocs()

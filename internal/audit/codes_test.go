@@ -28,13 +28,16 @@ func coded(t *testing.T) *world {
 	}
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
-		ID: "c", Name: "c", Kind: hongbao.KindCoupon, Currency: "CNY", Total: total, Packets: packets, Split: hongbao.Split{Mode: hongbao.SplitEven},
-		From: now.Add(-time.Hour), To: now.Add(time.Hour), TimeZone: "UTC", Sponsor: "acme", Durability: hongbao.DurabilityFast, Codes: &hongbao.Codes{File: "f"},
+		ID: "c", Name: "c", Kind: hongbao.KindCoupon, Currency: "CNY", Total: total, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitEven},
+		From:  now.Add(-time.Hour), To: now.Add(time.Hour), TimeZone: "UTC", Sponsor: "acme",
+		Durability: hongbao.DurabilityFast, Codes: &hongbao.Codes{File: "f"},
 	})
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 30, Codes: w.cfg.Codes})
+	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 30,
+		Codes: w.cfg.Codes})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	w.plans["c"], w.ledger.grants["c"] = plan, nil
@@ -80,17 +83,24 @@ func TestCodesDiffer(t *testing.T) {
 		plant func(t *testing.T, w *world)
 		says  string
 	}{
-		"another code in the topic": {func(_ *testing.T, w *world) { w.published("c", "u0003").Code = codeOf(99) }, "another code than the ledger"},
-		"no code in the topic":      {func(_ *testing.T, w *world) { w.published("c", "u0003").Code = "" }, "the topic has no code"},
-		"a code of no coupon":       {func(_ *testing.T, w *world) { w.published("a", "u0003").Code = codeOf(1) }, "the campaign has none"},
+		"another code in the topic": {func(_ *testing.T, w *world) { w.published("c", "u0003").Code = codeOf(99) },
+			"another code than the ledger"},
+		"no code in the topic": {func(_ *testing.T, w *world) { w.published("c", "u0003").Code = "" },
+			"the topic has no code"},
+		"a code of no coupon": {func(_ *testing.T, w *world) { w.published("a", "u0003").Code = codeOf(1) },
+			"the campaign has none"},
 		"another code in Redis": {func(t *testing.T, w *world) {
 			do(t, w.rdb.HSet(t.Context(), w.keys("c").Codes("c"), "50", codeOf(51)))
 		}, "packet 50"},
-		"no code in Redis": {func(t *testing.T, w *world) { do(t, w.rdb.HDel(t.Context(), w.keys("c").Codes("c"), "50")) }, "Redis has no code of it"},
+		"no code in Redis": {func(t *testing.T, w *world) { do(t, w.rdb.HDel(t.Context(), w.keys("c").Codes("c"), "50")) },
+			"Redis has no code of it"},
 		"a code of no packet": {func(t *testing.T, w *world) {
 			do(t, w.rdb.HSet(t.Context(), w.keys("c").Codes("c"), "101", codeOf(101)))
 		}, "which is no packet"},
-		"Redis forgot that it has codes": {func(t *testing.T, w *world) { do(t, w.rdb.HDel(t.Context(), w.keys("c").Campaign("c"), "codes")) }, "says that it has none"},
+		"Redis forgot that it has codes": {func(t *testing.T,
+			w *world) {
+			do(t, w.rdb.HDel(t.Context(), w.keys("c").Campaign("c"), "codes"))
+		}, "says that it has none"},
 		"no code in the ledger": {func(_ *testing.T, w *world) {
 			all := w.cfg.Codes
 			w.cfg.Codes = func(ctx context.Context, id string, after int64, _ int) ([]string, error) {

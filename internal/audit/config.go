@@ -42,8 +42,8 @@ type LedgerCampaign struct {
 	Grants            int64
 	// Closed: what nobody got went back; nothing can be granted any more, and the campaign may have left Redis.
 	Closed bool
-	// CloseShard and CloseSeq name the close that the refund is based on; set if Closed. CloseSeq is 0 if there was none, since Redis
-	// had lost something of the campaign: then By and Why say who ended it from the ledger alone.
+	// CloseShard and CloseSeq name the close that the refund is based on; set if Closed. CloseSeq is 0 if there was none,
+	// since Redis had lost something of the campaign: then By and Why say who ended it from the ledger alone.
 	CloseShard int
 	CloseSeq   int64
 	By, Why    string
@@ -55,7 +55,8 @@ type LedgerCampaign struct {
 
 // ended says who ended a campaign from the ledger alone, and why.
 func (l *LedgerCampaign) ended() string {
-	return fmt.Sprintf("Redis had lost something of the campaign, and %.128s ended it from the ledger: %.200q", l.By, l.Why)
+	return fmt.Sprintf("Redis had lost something of the campaign, and %.128s ended it from the ledger: %.200q", l.By,
+		l.Why)
 }
 
 // Quarantined is a grant that the ledger did not pay because it contradicts something.
@@ -92,15 +93,16 @@ type Plan interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
 
-// Config of an Auditor. Ledger, Topic, Plan and Codes may be absent (nil): then what they would tell is left out, and the report
-// says so.
+// Config of an Auditor. Ledger, Topic, Plan and Codes may be absent (nil): then what they would tell is left out, and
+// the report says so.
 type Config struct {
 	Redis redis.UniversalClient
 	Space *shards.Layout
 	// Ledger and the name of its consumer group.
 	Ledger      Ledger
 	LedgerGroup string
-	// Remote, if a balance system of somebody else pays what the ledger records. LedgerGroup is the name of its consumer group.
+	// Remote, if a balance system of somebody else pays what the ledger records. LedgerGroup is the name of its consumer
+	// group.
 	Remote *Remote
 	// Topic and the name of its consumer group.
 	Topic      Topic
@@ -130,7 +132,8 @@ func (c *Config) check() error {
 		errs = append(errs, fmt.Errorf("TopicGroup %q: %w", c.TopicGroup, err))
 	}
 	if c.Ledger != nil && c.Topic != nil && c.LedgerGroup == c.TopicGroup {
-		errs = append(errs, fmt.Errorf("LedgerGroup and TopicGroup are both %q: each sink has a group of its own", c.LedgerGroup))
+		errs = append(errs, fmt.Errorf("LedgerGroup and TopicGroup are both %q: each sink has a group of its own",
+			c.LedgerGroup))
 	}
 	if c.MaxListed < 1 || c.MaxListed > 100_000 {
 		errs = append(errs, fmt.Errorf("MaxListed is %d: want 1 to 100,000", c.MaxListed))
@@ -149,8 +152,8 @@ type Options struct {
 	// Wait is how long to wait at most until every consumer group has finished everything, 0 to 24 h. When it is over
 	// the audit goes on with what is in flight.
 	Wait time.Duration
-	// Campaigns are those to audit, sealed or not; none means all. With some the checks of whole shards (seqs without a gap, the
-	// stream) are left out.
+	// Campaigns are those to audit, sealed or not; none means all. With some the checks of whole shards (seqs without a
+	// gap, the stream) are left out.
 	Campaigns []string
 }
 

@@ -86,7 +86,8 @@ func (r *run) readDecided(ctx context.Context) error {
 	return nil
 }
 
-// decidedLetter takes in one decided letter. Its own fields come after those of the decision, and the first of a name counts.
+// decidedLetter takes in one decided letter. Its own fields come after those of the decision, and the first of a name
+// counts.
 func (r *run) decidedLetter(k *sink, shard int, fields []string) {
 	f := map[string]string{}
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -101,7 +102,8 @@ func (r *run) decidedLetter(k *sink, shard int, fields []string) {
 	k.dropped[shard][seq] = fmt.Sprintf("dead letter %.40s was dropped by %.128s: %.200q", f["letter"], f["by"], f["why"])
 	// field grant is the line of a grant in an entry: packet, amount, user, ...
 	if words := strings.Split(f["grant"], " "); k.from == inLedger && len(words) > 2 {
-		r.decide(&hongbao.Grant{Campaign: f["entry.c"], Shard: shard, Seq: seq, User: words[2], Amount: hongbao.Amount(parseSeq(words[1]))})
+		r.decide(&hongbao.Grant{Campaign: f["entry.c"], Shard: shard, Seq: seq, User: words[2],
+			Amount: hongbao.Amount(parseSeq(words[1]))})
 	}
 }
 

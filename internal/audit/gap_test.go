@@ -15,7 +15,8 @@ func TestFinishedEntriesBehindAParkedOneMayGo(t *testing.T) {
 	w := busy(t)
 	gone := w.hole(t)
 	require.Equal(t, map[audit.Kind]int64{audit.StreamGap: 1}, w.audit(t, audit.Options{}).Found, "nobody has finished it")
-	w.ledger.grants["a"], w.topic.grants = append(w.ledger.grants["a"], gone.Grants...), append(w.topic.grants, gone.Grants...)
+	w.ledger.grants["a"], w.topic.grants = append(w.ledger.grants["a"], gone.Grants...),
+		append(w.topic.grants, gone.Grants...)
 	for _, group := range []string{ledgerGroup, topicGroup} {
 		require.Equal(t, audit.Differs, w.audit(t, audit.Options{}).Verdict)
 		w.ack(t, w.keys("a").Index(), group, &gone)

@@ -87,7 +87,8 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	s := r.shards[f.shard]
 	if beyond {
 		c.strays++
-		r.foundOf(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Meta(), Detail: fmt.Sprintf("the shard's last seq is %d", s.end)})
+		r.foundOf(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Meta(),
+			Detail: fmt.Sprintf("the shard's last seq is %d", s.end)})
 	}
 	if closed := r.closedBy(c, s.Index()); closed > 0 && f.seq > closed {
 		r.foundOf(c, packet, f, Difference{Kind: AfterClose, Where: "receipts",
@@ -186,7 +187,8 @@ func (r *run) judgeCounts(c *campaign) {
 				drift("while loading: %d packets loaded, %d granted, %d in the stock", s.loaded, s.granted, s.stocked)
 			}
 		}
-		if e, ok := r.shards[shard].closes[c.id]; ok && s.over() && (e.Close.Granted != s.granted || e.Close.GrantedAmount != s.grantedAmount) {
+		if e, ok := r.shards[shard].closes[c.id]; ok && s.over() &&
+			(e.Close.Granted != s.granted || e.Close.GrantedAmount != s.grantedAmount) {
 			drift("the close says %d granted with amount %d, the campaign says %d with %d",
 				e.Close.Granted, e.Close.GrantedAmount, s.granted, s.grantedAmount)
 		}
@@ -195,7 +197,8 @@ func (r *run) judgeCounts(c *campaign) {
 		return
 	}
 	if n.Granted+n.Left != n.Packets || n.GrantedAmount+n.LeftAmount != n.Funded {
-		drift("%d packets, but granted %d + left %d = %d; amount %d, but granted %d + left %d = %d", n.Packets, n.Granted, n.Left,
+		drift("%d packets, but granted %d + left %d = %d; amount %d, but granted %d + left %d = %d", n.Packets, n.Granted,
+			n.Left,
 			n.Granted+n.Left, n.Funded, n.GrantedAmount, n.LeftAmount, n.GrantedAmount+n.LeftAmount)
 		return
 	}
@@ -215,10 +218,12 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	switch {
 	case l == nil && !c.inRedis() && r.partial():
-		r.found(Difference{Kind: CampaignMissing, Where: "Redis, ledger", Campaign: c.id, Detail: "neither has such a campaign: is the name right?"})
+		r.found(Difference{Kind: CampaignMissing, Where: "Redis, ledger", Campaign: c.id, Detail: "neither has such a " +
+			"campaign: is the name right?"})
 	case r.Ledger == nil:
 	case l == nil && c.inRedis():
-		r.found(Difference{Kind: CampaignMissing, Where: "ledger", Campaign: c.id, Detail: "it is in Redis, but the ledger does not have it"})
+		r.found(Difference{Kind: CampaignMissing, Where: "ledger", Campaign: c.id, Detail: "it is in Redis, but the ledger " +
+			"does not have it"})
 	case l == nil:
 	case c.inRedis():
 		if l.Funded != c.counts.Funded {
@@ -237,7 +242,8 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 			}
 		}
 		r.found(Difference{Kind: CampaignMissing, Where: "Redis", Campaign: c.id,
-			Detail: fmt.Sprintf("the ledger has settled %d of its grants and not refunded it, but it is not in Redis", l.Grants)})
+			Detail: fmt.Sprintf("the ledger has settled %d of its grants and not refunded it, but it is not in Redis",
+				l.Grants)})
 	}
 	return nil
 }
@@ -247,7 +253,8 @@ func (r *run) judgeSeqs(s *shard) {
 	for _, gap := range s.gaps {
 		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
 			r.found(Difference{Kind: StreamGap, Where: s.Events(), Event: event(s.Index(), gap.First),
-				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, and group %s has not finished them", gap.First, gap.Last, k.group)})
+				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, and group %s has not finished them", gap.First, gap.Last,
+					k.group)})
 		}
 	}
 	for seq := range s.decided {
@@ -261,12 +268,13 @@ func (r *run) judgeSeqs(s *shard) {
 	holes := s.seen.holes(s.seq)
 	for _, h := range holes {
 		r.found(Difference{Kind: SeqGap, Where: s.Events(), Event: event(s.Index(), h.First),
-			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last, s.seq)})
+			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last,
+				s.seq)})
 	}
 }
 
-// unfinished gives a sink that has not finished some of the seqs, nil if there is none: then the stream need not keep them, and workers
-// take them out one by one when they stand behind an unfinished one.
+// unfinished gives a sink that has not finished some of the seqs, nil if there is none: then the stream need not keep
+// them, and workers take them out one by one when they stand behind an unfinished one.
 func (r *run) unfinished(s *shard, seqs hongbao.SeqRange) *sink {
 	for _, k := range r.sinks {
 		for seq := seqs.First; seq <= seqs.Last; seq++ {

@@ -5,9 +5,10 @@ type Kind string
 
 // The kinds of differences, in the order in which reports show them.
 const (
-	LedgerUnbalanced Kind = "ledger_unbalanced"  // the ledger does not agree with itself
-	DoubleCredit     Kind = "double_credit"      // the ledger paid one packet more than once
-	Lost             Kind = "lost"               // granted, its group has finished it, and the ledger, or the remote that pays, does not have it
+	LedgerUnbalanced Kind = "ledger_unbalanced" // the ledger does not agree with itself
+	DoubleCredit     Kind = "double_credit"     // the ledger paid one packet more than once
+	// granted, its group has finished it, and the ledger, or the remote that pays, does not have it
+	Lost             Kind = "lost"
 	Unfounded        Kind = "unfounded"          // stream, ledger or topic tell of a grant without a receipt
 	Different        Kind = "different"          // the same packet with other facts
 	OverHold         Kind = "over_hold"          // a user holds more packets than he may

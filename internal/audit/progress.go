@@ -87,7 +87,8 @@ func (r *run) readProgress(ctx context.Context) error {
 	return nil
 }
 
-// progressOf asks how far a group is. Whatever moves meanwhile, the answer is never too high. seq is the shard's, read first.
+// progressOf asks how far a group is. Whatever moves meanwhile, the answer is never too high. seq is the shard's, read
+// first.
 func (r *run) progressOf(ctx context.Context, s *shard, group string) (p progress, seq int64, err error) {
 	if seq, err = r.seqOf(ctx, s); err != nil {
 		return p, 0, err

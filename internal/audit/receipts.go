@@ -53,11 +53,14 @@ func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *sna
 	})
 }
 
-func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot, user string, rc *hongbao.Receipt) error {
+func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot, user string,
+	rc *hongbao.Receipt) error {
 	if rc.Packet < 1 || rc.Packet > snap.packets || rc.Seq < 1 {
 		c.strays++
-		r.found(Difference{Kind: PacketUnknown, Where: "receipts", Campaign: c.id, Packet: rc.Packet, Event: event(s.Index(), max(rc.Seq, 0)),
-			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d, seqs from 1", user, rc.Packet, rc.Seq, snap.packets)})
+		r.found(Difference{Kind: PacketUnknown, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
+			Event: event(s.Index(), max(rc.Seq, 0)),
+			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d, seqs from 1", user, rc.Packet,
+				rc.Seq, snap.packets)})
 		return nil
 	}
 	f, digest := c.facts.at(rc.Packet), r.digest(user, rc.Amount, s.Index(), rc.Seq)
@@ -77,7 +80,8 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 		snap.stockSum += rc.Amount
 	}
 	if !s.seen.add(rc.Seq) {
-		r.found(Difference{Kind: DuplicateSeq, Where: "receipts", Campaign: c.id, Packet: rc.Packet, Event: event(s.Index(), rc.Seq),
+		r.found(Difference{Kind: DuplicateSeq, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
+			Event:  event(s.Index(), rc.Seq),
 			Detail: fmt.Sprintf("another grant has this seq too; here it is user %q, amount %d", user, rc.Amount)})
 	}
 	f.digest, f.seq, f.shard = digest, rc.Seq, int32(s.Index())

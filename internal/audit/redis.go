@@ -137,15 +137,17 @@ func (r *run) readEnds(ctx context.Context) error {
 func (r *run) seqOf(ctx context.Context, s *shard) (int64, error) {
 	text, err := r.Redis.HGet(ctx, s.Meta(), "seq").Result()
 	if errors.Is(err, redis.Nil) {
-		return 0, hongbao.Errorf(hongbao.ClassBroken, "shard %d was never initialised or has lost its key %s: check the address and the "+
-			"key prefix; if they are right, freeze it and put back what ledger and topic know", s.Index(), s.Meta())
+		return 0, hongbao.Errorf(hongbao.ClassBroken,
+			"shard %d was never initialised or has lost its key %s: check the address and the "+
+				"key prefix; if they are right, freeze it and put back what ledger and topic know", s.Index(), s.Meta())
 	}
 	if err != nil {
 		return 0, fmt.Errorf("seq of shard %d: %w", s.Index(), shards.Classify(err))
 	}
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq < 0 {
-		return 0, hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d is %.40q: want a number; look at %s", s.Index(), text, s.Meta())
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d is %.40q: want a number; look at %s", s.Index(), text,
+			s.Meta())
 	}
 	return seq, nil
 }
@@ -222,7 +224,8 @@ func (r *run) readCampaign(ctx context.Context, p place) error {
 	}
 	c.on[p.shard] = snap
 	if snap.state == stateFrozen {
-		r.found(Difference{Kind: CampaignFrozen, Where: s.Campaign(c.id), Campaign: c.id, Detail: "`hongbao recover` left it frozen"})
+		r.found(Difference{Kind: CampaignFrozen, Where: s.Campaign(c.id), Campaign: c.id, Detail: "`hongbao recover` left " +
+			"it frozen"})
 	}
 	if snap.loading() {
 		return nil
@@ -297,7 +300,8 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	f := c.facts.at(packet)
 	if f.has(inStock) {
 		c.strays++
-		r.found(Difference{Kind: PacketTwice, Where: "stock", Campaign: c.id, Packet: packet, Detail: "the stock has it twice"})
+		r.found(Difference{Kind: PacketTwice, Where: "stock", Campaign: c.id, Packet: packet,
+			Detail: "the stock has it twice"})
 	}
 	f.from |= inStock
 	return r.planned(ctx, c, packet, hongbao.Amount(amount), "stock")

@@ -1,7 +1,7 @@
 package audit
 
-// remedy is what a person does about one kind of difference. This table is the only place that says so: the report prints
-// it, the JSON report carries it, and docs/audit.md repeats it word by word (a test compares them).
+// remedy is what a person does about one kind of difference. This table is the only place that says so: the report
+// prints it, the JSON report carries it, and docs/audit.md repeats it word by word (a test compares them).
 type remedy struct {
 	kind Kind
 	// means says what happened; do says what to do. Commands stand in backquotes, and each of them exists.
@@ -18,21 +18,28 @@ const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger 
 // remedies lists every kind, in the order in which reports show them.
 var remedies = []remedy{
 	{LedgerUnbalanced, "the ledger does not agree with itself: somebody wrote to the database by hand, or it lost rows",
-		"stop every `hongbao work` of the sink balance and restore the database from a backup that agrees with itself; then `hongbao audit` " +
+		"stop every `hongbao work` of the sink balance and restore the database from a backup that agrees with itself; then " +
+			"`hongbao audit` " +
 			"names what the restored ledger lacks. Move no money before that", false},
 	{DoubleCredit, "the ledger has one packet more than once",
-		"stop every `hongbao work` of the sink balance: the primary key (campaign, packet) is gone. Restore the database from a backup", false},
-	{Lost, "granted, the ledger's group has finished it, and the ledger does not have it; or the ledger has recorded it, and the remote " +
+		"stop every `hongbao work` of the sink balance: the primary key (campaign, packet) is gone. Restore the database " +
+			"from a backup", false},
+	{Lost, "granted, the ledger's group has finished it, and the ledger does not have it; or the ledger has recorded it, " +
+		"and the remote " +
 		"does not have it",
-		"replay these grants, from stream or receipts: `hongbao replay NAME --to balance`. The ledger, or the remote, settles each once", true},
+		"replay these grants, from stream or receipts: `hongbao replay NAME --to balance`. The ledger, or the remote, " +
+			"settles each once", true},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",
-		"ask whether Redis lost writes: then the packet may be dealt again, so pause the campaign with `hongbao campaign pause ID`. Otherwise " +
+		"ask whether Redis lost writes: then the packet may be dealt again, so pause the campaign with `hongbao campaign " +
+			"pause ID`. Otherwise " +
 			"find out who writes to that place", false},
 	{Different, "the same packet with another user, amount, shard or seq",
-		"compare the versions in the line; the ledger's was paid. Pause the campaign with `hongbao campaign pause ID` if Redis lost writes: the packet " +
+		"compare the versions in the line; the ledger's was paid. Pause the campaign with `hongbao campaign pause ID` if " +
+			"Redis lost writes: the packet " +
 			"was dealt twice", false},
 	{OverHold, "a user holds more packets than the limit allows",
-		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to Redis by hand. `hongbao receipts CAMPAIGN USER` shows what the user holds", false},
+		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to Redis by hand. `hongbao receipts CAMPAIGN " +
+			"USER` shows what the user holds", false},
 	{PacketTwice, "a packet is in the stock and granted, twice in the stock, or in two receipts",
 		"pause the campaign at once with `hongbao campaign pause ID`: the packet may be dealt again", false},
 	{PacketMissing, "a packet is in neither stock nor receipts, and nobody else has it",
@@ -40,42 +47,55 @@ var remedies = []remedy{
 	{PacketUnknown, "a packet number that the campaign does not have",
 		"pause the campaign with `hongbao campaign pause ID`: its stock is not that of its plan", false},
 	{NotPlanned, "an amount that seed and specification do not give",
-		"pause the campaign with `hongbao campaign pause ID`: its stock is not that of its plan. The ledger refuses these amounts", false},
+		"pause the campaign with `hongbao campaign pause ID`: its stock is not that of its plan. The ledger refuses these " +
+			"amounts", false},
 	{CounterDrift, "the campaign's counts do not fit its stock and receipts",
 		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to its keys by hand", false},
 	{FundingDiffers, "Redis and the ledger disagree on the total, or on the refund",
-		"pause the campaign with `hongbao campaign pause ID`: it was loaded with another specification, or Redis went back in time after the refund", false},
+		"pause the campaign with `hongbao campaign pause ID`: it was loaded with another specification, or Redis went back " +
+			"in time after the refund", false},
 	{CampaignMissing, "a campaign is only in Redis, or only in the ledger",
-		"if the ledger lacks it, this is another ledger or an older copy: look at `ledger.dsn` with `hongbao config check`, and pause the campaign " +
+		"if the ledger lacks it, this is another ledger or an older copy: look at `ledger.dsn` with `hongbao config check`, " +
+			"and pause the campaign " +
 			"with `hongbao campaign pause ID`. If Redis lacks it, Redis lost it: do not load it again, its packets were dealt; " +
 			"`hongbao campaign refund-lost ID` ends it from the ledger", true},
-	{CampaignFrozen, "Redis has lost something of a campaign, so it grants nothing any more; that is also why other differences name it",
-		"end it from the ledger with `hongbao campaign refund-lost ID`; without an amount it moves nothing and says what is left", true},
+	{CampaignFrozen, "Redis has lost something of a campaign, so it grants nothing any more; that is also why other " +
+		"differences name it",
+		"end it from the ledger with `hongbao campaign refund-lost ID`; without an amount it moves nothing and says what is " +
+			"left", true},
 	{CampaignBroken, "a campaign's keys can't be read, or some of them are missing",
 		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to its keys by hand, or Redis lost some", false},
 	{SeqGap, "no grant, close or skipped range stands for some seqs",
 		"Redis lost events: pause the campaigns of the shard with `hongbao campaign pause ID`", false},
 	{DuplicateSeq, "one seq stands for two grants: Redis went back in time",
 		"pause the campaigns of the shard with `hongbao campaign pause ID`", false},
-	{SeqBeyond, "a receipt has a seq above the shard's last one: Redis went back in time, or somebody wrote to its key meta",
+	{SeqBeyond, "a receipt has a seq above the shard's last one: Redis went back in time, or somebody wrote to its key " +
+		"meta",
 		"pause the campaigns of the shard with `hongbao campaign pause ID` before the seqs are given out again", false},
 	{AfterClose, "a grant after its campaign's close",
-		"refund nothing: the close does not count this grant. `hongbao campaign show ID` tells how the campaign stands", false},
+		"refund nothing: the close does not count this grant. `hongbao campaign show ID` tells how the campaign stands",
+		false},
 	{StreamGap, "somebody deleted events from the stream that a sink has not finished, or wrote them twice",
-		"replay these seqs to every sink, from the receipts: `hongbao replay NAME --to balance --shard N --seq FIRST-LAST`, and the same with `--to kafka`", true},
+		"replay these seqs to every sink, from the receipts: `hongbao replay NAME --to balance --shard N --seq FIRST-LAST`, " +
+			"and the same with `--to kafka`", true},
 	{UnreadableEntry, "an entry of the stream can't be decoded",
 		"find out who writes to the stream. The workers made a dead letter of it: `hongbao dead list`", false},
 	{GroupMissing, "a shard has events, but not the sink's consumer group",
 		"start `hongbao work`: it makes the group and reads from the beginning", false},
 	{MissingInTopic, "granted, the topic's group has finished it, and the topic does not have it",
-		"replay these grants to the topic: `hongbao replay NAME --to kafka --missing`. Those that nobody read before their entries were deleted: " +
+		"replay these grants to the topic: `hongbao replay NAME --to kafka --missing`. Those that nobody read before their " +
+			"entries were deleted: " +
 			"`hongbao replay NAME --to kafka`", false},
 	{CodeDiffers, "a coupon's code is missing in Redis, the ledger or the topic, or is not the same everywhere",
-		"the ledger's code counts: `hongbao campaign load ID` puts back what Redis lacks. Tell the users whom the topic gave another code", false},
-	{DuplicateInTopic, "the topic has one grant more than once. The likely cause is a rollback of Redis (a restart from an older file, a failover " +
+		"the ledger's code counts: `hongbao campaign load ID` puts back what Redis lacks. Tell the users whom the topic " +
+			"gave another code", false},
+	{DuplicateInTopic, "the topic has one grant more than once. The likely cause is a rollback of Redis (a restart from " +
+		"an older file, a failover " +
 		"that lost writes): the publisher's claim was lost with it, and a worker published the grant again",
-		"nothing is to be mended in the topic: subscribers drop the copy by (shard, seq). Ask whether Redis went back in time, and check how it " +
-			"keeps its data with `hongbao config check --connect`. If it did not, find the writer that bypasses the publisher", false},
+		"nothing is to be mended in the topic: subscribers drop the copy by (shard, seq). Ask whether Redis went back in " +
+			"time, and check how it " +
+			"keeps its data with `hongbao config check --connect`. If it did not, find the writer that bypasses the publisher",
+		false},
 	{MalformedRecord, "records claim to be grants of this deployment and can't be read",
 		"find out who writes to the topic; `hongbao tail` shows what can be read", false},
 	{DeadLetter, "a sink's group gave it up, and the sink does not have it; the reason is in the line",
@@ -83,7 +103,8 @@ var remedies = []remedy{
 	{InQuarantine, "the ledger refused to pay it, and nobody has decided yet",
 		"decide with `hongbao quarantine resolve`; docs/ledger.md explains each reason", true},
 	{OpenClaim, "a push whose lease is over and whose events are finished: nobody will finish it",
-		"decide the dead letters of its events first with `hongbao dead requeue`, `hongbao dead confirm` or `hongbao dead drop`: the claim knows since when " +
+		"decide the dead letters of its events first with `hongbao dead requeue`, `hongbao dead confirm` or `hongbao dead " +
+			"drop`: the claim knows since when " +
 			"they are in doubt. Then look at it with HGETALL and remove it", true},
 }
 

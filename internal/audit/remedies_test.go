@@ -39,7 +39,8 @@ func TestEveryKindHasARemedy(t *testing.T) {
 var paragraphs = regexp.MustCompile(`\n\n|\n\||\n- |\n\d+\. `)
 
 // movesMoney are the commands that pay, refund or fund, or that deliver to the ledger.
-var movesMoney = []string{"replay", "dead requeue", "dead confirm", "dead drop", "quarantine resolve", "campaign refund",
+var movesMoney = []string{"replay", "dead requeue", "dead confirm", "dead drop", "quarantine resolve",
+	"campaign refund",
 	"campaign refund-lost", "campaign create"}
 
 // While the ledger does not agree with itself no remedy names a command that moves money.
@@ -69,7 +70,8 @@ func TestRemediesInTheDocs(t *testing.T) {
 	}
 	page, err := os.ReadFile("../../docs/audit.md")
 	require.NoError(t, err)
-	require.Contains(t, string(page), "| kind | what it means | what to do |\n|---|---|---|\n"+table+"\n", "docs/audit.md does not repeat the table")
+	require.Contains(t, string(page), "| kind | what it means | what to do |\n|---|---|---|\n"+table+"\n",
+		"docs/audit.md does not repeat the table")
 	pages, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
 	deep, err := filepath.Glob("../../docs/*/*.md")

@@ -35,8 +35,8 @@ func (m *Remote) check() error {
 // askAtOnce is how many packets are asked for before the next ones are looked up.
 const askAtOnce = 10_000
 
-// readRemote asks the remote for every grant that Redis tells of. Credits that no grant stands behind are not looked for:
-// it is asked by packet, and does not list.
+// readRemote asks the remote for every grant that Redis tells of. Credits that no grant stands behind are not looked
+// for: it is asked by packet, and does not list.
 func (r *run) readRemote(ctx context.Context) error {
 	if r.Remote == nil || r.Remote.Ask == nil {
 		return nil
@@ -98,7 +98,8 @@ func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.ledger != nil && c.ledger.Currency != has.Currency {
-		r.found(Difference{Kind: Different, Where: sourceNames[inRemote], Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
+		r.found(Difference{Kind: Different, Where: sourceNames[inRemote], Campaign: c.id, Packet: g.Packet,
+			Event:  g.EventID(),
 			Detail: fmt.Sprintf("the remote has it in %q, the campaign is in %q", has.Currency, c.ledger.Currency)})
 	}
 }
@@ -106,7 +107,9 @@ func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 // judgeRemote tells whether the remote has what the ledger has: it is recorded there when it was credited, not before.
 func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 	if r.Remote != nil && r.Remote.Ask != nil && f.has(inLedger) && !f.has(inRemote) {
-		r.foundOf(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote], Detail: "the ledger has it recorded as credited there, but it is not"})
+		r.foundOf(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote],
+			Detail: "the ledger has it recorded as " +
+				"credited there, but it is not"})
 	}
 }
 

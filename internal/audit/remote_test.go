@@ -70,7 +70,8 @@ func TestRemoteAgrees(t *testing.T) {
 func TestRemoteDiffers(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
-	lost, other, short, foreign := *w.settled("a", user(1)), *w.settled("a", user(2)), *w.settled("b", user(3)), *w.settled("b", user(4))
+	lost, other, short, foreign := *w.settled("a", user(1)), *w.settled("a", user(2)), *w.settled("b", user(3)),
+		*w.settled("b", user(4))
 	m := w.remotely()
 	delete(m.credits["a"], lost.Packet)
 	m.credits["a"][other.Packet] = audit.RemoteCredit{User: "thief", Currency: "CNY", Amount: other.Amount}

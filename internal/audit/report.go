@@ -62,8 +62,8 @@ type CampaignReport struct {
 	Currency string `json:"currency,omitempty"`
 	// InRedis is false for a campaign that the ledger has and that has left Redis, or never came.
 	InRedis bool `json:"in_redis"`
-	// Sealed: its grants were audited before and not read again. Sealable: it was refunded and has left Redis, this audit has judged
-	// each of its grants and found nothing wrong anywhere, so it may be sealed.
+	// Sealed: its grants were audited before and not read again. Sealable: it was refunded and has left Redis, this audit
+	// has judged each of its grants and found nothing wrong anywhere, so it may be sealed.
 	Sealed   bool `json:"sealed"`
 	Sealable bool `json:"sealable"`
 	// Ended says who ended it from the ledger alone, and why, if Redis had lost something of it.
@@ -206,7 +206,8 @@ func (r *run) finish() *Report {
 	}
 	slices.SortStableFunc(rep.Differences, func(a, b Difference) int { return a.compare(&b) })
 	for _, c := range r.sorted() {
-		report := CampaignReport{Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed, Sealable: r.sealable(c), Counts: c.counts}
+		report := CampaignReport{Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed,
+			Sealable: r.sealable(c), Counts: c.counts}
 		if c.lost() {
 			report.Ended = c.ledger.ended()
 		}

@@ -60,7 +60,8 @@ func (l *memLedger) Summary(context.Context) (audit.Summary, error) {
 	sum := audit.Summary{Problems: l.problems}
 	for id, grants := range l.grants {
 		e, closed := l.closed[id]
-		c := audit.LedgerCampaign{ID: id, Funded: total, Grants: int64(len(grants)), Closed: closed, CloseShard: e.Shard, CloseSeq: e.Seq}
+		c := audit.LedgerCampaign{ID: id, Funded: total, Grants: int64(len(grants)), Closed: closed, CloseShard: e.Shard,
+			CloseSeq: e.Seq}
 		for _, g := range grants {
 			c.Granted += g.Amount
 		}
@@ -135,7 +136,8 @@ func newWorld(t *testing.T) *world {
 	w.load(t, "a")
 	w.load(t, "b")
 	w.cfg = audit.Config{
-		Redis: w.rdb, Space: space, Ledger: w.ledger, LedgerGroup: ledgerGroup, Topic: w.topic, TopicGroup: topicGroup, MaxListed: 50,
+		Redis: w.rdb, Space: space, Ledger: w.ledger, LedgerGroup: ledgerGroup, Topic: w.topic, TopicGroup: topicGroup,
+		MaxListed: 50,
 	}
 	return w
 }
@@ -145,7 +147,8 @@ func (w *world) load(t *testing.T, id string) {
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour),
+		To:       now.Add(time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})
 	seed := campaign.NewSeed()
@@ -167,7 +170,8 @@ func (w *world) grab(t *testing.T, id string, first, n int) {
 	for at := 0; at < n; at += 10 {
 		call := &shards.GrabCall{Campaign: id, MaxBacklog: 1e6}
 		for i := at; i < min(at+10, n); i++ {
-			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: id, User: user(first + i), RequestID: fmt.Sprint("r", first+i)})
+			call.Grabs = append(call.Grabs,
+				&hongbao.Grab{Campaign: id, User: user(first + i), RequestID: fmt.Sprint("r", first+i)})
 		}
 		answers, err := shards.Of(w.rdb, w.keys(id)).Grab(t.Context(), call, nil)
 		require.NoError(t, err)
@@ -251,10 +255,12 @@ func (w *world) receipt(t *testing.T, id, user string) string {
 
 // settled gives the place of a user's grant in the ledger.
 func (w *world) settled(id, user string) *hongbao.Grant {
-	return &w.ledger.grants[id][slices.IndexFunc(w.ledger.grants[id], func(g hongbao.Grant) bool { return g.User == user })]
+	return &w.ledger.grants[id][slices.IndexFunc(w.ledger.grants[id],
+		func(g hongbao.Grant) bool { return g.User == user })]
 }
 
 // published gives the place of a user's grant in the topic.
 func (w *world) published(id, user string) *hongbao.Grant {
-	return &w.topic.grants[slices.IndexFunc(w.topic.grants, func(g hongbao.Grant) bool { return g.Campaign == id && g.User == user })]
+	return &w.topic.grants[slices.IndexFunc(w.topic.grants,
+		func(g hongbao.Grant) bool { return g.Campaign == id && g.User == user })]
 }

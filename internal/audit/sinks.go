@@ -72,7 +72,8 @@ func (r *run) balance(l *LedgerCampaign) {
 		r.found(Difference{Kind: LedgerUnbalanced, Where: "ledger", Campaign: l.ID, Detail: fmt.Sprintf(format, args...)})
 	}
 	if l.Funded != l.Granted+l.Refunded+l.Open {
-		bad("funded %d, but granted %d + refunded %d + open %d = %d", l.Funded, l.Granted, l.Refunded, l.Open, l.Granted+l.Refunded+l.Open)
+		bad("funded %d, but granted %d + refunded %d + open %d = %d", l.Funded, l.Granted, l.Refunded, l.Open,
+			l.Granted+l.Refunded+l.Open)
 	}
 	if !l.Closed && l.Refunded != 0 || l.Closed && l.Refunded != l.Funded-l.Granted {
 		bad("refunded %d of funded %d with %d granted, closed: %t", l.Refunded, l.Funded, l.Granted, l.Closed)
@@ -85,7 +86,8 @@ func (r *run) quarantined(q *Quarantined) {
 		return
 	}
 	g := &q.Grant
-	if f := c.facts.find(g.Packet); f != nil && f.from&told != 0 && f.digest == r.digest(g.User, g.Amount, g.Shard, g.Seq) {
+	if f := c.facts.find(g.Packet); f != nil && f.from&told != 0 &&
+		f.digest == r.digest(g.User, g.Amount, g.Shard, g.Seq) {
 		f.from |= inQuarantine
 	}
 	if q.Resolution != "" {
@@ -117,7 +119,8 @@ func (r *run) readTopic(ctx context.Context) error {
 		}
 	}
 	if scan.Malformed > 0 {
-		r.found(Difference{Kind: MalformedRecord, Where: "topic", Detail: fmt.Sprintf("%d records; the first one: %v", scan.Malformed, scan.FirstMalformed)})
+		r.found(Difference{Kind: MalformedRecord, Where: "topic",
+			Detail: fmt.Sprintf("%d records; the first one: %v", scan.Malformed, scan.FirstMalformed)})
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ import (
 // for each kind what to do. What came from outside is escaped.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Redis, ledger and topic: %s. Audit of %s, %.1f s.\n", r.Verdict, r.Started.UTC().Format(time.RFC3339), r.Seconds)
+	fmt.Fprintf(&b, "Redis, ledger and topic: %s. Audit of %s, %.1f s.\n", r.Verdict, r.Started.UTC().Format(time.RFC3339),
+		r.Seconds)
 	for i := range r.Campaigns {
 		if c := &r.Campaigns[i]; c.Ended != "" {
 			fmt.Fprintf(&b, "Campaign %s: %s.\n", oneLine(c.Campaign), oneLine(c.Ended))
@@ -28,7 +29,8 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "Not compared: %s.\n", oneLine(what))
 	}
 	if n := r.Total.InFlight; n > 0 || !r.Quiet {
-		fmt.Fprintf(&b, "%d grants in flight, not judged (%d to the ledger, %d to the topic).\n", n, r.Total.Unsettled, r.Total.Unpublished)
+		fmt.Fprintf(&b, "%d grants in flight, not judged (%d to the ledger, %d to the topic).\n", n, r.Total.Unsettled,
+			r.Total.Unpublished)
 	}
 	if r.Total.Newer > 0 {
 		fmt.Fprintf(&b, "%d grants made while the audit was reading, not judged.\n", r.Total.Newer)
@@ -52,8 +54,10 @@ func (r *Report) table(b *strings.Builder) {
 	fmt.Fprintln(t, "campaign\tfunded\tgranted\tleft\t|\tsettled\trefunded\topen\t|\tpackets\tgranted\tleft\tsettled\tpublished\t")
 	row := func(name, currency string, c *Counts) {
 		text := func(a hongbao.Amount) string { return oneLine(money.Text(a, currency)) }
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t|\t%s\t%s\t%s\t|\t%d\t%d\t%d\t%d\t%d\t\n", oneLine(name), text(c.Funded), text(c.GrantedAmount),
-			text(c.LeftAmount), text(c.SettledAmount), text(c.Refunded), text(c.Open), c.Packets, c.Granted, c.Left, c.Settled, c.Published)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t|\t%s\t%s\t%s\t|\t%d\t%d\t%d\t%d\t%d\t\n", oneLine(name), text(c.Funded),
+			text(c.GrantedAmount),
+			text(c.LeftAmount), text(c.SettledAmount), text(c.Refunded), text(c.Open), c.Packets, c.Granted, c.Left, c.Settled,
+			c.Published)
 	}
 	totals := map[string]*Counts{} // by currency: those of two have no sum
 	for i := range r.Campaigns {
@@ -110,7 +114,8 @@ func (r *Report) decided(b *strings.Builder) {
 	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. No difference.\n", r.Total.Dropped)
 	for i := range r.Decided {
 		d := &r.Decided[i]
-		fmt.Fprintf(b, "  %s\n", oneLine(fmt.Sprintf("campaign %s packet %d event %s (%s): %s", d.Campaign, d.Packet, d.Event, d.Where, d.Detail)))
+		fmt.Fprintf(b, "  %s\n", oneLine(fmt.Sprintf("campaign %s packet %d event %s (%s): %s", d.Campaign, d.Packet, d.Event,
+			d.Where, d.Detail)))
 	}
 	if n := r.Total.Dropped - int64(len(r.Decided)); n > 0 {
 		fmt.Fprintf(b, "  and %d more\n", n)

@@ -82,8 +82,8 @@ type Standing struct {
 // Settled tells that the ledger's group has finished every grant up to the close.
 func (s *Standing) Settled() bool { return s.Refund != nil || s.Finished >= s.Close.Seq }
 
-// Missing is how many grants up to the close the ledger does not hold although its group has finished them all: they are
-// dead letters, or in quarantine. Below 0, it holds more than the close tells of.
+// Missing is how many grants up to the close the ledger does not hold although its group has finished them all: they
+// are dead letters, or in quarantine. Below 0, it holds more than the close tells of.
 func (s *Standing) Missing() int64 {
 	if s.Refund != nil || !s.Settled() {
 		return 0
@@ -153,14 +153,15 @@ type Order struct {
 	Campaign string
 	// Amount must be exactly what is refunded: it shows that the caller knows which campaign he means.
 	Amount hongbao.Amount
-	// Missing must be exactly Standing.Missing: a person says that these grants are decided and will not be paid from the pool.
+	// Missing must be exactly Standing.Missing: a person says that these grants are decided and will not be paid from the
+	// pool.
 	Missing int64
 	// Wait is how long a refund that is settling is tried again, 0 for not at all.
 	Wait time.Duration
 }
 
-// Refund posts the refund of a closed campaign, or gives the one that is there. While the ledger does not hold every grant
-// up to the close the error is ErrSettling.
+// Refund posts the refund of a closed campaign, or gives the one that is there. While the ledger does not hold every
+// grant up to the close the error is ErrSettling.
 func (c *Closer) Refund(ctx context.Context, o Order) (payment.Refund, error) {
 	over := time.NewTimer(o.Wait)
 	defer over.Stop()
@@ -175,7 +176,8 @@ func (c *Closer) Refund(ctx context.Context, o Order) (payment.Refund, error) {
 		case <-tick.C:
 		case <-over.C:
 			c.cfg.Log.Warn("ALARM: a refund waits for the settlers for too long: are they running, and does the ledger answer?",
-				zap.String("code", "refund_waits"), zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait), zap.Error(err))
+				zap.String("code", "refund_waits"), zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait),
+				zap.Error(err))
 			return r, err
 		case <-ctx.Done():
 			return r, fmt.Errorf("%w; it ended while waiting: %w", err, context.Cause(ctx))
@@ -200,7 +202,8 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err
 	}
 	_, err = shards.Of(c.cfg.Redis, c.cfg.Space.Home(o.Campaign)).Refunded(ctx, o.Campaign)
 	if err != nil && !errors.Is(err, shards.ErrNotInRedis) {
-		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w", o.Campaign, err)
+		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
+			o.Campaign, err)
 	}
 	return r, nil
 }
@@ -208,19 +211,24 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err
 // agree compares what was ordered with how far the campaign is.
 func (c *Closer) agree(o *Order, s *Standing) error {
 	if n := -s.Missing(); n > 0 {
-		return hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants more than the close tells of; nothing was moved. Somebody wrote to Redis or to the ledger: "+
+		return hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants more than the close tells of; nothing "+
+			"was moved. Somebody wrote to Redis or to the ledger: "+
 			"`hongbao audit --campaign %s` names what was paid without a receipt", n, o.Campaign)
 	}
 	if s.Refund == nil && s.Settled() && s.Missing() != o.Missing {
-		return hongbao.Errorf(hongbao.ClassConflict, "group %s has finished everything up to the close, and %d grants are missing in the ledger, not %d; nothing was moved. "+
-			"They are dead letters or in quarantine: `hongbao audit --campaign %s` names them. Decide them first; if they are not to be paid, "+
+		return hongbao.Errorf(hongbao.ClassConflict, "group %s has finished everything up to the close, and %d grants are "+
+			"missing in the ledger, not %d; nothing was moved. "+
+			"They are dead letters or in quarantine: `hongbao audit --campaign %s` names them. Decide them first; if they are "+
+			"not to be paid, "+
 			"refund with --missing %d --amount %d", c.cfg.Group, s.Missing(), o.Missing, o.Campaign, s.Missing(), s.Amount())
 	}
 	if has := s.Amount(); has != o.Amount && (s.Settled() || o.Missing == 0) {
-		return hongbao.Errorf(hongbao.ClassPermanent, "the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", has, o.Amount)
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", has, o.Amount)
 	}
 	if !s.Settled() {
-		return hongbao.Errorf(hongbao.ClassTransient, "%w: group %s has finished shard %d up to event %d, the close is event %d",
+		return hongbao.Errorf(hongbao.ClassTransient,
+			"%w: group %s has finished shard %d up to event %d, the close is event %d",
 			payment.ErrSettling, c.cfg.Group, s.Close.Shard, s.Finished, s.Close.Seq)
 	}
 	return nil
@@ -233,7 +241,8 @@ func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r payment.Ref
 		return err
 	})
 	if err == nil {
-		c.cfg.Log.Info("refunded", zap.String("campaign", o.Campaign), zap.Int64("amount", int64(r.Amount)), zap.Int64("packets", r.Packets),
+		c.cfg.Log.Info("refunded", zap.String("campaign", o.Campaign), zap.Int64("amount", int64(r.Amount)),
+			zap.Int64("packets", r.Packets),
 			zap.Int64("missing", o.Missing))
 	}
 	return r, err

@@ -78,8 +78,8 @@ func TestRefundWaitsForSettlers(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// That the ledger holds as many grants as the close tells is not enough: the group must have finished them, so that none of
-// another version is still on its way.
+// That the ledger holds as many grants as the close tells is not enough: the group must have finished them, so that
+// none of another version is still on its way.
 func TestRefundWaitsForTheGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -102,7 +102,8 @@ func TestRefundWithDeadLetters(t *testing.T) {
 	require.ErrorContains(t, err, "--missing 1 --amount 80")
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	require.NotErrorIs(t, err, payment.ErrSettling)
-	for _, o := range []closing.Order{{Amount: 80}, {Amount: 70, Missing: 1}, {Amount: 80, Missing: 2}, {Amount: 80, Missing: -1}} {
+	for _, o := range []closing.Order{{Amount: 80}, {Amount: 70, Missing: 1}, {Amount: 80, Missing: 2},
+		{Amount: 80, Missing: -1}} {
 		o.Campaign = "rain"
 		_, err = b.Refund(t.Context(), o)
 		require.Error(t, err)

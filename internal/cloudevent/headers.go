@@ -19,7 +19,8 @@ const (
 	TimeLayout = "2006-01-02T15:04:05.000Z"
 )
 
-// The headers' names. Those of CloudEvents come first, by its Kafka binding's binary mode; HeaderTrace is there if the grab had a trace.
+// The headers' names. Those of CloudEvents come first, by its Kafka binding's binary mode; HeaderTrace is there if the
+// grab had a trace.
 const (
 	HeaderSpecVersion = "ce_specversion"
 	HeaderID          = "ce_id"

@@ -9,24 +9,26 @@ import (
 
 // unsafeNames lists what unsafe.allow may name.
 func unsafeNames() []string {
-	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen)
+	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, unsafeSASL,
+		UnsafeRemoteToken, UnsafeBalanceListen)
 }
 
-// UnsafeRedisAppendOnly allows a Redis without an append-only file, which a managed one may not offer: what its replicas do not have
-// either is lost with a restart. Its other settings are checked all the same.
+// UnsafeRedisAppendOnly allows a Redis without an append-only file, which a managed one may not offer: what its
+// replicas do not have either is lost with a restart. Its other settings are checked all the same.
 const UnsafeRedisAppendOnly = "redis_appendonly"
 
 // UnsafeRedis allows a Redis whose settings may lose receipts, or that does not tell its settings.
 const UnsafeRedis = "redis_settings"
 
-// UnsafeRedisRunID allows a Redis that hides its run_id. A shard does not freeze then when such a Redis was started anew or another server took
-// over: only that somebody has seen more than Redis has is noticed.
+// UnsafeRedisRunID allows a Redis that hides its run_id. A shard does not freeze then when such a Redis was started
+// anew or another server took over: only that somebody has seen more than Redis has is noticed.
 const UnsafeRedisRunID = "redis_run_id"
 
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"
 
-// UnsafeRemoteToken and UnsafeBalanceListen allow tokens in clear text where something else protects them: a service mesh, a proxy on the same machine.
+// UnsafeRemoteToken and UnsafeBalanceListen allow tokens in clear text where something else protects them: a service
+// mesh, a proxy on the same machine.
 const (
 	UnsafeRemoteToken   = "remote_token_without_tls"
 	UnsafeBalanceListen = "balance_listen_without_tls"
@@ -67,7 +69,8 @@ func (l *loader) checkRedis(c *Config) {
 		l.bad("redis.addrs", "it is empty: name at least one host:port")
 	}
 	if l.p.fine("redis.mode", "redis.addrs") && r.Mode == Standalone && len(r.Addrs) > 1 {
-		l.bad("redis.addrs", "%d servers, but redis.mode is standalone: name one, or set redis.mode to sentinel or cluster", len(r.Addrs))
+		l.bad("redis.addrs", "%d servers, but redis.mode is standalone: name one, or set redis.mode to sentinel or cluster",
+			len(r.Addrs))
 	}
 	if l.p.fine("redis.mode", "redis.master_name") {
 		switch {
@@ -81,7 +84,8 @@ func (l *loader) checkRedis(c *Config) {
 		l.bad("redis.db", "it is %d, but a cluster has database 0 only", r.DB)
 	}
 	if l.p.fine("redis.mode") && r.Mode != Sentinel && (r.SentinelUsername != "" || r.SentinelPassword != "") {
-		l.bad("redis.sentinel_password", "user or password of the sentinels are for redis.mode sentinel only, which is %s", r.Mode)
+		l.bad("redis.sentinel_password", "user or password of the sentinels are for redis.mode sentinel only, which is %s",
+			r.Mode)
 	}
 	l.pair("redis.username", "redis.password", r.Username, r.Password)
 	l.pair("redis.sentinel_username", "redis.sentinel_password", r.SentinelUsername, r.SentinelPassword)
@@ -102,9 +106,11 @@ func (l *loader) checkLedger(c *Config) {
 	switch {
 	case dsn == "" && driver == ledger.SQLite: // a program that only grabs has none; what needs the ledger says so
 	case driver == ledger.SQLite && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
-		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for another database set ledger.driver to postgres or mysql")
+		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for another database set ledger.driver to "+
+			"postgres or mysql")
 	case driver == ledger.PostgreSQL && !hasPrefix(dsn, "postgres://", "postgresql://") && !pairs(dsn):
-		l.bad("ledger.dsn", "ledger.driver is postgres, which wants postgres://user@host:5432/database, or host=... dbname=...")
+		l.bad("ledger.dsn", "ledger.driver is postgres, which wants postgres://user@host:5432/database, or host=... "+
+			"dbname=...")
 	case driver == ledger.MySQL:
 		if err := ledger.CheckMySQLDSN(dsn); err != nil {
 			l.bad("ledger.dsn", "ledger.driver is mysql: %v", err)
@@ -119,11 +125,13 @@ func (l *loader) checkTimes(c *Config) {
 		"a lease is renewed every third of it, and one late answer would lose it", "consumer.lease")
 	l.order("redis.read_timeout", c.Redis.ReadTimeout, "below producer.call_timeout", c.Producer.CallTimeout,
 		"else a call whose answer is lost can't be repeated", "producer.call_timeout")
-	l.order("producer.durability_timeout", c.Producer.DurabilityTimeout, "below producer.call_timeout", c.Producer.CallTimeout,
+	l.order("producer.durability_timeout", c.Producer.DurabilityTimeout, "below producer.call_timeout",
+		c.Producer.CallTimeout,
 		"the call would end before it", "producer.call_timeout")
 	l.order("ledger.lock_timeout", c.Ledger.LockTimeout, "below ledger.timeout", c.Ledger.Timeout,
 		"the transaction would end before it", "ledger.timeout")
-	l.order("consumer.backoff", c.Consumer.Backoff, "not above consumer.max_backoff", c.Consumer.MaxBackoff+1, "", "consumer.max_backoff")
+	l.order("consumer.backoff", c.Consumer.Backoff, "not above consumer.max_backoff", c.Consumer.MaxBackoff+1, "",
+		"consumer.max_backoff")
 	drain := c.Consumer.DrainTimeout
 	if drain == 0 {
 		drain = 1 << 62 // nothing is waited for, and that is meant so
@@ -145,7 +153,8 @@ func (l *loader) order(name string, low time.Duration, want string, high time.Du
 	if why != "" {
 		why = ": " + why
 	}
-	l.p.tell(name, l.source(name), "it is %s, want it %s, which is %s (%s)%s", span(int64(low)), want, l.merged.String(other), l.source(other), why)
+	l.p.tell(name, l.source(name), "it is %s, want it %s, which is %s (%s)%s", span(int64(low)), want,
+		l.merged.String(other), l.source(other), why)
 }
 
 func (l *loader) checkKafka(c *Config) {
@@ -162,7 +171,8 @@ func (l *loader) checkKafka(c *Config) {
 		"else a batch whose answer is lost is never sent again", "publisher.attempt_time")
 	l.order("publisher.max_claim_age", p.MaxClaimAge, "below consumer.lease", c.Consumer.Lease,
 		"two workers could send under one claim", "consumer.lease")
-	l.order("publisher.max_claim_age", p.MaxClaimAge, "not above a quarter of publisher.producer_expiration", p.ProducerExpiration/4+1,
+	l.order("publisher.max_claim_age", p.MaxClaimAge, "not above a quarter of publisher.producer_expiration",
+		p.ProducerExpiration/4+1,
 		"the broker could forget a producer in mid-send", "publisher.producer_expiration")
 	l.order("publisher.attempt_time", p.AttemptTime, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
 		"a slow broker would count as no progress", "consumer.handle_timeout")

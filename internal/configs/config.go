@@ -20,8 +20,8 @@ const (
 	Cluster    = "cluster"
 )
 
-// Config is the merged and checked configuration; Load makes it. docs/configuration.md says what each field means. It is
-// not to be changed once it was loaded: its methods rely on the checks.
+// Config is the merged and checked configuration; Load makes it. docs/configuration.md says what each field means. It
+// is not to be changed once it was loaded: its methods rely on the checks.
 type Config struct {
 	Deployment Deployment
 	Redis      Redis

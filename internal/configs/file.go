@@ -81,7 +81,8 @@ func (f *yamlFile) mapping(prefix string, node *yaml.Node, values map[string]any
 		return // a section of which everything is commented out
 	}
 	if node.Kind != yaml.MappingNode || node.Anchor != "" {
-		f.loader.p.add(strings.TrimSuffix(prefix, "."), f.at(node), "want keys with values here, one a line, as \"name: value\"")
+		f.loader.p.add(strings.TrimSuffix(prefix, "."), f.at(node),
+			"want keys with values here, one a line, as \"name: value\"")
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {

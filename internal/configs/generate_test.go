@@ -14,7 +14,8 @@ var update = flag.Bool("update", false, "write docs/configuration.md and hongbao
 
 // The page and the example are what the table says; go generate writes them.
 func TestGenerated(t *testing.T) {
-	for path, text := range map[string]string{"../../docs/configuration.md": reference(), "../../configs/hongbao.yaml": example()} {
+	for path, text := range map[string]string{"../../docs/configuration.md": reference(),
+		"../../configs/hongbao.yaml": example()} {
 		if *update {
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		}
@@ -92,7 +93,8 @@ func bounds(k *knob) string {
 
 func example() string {
 	var b strings.Builder
-	b.WriteString("# Every knob of Hongbao with its default. Written by go generate ./internal/configs; docs/configuration.md tells more.\n")
+	b.WriteString("# Every knob of Hongbao with its default. Written by go generate ./internal/configs; " +
+		"docs/configuration.md tells more.\n")
 	for _, s := range sections {
 		fmt.Fprintf(&b, "\n# %s\n%s:\n", s.doc, s.name)
 		for i := range knobs {

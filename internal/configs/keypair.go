@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// keyPair is a certificate and its key, in files. Each handshake looks whether the files have changed, and then reads them
-// again. A pair that can't be used is told to the log once, and the pair before it goes on.
+// keyPair is a certificate and its key, in files. Each handshake looks whether the files have changed, and then reads
+// them again. A pair that can't be used is told to the log once, and the pair before it goes on.
 type keyPair struct {
 	cert, key string
 	log       atomic.Pointer[zap.Logger]
@@ -22,7 +22,8 @@ type keyPair struct {
 	valid *tls.Certificate
 }
 
-// newKeyPair reads the files; it tells apart what is wrong with each. Two that do not belong together are an error of cert.
+// newKeyPair reads the files; it tells apart what is wrong with each. Two that do not belong together are an error of
+// cert.
 func newKeyPair(cert, key string) (p *keyPair, certErr, keyErr error) {
 	p = &keyPair{cert: cert, key: key}
 	p.log.Store(zap.NewNop())
@@ -47,7 +48,8 @@ func (p *keyPair) read() (certErr, keyErr error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return fmt.Errorf("%s and %s are no pair, set the key that the certificate was made with: %w", p.cert, p.key, err), nil
+		return fmt.Errorf("%s and %s are no pair, set the key that the certificate was made with: %w", p.cert, p.key, err),
+			nil
 	}
 	p.valid = &pair
 	return nil, nil
@@ -73,7 +75,8 @@ func (p *keyPair) current() *tls.Certificate {
 	}
 	p.seen = now
 	if err := errors.Join(p.read()); err != nil {
-		p.log.Load().Error("a certificate or its key has changed, and can't be used; the one before goes on until the files are right",
+		p.log.Load().Error("a certificate or its key has changed, and can't be used; the one before goes on until the files "+
+			"are right",
 			zap.String("cert", p.cert), zap.String("key", p.key), zap.Error(err))
 		return p.valid
 	}

@@ -32,8 +32,8 @@ func replace(t *testing.T, path, with string) {
 	require.NoError(t, os.Rename(with, path))
 }
 
-// A certificate that was renewed is offered at the next handshake, without a new start: the listener's, and those that clients show
-// to Redis, Kafka and the remote. One that can't be used is told of once, and the one before goes on.
+// A certificate that was renewed is offered at the next handshake, without a new start: the listener's, and those that
+// clients show to Redis, Kafka and the remote. One that can't be used is told of once, and the one before goes on.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, 0o600)
@@ -47,7 +47,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	_, err := c.Logger(&out)
 	require.NoError(t, err)
 	server := c.BalanceConfig().TLS
-	clients := map[string]*tls.Config{"redis": c.redisOptions().TLSConfig, "kafka": c.PublisherConfig().TLS, "remote": c.RemoteConfig().TLS}
+	clients := map[string]*tls.Config{"redis": c.redisOptions().TLSConfig, "kafka": c.PublisherConfig().TLS,
+		"remote": c.RemoteConfig().TLS}
 	all := func(want []byte) {
 		t.Helper()
 		for name, client := range clients {

@@ -22,9 +22,10 @@ const (
 	separator  = "."
 )
 
-// Load merges the defaults, the YAML file at path (none if it is empty), env (as os.Environ gives it) and the flags that
-// AddFlags defined and somebody set (nil for none); later ones win. A variable that is set to nothing counts as not set.
-// The error holds an *Error with every problem, also of values that a later source overrides; its class is Broken.
+// Load merges the defaults, the YAML file at path (none if it is empty), env (as os.Environ gives it) and the flags
+// that AddFlags defined and somebody set (nil for none); later ones win. A variable that is set to nothing counts as
+// not set. The error holds an *Error with every problem, also of values that a later source overrides; its class is
+// Broken.
 func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	l := newLoader()
 	l.file(path)
@@ -86,7 +87,8 @@ func (l *loader) accept(k *knob, source, text string) bool {
 	case k.secret == alwaysSecret:
 		l.p.add(k.name, source, "a secret must not stand here, where others can read it: remove it, change it, and %s", mend)
 	case k.secret == maybeSecret && holdsPassword(text):
-		l.p.add(k.name, source, "it holds a password, which must not stand here, where others can read it: remove it, change it, and %s", mend)
+		l.p.add(k.name, source, "it holds a password, which must not stand here, where others can read it: remove it, "+
+			"change it, and %s", mend)
 	default:
 		return l.take(k, source, text)
 	}

@@ -87,7 +87,8 @@ func TestProductionFile(t *testing.T) {
 // samples gives two values of a knob's type that Load accepts for it.
 func samples(k *knob) [2]string {
 	switch {
-	case k.name == "deployment.key_prefix" || k.name == "deployment.id" || k.name == "kafka.topic" || k.name == "kafka.client_id":
+	case k.name == "deployment.key_prefix" || k.name == "deployment.id" || k.name == "kafka.topic" ||
+		k.name == "kafka.client_id":
 		return [2]string{"one", "two"}
 	case k.name == "remote.url":
 		return [2]string{"http://one", "https://two/api"}
@@ -211,7 +212,8 @@ func leaves(t reflect.Type) int {
 func TestSecretFromFile(t *testing.T) {
 	t.Parallel()
 	path := write(t, "secret", "hunter2 \n", 0o600)
-	in := input{env: []string{"HONGBAO_REDIS_PASSWORD_FILE=" + path, "HONGBAO_LEDGER_DSN_FILE=" + write(t, "dsn", "/var/x.db", 0o400)}}
+	in := input{env: []string{"HONGBAO_REDIS_PASSWORD_FILE=" + path,
+		"HONGBAO_LEDGER_DSN_FILE=" + write(t, "dsn", "/var/x.db", 0o400)}}
 	c := in.must(t)
 	require.Equal(t, "hunter2 ", c.Redis.Password.Reveal())
 	require.Equal(t, "/var/x.db", c.LedgerConfig().DSN)
@@ -236,7 +238,8 @@ func TestSecretsDoNotPrint(t *testing.T) {
 func TestKubernetesVariablesAreNotOurs(t *testing.T) {
 	t.Parallel()
 	in := input{env: []string{
-		"HONGBAO_SERVICE_HOST=10.0.0.1", "HONGBAO_SERVICE_PORT_HTTP=80", "HONGBAO_PORT=tcp://10.0.0.1:80", "HONGBAO_PORT_80_TCP_ADDR=10.0.0.1",
+		"HONGBAO_SERVICE_HOST=10.0.0.1", "HONGBAO_SERVICE_PORT_HTTP=80", "HONGBAO_PORT=tcp://10.0.0.1:80",
+		"HONGBAO_PORT_80_TCP_ADDR=10.0.0.1",
 		"HONGBAO_API_SERVICE_HOST=10.0.0.2", "HONGBAO_CONFIG=/etc/hongbao.yaml", "OTHER=1", "HONGBAO_NO_EQUALS_SIGN",
 	}}
 	require.Equal(t, values((&input{}).must(t)), values(in.must(t)))
@@ -256,7 +259,8 @@ func FuzzFile(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(string(data))
 	}
-	for _, text := range []string{"", "a: [", "redis: {db: 5}\n---\n", "&a redis: *a", "redis: !!map {tls: yes}", "? [1]\n: 2", "redis.db: 1\nredis:\n  db: 1"} {
+	for _, text := range []string{"", "a: [", "redis: {db: 5}\n---\n", "&a redis: *a", "redis: !!map {tls: yes}",
+		"? [1]\n: 2", "redis.db: 1\nredis:\n  db: 1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -18,8 +18,8 @@ const (
 )
 
 // Logger writes to w, one line an event: JSON, or text with the fields as JSON if w is a terminal. Nothing is sampled:
-// an incident's lines are the ones that are wanted. Control characters in fields are escaped. Certificates that change are
-// told of there too.
+// an incident's lines are the ones that are wanted. Control characters in fields are escaped. Certificates that change
+// are told of there too.
 func (c *Config) Logger(w io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(c.Log.Level)
 	if err != nil {

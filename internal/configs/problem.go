@@ -66,7 +66,8 @@ func (p *problems) add(knob, source, format string, args ...any) {
 // tell is add for a contradiction: the knob stays fine for other comparisons.
 func (p *problems) tell(knob, source, format string, args ...any) {
 	if len(p.found) < maxProblems {
-		p.found = append(p.found, Problem{Knob: oneLine(knob), Source: oneLine(source), Message: oneLine(fmt.Sprintf(format, args...))})
+		p.found = append(p.found, Problem{Knob: oneLine(knob), Source: oneLine(source),
+			Message: oneLine(fmt.Sprintf(format, args...))})
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 )
 
 // secret is what a secret in the wrong place is answered.
-const secret = "set HONGBAO_REDIS_PASSWORD in the environment, or HONGBAO_REDIS_PASSWORD_FILE to the path of a file with it that only its owner can read"
+const secret = "set HONGBAO_REDIS_PASSWORD in the environment, or HONGBAO_REDIS_PASSWORD_FILE to the path of a file " +
+	"with it that only its owner can read"
 
 // mistakes, one of each kind, with what must be said of it: what is wrong, where, and what to do about it.
 var mistakes = map[string]struct {
@@ -22,8 +23,10 @@ var mistakes = map[string]struct {
 		[]string{"hongbao.yaml:2: redis.adrs: there is no such key, did you mean redis.addrs?"}},
 	"unknown key far from all": {input{yaml: "redis:\n  xxxxxxxxxxxxxxxxxxxx: 1\n"},
 		[]string{"hongbao.yaml:2: redis.xxxxxxxxxxxxxxxxxxxx: there is no such key"}},
-	"unknown section": {input{yaml: "reddis:\n  db: 1\n"}, []string{"hongbao.yaml:1: reddis: there is no such key, did you mean redis?"}},
-	"upper case":      {input{yaml: "Redis: {db: 1}\n"}, []string{"hongbao.yaml:1: Redis: there is no such key, did you mean redis?"}},
+	"unknown section": {input{yaml: "reddis:\n  db: 1\n"}, []string{"hongbao.yaml:1: reddis: there is no such key, did " +
+		"you mean redis?"}},
+	"upper case": {input{yaml: "Redis: {db: 1}\n"}, []string{"hongbao.yaml:1: Redis: there is no such key, did you " +
+		"mean redis?"}},
 	"unknown variable": {input{env: []string{"HONGBAO_REDIS_POOLSIZE=5"}},
 		[]string{"environment HONGBAO_REDIS_POOLSIZE: there is no such setting, did you mean HONGBAO_REDIS_POOL_SIZE?"}},
 	"file form of what is no secret": {input{env: []string{"HONGBAO_REDIS_DB_FILE=/x"}},
@@ -34,8 +37,10 @@ var mistakes = map[string]struct {
 		[]string{`flag --consumer.drain_timeout: consumer.drain_timeout: "0" has no unit: write 0s, 0ms, ...`}},
 	"bad duration": {input{args: []string{"--consumer.lease=5 minutes"}},
 		[]string{`flag --consumer.lease: consumer.lease: "5 minutes" is no duration: write 500ms, 30s, 10m or 24h`}},
-	"duration out of bounds": {input{yaml: "consumer: {block: 1m}\n"}, []string{"hongbao.yaml:1: consumer.block: 1m: want 10ms to 5s"}},
-	"negative duration":      {input{env: []string{"HONGBAO_CONSUMER_POLL=-1s"}}, []string{"environment HONGBAO_CONSUMER_POLL: consumer.poll: -1s: want 10ms to 1m"}},
+	"duration out of bounds": {input{yaml: "consumer: {block: 1m}\n"}, []string{"hongbao.yaml:1: consumer.block: 1m: " +
+		"want 10ms to 5s"}},
+	"negative duration": {input{env: []string{"HONGBAO_CONSUMER_POLL=-1s"}},
+		[]string{"environment HONGBAO_CONSUMER_POLL: consumer.poll: -1s: want 10ms to 1m"}},
 	"negative pool": {input{env: []string{"HONGBAO_REDIS_POOL_SIZE=-5"}},
 		[]string{"environment HONGBAO_REDIS_POOL_SIZE: redis.pool_size: -5: want 1 to 10000"}},
 	"number too large for any": {input{yaml: "redis: {pool_size: 99999999999999999999}\n"},
@@ -59,30 +64,45 @@ var mistakes = map[string]struct {
 	"line break": {input{args: []string{"--redis.username=a\nb"}}, []string{`flag --redis.username: redis.username: "a\nb": a line break or a zero byte can't be right`}},
 	"key twice": {input{yaml: "redis:\n  db: 1\n  db: 2\n"},
 		[]string{"hongbao.yaml:3: redis.db: it stands in line 2 already: remove one of the two"}},
-	"section twice":     {input{yaml: "redis: {db: 1}\nredis: {db: 2}\n"}, []string{"hongbao.yaml:2: redis: it stands in line 1 already: remove one of the two"}},
-	"twice, two styles": {input{yaml: "redis.db: 1\nredis: {db: 2}\n"}, []string{"hongbao.yaml:2: redis.db: it stands in line 1 already: remove one of the two"}},
+	"section twice": {input{yaml: "redis: {db: 1}\nredis: {db: 2}\n"}, []string{"hongbao.yaml:2: redis: it stands in " +
+		"line 1 already: remove one of the two"}},
+	"twice, two styles": {input{yaml: "redis.db: 1\nredis: {db: 2}\n"},
+		[]string{"hongbao.yaml:2: redis.db: it stands in " +
+			"line 1 already: remove one of the two"}},
 	"two documents": {input{yaml: "redis: {db: 1}\n---\nredis: {db: 2}\n"},
 		[]string{"hongbao.yaml: something follows the first document: write one document only, without a line ---"}},
-	"no YAML":          {input{yaml: "redis: [\n"}, []string{"hongbao.yaml: it is no YAML: line 1: did not find expected node content"}},
-	"no map":           {input{yaml: "- redis\n"}, []string{`hongbao.yaml:1: want keys with values here, one a line, as "name: value"`}},
-	"section no map":   {input{yaml: "redis: 5\n"}, []string{`hongbao.yaml:1: redis: want keys with values here, one a line, as "name: value"`}},
-	"no value":         {input{yaml: "redis:\n  db:\n"}, []string{"hongbao.yaml:2: redis.db: there is no value: give one, or remove the key for the default"}},
-	"list for a text":  {input{yaml: "redis: {db: [1]}\n"}, []string{"hongbao.yaml:1: redis.db: want one value of type integer"}},
-	"map for a list":   {input{yaml: "redis: {addrs: {a: 1}}\n"}, []string{"hongbao.yaml:1: redis.addrs: want one value of type list"}},
-	"list in a list":   {input{yaml: "redis: {addrs: [[a]]}\n"}, []string{"hongbao.yaml:1: redis.addrs: want a list of plain texts without commas"}},
-	"empty YAML item":  {input{yaml: "redis: {addrs: ['']}\n"}, []string{"hongbao.yaml:1: redis.addrs: an item is empty"}},
-	"alias":            {input{yaml: "redis: {username: &u x, master_name: *u}\n"}, aliases("redis.username", "redis.master_name")},
-	"tag":              {input{yaml: "redis: {db: !!int 5}\n"}, aliases("redis.db")},
-	"secret in a file": {input{yaml: "redis: {password: hunter2}\n"}, []string{"hongbao.yaml:1: redis.password: a secret must not stand here, where others can read it: remove it, change it, and " + secret}},
+	"no YAML": {input{yaml: "redis: [\n"}, []string{"hongbao.yaml: it is no YAML: line 1: did not find expected " +
+		"node content"}},
+	"no map":         {input{yaml: "- redis\n"}, []string{`hongbao.yaml:1: want keys with values here, one a line, as "name: value"`}},
+	"section no map": {input{yaml: "redis: 5\n"}, []string{`hongbao.yaml:1: redis: want keys with values here, one a line, as "name: value"`}},
+	"no value": {input{yaml: "redis:\n  db:\n"}, []string{"hongbao.yaml:2: redis.db: there is no value: give " +
+		"one, or remove the key for the default"}},
+	"list for a text": {input{yaml: "redis: {db: [1]}\n"}, []string{"hongbao.yaml:1: redis.db: want one value of type " +
+		"integer"}},
+	"map for a list": {input{yaml: "redis: {addrs: {a: 1}}\n"}, []string{"hongbao.yaml:1: redis.addrs: want one value " +
+		"of type list"}},
+	"list in a list": {input{yaml: "redis: {addrs: [[a]]}\n"}, []string{"hongbao.yaml:1: redis.addrs: want a list of " +
+		"plain texts without commas"}},
+	"empty YAML item": {input{yaml: "redis: {addrs: ['']}\n"}, []string{"hongbao.yaml:1: redis.addrs: an item is empty"}},
+	"alias": {input{yaml: "redis: {username: &u x, master_name: *u}\n"},
+		aliases("redis.username", "redis.master_name")},
+	"tag": {input{yaml: "redis: {db: !!int 5}\n"}, aliases("redis.db")},
+	"secret in a file": {input{yaml: "redis: {password: hunter2}\n"},
+		[]string{"hongbao.yaml:1: redis.password: a secret " +
+			"must not stand here, where others can read it: remove it, change it, and " + secret}},
 	"secret on the command line": {input{args: []string{"--redis.password=hunter2"}},
-		[]string{"flag --redis.password: redis.password: a secret must not stand here, where others can read it: remove it, change it, and " + secret}},
+		[]string{"flag --redis.password: redis.password: a secret must not stand here, where others can read it: remove it, " +
+			"change it, and " + secret}},
 	"secret's file in the file": {input{yaml: "redis: {password_file: /x}\n"},
-		[]string{"hongbao.yaml:1: redis.password_file: it is not for this file: set HONGBAO_REDIS_PASSWORD_FILE in the environment"}},
+		[]string{"hongbao.yaml:1: redis.password_file: it is not for this file: set HONGBAO_REDIS_PASSWORD_FILE in the " +
+			"environment"}},
 	"secret twice": {input{env: []string{"HONGBAO_REDIS_PASSWORD=a", "HONGBAO_REDIS_PASSWORD_FILE=/x"}},
-		[]string{"environment HONGBAO_REDIS_PASSWORD_FILE: redis.password: HONGBAO_REDIS_PASSWORD is set too: unset one of the two"}},
+		[]string{"environment HONGBAO_REDIS_PASSWORD_FILE: redis.password: HONGBAO_REDIS_PASSWORD is set too: unset one of " +
+			"the two"}},
 	"a value that is overridden": {input{yaml: "redis: {db: x}\n", env: []string{"HONGBAO_REDIS_DB=1"}},
 		[]string{`hongbao.yaml:1: redis.db: "x" is no integer: write plain digits`}},
-	"all at once": {input{yaml: "redis: {db: x, tls: 1}\n", env: []string{"HONGBAO_X=1"}, args: []string{"--log.level=loud"}},
+	"all at once": {input{yaml: "redis: {db: x, tls: 1}\n", env: []string{"HONGBAO_X=1"},
+		args: []string{"--log.level=loud"}},
 		[]string{`hongbao.yaml:1: redis.db: "x" is no integer: write plain digits`, `hongbao.yaml:1: redis.tls: "1": write true or false`,
 			"environment HONGBAO_X: there is no such setting",
 			`flag --log.level: log.level: "loud" does not exist: want debug, info, warn, error`}},

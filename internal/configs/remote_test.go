@@ -6,16 +6,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A token goes over plain http to this machine only, and a listener without TLS serves this machine only, unless it is allowed.
+// A token goes over plain http to this machine only, and a listener without TLS serves this machine only, unless it is
+// allowed.
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		arg, want, allow string
 	}{
-		"token":    {"--remote.url=http://bank.internal:80", "remote.url: it is http, so remote.token would be sent in clear text", "remote_token_without_tls"},
-		"address":  {"--remote.url=http://10.0.0.7", "remote.url: it is http, so remote.token would be sent in clear text", "remote_token_without_tls"},
-		"listener": {"--balance.listen=0.0.0.0:8081", "balance.listen: it is not on loopback, and balance.tls_cert is empty", "balance_listen_without_tls"},
-		"by name":  {"--balance.listen=bank:8081", "balance.listen: it is not on loopback, and balance.tls_cert is empty", "balance_listen_without_tls"},
+		"token": {"--remote.url=http://bank.internal:80",
+			"remote.url: it is http, so remote.token would be sent in clear text", "remote_token_without_tls"},
+		"address": {"--remote.url=http://10.0.0.7", "remote.url: it is http, so remote.token would be sent in clear text",
+			"remote_token_without_tls"},
+		"listener": {"--balance.listen=0.0.0.0:8081", "balance.listen: it is not on loopback, and balance.tls_cert is empty",
+			"balance_listen_without_tls"},
+		"by name": {"--balance.listen=bank:8081", "balance.listen: it is not on loopback, and balance.tls_cert is empty",
+			"balance_listen_without_tls"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -30,10 +35,12 @@ func TestPlainHTTP(t *testing.T) {
 		})
 	}
 	cert, key := certificate(t, 0o600)
-	for _, arg := range []string{"--remote.url=http://127.0.0.1:1", "--remote.url=http://[::1]:1", "--remote.url=http://localhost:1", "--balance.listen=localhost:1",
+	for _, arg := range []string{"--remote.url=http://127.0.0.1:1", "--remote.url=http://[::1]:1",
+		"--remote.url=http://localhost:1", "--balance.listen=localhost:1",
 		"--balance.listen=[::1]:1", "--remote.url=https://bank.internal"} {
 		(&input{args: []string{arg}, env: []string{"HONGBAO_REMOTE_TOKEN=x"}}).must(t)
 	}
 	(&input{args: []string{"--remote.url=http://bank.internal"}}).must(t)
-	(&input{args: []string{"--balance.listen=0.0.0.0:1", "--balance.tls_cert=" + cert, "--balance.tls_key=" + key}}).must(t)
+	(&input{args: []string{"--balance.listen=0.0.0.0:1", "--balance.tls_cert=" + cert, "--balance.tls_key=" + key}}).must(
+		t)
 }

@@ -19,7 +19,8 @@ func TestBlockingReadOnRedis(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	c := (&input{args: []string{
-		"--redis.addrs=" + testkit.Redis(t).Addr, "--deployment.key_prefix=" + testkit.Prefix(t), "--redis.read_timeout=900ms", "--consumer.block=1500ms",
+		"--redis.addrs=" + testkit.Redis(t).Addr, "--deployment.key_prefix=" + testkit.Prefix(t),
+		"--redis.read_timeout=900ms", "--consumer.block=1500ms",
 	}}).must(t)
 	rdb, reads := c.RedisClient(), c.ReadsClient()
 	t.Cleanup(func() {

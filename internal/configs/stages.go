@@ -36,7 +36,8 @@ func (c *Config) CloserConfig() closing.Config {
 	return closing.Config{Group: SinkBalance, Poll: 200 * time.Millisecond}
 }
 
-// RetirerConfig is complete but for Redis, Space, Locks and Log. A minute more or less does not matter after a grace of hours.
+// RetirerConfig is complete but for Redis, Space, Locks and Log. A minute more or less does not matter after a grace of
+// hours.
 func (c *Config) RetirerConfig() closing.RetirerConfig {
 	return closing.RetirerConfig{Grace: c.Campaign.Grace, Every: time.Minute}
 }
@@ -50,7 +51,8 @@ func (c *Config) LockConfig() lock.Config {
 func (c *Config) ProducerConfig() producer.Config {
 	p := &c.Producer
 	return producer.Config{
-		Deployment: c.Deployment.ID, MaxBacklog: p.MaxBacklog, InFlight: p.InFlight, MaxWaiting: p.MaxWaiting, CallTimeout: p.CallTimeout,
+		Deployment: c.Deployment.ID, MaxBacklog: p.MaxBacklog, InFlight: p.InFlight, MaxWaiting: p.MaxWaiting,
+		CallTimeout:      p.CallTimeout,
 		UndecidedTimeout: p.UndecidedTimeout, DurabilityTimeout: p.DurabilityTimeout,
 	}
 }
@@ -69,12 +71,13 @@ func (c *Config) ConsumerConfig(sink string) consumer.Config {
 func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 	t := &c.Trimmer
 	return consumer.TrimmerConfig{
-		Groups: slices.Clone(c.Deployment.Sinks), Every: t.Every, Retention: t.Retention, MaxEvents: t.MaxEvents, ForgetAfter: t.ForgetAfter,
+		Groups: slices.Clone(c.Deployment.Sinks), Every: t.Every, Retention: t.Retention, MaxEvents: t.MaxEvents,
+		ForgetAfter: t.ForgetAfter,
 	}
 }
 
-// ClaimsConfig is that of the Kafka sink's claims, complete but for Redis, Space and Owner. Claims of live owners are handed
-// over too: the broker drops the second copy of a batch, and the pending list says whose turn it is.
+// ClaimsConfig is that of the Kafka sink's claims, complete but for Redis, Space and Owner. Claims of live owners are
+// handed over too: the broker drops the second copy of a batch, and the pending list says whose turn it is.
 func (c *Config) ClaimsConfig() dedup.Config {
 	return dedup.Config{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
 }
@@ -102,6 +105,7 @@ func (c *Config) PublisherConfig() publisher.Config {
 		Topic: k.Topic, Partitions: k.Partitions, Create: k.CreateTopic, ReplicationFactor: k.ReplicationFactor,
 		Deployment: c.Deployment.ID, BatchGrants: p.BatchGrants, BatchBytes: p.BatchBytes,
 		DialTimeout: p.DialTimeout, RequestTimeout: p.RequestTimeout, IdleTimeout: p.IdleTimeout, MetadataTTL: p.MetadataTTL,
-		AttemptTime: p.AttemptTime, MaxClaimAge: p.MaxClaimAge, ProducerExpiration: p.ProducerExpiration, FetchBytes: p.FetchBytes,
+		AttemptTime: p.AttemptTime, MaxClaimAge: p.MaxClaimAge, ProducerExpiration: p.ProducerExpiration,
+		FetchBytes: p.FetchBytes,
 	}
 }

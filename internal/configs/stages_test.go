@@ -43,7 +43,8 @@ func stages(t *testing.T, c *Config) error {
 	if err != nil {
 		return err
 	}
-	return cmp.Or(grabs(c, rdb, space), works(c, rdb, reads, space), settles(c), ends(c, rdb, space), publishes(c, rdb, space))
+	return cmp.Or(grabs(c, rdb, space), works(c, rdb, reads, space), settles(c), ends(c, rdb, space),
+		publishes(c, rdb, space))
 }
 
 func grabs(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
@@ -147,7 +148,8 @@ func TestBoundsAreTheStages(t *testing.T) {
 // requireOrderOnly wants the stage's refusal to be about two values.
 func requireOrderOnly(t *testing.T, knob string, err error) {
 	t.Helper()
-	for _, s := range []string{"MaxBackoff is", "is above MaxClaimAge", "a quarter of ProducerExpiration", "want more than the lock timeout",
+	for _, s := range []string{"MaxBackoff is", "is above MaxClaimAge", "a quarter of ProducerExpiration",
+		"want more than the lock timeout",
 		"want at most ClaimTime", "Margin is", "QueryFinal is", "BatchCredits is", "HandleTimeout is"} {
 		if strings.Contains(err.Error(), s) {
 			return
@@ -174,7 +176,8 @@ func TestBeyondTheBounds(t *testing.T) {
 			require.Contains(t, got[0], "flag --"+k.name+": "+k.name+": ")
 			require.Contains(t, got[0], ": want ")
 			section := k.section()
-			if section == "redis" || section == "ledger" || section == "remote" || section == "balance" || k.name == "campaign.cached_packets" && beyond > k.low {
+			if section == "redis" || section == "ledger" || section == "remote" || section == "balance" ||
+				k.name == "campaign.cached_packets" && beyond > k.low {
 				continue // the bounds of these are configs' own
 			}
 			c := (&input{args: []string{"--kafka.create_topic"}}).must(t)
@@ -188,7 +191,8 @@ func TestBeyondTheBounds(t *testing.T) {
 func TestRedisClients(t *testing.T) {
 	t.Parallel()
 	in := input{
-		args: []string{"--redis.addrs=r:1", "--redis.username=u", "--redis.db=3", "--redis.tls", "--deployment.shards=7", "--redis.dial_timeout=1500ms",
+		args: []string{"--redis.addrs=r:1", "--redis.username=u", "--redis.db=3", "--redis.tls", "--deployment.shards=7",
+			"--redis.dial_timeout=1500ms",
 			"--redis.write_timeout=2500ms", "--redis.pool_timeout=3500ms", "--redis.max_idle_age=4m"},
 		env: []string{"HONGBAO_REDIS_PASSWORD=p"},
 	}
@@ -196,7 +200,8 @@ func TestRedisClients(t *testing.T) {
 	rdb, reads := c.RedisClient().(*redis.Client), c.ReadsClient().(*redis.Client)
 	t.Cleanup(func() { _, _ = rdb.Close(), reads.Close() })
 	for _, o := range []*redis.Options{rdb.Options(), reads.Options()} {
-		require.Equal(t, []any{"r:1", "u", "p", 3, "hongbao", 3}, []any{o.Addr, o.Username, o.Password, o.DB, o.ClientName, o.Protocol})
+		require.Equal(t, []any{"r:1", "u", "p", 3, "hongbao", 3},
+			[]any{o.Addr, o.Username, o.Password, o.DB, o.ClientName, o.Protocol})
 		require.Equal(t, 1500*time.Millisecond, o.DialTimeout)
 		require.Equal(t, 1, o.DialerRetries)
 		require.Equal(t, 2500*time.Millisecond, o.WriteTimeout)
@@ -210,7 +215,8 @@ func TestRedisClients(t *testing.T) {
 	}
 	o, r := rdb.Options(), reads.Options()
 	require.Equal(t, []any{2, 50, 3 * time.Second}, []any{o.MaxRetries, o.PoolSize, o.ReadTimeout})
-	require.Equal(t, []any{0, 7*2 + 2, 4 * time.Second}, []any{r.MaxRetries, r.PoolSize, r.ReadTimeout}, "go-redis turns -1 into 0 retries")
+	require.Equal(t, []any{0, 7*2 + 2, 4 * time.Second}, []any{r.MaxRetries, r.PoolSize, r.ReadTimeout},
+		"go-redis turns -1 into 0 retries")
 
 	none := (&input{args: []string{"--redis.retries=0"}}).must(t).RedisClient().(*redis.Client)
 	t.Cleanup(func() { _ = none.Close() })
@@ -225,8 +231,10 @@ func TestRedisModes(t *testing.T) {
 	require.True(t, ok, "one address, but a cluster all the same")
 	t.Cleanup(func() { _ = cluster.Close() })
 	o := cluster.Options()
-	require.Equal(t, []any{3, false, false, false, true}, []any{o.MaxRedirects, o.ReadOnly, o.RouteByLatency, o.RouteRandomly, o.ContextTimeoutEnabled})
-	in := input{args: []string{"--redis.mode=sentinel", "--redis.master_name=m", "--redis.sentinel_username=s"}, env: []string{"HONGBAO_REDIS_SENTINEL_PASSWORD=p"}}
+	require.Equal(t, []any{3, false, false, false, true},
+		[]any{o.MaxRedirects, o.ReadOnly, o.RouteByLatency, o.RouteRandomly, o.ContextTimeoutEnabled})
+	in := input{args: []string{"--redis.mode=sentinel", "--redis.master_name=m", "--redis.sentinel_username=s"},
+		env: []string{"HONGBAO_REDIS_SENTINEL_PASSWORD=p"}}
 	failover, ok := in.must(t).RedisClient().(*redis.Client)
 	require.True(t, ok)
 	t.Cleanup(func() { _ = failover.Close() })

@@ -12,7 +12,8 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	o, err := Parse([]byte(` {"a":"x","n":12,"b":true,"z":null,"l":[{"q":"1"},{}],"u":"\u00e9\ud83d\ude00é\""} `), "l", 2)
 	require.NoError(t, err)
-	require.Equal(t, Object{"a": "x", "u": "é😀é\"", "n": json.Number("12"), "b": true, "z": nil, "l": []Object{{"q": "1"}, {}}}, o)
+	require.Equal(t, Object{"a": "x", "u": "é😀é\"", "n": json.Number("12"), "b": true, "z": nil,
+		"l": []Object{{"q": "1"}, {}}}, o)
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -40,7 +41,8 @@ func TestInteger(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
 		"1": nil, "9007199254740991": nil, "9007199254740992": ErrRange, "9223372036854775808": ErrRange,
-		"1000000000000000000000000000000": ErrRange, "0": ErrRange, "-0": ErrRange, "-1": ErrRange, "1.5": ErrNotInteger, "1.0": ErrNotInteger,
+		"1000000000000000000000000000000": ErrRange, "0": ErrRange, "-0": ErrRange, "-1": ErrRange, "1.5": ErrNotInteger,
+		"1.0": ErrNotInteger,
 		"1e3": ErrNotInteger, `"100"`: ErrNotInteger, "true": ErrNotInteger, "null": ErrNotInteger,
 	} {
 		o, err := Parse([]byte(`{"amount":`+text+`}`), "", 0)

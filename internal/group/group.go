@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// Part is a long-lived part of a process. Run blocks until its context ends or the part fails, and returns after all that
-// it started has ended.
+// Part is a long-lived part of a process. Run blocks until its context ends or the part fails, and returns after all
+// that it started has ended.
 type Part struct {
 	Name string
 	Run  func(ctx context.Context) error
 }
 
-// Run starts the parts in order. When ctx ends, or one part returns, all are stopped in the reverse order: each is told to stop
-// and waited for before the next one is. The error joins those of all parts, by name.
+// Run starts the parts in order. When ctx ends, or one part returns, all are stopped in the reverse order: each is told
+// to stop and waited for before the next one is. The error joins those of all parts, by name.
 func Run(ctx context.Context, parts ...Part) error {
 	type running struct {
 		stop  context.CancelFunc

@@ -51,9 +51,9 @@ func New(cfg Config) (*Locks, error) {
 	return &Locks{cfg: cfg, k: cfg.Space.Shard(0)}, nil
 }
 
-// Do waits for the lock, until ctx ends, and runs fn while it holds it. fn's context ends with the cause ErrLost when the
-// lock is lost; fn must then stop at once. Do returns fn's error, after fn and all that Do started have returned. A lock
-// that can't be given back ends with its lease. name is as a campaign's id.
+// Do waits for the lock, until ctx ends, and runs fn while it holds it. fn's context ends with the cause ErrLost when
+// the lock is lost; fn must then stop at once. Do returns fn's error, after fn and all that Do started have returned. A
+// lock that can't be given back ends with its lease. name is as a campaign's id.
 func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
 	call := &shards.LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}
 	sent, err := l.take(ctx, call)
@@ -111,7 +111,8 @@ func (l *Locks) take(ctx context.Context, call *shards.LockCall) (time.Time, err
 }
 
 // renew begins the lease anew every third of it. A renewal that fails is tried again, until over fires.
-func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *shards.LockCall, over *time.Timer, lose context.CancelCauseFunc) {
+func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *shards.LockCall, over *time.Timer,
+	lose context.CancelCauseFunc) {
 	tick := time.NewTicker(l.cfg.Lease / 3)
 	defer tick.Stop()
 	for {

@@ -89,7 +89,8 @@ func TestRenewedWhileHeld(t *testing.T) {
 	err := first.Do(t.Context(), "refund", func(ctx context.Context) error {
 		soon, cancel := context.WithTimeout(t.Context(), 5*lease/2)
 		defer cancel()
-		require.ErrorIs(t, second.Do(soon, "refund", func(context.Context) error { panic("two owners") }), context.DeadlineExceeded)
+		require.ErrorIs(t, second.Do(soon, "refund", func(context.Context) error { panic("two owners") }),
+			context.DeadlineExceeded)
 		require.NoError(t, second.Do(t.Context(), "retire", func(context.Context) error { return nil }))
 		require.NoError(t, ctx.Err())
 		return failed

@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// Books is what the ledger tells of a campaign of which Redis has lost something, and does with it. *ledger.Ledger is one.
+// Books is what the ledger tells of a campaign of which Redis has lost something, and does with it. *ledger.Ledger is
+// one.
 type Books interface {
 	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
@@ -41,7 +42,8 @@ type Ending struct {
 	Shard    int    `json:"shard"`
 	// Redis is what Redis still has of it.
 	Redis Remains `json:"redis"`
-	// Packets and Funded are all of it, Paid and PaidAmount what the ledger has paid, Left and LeftAmount what would be refunded.
+	// Packets and Funded are all of it, Paid and PaidAmount what the ledger has paid, Left and LeftAmount what would be
+	// refunded.
 	Packets    int64          `json:"packets"`
 	Funded     hongbao.Amount `json:"funded_amount"`
 	Paid       int64          `json:"paid"`
@@ -77,9 +79,12 @@ func (w *Waiting) Steps(campaign string) (steps []string) {
 		do string
 	}{
 		{w.Stream, "%d grants stand in the stream, and the ledger has not settled them: let `hongbao work` settle them"},
-		{w.Receipts, "%d users were told of a grant whose entry the stream has lost: `hongbao replay NAME --to balance --campaign " + campaign + "` pays them"},
-		{w.Letters, "%d dead letters wait: `hongbao dead list --campaign " + campaign + "` shows them, `hongbao dead requeue` pays and `hongbao dead drop` does not"},
-		{w.Quarantine, "%d grants wait in quarantine: `hongbao quarantine list` shows them, `hongbao quarantine resolve` decides"},
+		{w.Receipts, "%d users were told of a grant whose entry the stream has lost: `hongbao replay NAME --to balance " +
+			"--campaign " + campaign + "` pays them"},
+		{w.Letters, "%d dead letters wait: `hongbao dead list --campaign " + campaign +
+			"` shows them, `hongbao dead requeue` pays and `hongbao dead drop` does not"},
+		{w.Quarantine, "%d grants wait in quarantine: `hongbao quarantine list` shows them, `hongbao quarantine resolve` " +
+			"decides"},
 	} {
 		if s.n > 0 {
 			steps = append(steps, fmt.Sprintf(s.do, s.n))
@@ -88,11 +93,13 @@ func (w *Waiting) Steps(campaign string) (steps []string) {
 	return steps
 }
 
-// Look tells how a campaign stands, and changes nothing. It refuses a campaign that is as it should be: close and refund are its end.
+// Look tells how a campaign stands, and changes nothing. It refuses a campaign that is as it should be: close and
+// refund are its end.
 func (e *Ender) Look(ctx context.Context, id string) (*Ending, error) {
 	k := e.shard(id)
 	if _, err := k.OpenHead(ctx); errors.Is(err, shards.ErrFrozen) {
-		return nil, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` tells how to open it first: %w", id, k.Keys.Index(), err)
+		return nil, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` tells how to open it first: %w", id,
+			k.Keys.Index(), err)
 	} else if err != nil {
 		return nil, err
 	}
@@ -104,8 +111,9 @@ func (e *Ender) Look(ctx context.Context, id string) (*Ending, error) {
 		return nil, err
 	}
 	out := &Ending{
-		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Shard: k.Keys.Index(), Packets: c.Spec.Packets, Funded: c.Funded,
-		Paid: c.Grants, PaidAmount: c.Granted, Left: c.Spec.Packets - c.Grants, LeftAmount: c.Funded - c.Granted,
+		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Shard: k.Keys.Index(), Packets: c.Spec.Packets,
+		Funded: c.Funded,
+		Paid:   c.Grants, PaidAmount: c.Granted, Left: c.Spec.Packets - c.Grants, LeftAmount: c.Funded - c.Granted,
 	}
 	if out.Redis, err = remains(ctx, k, id); err != nil {
 		return nil, err
@@ -156,14 +164,17 @@ func remains(ctx context.Context, k *shards.Shard, id string) (r Remains, err er
 // lost refuses a campaign of which Redis has lost nothing.
 func (e *Ending) lost() error {
 	switch {
-	case e.Redis.State == campaign.Frozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil), e.Redis.State == campaign.Refunded && e.Refund != nil:
+	case e.Redis.State == campaign.Frozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil),
+		e.Redis.State == campaign.Refunded && e.Refund != nil:
 		return nil
 	case e.Redis.State == "":
-		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is not in Redis, and the ledger has paid nothing of it: `hongbao campaign load %s` brings it there, "+
-			"then `hongbao campaign close %s` ends it", e.Campaign, e.Campaign, e.Campaign)
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"campaign %s is not in Redis, and the ledger has paid nothing of it: `hongbao campaign load %s` brings it there, "+
+				"then `hongbao campaign close %s` ends it", e.Campaign, e.Campaign, e.Campaign)
 	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s in Redis, and nothing says that Redis has lost any of it: `hongbao campaign close %s` and "+
-		"`hongbao campaign refund %s` end it", e.Campaign, e.Redis.State, e.Campaign, e.Campaign)
+	return hongbao.Errorf(hongbao.ClassPermanent,
+		"campaign %s is %s in Redis, and nothing says that Redis has lost any of it: `hongbao campaign close %s` and "+
+			"`hongbao campaign refund %s` end it", e.Campaign, e.Redis.State, e.Campaign, e.Campaign)
 }
 
 // waiting finds what may still be paid.
@@ -190,15 +201,16 @@ func (e *Ender) waiting(ctx context.Context, out *Ending) error {
 	}
 }
 
-// Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly that sum.
-// Killed at any point, and run again, it goes on; it refunds once.
+// Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly
+// that sum. Killed at any point, and run again, it goes on; it refunds once.
 func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
 	at, err := e.Look(ctx, o.Campaign)
 	if err != nil {
 		return payment.Refund{}, err
 	}
 	if steps := at.Waiting.Steps(o.Campaign); len(steps) > 0 {
-		return payment.Refund{}, hongbao.Errorf(hongbao.ClassTransient, "refund campaign %s: %w; nothing was moved: %s", o.Campaign, payment.ErrSettling,
+		return payment.Refund{}, hongbao.Errorf(hongbao.ClassTransient, "refund campaign %s: %w; nothing was moved: %s",
+			o.Campaign, payment.ErrSettling,
 			strings.Join(steps, "; "))
 	}
 	o.Shard = at.Shard
@@ -207,16 +219,19 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 		return r, err
 	}
 	if r.Amount != o.Amount {
-		return r, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was refunded before: %d minor units, not %d", o.Campaign, r.Amount, o.Amount)
+		return r, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was refunded before: %d minor units, not %d",
+			o.Campaign, r.Amount, o.Amount)
 	}
 	if at.Redis.State == "" && r.Seq > 0 {
 		return r, nil // it was closed, refunded, and has left Redis as it should
 	}
 	err = e.shard(o.Campaign).EndLost(ctx, &shards.LostCampaign{
-		ID: o.Campaign, Packets: at.Packets, Total: at.Funded, Granted: at.Packets - r.Packets, GrantedAmount: at.Funded - r.Amount,
+		ID: o.Campaign, Packets: at.Packets, Total: at.Funded, Granted: at.Packets - r.Packets,
+		GrantedAmount: at.Funded - r.Amount,
 	})
 	if err != nil {
-		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w", o.Campaign, err)
+		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
+			o.Campaign, err)
 	}
 	return r, nil
 }

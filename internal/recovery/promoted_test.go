@@ -26,7 +26,8 @@ func (w *world) watch(t *testing.T) {
 	})
 }
 
-// demote makes the server a replica of another one, until it has what the other has; then it is promoted. It keeps its run and its scripts.
+// demote makes the server a replica of another one, until it has what the other has; then it is promoted. It keeps its
+// run and its scripts.
 func (w *world) demote(t *testing.T, to *testkit.RedisServer) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(to.Addr)
@@ -60,13 +61,14 @@ func (w *world) copyOf(t *testing.T) *testkit.RedisServer {
 	return other
 }
 
-// A server that was demoted and promoted again has the same run and still knows the scripts. What it lost meanwhile freezes the shard
-// although nobody calls who has seen the events that are gone.
+// A server that was demoted and promoted again has the same run and still knows the scripts. What it lost meanwhile
+// freezes the shard although nobody calls who has seen the events that are gone.
 func TestDemotedAndPromotedWithLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	other := w.server.Client(t)
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, other, 10)), "a process that has loaded the script")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, other, 10)),
+		"a process that has loaded the script")
 	older := w.copyOf(t)
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 50}, outcomes(w.grab(t, w.rdb, 50)))
 	w.settle(t)
@@ -80,8 +82,8 @@ func TestDemotedAndPromotedWithLoss(t *testing.T) {
 	w.staysFrozen(t)
 }
 
-// Where nothing was lost the shard opens by itself, and a further look finds nothing new. A first replica that attaches is no reason to freeze,
-// although it gives the history of writes another name too.
+// Where nothing was lost the shard opens by itself, and a further look finds nothing new. A first replica that attaches
+// is no reason to freeze, although it gives the history of writes another name too.
 func TestDemotedAndPromotedWithoutLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

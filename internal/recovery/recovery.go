@@ -45,7 +45,8 @@ type Config struct {
 	// Owner names this process.
 	Owner string
 	Log   *zap.Logger
-	// Gather is how long a shard stays frozen at least, so that everybody who has seen an event says so. 0 for five seconds.
+	// Gather is how long a shard stays frozen at least, so that everybody who has seen an event says so. 0 for five
+	// seconds.
 	Gather time.Duration
 }
 
@@ -103,7 +104,8 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 		if err := r.open(ctx, v, nil); err != nil {
 			return err
 		}
-		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", zap.Int("shard", shard), zap.Int64("epoch", v.Epoch+1),
+		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", zap.Int("shard", shard),
+			zap.Int64("epoch", v.Epoch+1),
 			zap.Int64("seq", v.Redis), zap.Duration("frozen for", v.For))
 		return nil
 	})
@@ -117,7 +119,8 @@ func (r *Recoverer) alarm(v *Verdict) {
 		return
 	}
 	r.told[v.Shard] = what
-	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let nobody write to this Redis, keep its files, and run `hongbao recover`",
+	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let nobody write to this Redis, keep its "+
+		"files, and run `hongbao recover`",
 		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
 }
 
@@ -139,7 +142,8 @@ func (v *Verdict) String() string {
 	if len(ids) > 0 {
 		in = "; campaigns in doubt: " + strings.Join(ids, ", ")
 	}
-	return fmt.Sprintf("%s, the ledger knows event %d, %s, callers have seen event %d%s", redis, v.Ledger, topic, v.Seen, in)
+	return fmt.Sprintf("%s, the ledger knows event %d, %s, callers have seen event %d%s", redis, v.Ledger, topic, v.Seen,
+		in)
 }
 
 // leaseTime is how long one turn on a shard may take before another worker may begin one.
@@ -173,8 +177,9 @@ func (r *Recoverer) Look(ctx context.Context) ([]*Verdict, error) {
 	return out, nil
 }
 
-// Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has lost, or of which
-// others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a worker that looks at the shard.
+// Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has
+// lost, or of which others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a
+// worker that looks at the shard.
 func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) error {
 	waiting, cancel := context.WithTimeout(ctx, leaseTime)
 	defer cancel()
@@ -197,7 +202,8 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 		select {
 		case <-tick.C:
 		case <-waiting.Done():
-			return hongbao.Errorf(hongbao.ClassTransient, "another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard)
+			return hongbao.Errorf(hongbao.ClassTransient,
+				"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard)
 		}
 	}
 }
@@ -210,7 +216,8 @@ func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error)
 	return r.cfg.Ledger.AcceptedLosses(ctx, maxAccepted)
 }
 
-// open opens the shard. The ledger's epoch rises first: so no epoch comes twice, even if Redis forgets it again. word is nil if nothing was lost.
+// open opens the shard. The ledger's epoch rises first: so no epoch comes twice, even if Redis forgets it again. word
+// is nil if nothing was lost.
 func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {
@@ -235,7 +242,8 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 	if err := mark.Put(ctx, r.cfg.Redis, r.cfg.Space); err != nil { // Redis may have lost that too
 		return err
 	}
-	again := &shards.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Sinks: r.cfg.Sinks}
+	again := &shards.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
+		Sinks: r.cfg.Sinks}
 	for _, c := range v.Campaigns {
 		again.Campaigns = append(again.Campaigns, c.Campaign)
 	}

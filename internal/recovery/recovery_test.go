@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// world is a deployment of one shard on a Redis of its own, with a campaign of 1,000 packets that the ledger has funded.
+// world is a deployment of one shard on a Redis of its own, with a campaign of 1,000 packets that the ledger has
+// funded.
 type world struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
@@ -75,7 +76,8 @@ func setup(t *testing.T) *world {
 	core, logs := observer.New(zap.InfoLevel)
 	w.logs = logs
 	w.rec = recovery.New(recovery.Config{
-		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test", Log: zap.New(core),
+		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test",
+		Log:    zap.New(core),
 		Gather: 300 * time.Millisecond,
 	})
 	return w
@@ -90,7 +92,8 @@ func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 	})
 	seed := campaign.NewSeed()
-	_, err := w.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Canonical: campaign.Canonical(spec), Seed: seed, Hash: campaign.Commit(spec, seed)})
+	_, err := w.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Canonical: campaign.Canonical(spec),
+		Seed: seed, Hash: campaign.Commit(spec, seed)})
 	require.NoError(t, err)
 	w.load(t, id)
 }
@@ -138,10 +141,11 @@ func outcomes(answers []hongbao.Answer) map[hongbao.Outcome]int {
 
 func (w *world) settler(t *testing.T) *ledger.Settler {
 	t.Helper()
-	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets, Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-		c, _, err := w.ledger.Campaign(ctx, id)
-		return c.Spec, c.Seed, err
-	}})
+	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets,
+		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+			c, _, err := w.ledger.Campaign(ctx, id)
+			return c.Spec, c.Seed, err
+		}})
 	require.NoError(t, err)
 	settler, err := ledger.NewSettler(ledger.SettlerConfig{
 		Ledger: w.ledger, Plan: plans, Log: zap.NewNop(), OnQuarantine: func(ledger.Quarantined) error { return nil },
@@ -204,7 +208,8 @@ func (w *world) staysFrozen(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)))
 }
 
-// A Redis that was killed and has lost nothing is open again without a person; grabs are undecided meanwhile, and no seq comes twice.
+// A Redis that was killed and has lost nothing is open again without a person; grabs are undecided meanwhile, and no
+// seq comes twice.
 func TestRestartWithoutLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -237,7 +242,8 @@ func TestRestartWithoutLoss(t *testing.T) {
 	require.EqualValues(t, shards.ChunkEvents+9, highest)
 }
 
-// A Redis that came back from an older file stays frozen, whoever it is that knows of what it lost: the ledger, the topic, or a caller.
+// A Redis that came back from an older file stays frozen, whoever it is that knows of what it lost: the ledger, the
+// topic, or a caller.
 func TestRestartFromAnOlderFile(t *testing.T) {
 	t.Parallel()
 	for name, knows := range map[string]func(t *testing.T, w *world){
@@ -272,7 +278,8 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			head, err := w.shard().OpenHead(t.Context())
 			require.NoError(t, err)
 			require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
-			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "the campaign stays frozen")
+			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
+				"the campaign stays frozen")
 			store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 			require.NoError(t, err)
 			require.ErrorIs(t, store.Resume(t.Context(), id), shards.ErrLost)
@@ -281,7 +288,8 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 	}
 }
 
-// A Redis that lost everything answers frozen, is not founded anew, and keeps a stub of the campaign once a person accepted the loss.
+// A Redis that lost everything answers frozen, is not founded anew, and keeps a stub of the campaign once a person
+// accepted the loss.
 func TestFlushAll(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -290,8 +298,10 @@ func TestFlushAll(t *testing.T) {
 	w.settle(t)
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 5}, outcomes(w.grab(t, w.rdb, 5)))
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 5}, outcomes(w.grab(t, w.server.Client(t), 5)), "a new process")
-	require.ErrorIs(t, func() error { _, err := w.shard().CreateGroup(t.Context(), "balance"); return err }(), shards.ErrFrozen)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 5}, outcomes(w.grab(t, w.server.Client(t), 5)),
+		"a new process")
+	require.ErrorIs(t, func() error { _, err := w.shard().CreateGroup(t.Context(), "balance"); return err }(),
+		shards.ErrFrozen)
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Look(t.Context())
 	require.NoError(t, err)
@@ -305,8 +315,10 @@ func TestFlushAll(t *testing.T) {
 	words, err := w.rec.Accepted(t.Context())
 	require.NoError(t, err)
 	require.Len(t, words, 1)
-	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, By: "ann", Why: "the disk is gone", Lost: verdicts[0].String(), At: words[0].At}, words[0])
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "never unknown_campaign")
+	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, By: "ann", Why: "the disk is gone", Lost: verdicts[0].String(),
+		At: words[0].At}, words[0])
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
+		"never unknown_campaign")
 	head, err := w.shard().OpenHead(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq)
@@ -314,8 +326,8 @@ func TestFlushAll(t *testing.T) {
 	w.load(t, "later")
 }
 
-// A campaign that was loaded after the file was written, and of which nothing is settled yet: whoever knows of the events that are gone, it
-// is in doubt. Its users are not told that there never was such a campaign.
+// A campaign that was loaded after the file was written, and of which nothing is settled yet: whoever knows of the
+// events that are gone, it is in doubt. Its users are not told that there never was such a campaign.
 func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -330,7 +342,8 @@ func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
 }
 
-// A person's word waits for a worker that looks at the shard, and is not lost. It is refused if that one does not come to an end.
+// A person's word waits for a worker that looks at the shard, and is not lost. It is refused if that one does not come
+// to an end.
 func TestAcceptWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -367,14 +380,16 @@ func TestBatchOfAnotherEpoch(t *testing.T) {
 	w.opens(t)
 	_, err = w.shard().Ack(ctx, "balance", []hongbao.SeqRange{{First: 1, Last: 100}}, nil)
 	require.ErrorIs(t, err, shards.ErrStale)
-	_, err = w.shard().Claim(ctx, &shards.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute, Events: []hongbao.SeqRange{{First: 1, Last: 9}}})
+	_, err = w.shard().Claim(ctx, &shards.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute,
+		Events: []hongbao.SeqRange{{First: 1, Last: 9}}})
 	require.ErrorIs(t, err, shards.ErrStale)
 	done, err := w.shard().Done(t.Context(), "balance", hongbao.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)
 	require.False(t, done.Has(1))
 }
 
-// Bits above the shard's seq are never set: they would have new grants skipped. A caller who knows of such events freezes the shard.
+// Bits above the shard's seq are never set: they would have new grants skipped. A caller who knows of such events
+// freezes the shard.
 func TestNoBitAboveTheSeq(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -386,7 +401,8 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 }
 
-// A shard is opened for the history of writes that was looked at: one that began between look and opening freezes it again.
+// A shard is opened for the history of writes that was looked at: one that began between look and opening freezes it
+// again.
 func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -414,7 +430,8 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	late := shards.Of(w.server.Client(t), w.space.Shard(0))
 	_, err = late.Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, shards.ErrFrozen)
-	again := &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1, Known: 10}
+	again := &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
+		Known: 10}
 	opened, err := w.shard().Reopen(t.Context(), w.space, again)
 	require.NoError(t, err)
 	require.False(t, opened)
@@ -426,7 +443,8 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	require.True(t, opened)
 }
 
-// A planned failover: the replica has everything, is promoted, and opens by itself. A first replica that attaches freezes nothing.
+// A planned failover: the replica has everything, is promoted, and opens by itself. A first replica that attaches
+// freezes nothing.
 func TestPlannedFailover(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -435,13 +453,15 @@ func TestPlannedFailover(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		return w.rdb.Wait(t.Context(), 1, time.Second).Val() == 1
 	}, "the replica has all")
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)), "a first replica is no reason to freeze")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)),
+		"a first replica is no reason to freeze")
 	require.EqualValues(t, 1, w.rdb.Wait(t.Context(), 1, 10*time.Second).Val())
 	require.NoError(t, w.server.Kill())
 	w.rdb = replica.Client(t)
 	require.NoError(t, w.rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	w.rec = recovery.New(recovery.Config{
-		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test", Log: zap.NewNop(),
+		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test",
+		Log:    zap.NewNop(),
 		Gather: 300 * time.Millisecond,
 	})
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)), "the fault fired")

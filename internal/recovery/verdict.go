@@ -16,8 +16,8 @@ type Verdict struct {
 	Shard  int           `json:"shard"`
 	Frozen bool          `json:"frozen"`
 	For    time.Duration `json:"-"` // how long it is frozen
-	// Redis is the shard's last event in Redis, -1 if Redis has lost the shard. Ledger, Topic and Seen are the highest ones
-	// that these know; Topic is -1 if nobody asked it.
+	// Redis is the shard's last event in Redis, -1 if Redis has lost the shard. Ledger, Topic and Seen are the highest
+	// ones that these know; Topic is -1 if nobody asked it.
 	Redis  int64 `json:"redis"`
 	Ledger int64 `json:"ledger"`
 	Topic  int64 `json:"topic"`
@@ -52,7 +52,8 @@ func (r *Recoverer) look(ctx context.Context, shard int) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Topic: -1, Epoch: max(z.Epoch, 0), state: z}
+	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Topic: -1,
+		Epoch: max(z.Epoch, 0), state: z}
 	if !z.Frozen {
 		return v, nil
 	}
@@ -84,7 +85,8 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
 // clockSkew is by how much the clocks of Redis and Kafka may differ.
 const clockSkew = time.Minute
 
-// lastEntry is from when on the topic may have events that the shard's stream has not; the zero time if the stream is empty.
+// lastEntry is from when on the topic may have events that the shard's stream has not; the zero time if the stream is
+// empty.
 func (r *Recoverer) lastEntry(ctx context.Context, shard int) (time.Time, error) {
 	last, err := r.cfg.Redis.XRevRangeN(ctx, r.cfg.Space.Shard(shard).Events(), "+", "-", 1).Result()
 	if err != nil || len(last) == 0 {
@@ -167,7 +169,8 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string, ahead bool) stri
 	case ahead:
 		return "the ledger has grants of it that Redis has lost"
 	case v.Known() > max(v.Redis, v.Ledger):
-		return fmt.Sprintf("somebody knows of event %d, which Redis has lost; nobody can tell of which campaign it was", v.Known())
+		return fmt.Sprintf("somebody knows of event %d, which Redis has lost; nobody can tell of which campaign it was",
+			v.Known())
 	}
 	return ""
 }
@@ -175,7 +178,8 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string, ahead bool) stri
 // chunk is how far apart the boundaries are behind which seqs go on.
 const chunk = 1 << 16
 
-// skipTo is the last seq that is skipped: before a boundary behind everything known, and one further if something was lost.
+// skipTo is the last seq that is skipped: before a boundary behind everything known, and one further if something was
+// lost.
 func (v *Verdict) skipTo() int64 {
 	n := v.Known()/chunk + 1
 	if v.Lost() {

@@ -21,8 +21,8 @@
 // remote is able to do:
 //
 //   - idempotent: the same key again, but not when its retention since the first request has run out;
-//   - queryable: a question by reference. Found as we asked for it is done; found otherwise is a Conflict; not found counts
-//     only when no request can still be under way (Config.QueryFinal), and then it is sent anew;
+//   - queryable: a question by reference. Found as we asked for it is done; found otherwise is a Conflict; not found
+//     counts only when no request can still be under way (Config.QueryFinal), and then it is sent anew;
 //   - neither: never a second time. The grant is a Conflict, and a person decides (Config.Verified).
 //
 // net/http repeats requests by itself: on a connection that was closed in between, any request with an

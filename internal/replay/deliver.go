@@ -85,29 +85,30 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 	if w.opts.DryRun || len(left) == 0 {
 		return nil
 	}
-	d := deliverer{handler: w.Handler, pace: w.pace, patience: w.Patience, done: func(ctx context.Context, grants []hongbao.Grant) error {
-		if err := w.marked(ctx, k, grants); err != nil {
-			return err
-		}
-		had := int64(0)
-		for i := range grants {
-			if there[grants[i].Seq] {
-				had++
+	d := deliverer{handler: w.Handler, pace: w.pace, patience: w.Patience,
+		done: func(ctx context.Context, grants []hongbao.Grant) error {
+			if err := w.marked(ctx, k, grants); err != nil {
+				return err
 			}
-		}
-		w.note(func(r *Report) {
-			r.There += had
-			r.Delivered += int64(len(grants)) - had
-		})
-		return nil
-	}, failed: func(g *hongbao.Grant, err error) {
-		w.shard[shard].failed = true
-		w.note(func(r *Report) {
-			if r.Failed++; len(r.Failures) < maxFailures {
-				r.Failures = append(r.Failures, failureOf("", g, err))
+			had := int64(0)
+			for i := range grants {
+				if there[grants[i].Seq] {
+					had++
+				}
 			}
-		})
-	}}
+			w.note(func(r *Report) {
+				r.There += had
+				r.Delivered += int64(len(grants)) - had
+			})
+			return nil
+		}, failed: func(g *hongbao.Grant, err error) {
+			w.shard[shard].failed = true
+			w.note(func(r *Report) {
+				if r.Failed++; len(r.Failures) < maxFailures {
+					r.Failures = append(r.Failures, failureOf("", g, err))
+				}
+			})
+		}}
 	return d.deliver(ctx, left)
 }
 
@@ -117,13 +118,15 @@ func (w *run) marked(ctx context.Context, k shards.Keys, grants []hongbao.Grant)
 		return nil
 	}
 	err := mark(ctx, w, k, w.DoneSink, grants)
-	if told := slices.DeleteFunc(slices.Clone(grants), func(g hongbao.Grant) bool { return !w.source.told.has(&g) }); err == nil && len(told) > 0 {
+	if told := slices.DeleteFunc(slices.Clone(grants),
+		func(g hongbao.Grant) bool { return !w.source.told.has(&g) }); err == nil && len(told) > 0 {
 		err = mark(ctx, w, k, w.Sink, told) // no worker will ever do it
 	}
 	return err
 }
 
-// there tells, by seq, which of the grants the ledger has before they are delivered to it; none if the target is another one.
+// there tells, by seq, which of the grants the ledger has before they are delivered to it; none if the target is
+// another one.
 func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map[int64]bool, error) {
 	if !w.Settles || w.Ledger == nil || len(grants) == 0 {
 		return nil, nil
@@ -163,11 +166,12 @@ type deliverer struct {
 	failed func(g *hongbao.Grant, err error)
 }
 
-// deliver repeats what may work later for as long as the patience lasts. Its error says that it can't go on: the target is
-// out of reach, or broken, or ctx has ended.
+// deliver repeats what may work later for as long as the patience lasts. Its error says that it can't go on: the target
+// is out of reach, or broken, or ctx has ended.
 func (d *deliverer) deliver(ctx context.Context, grants []hongbao.Grant) error {
 	wait := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(max(d.patience, 1)))
+		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second),
+		backoff.WithMaxElapsedTime(max(d.patience, 1)))
 	for {
 		if err := d.pace.wait(ctx, len(grants)); err != nil {
 			return err
@@ -196,7 +200,8 @@ func (d *deliverer) call(ctx context.Context, grants []hongbao.Grant) (left []ho
 		return nil, nil, d.done(ctx, grants)
 	}
 	if len(all) != len(grants) {
-		return nil, nil, hongbao.Errorf(hongbao.ClassBroken, "the handler gave %d errors for %d grants: it can't be told what is done", len(all), len(grants))
+		return nil, nil, hongbao.Errorf(hongbao.ClassBroken,
+			"the handler gave %d errors for %d grants: it can't be told what is done", len(all), len(grants))
 	}
 	var done []hongbao.Grant
 	for i, e := range all {
@@ -218,7 +223,8 @@ func (d *deliverer) call(ctx context.Context, grants []hongbao.Grant) (left []ho
 	return left, errs, err
 }
 
-// giveUp holds the errors against the grants; an outage is the target's, and one that a whole batch shares is halved first.
+// giveUp holds the errors against the grants; an outage is the target's, and one that a whole batch shares is halved
+// first.
 func (d *deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []error) error {
 	for _, err := range errs {
 		if hongbao.IsOutage(err) {

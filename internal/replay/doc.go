@@ -1,13 +1,13 @@
 // Package replay delivers grants once more, and looks after dead letters.
 //
-// A Replay brings a range of grants (by shard, seq, time, campaign, user, or those of a sink's dead letters) to a Handler:
-// the settler, the publisher, the publisher with another topic. It reads the shard's stream while that is kept and the
-// ledger for what was trimmed, also when the trimming overtakes it.
+// A Replay brings a range of grants (by shard, seq, time, campaign, user, or those of a sink's dead letters) to a
+// Handler: the settler, the publisher, the publisher with another topic. It reads the shard's stream while that is kept
+// and the ledger for what was trimmed, also when the trimming overtakes it.
 //
 // What it promises:
 //
-//   - Each replay has a name and done bits of its own, so it can be stopped or killed anywhere and started again: what was
-//     delivered is not delivered a second time, and it ends with the same result.
+//   - Each replay has a name and done bits of its own, so it can be stopped or killed anywhere and started again:
+//     what was delivered is not delivered a second time, and it ends with the same result.
 //   - What it covers, and the last seq of each shard, are noted when it begins and never change under that name.
 //   - A dry run writes nothing, neither to Redis nor to the target.
 //   - A grant counts as delivered when its Handler says so. What can't be delivered is named in the report, and
@@ -15,8 +15,9 @@
 //   - Entries that the numbers of its shard refute (shards.Head.Refute) are passed over and told.
 //
 // Letters lists and decides dead letters. A requeue brings the grant to the sink's own Handler and removes the letter
-// afterwards, with who and why, in one step: killed in between, it is done again, and the Handler makes that harmless (the
-// ledger by its key, the publisher by the done bits of RequeueSink). Dropped letters stand among the decided ones for ever.
+// afterwards, with who and why, in one step: killed in between, it is done again, and the Handler makes that harmless
+// (the ledger by its key, the publisher by the done bits of RequeueSink). Dropped letters stand among the decided ones
+// for ever.
 //
 // It refuses a name that was begun with another range or target, entries of a newer build, and to requeue what can't be
 // read: that is shown and dropped only.

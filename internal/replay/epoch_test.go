@@ -24,8 +24,8 @@ func (w *world) opensAnew(t *testing.T) {
 	}
 }
 
-// A shard that is opened anew while it is replayed ends that run: it marks nothing as done, and notes nowhere to go on. The next run delivers
-// the rest.
+// A shard that is opened anew while it is replayed ends that run: it marks nothing as done, and notes nowhere to go on.
+// The next run delivers the rest.
 func TestReplayOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -40,7 +40,8 @@ func TestReplayOfAnotherEpoch(t *testing.T) {
 	require.ErrorContains(t, err, "start it again under this name to go on")
 	require.False(t, report.Finished)
 	require.Equal(t, 2, w.target.calls, "the fault fired")
-	done, err := shards.Of(w.rdb, w.space.Shard(0)).Done(t.Context(), replay.DoneSink("copy"), hongbao.SeqRange{First: 1, Last: 100})
+	done, err := shards.Of(w.rdb, w.space.Shard(0)).Done(t.Context(), replay.DoneSink("copy"),
+		hongbao.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)
 	require.True(t, done.Has(20))
 	require.False(t, done.Has(21), "the batch that was in hand is delivered again")

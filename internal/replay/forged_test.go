@@ -21,8 +21,8 @@ func (w *world) forge(t *testing.T, id string, seq, epoch int64, lines string) {
 
 const theft = "77 900000 thief - -"
 
-// Entries with seqs or an epoch that their shard has not come to are no events: none is replayed, and none makes the replay
-// pass over the real ones that stand behind it and are not in the ledger.
+// Entries with seqs or an epoch that their shard has not come to are no events: none is replayed, and none makes the
+// replay pass over the real ones that stand behind it and are not in the ledger.
 func TestForgedEntriesAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -55,12 +55,14 @@ func TestForgedEntryDoesNotMisleadTheSearch(t *testing.T) {
 	w.forge(t, "1700000000500-1", 1, 9, theft) // a low seq behind all others, of a later epoch
 	zero := 0
 	w.ledger.grants[0] = nil
-	report := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Shard: &zero, Seqs: hongbao.SeqRange{First: 95, Last: 100}}})
+	report := w.run(t, w.config("copy"),
+		replay.Options{Filter: replay.Filter{Shard: &zero, Seqs: hongbao.SeqRange{First: 95, Last: 100}}})
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 0 && g.Seq >= 95 }), w.target.copies)
 	require.Zero(t, report.NotFound)
 }
 
-// Grants go on while the replay reads: what is new is not taken for forged, and what belongs to an earlier epoch is real.
+// Grants go on while the replay reads: what is new is not taken for forged, and what belongs to an earlier epoch is
+// real.
 func TestRealEntriesAreNotForged(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

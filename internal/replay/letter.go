@@ -38,7 +38,8 @@ type Letter struct {
 
 // parseLetter reads a letter. What is not as it should be is left empty: a letter can always be shown and dropped.
 func parseLetter(sink string, shard int, raw *shards.RawEntry) Letter {
-	l := Letter{ID: sink + "/" + strconv.Itoa(shard) + "/" + raw.ID, Sink: sink, Shard: shard, Fields: []string{}, stream: raw.ID}
+	l := Letter{ID: sink + "/" + strconv.Itoa(shard) + "/" + raw.ID, Sink: sink, Shard: shard, Fields: []string{},
+		stream: raw.ID}
 	number := func(s string) int64 {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || n < 0 {
@@ -120,7 +121,8 @@ func (f *LetterFilter) matches(l *Letter) bool {
 // Classes are what LetterFilter.Class can be.
 func Classes() []string {
 	return []string{
-		hongbao.ClassUnknown.String(), hongbao.ClassTransient.String(), hongbao.ClassPermanent.String(), hongbao.ClassConflict.String(), hongbao.ClassBroken.String(),
+		hongbao.ClassUnknown.String(), hongbao.ClassTransient.String(), hongbao.ClassPermanent.String(),
+		hongbao.ClassConflict.String(), hongbao.ClassBroken.String(),
 	}
 }
 
@@ -145,7 +147,8 @@ func ParseLetterID(id string) (sink string, shard int, stream string, err error)
 		shard, err = strconv.Atoi(f[1])
 	}
 	if len(f) != 3 || err != nil || shard < 0 || hongbao.CheckCampaignID(f[0]) != nil || !isStreamID(f[2]) {
-		return "", 0, "", hongbao.Errorf(hongbao.ClassPermanent, "letter %.120q: want <sink>/<shard>/<id> as `hongbao dead list` prints it", id)
+		return "", 0, "", hongbao.Errorf(hongbao.ClassPermanent,
+			"letter %.120q: want <sink>/<shard>/<id> as `hongbao dead list` prints it", id)
 	}
 	return f[0], shard, f[2], nil
 }
@@ -163,8 +166,8 @@ func isStreamID(id string) bool {
 // letterPage is how many letters are read at once.
 const letterPage = 500
 
-// eachLetter calls fn for pages of a sink's dead letters on a shard, in the order in which they died, after an id of the stream;
-// "" begins.
+// eachLetter calls fn for pages of a sink's dead letters on a shard, in the order in which they died, after an id of
+// the stream; "" begins.
 func eachLetter(ctx context.Context, s *source, shard int, sink, after string, fn func([]Letter) error) error {
 	from := "-"
 	if after != "" {

@@ -16,8 +16,8 @@ import (
 
 var ann = replay.Decider{By: "ann", Why: "mended,\nby hand"}
 
-// buried is a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, 5 of shard 1, and an entry
-// that can't be read (B38).
+// buried is a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, 5 of shard 1,
+// and an entry that can't be read (B38).
 func buried(t *testing.T) *world {
 	t.Helper()
 	w := setup(t)
@@ -62,7 +62,8 @@ func TestListLetters(t *testing.T) {
 	}
 	require.Equal(t, page, paged, "pages leave nothing out and give nothing twice")
 	for _, f := range []replay.LetterFilter{
-		{Sinks: []string{"no:sink"}}, {Class: "bad"}, {Campaign: "no campaign"}, {User: "two words"}, {From: page[0].Last, To: page[0].Last},
+		{Sinks: []string{"no:sink"}}, {Class: "bad"}, {Campaign: "no campaign"}, {User: "two words"},
+		{From: page[0].Last, To: page[0].Last},
 	} {
 		_, _, err := l.List(t.Context(), f, "", 10)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
@@ -93,8 +94,9 @@ func TestGetLetter(t *testing.T) {
 	require.Nil(t, whole.Grant)
 	require.Equal(t, []string{"v", "1", "k", "grant", "c", "rain", "forged", "1"}, whole.Fields)
 	for id, says := range map[string]string{
-		"": "want <sink>", "kafka/0": "want <sink>", "kafka/x/1-1": "want <sink>", "kafka/0/1": "want <sink>", "kafka/-1/1-1": "want <sink>",
-		"k:a/0/1-1": "want <sink>", "kafka/9/1-1": "shards 0 to 1", "kafka/0/1-1": "no_such_dead_letter",
+		"": "want <sink>", "kafka/0": "want <sink>", "kafka/x/1-1": "want <sink>", "kafka/0/1": "want <sink>",
+		"kafka/-1/1-1": "want <sink>",
+		"k:a/0/1-1":    "want <sink>", "kafka/9/1-1": "shards 0 to 1", "kafka/0/1-1": "no_such_dead_letter",
 	} {
 		_, err := l.Get(t.Context(), id)
 		require.ErrorContains(t, err, says, id)
@@ -145,7 +147,8 @@ func TestRequeue(t *testing.T) {
 	require.Equal(t, int64(1), report.Failed)
 	require.Contains(t, report.Failures[0].Letter, "kafka/0/")
 	require.Equal(t, "0-7 0-0", idsOf(list(t, l, replay.LetterFilter{})), "what is refused again stays as it was")
-	for _, who := range []replay.Decider{{}, {By: "ann"}, {Why: "x"}, {By: "a b", Why: "x"}, {By: "ann", Why: strings.Repeat("x", 1001)}} {
+	for _, who := range []replay.Decider{{}, {By: "ann"}, {Why: "x"}, {By: "a b", Why: "x"},
+		{By: "ann", Why: strings.Repeat("x", 1001)}} {
 		_, err := l.Requeue(t.Context(), cfg, replay.Pick{Filter: kafka}, who)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		_, err = l.Drop(t.Context(), replay.Pick{Filter: kafka}, who, false)
@@ -153,8 +156,8 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// Killed between the delivery and the end of the letter, a requeue is done again and the handler has the grant a second time:
-// nothing is lost, and the sink makes it harmless.
+// Killed between the delivery and the end of the letter, a requeue is done again and the handler has the grant a second
+// time: nothing is lost, and the sink makes it harmless.
 func TestRequeueKilled(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -231,7 +234,8 @@ func TestReplayOfDeadLetters(t *testing.T) {
 	require.Zero(t, report.Delivered)
 }
 
-// Lost picks what the sink has finished and does not have: neither what is on its way, nor dead letters, nor what has expired.
+// Lost picks what the sink has finished and does not have: neither what is on its way, nor dead letters, nor what has
+// expired.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	w := buried(t) // dead: 0-3 0-4 0-7 1-5
@@ -239,12 +243,14 @@ func TestLost(t *testing.T) {
 	_, err := l.Drop(t.Context(), replay.Pick{IDs: []string{list(t, l, replay.LetterFilter{})[1].ID}}, ann, false) // 0-4
 	require.NoError(t, err)
 	for shard := range shardCount {
-		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 8}}, nil)
+		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 8}},
+			nil)
 		require.NoError(t, err)
 	}
 	lost, err := replay.FindLost(t.Context(), w.rdb, w.space, "kafka")
 	require.NoError(t, err)
-	_, err = shards.Of(w.rdb, w.space.Shard(0)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 9, Last: 9}}, nil) // delivered while the sink is read
+	// delivered while the sink is read
+	_, err = shards.Of(w.rdb, w.space.Shard(0)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 9, Last: 9}}, nil)
 	require.NoError(t, err)
 	for _, seq := range []int64{2, 5, 8} {
 		for shard := range shardCount {

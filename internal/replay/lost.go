@@ -29,8 +29,8 @@ type lostShard struct {
 	kept  int64            // events below it have expired from the sink
 }
 
-// FindLost notes which events the sink has finished now. What it finishes later, and what is a dead letter, is not lost. It
-// must be called before the sink is read, or what is delivered meanwhile would seem to be lost.
+// FindLost notes which events the sink has finished now. What it finishes later, and what is a dead letter, is not
+// lost. It must be called before the sink is read, or what is delivered meanwhile would seem to be lost.
 func FindLost(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, sink string) (*Lost, error) {
 	l := &Lost{shards: make([]lostShard, space.Len())}
 	s := source{rdb: rdb, space: space}
@@ -105,7 +105,8 @@ func (l *Lost) Has(g *hongbao.Grant) {
 	}
 }
 
-// Expired tells that the sink no longer keeps all events of a shard: those below the first one that it has are not judged.
+// Expired tells that the sink no longer keeps all events of a shard: those below the first one that it has are not
+// judged.
 func (l *Lost) Expired(shard int) {
 	s := &l.shards[shard]
 	if s.kept = s.first; s.kept == 0 {
@@ -119,5 +120,6 @@ func (l *Lost) Picks(g *hongbao.Grant) bool {
 		return false
 	}
 	s := &l.shards[g.Shard]
-	return g.Seq >= max(1, s.kept) && g.Seq <= s.last && s.done.Has(g.Seq) && !s.aside[g.Seq] && s.seen[g.Seq/64]&(1<<(g.Seq%64)) == 0
+	return g.Seq >= max(1, s.kept) && g.Seq <= s.last && s.done.Has(g.Seq) && !s.aside[g.Seq] &&
+		s.seen[g.Seq/64]&(1<<(g.Seq%64)) == 0
 }

@@ -33,8 +33,8 @@ type Config struct {
 	Marks bool
 	// Settles: the target is the ledger. What it has when a grant comes counts as There, not as Delivered.
 	Settles bool
-	// Sink, if not empty, is the sink that the target is of: a grant that a user was told of, and whose entry was deleted before this sink
-	// had finished it, is delivered from its receipt, and the sink has finished it then.
+	// Sink, if not empty, is the sink that the target is of: a grant that a user was told of, and whose entry was deleted
+	// before this sink had finished it, is delivered from its receipt, and the sink has finished it then.
 	Sink string
 	// Only, if not nil, picks among the grants that the filter matches. It may be called at once.
 	Only func(g *hongbao.Grant) bool
@@ -127,8 +127,8 @@ type covers struct {
 	Filter Filter `json:"filter"`
 }
 
-// Run replays until all that the replay covers was looked at, or ctx ends, or it can't go on. The report is given in any
-// case but a refusal; what failed is in it and is no error of Run.
+// Run replays until all that the replay covers was looked at, or ctx ends, or it can't go on. The report is given in
+// any case but a refusal; what failed is in it and is no error of Run.
 func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	err := opts.Filter.check(r.cfg.Space.Len())
 	if e := hongbao.CheckCampaignID(opts.Dead); opts.Dead != "" && e != nil {
@@ -199,7 +199,8 @@ func (w *run) begin(ctx context.Context) error {
 			return err
 		}
 		if has.Covers != string(text) {
-			return hongbao.Errorf(hongbao.ClassConflict, "%w: it was begun as %.1000s, now %s was asked for; repeat the first options, or take another name",
+			return hongbao.Errorf(hongbao.ClassConflict,
+				"%w: it was begun as %.1000s, now %s was asked for; repeat the first options, or take another name",
 				ErrOtherReplay, has.Covers, text)
 		}
 		w.report.Last[shard] = has.Last
@@ -218,8 +219,8 @@ func (w *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// plan sets which seqs of a shard this run looks at: those of the filter's time, from where the last run stopped. What is
-// missing in a target is found anew by each run, so that looks at all.
+// plan sets which seqs of a shard this run looks at: those of the filter's time, from where the last run stopped. What
+// is missing in a target is found anew by each run, so that looks at all.
 func (w *run) plan(ctx context.Context, shard int, has *shards.Replay) error {
 	seqs := hongbao.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}
 	seqs, err := w.source.within(ctx, shard, seqs, w.opts.Filter.From, w.opts.Filter.To)

@@ -69,10 +69,12 @@ func TestGapsAreTold(t *testing.T) {
 	w.add(t, 50)
 	k := w.space.Shard(0)
 	require.NoError(t, w.rdb.XDel(t.Context(), k.Events(), "1700000000002-10", "1700000000002-11").Err()) // seqs 10 and 11
-	w.ledger.grants[0] = append(w.ledger.grants[0][:9:9], w.ledger.grants[0][10:]...)                     // 10 is not settled
+	// 10 is not settled
+	w.ledger.grants[0] = append(w.ledger.grants[0][:9:9], w.ledger.grants[0][10:]...)
 	w.buryEntry(t, "x", "1")
 	require.NoError(t, w.rdb.XAdd(t.Context(), newEntry(k, "v", "1", "what", "ever")).Err())
-	require.NoError(t, w.rdb.XAdd(t.Context(), newEntry(k, "v", "1", "k", "close", "c", "rain", "q", "51", "e", "1", "t", "1700000100000", "g", "1 2 3 4")).Err())
+	require.NoError(t, w.rdb.XAdd(t.Context(), newEntry(k, "v", "1", "k", "close", "c", "rain", "q", "51", "e", "1", "t",
+		"1700000100000", "g", "1 2 3 4")).Err())
 	require.NoError(t, w.rdb.HSet(t.Context(), k.Meta(), "seq", 51).Err())
 	report := w.run(t, w.config("copy"), replay.Options{})
 	want := w.events(func(g *hongbao.Grant) bool { return g.EventID() != "0-10" })
@@ -114,13 +116,15 @@ func TestFilters(t *testing.T) {
 	}{
 		"campaign": {replay.Filter{Campaign: "rain"}, func(g *hongbao.Grant) bool { return g.Campaign == "rain" }},
 		"user":     {replay.Filter{User: "u3"}, func(g *hongbao.Grant) bool { return g.User == "u3" }},
-		"time":     {replay.Filter{From: at(50), To: at(120)}, func(g *hongbao.Grant) bool { return g.Seq >= 50 && g.Seq < 120 }},
-		"shard":    {replay.Filter{Shard: &one}, func(g *hongbao.Grant) bool { return g.Shard == 1 }},
+		"time": {replay.Filter{From: at(50), To: at(120)},
+			func(g *hongbao.Grant) bool { return g.Seq >= 50 && g.Seq < 120 }},
+		"shard": {replay.Filter{Shard: &one}, func(g *hongbao.Grant) bool { return g.Shard == 1 }},
 		"seqs": {replay.Filter{Shard: &one, Seqs: hongbao.SeqRange{First: 77, Last: 131}},
 			func(g *hongbao.Grant) bool { return g.Shard == 1 && g.Seq >= 77 && g.Seq <= 131 }},
 		"seqs beyond the last": {replay.Filter{Shard: &one, Seqs: hongbao.SeqRange{First: 199, Last: 500}},
 			func(g *hongbao.Grant) bool { return g.Shard == 1 && g.Seq >= 199 }},
-		"all at once": {replay.Filter{Shard: &one, Seqs: hongbao.SeqRange{First: 5, Last: 150}, Campaign: "snow", User: "u5", From: at(20), To: at(96)},
+		"all at once": {replay.Filter{Shard: &one, Seqs: hongbao.SeqRange{First: 5, Last: 150}, Campaign: "snow", User: "u5",
+			From: at(20), To: at(96)},
 			func(g *hongbao.Grant) bool {
 				return g.Shard == 1 && g.Seq >= 20 && g.Seq < 96 && g.Campaign == "snow" && g.User == "u5"
 			}},
@@ -178,7 +182,8 @@ func TestNameKeepsItsRange(t *testing.T) {
 	for _, c := range []struct {
 		cfg  replay.Config
 		opts replay.Options
-	}{{w.config("copy"), replay.Options{Filter: replay.Filter{User: "u1"}}}, {other, replay.Options{}}, {w.config("copy"), replay.Options{Dead: "kafka"}}} {
+	}{{w.config("copy"), replay.Options{Filter: replay.Filter{User: "u1"}}}, {other, replay.Options{}},
+		{w.config("copy"), replay.Options{Dead: "kafka"}}} {
 		r, err := replay.New(c.cfg)
 		require.NoError(t, err)
 		_, err = r.Run(t.Context(), c.opts)
@@ -189,8 +194,8 @@ func TestNameKeepsItsRange(t *testing.T) {
 	require.Equal(t, 2, w.target.copies["0-1"], "another name is another replay")
 }
 
-// Stopped at random points again and again, a replay ends with the same result. The handler is one that, as the ledger, ignores
-// what it has.
+// Stopped at random points again and again, a replay ends with the same result. The handler is one that, as the ledger,
+// ignores what it has.
 func TestStoppedAnywhere(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -316,7 +321,8 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	w := setup(t)
 	w.add(t, 50)
 	for shard := range shardCount {
-		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
+		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka",
+			[]hongbao.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
 		require.NoError(t, err)
 	}
 	cfg := w.config("mend")

@@ -16,8 +16,9 @@ type Counts struct {
 	FromDead   int64 `json:"from_dead_letters"`
 	// FromReceipts are grants that users were told of, and whose entries were deleted before the sink had finished them.
 	FromReceipts int64 `json:"from_receipts"`
-	// NotFound are seqs that neither the stream nor the ledger has as a grant: closes, and grants that are not settled
-	// (in quarantine, dead letters) and no longer in the stream. Seqs that an opening of the shard has skipped are not among them.
+	// NotFound are seqs that neither the stream nor the ledger has as a grant: closes, and grants that are not settled (in
+	// quarantine, dead letters) and no longer in the stream. Seqs that an opening of the shard has skipped are not among
+	// them.
 	NotFound int64 `json:"not_found"`
 	// Unreadable are entries and dead letters that can't be read.
 	Unreadable int64 `json:"unreadable"`
@@ -58,8 +59,8 @@ type Report struct {
 	Last []int64 `json:"last"`
 	Counts
 	// Matched are the grants that the filter picks. Before of them were delivered before this run (by this replay, or by
-	// the sink), There the target had although this replay did not deliver them, Delivered it got in this run, Failed could
-	// not be delivered. In a dry run those that would be delivered are Matched - Before - There.
+	// the sink), There the target had although this replay did not deliver them, Delivered it got in this run, Failed
+	// could not be delivered. In a dry run those that would be delivered are Matched - Before - There.
 	Matched   int64 `json:"matched"`
 	Before    int64 `json:"before"`
 	There     int64 `json:"there"`
@@ -89,13 +90,16 @@ func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	switch {
 	case r.DryRun:
-		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %d of %d grants; %d were delivered before, %d are there.\n",
+		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %d of %d grants; %d were "+
+			"delivered before, %d are there.\n",
 			r.Name, r.Target, r.Matched-r.Before-r.There, r.Matched, r.Before, r.There)
 	case r.Finished:
-		fmt.Fprintf(&b, "Replay %s to %s is finished: %d grants delivered now, %d were there, %d delivered before, in %.1f s.\n",
+		fmt.Fprintf(&b, "Replay %s to %s is finished: %d grants delivered now, %d were there, %d delivered before, in %.1f "+
+			"s.\n",
 			r.Name, r.Target, r.Delivered, r.There, r.Before, r.Seconds)
 	default:
-		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %d grants delivered now, %d were there, %d delivered before, %d failed. "+
+		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %d grants delivered now, %d were there, %d delivered before, %d "+
+			"failed. "+
 			"Run it again under the same name to go on.\n", r.Name, r.Target, r.Delivered, r.There, r.Before, r.Failed)
 	}
 	if r.Resumed > 0 {
@@ -107,13 +111,15 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "%d of them have no entry any more: receipts told of them.\n", r.FromReceipts)
 	}
 	if r.NotFound > 0 {
-		fmt.Fprintf(&b, "%d seqs are no grant of the stream or the ledger: closes, or grants that are not settled; `hongbao audit` tells which.\n", r.NotFound)
+		fmt.Fprintf(&b, "%d seqs are no grant of the stream or the ledger: closes, or grants that are not settled; `hongbao "+
+			"audit` tells which.\n", r.NotFound)
 	}
 	if r.Unreadable > 0 {
 		fmt.Fprintf(&b, "%d entries or letters can't be read; `hongbao dead list` shows them.\n", r.Unreadable)
 	}
 	if r.SameSeq > 0 {
-		fmt.Fprintf(&b, "%d grants share their seq with another one and were left out; `hongbao audit` names them.\n", r.SameSeq)
+		fmt.Fprintf(&b, "%d grants share their seq with another one and were left out; `hongbao audit` names them.\n",
+			r.SameSeq)
 	}
 	if r.Forged > 0 {
 		fmt.Fprintf(&b, "ALARM: %d entries are forged: no grab and no close wrote them. They were passed over; "+

@@ -11,7 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
-// A run that was stopped is followed by one that reads on from there; one that came to its end by one that looks at everything.
+// A run that was stopped is followed by one that reads on from there; one that came to its end by one that looks at
+// everything.
 func TestGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -30,7 +30,8 @@ type part struct {
 	read   Counts
 }
 
-// source reads a shard's grants: from the stream what is kept, from the ledger what is not, and from the receipts what neither has.
+// source reads a shard's grants: from the stream what is kept, from the ledger what is not, and from the receipts what
+// neither has.
 type source struct {
 	rdb    redis.UniversalClient
 	space  *shards.Layout
@@ -39,14 +40,15 @@ type source struct {
 	told   *told  // nil: no receipts are looked at
 }
 
-// at gives a context for the work on a shard that begins now: what is written with it changes nothing once the shard was opened anew.
+// at gives a context for the work on a shard that begins now: what is written with it changes nothing once the shard
+// was opened anew.
 func (s *source) at(ctx context.Context, shard int) (context.Context, error) {
 	head, err := shards.Of(s.rdb, s.space.Shard(shard)).Head(ctx)
 	return shards.WithEpoch(ctx, head.Epoch), err
 }
 
-// each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in what it gives is
-// filled from the ledger.
+// each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in what it gives
+// is filled from the ledger.
 func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
 	k := s.space.Shard(shard)
 	from, err := s.seek(ctx, k, seqs.First)
@@ -79,8 +81,10 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 	return nil
 }
 
-// entries hands on what the entries hold of the seqs, and fills the gaps before and between them. It gives the next seq.
-func (s *source) entries(ctx context.Context, entries []hongbao.Entry, read Counts, seqs hongbao.SeqRange, fn func(*part) error) (int64, error) {
+// entries hands on what the entries hold of the seqs, and fills the gaps before and between them. It gives the next
+// seq.
+func (s *source) entries(ctx context.Context, entries []hongbao.Entry, read Counts, seqs hongbao.SeqRange,
+	fn func(*part) error) (int64, error) {
 	p := &part{read: read}
 	flush := func() error {
 		if p.events == 0 && p.read == (Counts{}) {
@@ -169,8 +173,8 @@ func (s *source) fill(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 	return flush()
 }
 
-// gap takes what the receipts tell of seqs that neither the stream nor the ledger has. Seqs that an opening of the shard has skipped
-// stand for nothing.
+// gap takes what the receipts tell of seqs that neither the stream nor the ledger has. Seqs that an opening of the
+// shard has skipped stand for nothing.
 func (s *source) gap(ctx context.Context, shard int, seqs hongbao.SeqRange, p *part) error {
 	if seqs.Len() <= 0 {
 		return nil
@@ -196,8 +200,8 @@ func (s *source) gap(ctx context.Context, shard int, seqs hongbao.SeqRange, p *p
 	return nil
 }
 
-// ledgerID stands in a grant for the entry that the stream no longer has. It is an id that Redis can read and that no entry
-// ever had: a worker that looks for it in the stream finds nothing, and the publisher then reads the topic back.
+// ledgerID stands in a grant for the entry that the stream no longer has. It is an id that Redis can read and that no
+// entry ever had: a worker that looks for it in the stream finds nothing, and the publisher then reads the topic back.
 func ledgerID(seq int64) string { return "0-" + strconv.FormatInt(seq, 10) }
 
 func seqOfLedgerID(id string) (int64, bool) {
@@ -215,9 +219,9 @@ func (s *source) seek(ctx context.Context, k shards.Keys, seq int64) (string, er
 	return strconv.FormatInt(msOf(f.last.ID), 10), nil
 }
 
-// found is where a search in a stream came to: the first entry of the stream, the last one that is before what was searched
-// for, and the one after it. One that is not there, can't be read or is forged is nil: then the reading begins earlier, and
-// tells of it.
+// found is where a search in a stream came to: the first entry of the stream, the last one that is before what was
+// searched for, and the one after it. One that is not there, can't be read or is forged is nil: then the reading begins
+// earlier, and tells of it.
 type found struct{ first, last, next *hongbao.Entry }
 
 // search finds the place in a stream up to which before is true. Ids are times, and rise with the seqs.
@@ -280,8 +284,8 @@ type Entries struct {
 	Ledger Ledger
 }
 
-// Entries gives the entries from firstID to lastID, both included, in order; those that are gone are left out. Ids that a
-// replay made up for grants of the ledger and of receipts give one entry each.
+// Entries gives the entries from firstID to lastID, both included, in order; those that are gone are left out. Ids that
+// a replay made up for grants of the ledger and of receipts give one entry each.
 func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error) {
 	first, made := seqOfLedgerID(firstID)
 	last, alsoMade := seqOfLedgerID(lastID)
@@ -300,7 +304,8 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 		delete(missing, g.Seq)
 		g.EntryID = ledgerID(g.Seq)
 		out = append(out, hongbao.Entry{
-			ID: g.EntryID, Shard: shard, Kind: hongbao.EntryGrant, Campaign: g.Campaign, Seq: g.Seq, Epoch: g.Epoch, Time: g.Time,
+			ID: g.EntryID, Shard: shard, Kind: hongbao.EntryGrant, Campaign: g.Campaign, Seq: g.Seq, Epoch: g.Epoch,
+			Time:   g.Time,
 			Grants: []hongbao.Grant{g},
 		})
 		return nil
@@ -317,7 +322,8 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("build entries %s to %s of shard %d from the ledger and the receipts: %w", firstID, lastID, shard, err)
+		return nil, fmt.Errorf("build entries %s to %s of shard %d from the ledger and the receipts: %w", firstID, lastID,
+			shard, err)
 	}
 	slices.SortFunc(out, func(a, b hongbao.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	return out, nil

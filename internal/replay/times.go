@@ -11,9 +11,10 @@ import (
 // timeSlack is how far a shard's clock may have gone back: a range of time is searched with so much room on both sides.
 const timeSlack = 5 * time.Minute
 
-// within leaves those of the seqs that may have been decided in a range of time, without reading the others. A zero time is
-// no bound.
-func (s *source) within(ctx context.Context, shard int, seqs hongbao.SeqRange, from, to time.Time) (hongbao.SeqRange, error) {
+// within leaves those of the seqs that may have been decided in a range of time, without reading the others. A zero
+// time is no bound.
+func (s *source) within(ctx context.Context, shard int, seqs hongbao.SeqRange, from, to time.Time) (hongbao.SeqRange,
+	error) {
 	if !from.IsZero() {
 		low, _, err := s.around(ctx, shard, seqs, from.Add(-timeSlack))
 		if err != nil {
@@ -31,9 +32,10 @@ func (s *source) within(ctx context.Context, shard int, seqs hongbao.SeqRange, f
 	return seqs, nil
 }
 
-// around gives two seqs as near to a time as stream and ledger tell: all below low was decided before it, and all from high
-// on was not.
-func (s *source) around(ctx context.Context, shard int, seqs hongbao.SeqRange, when time.Time) (low, high int64, err error) {
+// around gives two seqs as near to a time as stream and ledger tell: all below low was decided before it, and all from
+// high on was not.
+func (s *source) around(ctx context.Context, shard int, seqs hongbao.SeqRange, when time.Time) (low, high int64,
+	err error) {
 	f, err := s.search(ctx, s.space.Shard(shard), func(e *hongbao.Entry) bool { return e.Time.Before(when) })
 	if err != nil {
 		return 0, 0, err

@@ -7,8 +7,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// told finds grants that users were told of and whose entries were deleted before their sink had finished them: only receipts have
-// them. What the sink has finished is not wanted, nor is what is among its dead letters: these are decided one by one.
+// told finds grants that users were told of and whose entries were deleted before their sink had finished them: only
+// receipts have them. What the sink has finished is not wanted, nor is what is among its dead letters: these are
+// decided one by one.
 type told struct {
 	sink   string
 	shards []map[int64]hongbao.Grant // by seq; nil until a shard needs it. One goroutine works on a shard
@@ -21,8 +22,8 @@ func newTold(sink string, n int) *told {
 	return &told{sink: sink, shards: make([]map[int64]hongbao.Grant, n)}
 }
 
-// of gives the grants that are wanted among seqs, in their order. Receipts are read once a shard, and only if the sink has not
-// finished some of the seqs.
+// of gives the grants that are wanted among seqs, in their order. Receipts are read once a shard, and only if the sink
+// has not finished some of the seqs.
 func (t *told) of(ctx context.Context, s *source, shard int, seqs hongbao.SeqRange) ([]hongbao.Grant, error) {
 	k := shards.Of(s.rdb, s.space.Shard(shard))
 	done, err := k.GroupDone(ctx, t.sink, seqs)

@@ -31,15 +31,18 @@ func (w *world) tell(t *testing.T, shard int, seqs ...int64) {
 func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
 	for _, seq := range seqs {
-		require.EqualValues(t, 1, w.rdb.XDel(t.Context(), w.space.Shard(shard).Events(), fmt.Sprintf("%d-%d", began+seq/5, seq)).Val())
+		require.EqualValues(t, 1, w.rdb.XDel(t.Context(), w.space.Shard(shard).Events(),
+			fmt.Sprintf("%d-%d", began+seq/5, seq)).Val())
 	}
-	w.ledger.grants[shard] = slices.DeleteFunc(w.ledger.grants[shard], func(g hongbao.Grant) bool { return slices.Contains(seqs, g.Seq) })
+	w.ledger.grants[shard] = slices.DeleteFunc(w.ledger.grants[shard],
+		func(g hongbao.Grant) bool { return slices.Contains(seqs, g.Seq) })
 }
 
 // done tells which of the seqs the sink has finished.
 func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list []int64) {
 	t.Helper()
-	bits, err := shards.Of(w.rdb, w.space.Shard(shard)).Done(t.Context(), sink, hongbao.SeqRange{First: 1, Last: w.seq[shard]})
+	bits, err := shards.Of(w.rdb, w.space.Shard(shard)).Done(t.Context(), sink,
+		hongbao.SeqRange{First: 1, Last: w.seq[shard]})
 	require.NoError(t, err)
 	for _, seq := range seqs {
 		if bits.Has(seq) {
@@ -49,8 +52,9 @@ func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list 
 	return list
 }
 
-// Users were told of grants whose entries were deleted before their sink had read them: these come from the receipts, once, and the
-// sink has finished them then. What the sink had finished and what is among its dead letters does not come.
+// Users were told of grants whose entries were deleted before their sink had read them: these come from the receipts,
+// once, and the sink has finished them then. What the sink had finished and what is among its dead letters does not
+// come.
 func TestReceiptsAfterLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -59,14 +63,16 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	w.bury(t, 0, 14, hongbao.ClassPermanent) // waits
 	w.bury(t, 0, 15, hongbao.ClassPermanent)
 	letter := list(t, w.letters(t), replay.LetterFilter{})[1]
-	dropped, err := w.letters(t).Drop(t.Context(), replay.Pick{IDs: []string{letter.ID}}, replay.Decider{By: "ann", Why: "no"}, false)
+	dropped, err := w.letters(t).Drop(t.Context(), replay.Pick{IDs: []string{letter.ID}},
+		replay.Decider{By: "ann", Why: "no"}, false)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, dropped.Decided)
 	k := shards.Of(w.rdb, w.space.Shard(0))
 	_, err = k.Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 	w.vanish(t, 0, 10, 11, 12, 13, 14, 15, 20, 21)
-	require.NoError(t, w.rdb.Del(t.Context(), w.space.Shard(0).Done("kafka", 0)).Err()) // the letters' bits are no longer what keeps them away
+	// the letters' bits are no longer what keeps them away
+	require.NoError(t, w.rdb.Del(t.Context(), w.space.Shard(0).Done("kafka", 0)).Err())
 	_, err = k.Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 
@@ -78,7 +84,8 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	report := w.run(t, cfg, replay.Options{})
 	require.True(t, report.Finished)
 	lost := []int64{13, 14, 15, 21} // 21 was told to nobody
-	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 1 || !slices.Contains(lost, g.Seq) }), w.target.copies)
+	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 1 || !slices.Contains(lost, g.Seq) }),
+		w.target.copies)
 	require.Equal(t, replay.Counts{FromStream: 52, FromReceipts: 4, NotFound: 4}, report.Counts)
 	for i := range w.target.got {
 		g := &w.target.got[i]
@@ -105,7 +112,8 @@ func TestEntriesFromReceipts(t *testing.T) {
 	twin := grant(0, 5)
 	twin.User = "twin"
 	w.ledger.add(twin)
-	entries, err := (&replay.Entries{Redis: w.rdb, Space: w.space, Ledger: &w.ledger}).Entries(t.Context(), 0, "0-2", "0-7")
+	entries, err := (&replay.Entries{Redis: w.rdb, Space: w.space, Ledger: &w.ledger}).Entries(t.Context(), 0, "0-2",
+		"0-7")
 	require.NoError(t, err)
 	var seqs []int64
 	for _, e := range entries {

@@ -59,7 +59,8 @@ func (nobody) Handle(context.Context, []hongbao.Grant) []error { return nil }
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Rate: math.NaN(), Patience: -1})
-	for _, name := range []string{"Redis and Space", "Handler", "Name", "Target", "DoneSink", "BatchGrants", "Rate", "Parallel", "Patience"} {
+	for _, name := range []string{"Redis and Space", "Handler", "Name", "Target", "DoneSink", "BatchGrants", "Rate",
+		"Parallel", "Patience"} {
 		require.ErrorContains(t, err, name)
 	}
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
@@ -67,7 +68,8 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
-	r, err := New(Config{Redis: rdb, Space: space, Name: "x", Target: "t", DoneSink: "d", Handler: nobody{}, BatchGrants: 1, Parallel: 1})
+	r, err := New(Config{Redis: rdb, Space: space, Name: "x", Target: "t", DoneSink: "d", Handler: nobody{},
+		BatchGrants: 1, Parallel: 1})
 	require.NoError(t, err)
 	nine := 9
 	now := time.Now()
@@ -86,7 +88,8 @@ func TestConfig(t *testing.T) {
 // A handler that can't be understood stops the replay.
 func TestHandlerThatLies(t *testing.T) {
 	t.Parallel()
-	d := deliverer{handler: liar{}, pace: newPace(0, 10), done: func(context.Context, []hongbao.Grant) error { return nil }}
+	d := deliverer{handler: liar{}, pace: newPace(0, 10),
+		done: func(context.Context, []hongbao.Grant) error { return nil }}
 	err := d.deliver(t.Context(), make([]hongbao.Grant, 3))
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }

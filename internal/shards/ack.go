@@ -54,8 +54,9 @@ func (k *Shard) Progress(ctx context.Context, group string, ranges ...hongbao.Se
 	for i, r := range ranges {
 		read[i] = readBits(ctx, pipe, k.Keys, group, r)
 	}
-	head := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // after the bits: the floor is raised before any of them is deleted
-	_, _ = pipe.Exec(ctx)                                 // each command has its own error
+	// after the bits: the floor is raised before any of them is deleted
+	head := pipe.HMGet(ctx, k.Keys.Meta(), headFields...)
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	var p Progress
 	var err error
 	if p.Head, err = k.parseHead(head); err != nil {
@@ -84,7 +85,8 @@ func (k *Shard) GroupDone(ctx context.Context, group string, r hongbao.SeqRange)
 }
 
 // readBits asks for the bits of a range by a pipeline, and gives what reads the answers.
-func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r hongbao.SeqRange) func() (Bitset, error) {
+func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r hongbao.SeqRange) func() (Bitset,
+	error) {
 	type piece struct {
 		answer *redis.StringCmd
 		bytes  int64

@@ -13,7 +13,8 @@ import (
 
 // near draws a run of events near an edge of the done bitmaps' chunks, or anywhere within three of them.
 func near(t *rapid.T) hongbao.SeqRange {
-	edge := rapid.SampledFrom([]int64{1, 8, shards.ChunkEvents, 2 * shards.ChunkEvents, 2*shards.ChunkEvents + 4000}).Draw(t, "edge")
+	edge := rapid.SampledFrom([]int64{1, 8, shards.ChunkEvents, 2 * shards.ChunkEvents, 2*shards.ChunkEvents + 4000}).Draw(
+		t, "edge")
 	first := max(1, edge+rapid.Int64Range(-20, 20).Draw(t, "from"))
 	length := rapid.SampledFrom([]int64{1, 1, 2, 7, 8, 9, 16, 64, 128, 3000}).Draw(t, "length")
 	return hongbao.SeqRange{First: first, Last: first + length - 1}

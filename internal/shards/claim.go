@@ -74,9 +74,9 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (hongbao.ClaimAnswer, e
 	return a, r.done(claimScript)
 }
 
-// Complete ends a claim whose push arrived: done bits set, those of the sinks also too, and claim gone. hongbao.ErrFenced
-// if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or went back in time) is completed all the
-// same, unless another claim covers some of its events by now.
+// Complete ends a claim whose push arrived: done bits set, those of the sinks also too, and claim gone.
+// hongbao.ErrFenced if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or
+// went back in time) is completed all the same, unless another claim covers some of its events by now.
 func (k *Shard) Complete(ctx context.Context, sink string, c *hongbao.Claim, also ...string) error {
 	k.saw(c.Events)
 	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink)}, c.Events)

@@ -77,7 +77,8 @@ func (m *claimModel) valid(c *hongbao.Claim) bool {
 	return o != nil && o.Fence == c.Fence
 }
 
-// lost tells whether the claims were deleted since c was granted, and nobody claimed its events again: complete must end it then.
+// lost tells whether the claims were deleted since c was granted, and nobody claimed its events again: complete must
+// end it then.
 func (m *claimModel) lost(c *hongbao.Claim) bool {
 	for _, o := range m.open {
 		if overlap(o.Events, c.Events) {
@@ -210,7 +211,8 @@ func TestClaimsAgainstModel(t *testing.T) {
 		require.NoError(rt, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
 		require.NoError(rt, b.rdb.HSet(t.Context(), space.Shard(0).Meta(), "seq", 1<<30).Err())
 		l := &claimLives{
-			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(), k: space.Shard(0),
+			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(),
+			k: space.Shard(0),
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"claim": l.claims, "complete": l.complete, "release": l.release, "delete": l.deletedByHand, "": l.size,
@@ -230,17 +232,20 @@ func TestClaimsAgainstModel(t *testing.T) {
 	require.Positive(t, losts, "claims that were deleted and completed all the same")
 }
 
-// Somebody deletes the claims between push and complete (F31): the push arrived, so its events are done. Who has claimed them anew by then is
-// not cut short, and what was ended as it should be stays ended.
+// Somebody deletes the claims between push and complete (F31): the push arrived, so its events are done. Who has
+// claimed them anew by then is not cut short, and what was ended as it should be stays ended.
 func TestCompleteOfADeletedClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		meanwhile func(*testing.T, *bundle)
 		fenced    bool
 	}{
-		"nobody came":               {func(*testing.T, *bundle) {}, false},
-		"other events were claimed": {func(t *testing.T, b *bundle) { grant(t, b, "c9", hongbao.SeqRange{First: 1000, Last: 1001}) }, false},
-		"its events were claimed":   {func(t *testing.T, b *bundle) { grant(t, b, "c9", ranges[0]) }, true},
+		"nobody came": {func(*testing.T, *bundle) {}, false},
+		"other events were claimed": {func(t *testing.T,
+			b *bundle) {
+			grant(t, b, "c9", hongbao.SeqRange{First: 1000, Last: 1001})
+		}, false},
+		"its events were claimed": {func(t *testing.T, b *bundle) { grant(t, b, "c9", ranges[0]) }, true},
 		"a claim can't be read": {func(t *testing.T, b *bundle) {
 			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Claims("kafka"), "c9", "garbage").Err())
 		}, true},
@@ -296,7 +301,8 @@ func TestClaimRepeated(t *testing.T) {
 	again, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
 	require.Equal(t, []hongbao.Claim{{ID: "c1", Fence: first.Fence + 1, Events: ranges, Payload: "p"}}, again.Open)
-	require.ErrorIs(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &hongbao.Claim{ID: "c1", Fence: first.Fence, Events: ranges}), hongbao.ErrFenced)
+	require.ErrorIs(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka",
+		&hongbao.Claim{ID: "c1", Fence: first.Fence, Events: ranges}), hongbao.ErrFenced)
 	require.NoError(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &again.Open[0]))
 	done, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c2", "w1"))
 	require.NoError(t, err)

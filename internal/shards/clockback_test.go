@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// To the stream a clock that was set back by an hour (F60) looks like a last id that is an hour ahead. Grabs go on, and ids rise with
-// the seqs: a reader that goes on behind the last id that it saw misses none.
+// To the stream a clock that was set back by an hour (F60) looks like a last id that is an hour ahead. Grabs go on, and
+// ids rise with the seqs: a reader that goes on behind the last id that it saw misses none.
 func TestIDsRiseWhenTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -23,8 +23,9 @@ type CodesChunk struct {
 	Codes []string
 }
 
-// PutCodes puts codes beside a campaign that is in Redis, loading or loaded. Nothing is written if another plan is there, or
-// none: the answer's Hash tells. Loaded is the number of packets that have a code. A chunk without codes only asks.
+// PutCodes puts codes beside a campaign that is in Redis, loading or loaded. Nothing is written if another plan is
+// there, or none: the answer's Hash tells. Loaded is the number of packets that have a code. A chunk without codes only
+// asks.
 func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) {
 	args := make([]any, 2, 2+len(c.Codes))
 	args[0], args[1] = c.Hash, c.First
@@ -38,12 +39,13 @@ func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) 
 	return loadState(codesScript, reply)
 }
 
-// Terms tells a campaign's currency, and whether its packets have codes: neither ever changes. ErrNotInRedis (Permanent) if
-// the campaign is not there.
+// Terms tells a campaign's currency, and whether its packets have codes: neither ever changes. ErrNotInRedis
+// (Permanent) if the campaign is not there.
 func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, codes bool, err error) {
 	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField, "currency").Result()
 	if err != nil {
-		return "", false, fmt.Errorf("ask for the currency of campaign %s and whether it has codes: %w", campaign, Classify(err))
+		return "", false, fmt.Errorf("ask for the currency of campaign %s and whether it has codes: %w", campaign,
+			Classify(err))
 	}
 	if v[0] == nil {
 		return "", false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
@@ -75,10 +77,11 @@ func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]
 	return codes, nil
 }
 
-// FillCodes puts the codes into receipts of a campaign that has codes, with one HMGET for all of them. missing has an error
-// for each list that has a packet without a code (ErrNoCode), nil for the others. After any error the grants stand, and a
-// repeat tells their codes.
-func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongbao.Receipt) (missing []error, err error) {
+// FillCodes puts the codes into receipts of a campaign that has codes, with one HMGET for all of them. missing has an
+// error for each list that has a packet without a code (ErrNoCode), nil for the others. After any error the grants
+// stand, and a repeat tells their codes.
+func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongbao.Receipt) (missing []error,
+	err error) {
 	var packets []int64
 	for _, list := range lists {
 		for i := range list {
@@ -93,8 +96,9 @@ func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongb
 	for at, list := range lists {
 		for i := range list {
 			if list[i].Code, codes = codes[0], codes[1:]; list[i].Code == "" {
-				missing[at] = hongbao.Errorf(hongbao.ClassBroken, "packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back "+
-					"from the ledger", list[i].Packet, campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
+				missing[at] = hongbao.Errorf(hongbao.ClassBroken,
+					"packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back "+
+						"from the ledger", list[i].Packet, campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
 			}
 		}
 	}

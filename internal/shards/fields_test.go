@@ -37,7 +37,8 @@ func TestScriptsOnMissingFields(t *testing.T) {
 	require.Greater(t, deleted, 100, "the test deleted the fields")
 }
 
-// withoutEachField makes the call without each field in turn of each hash that the script gets. It leaves all as it was.
+// withoutEachField makes the call without each field in turn of each hash that the script gets. It leaves all as it
+// was.
 func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies) (deleted int) {
 	t.Helper()
 	begin := b.dump(t)
@@ -103,7 +104,8 @@ var instants = regexp.MustCompile(`[0-9]{7,}(-[0-9]+)?`)
 
 func timeless(v ...any) string { return instants.ReplaceAllString(fmt.Sprint(v...), "T") }
 
-// content is every key of the deployment in words; a hash is a map of its fields. (DUMP gives the fields of a large hash in any order.)
+// content is every key of the deployment in words; a hash is a map of its fields. (DUMP gives the fields of a large
+// hash in any order.)
 func (b *bundle) content(t *testing.T, words func(...any) string) map[string]any {
 	t.Helper()
 	all, err := b.rdb.Keys(t.Context(), b.prefix+":*").Result()
@@ -118,7 +120,8 @@ func (b *bundle) content(t *testing.T, words func(...any) string) map[string]any
 			}
 			out[key] = fields
 		case "stream":
-			out[key] = words(b.rdb.XRange(t.Context(), key, "-", "+").Val()) + words(b.rdb.XInfoStreamFull(t.Context(), key, 100).Val().Groups)
+			out[key] = words(b.rdb.XRange(t.Context(), key, "-", "+").Val()) +
+				words(b.rdb.XInfoStreamFull(t.Context(), key, 100).Val().Groups)
 		case "list":
 			out[key] = words(b.rdb.LRange(t.Context(), key, 0, -1).Val())
 		case "zset":

@@ -57,8 +57,8 @@ type FoundCall struct {
 	Epochs []int64
 }
 
-// Found marks the prefix and those of its shards that are not there yet. It refuses (Broken) keys of another deployment,
-// founding or number of shards, and a shard that has lost its meta but not its stream.
+// Found marks the prefix and those of its shards that are not there yet. It refuses (Broken) keys of another
+// deployment, founding or number of shards, and a shard that has lost its meta but not its stream.
 //
 // It does not see that Redis has lost everything: only the ledger can tell, and who calls Found has asked it.
 func Found(ctx context.Context, rdb redis.UniversalClient, space *Layout, c FoundCall) error {
@@ -76,7 +76,8 @@ func Found(ctx context.Context, rdb redis.UniversalClient, space *Layout, c Foun
 		server, err := serverOf(ctx, rdb, k)
 		if err == nil {
 			err = m.put(ctx, rdb, space, []string{k.Meta(), k.Events()},
-				[]any{"shard", i, epochField, epoch, seqField, 0, "finished", 0, openedField, server.RunID, historyField, server.ReplID})
+				[]any{"shard", i, epochField, epoch, seqField, 0, "finished", 0, openedField, server.RunID, historyField,
+					server.ReplID})
 		}
 		if err != nil {
 			return err
@@ -87,7 +88,8 @@ func Found(ctx context.Context, rdb redis.UniversalClient, space *Layout, c Foun
 
 // Put marks the prefix, and no shard.
 func (m Mark) Put(ctx context.Context, rdb redis.UniversalClient, space *Layout) error {
-	return m.put(ctx, rdb, space, []string{space.Deployment()}, []any{schemaField, SchemaVersion, lowestField, lowestSchema})
+	return m.put(ctx, rdb, space, []string{space.Deployment()},
+		[]any{schemaField, SchemaVersion, lowestField, lowestSchema})
 }
 
 // put marks the first key; the second one is a shard's stream.
@@ -100,9 +102,11 @@ func (m Mark) put(ctx context.Context, rdb redis.Scripter, space *Layout, keys [
 		return differs(keys[0], reply[1], reply[2], map[string]string{
 			deploymentField: m.Deployment, shardsField: strconv.Itoa(space.Len()), foundingField: m.Founding}[reply[1]])
 	case len(reply) == 1 && reply[0] == "lost":
-		return hongbao.Errorf(hongbao.ClassBroken, "redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
-			"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the stream's last entry. Do not delete "+
-			"the stream: the done bits would stay", keys[0], keys[len(keys)-1])
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
+				"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the "+
+				"stream's last entry. Do not delete "+
+				"the stream: the done bits would stay", keys[0], keys[len(keys)-1])
 	}
 	return nil
 }
@@ -112,7 +116,8 @@ func differs(key, field, has, want string) error {
 	if field == foundingField {
 		what = "let ledger.dsn name the ledger that this Redis was founded with"
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "redis key %s belongs to something else: its %s is %q, and not %q; point redis.addrs to the right Redis, or %s",
+	return hongbao.Errorf(hongbao.ClassBroken,
+		"redis key %s belongs to something else: its %s is %q, and not %q; point redis.addrs to the right Redis, or %s",
 		key, field, has, want, what)
 }
 
@@ -135,7 +140,8 @@ func serverOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (Server, e
 }
 
 // ReadMark tells whose the prefix is; false if it is nobody's.
-func ReadMark(ctx context.Context, rdb redis.UniversalClient, space *Layout) (m Mark, shards int, found bool, err error) {
+func ReadMark(ctx context.Context, rdb redis.UniversalClient, space *Layout) (m Mark, shards int, found bool,
+	err error) {
 	has, err := rdb.HGetAll(ctx, space.Deployment()).Result()
 	if err != nil {
 		return Mark{}, 0, false, fmt.Errorf("read %s: %w", space.Deployment(), Classify(err))
@@ -161,10 +167,12 @@ func checkSchema(key string, has map[string]string) error {
 	case err != nil || err2 != nil:
 		return differs(key, schemaField, has[schemaField], strconv.Itoa(SchemaVersion))
 	case lowest > SchemaVersion:
-		return hongbao.Errorf(hongbao.ClassBroken, "redis key %s has schema version %d, which builds from version %d on can work with, this one has %d: "+
-			"upgrade this program", key, version, lowest, SchemaVersion)
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"redis key %s has schema version %d, which builds from version %d on can work with, this one has %d: "+
+				"upgrade this program", key, version, lowest, SchemaVersion)
 	case version < SchemaVersion:
-		return hongbao.Errorf(hongbao.ClassBroken, "redis key %s has schema version %d, this build needs %d: `hongbao init` brings it up to date",
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"redis key %s has schema version %d, this build needs %d: `hongbao init` brings it up to date",
 			key, version, SchemaVersion)
 	}
 	return nil
@@ -206,8 +214,10 @@ func Open(ctx context.Context, rdb redis.UniversalClient, space *Layout, deploym
 	case err != nil:
 		return m, err
 	case !found:
-		return m, hongbao.Errorf(hongbao.ClassBroken, "%w: this Redis has no deployment under redis key %s; let redis.addrs and deployment.key_prefix name the "+
-			"right one, `hongbao init` founds a new one. If it was there before, Redis has lost what it had: `hongbao recover`", ErrNotFounded, space.Deployment())
+		return m, hongbao.Errorf(hongbao.ClassBroken,
+			"%w: this Redis has no deployment under redis key %s; let redis.addrs and deployment.key_prefix name the "+
+				"right one, `hongbao init` founds a new one. If it was there before, Redis has lost what it had: `hongbao recover`",
+			ErrNotFounded, space.Deployment())
 	case m.Deployment != deployment:
 		return m, differs(space.Deployment(), deploymentField, m.Deployment, deployment)
 	case n != space.Len():
@@ -220,8 +230,9 @@ func Open(ctx context.Context, rdb redis.UniversalClient, space *Layout, deploym
 	for i, has := range all {
 		switch key := space.Shard(i).Meta(); {
 		case has == nil:
-			return m, hongbao.Errorf(hongbao.ClassBroken, "%w to the end, or Redis has lost shard %d (redis key %s): if `hongbao init` was killed, run it again; "+
-				"else `hongbao recover`", ErrNotFounded, i, key)
+			return m, hongbao.Errorf(hongbao.ClassBroken,
+				"%w to the end, or Redis has lost shard %d (redis key %s): if `hongbao init` was killed, run it again; "+
+					"else `hongbao recover`", ErrNotFounded, i, key)
 		case has.Mark != m:
 			return m, differs(key, foundingField, has.Founding, m.Founding)
 		}

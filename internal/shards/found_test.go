@@ -24,8 +24,8 @@ func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	require.Equal(t, before, b.dump(t))
 }
 
-// The names of the shards' keys depend on their number: another number would find an empty deployment, and load every campaign
-// again.
+// The names of the shards' keys depend on their number: another number would find an empty deployment, and load every
+// campaign again.
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -43,7 +43,8 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 			second, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: to})
 			require.NoError(t, err)
 			require.NoError(t, shards.Found(t.Context(), rdb, first, shards.FoundCall{Deployment: "d"}))
-			require.ErrorContains(t, shards.Found(t.Context(), rdb, second, shards.FoundCall{Deployment: "d"}), "belongs to something else", "%d, then %d shards", from, to)
+			require.ErrorContains(t, shards.Found(t.Context(), rdb, second, shards.FoundCall{Deployment: "d"}),
+				"belongs to something else", "%d, then %d shards", from, to)
 		}
 	}
 }
@@ -67,7 +68,8 @@ func TestOpenWritesNothing(t *testing.T) {
 		require.Equal(t, before, b.dump(t))
 	}
 	refused("`hongbao init` founds a new one")
-	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
+	require.NoError(t, shards.Found(t.Context(), rdb, space,
+		shards.FoundCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
 	before := b.dump(t)
 	m, err := shards.Open(t.Context(), rdb, space, "prod")
 	require.NoError(t, err)
@@ -78,7 +80,8 @@ func TestOpenWritesNothing(t *testing.T) {
 	require.NoError(t, err)
 	info, err := rdb.InfoMap(t.Context(), "server", "replication").Result()
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"deployment": "prod", "shards": "3", "shard": "1", "founding": "abc", "epoch": "5", "seq": "0", "finished": "0",
+	require.Equal(t, map[string]string{"deployment": "prod", "shards": "3", "shard": "1", "founding": "abc", "epoch": "5",
+		"seq": "0", "finished": "0",
 		"opened": info["Server"]["run_id"], "history": info["Replication"]["master_replid"]}, meta)
 
 	change := func(key, field, value string) (back func()) {

@@ -62,8 +62,8 @@ func (s *stand) openFor(server *Server) bool {
 	return s.there && !s.frozen && s.opened == server.RunID && (promoted == "" || promoted == s.history)
 }
 
-// Freeze freezes the shard if it was opened for another server than the one that has it now, or if that one was promoted since, and
-// tells how it stands.
+// Freeze freezes the shard if it was opened for another server than the one that has it now, or if that one was
+// promoted since, and tells how it stands.
 func (k *Shard) Freeze(ctx context.Context) (Frozen, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
@@ -92,7 +92,8 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server) (
 		return Frozen{}, err
 	}
 	r := replyReader{rest: reply}
-	z := Frozen{Frozen: r.string() == "frozen", Since: time.Duration(r.int64()) * time.Millisecond, Seq: -1, Epoch: -1, Token: server.RunID, History: server.ReplID}
+	z := Frozen{Frozen: r.string() == "frozen", Since: time.Duration(r.int64()) * time.Millisecond, Seq: -1, Epoch: -1,
+		Token: server.RunID, History: server.ReplID}
 	for _, into := range []*int64{&z.Seq, &z.Epoch} {
 		if text := r.string(); text != "" {
 			*into, err = strconv.ParseInt(text, 10, 64)
@@ -134,8 +135,8 @@ type Reopening struct {
 	Campaigns []string
 }
 
-// Reopen opens a frozen shard for the server that has it. False: it does not stand as it was found any more. A repeat answers
-// the same.
+// Reopen opens a frozen shard for the server that has it. False: it does not stand as it was found any more. A repeat
+// answers the same.
 func (k *Shard) Reopen(ctx context.Context, space *Layout, o *Reopening) (bool, error) {
 	keys := []string{k.Keys.Meta(), k.Keys.Events()}
 	for _, sink := range o.Sinks {
@@ -162,7 +163,8 @@ func (k *Shard) Reopen(ctx context.Context, space *Layout, o *Reopening) (bool, 
 	if server.RunID != o.Was.Token {
 		return false, nil
 	}
-	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History, len(o.Sinks),
+	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History,
+		len(o.Sinks),
 		deploymentField, o.Mark.Deployment, shardsField, space.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index()}
 	v, err := conn.Eval(ctx, textsFor("", false).text(openScript), keys, args...).Result()
 	if err != nil {

@@ -25,14 +25,14 @@ type GrabCall struct {
 	// FactNames are the names of the facts that the campaign's limits count by, joined by ",", in the order of the
 	// campaign; each grab must have them. FactsError tells the right ones.
 	FactNames string
-	// Counters are the names of the hashes in which the campaign's limits by facts count now, as Redis last told them. Grab
-	// learns them and writes them here: a call that keeps them asks once a period.
+	// Counters are the names of the hashes in which the campaign's limits by facts count now, as Redis last told them.
+	// Grab learns them and writes them here: a call that keeps them asks once a period.
 	Counters string
 	Grabs    []*hongbao.Grab
 }
 
-// FactsError says that the campaign's limits count by other facts, or in other hashes, than the call brought. Nothing was
-// decided.
+// FactsError says that the campaign's limits count by other facts, or in other hashes, than the call brought. Nothing
+// was decided.
 type FactsError struct{ Names, Counters string }
 
 func (e *FactsError) Error() string {
@@ -42,11 +42,12 @@ func (e *FactsError) Error() string {
 // Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]; its room is reused.
 //
 // The call may be repeated after an error: a grab with a request id gets its receipt again. *FactsError means that
-// nothing was decided and the call is to be repeated with other facts. A day or an hour that began since the last call is no
-// error: Grab names the new hashes itself.
+// nothing was decided and the call is to be repeated with other facts. A day or an hour that began since the last call
+// is no error: Grab names the new hashes itself.
 func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
 	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // an entry with more grants could not be read
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of %d grabs was refused before anything was touched: want 1 to %d",
+		return nil, hongbao.Errorf(hongbao.ClassPermanent,
+			"a call of %d grabs was refused before anything was touched: want 1 to %d",
 			len(call.Grabs), MaxGrabs)
 	}
 	for range 3 { // the second try fails only if a period ends between the two
@@ -65,8 +66,9 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		}
 		call.Counters = facts.Counters
 	}
-	return nil, hongbao.Outagef(hongbao.ClassTransient, "campaign %s: the periods of its limits changed three times under way; nothing happened, "+
-		"try again", call.Campaign)
+	return nil, hongbao.Outagef(hongbao.ClassTransient,
+		"campaign %s: the periods of its limits changed three times under way; nothing happened, "+
+			"try again", call.Campaign)
 }
 
 // allFrozen answers each grab of a call that a frozen shard refused.
@@ -214,7 +216,8 @@ type grabParser struct {
 
 var grabOutcomes = map[byte]hongbao.Outcome{
 	'a': hongbao.OutcomeAlreadyGranted, 'l': hongbao.OutcomeLimitReached, 's': hongbao.OutcomeSoldOut,
-	'n': hongbao.OutcomeNotStarted, 'e': hongbao.OutcomeEnded, 'p': hongbao.OutcomePaused, 'u': hongbao.OutcomeUnknownCampaign,
+	'n': hongbao.OutcomeNotStarted, 'e': hongbao.OutcomeEnded, 'p': hongbao.OutcomePaused,
+	'u': hongbao.OutcomeUnknownCampaign,
 	'r': hongbao.OutcomeRefilling, 'b': hongbao.OutcomeBusy, 'f': hongbao.OutcomeFrozen,
 }
 
@@ -279,8 +282,8 @@ func parseLimitHit(text string) (*hongbao.LimitHit, error) {
 	return hit, errors.Join(err1, err2)
 }
 
-// ParseReceipts reads a user's receipts as Redis keeps them: "packet amount seq ms request-id", ms since the window's start,
-// separated by newlines. from is the window's start in unix ms.
+// ParseReceipts reads a user's receipts as Redis keeps them: "packet amount seq ms request-id", ms since the window's
+// start, separated by newlines. from is the window's start in unix ms.
 func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error) {
 	out := make([]hongbao.Receipt, 0, 1)
 	for more := text != ""; more; {

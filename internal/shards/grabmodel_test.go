@@ -41,7 +41,8 @@ func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
 	return m, nil
 }
 
-// grab decides one grab at a time, in the order that docs/design/grab.md gives: receipts, window, limits, stock, backlog.
+// grab decides one grab at a time, in the order that docs/design/grab.md gives: receipts, window, limits, stock,
+// backlog.
 func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
 	if m.frozen {
 		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: now}

@@ -38,10 +38,12 @@ func (h Head) Refute(e *hongbao.Entry) error {
 	const advice = "no grab wrote it; find out who can write to Redis"
 	switch {
 	case e.Last() > h.Seq || e.Epoch > h.Epoch:
-		return hongbao.Errorf(hongbao.ClassConflict, "entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+advice,
+		return hongbao.Errorf(hongbao.ClassConflict,
+			"entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+advice,
 			e.ID, e.Seq, e.Last(), e.Epoch, e.Shard, h.Seq, h.Epoch)
 	case e.Seq < h.DoneFloor:
-		return hongbao.Errorf(hongbao.ClassConflict, "entry %s has events %d to %d, but shard %d finished all below %d long ago and trimmed them: "+advice,
+		return hongbao.Errorf(hongbao.ClassConflict,
+			"entry %s has events %d to %d, but shard %d finished all below %d long ago and trimmed them: "+advice,
 			e.ID, e.Seq, e.Last(), e.Shard, h.DoneFloor)
 	}
 	return nil
@@ -78,7 +80,8 @@ func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 			break
 		}
 		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return Head{}, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: somebody changed it by hand: %w", k.Keys.Meta(), headFields[i], err)
+			return Head{}, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: somebody changed it by hand: %w", k.Keys.Meta(),
+				headFields[i], err)
 		}
 	}
 	h.Frozen = v[3] != nil
@@ -102,9 +105,10 @@ func (k *Shard) notFounded() error {
 		"run `hongbao recover` to see what is lost, or `hongbao init` for a new deployment", k.Keys.Meta()))
 }
 
-// Decode decodes what was read from the stream and leaves out what is unreadable, and what the shard's head refutes; both are
-// counted. An entry of a newer build is an error.
-func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []hongbao.Entry, unreadable, forged int64, err error) {
+// Decode decodes what was read from the stream and leaves out what is unreadable, and what the shard's head refutes;
+// both are counted. An entry of a newer build is an error.
+func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []hongbao.Entry, unreadable, forged int64,
+	err error) {
 	head, err := k.OpenHead(ctx)
 	if err != nil {
 		return nil, 0, 0, err

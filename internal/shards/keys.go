@@ -110,8 +110,8 @@ func (k Keys) Stock(id string) string { return k.tag + "c:" + id + ":stock" }
 // Receipts is a hash: user to his grants in the campaign.
 func (k Keys) Receipts(id string) string { return k.tag + "c:" + id + ":receipts" }
 
-// Counters is a hash: the counts of limits that are not per user, of the whole campaign (name "c"), or of one day ("d20778") or
-// hour ("h498672"). That of a period leaves by itself one period after its end.
+// Counters is a hash: the counts of limits that are not per user, of the whole campaign (name "c"), or of one day
+// ("d20778") or hour ("h498672"). That of a period leaves by itself one period after its end.
 func (k Keys) Counters(id, name string) string { return k.tag + "c:" + id + ":counters:" + name }
 
 // Codes is a hash: packet to code, of a campaign whose packets have codes.

@@ -26,9 +26,11 @@ func TestSlotAsRedisComputesIt(t *testing.T) {
 	_, port, err := net.SplitHostPort(bus.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, bus.Close())
-	rdb := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"cluster-enabled": "yes", "cluster-port": port}}).Client(t)
+	rdb := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"cluster-enabled": "yes",
+		"cluster-port": port}}).Client(t)
 	keys := []string{
-		"", "a", "123456789", "{}", "{}a", "a{}", "a{b}c", "a{b}{c}", "a{b", "a}b{c}", "{{a}}", "a{{b}c}", "}{", "{a}{b}", "{user1000}.following",
+		"", "a", "123456789", "{}", "{}a", "a{}", "a{b}c", "a{b}{c}", "a{b", "a}b{c}", "{{a}}", "a{{b}c}", "}{", "{a}{b}",
+		"{user1000}.following",
 		"hb:{0.0}:meta", "x{\x00}y", "\xff\xfe", "foo{}{bar}", "foo{{bar}}zap", "foo{bar}{zap}", strings.Repeat("k", 5000),
 	}
 	for i := range 200 {

@@ -17,7 +17,8 @@ var ErrLost = errors.New("Redis has lost something of the campaign")
 
 // LostError is the error of what a campaign can't do any more because Redis has lost something of it. It is Permanent.
 func LostError(campaign string) error {
-	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; `hongbao campaign refund-lost %s` tells what the ledger has paid, and ends it from the ledger",
+	return hongbao.Errorf(hongbao.ClassPermanent,
+		"campaign %s: %w; `hongbao campaign refund-lost %s` tells what the ledger has paid, and ends it from the ledger",
 		campaign, ErrLost, campaign)
 }
 
@@ -37,11 +38,12 @@ type LostCampaign struct {
 	GrantedAmount hongbao.Amount
 }
 
-// EndLost ends a campaign that is frozen or missing, once the ledger has refunded it. A repeat changes nothing. A campaign that is
-// whole is refused.
+// EndLost ends a campaign that is frozen or missing, once the ledger has refunded it. A repeat changes nothing. A
+// campaign that is whole is refused.
 func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 	keys := []string{k.Keys.Campaign(c.ID), k.Keys.Stock(c.ID), k.Keys.Refunded()}
-	reply, err := k.run(ctx, endLostScript, keys, []any{c.ID, c.Packets, int64(c.Total), c.Granted, int64(c.GrantedAmount)})
+	reply, err := k.run(ctx, endLostScript, keys,
+		[]any{c.ID, c.Packets, int64(c.Total), c.Granted, int64(c.GrantedAmount)})
 	if err != nil {
 		return err
 	}
@@ -53,19 +55,21 @@ func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 	if err := r.done(endLostScript); err != nil {
 		return err
 	}
-	return hongbao.Errorf(hongbao.ClassConflict, "end campaign %s from the ledger: in Redis it is %s, and nothing says that it lost something", c.ID, state)
+	return hongbao.Errorf(hongbao.ClassConflict,
+		"end campaign %s from the ledger: in Redis it is %s, and nothing says that it lost something", c.ID, state)
 }
 
 // Waiting is what of a campaign a group has not finished.
 type Waiting struct {
-	// Stream are grants whose entries stand in the stream. Receipts are grants that users were told of, and whose entries are gone.
+	// Stream are grants whose entries stand in the stream. Receipts are grants that users were told of, and whose entries
+	// are gone.
 	Stream, Receipts int64
 	// Letters are dead letters that nobody has decided.
 	Letters int64
 }
 
-// Waiting tells what of a campaign a group has not finished on the shard. It reads the whole stream and all receipts. The shard
-// must be open, and the campaign must grant nothing meanwhile.
+// Waiting tells what of a campaign a group has not finished on the shard. It reads the whole stream and all receipts.
+// The shard must be open, and the campaign must grant nothing meanwhile.
 func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting, err error) {
 	undone, err := k.undone(ctx, group)
 	if err != nil {
@@ -132,9 +136,10 @@ func (k *Shard) eachEntry(ctx context.Context, fn func(*hongbao.Entry)) error {
 	}
 }
 
-// EachReceipts calls fn for the receipts of every user of a campaign until fn fails; its error is given back as it is. A user may
-// come more than once. A campaign that is not there has none.
-func (k *Shard) EachReceipts(ctx context.Context, campaign string, fn func(user string, receipts []hongbao.Receipt) error) error {
+// EachReceipts calls fn for the receipts of every user of a campaign until fn fails; its error is given back as it is.
+// A user may come more than once. A campaign that is not there has none.
+func (k *Shard) EachReceipts(ctx context.Context, campaign string,
+	fn func(user string, receipts []hongbao.Receipt) error) error {
 	const fields = 2_000
 	start, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "from").Int64()
 	if errors.Is(err, redis.Nil) {
@@ -148,7 +153,8 @@ func (k *Shard) EachReceipts(ctx context.Context, campaign string, fn func(user 
 		for i := 0; i+1 < len(pairs); i += 2 {
 			list, err := ParseReceipts(k.Keys.Index(), start, pairs[i+1])
 			if err != nil {
-				return hongbao.Errorf(hongbao.ClassBroken, "the receipts of user %.80q in campaign %s can't be read: %w", pairs[i], campaign, err)
+				return hongbao.Errorf(hongbao.ClassBroken, "the receipts of user %.80q in campaign %s can't be read: %w", pairs[i],
+					campaign, err)
 			}
 			if err := fn(pairs[i], list); err != nil {
 				return err

@@ -18,11 +18,12 @@ import (
 	"github.com/hongbao-project/hongbao/lua"
 )
 
-// ErrFrozen says that a shard answers nobody: nobody founded it, or Redis may have lost what it had acknowledged. It is an
-// outage: nothing happened, and the call is good again once the shard is open.
+// ErrFrozen says that a shard answers nobody: nobody founded it, or Redis may have lost what it had acknowledged. It is
+// an outage: nothing happened, and the call is good again once the shard is open.
 var ErrFrozen = errors.New("the shard is frozen")
 
-// ErrStale says that the shard was opened anew after the caller took its batch. Nothing happened; the caller begins anew.
+// ErrStale says that the shard was opened anew after the caller took its batch. Nothing happened; the caller begins
+// anew.
 var ErrStale = errors.New("the shard was opened anew since this batch was taken")
 
 // state is what this process knows of a shard on a Redis.
@@ -58,7 +59,8 @@ func (st *state) saw(seq int64) {
 	}
 }
 
-// saw keeps the highest of the events: the caller has them from the stream, so a shard that has not come to them went back in time.
+// saw keeps the highest of the events: the caller has them from the stream, so a shard that has not come to them went
+// back in time.
 func (k *Shard) saw(events []hongbao.SeqRange) {
 	for _, r := range events {
 		stateOf(k.rdb, k.Keys).saw(r.Last)
@@ -70,8 +72,8 @@ const frozenFor = 100 * time.Millisecond
 
 func (st *state) freeze() { st.frozen.Store(time.Now().Add(frozenFor).UnixNano()) }
 
-// texts are the scripts as one server knows them: with a line in front that names its token. So a SHA belongs to one run of one
-// server, and a server that was started anew, or promoted, answers NOSCRIPT: then surely nothing ran.
+// texts are the scripts as one server knows them: with a line in front that names its token. So a SHA belongs to one
+// run of one server, and a server that was started anew, or promoted, answers NOSCRIPT: then surely nothing ran.
 type texts struct {
 	token string
 	plain bool // without flags, for miniredis
@@ -115,8 +117,8 @@ func (t *texts) text(s *script) string {
 // epochKey is the context's key for the epoch of a batch.
 type epochKey struct{}
 
-// WithEpoch gives a context for the work on a batch that was taken in an epoch: scripts that are called with it change nothing in
-// another one, and answer ErrStale.
+// WithEpoch gives a context for the work on a batch that was taken in an epoch: scripts that are called with it change
+// nothing in another one, and answer ErrStale.
 func WithEpoch(ctx context.Context, epoch int64) context.Context {
 	return context.WithValue(ctx, epochKey{}, epoch)
 }
@@ -128,7 +130,8 @@ func epochOf(ctx context.Context) string {
 	return ""
 }
 
-// run calls a script of the shard. meta, the caller's epoch and the highest seq that it has seen go along: see lua/guard.lua.
+// run calls a script of the shard. meta, the caller's epoch and the highest seq that it has seen go along: see
+// lua/guard.lua.
 func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) ([]string, error) {
 	if s.guard == unguarded {
 		return s.runPlain(ctx, k.rdb, keys, args)
@@ -160,8 +163,9 @@ func frozenError(why string) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "%w: %s", ErrFrozen, why)
 }
 
-// open asks the server that has the shard whether the shard was opened for it. If so it loads the script there and calls it;
-// question, load and call go by one connection, so all reach the same run of the same server. If not, the shard freezes.
+// open asks the server that has the shard whether the shard was opened for it. If so it loads the script there and
+// calls it; question, load and call go by one connection, so all reach the same run of the same server. If not, the
+// shard freezes.
 func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) (*redis.Cmd, error) {
 	st := stateOf(k.rdb, k.Keys)
 	conn, err := k.pin(ctx)
@@ -190,9 +194,10 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 	return cmd, nil
 }
 
-// loadAndCall does both in one pipeline. Somebody may still empty the server's cache between them: then it begins anew. (A
-// transaction would not do: a Redis that is out of memory takes none.)
-func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string, args []any) (call *redis.Cmd, loaded error) {
+// loadAndCall does both in one pipeline. Somebody may still empty the server's cache between them: then it begins anew.
+// (A transaction would not do: a Redis that is out of memory takes none.)
+func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string,
+	args []any) (call *redis.Cmd, loaded error) {
 	for range 5 {
 		var load *redis.StringCmd
 		_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
@@ -219,7 +224,8 @@ func (k *Shard) pin(ctx context.Context) (*redis.Conn, error) {
 	case *redis.Client:
 		return c.Conn(), nil
 	}
-	return nil, hongbao.Errorf(hongbao.ClassBroken, "a client of type %T can't be used: want *redis.Client or *redis.ClusterClient", k.rdb)
+	return nil, hongbao.Errorf(hongbao.ClassBroken,
+		"a client of type %T can't be used: want *redis.Client or *redis.ClusterClient", k.rdb)
 }
 
 // tokenOn gives the token of the server at the other end, if the shard was opened for it; else why it is frozen.

@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what campaign.Bucket counts.
+// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what campaign.Bucket
+// counts.
 func TestPeriodsAroundClockChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -74,7 +75,8 @@ type periods struct {
 
 func newPeriods(seed uint64) *periods {
 	r := rand.New(rand.NewPCG(seed, 2))
-	p := &periods{now: time.Now().Truncate(time.Millisecond), per: []hongbao.Period{hongbao.PerDay, hongbao.PerHour}[r.IntN(2)], most: 1 + r.Int64N(8)}
+	p := &periods{now: time.Now().Truncate(time.Millisecond),
+		per: []hongbao.Period{hongbao.PerDay, hongbao.PerHour}[r.IntN(2)], most: 1 + r.Int64N(8)}
 	offset := r.IntN(49)*1800 - 12*3600
 	p.zone = []campaign.Transition{{Offset: offset}}
 	back := 30 * time.Hour
@@ -107,7 +109,8 @@ func (p *periods) encoded() string {
 	return strings.Join(parts, " ")
 }
 
-// A limit by a fact counts anew with the next day: the call that comes first is told the day's hash, and the next calls know it.
+// A limit by a fact counts anew with the next day: the call that comes first is told the day's hash, and the next calls
+// know it.
 func TestCountersOfTheNextDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

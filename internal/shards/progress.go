@@ -52,8 +52,8 @@ func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (fin
 	return 0, false, nil
 }
 
-// RaiseDoneFloor raises the done floor from one chunk of done bits to another, and deletes the chunks of the groups between
-// them. No event of theirs may be in the stream any more. A floor below the one that was noted changes nothing.
+// RaiseDoneFloor raises the done floor from one chunk of done bits to another, and deletes the chunks of the groups
+// between them. No event of theirs may be in the stream any more. A floor below the one that was noted changes nothing.
 func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []string) error {
 	const atOnce = 1_000 // keys
 	for step := max(1, atOnce/int64(max(1, len(groups)))); from < to; {
@@ -71,13 +71,14 @@ func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []str
 	return nil
 }
 
-// Held gives, by entry id, the events of the oldest entries that a group has pending, at most count entries. An entry that is
-// gone from the stream or can't be read has none. This tells nothing of the events from beyond on. known is an
+// Held gives, by entry id, the events of the oldest entries that a group has pending, at most count entries. An entry
+// that is gone from the stream or can't be read has none. This tells nothing of the events from beyond on. known is an
 // earlier answer.
 func (k *Shard) Held(ctx context.Context, group string, count int64, known map[string]hongbao.SeqRange) (
 	held map[string]hongbao.SeqRange, beyond int64, err error,
 ) {
-	rows, err := k.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: k.Keys.Events(), Group: group, Start: "-", End: "+", Count: count}).Result()
+	rows, err := k.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: k.Keys.Events(), Group: group, Start: "-", End: "+",
+		Count: count}).Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("pending entries of group %s of %s: %w", group, k.Keys.Events(), Classify(err))
 	}
@@ -119,8 +120,8 @@ func seqsOf(fields map[string]any) (hongbao.SeqRange, bool) {
 	return hongbao.SeqRange{First: e.Seq, Last: e.Last()}, err == nil
 }
 
-// seqFrom is the first seq at or after an id; 0 if there is none. It passes over entries that can't be read and those that the
-// shard's head refutes.
+// seqFrom is the first seq at or after an id; 0 if there is none. It passes over entries that can't be read and those
+// that the shard's head refutes.
 func (k *Shard) seqFrom(ctx context.Context, from string) (int64, error) {
 	const page = 16
 	for {

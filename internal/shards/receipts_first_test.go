@@ -41,7 +41,8 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 			require.Equal(t, what, answers[1].Outcome, id)
 			for _, i := range []int{0, 2} {
 				require.Equal(t, hongbao.OutcomeAlreadyGranted, answers[i].Outcome, id)
-				require.Equal(t, []any{won[0].Packet, won[0].Seq}, []any{answers[i].Receipts[0].Packet, answers[i].Receipts[0].Seq}, id)
+				require.Equal(t, []any{won[0].Packet, won[0].Seq}, []any{answers[i].Receipts[0].Packet, answers[i].Receipts[0].Seq},
+					id)
 			}
 		}
 	}
@@ -84,7 +85,8 @@ func TestCountersOfAPeriodLeave(t *testing.T) {
 	require.Equal(t, []int{2, 1}, []int{leave, stay}, "%v", keys)
 }
 
-// A call for users who hold up to a hundred packets each, with limits by day and hour, keeps Redis for no longer than others.
+// A call for users who hold up to a hundred packets each, with limits by day and hour, keeps Redis for no longer than
+// others.
 func TestGrabOfManyReceiptsIsShort(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -17,8 +17,8 @@ type Replay struct {
 	Next   int64 // the seq where its next run goes on; 0 for the first
 }
 
-// BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last one now. For a replay that
-// was begun before it gives what was said then.
+// BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last one now. For a replay
+// that was begun before it gives what was said then.
 func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64) (Replay, error) {
 	reply, err := k.run(ctx, replayScript, []string{k.Keys.Replay(name), k.Keys.Meta()}, []any{covers, last})
 	if err != nil {

@@ -66,14 +66,16 @@ func (s *script) with(g guard) *script {
 
 const allowOOM = "#!lua flags=allow-oom\n"
 
-// runPlain calls an unguarded script by its SHA-1; if the server does not know it (and then it surely did nothing), by its text.
+// runPlain calls an unguarded script by its SHA-1; if the server does not know it (and then it surely did nothing), by
+// its text.
 func (s *script) runPlain(ctx context.Context, rdb redis.Scripter, keys []string, args []any) ([]string, error) {
 	t := textsFor("", false)
 	cmd := rdb.EvalSha(ctx, t.sha[s], keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = rdb.Eval(ctx, t.text(s), keys, args...)
 	}
-	if s.drain && redis.HasErrorPrefix(cmd.Err(), "Error compiling script") { // miniredis does not know flags; nothing was run yet
+	// miniredis does not know flags; nothing was run yet
+	if s.drain && redis.HasErrorPrefix(cmd.Err(), "Error compiling script") {
 		cmd = rdb.Eval(ctx, textsFor("", true).text(s), keys, args...)
 	}
 	v, err := cmd.Result()
@@ -126,7 +128,8 @@ func classifyCall(rdb redis.Scripter, err error) error {
 	return hongbao.Outagef(hongbao.ClassUnknown, "redis failed, and the client may have called it before: %w", err)
 }
 
-// repeats tells whether the client may call more than once. A cluster's goes on as for a redirect when a connection breaks.
+// repeats tells whether the client may call more than once. A cluster's goes on as for a redirect when a connection
+// breaks.
 func repeats(rdb redis.Scripter) bool {
 	switch c := rdb.(type) {
 	case *redis.ClusterClient:

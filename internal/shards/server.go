@@ -26,8 +26,8 @@ type Server struct {
 	RunID, ReplID, ReplID2 string
 }
 
-// promoted names the history of writes that the server is at, if it was ever promoted; else "". A first replica that attaches
-// begins another history as well, and nothing is lost by that.
+// promoted names the history of writes that the server is at, if it was ever promoted; else "". A first replica that
+// attaches begins another history as well, and nothing is lost by that.
 func (s *Server) promoted() string {
 	if strings.Trim(s.ReplID2, "0") == "" {
 		return ""
@@ -106,7 +106,8 @@ func (s *Server) Check(class hongbao.Durability) error {
 		errs = append(errs, fmt.Errorf("its role is %q: point the configuration to the primary", s.Role))
 	}
 	if s.MaxMemoryPolicy != NoEviction {
-		errs = append(errs, fmt.Errorf("maxmemory-policy is %q and would evict receipts: set it to noeviction", s.MaxMemoryPolicy))
+		errs = append(errs, fmt.Errorf("maxmemory-policy is %q and would evict receipts: set it to noeviction",
+			s.MaxMemoryPolicy))
 	}
 	if class == hongbao.DurabilityReplica && s.Replicas == 0 {
 		errs = append(errs, errors.New(`no replica is connected, durability class "replica" needs one`))
@@ -121,12 +122,15 @@ func (s *Server) Check(class hongbao.Durability) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "this Redis can't keep what durability class %q promises: %w", class, errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassBroken, "this Redis can't keep what durability class %q promises: %w", class,
+		errors.Join(errs...))
 }
 
-var errNoAppendOnly = errors.New("appendonly is no, so a restart would forget campaigns and receipts: write appendonly yes into " +
-	"redis.conf (or the settings of your provider) and restart it. CONFIG SET appendonly yes does it without a restart, but not on " +
-	"a server that has lost its data: that writes an empty file over the one that is left")
+var errNoAppendOnly = errors.New(
+	"appendonly is no, so a restart would forget campaigns and receipts: write appendonly yes into " +
+		"redis.conf (or the settings of your provider) and restart it. CONFIG SET appendonly yes does it without a restart, " +
+		"but not on " +
+		"a server that has lost its data: that writes an empty file over the one that is left")
 
 // Slow says what makes the grabs of a durability class slow on this server, and what to set; nil for nothing.
 func (s *Server) Slow(class hongbao.Durability) error {
@@ -145,8 +149,8 @@ func (s *Server) CheckAppendOnly() error {
 	return hongbao.Errorf(hongbao.ClassBroken, "this Redis keeps nothing: %w", errNoAppendOnly)
 }
 
-// NeedsWaitAOF tells whether the fsync class asks for WAITAOF. It does wherever Redis knows it (7.2), since appendfsync may be
-// changed under way; older ones must have appendfsync always, which is done before the answer.
+// NeedsWaitAOF tells whether the fsync class asks for WAITAOF. It does wherever Redis knows it (7.2), since appendfsync
+// may be changed under way; older ones must have appendfsync always, which is done before the answer.
 func (s *Server) NeedsWaitAOF() bool { return s.atLeast(7, 2) }
 
 func (s *Server) atLeast(major, minor int) bool {

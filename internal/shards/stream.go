@@ -13,7 +13,8 @@ import (
 
 // ReadNew hands up to count new entries to the consumer, waiting up to block for the first one; none is no error.
 // ErrNoGroup (errors.Is) if the group or the stream is not there.
-func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, block time.Duration) ([]RawEntry, error) {
+func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, block time.Duration) ([]RawEntry,
+	error) {
 	// No BLOCK at all for 0: BLOCK 0 would wait for ever. The client's read timeout must be above block.
 	args := []any{"XREADGROUP", "GROUP", group, consumer, "COUNT", count}
 	if ms := block.Milliseconds(); ms > 0 {
@@ -40,7 +41,8 @@ func (k *Shard) Range(ctx context.Context, first, last string, count int) ([]Raw
 	return rangeOf(ctx, k.rdb, k.Keys.Events(), first, last, count)
 }
 
-// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left out.
+// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left
+// out.
 func (k *Shard) Entries(ctx context.Context, first, last string) ([]hongbao.Entry, error) {
 	raw, err := k.rangeAll(ctx, first, last)
 	if err != nil {
@@ -93,7 +95,8 @@ func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
 	return one(createGroupScript, reply, func(s string) (bool, error) { return s == "made", nil })
 }
 
-// streamOf finds the entries of the only stream in a reply of XREADGROUP: RESP2 gives [[key, entries]], RESP3 {key: entries}.
+// streamOf finds the entries of the only stream in a reply of XREADGROUP: RESP2 gives [[key, entries]], RESP3 {key:
+// entries}.
 func streamOf(v any) ([]any, error) {
 	var entries any
 	switch v := v.(type) {

@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// An entry that can't be read is left out, so that a stored batch around it can be built again; one of a newer build is not.
+// An entry that can't be read is left out, so that a stored batch around it can be built again; one of a newer build is
+// not.
 func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -44,8 +44,8 @@ func (k *Shard) Campaigns(ctx context.Context) ([]string, error) {
 	return ids, node(ctx, k.rdb)
 }
 
-// Told gives, by seq, the grants that users were told of and that wanted wants, from the receipts. A receipt has no epoch and no trace: the
-// epoch is the shard's present one.
+// Told gives, by seq, the grants that users were told of and that wanted wants, from the receipts. A receipt has no
+// epoch and no trace: the epoch is the shard's present one.
 func (k *Shard) Told(ctx context.Context, wanted func(seq int64) bool) (map[int64]hongbao.Grant, error) {
 	head, err := k.OpenHead(ctx)
 	if err != nil {
@@ -61,7 +61,8 @@ func (k *Shard) Told(ctx context.Context, wanted func(seq int64) bool) (map[int6
 			for i := range receipts {
 				if r := &receipts[i]; wanted(r.Seq) {
 					told[r.Seq] = hongbao.Grant{
-						Campaign: id, User: user, Packet: r.Packet, Amount: r.Amount, Shard: k.Keys.Index(), Seq: r.Seq, Epoch: head.Epoch,
+						Campaign: id, User: user, Packet: r.Packet, Amount: r.Amount, Shard: k.Keys.Index(), Seq: r.Seq,
+						Epoch:     head.Epoch,
 						RequestID: r.RequestID, Time: r.Time.UTC(),
 					}
 				}

@@ -13,10 +13,12 @@ type Trim struct {
 	MaxEvents int64
 	// Limit is how many entries one call deletes at most from the front of the stream.
 	Limit int
-	// LookBehind is how many entries behind an unfinished one are looked at. Behind is where the last look ended, "" for the front.
+	// LookBehind is how many entries behind an unfinished one are looked at. Behind is where the last look ended, "" for
+	// the front.
 	LookBehind int
 	Behind     string
-	// MaxHeld is how many entries a group may hold. If it holds more, the finished ones behind its oldest count as unfinished.
+	// MaxHeld is how many entries a group may hold. If it holds more, the finished ones behind its oldest count as
+	// unfinished.
 	MaxHeld int64
 	// Groups are those that must exist; while one is missing nothing is deleted.
 	Groups []string
@@ -50,10 +52,12 @@ type GroupLag struct {
 	Finished, Delivered int64
 	// Age is how long ago its oldest unfinished entry was written; 0 if there is none.
 	Age time.Duration
-	// Lost is how many events nobody will ever deliver to the group: they are neither done, nor in the stream, nor pending.
+	// Lost is how many events nobody will ever deliver to the group: they are neither done, nor in the stream, nor
+	// pending.
 	Lost int64
 
-	// FirstChunk is the chunk of the first number in ChunkDone, which are how many events of each chunk are done. Of declared groups only.
+	// FirstChunk is the chunk of the first number in ChunkDone, which are how many events of each chunk are done. Of
+	// declared groups only.
 	FirstChunk int64
 	ChunkDone  []int64
 }
@@ -68,7 +72,8 @@ func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 		t.Behind, t.Full, t.Lost = "", nil, nil
 	}
 	keys := []string{k.Keys.Events(), k.Keys.Meta()}
-	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit, max(t.LookBehind, 1), t.Behind, t.MaxHeld, ChunkEvents, len(t.Groups)}
+	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit, max(t.LookBehind, 1), t.Behind, t.MaxHeld, ChunkEvents,
+		len(t.Groups)}
 	first := map[string]int64{}
 	for _, g := range t.Groups {
 		first[g] = max(t.Full[g], head.DoneFloor/ChunkEvents)
@@ -87,7 +92,8 @@ func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 
 func readTrimmed(reply []string, head Head, declared []string, first map[string]int64) (Trimmed, error) {
 	r := replyReader{rest: reply}
-	out := Trimmed{Epoch: head.Epoch, DoneFloor: head.DoneFloor, Seq: r.int64(), Finished: r.int64(), FirstKept: r.int64(), Deleted: r.int(), Behind: r.string()}
+	out := Trimmed{Epoch: head.Epoch, DoneFloor: head.DoneFloor, Seq: r.int64(), Finished: r.int64(), FirstKept: r.int64(),
+		Deleted: r.int(), Behind: r.string()}
 	out.Missing = r.strings(r.int())
 	counts := make([]int64, 0, len(reply))
 	for range r.int() {

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// written makes a stream of entries with n events each at made-up times, and seq and all groups as a deployment has them.
-// Entries with n = 0 can't be read. ack marks what they hold.
+// written makes a stream of entries with n events each at made-up times, and seq and all groups as a deployment has
+// them. Entries with n = 0 can't be read. ack marks what they hold.
 func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Duration) []string {
 	t.Helper()
 	seq := int64(0)
@@ -20,7 +20,8 @@ func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Durat
 	var ids []string
 	for i, n := range sizes {
 		id := fmt.Sprintf("%d-%d", now.Add(-ageOf(i)).UnixMilli(), i)
-		args := []any{"XADD", b.k.Events(), id, "v", "1", "k", "grant", "c", "rain", "q", seq + 1, "e", "1", "t", "1", "g", "x"}
+		args := []any{"XADD", b.k.Events(), id, "v", "1", "k", "grant", "c", "rain", "q", seq + 1, "e", "1", "t", "1", "g",
+			"x"}
 		if n == 0 {
 			args = []any{"XADD", b.k.Events(), id, "q", "1e9", "junk", "y"}
 		}
@@ -118,7 +119,8 @@ func TestTrimKeepsWhatAnyGroupNeeds(t *testing.T) {
 	kept := b.ids(t)
 	require.Contains(t, kept, ids[300], "it is pending for a group that nobody declared")
 	require.Subset(t, kept, ids[500:], "nobody has read them for that group")
-	require.LessOrEqual(t, len(kept), 601, "whole nodes of up to 100 are deleted before the pending one, and each one behind it")
+	require.LessOrEqual(t, len(kept), 601,
+		"whole nodes of up to 100 are deleted before the pending one, and each one behind it")
 	require.LessOrEqual(t, out.FirstKept, int64(601))
 	for _, g := range out.Groups {
 		require.Equal(t, g.Name != "balance", g.Age > 0, g.Name)
@@ -199,7 +201,8 @@ func TestTrimFinishedAmongUnreadable(t *testing.T) {
 	b.group(t, "kafka")
 	groups := []string{"kafka"}
 	b.done(t, "kafka", 3)
-	require.EqualValues(t, 6, b.trim(t, shards.Trim{Groups: groups}).Finished, "undelivered, behind 400 that can't be read")
+	require.EqualValues(t, 6, b.trim(t, shards.Trim{Groups: groups}).Finished,
+		"undelivered, behind 400 that can't be read")
 	raw := b.read(t, "kafka", "w1", 402)
 	require.Len(t, raw, 402)
 	require.EqualValues(t, 6, b.trim(t, shards.Trim{Groups: groups}).Finished, "pending, behind 400 that can't be read")
@@ -221,8 +224,8 @@ func TestTrimIgnoresForgedSeq(t *testing.T) {
 	require.EqualValues(t, 1, out.FirstKept)
 }
 
-// Before done bits may be deleted it is written down which, and that never falls: a replay that asks later takes them for done, a claim on the
-// group's own sink is refused them, and one with done bits that nobody trims is not.
+// Before done bits may be deleted it is written down which, and that never falls: a replay that asks later takes them
+// for done, a claim on the group's own sink is refused them, and one with done bits that nobody trims is not.
 func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -230,15 +233,17 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	const group = "kafka"
 	look := func(seq int64) bool {
 		t.Helper()
-		done, err := shards.Of(b.rdb, b.k).GroupDone(t.Context(), group, hongbao.SeqRange{First: 1, Last: 2 * shards.ChunkEvents})
+		done, err := shards.Of(b.rdb, b.k).GroupDone(t.Context(), group,
+			hongbao.SeqRange{First: 1, Last: 2 * shards.ChunkEvents})
 		require.NoError(t, err)
 		return done.Has(seq)
 	}
 	claim := func(trimmed bool) hongbao.ClaimAnswer {
 		t.Helper()
 		a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), &shards.ClaimCall{
-			Sink: group, ID: fmt.Sprint(trimmed, time.Now().UnixNano()), Owner: "w1", Lease: time.Minute, Trimmed: trimmed, TakeLive: true,
-			Events: []hongbao.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents + 1}},
+			Sink: group, ID: fmt.Sprint(trimmed, time.Now().UnixNano()), Owner: "w1", Lease: time.Minute, Trimmed: trimmed,
+			TakeLive: true,
+			Events:   []hongbao.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents + 1}},
 		})
 		require.NoError(t, err)
 		return a
@@ -254,15 +259,18 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	require.True(t, look(1))
 	require.True(t, look(shards.ChunkEvents-1))
 	require.False(t, look(shards.ChunkEvents))
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group, []hongbao.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}}, nil)
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group,
+		[]hongbao.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}}, nil)
 	require.NoError(t, err)
 	require.True(t, look(shards.ChunkEvents))
-	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents}}, claim(true).Done)
-	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}}, claim(false).Done)
+	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents}},
+		claim(true).Done)
+	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}},
+		claim(false).Done)
 }
 
-// A parked entry holds itself, and nothing else: what is finished behind it leaves, and is no backlog. The floor of the done bits
-// stays where it is.
+// A parked entry holds itself, and nothing else: what is finished behind it leaves, and is no backlog. The floor of the
+// done bits stays where it is.
 func TestTrimBehindAPendingEntry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -279,7 +287,8 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	require.EqualValues(t, 3*450, out.Finished, "the slower group: all but what it has not read")
 	require.EqualValues(t, 21, out.Groups[1].Finished)
 	kept := b.ids(t)
-	require.Subset(t, kept, append([]string{ids[7], ids[200]}, ids[301:]...), "what is pending, and what the retention keeps")
+	require.Subset(t, kept, append([]string{ids[7], ids[200]}, ids[301:]...),
+		"what is pending, and what the retention keeps")
 	require.LessOrEqual(t, len(kept), 8+1+200)
 
 	b.done(t, "balance", 50)

@@ -29,8 +29,9 @@ type sight struct {
 	missing, strange []int
 }
 
-// Watch looks at every server that has shards, each second or as Every says. INFO and the heads of its shards come from one
-// server, in one round trip. It freezes shards that were opened for another server, or before this one was demoted and promoted again.
+// Watch looks at every server that has shards, each second or as Every says. INFO and the heads of its shards come from
+// one server, in one round trip. It freezes shards that were opened for another server, or before this one was demoted
+// and promoted again.
 type Watch struct {
 	Redis redis.UniversalClient
 	Space *Layout
@@ -81,7 +82,8 @@ func (w *Watch) look(ctx context.Context) {
 	}
 }
 
-// freeze freezes the shards that are not open for the server as it is. One that is gone is told what this process has seen of it.
+// freeze freezes the shards that are not open for the server as it is. One that is gone is told what this process has
+// seen of it.
 func (w *Watch) freeze(ctx context.Context, now *sight) {
 	for _, shard := range now.strange {
 		if !now.heads[shard].Frozen {
@@ -173,13 +175,15 @@ func (w *Watch) judge(now *sight) {
 			continue
 		}
 		if was := before.heads[shard]; head.Seq < was.Seq || head.Epoch < was.Epoch {
-			lost(shard, "it had come to event %d of epoch %d, and came back at event %d of epoch %d", was.Seq, was.Epoch, head.Seq, head.Epoch)
+			lost(shard, "it had come to event %d of epoch %d, and came back at event %d of epoch %d", was.Seq, was.Epoch,
+				head.Seq, head.Epoch)
 		}
 		if before.server.AppendOnly && !now.server.AppendOnly {
 			alarm(LostAppendOnly, "this Redis writes no append-only file any more: %w", errNoAppendOnly)
 		}
 		if was, is := before.server.MaxMemoryPolicy, now.server.MaxMemoryPolicy; was == NoEviction && is != was {
-			alarm(Evicts, "maxmemory-policy became %q, which evicts receipts: set it to %s in redis.conf and by CONFIG SET", is, NoEviction)
+			alarm(Evicts, "maxmemory-policy became %q, which evicts receipts: set it to %s in redis.conf and by CONFIG SET", is,
+				NoEviction)
 		}
 	}
 }

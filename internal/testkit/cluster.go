@@ -25,13 +25,15 @@ const (
 	clusterSlots   = 16384
 )
 
-// RedisCluster is a running Redis Cluster: three masters, each with a third of the slots, in order, and a replica of the first.
+// RedisCluster is a running Redis Cluster: three masters, each with a third of the slots, in order, and a replica of
+// the first.
 type RedisCluster struct {
 	Masters [clusterMasters]*RedisServer
 	Replica *RedisServer // of Masters[0]
 }
 
-// StartRedisCluster starts a cluster and returns when all of it is of one mind and the replica follows. The caller closes it.
+// StartRedisCluster starts a cluster and returns when all of it is of one mind and the replica follows. The caller
+// closes it.
 func StartRedisCluster(ctx context.Context) (_ *RedisCluster, err error) {
 	c := &RedisCluster{}
 	defer func() {
@@ -114,7 +116,8 @@ func (c *RedisCluster) join(ctx context.Context) error {
 // agree waits until every node knows all others and sees all slots served.
 func (c *RedisCluster) agree(ctx context.Context) error {
 	for _, n := range c.nodes() {
-		if err := c.wait(ctx, n, "CLUSTER INFO", "cluster_state:ok", fmt.Sprintf("cluster_known_nodes:%d", len(c.nodes()))); err != nil {
+		if err := c.wait(ctx, n, "CLUSTER INFO", "cluster_state:ok",
+			fmt.Sprintf("cluster_known_nodes:%d", len(c.nodes()))); err != nil {
 			return err
 		}
 	}
@@ -170,8 +173,8 @@ func (c *RedisCluster) Client(t testing.TB, change func(*redis.ClusterOptions)) 
 	return client
 }
 
-// AwaitPromotion waits until the replica of the first master, which was killed, has taken its place and every node that lives
-// has learnt it.
+// AwaitPromotion waits until the replica of the first master, which was killed, has taken its place and every node that
+// lives has learnt it.
 func (c *RedisCluster) AwaitPromotion(ctx context.Context) error {
 	if err := c.wait(ctx, c.Replica, "INFO", "role:master"); err != nil {
 		return err

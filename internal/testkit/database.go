@@ -27,7 +27,8 @@ func (s *server) initialize(ctx context.Context, k *kit, c command) error {
 	return nil
 }
 
-// writeSettings writes a database server's configuration below a first line, for the user that it runs as. Later settings win.
+// writeSettings writes a database server's configuration below a first line, for the user that it runs as. Later
+// settings win.
 func (s *server) writeSettings(path, first string, settings ...map[string]string) error {
 	all := map[string]string{}
 	for _, more := range settings {

@@ -1,11 +1,12 @@
 // Package testkit runs real servers for tests, the soak and the benchmarks: Redis, PostgreSQL, MariaDB and Apache
-// Kafka, each on a free port of the loopback and in a temporary folder, and puts a fault proxy in front of them when asked.
+// Kafka, each on a free port of the loopback and in a temporary folder, and puts a fault proxy in front of them when
+// asked.
 //
-// A test asks for what it needs and gets it, or fails: Redis(t), Postgres(t), MariaDB(t) and Kafka(t) give the process's
-// shared server, which starts at first use; Prefix, the fresh database and Topic keep tests that share it apart. NewRedis,
-// NewPostgres, NewMariaDB and NewKafka give a server of the test's own that it may kill, freeze and restart. StartRedis,
-// StartPostgres, StartMariaDB and StartKafka are the same without a testing.TB. NewRedisCluster is three masters and a replica;
-// RedisOptions.Watches makes a sentinel.
+// A test asks for what it needs and gets it, or fails: Redis(t), Postgres(t), MariaDB(t) and Kafka(t) give the
+// process's shared server, which starts at first use; Prefix, the fresh database and Topic keep tests that share it
+// apart. NewRedis, NewPostgres, NewMariaDB and NewKafka give a server of the test's own that it may kill, freeze and
+// restart. StartRedis, StartPostgres, StartMariaDB and StartKafka are the same without a testing.TB. NewRedisCluster is
+// three masters and a replica; RedisOptions.Watches makes a sentinel.
 //
 // A package whose tests use it has
 //

@@ -177,12 +177,13 @@ func kafkaProperties(data string, ports []int, proxied string, overrides map[str
 	plain, controller := loopback(ports[0]), loopback(ports[1])
 	all := map[string]string{
 		// After a kill the new broker is let in only when the old one's session has run out (9 s by default).
-		"broker.session.timeout.ms":                        "3000",
-		"broker.heartbeat.interval.ms":                     "500",
-		"process.roles":                                    "broker,controller",
-		"node.id":                                          "1",
-		"controller.quorum.voters":                         "1@" + controller,
-		"listeners":                                        "PLAINTEXT://" + plain + ",PROXIED://" + loopback(ports[2]) + ",CONTROLLER://" + controller,
+		"broker.session.timeout.ms":    "3000",
+		"broker.heartbeat.interval.ms": "500",
+		"process.roles":                "broker,controller",
+		"node.id":                      "1",
+		"controller.quorum.voters":     "1@" + controller,
+		"listeners": "PLAINTEXT://" + plain + ",PROXIED://" + loopback(ports[2]) +
+			",CONTROLLER://" + controller,
 		"advertised.listeners":                             "PLAINTEXT://" + plain + ",PROXIED://" + proxied,
 		"listener.security.protocol.map":                   "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"controller.listener.names":                        "CONTROLLER",

@@ -164,7 +164,8 @@ func program(name string, places ...string) (string, error) {
 			return found[len(found)-1], nil
 		}
 	}
-	return "", fmt.Errorf("no %s in PATH%s: run scripts/setup.sh", name, strings.Join(append([]string{""}, places...), " or "))
+	return "", fmt.Errorf("no %s in PATH%s: run scripts/setup.sh", name,
+		strings.Join(append([]string{""}, places...), " or "))
 }
 
 // unprivileged gives the user that a server runs as which refuses root: nil, so this process's own, unless it is root.
@@ -183,7 +184,8 @@ func unprivileged() (*syscall.Credential, error) {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	return nil, fmt.Errorf("root may not run PostgreSQL or MariaDB and there is no user postgres or nobody: run scripts/setup.sh")
+	return nil, fmt.Errorf("root may not run PostgreSQL or MariaDB and there is no user postgres or nobody: run " +
+		"scripts/setup.sh")
 }
 
 // repoRoot is the folder of go.mod: known from where this file was compiled.
@@ -191,7 +193,8 @@ func repoRoot() (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	root := filepath.Join(filepath.Dir(file), "..", "..")
 	if !ok || !filepath.IsAbs(file) {
-		return "", fmt.Errorf("the repository's folder is unknown to this binary (built with -trimpath): set HONGBAO_KAFKA_DIR")
+		return "", fmt.Errorf("the repository's folder is unknown to this binary (built with -trimpath): set " +
+			"HONGBAO_KAFKA_DIR")
 	}
 	return root, nil
 }

@@ -83,7 +83,8 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// Dial connects to the proxy whatever the address is: for clients, like Kafka's, that are told their servers' addresses.
+// Dial connects to the proxy whatever the address is: for clients, like Kafka's, that are told their servers'
+// addresses.
 func (p *Proxy) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", p.Addr)

@@ -46,8 +46,10 @@ func TestProxySwallowsEveryPieceOfAnAnswer(t *testing.T) {
 	db := openMariaDB(t, mariadbUser+"@tcp("+p.Addr+")/"+name+"?multiStatements=true")
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE x (n int)")
 	require.NoError(t, err)
-	p.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("COMMIT")) }, MySQLAnswered)
-	_, err = db.ExecContext(t.Context(), "BEGIN; INSERT INTO x VALUES (1); DO SLEEP(0.2); INSERT INTO x VALUES (2); COMMIT")
+	p.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("COMMIT")) },
+		MySQLAnswered)
+	_, err = db.ExecContext(t.Context(),
+		"BEGIN; INSERT INTO x VALUES (1); DO SLEEP(0.2); INSERT INTO x VALUES (2); COMMIT")
 	require.Error(t, err)
 	require.Equal(t, Faults{Swallowed: 1}, p.Fired())
 	var n int
@@ -60,7 +62,8 @@ func TestMySQLAnsweredReadsStatusAndErrors(t *testing.T) {
 	more := []byte{7, 0, 0, 1, 0, 1, 0, 0x0a, 0, 0, 0}
 	many := []byte{9, 0, 0, 1, 0, 0xfc, 0xff, 0xff, 0, 2, 0, 0, 0} // 65535 rows were changed
 	refused := []byte{9, 0, 0, 2, 0xff, 0x48, 0x04, '#', '4', '2', '0', '0', '0'}
-	for _, answer := range [][]byte{last, many, refused, append(bytes.Clone(more), last...), append(bytes.Clone(more), refused...)} {
+	for _, answer := range [][]byte{last, many, refused, append(bytes.Clone(more), last...),
+		append(bytes.Clone(more), refused...)} {
 		require.True(t, MySQLAnswered(answer), "%v", answer)
 		require.False(t, MySQLAnswered(answer[:len(answer)-1]), "%v", answer)
 	}

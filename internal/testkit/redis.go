@@ -111,10 +111,12 @@ func redisConf(dir string, ports []int, opts RedisOptions) string {
 // SentinelName is what a sentinel calls the master that it watches.
 const SentinelName = "main"
 
-// sentinelConf is that of a sentinel that holds a master for dead after three seconds: a busy machine must not look like one.
+// sentinelConf is that of a sentinel that holds a master for dead after three seconds: a busy machine must not look
+// like one.
 func sentinelConf(dir string, port int, master *RedisServer) string {
 	host, masterPort, _ := net.SplitHostPort(master.Addr) // made by loopback
-	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s 1\nsentinel down-after-milliseconds %[3]s 3000\n"+
+	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s 1\nsentinel "+
+		"down-after-milliseconds %[3]s 3000\n"+
 		"sentinel failover-timeout %[3]s 10000\n", port, dir, SentinelName, host, masterPort)
 }
 

@@ -94,7 +94,8 @@ func (s *server) Pid() int { return s.current().pid }
 // Dir is the server's folder: its data, its configuration, its server.log.
 func (s *server) Dir() string { return s.dir }
 
-// Kill ends the server with SIGKILL and returns when it is gone. What it wrote to files stays. A second call does nothing.
+// Kill ends the server with SIGKILL and returns when it is gone. What it wrote to files stays. A second call does
+// nothing.
 func (s *server) Kill() error { return s.current().kill() }
 
 // Restart starts the server again on the same port, with the same folder and configuration, and returns when it
@@ -106,8 +107,8 @@ func (s *server) Restart() error {
 	return s.run(context.Background())
 }
 
-// Stop freezes the server with SIGSTOP: its connections stay open and nothing answers, until Cont. It returns when all of its threads
-// stand still; the signal alone leaves them a moment in which they may answer.
+// Stop freezes the server with SIGSTOP: its connections stay open and nothing answers, until Cont. It returns when all
+// of its threads stand still; the signal alone leaves them a moment in which they may answer.
 func (s *server) Stop() error {
 	p := s.current()
 	if err := p.signal(syscall.SIGSTOP); err != nil {

@@ -173,7 +173,8 @@ func TestMariaDBKeepsItsDataOverAKill(t *testing.T) {
 	require.NoError(t, m.Restart())
 	require.Equal(t, addr, m.Addr)
 	var n, most int
-	require.NoError(t, openMariaDB(t, dsn).QueryRowContext(t.Context(), "SELECT n, @@max_connections FROM x").Scan(&n, &most))
+	require.NoError(t, openMariaDB(t, dsn).QueryRowContext(t.Context(), "SELECT n, @@max_connections FROM x").Scan(&n,
+		&most))
 	require.Equal(t, 7, n)
 	require.Equal(t, 33, most)
 }
@@ -203,9 +204,10 @@ func TestSharedKafkaMakesTopicsAsTold(t *testing.T) {
 	require.Same(t, b, Kafka(t))
 	topic := b.Topic(t, 2, map[string]string{"max.message.bytes": "12345"})
 	c := &kafka.Client{Addr: kafka.TCP(b.Addr), Transport: transport(t, nil)}
-	res, err := c.DescribeConfigs(t.Context(), &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{{
-		ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{"max.message.bytes"},
-	}}})
+	res, err := c.DescribeConfigs(t.Context(),
+		&kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{{
+			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{"max.message.bytes"},
+		}}})
 	require.NoError(t, err)
 	require.Equal(t, "12345", res.Resources[0].ConfigEntries[0].ConfigValue)
 	err = produce(t.Context(), transport(t, nil), b.Addr, "nobody-made-this")

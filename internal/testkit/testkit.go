@@ -110,8 +110,8 @@ func NewPostgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 	return closing(t, must(t, func() (*PostgresServer, error) { return StartPostgres(t.Context(), opts) }))
 }
 
-// MariaDB is the address, for go-sql-driver/mysql, of an empty database in the MariaDB that the process's tests share. It
-// is dropped at the test's end.
+// MariaDB is the address, for go-sql-driver/mysql, of an empty database in the MariaDB that the process's tests share.
+// It is dropped at the test's end.
 func MariaDB(t testing.TB) string {
 	t.Helper()
 	m := must(t, sharedMariaDB.get)

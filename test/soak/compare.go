@@ -25,8 +25,8 @@ func (s *soak) compare(ctx context.Context) error {
 	return nil
 }
 
-// compareLedger reads the tables by plain SQL: each grant that a caller was told of must be there once, with its user and amount,
-// and nothing else; and each user's balance must be the sum of his grants.
+// compareLedger reads the tables by plain SQL: each grant that a caller was told of must be there once, with its user
+// and amount, and nothing else; and each user's balance must be the sum of his grants.
 func (s *soak) compareLedger(ctx context.Context) (err error) {
 	db, err := pgx.Connect(ctx, s.servers.dsn)
 	if err != nil {
@@ -81,7 +81,8 @@ func (s *soak) compareTopic(ctx context.Context) error {
 // count reads a whole topic and tallies its events.
 func (s *soak) count(ctx context.Context, name string) (*tally, error) {
 	v := &s.servers
-	claims, err := dedup.NewClaims(dedup.Config{Redis: v.rdb, Space: v.space.Space, Sink: "kafka", Owner: "soak", Lease: lease, TakeLive: true})
+	claims, err := dedup.NewClaims(dedup.Config{Redis: v.rdb, Space: v.space.Space, Sink: "kafka", Owner: "soak",
+		Lease: lease, TakeLive: true})
 	if err != nil {
 		return nil, err
 	}

@@ -46,8 +46,8 @@ func newRaining(c *hongbao.Campaign) *raining {
 	return &raining{spec: c, told: map[int64]fact{}, granted: map[string]hongbao.Receipt{}}
 }
 
-// turn is the place of the campaign whose turn it is at grab k of total: two at once, on different shards and with different
-// limits, and the next two when these had all their grabs. There are two campaigns a wave, two on each shard.
+// turn is the place of the campaign whose turn it is at grab k of total: two at once, on different shards and with
+// different limits, and the next two when these had all their grabs. There are two campaigns a wave, two on each shard.
 func turn(k, total int64) int64 {
 	wave := k * waves / total
 	if k%2 == 0 {
@@ -56,10 +56,10 @@ func turn(k, total int64) int64 {
 	return waves + (wave+1)%waves
 }
 
-// caller tells whose turn it is at grab k of all that a campaign gets, and which request it is. A campaign is a rush of users of
-// their own in the first tenth of its grabs, for half of the packets. Then an eighth are new users, for the other half; the rest
-// are from the rush and repeat their requests, as if the replies were lost, and some of the first ask for one more. The
-// last tenth are users who come too late. So there are grants during nine tenths of the run.
+// caller tells whose turn it is at grab k of all that a campaign gets, and which request it is. A campaign is a rush of
+// users of their own in the first tenth of its grabs, for half of the packets. Then an eighth are new users, for the
+// other half; the rest are from the rush and repeat their requests, as if the replies were lost, and some of the first
+// ask for one more. The last tenth are users who come too late. So there are grants during nine tenths of the run.
 func caller(k, all int64) (user, request int64) {
 	rush := max(1, all/10)
 	switch {
@@ -126,7 +126,8 @@ func until(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// grab makes the campaign's next grab; every tenth is made twice with the same request id. It returns how many grabs it made.
+// grab makes the campaign's next grab; every tenth is made twice with the same request id. It returns how many grabs it
+// made.
 func (c *raining) grab(ctx context.Context, p *producer.Producer) (n int64, err error) {
 	k := c.n.Add(1) - 1
 	user, request := caller(k, c.spec.Packets*grabsPerPacket)
@@ -164,7 +165,8 @@ func ask(ctx context.Context, p *producer.Producer, g hongbao.Grab) (hongbao.Ans
 		if err == nil && a.Outcome.Final() {
 			return a, nil
 		}
-		if class := hongbao.ClassOf(err); err != nil && class != hongbao.ClassTransient && class != hongbao.ClassUnknown || ctx.Err() != nil {
+		if class := hongbao.ClassOf(err); err != nil && class != hongbao.ClassTransient && class != hongbao.ClassUnknown ||
+			ctx.Err() != nil {
 			return a, errors.Join(err, ctx.Err())
 		}
 	}
@@ -185,7 +187,8 @@ func (c *raining) note(g *hongbao.Grab, a *hongbao.Answer, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wrong := func(format string, args ...any) {
-		c.trouble = append(c.trouble, fmt.Errorf("request %s of %s in %s: %s", g.RequestID, g.User, g.Campaign, fmt.Sprintf(format, args...)))
+		c.trouble = append(c.trouble, fmt.Errorf("request %s of %s in %s: %s", g.RequestID, g.User, g.Campaign,
+			fmt.Sprintf(format, args...)))
 	}
 	switch a.Outcome {
 	case hongbao.OutcomeGranted:

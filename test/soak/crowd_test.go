@@ -35,7 +35,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// One packet a user lasts for nine tenths of the grabs, half of them for the first tenth; later grabs are by users who come too late.
+// One packet a user lasts for nine tenths of the grabs, half of them for the first tenth; later grabs are by users who
+// come too late.
 func TestCallersLeaveStockForMostOfTheRun(t *testing.T) {
 	t.Parallel()
 	for _, packets := range []int64{5_000, 7_500, 37_500} {
@@ -88,15 +89,19 @@ func TestNote(t *testing.T) {
 		known         bool
 		says          string
 	}{
-		"repeated":               {"r1", "ann", granted(first), true, ""},
-		"another packet":         {"r1", "ann", granted(other), true, "and when repeated"},
-		"another at once":        {"r1", "ann", granted(other), false, "and when repeated"},
-		"refused when repeated":  {"r1", "ann", hongbao.Answer{Outcome: hongbao.OutcomeSoldOut}, true, "and when repeated sold_out"},
-		"refused":                {"r2", "ben", hongbao.Answer{Outcome: hongbao.OutcomeSoldOut}, false, ""},
-		"has it already":         {"r2", "ann", hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted, Receipts: []hongbao.Receipt{first}}, false, ""},
-		"one packet to two":      {"r2", "ben", granted(first), false, "packet 1 was given to"},
-		"another amount of it":   {"r2", "ann", hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted, Receipts: []hongbao.Receipt{wrong}}, false, "packet 1 was given to"},
-		"what nobody may get":    {"r2", "ben", hongbao.Answer{Outcome: hongbao.OutcomePaused}, false, "unexpected outcome paused"},
+		"repeated":        {"r1", "ann", granted(first), true, ""},
+		"another packet":  {"r1", "ann", granted(other), true, "and when repeated"},
+		"another at once": {"r1", "ann", granted(other), false, "and when repeated"},
+		"refused when repeated": {"r1", "ann", hongbao.Answer{Outcome: hongbao.OutcomeSoldOut}, true,
+			"and when repeated sold_out"},
+		"refused": {"r2", "ben", hongbao.Answer{Outcome: hongbao.OutcomeSoldOut}, false, ""},
+		"has it already": {"r2", "ann",
+			hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted, Receipts: []hongbao.Receipt{first}}, false, ""},
+		"one packet to two": {"r2", "ben", granted(first), false, "packet 1 was given to"},
+		"another amount of it": {"r2", "ann", hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted,
+			Receipts: []hongbao.Receipt{wrong}}, false, "packet 1 was given to"},
+		"what nobody may get": {"r2", "ben", hongbao.Answer{Outcome: hongbao.OutcomePaused}, false,
+			"unexpected outcome paused"},
 		"one more for the user":  {"r2", "ann", granted(other), false, ""},
 		"one more for all users": {"r2", "ben", granted(other), false, ""},
 	} {

@@ -120,7 +120,8 @@ func judgeRefunds(all []refunded, campaigns []*raining) (sum hongbao.Amount, err
 	for _, c := range campaigns {
 		id := c.spec.ID
 		if times[id] != 1 || paid[id] != c.left() {
-			err = errors.Join(err, fmt.Errorf("campaign %s has %d refunds of %d in all: want 1 of %d", id, times[id], paid[id], c.left()))
+			err = errors.Join(err, fmt.Errorf("campaign %s has %d refunds of %d in all: want 1 of %d", id, times[id], paid[id],
+				c.left()))
 		}
 	}
 	if len(times) != len(campaigns) {
@@ -132,8 +133,8 @@ func judgeRefunds(all []refunded, campaigns []*raining) (sum hongbao.Amount, err
 	return sum, err
 }
 
-// revealAndVerify recomputes a draw from the revealed file, the published hash and the topic's grants, in a process that is
-// told of no server.
+// revealAndVerify recomputes a draw from the revealed file, the published hash and the topic's grants, in a process
+// that is told of no server.
 func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) error {
 	file := filepath.Join(s.dir, c.spec.ID+".revealed.json")
 	out, err := s.hongbao(ctx, "campaign", "reveal", c.spec.ID)
@@ -149,7 +150,8 @@ func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) e
 // judgeVerified wants that all grants which callers were told of were compared with the plan.
 func judgeVerified(out []byte, c *raining) error {
 	if want := fmt.Sprintf("\n%d grants, ", len(c.told)); !bytes.Contains(out, []byte(want)) {
-		return fmt.Errorf("verify %s compared other grants than the %d that callers were told of: %.300s", c.spec.ID, len(c.told), out)
+		return fmt.Errorf("verify %s compared other grants than the %d that callers were told of: %.300s", c.spec.ID,
+			len(c.told), out)
 	}
 	return nil
 }

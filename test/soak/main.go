@@ -26,8 +26,8 @@ type Outcome struct {
 	Kills         int64  `json:"kills"`
 	Stops         int64  `json:"stops"`
 	Audit         string `json:"audit"`
-	// Refunds are the ledger's, one a campaign. Replayed are the events in the fresh topic, ReplayMissing the grants that are not
-	// there just as their callers were told of them.
+	// Refunds are the ledger's, one a campaign. Replayed are the events in the fresh topic, ReplayMissing the grants that
+	// are not there just as their callers were told of them.
 	Refunds          int64 `json:"refunds"`
 	Replayed         int64 `json:"replayed"`
 	ReplayKills      int64 `json:"replay_kills"`
@@ -108,7 +108,8 @@ func (s *soak) run(ctx context.Context) (err error) {
 	}
 	s.say("%d grabs, %d granted; quiet now, the workers finish", s.outcome.Grabs, s.outcome.Granted)
 	s.outcome.Kills, s.outcome.Stops = w.kills, w.stops
-	s.say("%d of %d kills and %d of %d stops hit a worker whose group had entries pending or undelivered", w.busyKills, w.kills, w.busyStops, w.stops)
+	s.say("%d of %d kills and %d of %d stops hit a worker whose group had entries pending or undelivered", w.busyKills,
+		w.kills, w.busyStops, w.stops)
 	if err = s.audit(ctx); err == nil {
 		err = s.end(ctx)
 	}
@@ -120,7 +121,8 @@ func (s *soak) run(ctx context.Context) (err error) {
 	if took == 0 {
 		err = errors.Join(err, errors.New("no fault hit a worker that had entries: nothing was put to the test"))
 	}
-	return errors.Join(err, judgeBusy(w.busyKills, w.kills), s.compare(ctx), s.replay(ctx), s.outcome.judge(int64(len(s.campaigns))))
+	return errors.Join(err, judgeBusy(w.busyKills, w.kills), s.compare(ctx), s.replay(ctx),
+		s.outcome.judge(int64(len(s.campaigns))))
 }
 
 // audited notes a verdict; the first that is not good stays.
@@ -141,9 +143,11 @@ func (o *Outcome) judge(campaigns int64) error {
 	need(o.Lost == 0, "%d grants are lost", o.Lost)
 	need(o.DoubleCredits == 0, "%d users have another balance than their grants add up to", o.DoubleCredits)
 	need(o.Duplicates == 0, "%d grants are in the topic more than once", o.Duplicates)
-	need(o.Granted > 0 && o.Settled == o.Granted && o.Published == o.Granted, "granted, settled and published are not the same")
+	need(o.Granted > 0 && o.Settled == o.Granted && o.Published == o.Granted,
+		"granted, settled and published are not the same")
 	need(o.Audit == agrees, "the audit differs")
-	need(o.Kills >= minKills && o.Stops >= minStops, "only %d kills and %d stops: want %d and %d", o.Kills, o.Stops, minKills, minStops)
+	need(o.Kills >= minKills && o.Stops >= minStops, "only %d kills and %d stops: want %d and %d", o.Kills, o.Stops,
+		minKills, minStops)
 	need(o.Refunds == campaigns && campaigns > 0, "%d refunds for %d campaigns", o.Refunds, campaigns)
 	need(o.ReplayKills >= replayKills, "the replay was killed %d times only: want %d", o.ReplayKills, replayKills)
 	need(o.Replayed == o.Granted, "%d events were replayed, %d were granted", o.Replayed, o.Granted)

@@ -22,8 +22,8 @@ const (
 	replayTime = 6 // seconds that the replay would take if it was not killed
 )
 
-// replay brings all events to a fresh topic by a process that is killed on its way, each time a step further, and started
-// again; then it reads that topic whole.
+// replay brings all events to a fresh topic by a process that is killed on its way, each time a step further, and
+// started again; then it reads that topic whole.
 func (s *soak) replay(ctx context.Context) error {
 	batch := max(1, min(500, s.outcome.Granted/(20*(replayKills+1))))
 	args := []string{
@@ -37,7 +37,8 @@ func (s *soak) replay(ctx context.Context) error {
 			return err
 		}
 		if at.done >= s.outcome.Granted {
-			return fmt.Errorf("the replay had all done when it was killed for the %d. time: that is no kill on its way", s.outcome.ReplayKills+1)
+			return fmt.Errorf("the replay had all done when it was killed for the %d. time: that is no kill on its way",
+				s.outcome.ReplayKills+1)
 		}
 		s.outcome.ReplayKills++
 		before, hit = at.done, hit+at.open
@@ -55,8 +56,8 @@ func (s *soak) replay(ctx context.Context) error {
 	return err
 }
 
-// killAt is how many grants must be delivered before kill k, of those that are spread evenly over all of them; each kill
-// is further than the one before.
+// killAt is how many grants must be delivered before kill k, of those that are spread evenly over all of them; each
+// kill is further than the one before.
 func killAt(k, all, before int64) int64 { return max(k*all/(replayKills+1), before+1) }
 
 // progress is how far the replay is, as Redis has it: the grants that it has delivered, and its batches under way.
@@ -96,8 +97,8 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 	return at, nil
 }
 
-// killReplay starts the replay, kills it when it has delivered so many grants, if it can while a batch is under way, and
-// tells where that was.
+// killReplay starts the replay, kills it when it has delivered so many grants, if it can while a batch is under way,
+// and tells where that was.
 func (s *soak) killReplay(ctx context.Context, args []string, target int64) (progress, error) {
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	cmd.Env = append(os.Environ(), s.env...)
@@ -127,11 +128,12 @@ func (s *soak) killReplay(ctx context.Context, args []string, target int64) (pro
 
 var errEnded = errors.New("the replay ended by itself before it was killed")
 
-// reach waits until the replay has delivered target grants, and then for a moment with a batch under way, but no longer than
-// for half of the way to the next kill.
+// reach waits until the replay has delivered target grants, and then for a moment with a batch under way, but no longer
+// than for half of the way to the next kill.
 func (s *soak) reach(ctx context.Context, target int64, ended <-chan error) error {
 	const patience = time.Minute
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the replay did not deliver %d grants in %s", target, patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience,
+		fmt.Errorf("the replay did not deliver %d grants in %s", target, patience))
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -164,7 +166,8 @@ func (s *soak) finishReplay(ctx context.Context, args []string, before int64) er
 		if err := json.Unmarshal(out, &r); err != nil {
 			return fmt.Errorf("read the replay's report: %w", err)
 		}
-		s.say("replay: %d delivered, %d before, %d events behind it, %d from the stream, %d from the ledger", r.Delivered, r.Before, r.Resumed, r.FromStream, r.FromLedger)
+		s.say("replay: %d delivered, %d before, %d events behind it, %d from the stream, %d from the ledger", r.Delivered,
+			r.Before, r.Resumed, r.FromStream, r.FromLedger)
 		if last {
 			before = s.outcome.Granted
 			if r.Resumed > 0 {
@@ -178,12 +181,13 @@ func (s *soak) finishReplay(ctx context.Context, args []string, before int64) er
 	return nil
 }
 
-// judgeReport wants all grants delivered, at least so many of them before this run. Of the events that runs before looked at
-// the report tells the number only; the run after the last one looks at everything again.
+// judgeReport wants all grants delivered, at least so many of them before this run. Of the events that runs before
+// looked at the report tells the number only; the run after the last one looks at everything again.
 func judgeReport(r *replay.Report, granted, before int64) error {
 	missing := r.Matched > granted || r.Matched+r.Resumed < granted || r.Before+r.Delivered != r.Matched
 	if !r.Finished || missing || r.Before+r.Resumed < before {
-		return fmt.Errorf("the replay's report does not fit: want %d grants delivered, at least %d of them before; it says %+v", granted, before, *r)
+		return fmt.Errorf("the replay's report does not fit: want %d grants delivered, at least %d of them before; it says "+
+			"%+v", granted, before, *r)
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func (s *soak) startServers(ctx context.Context) error {
 	if v.redis, err = testkit.StartRedis(ctx, testkit.RedisOptions{}); err != nil {
 		return fmt.Errorf("start redis: %w", err)
 	}
-	pg, err := testkit.StartPostgres(ctx, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	pg, err := testkit.StartPostgres(ctx,
+		testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
 	if err != nil {
 		return fmt.Errorf("start postgres: %w", err)
 	}
@@ -65,9 +66,12 @@ func (s *soak) startServers(ctx context.Context) error {
 		}
 	}
 	for name, value := range map[string]string{
-		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shardCount), "REDIS_ADDRS": v.redis.Addr, "REDIS_READ_TIMEOUT": "1s",
-		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr, "KAFKA_TOPIC": topicName,
-		"KAFKA_PARTITIONS": fmt.Sprint(partitions), "CONSUMER_LEASE": lease.String(), "CONSUMER_POLL": "200ms", "CONSUMER_BLOCK": "500ms",
+		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shardCount), "REDIS_ADDRS": v.redis.Addr,
+		"REDIS_READ_TIMEOUT": "1s",
+		"LEDGER_DRIVER":      "postgres", "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr,
+		"KAFKA_TOPIC":      topicName,
+		"KAFKA_PARTITIONS": fmt.Sprint(partitions), "CONSUMER_LEASE": lease.String(), "CONSUMER_POLL": "200ms",
+		"CONSUMER_BLOCK":            "500ms",
 		"PUBLISHER_REQUEST_TIMEOUT": "1500ms", "PUBLISHER_ATTEMPT_TIME": "3s", "PUBLISHER_MAX_CLAIM_AGE": "3s",
 		"TRIMMER_RETENTION": "30s", "LOG_FORMAT": "json",
 	} {
@@ -103,7 +107,8 @@ func (s *soak) once(ctx context.Context, env []string, args ...string) ([]byte, 
 	return out, nil
 }
 
-// prepare founds the deployment, and creates and loads the campaigns: several on each shard, of different kinds of limits, five grabs for each packet.
+// prepare founds the deployment, and creates and loads the campaigns: several on each shard, of different kinds of
+// limits, five grabs for each packet.
 func (s *soak) prepare(ctx context.Context) error {
 	if _, err := s.hongbao(ctx, "init"); err != nil {
 		return err
@@ -114,7 +119,8 @@ func (s *soak) prepare(ctx context.Context) error {
 	for shard := range shardCount {
 		for n, id := 0, 0; n < perShard; id++ {
 			c := hongbao.Campaign{
-				ID: fmt.Sprintf("rain-%d-%d", shard, id), Name: "Soak", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets) * 500,
+				ID: fmt.Sprintf("rain-%d-%d", shard, id), Name: "Soak", Kind: hongbao.KindRedPacket, Currency: "CNY",
+				Total:   hongbao.Amount(packets) * 500,
 				Packets: int64(packets), Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 5_000},
 				From: now.Add(-time.Minute), To: now.Add(24 * time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme",
 			}

@@ -156,7 +156,8 @@ func TestJudgeVerified(t *testing.T) {
 	t.Parallel()
 	a := rains()[0]
 	require.NoError(t, judgeVerified([]byte("campaign a verifies\n3 grants, 0.60 CNY in all\n"), a))
-	for _, out := range []string{"", "campaign a verifies\n", "campaign a verifies\n2 grants, 0.30 CNY\n", "campaign a verifies\n13 grants, 0.60 CNY\n"} {
+	for _, out := range []string{"", "campaign a verifies\n", "campaign a verifies\n2 grants, 0.30 CNY\n",
+		"campaign a verifies\n13 grants, 0.60 CNY\n"} {
 		require.ErrorContains(t, judgeVerified([]byte(out), a), "other grants than the 3")
 	}
 }
@@ -174,7 +175,8 @@ func TestJudgeReport(t *testing.T) {
 	well := replay.Report{Finished: true, Matched: 100, Before: 93, Delivered: 7}
 	require.NoError(t, judgeReport(&well, 100, 93))
 	require.NoError(t, judgeReport(&well, 100, 91), "what was under way may have arrived")
-	resumed := replay.Report{Finished: true, Resumed: 81, Matched: 20, Before: 13, Delivered: 7} // a close is among the events
+	// a close is among the events
+	resumed := replay.Report{Finished: true, Resumed: 81, Matched: 20, Before: 13, Delivered: 7}
 	require.NoError(t, judgeReport(&resumed, 100, 93))
 	resumed.Resumed = 79
 	require.Error(t, judgeReport(&resumed, 100, 92), "a grant between was left out")

@@ -13,7 +13,8 @@ type tally struct {
 
 	mu   sync.Mutex
 	seen map[packetOf]bool
-	// events are all that came, duplicates those of a packet that was there before, found those that came first and are as told.
+	// events are all that came, duplicates those of a packet that was there before, found those that came first and are as
+	// told.
 	events, duplicates, found int64
 }
 

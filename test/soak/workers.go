@@ -112,7 +112,8 @@ func (w *workers) harass(ctx context.Context, over <-chan struct{}) error {
 	return err
 }
 
-// look adds one to busy if, just before a fault, the worker's group has entries on any shard that are pending or undelivered.
+// look adds one to busy if, just before a fault, the worker's group has entries on any shard that are pending or
+// undelivered.
 func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
 	v, ctx := &w.s.servers, context.WithoutCancel(ctx)
 	for i := range shardCount {
@@ -135,7 +136,8 @@ func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
 
 // hasWork does not count a lag that Redis does not know, -1.
 func hasWork(groups []redis.XInfoGroup, name string) bool {
-	return slices.ContainsFunc(groups, func(g redis.XInfoGroup) bool { return g.Name == name && (g.Pending > 0 || g.Lag > 0) })
+	return slices.ContainsFunc(groups,
+		func(g redis.XInfoGroup) bool { return g.Name == name && (g.Pending > 0 || g.Lag > 0) })
 }
 
 // judgeBusy wants half of the kills at least to have hit workers that had work.
@@ -155,7 +157,8 @@ func (w *workers) kill(ctx context.Context, one *worker) error {
 		return fmt.Errorf("worker %s ended before it was killed: %w; see its log", one.name, err)
 	}
 	var exit *exec.ExitError
-	if err := one.cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:forcetypeassert // on Linux
+	if err := one.cmd.Wait(); !errors.As(err, &exit) ||
+		exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:forcetypeassert // on Linux
 		return fmt.Errorf("worker %s ended by itself before it was killed: %w; see its log", one.name, err)
 	}
 	w.kills++

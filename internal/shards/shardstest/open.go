@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by hand; where somebody has
-// seen more than Redis has, they go on behind that, as after an accepted loss.
+// Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by
+// hand; where somebody has seen more than Redis has, they go on behind that, as after an accepted loss.
 func Open(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout) error {
 	var errs []error
 	for i := range space.Len() {
