@@ -19,7 +19,7 @@ import (
 func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := producer.New(producer.Config{UndecidedTimeout: time.Hour})
-	for _, part := range []string{"Redis, Space and Deployment", "MaxBacklog", "InFlight", "MaxWaiting", "CallTimeout", "UndecidedTimeout", "DurabilityTimeout"} {
+	for _, part := range []string{"Redis and Deployment", "key prefix", "MaxBacklog", "InFlight", "MaxWaiting", "CallTimeout", "UndecidedTimeout", "DurabilityTimeout"} {
 		require.ErrorContains(t, err, part)
 	}
 }
