@@ -85,7 +85,7 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 	}
 	var at shards.LoadState
 	err = s.patiently(ctx, func() error {
-		at, err = shards.Of(s.cfg.Redis, k).Begin(ctx, &shards.BeginCall{Campaign: c.ID, Hash: hash, Fields: fields})
+		at, err = shards.Of(s.cfg.Redis, k).CreateCampaign(ctx, &shards.CampaignCall{Campaign: c.ID, Hash: hash, Fields: fields})
 		return err
 	})
 	if err == nil && c.Codes != nil && at.Hash == hash {

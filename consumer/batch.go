@@ -36,10 +36,10 @@ func (s *shard) work(all context.Context, raw []shards.RawEntry) error {
 		items, err = s.skipDone(ctx, items)
 	}
 	if err == nil {
-		items, err = s.buryHopeless(ctx, items)
+		items, err = s.deadLetterHopeless(ctx, items)
 	}
 	if err == nil {
-		items, err = s.apart(ctx, items)
+		items, err = s.isolate(ctx, items)
 	}
 	if err != nil {
 		return errors.Join(err, s.handBack(all, items))
@@ -58,16 +58,16 @@ func (s *shard) work(all context.Context, raw []shards.RawEntry) error {
 	return errors.Join(err, s.handBack(all, items))
 }
 
-// apart sees to it that an item that came many times is handled with nothing else in hand: it may be what kills the
+// isolate sees to it that an item that came many times is handled with nothing else in hand: it may be what kills the
 // workers, and what a worker holds when it dies loses an attempt. Items from the first such one on are handed back; when
 // it comes first it is handled alone. The next takes begin small again.
-func (s *shard) apart(ctx context.Context, items []*item) ([]*item, error) {
+func (s *shard) isolate(ctx context.Context, items []*item) ([]*item, error) {
 	n := slices.IndexFunc(items, func(it *item) bool { return it.attempt > (s.cfg.MaxAttempts+1)/2 })
 	if n < 0 {
-		s.takeAtMost = min(2*s.takeAtMost, s.cfg.MaxEntries)
+		s.reclaimLimit = min(2*s.reclaimLimit, s.cfg.MaxEntries)
 		return items, nil
 	}
-	s.takeAtMost = 1
+	s.reclaimLimit = 1
 	n = max(n, 1)
 	if err := s.handBack(ctx, items[n:]); err != nil {
 		return items[:n], err
@@ -87,9 +87,9 @@ func (s *shard) slice(items []*item) int {
 
 var errNoAnswer = errors.New("its deliveries ended without an answer: the workers that had it died or were stopped under way")
 
-// buryHopeless dead-letters what was delivered too often. Only entries come here whose workers died each time: what a
+// deadLetterHopeless dead-letters what was delivered too often. Only entries come here whose workers died each time: what a
 // handler refused too often is a dead letter already.
-func (s *shard) buryHopeless(ctx context.Context, items []*item) ([]*item, error) {
+func (s *shard) deadLetterHopeless(ctx context.Context, items []*item) ([]*item, error) {
 	for _, it := range items {
 		if it.attempt <= s.cfg.MaxAttempts || len(it.open) == 0 {
 			continue
@@ -97,7 +97,7 @@ func (s *shard) buryHopeless(ctx context.Context, items []*item) ([]*item, error
 		for i := range it.open {
 			it.failed = append(it.failed, failure{grant: it.open[i], err: errNoAnswer})
 		}
-		if err := s.setAside(ctx, it); err != nil {
+		if err := s.parkOrDeadLetter(ctx, it); err != nil {
 			return items, err
 		}
 	}
@@ -137,7 +137,7 @@ func (s *shard) decode(ctx context.Context, raw []shards.RawEntry) ([]*item, err
 			it.entry, it.open = e, e.Grants
 			continue
 		}
-		written, failed := s.buryWhole(ctx, it, err)
+		written, failed := s.deadLetterWhole(ctx, it, err)
 		if written {
 			s.log.Error("an entry can't be read, it is set aside as a dead letter", zap.String("code", "unreadable_entry"),
 				zap.String("entry", it.id), zap.Error(err))
@@ -149,10 +149,10 @@ func (s *shard) decode(ctx context.Context, raw []shards.RawEntry) ([]*item, err
 	return unfinished(items), nil
 }
 
-// buryWhole makes a dead letter of an entry, not of its events: no done bit is set. It writes none if the entry is not ours any more:
+// deadLetterWhole makes a dead letter of an entry, not of its events: no done bit is set. It writes none if the entry is not ours any more:
 // what a worker that slept holds, others may have finished and trimmed, and then it looks like a forged one.
-func (s *shard) buryWhole(ctx context.Context, it *item, reason error) (written bool, err error) {
-	written, err = s.bury(ctx, it, nil, reason)
+func (s *shard) deadLetterWhole(ctx context.Context, it *item, reason error) (written bool, err error) {
+	written, err = s.deadLetter(ctx, it, nil, reason)
 	it.finished = err == nil
 	return written, err
 }
@@ -187,7 +187,7 @@ func (s *shard) skipDone(ctx context.Context, items []*item) ([]*item, error) {
 }
 
 func (s *shard) refuted(ctx context.Context, it *item, why error) error {
-	written, err := s.buryWhole(ctx, it, why)
+	written, err := s.deadLetterWhole(ctx, it, why)
 	if written {
 		s.c.count.forged.Add(1)
 		s.log.Error("ALARM: a forged entry is in the stream, it is set aside as a dead letter", zap.String("code", "forged_entry"),

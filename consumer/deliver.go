@@ -186,7 +186,7 @@ func (d *delivery) finish(items []*item) error {
 			return err
 		}
 		if !it.finished && len(it.failed) > 0 {
-			err = d.s.setAside(d.l.ctx, it)
+			err = d.s.parkOrDeadLetter(d.l.ctx, it)
 		}
 	}
 	return err
@@ -249,9 +249,9 @@ func (d *delivery) ackPatiently(runs []hongbao.SeqRange, ids []string) error {
 	return nil
 }
 
-// setAside parks an item that failed, after it dead-lettered the grants that failed for good or too often. An item of which
+// parkOrDeadLetter parks an item that failed, after it dead-lettered the grants that failed for good or too often. An item of which
 // nothing failed but what live workers hold keeps the attempts it had before.
-func (s *shard) setAside(ctx context.Context, it *item) error {
+func (s *shard) parkOrDeadLetter(ctx context.Context, it *item) error {
 	open := len(it.open) - len(it.done) - len(it.failed) // neither done nor failed: the lease ended under way
 	var again []failure
 	attempts := it.attempt - 1
@@ -267,7 +267,7 @@ func (s *shard) setAside(ctx context.Context, it *item) error {
 		s.log.Error("a grant is set aside as a dead letter", zap.String("code", "dead_letter"), zap.String("event", f.grant.EventID()),
 			zap.String("campaign", f.grant.Campaign), zap.Int64("packet", f.grant.Packet), zap.Int64("attempt", it.attempt), zap.Error(f.err))
 		last := i == len(it.failed)-1 && len(again) == 0 && open == 0
-		if _, err := s.bury(ctx, it, &letter{grant: &f.grant, last: last}, f.err); err != nil {
+		if _, err := s.deadLetter(ctx, it, &letter{grant: &f.grant, last: last}, f.err); err != nil {
 			return err
 		}
 	}
@@ -294,13 +294,13 @@ type letter struct {
 	last  bool
 }
 
-// bury writes the dead letter of a grant, or of a whole entry that can't be read. False: the entry is not ours any more.
-func (s *shard) bury(ctx context.Context, it *item, of *letter, reason error) (written bool, err error) {
+// deadLetter writes the dead letter of a grant, or of a whole entry that can't be read. False: the entry is not ours any more.
+func (s *shard) deadLetter(ctx context.Context, it *item, of *letter, reason error) (written bool, err error) {
 	l := shards.Letter{Group: s.cfg.Group, Consumer: s.cfg.Consumer, EntryID: it.id, Last: true, Class: hongbao.ClassOf(reason), Reason: reason.Error(), Attempts: it.attempt}
 	if of != nil {
 		l.Grant, l.Last = of.grant, of.last
 	}
-	written, err = shards.Of(s.cfg.Redis, s.keys).Dead(context.WithoutCancel(ctx), l)
+	written, err = shards.Of(s.cfg.Redis, s.keys).DeadLetter(context.WithoutCancel(ctx), l)
 	if written {
 		s.c.count.dead.Add(1)
 	}

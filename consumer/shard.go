@@ -13,18 +13,18 @@ import (
 
 // shard is the worker's loop over one shard.
 type shard struct {
-	c          *Consumer
-	cfg        *Config
-	keys       shards.Keys
-	log        *zap.Logger
-	nextTake   time.Time
-	epoch      int64   // of the shard, before the last entries were read; 0: it is to be read
-	took       bool    // the last entries were taken, not read
-	hasGroup   bool    // the group was there
-	perEntry   float64 // grants an entry lately has
-	failures   int64   // in a row, of calls to Redis
-	left       int     // entries that the last step did not finish
-	takeAtMost int     // entries at once; small after some that may kill their worker
+	c              *Consumer
+	cfg            *Config
+	keys           shards.Keys
+	log            *zap.Logger
+	nextReclaim    time.Time
+	epoch          int64   // of the shard, before the last entries were read; 0: it is to be read
+	lastWasReclaim bool    // the last entries were taken, not read
+	hasGroup       bool    // the group was there
+	perEntry       float64 // grants an entry lately has
+	failures       int64   // in a row, of calls to Redis
+	left           int     // entries that the last step did not finish
+	reclaimLimit   int     // entries at once; small after some that may kill their worker
 
 	timesBroken int64 // lately, in a row
 	brokenAt    time.Time
@@ -33,7 +33,7 @@ type shard struct {
 func newShard(c *Consumer, i int) *shard {
 	return &shard{
 		c: c, cfg: &c.cfg, keys: c.layout.Shard(i), log: c.cfg.Log.With(zap.Int("shard", i)),
-		perEntry: hongbao.MaxEntryGrants, takeAtMost: c.cfg.MaxEntries,
+		perEntry: hongbao.MaxEntryGrants, reclaimLimit: c.cfg.MaxEntries,
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *shard) rest(ctx context.Context, err error) {
 		s.timesBroken = 0
 	}
 	s.timesBroken++
-	s.brokenAt, s.took, s.nextTake = time.Now(), false, time.Time{}
+	s.brokenAt, s.lastWasReclaim, s.nextReclaim = time.Now(), false, time.Time{}
 	pause := min(s.c.backoffOf(s.timesBroken, brokenPause), maxBrokenPause)
 	s.log.Error("ALARM: shard is broken, a person has to look; it is tried again", zap.String("code", ShardBroken),
 		zap.Duration("pause", pause), zap.Error(err))
@@ -96,22 +96,22 @@ func (s *shard) step(ctx context.Context) error {
 
 // next takes what is due, else reads what is new. After what was taken it is the turn of what is new.
 func (s *shard) next(ctx context.Context) ([]shards.RawEntry, error) {
-	if s.took {
-		s.took = false
+	if s.lastWasReclaim {
+		s.lastWasReclaim = false
 		if entries, err := s.read(ctx, 0); err != nil || len(entries) > 0 {
 			return entries, err
 		}
 	}
-	if now := time.Now(); !now.Before(s.nextTake) {
-		entries, err := s.take(ctx)
+	if now := time.Now(); !now.Before(s.nextReclaim) {
+		entries, err := s.reclaim(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if len(entries) > 0 {
-			s.took = true // and look again soon: there may be more
+			s.lastWasReclaim = true // and look again soon: there may be more
 			return entries, nil
 		}
-		s.nextTake = now.Add(jitter(s.cfg.Poll))
+		s.nextReclaim = now.Add(jitter(s.cfg.Poll))
 	}
 	return s.read(ctx, s.cfg.Block)
 }
@@ -130,13 +130,13 @@ func (s *shard) read(ctx context.Context, block time.Duration) ([]shards.RawEntr
 	return entries, err
 }
 
-func (s *shard) take(ctx context.Context) ([]shards.RawEntry, error) {
+func (s *shard) reclaim(ctx context.Context) ([]shards.RawEntry, error) {
 	levels := make([]time.Duration, s.c.topLevel()+1)
 	for i := range levels {
 		levels[i] = s.c.backoff(int64(i))
 	}
-	entries, gone, err := shards.Of(s.cfg.Redis, s.keys).TakeIdle(context.WithoutCancel(ctx), shards.Take{
-		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.room(), s.takeAtMost),
+	entries, gone, err := shards.Of(s.cfg.Redis, s.keys).Reclaim(context.WithoutCancel(ctx), shards.ReclaimCall{
+		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.room(), s.reclaimLimit),
 		Lease: s.cfg.Lease, Backoff: levels,
 	})
 	s.vanished(gone)

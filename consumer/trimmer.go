@@ -232,7 +232,7 @@ func firstKept(out *shards.Trimmed) int64 {
 
 func (t *Trimmer) forget(ctx context.Context, k shards.Keys, out *shards.Trimmed) error {
 	for _, g := range out.Groups {
-		names, err := shards.Of(t.cfg.Redis, k).Forget(ctx, g.Name, "", t.cfg.ForgetAfter)
+		names, err := shards.Of(t.cfg.Redis, k).RemoveIdleConsumers(ctx, g.Name, "", t.cfg.ForgetAfter)
 		if err != nil {
 			return err
 		}

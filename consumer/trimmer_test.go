@@ -296,7 +296,7 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Outcome {
 	t.Helper()
 	k := b.keys()
-	_, err := shards.Of(b.rdb, k).Begin(t.Context(), &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
+	_, err := shards.Of(b.rdb, k).CreateCampaign(t.Context(), &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
 		"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1", "user_day", "", "user_hour", "",
 		"fact_names", "", "fact_limits", "", "zone", "0:0", "packets", strconv.Itoa(packets), "total", strconv.Itoa(packets),
 	}})

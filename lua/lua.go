@@ -5,17 +5,17 @@
 // each .lua file says what it does, KEYS, ARGV with units, reply, cost, first write and what a repeat does.
 //
 //	grab                          one campaign's grabs: receipts, limits, stock, one entry
-//	init, begin, load, state      a deployment's shards; a campaign's way from loading to open and paused
-//	close, refunded, retire       a campaign's way from closed out of Redis
-//	take, renew, park, forget     the consumer's leases, parking and dead workers, on the pending list
-//	ack, dead                     the ends of a delivery
+//	found, create_campaign, load, state  a deployment's shards; a campaign's way from loading to open and paused
+//	close, refunded, purge_campaign      a campaign's way from closed out of Redis
+//	reclaim, renew, park, remove_idle_consumers  the consumer's leases, parking and dead workers, on the pending list
+//	ack, dead_letter              the ends of a delivery
 //	trim                          the stream's other end, and how far everybody is
 //	claim, complete, release      a push in progress, with a fence
 //	once                          "push once" by message id
 //	codes                         coupons' codes beside a campaign
-//	decide                        the end of a dead letter
+//	resolve_letter                the end of a dead letter
 //	replay                        what a named replay covers
-//	bits, fields                  functions on done bits, and on hashes, that others include
+//	bits, fields, parking, stub   what others include
 //	lock                          a named lock with one owner
 package lua
 

@@ -18,7 +18,7 @@ for i = 3, #ARGV, 3 do
 	elseif #redis.call('XRANGE', KEYS[1], ARGV[i], ARGV[i]) == 0 then
 		reply[#reply + 1] = 'gone'
 	else
-		redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[i + 1] == 'stay' and ARGV[2] or '_retry/' .. ARGV[i + 1], 0, ARGV[i], 'IDLE', 0,
+		redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[i + 1] == 'stay' and ARGV[2] or parking .. ARGV[i + 1], 0, ARGV[i], 'IDLE', 0,
 			'RETRYCOUNT', ARGV[i + 2], 'JUSTID')
 		reply[#reply + 1] = 'parked'
 	end

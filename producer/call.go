@@ -13,11 +13,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// decide makes the call, and repeats it while its answer is unknown or Redis is out of reach. Every grab has a request
+// sendGrabs makes the call, and repeats it while its answer is unknown or Redis is out of reach. Every grab has a request
 // id, so a repeat of a call that was carried out gets the same answers.
-func (f *flight) decide(ctx context.Context) error {
+func (f *flight) sendGrabs(ctx context.Context) error {
 	var doubt error // a try of which nobody knows whether it was carried out
-	last := insist(ctx, func() error {
+	last := retry(ctx, func() error {
 		last := f.once(ctx)
 		var facts *shards.FactsError
 		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
@@ -35,9 +35,9 @@ func (f *flight) decide(ctx context.Context) error {
 	return last
 }
 
-// insist repeats a call while Redis is out of reach or does not answer, until ctx ends. It gives the last try's error, not the
+// retry repeats a call while Redis is out of reach or does not answer, until ctx ends. It gives the last try's error, not the
 // context's, which has no class.
-func insist(ctx context.Context, try func() error) error {
+func retry(ctx context.Context, try func() error) error {
 	policy := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(250*time.Millisecond),
 		backoff.WithMaxElapsedTime(0), // the context bounds it

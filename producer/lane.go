@@ -153,13 +153,13 @@ func (l *lane) queue(c *call) error {
 	l.waiting = append(l.waiting, c)
 	if l.flying < l.p.cfg.InFlight {
 		l.flying++
-		l.p.flights.Go(l.fly)
+		l.p.flights.Go(l.sendLoop)
 	}
 	return nil
 }
 
-// fly makes calls until nothing waits.
-func (l *lane) fly() {
+// sendLoop makes calls until nothing waits.
+func (l *lane) sendLoop() {
 	f := flight{lane: l, batch: make([]*call, 0, shards.MaxGrabs), answers: make([]hongbao.Answer, 0, shards.MaxGrabs)}
 	f.req.Campaign, f.req.MaxBacklog = l.id, l.p.cfg.MaxBacklog
 	for {
@@ -216,7 +216,7 @@ func (f *flight) run() {
 	if len(f.batch) == 0 {
 		return
 	}
-	err := f.decide(ctx)
+	err := f.sendGrabs(ctx)
 	if err != nil {
 		err = fmt.Errorf("grab in campaign %s (repeat it with the same request id): %w", f.lane.id, err)
 	} else if f.lane.vanished(f.answers) {

@@ -126,7 +126,7 @@ func (p *Producer) sweep(now time.Time) {
 func (l *lane) first(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
 	defer cancel()
-	err = insist(ctx, func() error {
+	err = retry(ctx, func() error {
 		if found, err = l.look(ctx); errors.Is(err, shards.ErrFrozen) { // it takes longer than a call
 			return hongbao.Errorf(hongbao.ClassTransient, "nothing was decided: %w", err)
 		}

@@ -82,11 +82,11 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 		}
 		g.RequestID = newRequestID()
 	}
-	return p.decide(ctx, l, g)
+	return p.grabUntilDecided(ctx, l, g)
 }
 
-// decide sends the grab until it is decided, or was undecided for long enough.
-func (p *Producer) decide(ctx context.Context, l *lane, g *hongbao.Grab) (hongbao.Answer, error) {
+// grabUntilDecided sends the grab until it is decided, or was undecided for long enough.
+func (p *Producer) grabUntilDecided(ctx context.Context, l *lane, g *hongbao.Grab) (hongbao.Answer, error) {
 	var giveUp time.Time
 	for {
 		answer, err := l.send(ctx, g)

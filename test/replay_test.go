@@ -283,7 +283,7 @@ func (c *oneCopy) bury(group string) (letters int64) {
 			if owner[e.ID] == "" {
 				break
 			}
-			written, err := shards.Of(c.rdb, c.keys).Dead(c.t.Context(), shards.Letter{
+			written, err := shards.Of(c.rdb, c.keys).DeadLetter(c.t.Context(), shards.Letter{
 				Group: group, Consumer: owner[e.ID], EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
 				Class: hongbao.ClassPermanent, Reason: "a test", Attempts: 1,
 			})

@@ -43,7 +43,7 @@ func (d *deployment) buried(sink string) {
 	require.NoError(d.t, err)
 	for _, e := range entries {
 		for i := range e.Grants {
-			written, err := shards.Of(d.rdb, k).Dead(ctx, shards.Letter{
+			written, err := shards.Of(d.rdb, k).DeadLetter(ctx, shards.Letter{
 				Group: sink, Consumer: "digger", EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.ClassPermanent,
 				Reason: "the account is closed", Attempts: 3,
 			})
@@ -110,7 +110,7 @@ func TestDeadEntry(t *testing.T) {
 	require.NoError(t, err)
 	_, err = shards.Of(d.rdb, k).ReadNew(t.Context(), "balance", "digger", 10, 0)
 	require.NoError(t, err)
-	_, err = shards.Of(d.rdb, k).Dead(t.Context(), shards.Letter{Group: "balance", Consumer: "digger", EntryID: id, Last: true, Reason: "no field v", Attempts: 1})
+	_, err = shards.Of(d.rdb, k).DeadLetter(t.Context(), shards.Letter{Group: "balance", Consumer: "digger", EntryID: id, Last: true, Reason: "no field v", Attempts: 1})
 	require.NoError(t, err)
 	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
 	require.Equal(t, []string{"poison", "1"}, letter.Fields)

@@ -104,7 +104,7 @@ func (w *world) leave(t *testing.T, id string) {
 	t.Helper()
 	w.refund(t, id)
 	do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys(id).Events(), 0))
-	left, err := shards.Of(w.rdb, w.keys(id)).Retire(t.Context(), id, 0)
+	left, err := shards.Of(w.rdb, w.keys(id)).PurgeCampaign(t.Context(), id, 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
 }
@@ -246,7 +246,7 @@ func TestEndedFromTheLedger(t *testing.T) {
 		require.Equal(t, []any{false, int64(19), int64(1)}, []any{b.InRedis, b.Settled, b.Dropped})
 		require.Equal(t, "b", r.Decided[0].Campaign)
 		require.Empty(t, r.Campaigns[0].Ended)
-		_, err := shards.Of(w.rdb, k).Retire(t.Context(), "b", 0)
+		_, err := shards.Of(w.rdb, k).PurgeCampaign(t.Context(), "b", 0)
 		require.NoError(t, err)
 	}
 }

@@ -22,7 +22,7 @@ func TestDecidedLetters(t *testing.T) {
 			letters, err := shards.Of(w.rdb, k).Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			decided, err := shards.Of(w.rdb, k).Decide(t.Context(), &shards.Decision{
+			decided, err := shards.Of(w.rdb, k).ResolveLetter(t.Context(), &shards.Decision{
 				Sink: ledgerGroup, Letter: letters[0].ID, What: what, By: "ann", Why: "paid\nby hand",
 			})
 			require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			letters, err := shards.Of(w.rdb, k).Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			_, err = shards.Of(w.rdb, k).Decide(t.Context(), &shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: shards.Dropped, By: "ann", Why: "closed"})
+			_, err = shards.Of(w.rdb, k).ResolveLetter(t.Context(), &shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: shards.Dropped, By: "ann", Why: "closed"})
 			require.NoError(t, err)
 		},
 	} {

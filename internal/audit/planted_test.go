@@ -172,7 +172,7 @@ var planted = map[string]struct {
 			require.NoError(t, err)
 			_, err = shards.Of(w.rdb, w.keys("a")).ReadNew(t.Context(), topicGroup, "w1", 10, 0)
 			require.NoError(t, err)
-			_, err = shards.Of(w.rdb, w.keys("a")).Dead(t.Context(), shards.Letter{
+			_, err = shards.Of(w.rdb, w.keys("a")).DeadLetter(t.Context(), shards.Letter{
 				Group: topicGroup, Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "no field v", Attempts: 1,
 			})
 			require.NoError(t, err)
@@ -382,7 +382,7 @@ func (w *world) bury(t *testing.T, reason string) {
 	w.publish(t)
 	k := w.keys("a")
 	e := w.read(t, k.Index(), ledgerGroup)[0]
-	written, err := shards.Of(w.rdb, k).Dead(t.Context(), shards.Letter{
+	written, err := shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
 		Group: ledgerGroup, Consumer: "w1", EntryID: e.ID, Grant: &e.Grants[0], Last: true, Class: hongbao.ClassPermanent, Reason: reason, Attempts: 1,
 	})
 	require.NoError(t, err)

@@ -89,7 +89,7 @@ func (r *Retirer) shard(ctx context.Context, k shards.Keys) (gone []string, err 
 			return gone, err
 		}
 		for _, id := range due {
-			left, err := shards.Of(r.cfg.Redis, k).Retire(ctx, id, r.cfg.Grace)
+			left, err := shards.Of(r.cfg.Redis, k).PurgeCampaign(ctx, id, r.cfg.Grace)
 			if err != nil {
 				return gone, err
 			}

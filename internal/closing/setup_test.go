@@ -109,7 +109,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
 	_, err = shards.Of(b.rdb, b.k).CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
-	_, err = shards.Of(b.rdb, b.k).Begin(t.Context(), &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
+	_, err = shards.Of(b.rdb, b.k).CreateCampaign(t.Context(), &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
 		"from", "1000", "to", "9000000000000", "packets", "10", "total", "100", "user_campaign", "1", "user_day", "", "user_hour", "",
 		"fact_names", "", "fact_limits", "", "zone", "0:0",
 	}})

@@ -109,7 +109,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	due, err := w.shard().DueToRetire(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{id}, due)
-	left, err := w.shard().Retire(t.Context(), id, 0)
+	left, err := w.shard().PurgeCampaign(t.Context(), id, 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
 	at, err = w.ender().Look(t.Context(), id)

@@ -179,7 +179,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool)
 }
 
 func (l *Letters) decide(ctx context.Context, x *Letter, what string, who Decider, r *DeadReport) error {
-	now, err := shards.Of(l.source.rdb, l.source.space.Shard(x.Shard)).Decide(ctx, &shards.Decision{
+	now, err := shards.Of(l.source.rdb, l.source.space.Shard(x.Shard)).ResolveLetter(ctx, &shards.Decision{
 		Sink: x.Sink, Letter: x.stream, What: what, By: who.By, Why: who.Why,
 	})
 	if now {

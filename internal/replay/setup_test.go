@@ -198,7 +198,7 @@ func (w *world) bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 	_, err = shards.Of(w.rdb, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
 	g.EntryID = fmt.Sprintf("%d-%d", began+seq/5, seq)
-	written, err := shards.Of(w.rdb, k).Dead(t.Context(), shards.Letter{
+	written, err := shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: g.EntryID, Grant: &g, Last: true, Class: class, Reason: "no, \"never\"\nagain", Attempts: 3,
 	})
 	require.NoError(t, err)
@@ -215,7 +215,7 @@ func (w *world) buryEntry(t *testing.T, fields ...string) {
 	require.NoError(t, err)
 	_, err = shards.Of(w.rdb, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
-	_, err = shards.Of(w.rdb, k).Dead(t.Context(), shards.Letter{
+	_, err = shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read", Attempts: 1,
 	})
 	require.NoError(t, err)

@@ -9,9 +9,9 @@ import (
 )
 
 var (
-	beginScript = newScript("begin", "fields")
-	loadScript  = newScript("load", "fields")
-	stateScript = newDrainScript("state", "fields")
+	createCampaignScript = newScript("create_campaign", "fields")
+	loadScript           = newScript("load", "fields")
+	stateScript          = newDrainScript("state", "fields")
 )
 
 // LoadState is how far the load of a campaign is.
@@ -21,27 +21,27 @@ type LoadState struct {
 	Hash   string // of the plan that is there
 }
 
-// BeginCall is what begin.lua writes.
-type BeginCall struct {
+// CampaignCall is what create_campaign.lua writes.
+type CampaignCall struct {
 	Campaign string
 	Hash     string
 	// Fields are the other fields and values of the campaign's hash, in turn.
 	Fields []string
 }
 
-// Begin puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
-func (k *Shard) Begin(ctx context.Context, c *BeginCall) (LoadState, error) {
+// CreateCampaign puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
+func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState, error) {
 	id := c.Campaign
 	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id, "c"), k.Keys.Codes(id)}
 	args := []any{c.Hash}
 	for _, f := range c.Fields {
 		args = append(args, f)
 	}
-	reply, err := k.run(ctx, beginScript, keys, args)
+	reply, err := k.run(ctx, createCampaignScript, keys, args)
 	if err != nil {
 		return LoadState{}, err
 	}
-	return loadState(beginScript, reply)
+	return loadState(createCampaignScript, reply)
 }
 
 // Chunk is a run of packets for the stock.

@@ -24,8 +24,8 @@ func TestLoadChunks(t *testing.T) {
 	}
 	require.Equal(t, shards.LoadState{}, load(1, "h", 2, 4), "it was not begun")
 	fields := []string{"packets", "4", "total", "10", "from", "1", "to", "2", "user_campaign", "1", "fact_names", ""}
-	call := &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: fields}
-	at, err := shards.Of(b.rdb, b.k).Begin(ctx, call)
+	call := &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields}
+	at, err := shards.Of(b.rdb, b.k).CreateCampaign(ctx, call)
 	require.NoError(t, err)
 	require.Equal(t, shards.LoadState{State: "loading", Hash: "h"}, at)
 	require.EqualValues(t, 0, load(3, "h", 3, 1).Loaded, "a chunk too early")
@@ -37,7 +37,7 @@ func TestLoadChunks(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 
 	call.Hash = "other"
-	at, err = shards.Of(b.rdb, b.k).Begin(ctx, call)
+	at, err = shards.Of(b.rdb, b.k).CreateCampaign(ctx, call)
 	require.NoError(t, err)
 	require.Equal(t, shards.LoadState{State: "loading", Loaded: 2, Hash: "h"}, at, "it tells whose plan is there")
 	require.EqualValues(t, 4, load(3, "h", 3, 1).Loaded)

@@ -45,7 +45,7 @@ func pending(t *testing.T, b *bundle) {
 // deadLetter leaves one dead letter of group kafka, of seq 3.
 func deadLetter(t *testing.T, b *bundle) {
 	pending(t, b)
-	written, err := shards.Of(b.rdb, b.k).Dead(t.Context(), shards.Letter{
+	written, err := shards.Of(b.rdb, b.k).DeadLetter(t.Context(), shards.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.ClassPermanent, Reason: "too large", Attempts: 3,
 		Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
 	})
@@ -65,7 +65,7 @@ func events(b *bundle) []string { return []string{b.k.Events()} }
 func claims(b *bundle) []string { return []string{b.k.Claims("kafka")} }
 
 func begin(ctx context.Context, b *bundle) error {
-	_, err := shards.Of(b.rdb, b.k).Begin(ctx, &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
+	_, err := shards.Of(b.rdb, b.k).CreateCampaign(ctx, &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
 		"from", "1", "to", "9", "packets", "2", "total", "6",
 	}})
 	return err
@@ -173,7 +173,7 @@ func loadCases() map[string]scriptCase {
 				return err
 			},
 		},
-		"begin": {
+		"create_campaign": {
 			grows: true,
 			keys: func(b *bundle) []string {
 				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"), b.k.Codes("rain")}
@@ -239,7 +239,7 @@ func endCases() map[string]scriptCase {
 				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Granted: 2, GrantedAmount: 6})
 			},
 		},
-		"retire": {
+		"purge_campaign": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"), b.k.Codes("rain"), b.k.Refunded()}
 			},
@@ -249,7 +249,7 @@ func endCases() map[string]scriptCase {
 				require.NoError(t, err)
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Retire(ctx, "rain", 0)
+				_, err := shards.Of(b.rdb, b.k).PurgeCampaign(ctx, "rain", 0)
 				return err
 			},
 		},
@@ -259,10 +259,10 @@ func endCases() map[string]scriptCase {
 // pendingCases are those that work on a group's pending list.
 func pendingCases() map[string]scriptCase {
 	return map[string]scriptCase{
-		"take": {
+		"reclaim": {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := shards.Of(b.rdb, b.k).TakeIdle(ctx, shards.Take{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+				_, _, err := shards.Of(b.rdb, b.k).Reclaim(ctx, shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
 				return err
 			},
 		},
@@ -294,14 +294,14 @@ func pendingCases() map[string]scriptCase {
 				return shards.Of(b.rdb, b.k).RaiseDoneFloor(ctx, 0, 1, []string{"kafka"})
 			},
 		},
-		"forget": {
+		"remove_idle_consumers": {
 			keys: events,
 			prep: func(t *testing.T, b *bundle) {
 				pending(t, b)
 				require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Events(), "kafka", "dead").Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Forget(ctx, "kafka", "w1", 0)
+				_, err := shards.Of(b.rdb, b.k).RemoveIdleConsumers(ctx, "kafka", "w1", 0)
 				return err
 			},
 		},
@@ -316,11 +316,11 @@ func pendingCases() map[string]scriptCase {
 				return err
 			},
 		},
-		"dead": {
+		"dead_letter": {
 			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
 			prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Dead(ctx, shards.Letter{
+				_, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, shards.Letter{
 					Group: "kafka", Consumer: "w1", EntryID: b.id(ctx, 1), Last: true,
 					Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
 				})
@@ -333,7 +333,7 @@ func pendingCases() map[string]scriptCase {
 // keepCases are those that keep the stream and the dead letters.
 func keepCases() map[string]scriptCase {
 	return map[string]scriptCase{
-		"decide": {
+		"resolve_letter": {
 			grows: true,
 			keys:  func(b *bundle) []string { return []string{b.k.Dead("kafka"), b.k.Decided("kafka")} },
 			prep:  deadLetter,
@@ -342,7 +342,7 @@ func keepCases() map[string]scriptCase {
 				if rows, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result(); err == nil && len(rows) > 0 {
 					id = rows[0].ID
 				}
-				_, err := shards.Of(b.rdb, b.k).Decide(ctx, &shards.Decision{Sink: "kafka", Letter: id, What: shards.Dropped, By: "ann", Why: "a test"})
+				_, err := shards.Of(b.rdb, b.k).ResolveLetter(ctx, &shards.Decision{Sink: "kafka", Letter: id, What: shards.Dropped, By: "ann", Why: "a test"})
 				return err
 			},
 		},

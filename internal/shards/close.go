@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	closeScript    = newDrainScript("close", "fields")
-	refundedScript = newDrainScript("refunded")
-	retireScript   = newDrainScript("retire")
+	closeScript         = newDrainScript("close", "fields")
+	refundedScript      = newDrainScript("refunded")
+	purgeCampaignScript = newDrainScript("purge_campaign")
 )
 
 // ErrNotInRedis says that a campaign is not on its shard: it was never loaded, or it was refunded and its grace is over.
@@ -143,11 +143,11 @@ func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int)
 	return ids, nil
 }
 
-// Retire takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait otherwise; 0 if
+// PurgeCampaign takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait otherwise; 0 if
 // it is gone. A campaign that was not refunded is refused.
-func (k *Shard) Retire(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
+func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
 	keys := []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Receipts(campaign), k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded()}
-	reply, err := k.run(ctx, retireScript, keys, []any{campaign, grace.Milliseconds()})
+	reply, err := k.run(ctx, purgeCampaignScript, keys, []any{campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err
 	}
@@ -157,7 +157,7 @@ func (k *Shard) Retire(ctx context.Context, campaign string, grace time.Duration
 		return 0, nil
 	case "waits":
 		left := time.Duration(r.int64()) * time.Millisecond
-		return left, r.done(retireScript)
+		return left, r.done(purgeCampaignScript)
 	default:
 		return 0, hongbao.Errorf(hongbao.ClassPermanent, "retire campaign %s: it is %s, only a refunded one leaves Redis", campaign, r.string())
 	}

@@ -157,7 +157,7 @@ func TestRefundedAndRetired(t *testing.T) {
 	require.ErrorIs(t, err, shards.ErrNotClosed)
 	_, err = shards.Of(b.rdb, b.k).Refunded(t.Context(), "none")
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
-	_, err = shards.Of(b.rdb, b.k).Retire(t.Context(), "snow", 0)
+	_, err = shards.Of(b.rdb, b.k).PurgeCampaign(t.Context(), "snow", 0)
 	require.ErrorContains(t, err, "it is open, only a refunded one")
 
 	closed := b.closed(t, "rain", 5, 2)
@@ -176,7 +176,7 @@ func TestRefundedAndRetired(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, closed, same)
 
-	left, err := shards.Of(b.rdb, b.k).Retire(t.Context(), "rain", time.Hour)
+	left, err := shards.Of(b.rdb, b.k).PurgeCampaign(t.Context(), "rain", time.Hour)
 	require.NoError(t, err)
 	require.InDelta(t, time.Hour.Minutes(), left.Minutes(), 1)
 	due, err := shards.Of(b.rdb, b.k).DueToRetire(t.Context(), time.Hour, 10)
@@ -188,7 +188,7 @@ func TestRefundedAndRetired(t *testing.T) {
 	}, "its grace is over")
 	require.Equal(t, []string{"rain"}, due)
 	for range 2 {
-		left, err = shards.Of(b.rdb, b.k).Retire(t.Context(), "rain", 0)
+		left, err = shards.Of(b.rdb, b.k).PurgeCampaign(t.Context(), "rain", 0)
 		require.NoError(t, err)
 		require.Zero(t, left)
 	}

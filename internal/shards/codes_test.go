@@ -166,7 +166,7 @@ func TestRetireTakesCodes(t *testing.T) {
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Codes("rain"), "1", "A1").Err())
 	_, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
 	require.NoError(t, err)
-	left, err := shards.Of(b.rdb, b.k).Retire(t.Context(), "rain", 0)
+	left, err := shards.Of(b.rdb, b.k).PurgeCampaign(t.Context(), "rain", 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
 	require.Zero(t, b.rdb.Exists(t.Context(), b.k.Codes("rain"), b.k.Campaign("rain")).Val())

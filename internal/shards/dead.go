@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-var deadScript = newDrainScript("dead")
+var deadLetterScript = newDrainScript("dead_letter")
 
 // Letter is a dead letter to be: a grant, or a whole entry that can't be read.
 type Letter struct {
@@ -26,9 +26,9 @@ type Letter struct {
 // MaxReason bounds the reason that a dead letter keeps, in bytes.
 const MaxReason = 2000
 
-// Dead sets a grant or an entry aside: dead letter, done bit and ack in one step. It tells whether the letter was
+// DeadLetter sets a grant or an entry aside: dead letter, done bit and ack in one step. It tells whether the letter was
 // written now: a repeat writes none, nor does a consumer that has lost the entry.
-func (k *Shard) Dead(ctx context.Context, l Letter) (bool, error) {
+func (k *Shard) DeadLetter(ctx context.Context, l Letter) (bool, error) {
 	keys := []string{k.Keys.Events(), k.Keys.Dead(l.Group)}
 	var line, bit, seq = "", "0", "0"
 	if l.Grant != nil {
@@ -46,13 +46,13 @@ func (k *Shard) Dead(ctx context.Context, l Letter) (bool, error) {
 	if len(reason) > MaxReason {
 		reason = reason[:MaxReason]
 	}
-	reply, err := k.run(ctx, deadScript, keys, []any{
+	reply, err := k.run(ctx, deadLetterScript, keys, []any{
 		l.Group, l.EntryID, last, bit, l.Class.String(), reason, l.Attempts, line, seq, l.Consumer,
 	})
 	if err != nil {
 		return false, err
 	}
-	return one(deadScript, reply, func(s string) (bool, error) { return s == "written", nil })
+	return one(deadLetterScript, reply, func(s string) (bool, error) { return s == "written", nil })
 }
 
 // GrantLine writes a grant as field g of an entry has it: packet, amount, user, request id, traceparent.

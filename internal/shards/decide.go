@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var decideScript = newScript("decide")
+var resolveLetterScript = newScript("resolve_letter")
 
 // What a person decides about a dead letter.
 const (
@@ -22,14 +22,14 @@ type Decision struct {
 	By, Why      string
 }
 
-// Decide moves a dead letter to the decided ones, with the decision, in one step. It tells whether that was done now:
+// ResolveLetter moves a dead letter to the decided ones, with the decision, in one step. It tells whether that was done now:
 // false if the letter is not there (any more).
-func (k *Shard) Decide(ctx context.Context, d *Decision) (bool, error) {
-	reply, err := k.run(ctx, decideScript, []string{k.Keys.Dead(d.Sink), k.Keys.Decided(d.Sink)}, []any{d.Letter, d.What, d.By, d.Why})
+func (k *Shard) ResolveLetter(ctx context.Context, d *Decision) (bool, error) {
+	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.Decided(d.Sink)}, []any{d.Letter, d.What, d.By, d.Why})
 	if err != nil {
 		return false, err
 	}
-	return one(decideScript, reply, func(s string) (bool, error) { return s == "decided", nil })
+	return one(resolveLetterScript, reply, func(s string) (bool, error) { return s == "decided", nil })
 }
 
 // Letters reads a shard's dead letters of a sink from first to last as Range reads entries.

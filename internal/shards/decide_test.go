@@ -20,7 +20,7 @@ func TestDecide(t *testing.T) {
 	require.Len(t, letters, 1)
 	d := shards.Decision{Sink: "kafka", Letter: letters[0].ID, What: shards.Requeued, By: "ann", Why: "mended"}
 	for _, want := range []bool{true, false} {
-		decided, err := shards.Of(b.rdb, b.k).Decide(ctx, &d)
+		decided, err := shards.Of(b.rdb, b.k).ResolveLetter(ctx, &d)
 		require.NoError(t, err)
 		require.Equal(t, want, decided)
 	}

@@ -339,7 +339,7 @@ func TestGrabUnknownAndLoading(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, answers[1].Outcome)
 
-	_, err = shards.Of(b.rdb, b.k).Begin(t.Context(), &shards.BeginCall{Campaign: "rain", Hash: "h", Fields: []string{
+	_, err = shards.Of(b.rdb, b.k).CreateCampaign(t.Context(), &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
 		"from", "1", "to", "9", "user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "0:0",
 		"packets", "1", "total", "1",
 	}})

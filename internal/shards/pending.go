@@ -11,10 +11,10 @@ import (
 )
 
 var (
-	takeScript   = newScript("take")
-	renewScript  = newScript("renew")
-	parkScript   = newScript("park")
-	forgetScript = newScript("forget")
+	reclaimScript             = newScript("reclaim", "parking")
+	renewScript               = newScript("renew")
+	parkScript                = newScript("park", "parking")
+	removeIdleConsumersScript = newScript("remove_idle_consumers", "parking")
 )
 
 // RawEntry is a stream entry as Redis keeps it, not decoded yet.
@@ -26,8 +26,8 @@ type RawEntry struct {
 	Values []string
 }
 
-// Take is what take.lua asks for.
-type Take struct {
+// ReclaimCall is what reclaim.lua asks for.
+type ReclaimCall struct {
 	Group, Consumer string
 	Count           int
 	Lease           time.Duration
@@ -35,14 +35,14 @@ type Take struct {
 	Backoff []time.Duration
 }
 
-// TakeIdle gives the worker the entries of dead workers and the parked ones whose backoff is over. gone are the ids of
+// Reclaim gives the worker the entries of dead workers and the parked ones whose backoff is over. gone are the ids of
 // entries that were deleted from the stream while they were pending: an incident.
-func (k *Shard) TakeIdle(ctx context.Context, t Take) (entries []RawEntry, gone []string, err error) {
+func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (entries []RawEntry, gone []string, err error) {
 	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds()}
 	for _, b := range t.Backoff {
 		args = append(args, b.Milliseconds())
 	}
-	reply, err := k.run(ctx, takeScript, []string{k.Keys.Events()}, args)
+	reply, err := k.run(ctx, reclaimScript, []string{k.Keys.Events()}, args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,7 +53,7 @@ func (k *Shard) TakeIdle(ctx context.Context, t Take) (entries []RawEntry, gone 
 		e.Values = r.strings(r.int())
 		entries = append(entries, e)
 	}
-	return entries, gone, r.done(takeScript)
+	return entries, gone, r.done(reclaimScript)
 }
 
 // Renewal is what became of a worker's hold on an entry.
@@ -121,10 +121,10 @@ func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Park
 	return n, nil
 }
 
-// Forget removes the group's consumers that have nothing pending and were idle for at least idle, but for the one that
+// RemoveIdleConsumers removes the group's consumers that have nothing pending and were idle for at least idle, but for the one that
 // asks and the parking consumers. It returns their names.
-func (k *Shard) Forget(ctx context.Context, group, consumer string, idle time.Duration) ([]string, error) {
-	return k.run(ctx, forgetScript, []string{k.Keys.Events()}, []any{group, consumer, idle.Milliseconds()})
+func (k *Shard) RemoveIdleConsumers(ctx context.Context, group, consumer string, idle time.Duration) ([]string, error) {
+	return k.run(ctx, removeIdleConsumersScript, []string{k.Keys.Events()}, []any{group, consumer, idle.Milliseconds()})
 }
 
 // replyReader takes a flat reply apart.

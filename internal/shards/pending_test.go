@@ -16,7 +16,7 @@ const lease = time.Minute
 
 func (b *bundle) take(t testing.TB, worker string, count int) ([]shards.RawEntry, []string) {
 	t.Helper()
-	entries, gone, err := shards.Of(b.rdb, b.k).TakeIdle(t.Context(), shards.Take{
+	entries, gone, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{
 		Group: "kafka", Consumer: worker, Count: count, Lease: lease, Backoff: []time.Duration{0, 10 * time.Minute, time.Hour},
 	})
 	require.NoError(t, err)
@@ -182,11 +182,11 @@ func TestDeletedWhilePending(t *testing.T) {
 		row := b.owners(t, "kafka")[id]
 		require.Equal(t, "w1 1", row)
 	}
-	entries, gone, err := shards.Of(b.rdb, b.k).TakeIdle(t.Context(), shards.Take{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+	entries, gone, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
 	require.Equal(t, []string{ids[1]}, idsOf(entries))
 	require.Equal(t, []string{ids[0], ids[2]}, gone)
-	_, gone, err = shards.Of(b.rdb, b.k).TakeIdle(t.Context(), shards.Take{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
+	_, gone, err = shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
 	require.Empty(t, gone, "told once")
 }
@@ -200,10 +200,10 @@ func TestForget(t *testing.T) {
 		require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Events(), "kafka", name).Err())
 	}
 	b.read(t, "kafka", "busy", 1)
-	removed, err := shards.Of(b.rdb, b.k).Forget(t.Context(), "kafka", "me", time.Hour)
+	removed, err := shards.Of(b.rdb, b.k).RemoveIdleConsumers(t.Context(), "kafka", "me", time.Hour)
 	require.NoError(t, err)
 	require.Empty(t, removed, "none was idle for an hour")
-	removed, err = shards.Of(b.rdb, b.k).Forget(t.Context(), "kafka", "me", 0)
+	removed, err = shards.Of(b.rdb, b.k).RemoveIdleConsumers(t.Context(), "kafka", "me", 0)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"dead1", "dead2"}, removed)
 	require.Equal(t, map[string]string{ids[0]: "busy 1"}, b.owners(t, "kafka"))
@@ -223,15 +223,15 @@ func TestNoGroup(t *testing.T) {
 		t.Helper()
 		_, err := shards.Of(b.rdb, b.k).ReadNew(ctx, "kafka", "w1", 1, 0)
 		check("read", err)
-		_, _, err = shards.Of(b.rdb, b.k).TakeIdle(ctx, shards.Take{Group: "kafka", Consumer: "w1", Count: 1, Backoff: []time.Duration{0}})
+		_, _, err = shards.Of(b.rdb, b.k).Reclaim(ctx, shards.ReclaimCall{Group: "kafka", Consumer: "w1", Count: 1, Backoff: []time.Duration{0}})
 		check("take", err)
 		_, err = shards.Of(b.rdb, b.k).Renew(ctx, "kafka", "w1", []string{"1-1"})
 		check("renew", err)
 		_, err = shards.Of(b.rdb, b.k).Park(ctx, "kafka", "w1", []shards.Parking{{ID: "1-1"}})
 		check("park", err)
-		_, err = shards.Of(b.rdb, b.k).Forget(ctx, "kafka", "w1", 0)
+		_, err = shards.Of(b.rdb, b.k).RemoveIdleConsumers(ctx, "kafka", "w1", 0)
 		check("forget", err)
-		_, err = shards.Of(b.rdb, b.k).Dead(ctx, shards.Letter{Group: "kafka", Consumer: "w1", EntryID: "1-1"})
+		_, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, shards.Letter{Group: "kafka", Consumer: "w1", EntryID: "1-1"})
 		check("dead", err)
 	}
 	all()
@@ -308,20 +308,20 @@ func TestDead(t *testing.T) {
 	}
 	stranger := letter(0, true)
 	stranger.Consumer = "w2"
-	written, err := shards.Of(b.rdb, b.k).Dead(ctx, stranger)
+	written, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, stranger)
 	require.NoError(t, err)
 	require.False(t, written, "w2 does not have the entry")
 	for _, want := range []bool{true, false} {
-		written, err = shards.Of(b.rdb, b.k).Dead(ctx, letter(0, false))
+		written, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, letter(0, false))
 		require.NoError(t, err)
 		require.Equal(t, want, written)
 	}
 	require.Contains(t, b.owners(t, "kafka"), ids[0], "grant 2 is left")
-	written, err = shards.Of(b.rdb, b.k).Dead(ctx, letter(1, true))
+	written, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, letter(1, true))
 	require.NoError(t, err)
 	require.True(t, written)
 	require.Empty(t, b.owners(t, "kafka"))
-	written, err = shards.Of(b.rdb, b.k).Dead(ctx, letter(1, true))
+	written, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, letter(1, true))
 	require.NoError(t, err)
 	require.False(t, written)
 
@@ -348,7 +348,7 @@ func TestDeadWholeEntry(t *testing.T) {
 	raw := b.read(t, "kafka", "w1", 9)
 	letter := shards.Letter{Group: "kafka", Consumer: "w1", EntryID: raw[0].ID, Last: true, Class: hongbao.ClassPermanent, Reason: "no", Attempts: 1}
 	for _, want := range []bool{true, false} {
-		written, err := shards.Of(b.rdb, b.k).Dead(ctx, letter)
+		written, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, letter)
 		require.NoError(t, err)
 		require.Equal(t, want, written)
 	}

@@ -1,4 +1,4 @@
--- dead: writes a dead letter, marks its event as done and acks its entry if nothing of it is left.
+-- dead_letter: writes a dead letter, marks its event as done and acks its entry if nothing of it is left.
 --
 -- KEYS  1 events  2 dead letters  3 the chunk of the sink's done bitmap (for a whole entry: no such key)
 -- ARGV  1 group  2 entry id  3 "1" to ack the entry  4 bit of the event in KEYS[3]

@@ -1,4 +1,4 @@
--- decide: ends a dead letter by a person's decision: it leaves the dead letters and stands, whole, among the decided ones.
+-- resolve_letter: ends a dead letter by a person's decision: it leaves the dead letters and stands, whole, among the decided ones.
 --
 -- KEYS  1 dead letters  2 decided letters
 -- ARGV  1 id of the letter  2 decision, "requeued" or "dropped"  3 who decided  4 why

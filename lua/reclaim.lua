@@ -1,4 +1,4 @@
--- take: gives a worker the pending entries whose time has come: those of workers that have not renewed their lease, and
+-- reclaim: gives a worker the pending entries whose time has come: those of workers that have not renewed their lease, and
 -- parked ones whose backoff is over. Idle time is the clock of both.
 --
 -- KEYS  1 events
@@ -28,7 +28,7 @@ for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
 		end
 	end
 	if pending > 0 and room > 0 then
-		local level = tonumber(string.match(name, '^_retry/(%d+)$') or '')
+		local level = tonumber(string.match(name, '^' .. parking .. '(%d+)$') or '')
 		local idle = level and ARGV[math.min(5 + level, #ARGV)] or ARGV[4]
 		local rows = redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', idle, '-', '+', math.min(room, 1000), name)
 		if #rows > 0 then

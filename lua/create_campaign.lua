@@ -1,4 +1,4 @@
--- begin: puts a campaign on its shard, in state loading, without packets yet.
+-- create_campaign: puts a campaign on its shard, in state loading, without packets yet.
 --
 -- KEYS  1 meta  2 campaign  3 stock  4 receipts  5 counters  6 codes
 -- ARGV  1 hash of the plan  2... the other fields and values of the campaign

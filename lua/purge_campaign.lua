@@ -1,4 +1,4 @@
--- retire: takes a refunded campaign out of Redis once its grace is over; its receipts are in the ledger.
+-- purge_campaign: takes a refunded campaign out of Redis once its grace is over; its receipts are in the ledger.
 --
 -- KEYS  1 campaign  2 stock  3 receipts  4 counters  5 codes
 --       6 refunded, the campaigns that wait for the end of their grace
