@@ -75,9 +75,11 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 // Load puts the plan's packets into the campaign's stock, chunk by chunk, and opens the campaign. hash is the plan's
 // published hash. progress, if not nil, is told how many packets are there after each chunk.
 //
-// Load may be killed at any point and called again, by several processes at once too: it goes on where the stock ends. A
-// campaign that is loaded is left as it is, but for codes that are missing in Redis: they are put back. Conflict if another plan of the same id is there.
-func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash string, progress func(loaded int64)) error {
+// Load may be killed at any point and called again, by several processes at once too: it goes on where the stock ends.
+// A campaign that is loaded is left as it is, but for codes that are missing in Redis: they are put back. Conflict if
+// another plan of the same id is there.
+func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash string,
+	progress func(loaded int64)) error {
 	k := s.layout.Home(c.ID)
 	fields, err := redisFields(&c)
 	if err != nil {
@@ -85,7 +87,8 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 	}
 	var at shards.LoadState
 	err = s.patiently(ctx, func() error {
-		at, err = shards.Of(s.cfg.Redis, k).CreateCampaign(ctx, &shards.CampaignCall{Campaign: c.ID, Hash: hash, Fields: fields})
+		at, err = shards.Of(s.cfg.Redis, k).CreateCampaign(ctx,
+			&shards.CampaignCall{Campaign: c.ID, Hash: hash, Fields: fields})
 		return err
 	})
 	if err == nil && c.Codes != nil && at.Hash == hash {
@@ -107,13 +110,15 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("load campaign %s, %d of %d packets are there (run it again to go on): %w", c.ID, at.Loaded, c.Packets, err)
+		return fmt.Errorf("load campaign %s, %d of %d packets are there (run it again to go on): %w", c.ID, at.Loaded,
+			c.Packets, err)
 	}
 	if at.State == Frozen {
 		return fmt.Errorf("nothing was loaded: %w", shards.LostError(c.ID))
 	}
 	if at.Hash != hash {
-		return hongbao.Errorf(hongbao.ClassConflict, "load campaign %s: another plan is in Redis, with hash %s, not %s; nothing was changed",
+		return hongbao.Errorf(hongbao.ClassConflict,
+			"load campaign %s: another plan is in Redis, with hash %s, not %s; nothing was changed",
 			c.ID, at.Hash, hash)
 	}
 	if progress != nil {
@@ -125,11 +130,13 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash s
 	return s.patiently(ctx, func() error { return shards.Of(s.cfg.Redis, k).SetState(ctx, c.ID, Open, Loading) })
 }
 
-// loadCodes puts every packet's code beside a campaign that was begun. A load goes on where the codes end; if the campaign
-// is loaded and some are missing, nobody knows which: all are put back.
-func (s *Store) loadCodes(ctx context.Context, k shards.Keys, c *hongbao.Campaign, at *shards.LoadState, progress func(int64)) error {
+// loadCodes puts every packet's code beside a campaign that was begun. A load goes on where the codes end; if the
+// campaign is loaded and some are missing, nobody knows which: all are put back.
+func (s *Store) loadCodes(ctx context.Context, k shards.Keys, c *hongbao.Campaign, at *shards.LoadState,
+	progress func(int64)) error {
 	if s.cfg.Codes == nil {
-		return hongbao.Errorf(hongbao.ClassPermanent, "load campaign %s: its packets have codes, and nobody said where they are: give StoreConfig.Codes", c.ID)
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"load campaign %s: its packets have codes, and nobody said where they are: give StoreConfig.Codes", c.ID)
 	}
 	chunk := &shards.CodesChunk{Campaign: c.ID, Hash: at.Hash, First: 1}
 	has, err := s.putCodes(ctx, k, chunk)
@@ -145,7 +152,9 @@ func (s *Store) loadCodes(ctx context.Context, k shards.Keys, c *hongbao.Campaig
 		}
 		chunk.Codes, err = s.cfg.Codes(ctx, c.ID, chunk.First-1, s.cfg.Chunk)
 		if err == nil && len(chunk.Codes) == 0 {
-			err = hongbao.Errorf(hongbao.ClassPermanent, "packet %d has none in the ledger; `hongbao campaign create` with the same specification goes on there", chunk.First)
+			err = hongbao.Errorf(hongbao.ClassPermanent,
+				"packet %d has none in the ledger; `hongbao campaign create` with the same specification goes on there",
+				chunk.First)
 		}
 		if err != nil {
 			return fmt.Errorf("load the codes of campaign %s: %w", c.ID, err)
@@ -162,7 +171,8 @@ func (s *Store) loadCodes(ctx context.Context, k shards.Keys, c *hongbao.Campaig
 	return nil
 }
 
-func (s *Store) putCodes(ctx context.Context, k shards.Keys, chunk *shards.CodesChunk) (has shards.LoadState, err error) {
+func (s *Store) putCodes(ctx context.Context, k shards.Keys, chunk *shards.CodesChunk) (has shards.LoadState,
+	err error) {
 	err = s.patiently(ctx, func() error {
 		has, err = shards.Of(s.cfg.Redis, k).PutCodes(ctx, chunk)
 		return err
@@ -171,7 +181,8 @@ func (s *Store) putCodes(ctx context.Context, k shards.Keys, chunk *shards.Codes
 		return has, fmt.Errorf("load the codes of campaign %s (run it again to go on): %w", chunk.Campaign, err)
 	}
 	if has.Hash != chunk.Hash {
-		return has, hongbao.Errorf(hongbao.ClassConflict, "load the codes of campaign %s: it was taken out of Redis or replaced meanwhile", chunk.Campaign)
+		return has, hongbao.Errorf(hongbao.ClassConflict,
+			"load the codes of campaign %s: it was taken out of Redis or replaced meanwhile", chunk.Campaign)
 	}
 	return has, nil
 }
@@ -234,8 +245,9 @@ func (s *Store) Status(ctx context.Context, id string) (Status, bool, error) {
 	return st, true, nil
 }
 
-// redisFields are the fields that the scripts look at, and the whole specification for people who look. Redis searches a small
-// hash from its front, field by field; with a text as long as that it keeps a table, and grabs get their fields faster.
+// redisFields are the fields that the scripts look at, and the whole specification for people who look. Redis searches
+// a small hash from its front, field by field; with a text as long as that it keeps a table, and grabs get their fields
+// faster.
 func redisFields(c *hongbao.Campaign) ([]string, error) {
 	zone, err := Transitions(*c)
 	if err != nil {
@@ -257,10 +269,12 @@ func redisFields(c *hongbao.Campaign) ([]string, error) {
 	}
 	fields := []string{
 		"from", strconv.FormatInt(c.From.UnixMilli(), 10), "to", strconv.FormatInt(c.To.UnixMilli(), 10),
-		"user_campaign", strconv.FormatInt(c.UserHold(), 10), "user_day", user[hongbao.PerDay], "user_hour", user[hongbao.PerHour],
+		"user_campaign", strconv.FormatInt(c.UserHold(), 10), "user_day", user[hongbao.PerDay], "user_hour",
+		user[hongbao.PerHour],
 		"fact_names", strings.Join(names, ","), "fact_limits", strings.Join(limits, " "), "zone", encodeTransitions(zone),
 		"packets", strconv.FormatInt(c.Packets, 10), "total", strconv.FormatInt(int64(c.Total), 10),
-		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability), "spec", string(Canonical(*c)),
+		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability), "spec",
+		string(Canonical(*c)),
 	}
 	if c.Codes != nil {
 		fields = append(fields, shards.CodesField, "1")

@@ -27,8 +27,8 @@ type failure struct {
 	err   error
 }
 
-// work brings entries to the handler and ends their delivery. All of them are the worker's own when it begins. If the shard is
-// opened anew under way, nothing of the batch changes any more, and its entries go back to be read again.
+// work brings entries to the handler and ends their delivery. All of them are the worker's own when it begins. If the
+// shard is opened anew under way, nothing of the batch changes any more, and its entries go back to be read again.
 func (s *shard) work(all context.Context, raw []shards.RawEntry) error {
 	ctx := shards.WithEpoch(all, s.epoch)
 	items, err := s.decode(ctx, raw)
@@ -59,8 +59,8 @@ func (s *shard) work(all context.Context, raw []shards.RawEntry) error {
 }
 
 // isolate sees to it that an item that came many times is handled with nothing else in hand: it may be what kills the
-// workers, and what a worker holds when it dies loses an attempt. Items from the first such one on are handed back; when
-// it comes first it is handled alone. The next takes begin small again.
+// workers, and what a worker holds when it dies loses an attempt. Items from the first such one on are handed back;
+// when it comes first it is handled alone. The next takes begin small again.
 func (s *shard) isolate(ctx context.Context, items []*item) ([]*item, error) {
 	n := slices.IndexFunc(items, func(it *item) bool { return it.attempt > (s.cfg.MaxAttempts+1)/2 })
 	if n < 0 {
@@ -85,10 +85,11 @@ func (s *shard) slice(items []*item) int {
 	return n
 }
 
-var errNoAnswer = errors.New("its deliveries ended without an answer: the workers that had it died or were stopped under way")
+var errNoAnswer = errors.New("its deliveries ended without an answer: the workers that had it died or were stopped " +
+	"under way")
 
-// deadLetterHopeless dead-letters what was delivered too often. Only entries come here whose workers died each time: what a
-// handler refused too often is a dead letter already.
+// deadLetterHopeless dead-letters what was delivered too often. Only entries come here whose workers died each time:
+// what a handler refused too often is a dead letter already.
 func (s *shard) deadLetterHopeless(ctx context.Context, items []*item) ([]*item, error) {
 	for _, it := range items {
 		if it.attempt <= s.cfg.MaxAttempts || len(it.open) == 0 {
@@ -149,8 +150,9 @@ func (s *shard) decode(ctx context.Context, raw []shards.RawEntry) ([]*item, err
 	return unfinished(items), nil
 }
 
-// deadLetterWhole makes a dead letter of an entry, not of its events: no done bit is set. It writes none if the entry is not ours any more:
-// what a worker that slept holds, others may have finished and trimmed, and then it looks like a forged one.
+// deadLetterWhole makes a dead letter of an entry, not of its events: no done bit is set. It writes none if the entry
+// is not ours any more: what a worker that slept holds, others may have finished and trimmed, and then it looks like a
+// forged one.
 func (s *shard) deadLetterWhole(ctx context.Context, it *item, reason error) (written bool, err error) {
 	written, err = s.deadLetter(ctx, it, nil, reason)
 	it.finished = err == nil
@@ -161,9 +163,9 @@ func unfinished(items []*item) []*item {
 	return slices.DeleteFunc(items, func(it *item) bool { return it.finished })
 }
 
-// skipDone leaves out the grants that the sink has finished in an earlier delivery. An entry that the shard's head refutes
-// becomes a dead letter whole: if its events were handled, or dead-lettered one by one, their done bits would be set,
-// and the real events of those seqs would be skipped when they come.
+// skipDone leaves out the grants that the sink has finished in an earlier delivery. An entry that the shard's head
+// refutes becomes a dead letter whole: if its events were handled, or dead-lettered one by one, their done bits would
+// be set, and the real events of those seqs would be skipped when they come.
 func (s *shard) skipDone(ctx context.Context, items []*item) ([]*item, error) {
 	ranges, of := neighbours(items)
 	p, err := shards.Of(s.cfg.Redis, s.keys).Progress(context.WithoutCancel(ctx), s.cfg.Group, ranges...)
@@ -190,7 +192,8 @@ func (s *shard) refuted(ctx context.Context, it *item, why error) error {
 	written, err := s.deadLetterWhole(ctx, it, why)
 	if written {
 		s.c.count.forged.Add(1)
-		s.log.Error("ALARM: a forged entry is in the stream, it is set aside as a dead letter", zap.String("code", "forged_entry"),
+		s.log.Error("ALARM: a forged entry is in the stream, it is set aside as a dead letter",
+			zap.String("code", "forged_entry"),
 			zap.String("entry", it.id), zap.Error(why))
 	}
 	return err

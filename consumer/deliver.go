@@ -97,7 +97,8 @@ func (d *delivery) waitOut(outages int64, held int, err error) {
 	}
 	d.s.stands(SinkDown, err)
 	pause := min(d.s.c.backoffOf(outages, 100*time.Millisecond), 10*time.Second)
-	d.s.log.Warn("sink is down, the shard waits with what it holds", zap.Int("grants", held), zap.Duration("pause", pause), zap.Error(err))
+	d.s.log.Warn("sink is down, the shard waits with what it holds", zap.Int("grants", held), zap.Duration("pause", pause),
+		zap.Error(err))
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
@@ -172,7 +173,8 @@ func (d *delivery) call(grants []owned) (errs []error) {
 	}()
 	errs = d.s.cfg.Handler.Handle(ctx, batch)
 	if errs != nil && len(errs) != len(grants) {
-		return all(hongbao.Errorf(hongbao.ClassBroken, "the handler gave %d errors for %d grants: it can't be told what is done", len(errs), len(grants)))
+		return all(hongbao.Errorf(hongbao.ClassBroken,
+			"the handler gave %d errors for %d grants: it can't be told what is done", len(errs), len(grants)))
 	}
 	return errs
 }
@@ -249,8 +251,8 @@ func (d *delivery) ackPatiently(runs []hongbao.SeqRange, ids []string) error {
 	return nil
 }
 
-// parkOrDeadLetter parks an item that failed, after it dead-lettered the grants that failed for good or too often. An item of which
-// nothing failed but what live workers hold keeps the attempts it had before.
+// parkOrDeadLetter parks an item that failed, after it dead-lettered the grants that failed for good or too often. An
+// item of which nothing failed but what live workers hold keeps the attempts it had before.
 func (s *shard) parkOrDeadLetter(ctx context.Context, it *item) error {
 	open := len(it.open) - len(it.done) - len(it.failed) // neither done nor failed: the lease ended under way
 	var again []failure
@@ -264,8 +266,10 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item) error {
 			}
 			continue
 		}
-		s.log.Error("a grant is set aside as a dead letter", zap.String("code", "dead_letter"), zap.String("event", f.grant.EventID()),
-			zap.String("campaign", f.grant.Campaign), zap.Int64("packet", f.grant.Packet), zap.Int64("attempt", it.attempt), zap.Error(f.err))
+		s.log.Error("a grant is set aside as a dead letter", zap.String("code", "dead_letter"),
+			zap.String("event", f.grant.EventID()),
+			zap.String("campaign", f.grant.Campaign), zap.Int64("packet", f.grant.Packet), zap.Int64("attempt", it.attempt),
+			zap.Error(f.err))
 		last := i == len(it.failed)-1 && len(again) == 0 && open == 0
 		if _, err := s.deadLetter(ctx, it, &letter{grant: &f.grant, last: last}, f.err); err != nil {
 			return err
@@ -284,7 +288,8 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item) error {
 		return err // not ours any more, or deleted from the stream: who takes it next sees that
 	}
 	s.c.count.parked.Add(1)
-	s.log.Warn("entry parked", zap.String("entry", it.id), zap.Int64("attempt", it.attempt), zap.Int("grants", len(again)), zap.Error(again[0].err))
+	s.log.Warn("entry parked", zap.String("entry", it.id), zap.Int64("attempt", it.attempt), zap.Int("grants", len(again)),
+		zap.Error(again[0].err))
 	return nil
 }
 
@@ -294,9 +299,11 @@ type letter struct {
 	last  bool
 }
 
-// deadLetter writes the dead letter of a grant, or of a whole entry that can't be read. False: the entry is not ours any more.
+// deadLetter writes the dead letter of a grant, or of a whole entry that can't be read. False: the entry is not ours
+// any more.
 func (s *shard) deadLetter(ctx context.Context, it *item, of *letter, reason error) (written bool, err error) {
-	l := shards.Letter{Group: s.cfg.Group, Consumer: s.cfg.Consumer, EntryID: it.id, Last: true, Class: hongbao.ClassOf(reason), Reason: reason.Error(), Attempts: it.attempt}
+	l := shards.Letter{Group: s.cfg.Group, Consumer: s.cfg.Consumer, EntryID: it.id, Last: true,
+		Class: hongbao.ClassOf(reason), Reason: reason.Error(), Attempts: it.attempt}
 	if of != nil {
 		l.Grant, l.Last = of.grant, of.last
 	}

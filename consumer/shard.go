@@ -53,7 +53,8 @@ func (s *shard) run(ctx context.Context) {
 // A broken shard rests this long at first, and twice as long each time, up to the second one.
 const brokenPause, maxBrokenPause = time.Second, 30 * time.Second
 
-// rest pauses a broken shard. What broke it comes first then: entries that it handed back are taken before new ones are read.
+// rest pauses a broken shard. What broke it comes first then: entries that it handed back are taken before new ones are
+// read.
 func (s *shard) rest(ctx context.Context, err error) {
 	s.stands(ShardBroken, err)
 	if time.Since(s.brokenAt) > 2*maxBrokenPause {
@@ -123,7 +124,8 @@ func (s *shard) room() int {
 
 // read reads what is new. A read that was sent is waited for, even when ctx ends: its entries are ours from then on.
 func (s *shard) read(ctx context.Context, block time.Duration) ([]shards.RawEntry, error) {
-	entries, err := shards.Of(s.cfg.Reads, s.keys).ReadNew(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, s.room(), block)
+	entries, err := shards.Of(s.cfg.Reads, s.keys).ReadNew(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
+		s.room(), block)
 	if err == nil {
 		s.failures = 0
 	}
@@ -155,7 +157,8 @@ func (s *shard) vanished(ids []string) {
 	}
 	s.c.count.vanished.Add(int64(len(ids)))
 	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, somebody trimmed it by hand; "+
-		"run `hongbao audit`, the receipts still have their grants", zap.String("code", EventsLost), zap.Strings("entries", ids))
+		"run `hongbao audit`, the receipts still have their grants", zap.String("code", EventsLost),
+		zap.Strings("entries", ids))
 }
 
 // survive deals with an error of a call to Redis; false if the shard is broken.
@@ -190,8 +193,10 @@ func (s *shard) waits(err error) string {
 		return RedisDown
 	}
 	if s.c.Health()[s.keys.Index()].Code != ShardFrozen {
-		s.log.Error("ALARM: the shard is frozen: Redis was started anew, or has lost something; grabs are answered frozen, and nothing is lost by waiting; "+
-			"it opens by itself within seconds if nothing is missing, else see `hongbao recover`", zap.String("code", ShardFrozen), zap.Error(err))
+		s.log.Error("ALARM: the shard is frozen: Redis was started anew, or has lost something; grabs are answered frozen, "+
+			"and nothing is lost by waiting; "+
+			"it opens by itself within seconds if nothing is missing, else see `hongbao recover`",
+			zap.String("code", ShardFrozen), zap.Error(err))
 	}
 	return ShardFrozen
 }

@@ -68,14 +68,15 @@ func newTrimming(epoch int64) trimming {
 // trimLimit is how many entries one call of the script deletes; more would keep Redis busy for too long.
 const trimLimit = 2_000
 
-// lookBehind is the same for entries behind an unfinished one, which are read one by one. Each lookAgain the looks begin at the
-// front again, for what was unfinished then.
+// lookBehind is the same for entries behind an unfinished one, which are read one by one. Each lookAgain the looks
+// begin at the front again, for what was unfinished then.
 const (
 	lookBehind = 200
 	lookAgain  = time.Minute
 )
 
-// maxHeld is how many entries a group may hold, with what is done in them, before the grabs are told that there is no room.
+// maxHeld is how many entries a group may hold, with what is done in them, before the grabs are told that there is no
+// room.
 const maxHeld = 20_000
 
 // NewTrimmer checks the configuration.
@@ -111,7 +112,8 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
 	}
 	n := layout.Len()
-	return &Trimmer{cfg: cfg, layout: layout, at: make([]trimming, n), last: make([]shards.Trimmed, n), told: make([]string, n)}, nil
+	return &Trimmer{cfg: cfg, layout: layout, at: make([]trimming, n), last: make([]shards.Trimmed, n),
+		told: make([]string, n)}, nil
 }
 
 // Run trims until ctx ends.
@@ -128,8 +130,9 @@ func (t *Trimmer) Run(ctx context.Context) error {
 	}
 }
 
-// Lag is how each shard stood in the last round, for the metrics and the autoscaler of the process that runs it: in grants, Seq less
-// Finished, and in seconds, the Age of each group. Shards that were not looked at yet are zero. It may be called at any time.
+// Lag is how each shard stood in the last round, for the metrics and the autoscaler of the process that runs it: in
+// grants, Seq less Finished, and in seconds, the Age of each group. Shards that were not looked at yet are zero. It may
+// be called at any time.
 func (t *Trimmer) Lag() []shards.Trimmed {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,7 +207,8 @@ func (t *Trimmer) report(shard int, out *shards.Trimmed) {
 	t.told[shard] = told
 	log := t.cfg.Log.With(zap.Int("shard", shard))
 	if len(out.Missing) > 0 {
-		log.Warn("declared groups do not exist, nothing is trimmed: start their workers, or take them out of the configuration",
+		log.Warn("declared groups do not exist, nothing is trimmed: start their workers, or take them out of the "+
+			"configuration",
 			zap.Strings("groups", out.Missing))
 	}
 	if len(unknown) > 0 {

@@ -109,7 +109,8 @@ func TestTrimKeepsWhatTheRetentionKeeps(t *testing.T) {
 	begin := time.Now().Add(-time.Minute).UnixMilli()
 	pipe := b.rdb.Pipeline()
 	for i := range int64(1000) { // one a millisecond: the trimmer looks no finer
-		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Events(), ID: fmt.Sprintf("%d-0", begin+i), Values: fields(1+i, 1)})
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Events(), ID: fmt.Sprintf("%d-0", begin+i),
+			Values: fields(1+i, 1)})
 	}
 	_, err := pipe.Exec(t.Context())
 	require.NoError(t, err)
@@ -267,7 +268,8 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, ids[0]).Err())
 	b.vanish(t, "holds", 1)
 	b.vanish(t, "parks", 1)
-	n, err := shards.Of(b.rdb, b.keys()).Park(t.Context(), group, "parks", []shards.Parking{{ID: ids[2], Level: 1, Attempts: 1}})
+	n, err := shards.Of(b.rdb, b.keys()).Park(t.Context(), group, "parks",
+		[]shards.Parking{{ID: ids[2], Level: 1, Attempts: 1}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, ids[2]).Err())
@@ -292,20 +294,25 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	b.pending(t, 1)
 }
 
-// rain opens a campaign of packets on shard 0. The function that it gives grabs as another user each time, within a bound of the backlog.
+// rain opens a campaign of packets on shard 0. The function that it gives grabs as another user each time, within a
+// bound of the backlog.
 func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Outcome {
 	t.Helper()
 	k := b.keys()
-	_, err := shards.Of(b.rdb, k).CreateCampaign(t.Context(), &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
-		"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1", "user_day", "", "user_hour", "",
-		"fact_names", "", "fact_limits", "", "zone", "0:0", "packets", strconv.Itoa(packets), "total", strconv.Itoa(packets),
-	}})
+	_, err := shards.Of(b.rdb, k).CreateCampaign(t.Context(),
+		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
+			"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1", "user_day",
+			"",
+			"user_hour", "",
+			"fact_names", "", "fact_limits", "", "zone", "0:0", "packets", strconv.Itoa(packets), "total", strconv.Itoa(packets),
+		}})
 	require.NoError(t, err)
 	amounts := make([]hongbao.Amount, packets)
 	for i := range amounts {
 		amounts[i] = 1
 	}
-	_, err = shards.Of(b.rdb, k).LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: amounts})
+	_, err = shards.Of(b.rdb, k).LoadChunk(t.Context(),
+		&shards.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: amounts})
 	require.NoError(t, err)
 	require.NoError(t, shards.Of(b.rdb, k).SetState(t.Context(), "rain", "open", "loading"))
 	users := 0

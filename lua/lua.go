@@ -1,4 +1,5 @@
-// Package lua holds every script that Redis runs, one file each. Each has one method of internal/shards.Shard, which calls it.
+// Package lua holds every script that Redis runs, one file each. Each has one method of internal/shards.Shard, which
+// calls it.
 //
 // It promises that a script runs on one slot (all keys share their shard's hash tag), checks everything before its
 // first write, gives the same answer when it runs twice, and changes nothing if a key holds another type. The head of

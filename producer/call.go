@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// sendGrabs makes the call, and repeats it while its answer is unknown or Redis is out of reach. Every grab has a request
-// id, so a repeat of a call that was carried out gets the same answers.
+// sendGrabs makes the call, and repeats it while its answer is unknown or Redis is out of reach. Every grab has a
+// request id, so a repeat of a call that was carried out gets the same answers.
 func (f *flight) sendGrabs(ctx context.Context) error {
 	var doubt error // a try of which nobody knows whether it was carried out
 	last := retry(ctx, func() error {
@@ -22,7 +22,8 @@ func (f *flight) sendGrabs(ctx context.Context) error {
 		var facts *shards.FactsError
 		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
 			_, err := f.lane.look(ctx)
-			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced, nothing happened: %w", facts), err)
+			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced, nothing happened: %w", facts),
+				err)
 		}
 		if last != nil && doubt == nil && hongbao.ClassOf(last) == hongbao.ClassUnknown {
 			doubt = last
@@ -30,13 +31,14 @@ func (f *flight) sendGrabs(ctx context.Context) error {
 		return last
 	})
 	if last != nil && doubt != nil && hongbao.ClassOf(last) != hongbao.ClassUnknown {
-		return hongbao.Outagef(hongbao.ClassUnknown, "an earlier try may have been carried out (%w); the last one: %w", doubt, last)
+		return hongbao.Outagef(hongbao.ClassUnknown, "an earlier try may have been carried out (%w); the last one: %w", doubt,
+			last)
 	}
 	return last
 }
 
-// retry repeats a call while Redis is out of reach or does not answer, until ctx ends. It gives the last try's error, not the
-// context's, which has no class.
+// retry repeats a call while Redis is out of reach or does not answer, until ctx ends. It gives the last try's error,
+// not the context's, which has no class.
 func retry(ctx context.Context, try func() error) error {
 	policy := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(250*time.Millisecond),
@@ -110,10 +112,10 @@ func afterGrant(err error) error {
 	return hongbao.Outagef(hongbao.ClassUnknown, "granted, but not known to be safe yet: %w", err)
 }
 
-// durable waits until a replica, or the disk, has the users' receipts. WAIT and WAITAOF look at the primary's offset after
-// the connection's last command, so the receipts are read ahead of them; then it does not matter which connection made the grab,
-// and a repeated grab waits for the first one's write as well. A primary that does not have the receipts is another one than
-// decided the grab: a replica that was promoted without them.
+// durable waits until a replica, or the disk, has the users' receipts. WAIT and WAITAOF look at the primary's offset
+// after the connection's last command, so the receipts are read ahead of them; then it does not matter which connection
+// made the grab, and a repeated grab waits for the first one's write as well. A primary that does not have the receipts
+// is another one than decided the grab: a replica that was promoted without them.
 func (l *lane) durable(ctx context.Context, i *info, users []string, receipts [][]hongbao.Receipt) error {
 	timeout := timeoutOf(ctx, l.p.cfg.DurabilityTimeout)
 	wait := []any{"WAIT", 1, timeout.Milliseconds()}
@@ -136,7 +138,8 @@ func (l *lane) durable(ctx context.Context, i *info, users []string, receipts []
 	for k, v := range held.Val() {
 		text, _ := v.(string) // absent: nothing is held
 		if !holds(text, receipts[k]) {
-			return hongbao.Outagef(hongbao.ClassUnknown, "the receipt of user %s is not on %s: another server became the primary meanwhile", users[k], l.keys.Meta())
+			return hongbao.Outagef(hongbao.ClassUnknown,
+				"the receipt of user %s is not on %s: another server became the primary meanwhile", users[k], l.keys.Meta())
 		}
 	}
 	copies, err := firstInt(cmd.Val())
@@ -144,7 +147,8 @@ func (l *lane) durable(ctx context.Context, i *info, users []string, receipts []
 		return err
 	}
 	if copies < 1 {
-		return hongbao.Outagef(hongbao.ClassUnknown, "%s: durability class %q was not reached within %s", wait[0], i.durability, timeout)
+		return hongbao.Outagef(hongbao.ClassUnknown, "%s: durability class %q was not reached within %s", wait[0],
+			i.durability, timeout)
 	}
 	return nil
 }

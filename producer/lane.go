@@ -75,12 +75,14 @@ func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 		}
 	}
 	if l.leave(c) {
-		return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s, request id %s: it still waited for a call; nothing "+
-			"happened: %w", l.id, g.RequestID, ended())
+		return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassTransient,
+			"grab in campaign %s, request id %s: it still waited for a call; nothing "+
+				"happened: %w", l.id, g.RequestID, ended())
 	}
 	// the call is under way and keeps c
-	return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassUnknown, "grab in campaign %s, request id %s: no answer yet (it may be granted; "+
-		"repeat it with the same request id): %w", l.id, g.RequestID, ended())
+	return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassUnknown,
+		"grab in campaign %s, request id %s: no answer yet (it may be granted; "+
+			"repeat it with the same request id): %w", l.id, g.RequestID, ended())
 }
 
 // end takes the answer and gives c back.
@@ -96,8 +98,8 @@ func (c *call) recycle() {
 	calls.Put(c)
 }
 
-// takeFacts copies the facts that the campaign's limits count by: the caller may change his map as soon as he has left. It
-// refuses a grab that lacks one, or has one that can't be counted by; other facts are nobody's business.
+// takeFacts copies the facts that the campaign's limits count by: the caller may change his map as soon as he has left.
+// It refuses a grab that lacks one, or has one that can't be counted by; other facts are nobody's business.
 func (c *call) takeFacts(g *hongbao.Grab) error {
 	clear(c.facts)
 	c.grab.Facts = c.facts
@@ -108,7 +110,8 @@ func (c *call) takeFacts(g *hongbao.Grab) error {
 				g.Campaign, name, c.info.factNames)
 		}
 		if err := hongbao.CheckID(value); err != nil {
-			return hongbao.Errorf(hongbao.ClassPermanent, "grab in campaign %s, fact %q, value %.80q: %w", g.Campaign, name, value, err)
+			return hongbao.Errorf(hongbao.ClassPermanent, "grab in campaign %s, fact %q, value %.80q: %w", g.Campaign, name,
+				value, err)
 		}
 		c.facts[name] = value
 	}
@@ -147,7 +150,8 @@ func (l *lane) queue(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting)-l.left >= l.p.cfg.MaxWaiting {
-		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d grabs waiting already; nothing happened, try again later",
+		return hongbao.Errorf(hongbao.ClassTransient,
+			"campaign %s has %d grabs waiting already; nothing happened, try again later",
 			l.id, l.p.cfg.MaxWaiting)
 	}
 	l.waiting = append(l.waiting, c)
@@ -246,8 +250,9 @@ func (f *flight) gather() {
 	fit := f.batch[:0]
 	for _, c := range f.batch {
 		if c.info.factNames != f.info.factNames {
-			c.err = hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s: it was replaced, its limits count by %q now; nothing happened, "+
-				"try again", f.lane.id, f.info.factNames)
+			c.err = hongbao.Outagef(hongbao.ClassTransient,
+				"grab in campaign %s: it was replaced, its limits count by %q now; nothing happened, "+
+					"try again", f.lane.id, f.info.factNames)
 			c.done <- struct{}{}
 			continue
 		}

@@ -24,8 +24,8 @@ const (
 	idleFor = time.Minute
 	// inspectedFor is how long it is known what a server's settings are.
 	inspectedFor = time.Second
-	// aliveFor is how long after a campaign was seen open its absence is a loss: it can't have been closed, refunded and taken
-	// out of Redis meanwhile.
+	// aliveFor is how long after a campaign was seen open its absence is a loss: it can't have been closed, refunded and
+	// taken out of Redis meanwhile.
 	aliveFor = 10 * time.Minute
 	// maxReceipts bounds what one call reads, so that Redis runs its script for no longer than 2 ms.
 	maxReceipts = 4096
@@ -52,7 +52,8 @@ type inspected struct {
 	at     time.Time
 }
 
-// lane finds or opens the campaign's lane; nil if the campaign is not in Redis. Callers who come at once share one look.
+// lane finds or opens the campaign's lane; nil if the campaign is not in Redis. Callers who come at once share one
+// look.
 func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
 	p.mu.RLock()
 	l, closed, until := p.lanes[campaign], p.closed, p.unknown[campaign]
@@ -68,7 +69,8 @@ func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
 		l, _ = r.Val.(*lane) // nil with an error
 		return l, r.Err
 	case <-ctx.Done():
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: it was still being looked for; nothing happened: %w", campaign, ctx.Err())
+		return nil, hongbao.Errorf(hongbao.ClassTransient,
+			"grab in campaign %s: it was still being looked for; nothing happened: %w", campaign, ctx.Err())
 	}
 }
 
@@ -161,7 +163,8 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	}
 	i := &info{codes: v[3] == "1"}
 	if i.hold, err = strconv.ParseInt(hold, 10, 64); err != nil || i.hold < 1 {
-		return false, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: user_campaign is %.20q, want a number above 0", l.id, hold)
+		return false, hongbao.Errorf(hongbao.ClassBroken,
+			"campaign %s in Redis: user_campaign is %.20q, want a number above 0", l.id, hold)
 	}
 	i.factNames, _ = v[1].(string)
 	if i.factNames != "" {
@@ -176,7 +179,8 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 		i.waitAOF = server.NeedsWaitAOF()
 	}
 	if slow := server.Slow(i.durability); slow != nil {
-		l.p.log.Warn("grabs of this campaign are slow", zap.String("campaign", l.id), zap.String("code", "fsync_slow"), zap.Error(slow))
+		l.p.log.Warn("grabs of this campaign are slow", zap.String("campaign", l.id), zap.String("code", "fsync_slow"),
+			zap.Error(slow))
 	}
 	l.seen.Store(i)
 	return true, nil
@@ -194,7 +198,8 @@ func (l *lane) inspect(ctx context.Context) (*shards.Server, error) {
 		return nil, err
 	}
 	if server.Role == "slave" {
-		return nil, hongbao.Outagef(hongbao.ClassTransient, "campaign %s: the server is a replica; the client of the producer has to go to the primary", l.id)
+		return nil, hongbao.Outagef(hongbao.ClassTransient,
+			"campaign %s: the server is a replica; the client of the producer has to go to the primary", l.id)
 	}
 	return server, nil
 }
@@ -221,8 +226,8 @@ func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*sh
 	return server, err
 }
 
-// vanished judges answers that say that the campaign is not there. If it was there and not over a moment ago, Redis has lost
-// it: that is no final refusal, so the answers become frozen. gone: it left Redis as it should.
+// vanished judges answers that say that the campaign is not there. If it was there and not over a moment ago, Redis has
+// lost it: that is no final refusal, so the answers become frozen. gone: it left Redis as it should.
 func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +237,8 @@ func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	}
 	if !l.lost && time.Since(l.alive) < aliveFor {
 		l.lost = true
-		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Let nobody write to this Redis, "+
+		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Let nobody "+
+			"write to this Redis, "+
 			"and run `hongbao recover`", zap.String("campaign", l.id), zap.String("code", shards.LostData))
 	}
 	for i := range answers {

@@ -19,7 +19,8 @@ import (
 func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := producer.New(producer.Config{UndecidedTimeout: time.Hour})
-	for _, part := range []string{"Redis and Deployment", "key prefix", "MaxBacklog", "InFlight", "MaxWaiting", "CallTimeout", "UndecidedTimeout", "DurabilityTimeout"} {
+	for _, part := range []string{"Redis and Deployment", "key prefix", "MaxBacklog", "InFlight", "MaxWaiting",
+		"CallTimeout", "UndecidedTimeout", "DurabilityTimeout"} {
 		require.ErrorContains(t, err, part)
 	}
 }
@@ -116,7 +117,8 @@ func TestBadGrabs(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, a.Outcome)
 }
 
-// What stays undecided is returned as such, never as a refusal, and what becomes decided in time is not returned before.
+// What stays undecided is returned as such, never as a refusal, and what becomes decided in time is not returned
+// before.
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -297,7 +299,8 @@ func TestCloseCutsShort(t *testing.T) {
 	require.Less(t, time.Since(start), 8*time.Second)
 }
 
-// A limit by day costs the first grab one call more, which tells where the day is counted; after it a lonely grab is one call.
+// A limit by day costs the first grab one call more, which tells where the day is counted; after it a lonely grab is
+// one call.
 func TestLimitOfADayIsOneCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -307,7 +310,8 @@ func TestLimitOfADayIsOneCall(t *testing.T) {
 	scripts, rdb := b.counting(t, "evalsha")
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	for i := range int64(4) {
-		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", i), Facts: map[string]string{"device": fmt.Sprint("d", i)}})
+		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", i),
+			Facts: map[string]string{"device": fmt.Sprint("d", i)}})
 		require.NoError(t, err)
 		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		require.Equal(t, 2+i, scripts.n.Load())

@@ -83,8 +83,8 @@ func (c *oneCopy) exactly(topic string, but ...int64) {
 	require.Zero(c.t, missing, "missing in %s", topic)
 }
 
-// killed runs a command again and again, killed with SIGKILL at random points, until one run ends by itself, and lets it after twice
-// as many kills as there must be. each is called after each kill. It gives the number of kills.
+// killed runs a command again and again, killed with SIGKILL at random points, until one run ends by itself, and lets
+// it after twice as many kills as there must be. each is called after each kill. It gives the number of kills.
 func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int), args ...string) int {
 	c.t.Helper()
 	path, err := program()
@@ -119,8 +119,8 @@ func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int),
 	}
 }
 
-// A replay to a fresh topic, killed at random points many times, ends with each event there once; so does one that gets its answers
-// late, so that it is killed between a send and its answer.
+// A replay to a fresh topic, killed at random points many times, ends with each event there once; so does one that gets
+// its answers late, so that it is killed between a send and its answer.
 func TestReplayKilledAnywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -131,7 +131,8 @@ func TestReplayKilledAnywhere(t *testing.T) {
 			c := newOneCopy(t, broker, 0)
 			c.grants(6_000)
 			fresh := broker.Topic(t, 2, nil)
-			args := []string{"replay", "copy", "--to", "topic:" + fresh, "--rate", "1000", "--publisher.batch_grants", "50", "--json"}
+			args := []string{"replay", "copy", "--to", "topic:" + fresh, "--rate", "1000", "--publisher.batch_grants", "50",
+				"--json"}
 
 			before := dumpOf(c)
 			out, err := c.hongbao(append(args, "--dry-run")...)
@@ -195,7 +196,8 @@ func (c *oneCopy) settled() {
 		grants = append(grants, e.Grants...)
 	}
 	l := newDatabase(c.t, ledger.Config{
-		Driver: ledger.SQLite, DSN: c.ledger, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
+		Driver: ledger.SQLite, DSN: c.ledger, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second,
+		Timeout: 20 * time.Second, Retries: 5,
 	})
 	seed, of := campaign.NewSeed(), spec("rain", c.seq, hongbao.Amount(100*c.seq))
 	_, err = l.CreateCampaign(c.t.Context(), ledger.Campaign{
@@ -216,7 +218,8 @@ func (hundred) Amount(context.Context, string, int64) (hongbao.Amount, bool, err
 	return 100, true, nil
 }
 
-// The stream is trimmed between the kills, under the batches that were stored from it, and the ledger goes on where it ends.
+// The stream is trimmed between the kills, under the batches that were stored from it, and the ledger goes on where it
+// ends.
 func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -238,8 +241,8 @@ func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	t.Logf("killed %d times", kills)
 }
 
-// A requeue of dead letters, killed between each of its steps, puts each into the topic once and ends it once. Among them are letters
-// whose first push is an open claim: one that arrived, and one that did not.
+// A requeue of dead letters, killed between each of its steps, puts each into the topic once and ends it once. Among
+// them are letters whose first push is an open claim: one that arrived, and one that did not.
 func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -254,7 +257,8 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	c.grants(300)
 	letters := c.bury("kafka")
 
-	kills := c.killed(5, 400*time.Millisecond, func(int) {}, "dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "mended", "--rate", "150",
+	kills := c.killed(5, 400*time.Millisecond, func(int) {}, "dead", "requeue", "--sink", "kafka", "--by", "ann", "--why",
+		"mended", "--rate", "150",
 		"--publisher.batch_grants", "20")
 	c.exactly(c.topic)
 	require.Empty(t, openClaims(c, "kafka"))
@@ -295,8 +299,8 @@ func (c *oneCopy) bury(group string) (letters int64) {
 	return letters
 }
 
-// What was lost from the topic after it was finished is found there and repaired, and what was never finished is pushed by the plain replay:
-// each once, beside the letters that wait for a decision.
+// What was lost from the topic after it was finished is found there and repaired, and what was never finished is pushed
+// by the plain replay: each once, beside the letters that wait for a decision.
 func TestReplayRepairsTheTopic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -332,8 +336,8 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	require.ErrorContains(t, err, "say --to kafka")
 }
 
-// The trimmer deletes done bits behind the stream. What they said still holds: a replay to the topic pushes nothing a second time, and finds
-// what is missing there.
+// The trimmer deletes done bits behind the stream. What they said still holds: a replay to the topic pushes nothing a
+// second time, and finds what is missing there.
 func TestReplayBehindTheDoneBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -341,7 +345,8 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(shards.ChunkEvents + 3_000)
-	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 11, Last: 30}}, nil) // finished, and not in the topic
+	// finished, and not in the topic
+	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 11, Last: 30}}, nil)
 	require.NoError(t, err)
 	gone := make([]int64, 20)
 	for i := range gone {
@@ -368,7 +373,8 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c.exactly(c.topic)
 }
 
-// Two replays of what is missing at once, under names of their own, push it once: the second one looks at the topic when the first has ended.
+// Two replays of what is missing at once, under names of their own, push it once: the second one looks at the topic
+// when the first has ended.
 func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -376,14 +382,16 @@ func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(1_000)
-	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 1_000}}, nil) // finished, and not in the topic
+	// finished, and not in the topic
+	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 1_000}}, nil)
 	require.NoError(t, err)
 	path, err := program()
 	require.NoError(t, err)
 	var both []*exec.Cmd
 	var logs [2]bytes.Buffer
 	for i := range 2 {
-		cmd := exec.Command(path, "replay", fmt.Sprint("lost", i), "--to", "kafka", "--missing", "--rate", "500", "--publisher.batch_grants", "50")
+		cmd := exec.Command(path, "replay", fmt.Sprint("lost", i), "--to", "kafka", "--missing", "--rate", "500",
+			"--publisher.batch_grants", "50")
 		cmd.Env, cmd.Stderr = append(os.Environ(), c.env...), &logs[i]
 		require.NoError(t, cmd.Start())
 		both = append(both, cmd)

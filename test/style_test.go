@@ -45,7 +45,8 @@ func headSins(name, src string) []string {
 		sins = append(sins, `want "-- `+name+`: <purpose>" as its first line`)
 	}
 	want := []string{"KEYS", "ARGV", "Reply", "Cost", "First write", "Repeat"}
-	if name == "bits" || name == "fields" || name == "guard" || name == "parking" || name == "stub" { // put in front of other scripts
+	// put in front of other scripts
+	if name == "bits" || name == "fields" || name == "guard" || name == "parking" || name == "stub" {
 		want = nil
 	}
 	for _, field := range want {

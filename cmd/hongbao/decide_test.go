@@ -44,7 +44,8 @@ func (d *deployment) buried(sink string) {
 	for _, e := range entries {
 		for i := range e.Grants {
 			written, err := shards.Of(d.rdb, k).DeadLetter(ctx, shards.Letter{
-				Group: sink, Consumer: "digger", EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.ClassPermanent,
+				Group: sink, Consumer: "digger", EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
+				Class:  hongbao.ClassPermanent,
 				Reason: "the account is closed", Attempts: 3,
 			})
 			require.NoError(d.t, err)
@@ -58,7 +59,8 @@ type listed struct {
 	Next    string          `json:"next"`
 }
 
-// B51's way for dead letters: listed, shown, requeued and dropped by name, with who and why; the audit names the dropped ones as decided.
+// B51's way for dead letters: listed, shown, requeued and dropped by name, with who and why; the audit names the
+// dropped ones as decided.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -69,7 +71,8 @@ func TestDeadLetters(t *testing.T) {
 	d.buried(configs.SinkBalance)
 	page := decided[listed](t, d.ok("dead", "list", "--json", "--limit", "3"))
 	require.Len(t, page.Letters, 3)
-	rest := decided[listed](t, d.ok("dead", "list", "--json", "--after", page.Next, "--class", "permanent", "--campaign", "rain"))
+	rest := decided[listed](t, d.ok("dead", "list", "--json", "--after", page.Next, "--class", "permanent", "--campaign",
+		"rain"))
 	require.Len(t, rest.Letters, 1)
 	require.Empty(t, rest.Next)
 	text := d.ok("dead", "list", "--limit", "1", "--user", "u2")
@@ -82,11 +85,14 @@ func TestDeadLetters(t *testing.T) {
 	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
 
 	who := []string{"--by", "ann", "--why", "the account is open again"}
-	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--dry-run"}, who...)...), "4 letters would be requeued")
+	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--dry-run"}, who...)...),
+		"4 letters would be requeued")
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", first.ID}, who...)...), "1 of 1 letters were requeued")
 	require.Equal(t, int64(3), d.auditNow().Found[audit.DeadLetter], "what was requeued and settled is named no more")
-	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"), "1 of 1 letters were dropped")
-	report := decided[replay.DeadReport](t, d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--rate", "100", "--json"}, who...)...))
+	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"),
+		"1 of 1 letters were dropped")
+	report := decided[replay.DeadReport](t,
+		d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--rate", "100", "--json"}, who...)...))
 	require.Equal(t, int64(2), report.Decided)
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
 
@@ -110,12 +116,15 @@ func TestDeadEntry(t *testing.T) {
 	require.NoError(t, err)
 	_, err = shards.Of(d.rdb, k).ReadNew(t.Context(), "balance", "digger", 10, 0)
 	require.NoError(t, err)
-	_, err = shards.Of(d.rdb, k).DeadLetter(t.Context(), shards.Letter{Group: "balance", Consumer: "digger", EntryID: id, Last: true, Reason: "no field v", Attempts: 1})
+	_, err = shards.Of(d.rdb, k).DeadLetter(t.Context(), shards.Letter{Group: "balance", Consumer: "digger", EntryID: id,
+		Last: true, Reason: "no field v", Attempts: 1})
 	require.NoError(t, err)
 	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
 	require.Equal(t, []string{"poison", "1"}, letter.Fields)
-	named := d.refused(3, []string{"dead", "requeue", letter.ID, "--by", "ann", "--why", "try"}, "1 of the letters named can't be delivered")
-	for _, out := range []string{named.out, d.ok("dead", "requeue", "--sink", "balance", "--by", "ann", "--why", "try all")} {
+	named := d.refused(3, []string{"dead", "requeue", letter.ID, "--by", "ann", "--why", "try"},
+		"1 of the letters named can't be delivered")
+	for _, out := range []string{named.out, d.ok("dead", "requeue", "--sink", "balance", "--by", "ann", "--why",
+		"try all")} {
 		require.Contains(t, out, "0 of 1 letters were requeued")
 		require.Contains(t, out, "then drop them")
 	}
@@ -143,10 +152,13 @@ func TestReplayToLedger(t *testing.T) {
 	r := d.auditNow()
 	require.Zero(t, r.Found[audit.Lost])
 	require.Equal(t, int64(5), r.Total.Settled)
-	require.Contains(t, d.ok("replay", "mend", "--to", "balance"), "is finished: 0 grants delivered now, 0 were there, 5 delivered before")
-	require.Contains(t, d.ok("replay", "again", "--to", "balance"), "is finished: 0 grants delivered now, 5 were there, 0 delivered before")
+	require.Contains(t, d.ok("replay", "mend", "--to", "balance"),
+		"is finished: 0 grants delivered now, 0 were there, 5 delivered before")
+	require.Contains(t, d.ok("replay", "again", "--to", "balance"),
+		"is finished: 0 grants delivered now, 5 were there, 0 delivered before")
 	d.refused(2, []string{"replay", "letters", "--to", "balance", "--dead", "kafak"}, "--dead", `"kafak" is not among deployment.sinks (balance)`)
-	d.refused(1, []string{"replay", "mend", "--to", "balance", "--user", "u1"}, "replay_exists_with_other_range", "take another name")
+	d.refused(1, []string{"replay", "mend", "--to", "balance", "--user", "u1"}, "replay_exists_with_other_range",
+		"take another name")
 	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian" is not in the ledger`, "hongbao campaign list")
 }
 
@@ -164,7 +176,8 @@ func TestQuarantineIsResolved(t *testing.T) {
 	for i, e := range entries { // the same packets, dealt to others
 		g := e.Grants[0]
 		g.User = fmt.Sprintf("other%d", i)
-		values := []any{"v", 1, "k", "grant", "c", "rain", "q", 3 + i, "e", 1, "t", e.Time.UnixMilli(), "g", shards.GrantLine(&g)}
+		values := []any{"v", 1, "k", "grant", "c", "rain", "q", 3 + i, "e", 1, "t", e.Time.UnixMilli(), "g",
+			shards.GrantLine(&g)}
 		require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: values}).Err())
 	}
 	require.NoError(t, d.rdb.HSet(t.Context(), k.Meta(), "seq", 4).Err())
@@ -184,13 +197,16 @@ func TestQuarantineIsResolved(t *testing.T) {
 		require.Equal(t, "paid from the reserve: Redis dealt it twice", got.Resolution)
 	}
 	d.ok("quarantine", "resolve", fmt.Sprint(waiting[1].ID), "--void", "--by", "bob", "--why", "forged")
-	d.refused(1, append(pay[:2:2], fmt.Sprint(one.ID), "--void", "--by", "bob", "--why", "no"), "decided_otherwise_before", "ann")
-	d.refused(1, []string{"quarantine", "resolve", "99", "--void", "--by", "bob", "--why", "no"}, "hongbao quarantine list")
+	d.refused(1, append(pay[:2:2], fmt.Sprint(one.ID), "--void", "--by", "bob", "--why", "no"), "decided_otherwise_before",
+		"ann")
+	d.refused(1, []string{"quarantine", "resolve", "99", "--void", "--by", "bob", "--why", "no"},
+		"hongbao quarantine list")
 	d.refused(1, []string{"quarantine", "show", "99"}, "hongbao quarantine list --all")
 	require.JSONEq(t, `{"grants":[],"next":0}`, d.ok("quarantine", "list", "--json"))
 	require.Equal(t, 2, strings.Count(d.ok("quarantine", "list", "--all"), "exists_with_different_user"))
 
-	cfg := ledger.Config{Driver: ledger.SQLite, DSN: d.dsn, Conns: 1, ConnectTimeout: 5e9, LockTimeout: 5e9, Timeout: 1e10, Retries: 3}
+	cfg := ledger.Config{Driver: ledger.SQLite, DSN: d.dsn, Conns: 1, ConnectTimeout: 5e9, LockTimeout: 5e9, Timeout: 1e10,
+		Retries: 3}
 	l, err := ledger.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	paid, _, err := l.Balance(t.Context(), ledger.UserAccount("other0", "CNY"))

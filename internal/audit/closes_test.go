@@ -219,8 +219,8 @@ func TestGrantAfterClose(t *testing.T) {
 	}
 }
 
-// A campaign of which Redis has lost something differs until a person ends it from the ledger; then it agrees, with a note of who and
-// why. Grants of before that only the topic knows are named as decided.
+// A campaign of which Redis has lost something differs until a person ends it from the ledger; then it agrees, with a
+// note of who and why. Grants of before that only the topic knows are named as decided.
 func TestEndedFromTheLedger(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -235,7 +235,8 @@ func TestEndedFromTheLedger(t *testing.T) {
 	require.EqualValues(t, 1, r.Found[audit.CampaignFrozen])
 	require.Contains(t, r.Remedies[audit.CampaignFrozen].Do, "`hongbao campaign refund-lost ID`")
 
-	require.NoError(t, shards.Of(w.rdb, k).EndLost(t.Context(), &shards.LostCampaign{ID: "b", Packets: packets, Total: total, Granted: 19}))
+	require.NoError(t, shards.Of(w.rdb, k).EndLost(t.Context(),
+		&shards.LostCampaign{ID: "b", Packets: packets, Total: total, Granted: 19}))
 	w.ledger.closed["b"] = hongbao.Entry{Shard: k.Index()}
 	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.By, c.Why = "ann", "no file is left" }
 	for range 2 { // while it is in Redis, and after it has left

@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// A dropped letter is named as decided and is no difference; one that was requeued stays a difference until its sink has the grant.
+// A dropped letter is named as decided and is no difference; one that was requeued stays a difference until its sink
+// has the grant.
 func TestDecidedLetters(t *testing.T) {
 	t.Parallel()
 	for what, differs := range map[string]bool{shards.Dropped: false, shards.Requeued: true} {
@@ -46,12 +47,14 @@ func TestDecidedLetters(t *testing.T) {
 	}
 }
 
-// What a person decided not to pay is explained for ever: also when its campaign was refunded and has left Redis, and the stream is trimmed.
+// What a person decided not to pay is explained for ever: also when its campaign was refunded and has left Redis, and
+// the stream is trimmed.
 func TestDecidedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for what, decide := range map[string]func(t *testing.T, w *world){
 		"void in quarantine": func(_ *testing.T, w *world) {
-			w.ledger.quarantined = []audit.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"), Resolution: "void: forged"}}
+			w.ledger.quarantined = []audit.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"),
+				Resolution: "void: forged"}}
 			drop(w.ledger.grants, "a", "u0003")
 		},
 		"a dropped letter": func(t *testing.T, w *world) {
@@ -60,7 +63,8 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			letters, err := shards.Of(w.rdb, k).Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			_, err = shards.Of(w.rdb, k).ResolveLetter(t.Context(), &shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: shards.Dropped, By: "ann", Why: "closed"})
+			_, err = shards.Of(w.rdb, k).ResolveLetter(t.Context(),
+				&shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: shards.Dropped, By: "ann", Why: "closed"})
 			require.NoError(t, err)
 		},
 	} {

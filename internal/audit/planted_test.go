@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// planted is one thing done to a world in which all agrees, and what the audit must name then: nothing less, nothing more.
+// planted is one thing done to a world in which all agrees, and what the audit must name then: nothing less, nothing
+// more.
 var planted = map[string]struct {
 	plant func(*testing.T, *world)
 	want  map[audit.Kind]int64
@@ -48,7 +49,8 @@ var planted = map[string]struct {
 	},
 	"a credit of an unknown campaign's packet on a shard that is not there": {
 		func(_ *testing.T, w *world) {
-			w.ledger.grants["b"] = append(w.ledger.grants["b"], hongbao.Grant{Shard: 9, Seq: 1, Campaign: "b", Packet: 99, User: "mallory"})
+			w.ledger.grants["b"] = append(w.ledger.grants["b"],
+				hongbao.Grant{Shard: 9, Seq: 1, Campaign: "b", Packet: 99, User: "mallory"})
 		},
 		kinds(audit.Unfounded), "mallory",
 	},
@@ -58,7 +60,8 @@ var planted = map[string]struct {
 	},
 	"a grant missing in the topic": {
 		func(_ *testing.T, w *world) {
-			w.topic.grants = slices.DeleteFunc(w.topic.grants, func(g hongbao.Grant) bool { return g.Campaign == "b" && g.User == "u0003" })
+			w.topic.grants = slices.DeleteFunc(w.topic.grants,
+				func(g hongbao.Grant) bool { return g.Campaign == "b" && g.User == "u0003" })
 		},
 		kinds(audit.MissingInTopic), `user "u0003"`,
 	},
@@ -161,19 +164,22 @@ var planted = map[string]struct {
 	"a close of the past": {
 		func(t *testing.T, w *world) {
 			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{
-				"v", "1", "k", "close", "c", "a", "q", fmt.Sprint(w.settled("a", "u0109").Seq), "e", "1", "t", "1700000000000", "g", "40 400 60 600",
+				"v", "1", "k", "close", "c", "a", "q", fmt.Sprint(w.settled("a", "u0109").Seq), "e", "1", "t", "1700000000000", "g",
+				"40 400 60 600",
 			}}))
 		},
 		kinds(audit.CampaignBroken), `the stream has its close, but it is "open"`,
 	},
 	"a dead letter of a whole entry": {
 		func(t *testing.T, w *world) {
-			id, err := w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"x", "1"}}).Result()
+			id, err := w.rdb.XAdd(t.Context(),
+				&redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"x", "1"}}).Result()
 			require.NoError(t, err)
 			_, err = shards.Of(w.rdb, w.keys("a")).ReadNew(t.Context(), topicGroup, "w1", 10, 0)
 			require.NoError(t, err)
 			_, err = shards.Of(w.rdb, w.keys("a")).DeadLetter(t.Context(), shards.Letter{
-				Group: topicGroup, Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "no field v", Attempts: 1,
+				Group: topicGroup, Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "no field v",
+				Attempts: 1,
 			})
 			require.NoError(t, err)
 			do(t, w.rdb.XDel(t.Context(), w.keys("a").Events(), id))
@@ -383,7 +389,8 @@ func (w *world) bury(t *testing.T, reason string) {
 	k := w.keys("a")
 	e := w.read(t, k.Index(), ledgerGroup)[0]
 	written, err := shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
-		Group: ledgerGroup, Consumer: "w1", EntryID: e.ID, Grant: &e.Grants[0], Last: true, Class: hongbao.ClassPermanent, Reason: reason, Attempts: 1,
+		Group: ledgerGroup, Consumer: "w1", EntryID: e.ID, Grant: &e.Grants[0], Last: true, Class: hongbao.ClassPermanent,
+		Reason: reason, Attempts: 1,
 	})
 	require.NoError(t, err)
 	require.True(t, written)

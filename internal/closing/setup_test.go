@@ -44,7 +44,8 @@ func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry, missing int6
 			return r, hongbao.Errorf(hongbao.ClassTransient, "%w: %d of %d", payment.ErrSettling, l.grants, closed.Close.Granted)
 		}
 		l.posts++
-		r = payment.Refund{Campaign: closed.Campaign, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants, Shard: closed.Shard, Seq: closed.Seq}
+		r = payment.Refund{Campaign: closed.Campaign, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants,
+			Shard: closed.Shard, Seq: closed.Seq}
 		l.refunds[closed.Campaign] = r
 	}
 	if l.after != nil {
@@ -109,17 +110,20 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
 	_, err = shards.Of(b.rdb, b.k).CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
-	_, err = shards.Of(b.rdb, b.k).CreateCampaign(t.Context(), &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
-		"from", "1000", "to", "9000000000000", "packets", "10", "total", "100", "user_campaign", "1", "user_day", "", "user_hour", "",
-		"fact_names", "", "fact_limits", "", "zone", "0:0",
-	}})
+	_, err = shards.Of(b.rdb, b.k).CreateCampaign(t.Context(),
+		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
+			"from", "1000", "to", "9000000000000", "packets", "10", "total", "100", "user_campaign", "1", "user_day", "",
+			"user_hour", "",
+			"fact_names", "", "fact_limits", "", "zone", "0:0",
+		}})
 	require.NoError(t, err)
 	_, err = shards.Of(b.rdb, b.k).LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: 1,
 		Amounts: []hongbao.Amount{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}})
 	require.NoError(t, err)
 	require.NoError(t, shards.Of(b.rdb, b.k).SetState(t.Context(), "rain", "open", "loading"))
 	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
-		Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u1"}, {Campaign: "rain", User: "u2"}, {Campaign: "rain", User: "u3"}}}, nil)
+		Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u1"}, {Campaign: "rain", User: "u2"},
+			{Campaign: "rain", User: "u3"}}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[2].Outcome)
 	b.Closer = b.closer()
@@ -129,7 +133,8 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 func (b *bundle) closer() *closing.Closer {
 	b.t.Helper()
 	c, err := closing.New(closing.Config{
-		Redis: b.rdb, Space: b.space, Ledger: b.ledger, Locks: b.locks, Group: "balance", Log: b.log, Poll: 10 * time.Millisecond,
+		Redis: b.rdb, Space: b.space, Ledger: b.ledger, Locks: b.locks, Group: "balance", Log: b.log,
+		Poll: 10 * time.Millisecond,
 	})
 	require.NoError(b.t, err)
 	return c

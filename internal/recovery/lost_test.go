@@ -86,12 +86,14 @@ func TestLostCampaignEnds(t *testing.T) {
 	at, err := w.ender().Look(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, &recovery.Ending{
-		Campaign: id, Currency: "CNY", Sponsor: "acme", Redis: recovery.Remains{State: "frozen"}, Packets: 1000, Funded: 10_000,
-		Paid: 100, PaidAmount: 1_000, Left: 900, LeftAmount: 9_000,
+		Campaign: id, Currency: "CNY", Sponsor: "acme", Redis: recovery.Remains{State: "frozen"}, Packets: 1000,
+		Funded: 10_000,
+		Paid:   100, PaidAmount: 1_000, Left: 900, LeftAmount: 9_000,
 	}, at)
 	_, err = w.ender().Refund(t.Context(), lost(8_999))
 	require.ErrorContains(t, err, "the amount is 9000 minor units, not 8999")
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "nothing has changed")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
+		"nothing has changed")
 
 	var first payment.Refund
 	for range 2 {
@@ -162,7 +164,8 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 	grants := make([]hongbao.Grant, len(answers))
 	for i := range answers {
 		r := &answers[i].Receipts[0]
-		grants[i] = hongbao.Grant{Campaign: id, User: fmt.Sprintf("u%d", i+1), Packet: r.Packet, Amount: r.Amount, Shard: r.Shard, Seq: r.Seq, Epoch: 1,
+		grants[i] = hongbao.Grant{Campaign: id, User: fmt.Sprintf("u%d", i+1), Packet: r.Packet, Amount: r.Amount,
+			Shard: r.Shard, Seq: r.Seq, Epoch: 1,
 			RequestID: r.RequestID, Time: r.Time}
 	}
 	require.Nil(t, settler.Handle(t.Context(), grants))
@@ -173,7 +176,8 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 // again has a user of before grab once more, without his request id.
 func (w *world) again(t *testing.T, user string) hongbao.Answer {
 	t.Helper()
-	answers, err := w.shard().Grab(t.Context(), &shards.GrabCall{Campaign: id, MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: id, User: user}}}, nil)
+	answers, err := w.shard().Grab(t.Context(),
+		&shards.GrabCall{Campaign: id, MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: id, User: user}}}, nil)
 	require.NoError(t, err)
 	return answers[0]
 }
@@ -194,8 +198,10 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	stolen := hongbao.Grant{Campaign: id, Packet: 1, User: "mallory", Amount: 10, Seq: 1, Time: time.Now()}
 	require.Nil(t, w.settler(t).Handle(t.Context(), []hongbao.Grant{stolen}))
 	letter := w.space.Shard(0).Dead("balance")
-	require.NoError(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.c", id}}).Err())
-	require.NoError(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: letter, Values: []any{"seq", 3, "entry.c", "snow"}}).Err())
+	require.NoError(t, w.rdb.XAdd(t.Context(),
+		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.c", id}}).Err())
+	require.NoError(t, w.rdb.XAdd(t.Context(),
+		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 3, "entry.c", "snow"}}).Err())
 	at, err := w.ender().Look(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Letters: 1, Quarantine: 1}, at.Waiting)

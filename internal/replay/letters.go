@@ -37,9 +37,11 @@ const MaxListed = 10_000
 
 var errEnough = errors.New("enough")
 
-// List gives up to limit letters that the filter picks, in the order of sinks, shards and time. after is the ID of
-// the last letter of the page before, "" for the first page. Next is the ID to go on after; empty if this was the last page.
-func (l *Letters) List(ctx context.Context, f LetterFilter, after string, limit int) (page []Letter, next string, err error) {
+// List gives up to limit letters that the filter picks, in the order of sinks, shards and time. after is the ID of the
+// last letter of the page before, "" for the first page. Next is the ID to go on after; empty if this was the last
+// page.
+func (l *Letters) List(ctx context.Context, f LetterFilter, after string, limit int) (page []Letter, next string,
+	err error) {
 	if limit < 1 || limit > MaxListed {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
 	}
@@ -60,7 +62,8 @@ func (l *Letters) List(ctx context.Context, f LetterFilter, after string, limit 
 }
 
 // each calls fn for pages of letters that the filter picks, each of one sink and shard.
-func (l *Letters) each(ctx context.Context, f LetterFilter, after string, fn func(ctx context.Context, letters []Letter) error) error {
+func (l *Letters) each(ctx context.Context, f LetterFilter, after string,
+	fn func(ctx context.Context, letters []Letter) error) error {
 	if err := f.check(); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
@@ -102,7 +105,8 @@ func (l *Letters) places(sinks []string, after string) ([]place, error) {
 	}
 	at := slices.Index(all, place{sink: sink, shard: shard})
 	if at < 0 {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "after letter %s: its sink and shard are not among those listed (%s)", after, strings.Join(sinks, ", "))
+		return nil, hongbao.Errorf(hongbao.ClassPermanent,
+			"after letter %s: its sink and shard are not among those listed (%s)", after, strings.Join(sinks, ", "))
 	}
 	all[at].after = id
 	return all[at:], nil
@@ -112,7 +116,8 @@ func (l *Letters) places(sinks []string, after string) ([]place, error) {
 func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err error) {
 	sink, shard, stream, err = ParseLetterID(id)
 	if err == nil && shard >= l.source.space.Len() {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "letter %s: the deployment has shards 0 to %d", id, l.source.space.Len()-1)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "letter %s: the deployment has shards 0 to %d", id,
+			l.source.space.Len()-1)
 	}
 	return sink, shard, stream, err
 }
@@ -128,7 +133,8 @@ func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
 		return Letter{}, err
 	}
 	if len(raw) == 0 {
-		return Letter{}, hongbao.Errorf(hongbao.ClassPermanent, "letter %s: %w; `hongbao dead list` shows those that are there", id, ErrNoLetter)
+		return Letter{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"letter %s: %w; `hongbao dead list` shows those that are there", id, ErrNoLetter)
 	}
 	return parseLetter(sink, shard, &raw[0]), nil
 }
@@ -220,14 +226,14 @@ func (l *Letters) pages(ctx context.Context, pick Pick, fn func(ctx context.Cont
 	return nil
 }
 
-// RequeueSink is the sink whose done bits say which dead letters of a sink were delivered by a requeue. By the sink's own
-// bits they are done.
+// RequeueSink is the sink whose done bits say which dead letters of a sink were delivered by a requeue. By the sink's
+// own bits they are done.
 func RequeueSink(sink string) string { return "requeue-" + sink }
 
 // RequeueConfig is how letters are requeued.
 type RequeueConfig struct {
-	// Handler is the letters' own sink. It must make a second delivery harmless; the publisher needs claims with the sink's
-	// name and the done bits of RequeueSink.
+	// Handler is the letters' own sink. It must make a second delivery harmless; the publisher needs claims with the
+	// sink's name and the done bits of RequeueSink.
 	Handler hongbao.Handler
 	// BatchGrants, Rate and Patience are those of Config.
 	BatchGrants int
@@ -236,8 +242,9 @@ type RequeueConfig struct {
 	DryRun      bool
 }
 
-// Requeue delivers the grants of letters to their sink, and removes each letter afterwards, with who and why. All letters
-// must be of the one sink that the Handler is. Letters that can't be read, or that the sink refuses again, stay.
+// Requeue delivers the grants of letters to their sink, and removes each letter afterwards, with who and why. All
+// letters must be of the one sink that the Handler is. Letters that can't be read, or that the sink refuses again,
+// stay.
 func (l *Letters) Requeue(ctx context.Context, cfg RequeueConfig, pick Pick, who Decider) (*DeadReport, error) {
 	r := newDeadReport(shards.Requeued, cfg.DryRun)
 	if err := errors.Join(who.check(), cfg.check()); err != nil {
@@ -270,7 +277,8 @@ func (c *RequeueConfig) check() error {
 }
 
 // requeue delivers letters of one sink and shard.
-func (l *Letters) requeue(ctx context.Context, cfg *RequeueConfig, p *pace, letters []Letter, who Decider, r *DeadReport) error {
+func (l *Letters) requeue(ctx context.Context, cfg *RequeueConfig, p *pace, letters []Letter, who Decider,
+	r *DeadReport) error {
 	grants := make([]hongbao.Grant, len(letters))
 	for i := range letters {
 		grants[i] = *letters[i].Grant
@@ -307,8 +315,8 @@ func (l *Letters) requeue(ctx context.Context, cfg *RequeueConfig, p *pace, lett
 type DeadReport struct {
 	Decision string `json:"decision"`
 	DryRun   bool   `json:"dry_run"`
-	// Matched letters were picked; Decided of them are requeued or dropped now; Unreadable ones can't be requeued; Failed ones
-	// were refused by the sink again. A letter that somebody else decided meanwhile is in none of the latter.
+	// Matched letters were picked; Decided of them are requeued or dropped now; Unreadable ones can't be requeued; Failed
+	// ones were refused by the sink again. A letter that somebody else decided meanwhile is in none of the latter.
 	Matched    int64     `json:"matched"`
 	Decided    int64     `json:"decided"`
 	Unreadable int64     `json:"unreadable"`
@@ -338,7 +346,8 @@ func (r *DeadReport) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "%d of %d letters were %s.\n", r.Decided, r.Matched, r.Decision)
 	}
 	if r.Unreadable > 0 {
-		fmt.Fprintf(&b, "%d can't be read, so there is nothing to deliver: look at them with `hongbao dead show`, then drop them.\n", r.Unreadable)
+		fmt.Fprintf(&b, "%d can't be read, so there is nothing to deliver: look at them with `hongbao dead show`, then drop "+
+			"them.\n", r.Unreadable)
 	}
 	writeFailures(&b, r.Failures, r.Failed)
 	_, err := io.WriteString(w, b.String())

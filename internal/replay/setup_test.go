@@ -50,7 +50,8 @@ func setup(t *testing.T) *world {
 // grant is what stands under a seq of a shard, always the same.
 func grant(shard int, seq int64) hongbao.Grant {
 	return hongbao.Grant{
-		Shard: shard, Seq: seq, Epoch: 1, Campaign: []string{"rain", "snow"}[seq%2], Packet: seq*shardCount + int64(shard) + 1, Amount: hongbao.Amount(100 + seq%7),
+		Shard: shard, Seq: seq, Epoch: 1, Campaign: []string{"rain", "snow"}[seq%2], Packet: seq*shardCount + int64(shard) +
+			1, Amount: hongbao.Amount(100 + seq%7),
 		User: fmt.Sprintf("u%d", seq%10), RequestID: fmt.Sprintf("r%d", seq), Time: time.UnixMilli(began + seq*1000).UTC(),
 	}
 }
@@ -65,9 +66,10 @@ func (w *world) add(t *testing.T, n int) {
 				w.seq[shard]++
 				g := grant(shard, w.seq[shard])
 				w.ledger.add(g)
-				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), ID: fmt.Sprintf("%d-%d", began+g.Seq/5, g.Seq), Values: []any{
-					"v", 1, "k", "grant", "c", g.Campaign, "q", g.Seq, "e", 1, "t", g.Time.UnixMilli(), "g", shards.GrantLine(&g),
-				}})
+				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), ID: fmt.Sprintf("%d-%d", began+g.Seq/5, g.Seq),
+					Values: []any{
+						"v", 1, "k", "grant", "c", g.Campaign, "q", g.Seq, "e", 1, "t", g.Time.UnixMilli(), "g", shards.GrantLine(&g),
+					}})
 			}
 			p.HSet(t.Context(), k.Meta(), "seq", w.seq[shard])
 			return nil
@@ -79,7 +81,8 @@ func (w *world) add(t *testing.T, n int) {
 // trim removes the entries before a seq from a shard's stream.
 func (w *world) trim(t *testing.T, shard int, seq int64) {
 	t.Helper()
-	require.NoError(t, w.rdb.XTrimMinID(t.Context(), w.space.Shard(shard).Events(), fmt.Sprintf("%d-%d", began+seq/5, seq)).Err())
+	require.NoError(t, w.rdb.XTrimMinID(t.Context(), w.space.Shard(shard).Events(),
+		fmt.Sprintf("%d-%d", began+seq/5, seq)).Err())
 }
 
 // dump is every key of the deployment with its exact content.
@@ -97,7 +100,8 @@ func (w *world) dump(t *testing.T) map[string]string {
 
 func (w *world) config(name string) replay.Config {
 	return replay.Config{
-		Redis: w.rdb, Space: w.space, Ledger: &w.ledger, Name: name, Target: "test", Handler: w.target, DoneSink: replay.DoneSink(name),
+		Redis: w.rdb, Space: w.space, Ledger: &w.ledger, Name: name, Target: "test", Handler: w.target,
+		DoneSink:    replay.DoneSink(name),
 		BatchGrants: 20, Parallel: 2, Patience: 10 * time.Second,
 	}
 }
@@ -123,7 +127,8 @@ func (l *memLedger) add(g hongbao.Grant) {
 	l.grants[g.Shard] = append(l.grants[g.Shard], g)
 }
 
-func (l *memLedger) EachGrantBySeq(_ context.Context, shard int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error {
+func (l *memLedger) EachGrantBySeq(_ context.Context, shard int, seqs hongbao.SeqRange,
+	fn func(hongbao.Grant) error) error {
 	l.mu.Lock()
 	list := l.grants[shard]
 	l.mu.Unlock()
@@ -199,7 +204,8 @@ func (w *world) bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 	require.NoError(t, err)
 	g.EntryID = fmt.Sprintf("%d-%d", began+seq/5, seq)
 	written, err := shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
-		Group: "kafka", Consumer: "w1", EntryID: g.EntryID, Grant: &g, Last: true, Class: class, Reason: "no, \"never\"\nagain", Attempts: 3,
+		Group: "kafka", Consumer: "w1", EntryID: g.EntryID, Grant: &g, Last: true, Class: class,
+		Reason: "no, \"never\"\nagain", Attempts: 3,
 	})
 	require.NoError(t, err)
 	require.True(t, written)
@@ -216,7 +222,8 @@ func (w *world) buryEntry(t *testing.T, fields ...string) {
 	_, err = shards.Of(w.rdb, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
 	_, err = shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
-		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read", Attempts: 1,
+		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read",
+		Attempts: 1,
 	})
 	require.NoError(t, err)
 	require.NoError(t, w.rdb.XDel(t.Context(), k.Events(), id).Err())

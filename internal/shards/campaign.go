@@ -32,7 +32,8 @@ type CampaignCall struct {
 // CreateCampaign puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
 func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState, error) {
 	id := c.Campaign
-	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id, "c"), k.Keys.Codes(id)}
+	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id, "c"),
+		k.Keys.Codes(id)}
 	args := []any{c.Hash}
 	for _, f := range c.Fields {
 		args = append(args, f)
@@ -92,7 +93,8 @@ func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	case "missing":
 		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is not in Redis: load it first", campaign)
 	case "packets":
-		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s has not all its packets yet: load it to the end first", campaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s has not all its packets yet: load it to the end first",
+			campaign)
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",
 		campaign, reply[1], from, to)

@@ -18,7 +18,8 @@ func TestLoadChunks(t *testing.T) {
 	ctx := t.Context()
 	load := func(first int64, hash string, amounts ...hongbao.Amount) shards.LoadState {
 		t.Helper()
-		at, err := shards.Of(b.rdb, b.k).LoadChunk(ctx, &shards.Chunk{Campaign: "rain", Hash: hash, First: first, Amounts: amounts})
+		at, err := shards.Of(b.rdb, b.k).LoadChunk(ctx,
+			&shards.Chunk{Campaign: "rain", Hash: hash, First: first, Amounts: amounts})
 		require.NoError(t, err)
 		return at
 	}
@@ -46,7 +47,8 @@ func TestLoadChunks(t *testing.T) {
 	require.Equal(t, "1 2 2 4 3 3 4 1", strings.Join(stock, " "))
 	f, err := shards.Of(b.rdb, b.k).CampaignFields(ctx, "rain")
 	require.NoError(t, err)
-	require.Equal(t, []string{"4", "10", "0", "0"}, []string{f["loaded"], f["loaded_amount"], f["granted"], f["granted_amount"]})
+	require.Equal(t, []string{"4", "10", "0", "0"},
+		[]string{f["loaded"], f["loaded_amount"], f["granted"], f["granted_amount"]})
 }
 
 func TestLoadNoticesForeignStock(t *testing.T) {
@@ -108,11 +110,14 @@ func TestParseGrabReply(t *testing.T) {
 	c := call("rain", "u1", "u2")
 	for name, reply := range map[string][]string{
 		"empty": {}, "short": {"s\ts", "1", "1"}, "long": {"s\ts", "1", "1", "1", "1"}, "no time": {"s\ts", "x", "1", "1"},
-		"no seq": {"s\ts", "1", "1", ""}, "an answer too few": {"s", "1", "1", "1"}, "one too many": {"s\ts\ts", "1", "1", "1"},
-		"no outcome": {"s\t", "1", "1", "1"}, "unknown outcome": {"s\tz", "1", "1", "1"}, "bad packet": {"s\t1 x", "1", "1", "1"},
+		"no seq": {"s\ts", "1", "1", ""}, "an answer too few": {"s", "1", "1", "1"},
+		"one too many": {"s\ts\ts", "1", "1", "1"},
+		"no outcome":   {"s\t", "1", "1", "1"}, "unknown outcome": {"s\tz", "1", "1", "1"},
+		"bad packet":            {"s\t1 x", "1", "1", "1"},
 		"packet without amount": {"s\t12", "1", "1", "1"}, "bad receipt": {"s\t=1 2 x 4 r", "1", "1", "1"},
 		"short receipt": {"s\ta1 2 3 4", "1", "1", "1"}, "bad limit": {"s\tluser:day:1", "1", "1", "1"},
-		"limit of text": {"s\tluser:day:x:1", "1", "1", "1"}, "granted nothing": {"s\ta", "1", "1", "1"}, "six fields": {"s\t=1 2 3 4 r 5", "1", "1", "1"}, "no receipt": {"s\t=", "1", "1", "1"},
+		"limit of text": {"s\tluser:day:x:1", "1", "1", "1"}, "granted nothing": {"s\ta", "1", "1", "1"},
+		"six fields": {"s\t=1 2 3 4 r 5", "1", "1", "1"}, "no receipt": {"s\t=", "1", "1", "1"},
 		"empty line": {"s\ta1 2 3 4 r\n\n1 2 3 4 q", "1", "1", "1"},
 	} {
 		answers, err := shards.ParseGrabReply(0, c, reply, nil)
@@ -122,8 +127,8 @@ func TestParseGrabReply(t *testing.T) {
 	}
 }
 
-// A shard that has lost its meta key while its stream is there is not made anew: its seqs would begin again, and the done bits of the first ones
-// would keep the new events from every sink.
+// A shard that has lost its meta key while its stream is there is not made anew: its seqs would begin again, and the
+// done bits of the first ones would keep the new events from every sink.
 func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

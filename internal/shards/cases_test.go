@@ -46,7 +46,8 @@ func pending(t *testing.T, b *bundle) {
 func deadLetter(t *testing.T, b *bundle) {
 	pending(t, b)
 	written, err := shards.Of(b.rdb, b.k).DeadLetter(t.Context(), shards.Letter{
-		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.ClassPermanent, Reason: "too large", Attempts: 3,
+		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.ClassPermanent,
+		Reason: "too large", Attempts: 3,
 		Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
 	})
 	require.NoError(t, err)
@@ -72,12 +73,14 @@ func begin(ctx context.Context, b *bundle) error {
 }
 
 func chunk(ctx context.Context, b *bundle) error {
-	_, err := shards.Of(b.rdb, b.k).LoadChunk(ctx, &shards.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: []hongbao.Amount{2, 4}})
+	_, err := shards.Of(b.rdb, b.k).LoadChunk(ctx,
+		&shards.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: []hongbao.Amount{2, 4}})
 	return err
 }
 
 func putCodes(ctx context.Context, b *bundle) error {
-	_, err := shards.Of(b.rdb, b.k).PutCodes(ctx, &shards.CodesChunk{Campaign: "rain", Hash: "h", First: 1, Codes: []string{"A1", "B2"}})
+	_, err := shards.Of(b.rdb, b.k).PutCodes(ctx,
+		&shards.CodesChunk{Campaign: "rain", Hash: "h", First: 1, Codes: []string{"A1", "B2"}})
 	return err
 }
 
@@ -92,7 +95,8 @@ func (b *bundle) id(ctx context.Context, at int) string {
 // scriptCases are all scripts, each under its name.
 func scriptCases() map[string]scriptCase {
 	all := map[string]scriptCase{}
-	for _, some := range []map[string]scriptCase{grabCases(), loadCases(), endCases(), pendingCases(), keepCases(), claimCases()} {
+	for _, some := range []map[string]scriptCase{grabCases(), loadCases(), endCases(), pendingCases(), keepCases(),
+		claimCases()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -168,7 +172,8 @@ func loadCases() map[string]scriptCase {
 					return err
 				}
 				_, err = shards.Of(b.rdb, b.k).Reopen(ctx, b.space, &shards.Reopening{
-					Was: shards.Frozen{Seq: 2 * shards.ChunkEvents, Epoch: 1, Token: token}, Epoch: 2, Last: 3*shards.ChunkEvents - 1, Known: 5, Sinks: []string{"kafka"},
+					Was: shards.Frozen{Seq: 2 * shards.ChunkEvents, Epoch: 1, Token: token}, Epoch: 2, Last: 3*shards.ChunkEvents - 1,
+					Known: 5, Sinks: []string{"kafka"},
 				})
 				return err
 			},
@@ -176,7 +181,8 @@ func loadCases() map[string]scriptCase {
 		"create_campaign": {
 			grows: true,
 			keys: func(b *bundle) []string {
-				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"), b.k.Codes("rain")}
+				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"),
+					b.k.Counters("rain", "c"), b.k.Codes("rain")}
 			},
 			call: begin,
 		},
@@ -236,12 +242,14 @@ func endCases() map[string]scriptCase {
 				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", campaign.Frozen).Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Granted: 2, GrantedAmount: 6})
+				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Granted: 2,
+					GrantedAmount: 6})
 			},
 		},
 		"purge_campaign": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"), b.k.Codes("rain"), b.k.Refunded()}
+				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"),
+					b.k.Codes("rain"), b.k.Refunded()}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.closed(t, "rain", 5, 2)
@@ -262,7 +270,8 @@ func pendingCases() map[string]scriptCase {
 		"reclaim": {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := shards.Of(b.rdb, b.k).Reclaim(ctx, shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+				_, _, err := shards.Of(b.rdb, b.k).Reclaim(ctx,
+					shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
 				return err
 			},
 		},
@@ -276,7 +285,8 @@ func pendingCases() map[string]scriptCase {
 		"park": {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Park(ctx, "kafka", "w1", []shards.Parking{{ID: b.id(ctx, 0), Level: 1, Attempts: 1}})
+				_, err := shards.Of(b.rdb, b.k).Park(ctx, "kafka", "w1",
+					[]shards.Parking{{ID: b.id(ctx, 0), Level: 1, Attempts: 1}})
 				return err
 			},
 		},
@@ -342,7 +352,8 @@ func keepCases() map[string]scriptCase {
 				if rows, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result(); err == nil && len(rows) > 0 {
 					id = rows[0].ID
 				}
-				_, err := shards.Of(b.rdb, b.k).ResolveLetter(ctx, &shards.Decision{Sink: "kafka", Letter: id, What: shards.Dropped, By: "ann", Why: "a test"})
+				_, err := shards.Of(b.rdb, b.k).ResolveLetter(ctx,
+					&shards.Decision{Sink: "kafka", Letter: id, What: shards.Dropped, By: "ann", Why: "a test"})
 				return err
 			},
 		},
@@ -374,7 +385,8 @@ func keepCases() map[string]scriptCase {
 				require.NoError(t, err)
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).TrimEvents(ctx, shards.Trim{Retention: 0, MaxEvents: 1, Limit: 9, Groups: []string{"kafka"}})
+				_, err := shards.Of(b.rdb, b.k).TrimEvents(ctx,
+					shards.Trim{Retention: 0, MaxEvents: 1, Limit: 9, Groups: []string{"kafka"}})
 				return err
 			},
 		},

@@ -18,7 +18,8 @@ var (
 	purgeCampaignScript = newDrainScript("purge_campaign")
 )
 
-// ErrNotInRedis says that a campaign is not on its shard: it was never loaded, or it was refunded and its grace is over.
+// ErrNotInRedis says that a campaign is not on its shard: it was never loaded, or it was refunded and its grace is
+// over.
 var ErrNotInRedis = errors.New("the campaign is not in Redis")
 
 // ErrNotClosed says that a campaign is still to be closed.
@@ -50,7 +51,8 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool) (hongbao
 func readClose(r *replyReader, k Keys, campaign string) hongbao.Entry {
 	e := hongbao.Entry{Shard: k.Index(), Kind: hongbao.EntryClose, Campaign: campaign, Seq: r.int64()}
 	e.Time, e.Epoch = time.UnixMilli(r.int64()).UTC(), r.int64()
-	e.Close = hongbao.Closing{Granted: r.int64(), GrantedAmount: hongbao.Amount(r.int64()), Left: r.int64(), LeftAmount: hongbao.Amount(r.int64())}
+	e.Close = hongbao.Closing{Granted: r.int64(), GrantedAmount: hongbao.Amount(r.int64()), Left: r.int64(),
+		LeftAmount: hongbao.Amount(r.int64())}
 	return e
 }
 
@@ -71,7 +73,8 @@ func refusedClose(campaign string, r *replyReader) error {
 	case "frozen":
 		return LostError(campaign)
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "close campaign %s: the script refused for %.40q, which this build does not know", campaign, why)
+	return hongbao.Errorf(hongbao.ClassBroken,
+		"close campaign %s: the script refused for %.40q, which this build does not know", campaign, why)
 }
 
 // CloseOf gives the close entry of a campaign that is closed on its shard. ErrNotInRedis, ErrLost, or ErrNotClosed with
@@ -98,7 +101,8 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (hongbao.Entry, er
 		r.rest = append(r.rest, s)
 	}
 	e := readClose(&r, k.Keys, campaign)
-	e.Close.Left, e.Close.LeftAmount = e.Close.Left-e.Close.Granted, e.Close.LeftAmount-e.Close.GrantedAmount // so far what was loaded
+	// so far what was loaded
+	e.Close.Left, e.Close.LeftAmount = e.Close.Left-e.Close.Granted, e.Close.LeftAmount-e.Close.GrantedAmount
 	if r.err != nil {
 		return e, hongbao.Errorf(hongbao.ClassBroken, "the close of campaign %s in Redis can't be read, look at %s: %w",
 			campaign, k.Keys.Campaign(campaign), r.err)
@@ -106,8 +110,8 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (hongbao.Entry, er
 	return e, nil
 }
 
-// Refunded notes on its shard that a closed campaign was refunded, and gives the time of the first such note. A campaign
-// that is not closed is refused, ErrNotInRedis if it is not there.
+// Refunded notes on its shard that a closed campaign was refunded, and gives the time of the first such note. A
+// campaign that is not closed is refused, ErrNotInRedis if it is not there.
 func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error) {
 	reply, err := k.run(ctx, refundedScript, []string{k.Keys.Campaign(campaign), k.Keys.Refunded()}, []any{campaign})
 	if err != nil {
@@ -122,9 +126,11 @@ func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error
 	case r.err != nil:
 		return time.Time{}, r.done(refundedScript)
 	case state == "":
-		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s: %w", campaign, ErrNotInRedis)
+		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s: %w", campaign,
+			ErrNotInRedis)
 	default:
-		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s, which is %s: %w", campaign, state, ErrNotClosed)
+		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s, which is %s: %w",
+			campaign, state, ErrNotClosed)
 	}
 }
 
@@ -135,7 +141,8 @@ func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int)
 		return nil, fmt.Errorf("ask Redis for its time: %w", Classify(err))
 	}
 	ids, err := k.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
-		Key: k.Keys.Refunded(), Start: "-inf", Stop: strconv.FormatInt(now.Add(-grace).UnixMilli(), 10), ByScore: true, Count: int64(count),
+		Key: k.Keys.Refunded(), Start: "-inf", Stop: strconv.FormatInt(now.Add(-grace).UnixMilli(), 10), ByScore: true,
+		Count: int64(count),
 	}).Result()
 	if err != nil {
 		return nil, fmt.Errorf("look for refunded campaigns on shard %d: %w", k.Keys.Index(), Classify(err))
@@ -143,10 +150,11 @@ func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int)
 	return ids, nil
 }
 
-// PurgeCampaign takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait otherwise; 0 if
-// it is gone. A campaign that was not refunded is refused.
+// PurgeCampaign takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait
+// otherwise; 0 if it is gone. A campaign that was not refunded is refused.
 func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
-	keys := []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Receipts(campaign), k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded()}
+	keys := []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Receipts(campaign),
+		k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded()}
 	reply, err := k.run(ctx, purgeCampaignScript, keys, []any{campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err
@@ -159,12 +167,13 @@ func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.D
 		left := time.Duration(r.int64()) * time.Millisecond
 		return left, r.done(purgeCampaignScript)
 	default:
-		return 0, hongbao.Errorf(hongbao.ClassPermanent, "retire campaign %s: it is %s, only a refunded one leaves Redis", campaign, r.string())
+		return 0, hongbao.Errorf(hongbao.ClassPermanent, "retire campaign %s: it is %s, only a refunded one leaves Redis",
+			campaign, r.string())
 	}
 }
 
-// UserReceipts gives a user's receipts in a campaign; ErrNotInRedis (Permanent) if the campaign is not there, or if Redis has lost
-// something of it and may have lost his receipts: the ledger has them.
+// UserReceipts gives a user's receipts in a campaign; ErrNotInRedis (Permanent) if the campaign is not there, or if
+// Redis has lost something of it and may have lost his receipts: the ledger has them.
 func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) ([]hongbao.Receipt, error) {
 	var from, text *redis.StringCmd
 	var lost *redis.SliceCmd

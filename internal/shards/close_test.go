@@ -192,7 +192,8 @@ func TestRefundedAndRetired(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, left)
 	}
-	for _, key := range []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"), b.k.Refunded()} {
+	for _, key := range []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"),
+		b.k.Refunded()} {
 		n, err := b.rdb.Exists(t.Context(), key).Result()
 		require.NoError(t, err)
 		require.Zero(t, n, key)

@@ -24,7 +24,8 @@ func TestPutCodes(t *testing.T) {
 	}
 	put := func(first int64, hash string, codes ...string) shards.LoadState {
 		t.Helper()
-		at, err := shards.Of(b.rdb, b.k).PutCodes(ctx, &shards.CodesChunk{Campaign: "rain", Hash: hash, First: first, Codes: codes})
+		at, err := shards.Of(b.rdb, b.k).PutCodes(ctx,
+			&shards.CodesChunk{Campaign: "rain", Hash: hash, First: first, Codes: codes})
 		require.NoError(t, err)
 		return at
 	}
@@ -88,8 +89,8 @@ func TestFillCodes(t *testing.T) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// A load with codes is stopped after each chunk and goes on; it opens when every packet has its code, and a later load puts
-// back what Redis lost.
+// A load with codes is stopped after each chunk and goes on; it opens when every packet has its code, and a later load
+// puts back what Redis lost.
 func TestLoadWithCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

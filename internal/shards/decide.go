@@ -22,10 +22,11 @@ type Decision struct {
 	By, Why      string
 }
 
-// ResolveLetter moves a dead letter to the decided ones, with the decision, in one step. It tells whether that was done now:
-// false if the letter is not there (any more).
+// ResolveLetter moves a dead letter to the decided ones, with the decision, in one step. It tells whether that was done
+// now: false if the letter is not there (any more).
 func (k *Shard) ResolveLetter(ctx context.Context, d *Decision) (bool, error) {
-	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.Decided(d.Sink)}, []any{d.Letter, d.What, d.By, d.Why})
+	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.Decided(d.Sink)},
+		[]any{d.Letter, d.What, d.By, d.Why})
 	if err != nil {
 		return false, err
 	}
@@ -37,8 +38,8 @@ func (k *Shard) Letters(ctx context.Context, sink, first, last string, count int
 	return rangeOf(ctx, k.rdb, k.Keys.Dead(sink), first, last, count)
 }
 
-// DecidedLetters reads a shard's decided letters of a sink as Range reads entries: the fields letter, decision, by, why and decided,
-// then those of the letter.
+// DecidedLetters reads a shard's decided letters of a sink as Range reads entries: the fields letter, decision, by, why
+// and decided, then those of the letter.
 func (k *Shard) DecidedLetters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
 	return rangeOf(ctx, k.rdb, k.Keys.Decided(sink), first, last, count)
 }

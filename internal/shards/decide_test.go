@@ -29,7 +29,8 @@ func TestDecide(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, log, 1)
 	v := log[0].Values
-	require.Equal(t, []string{"letter", letters[0].ID, "decision", "requeued", "by", "ann", "why", "mended", "decided"}, v[:9])
+	require.Equal(t, []string{"letter", letters[0].ID, "decision", "requeued", "by", "ann", "why", "mended", "decided"},
+		v[:9])
 	require.Equal(t, letters[0].Values, v[10:])
 }
 
@@ -74,7 +75,8 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Granted(), "kafka's own bits do not count")
 	more := append([]hongbao.SeqRange{{First: 9, Last: 9}}, ranges...)
-	require.NoError(t, shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &hongbao.Claim{ID: "c1", Fence: a.Fence, Events: more}, "requeue-kafka"))
+	require.NoError(t, shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &hongbao.Claim{ID: "c1", Fence: a.Fence, Events: more},
+		"requeue-kafka"))
 	for _, sink := range []string{"kafka", "requeue-kafka"} {
 		done, err := shards.Of(b.rdb, b.k).Done(ctx, sink, hongbao.SeqRange{First: 1, Last: shards.ChunkEvents})
 		require.NoError(t, err)

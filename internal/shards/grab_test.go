@@ -41,7 +41,8 @@ func TestGrabAgainstModel(t *testing.T) {
 				}
 			}
 			for _, o := range hongbao.Outcomes() {
-				if o != hongbao.OutcomeRefilling && o != hongbao.OutcomeUnknownCampaign { // no campaign here runs on more than one shard, or is unknown
+				// no campaign here runs on more than one shard, or is unknown
+				if o != hongbao.OutcomeRefilling && o != hongbao.OutcomeUnknownCampaign {
 					require.NotZero(t, seen[o], "no history came to %s: %v", o, seen)
 				}
 			}
@@ -90,7 +91,8 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 func (h *history) spec() hongbao.Campaign {
 	r := h.r
 	c := spec("rain", 1+r.Int64N(200))
-	c.TimeZone = []string{"UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia"}[r.IntN(6)]
+	c.TimeZone = []string{"UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe",
+		"Pacific/Apia"}[r.IntN(6)]
 	now := time.Now().Truncate(time.Millisecond)
 	c.From, c.To = now.Add(-time.Duration(r.IntN(10*24))*time.Hour-time.Minute), now.Add(24*time.Hour)
 	switch r.IntN(12) {
@@ -282,7 +284,8 @@ func (h *history) compare(t *testing.T) {
 	}
 	f, err := shards.Of(h.b.rdb, h.k).CampaignFields(ctx, id)
 	require.NoError(t, err)
-	require.Equal(t, []int64{m.granted, int64(m.amount)}, []int64{number(t, f["granted"]), number(t, f["granted_amount"])}, h.name)
+	require.Equal(t, []int64{m.granted, int64(m.amount)}, []int64{number(t, f["granted"]), number(t, f["granted_amount"])},
+		h.name)
 	meta, err := h.b.rdb.HGetAll(ctx, h.k.Meta()).Result()
 	require.NoError(t, err)
 	require.Equal(t, m.seq, number(t, meta["seq"]), h.name)
@@ -339,10 +342,12 @@ func TestGrabUnknownAndLoading(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, answers[1].Outcome)
 
-	_, err = shards.Of(b.rdb, b.k).CreateCampaign(t.Context(), &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
-		"from", "1", "to", "9", "user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "0:0",
-		"packets", "1", "total", "1",
-	}})
+	_, err = shards.Of(b.rdb, b.k).CreateCampaign(t.Context(),
+		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
+			"from", "1", "to", "9", "user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "",
+			"zone", "0:0",
+			"packets", "1", "total", "1",
+		}})
 	require.NoError(t, err)
 	answers, err = shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)

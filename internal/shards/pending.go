@@ -121,8 +121,8 @@ func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Park
 	return n, nil
 }
 
-// RemoveIdleConsumers removes the group's consumers that have nothing pending and were idle for at least idle, but for the one that
-// asks and the parking consumers. It returns their names.
+// RemoveIdleConsumers removes the group's consumers that have nothing pending and were idle for at least idle, but for
+// the one that asks and the parking consumers. It returns their names.
 func (k *Shard) RemoveIdleConsumers(ctx context.Context, group, consumer string, idle time.Duration) ([]string, error) {
 	return k.run(ctx, removeIdleConsumersScript, []string{k.Keys.Events()}, []any{group, consumer, idle.Milliseconds()})
 }

@@ -17,7 +17,8 @@ const lease = time.Minute
 func (b *bundle) take(t testing.TB, worker string, count int) ([]shards.RawEntry, []string) {
 	t.Helper()
 	entries, gone, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{
-		Group: "kafka", Consumer: worker, Count: count, Lease: lease, Backoff: []time.Duration{0, 10 * time.Minute, time.Hour},
+		Group: "kafka", Consumer: worker, Count: count, Lease: lease,
+		Backoff: []time.Duration{0, 10 * time.Minute, time.Hour},
 	})
 	require.NoError(t, err)
 	return entries, gone
@@ -146,7 +147,8 @@ func TestParked(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, 3, n, "the last one is no longer w1's")
-	require.Equal(t, map[string]string{ids[0]: "_retry/1 3", ids[1]: "_retry/0 0", ids[2]: "_retry/7 1", ids[3]: "w2 1"}, b.owners(t, "kafka"))
+	require.Equal(t, map[string]string{ids[0]: "_retry/1 3", ids[1]: "_retry/0 0", ids[2]: "_retry/7 1", ids[3]: "w2 1"},
+		b.owners(t, "kafka"))
 
 	got, _ := b.take(t, "w3", 9)
 	require.Equal(t, []string{ids[1]}, idsOf(got), "level 0 has no backoff")
@@ -173,7 +175,8 @@ func TestDeletedWhilePending(t *testing.T) {
 	b.group(t, "kafka")
 	b.read(t, "kafka", "w1", 3)
 	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Events(), ids[0], ids[2]).Err())
-	n, err := shards.Of(b.rdb, b.k).Park(t.Context(), "kafka", "w1", []shards.Parking{{ID: ids[0], Level: 1, Attempts: 1}, {ID: ids[1], Level: 0}})
+	n, err := shards.Of(b.rdb, b.k).Park(t.Context(), "kafka", "w1",
+		[]shards.Parking{{ID: ids[0], Level: 1, Attempts: 1}, {ID: ids[1], Level: 0}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Contains(t, b.owners(t, "kafka"), ids[0], "parking must not lose the trace of it")
@@ -182,11 +185,13 @@ func TestDeletedWhilePending(t *testing.T) {
 		row := b.owners(t, "kafka")[id]
 		require.Equal(t, "w1 1", row)
 	}
-	entries, gone, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+	entries, gone, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(),
+		shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
 	require.Equal(t, []string{ids[1]}, idsOf(entries))
 	require.Equal(t, []string{ids[0], ids[2]}, gone)
-	_, gone, err = shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
+	_, gone, err = shards.Of(b.rdb, b.k).Reclaim(t.Context(),
+		shards.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
 	require.Empty(t, gone, "told once")
 }
@@ -223,7 +228,8 @@ func TestNoGroup(t *testing.T) {
 		t.Helper()
 		_, err := shards.Of(b.rdb, b.k).ReadNew(ctx, "kafka", "w1", 1, 0)
 		check("read", err)
-		_, _, err = shards.Of(b.rdb, b.k).Reclaim(ctx, shards.ReclaimCall{Group: "kafka", Consumer: "w1", Count: 1, Backoff: []time.Duration{0}})
+		_, _, err = shards.Of(b.rdb, b.k).Reclaim(ctx,
+			shards.ReclaimCall{Group: "kafka", Consumer: "w1", Count: 1, Backoff: []time.Duration{0}})
 		check("take", err)
 		_, err = shards.Of(b.rdb, b.k).Renew(ctx, "kafka", "w1", []string{"1-1"})
 		check("renew", err)
@@ -346,7 +352,8 @@ func TestDeadWholeEntry(t *testing.T) {
 	require.NoError(t, b.rdb.Do(ctx, "XADD", b.k.Events(), "*", "v", "1", "junk", "a\nb\x00").Err())
 	b.group(t, "kafka")
 	raw := b.read(t, "kafka", "w1", 9)
-	letter := shards.Letter{Group: "kafka", Consumer: "w1", EntryID: raw[0].ID, Last: true, Class: hongbao.ClassPermanent, Reason: "no", Attempts: 1}
+	letter := shards.Letter{Group: "kafka", Consumer: "w1", EntryID: raw[0].ID, Last: true, Class: hongbao.ClassPermanent,
+		Reason: "no", Attempts: 1}
 	for _, want := range []bool{true, false} {
 		written, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, letter)
 		require.NoError(t, err)

@@ -24,7 +24,8 @@ func (c *scriptCase) setup(t *testing.T, b *bundle) {
 	}
 }
 
-// A key of another type on any KEYS[i] gives an error and no change at all, and each call does write when nothing is wrong.
+// A key of another type on any KEYS[i] gives an error and no change at all, and each call does write when nothing is
+// wrong.
 func TestScriptsOnWrongTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -96,7 +97,8 @@ func TestScriptsOnACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	rdb := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true}).Client(t) // one node that has all slots: a plain client will do
+	// one node that has all slots: a plain client will do
+	rdb := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true}).Client(t)
 	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 1<<14-1).Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		info, err := rdb.ClusterInfo(t.Context()).Result()
@@ -104,7 +106,8 @@ func TestScriptsOnACluster(t *testing.T) {
 	}, "the cluster is up")
 	two, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
 	require.NoError(t, err)
-	err = rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])", []string{two.Shard(0).Meta(), two.Shard(1).Meta()}).Err()
+	err = rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])",
+		[]string{two.Shard(0).Meta(), two.Shard(1).Meta()}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
 	for name, c := range scriptCases() {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +123,9 @@ func TestScriptsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	fenced := map[string]bool{"complete": true, "release": true}
-	changes := map[string]bool{"claim": true, "once": true, "reclaim": true, "trim": true, "remove_idle_consumers": true, "renew": true} // see their own tests
+	// see their own tests
+	changes := map[string]bool{"claim": true, "once": true, "reclaim": true, "trim": true, "remove_idle_consumers": true,
+		"renew": true}
 	for name, c := range scriptCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +157,8 @@ func TestScriptSources(t *testing.T) {
 	files, err := filepath.Glob("../../lua/*.lua")
 	require.NoError(t, err)
 	cases := scriptCases()
-	require.Len(t, files, len(cases)+5, "each script has a case; bits.lua, fields.lua, guard.lua, parking.lua and stub.lua are none")
+	require.Len(t, files, len(cases)+5,
+		"each script has a case; bits.lua, fields.lua, guard.lua, parking.lua and stub.lua are none")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -180,7 +186,8 @@ func checkKeys(t *testing.T, file, body string) {
 	require.NotContains(t, body, "pcall", file)
 	require.NotContains(t, body, "cjson.decode", file) // its numbers lose digits from 10^14 on
 	require.NotContains(t, body, "math.random", file)
-	require.Equal(t, strings.Count(body, "redis.call("), len(callKey.FindAllString(body, -1))+strings.Count(body, "redis.call('TIME')"), file)
+	require.Equal(t, strings.Count(body, "redis.call("), len(callKey.FindAllString(body, -1))+
+		strings.Count(body, "redis.call('TIME')"), file)
 	for _, m := range callKey.FindAllStringSubmatch(body, -1) {
 		command, args := m[1], strings.Split(m[2], ",")
 		key := strings.TrimSpace(args[0])
@@ -192,13 +199,16 @@ func checkKeys(t *testing.T, file, body string) {
 			_, key, _ = strings.Cut(body, "'STREAMS', ")
 		}
 		// The functions of bits.lua, fields.lua and stub.lua are given the key; their callers are looked at below.
-		ok := strings.HasPrefix(key, "KEYS[") || file == "bits.lua" && key == "bitmap" || file == "fields.lua" && key == "hash" ||
+		ok := strings.HasPrefix(key, "KEYS[") || file == "bits.lua" && key == "bitmap" || file == "fields.lua" &&
+			key == "hash" ||
 			file == "stub.lua" && key == "campaign"
 		require.True(t, ok, "%s: %s names its key by %s", file, m[0], key)
 	}
 	for _, line := range strings.Split(body, "\n") {
-		if strings.Contains(line, "set_bits(") || strings.Contains(line, "bits_set(") || strings.Contains(line, "whole(") || strings.Contains(line, "stub(") {
-			require.True(t, file == "bits.lua" || file == "fields.lua" || file == "stub.lua" || strings.Contains(line, "(KEYS["), "%s: %s", file, line)
+		if strings.Contains(line, "set_bits(") || strings.Contains(line, "bits_set(") || strings.Contains(line, "whole(") ||
+			strings.Contains(line, "stub(") {
+			require.True(t, file == "bits.lua" || file == "fields.lua" || file == "stub.lua" || strings.Contains(line, "(KEYS["),
+				"%s: %s", file, line)
 		}
 	}
 }
@@ -248,8 +258,9 @@ func TestClassify(t *testing.T) {
 		"ERR max number of clients reached":         hongbao.ClassTransient,
 		"NOGROUP No such key":                       hongbao.ClassTransient,
 		"WRONGTYPE Operation against a key":         hongbao.ClassBroken,
-		"ERR unknown command":                       hongbao.ClassBroken, "NOAUTH Authentication required": hongbao.ClassBroken,
-		"HBNOTREADY this shard": hongbao.ClassBroken,
+		"ERR unknown command":                       hongbao.ClassBroken,
+		"NOAUTH Authentication required":            hongbao.ClassBroken,
+		"HBNOTREADY this shard":                     hongbao.ClassBroken,
 	} {
 		err := shards.Classify(replyError(text))
 		require.Equal(t, want, hongbao.ClassOf(err), text)
@@ -266,15 +277,16 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-// A cluster client calls again by itself when a connection breaks. That its last try could not even connect does not say that the first
-// one was not carried out.
+// A cluster client calls again by itself when a connection breaks. That its last try could not even connect does not
+// say that the first one was not carried out.
 func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 2))
 	proxy := testkit.NewProxy(t, b.rdb.Options().Addr)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: []string{proxy.Addr}, MaxRedirects: 3, DialerRetries: 1, DisableIdentity: true, DisableRoutingPolicies: true, PoolSize: 1,
+		Addrs: []string{proxy.Addr}, MaxRedirects: 3, DialerRetries: 1, DisableIdentity: true, DisableRoutingPolicies: true,
+		PoolSize:                 1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: proxy.Addr}}}}, nil
