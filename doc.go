@@ -9,15 +9,16 @@
 //     atomic step: receipts, limits, stock, and one entry in the shard's stream of events;
 //   - consumer brings the entries from a consumer group to a Handler, with a lease, parking, dead letters and an ack
 //     that marks each grant's done bit;
-//   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever;
-//     settlement/remote is one that asks somebody else's balance system over HTTP, and httpapi serves such a system;
+//   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever
+//     (internal/ledger); internal/remote is one that asks somebody else's balance system over HTTP, and
+//     internal/httpapi serves such a system;
 //   - publisher is the Handler that puts the grant into a Kafka topic, one copy each, with dedup's stored claims;
 //   - subscriber reads that topic for other teams, who have its effect once each; topic holds what both sides say of
 //     a record;
-//   - closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis; lock has the
-//     named locks under which one process at a time does so;
-//   - replay delivers grants once more, from the stream or the ledger, and ends dead letters by a person's decision;
-//   - audit compares Redis, the ledger and the topic: funded = granted + left + refunded, everywhere.
+//   - internal/closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis;
+//     internal/lock has the named locks under which one process at a time does so;
+//   - internal/replay delivers grants once more, from the stream or the ledger, and ends dead letters by a person's decision;
+//   - internal/audit compares Redis, the ledger and the topic: funded = granted + left + refunded, everywhere.
 //
 // Words that are values, not errors: an Outcome is the answer to a grab, and a refusal is an Outcome. Errors carry a
 // Class that says what the caller has to do.

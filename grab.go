@@ -22,7 +22,8 @@ type Grab struct {
 	Facts map[string]string
 }
 
-// Outcome is the answer to a grab. Every outcome but OutcomeGranted is a refusal: a value, not an error.
+// Outcome is the answer to a grab. Every final outcome but OutcomeGranted is a refusal: a value, not an error. What is
+// not final is no answer yet. OutcomeAlreadyGranted says that the user has packets: see the answer's receipts.
 type Outcome string
 
 // The outcomes. OutcomeRefilling, OutcomeBusy and OutcomeFrozen are undecided: nothing was refused, and the same grab

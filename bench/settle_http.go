@@ -41,7 +41,7 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
-		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through package consumer and settlement/remote: "+
+		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/remote: "+
 			"plan checked, claims, answers compared, "+
 			"recorded by the settler in PostgreSQL with fsync, leases, done bits; at most %d requests at once; the remote, in "+
 			"this process, takes %s for each", n, shardCount, remoteConcurrency, remoteTakes),

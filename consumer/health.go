@@ -16,7 +16,7 @@ const (
 	RedisDown = "redis_down"
 	// ShardFrozen: Redis was started anew, or went back in time; the shard waits until it is opened again.
 	ShardFrozen = "shard_frozen"
-	// ShardBroken: going on would do harm, and a person has to look. The shard tries again twice a minute.
+	// ShardBroken: going on would do harm, and a person has to look. The shard tries again, at last every 30 s.
 	ShardBroken = "shard_broken"
 )
 

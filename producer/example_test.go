@@ -30,11 +30,13 @@ func Example() {
 		answer, err := p.Grab(ctx, &hongbao.Grab{Campaign: "spring-rain", User: user, RequestID: requestID})
 		switch {
 		case err != nil:
-			return err // it may have been granted: ask again with the same RequestID, and the answer is the same
+			return err // its class says whether it may have been granted: then the same RequestID gets the same answer
 		case !answer.Outcome.Final():
 			fmt.Println(user, "is to ask again") // refilling, busy, frozen: nothing was decided
 		case answer.Outcome == hongbao.OutcomeGranted:
 			fmt.Println(user, "got packet", answer.Receipts[0].Packet, "with", answer.Receipts[0].Amount, "fen")
+		case answer.Outcome == hongbao.OutcomeAlreadyGranted:
+			fmt.Println(user, "has packet", answer.Receipts[0].Packet, "already")
 		default:
 			fmt.Println(user, "got nothing:", answer.Outcome) // a refusal is a value, not an error
 		}

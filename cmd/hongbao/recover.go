@@ -42,9 +42,13 @@ func recoverCmd() *cobra.Command {
 				if r == nil {
 					return err
 				}
-				return errors.Join(printAnswer(cmd, r, func(w io.Writer) error {
+				failed := printAnswer(cmd, r, func(w io.Writer) error {
 					return errors.Join(writeVerdicts(w, r.Shards, accept), writeAccepted(w, r.Accepted))
-				}), err)
+				})
+				if failed != nil { // exit code 3 promises an answer
+					return failed
+				}
+				return err
 			})
 		},
 	}

@@ -4,12 +4,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
 	"net/http"
 	"os"
 	"os/signal"
@@ -64,21 +63,28 @@ func must[T any](v T, err error) T {
 
 func check(err error) {
 	if err != nil {
-		log.Fatal(err)
+		logger.Fatal("outside ends", zap.Error(err))
 	}
 }
 
-// web answers POST /grab?campaign=C&user=U&request=R with the outcome and the receipts.
+func say(words ...any) error { _, err := fmt.Println(words...); return err }
+
+// web answers POST /grab?campaign=C&user=U&request=R&device=D with the outcome and the receipts.
 func web(ctx context.Context, rdb *redis.Client) error {
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment, cfg.Log = rdb, space, deployment, logger
 	p := must(producer.New(cfg))
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /grab", func(w http.ResponseWriter, r *http.Request) {
-		g := hongbao.Grab{Campaign: r.FormValue("campaign"), User: r.FormValue("user"), RequestID: r.FormValue("request")}
+		g := hongbao.Grab{Campaign: r.FormValue("campaign"), User: r.FormValue("user"), RequestID: r.FormValue("request"),
+			Facts: map[string]string{"device": r.FormValue("device")}}
 		answer, err := p.Grab(r.Context(), &g)
 		if err != nil { // it may have been granted: the client asks again with the same request id
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			status := http.StatusServiceUnavailable
+			if hongbao.ClassOf(err) == hongbao.ClassPermanent { // no: the request is malformed
+				status = http.StatusBadRequest
+			}
+			http.Error(w, err.Error(), status)
 			return
 		}
 		_ = json.NewEncoder(w).Encode(answer) // the client may be gone
@@ -97,14 +103,16 @@ type mailer struct{ once *dedup.Once }
 func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	for i, g := range grants {
-		state, err := m.once.Push(ctx, g.EventID(), "mailer", func(context.Context) error {
-			_, err := fmt.Println("mail", g.User, g.Packet)
-			return err
-		})
-		if err == nil && state != dedup.Done {
-			err = hongbao.Heldf("mail of grant %s is %s", g.EventID(), state)
+		mail := func(context.Context) error { return say("mail", g.User, g.Packet) }
+		state, err := m.once.Push(ctx, g.EventID(), rand.Text(), mail)
+		switch {
+		case err != nil:
+			errs[i] = err
+		case state == dedup.Held:
+			errs[i] = hongbao.Heldf("another worker is mailing grant %s", g.EventID())
+		case state == dedup.InDoubt:
+			errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "grant %s was mailed or not: its worker died", g.EventID())
 		}
-		errs[i] = err
 	}
 	return errs
 }
@@ -116,35 +124,26 @@ func mail(ctx context.Context, rdb *redis.Client) error {
 	cfg := consumer.DefaultConfig()
 	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Log = rdb, rdb, space, "mail", logger
 	cfg.Consumer, cfg.Handler = fmt.Sprint("mail-", time.Now().UnixNano()), mailer{once}
-	c := must(consumer.New(cfg))
-	return c.Run(ctx)
+	return must(consumer.New(cfg)).Run(ctx)
 }
 
 // read has one effect for each message of the topic.
 func read(ctx context.Context) error {
-	effect := func(_ context.Context, e subscriber.Event) error {
-		_, err := fmt.Println("topic", e.Grant.User, e.Grant.Packet)
-		return err
-	}
+	effect := func(_ context.Context, e subscriber.Event) error { return say("topic", e.Grant.User, e.Grant.Packet) }
 	sink := must(subscriber.NewFuncSink(subscriber.FuncSinkConfig{Effect: effect, Timeout: time.Second}))
 	cfg := subscriber.DefaultConfig()
 	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{os.Getenv("KAFKA")}, "outside", os.Getenv("TOPIC"),
 		os.Getenv("TOPIC_DEAD")
 	cfg.Group, cfg.Deployment, cfg.Sink, cfg.Log = "outside", deployment, sink, logger
-	s := must(subscriber.New(cfg))
-	return s.Run(ctx)
+	return must(subscriber.New(cfg)).Run(ctx)
 }
 
 // verify recomputes a draw from the file that `hongbao campaign reveal` wrote and the hash that was published before.
 func verify(file, hash string) error {
-	disclosure, err := campaign.ReadDisclosure(bytes.NewReader(must(os.ReadFile(file))))
-	if err != nil {
-		return err
-	}
+	disclosure := must(campaign.ReadDisclosure(must(os.Open(file))))
 	c, plan, err := disclosure.Verify(hash)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Println("verified", c.ID, len(plan.Amounts))
-	return err
+	return say("verified", c.ID, len(plan.Amounts))
 }

@@ -128,7 +128,8 @@ func (w *sinkWorker) health() sinkHealth {
 func healthOf(shards []consumer.Health) sinkHealth {
 	all := sinkHealth{code: consumer.Working}
 	rank := func(code string) int {
-		return slices.Index([]string{consumer.Working, consumer.SinkDown, consumer.RedisDown, consumer.ShardBroken}, code)
+		return slices.Index([]string{consumer.Working, consumer.SinkDown, consumer.RedisDown, consumer.ShardFrozen,
+			consumer.ShardBroken}, code)
 	}
 	for _, h := range shards {
 		if h.Code == consumer.Working {

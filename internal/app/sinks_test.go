@@ -13,6 +13,7 @@ func TestHealthOfASinkIsThatOfItsWorstShard(t *testing.T) {
 	working, down := consumer.Health{Code: consumer.Working}, consumer.Health{Shard: 1, Code: consumer.SinkDown}
 	away, broken := consumer.Health{Shard: 2, Code: consumer.RedisDown},
 		consumer.Health{Shard: 3, Code: consumer.ShardBroken}
+	frozen := consumer.Health{Shard: 4, Code: consumer.ShardFrozen}
 	for _, c := range []struct {
 		shards []consumer.Health
 		want   sinkHealth
@@ -20,6 +21,8 @@ func TestHealthOfASinkIsThatOfItsWorstShard(t *testing.T) {
 		{[]consumer.Health{working, working}, sinkHealth{code: "working"}},
 		{[]consumer.Health{working, down, working}, sinkHealth{code: "sink_down", bad: 1, worst: down}},
 		{[]consumer.Health{down, away, down}, sinkHealth{code: "redis_down", bad: 3, worst: away}},
+		{[]consumer.Health{working, frozen, away}, sinkHealth{code: "shard_frozen", bad: 2, worst: frozen}},
+		{[]consumer.Health{broken, frozen, working}, sinkHealth{code: "shard_broken", bad: 2, worst: broken}},
 		{[]consumer.Health{broken, down, working}, sinkHealth{code: "shard_broken", bad: 2, worst: broken}},
 	} {
 		require.Equal(t, c.want, healthOf(c.shards))

@@ -22,7 +22,7 @@ const (
 // Settlement says where grants are settled.
 type Settlement struct{ Kind string }
 
-// Remote holds the knobs of package settlement/remote.
+// Remote holds the knobs of package internal/remote.
 type Remote struct {
 	URL                                                 string
 	Token                                               Secret

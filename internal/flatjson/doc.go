@@ -7,5 +7,5 @@
 // above the caller's bound; so no amount is ever rounded.
 //
 // It knows no names: which fields there must be, and which there may be, is for its two users to check, httpapi for
-// requests and settlement/remote for answers. It keeps nothing, and may be used by any number of goroutines at once.
+// requests and internal/remote for answers. It keeps nothing, and may be used by any number of goroutines at once.
 package flatjson

@@ -118,8 +118,12 @@ func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stm
 		backoff.WithMaxInterval(100*time.Millisecond),
 		backoff.WithMaxElapsedTime(l.config.Timeout),
 	)
+	retries := l.config.Retries
+	if l.dialect.plainFirst {
+		retries++ // a first insert that meets a packet takes none
+	}
 	// Retry reports an end of ctx without a class; the last try's error has one.
-	_ = backoff.Retry(run, backoff.WithContext(backoff.WithMaxRetries(wait, uint64(l.config.Retries)), ctx))
+	_ = backoff.Retry(run, backoff.WithContext(backoff.WithMaxRetries(wait, uint64(retries)), ctx))
 	return last
 }
 
