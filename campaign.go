@@ -117,7 +117,7 @@ type Codes struct {
 // MaxCodeLength bounds a code, in bytes.
 const MaxCodeLength = 64
 
-// CheckCode tells what is wrong with a coupon's code: 1 to 64 bytes of printable ASCII without spaces. It does not
+// CheckCode refuses a coupon's code that is not 1 to 64 bytes of printable ASCII without spaces. The error does not
 // repeat the code, which is a secret.
 func CheckCode(code string) error {
 	if code == "" {

@@ -27,11 +27,9 @@ func grabRow(ctx context.Context, o options, callers int, want float64) ([]Resul
 	res := Result{
 		Name: fmt.Sprintf("grab_%d", callers), Unit: "grabs/s", Want: want, Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("%d grabs by %d callers through package producer: a limit by user and one by device and day, "+
-			"the stream written, "+
-			"AOF everysec", n, callers),
+			"the stream written, AOF everysec", n, callers),
 		HowBaseline: fmt.Sprintf("%d grabs by the classic script (HEXISTS, RPOP, cjson, HSET, LPUSH) by EVAL, one grab a "+
-			"call, 20 connections, "+
-			"the same Redis", n),
+			"call, 20 connections, the same Redis", n),
 	}
 	spent := map[string][]float64{}
 	measured := func(who string, f func(context.Context) (float64, error)) func(context.Context) (float64, error) {

@@ -30,8 +30,7 @@ func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	res := Result{
 		Name: "memory_per_grant", Unit: "bytes", Want: 0.85, Below: true,
 		HowOurs: fmt.Sprintf("used_memory of Redis per packet above that of an empty one, after %d packets were loaded, "+
-			"granted through package "+
-			"producer, settled on PostgreSQL, and the stream trimmed with retention 0", n),
+			"granted through package producer, settled on PostgreSQL, and the stream trimmed with retention 0", n),
 		HowBaseline: fmt.Sprintf("the same after the classic script granted %d packets: JSON in a list, users in a hash", n),
 	}
 	err = res.inTurn(ctx, o.rounds,

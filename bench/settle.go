@@ -40,11 +40,9 @@ func settleRow(ctx context.Context, o options) ([]Result, error) {
 	res := Result{
 		Name: "settle_postgres", Unit: "grants/s", Want: 0.6,
 		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the settler: plan "+
-			"checked, double entry, "+
-			"quarantine, leases, done bits; PostgreSQL with fsync", n, shardCount),
+			"checked, double entry, quarantine, leases, done bits; PostgreSQL with fsync", n, shardCount),
 		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, one statement that inserts "+
-			"the grants and adds up "+
-			"the balances, XACK", shardCount, batch),
+			"the grants and adds up the balances, XACK", shardCount, batch),
 	}
 	round := 0
 	err = res.inTurn(ctx, o.rounds,

@@ -41,10 +41,10 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
-		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/remote: "+
-			"plan checked, claims, answers compared, "+
-			"recorded by the settler in PostgreSQL with fsync, leases, done bits; at most %d requests at once; the remote, in "+
-			"this process, takes %s for each", n, shardCount, remoteConcurrency, remoteTakes),
+		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/remote: plan "+
+			"checked, claims, answers compared, recorded by the settler in PostgreSQL with fsync, leases, done bits; at most "+
+			"%d requests at once; the remote, in this process, takes %s for each", n, shardCount, remoteConcurrency,
+			remoteTakes),
 		HowBaseline: fmt.Sprintf("%d goroutines that post the same requests with net/http to the same remote and read the "+
 			"answers: no stream, no ledger, no checks",
 			remoteConcurrency),

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// slowBank answers each request after remoteTakes, with what it was asked for. It shares the cores with what is
-// measured, so it reads no more of HTTP than two clients of net/http on kept connections write.
+// slowBank answers each request after remoteTakes by repeating the credit. The bank shares the cores with the sinks
+// that the bench measures, so it reads no more of HTTP than two clients of net/http on kept connections write.
 type slowBank struct {
 	listener net.Listener
 	url      string

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
-
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // Config of a Consumer. Take DefaultConfig and fill in what it leaves out; a zero is refused.

@@ -194,8 +194,8 @@ func (s *shard) waits(err error) string {
 	}
 	if s.c.Health()[s.keys.Index()].Code != ShardFrozen {
 		s.log.Error("ALARM: the shard is frozen: Redis was started anew, or has lost something; grabs are answered frozen, "+
-			"and nothing is lost by waiting; "+
-			"it opens by itself within seconds if nothing is missing, else see `hongbao recover`",
+			"and nothing is lost by waiting; it opens by itself within seconds if nothing is missing, else see `hongbao "+
+			"recover`",
 			zap.String("code", ShardFrozen), zap.Error(err))
 	}
 	return ShardFrozen

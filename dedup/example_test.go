@@ -7,11 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hongbao-project/hongbao"
-
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
 )
 

@@ -76,13 +76,12 @@ func (l *lane) send(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 	}
 	if l.leave(c) {
 		return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassTransient,
-			"grab in campaign %s, request id %s: it still waited for a call; nothing "+
-				"happened: %w", l.id, g.RequestID, ended())
+			"grab in campaign %s, request id %s: it still waited for a call; nothing happened: %w", l.id, g.RequestID, ended())
 	}
 	// the call is under way and keeps c
 	return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassUnknown,
-		"grab in campaign %s, request id %s: no answer yet (it may be granted; "+
-			"repeat it with the same request id): %w", l.id, g.RequestID, ended())
+		"grab in campaign %s, request id %s: no answer yet (it may be granted; repeat it with the same request id): %w", l.id,
+		g.RequestID, ended())
 }
 
 // end takes the answer and gives c back.

@@ -238,8 +238,7 @@ func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	if !l.lost && time.Since(l.alive) < aliveFor {
 		l.lost = true
 		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Let nobody "+
-			"write to this Redis, "+
-			"and run `hongbao recover`", zap.String("campaign", l.id), zap.String("code", shards.LostData))
+			"write to this Redis, and run `hongbao recover`", zap.String("campaign", l.id), zap.String("code", shards.LostData))
 	}
 	for i := range answers {
 		if l.lost {

@@ -78,8 +78,8 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	if g.RequestID == "" {
 		if l.info().hold > 1 {
 			return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassPermanent,
-				"grab in campaign %s without a request id: a user may have %d "+
-					"packets there, so each grab needs an id of its own to tell a repeat from a new one", g.Campaign, l.info().hold)
+				"grab in campaign %s without a request id: a user may have %d packets there, so each grab needs an id of its own "+
+					"to tell a repeat from a new one", g.Campaign, l.info().hold)
 		}
 		g.RequestID = newRequestID()
 	}

@@ -72,8 +72,7 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	if !c.Create {
 		return t, hongbao.Errorf(hongbao.ClassBroken,
 			"topic %s does not exist: create it with %d partitions, cleanup.policy=delete, "+
-				"unclean.leader.election.enable=false; "+
-				"or set kafka.create_topic and run `hongbao init`",
+				"unclean.leader.election.enable=false; or set kafka.create_topic and run `hongbao init`",
 			c.Topic, c.Partitions)
 	}
 	if err := k.create(ctx); err != nil {

@@ -138,9 +138,8 @@ func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 	s.back = p.now()
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its "+
-			"tail. "+
-			"What was in it is missing there: `hongbao audit` names it, `hongbao replay --to kafka --missing` pushes it again; "+
-			"see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
+			"tail. What was in it is missing there: `hongbao audit` names it, `hongbao replay --to kafka --missing` pushes it "+
+			"again; see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
 }
 
 // knewBack tells whether the batch was stored before it was told that the log went back: its noted offset is one of the

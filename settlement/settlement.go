@@ -53,12 +53,11 @@ type Config struct {
 }
 
 func (c *Config) internal() ledger.Config {
+	d := ledger.DefaultConfig()
 	return ledger.Config{
-		Driver: ledger.Driver(c.Driver), DSN: c.DSN, Conns: cmp.Or(c.Conns, 10), ConnectTimeout: cmp.Or(c.ConnectTimeout,
-			5*time.Second),
-		LockTimeout: cmp.Or(c.LockTimeout, 3*time.Second), Timeout: cmp.Or(c.Timeout, 10*time.Second),
-		Retries:     cmp.Or(c.Retries, 5),
-		UnsafeAllow: c.UnsafeAllow,
+		Driver: ledger.Driver(c.Driver), DSN: c.DSN, UnsafeAllow: c.UnsafeAllow, Conns: cmp.Or(c.Conns, d.Conns),
+		ConnectTimeout: cmp.Or(c.ConnectTimeout, d.ConnectTimeout), LockTimeout: cmp.Or(c.LockTimeout, d.LockTimeout),
+		Timeout: cmp.Or(c.Timeout, d.Timeout), Retries: cmp.Or(c.Retries, d.Retries),
 	}
 }
 

@@ -72,8 +72,8 @@ func TestLoadAndShowAreReadable(t *testing.T) {
 		slices.Sorted(maps.Keys(shows.Redis)))
 }
 
-// A Redis that has forgotten a campaign gets no second set of its packets: what was paid would be dealt to others, whom
-// nobody pays.
+// A Redis that has forgotten a campaign gets no second set of its packets: Redis would deal the paid packets to other
+// users, whom nobody pays.
 func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -40,8 +40,8 @@ func TestEndsRefuseWrongArguments(t *testing.T) {
 	}
 }
 
-// A campaign in the ledger that was never loaded can't be closed, refunded or revealed, and each error says what is
-// next.
+// A campaign in the ledger that was never loaded can't be closed, refunded or revealed, and each error names the next
+// command.
 func TestEndsOfACampaignThatWasNeverLoaded(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -30,20 +30,21 @@ type confirmFlags struct {
 func deadConfirmCmd() *cobra.Command {
 	var f confirmFlags
 	cmd := &cobra.Command{
-		Use: "confirm [LETTER...]", Short: "Record what a person found out at the remote about credits in doubt, and end " +
-			"their letters",
-		Long: "For letters of sink balance, with settlement.kind=remote, that only the owners of the remote can tell about. " +
-			"--booked: they have the\n" +
-			"credit under the reference, as it was asked for; nothing is sent, and the ledger records it. --not-booked: they " +
-			"did not have it when they\n" +
-			"were --asked, and no request could be under way any more; it is sent anew, once: what was sent after that time is " +
-			"in doubt again, so the\n" +
-			"same command may run twice. The letters are kept among the decided ones, with who and why. Begin with --dry-run: " +
-			"it prints the\n" +
-			"references to ask about. Where the remote or the ledger can tell, they are believed, not the person.\n" +
-			"A credit whose letter was dropped, or whose event Redis has lost, is named with --packet, as spring-rain/17; " +
-			"`hongbao campaign refund`\n" +
-			"waits for it and says which. If it is not booked it is forgotten, and not sent.",
+		Use:   "confirm [LETTER...]",
+		Short: "Record what a person found out at the remote about credits in doubt, and end their letters",
+		Long: `A person records here what only the owners of the remote can tell about letters of sink balance, where
+settlement.kind is remote.
+
+--booked: the remote has the credit under its reference, as we asked for it. Nothing is sent, and the ledger records it.
+--not-booked: the remote did not have it at the time --asked, and no request could be under way any more. It is sent
+anew, once. A request after that time is in doubt again, so the same command may run twice.
+
+The letters are kept among the decided ones, with who and why. Begin with --dry-run: it prints the references to ask
+about. Where the remote or the ledger can tell, its answer counts, and not the person's.
+
+A credit whose letter was dropped, or whose event Redis has lost, is named with --packet, as spring-rain/17; ` +
+			"`hongbao campaign refund`" + `
+waits for it and says which. If it is not booked it is forgotten, and not sent.`,
 		Example: "  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\" --dry-run\n" +
 			"  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\"\n" +
 			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --asked 2026-02-17T21:30:00Z --by ann --why \"bank " +

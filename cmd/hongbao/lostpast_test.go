@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/recovery"
@@ -224,9 +225,8 @@ func (p *past) goesOn(verdicts []recovery.Verdict) {
 	testkit.EventuallyOK(p.t, time.Minute, func() error {
 		has := map[string]bool{}
 		for _, m := range p.records() {
-			e, err := topic.DecodeMessage(m.Headers, m.Key, m.Value)
-			require.NoError(p.t, err)
-			has[grantText(e.Grant.Campaign, e.Grant.Packet, e.Grant.User)] = true
+			_, grant := p.published(m)
+			has[grant] = true
 		}
 		for _, grant := range p.users.toldOf("fresh-") {
 			if !has[grant] {
@@ -266,15 +266,22 @@ func (p *past) paidOnce() {
 	require.Equal(p.t, p.count(`SELECT sum(amount)::bigint FROM grants`), p.count(`SELECT sum(balance)::bigint FROM account WHERE kind = 'user'`))
 }
 
+// published reads a record of the topic.
+func (p *past) published(m kafka.Message) (eventAt, string) {
+	p.t.Helper()
+	e, err := topic.DecodeMessage(m.Headers, m.Key, m.Value)
+	require.NoError(p.t, err)
+	g := &e.Grant
+	return eventAt{g.Shard, g.Seq}, grantText(g.Campaign, g.Packet, g.User)
+}
+
 // publishedOnce looks at the topic: an event number names one grant, new grants are there once, and the subscriber
 // passed over none.
 func (p *past) publishedOnce(verdicts []recovery.Verdict) {
 	p.t.Helper()
 	has, again := map[eventAt]string{}, 0
 	for _, m := range p.records() {
-		e, err := topic.DecodeMessage(m.Headers, m.Key, m.Value)
-		require.NoError(p.t, err)
-		at, grant := eventAt{e.Grant.Shard, e.Grant.Seq}, grantText(e.Grant.Campaign, e.Grant.Packet, e.Grant.User)
+		at, grant := p.published(m)
 		if was, twice := has[at]; twice {
 			again++
 			require.Equal(p.t, was, grant, "shard %d, event %d names two grants", at.shard, at.seq)

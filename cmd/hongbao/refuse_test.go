@@ -325,9 +325,8 @@ func TestRedisOfAnotherModeIsRefused(t *testing.T) {
 	node := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true})
 	sentinel := testkit.NewRedis(t, testkit.RedisOptions{Watches: node})
 	for addr, says := range map[string]string{
-		node.Addr: "is a node of a Redis Cluster: set redis.mode to cluster",
-		sentinel.Addr: "is a Sentinel: set redis.mode " +
-			"to sentinel",
+		node.Addr:     "is a node of a Redis Cluster: set redis.mode to cluster",
+		sentinel.Addr: "is a Sentinel: set redis.mode to sentinel",
 	} {
 		d.set("REDIS_ADDRS", addr)
 		d.refused(1, []string{"work"}, addr, says)

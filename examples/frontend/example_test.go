@@ -12,14 +12,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hongbao-project/hongbao"
-
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/examples/frontend"
 	"github.com/hongbao-project/hongbao/subscriber"

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
-
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // App is one process of a deployment. A server that no method asks for is not opened.
@@ -92,11 +91,11 @@ func (a *App) Shut(err *error) {
 	_ = a.log.Sync() // a terminal can't be synced
 }
 
-// checkSinks refuses sinks that the deployment does not have.
-func (a *App) checkSinks(sinks []string) error {
+// checkSinks refuses sinks that the deployment does not have. flag is where they were named.
+func (a *App) checkSinks(flag string, sinks ...string) error {
 	for _, s := range sinks {
-		if !slices.Contains(a.Config.Deployment.Sinks, s) {
-			return Usage("--sink %.40q is not among deployment.sinks (%s)", s, strings.Join(a.Config.Deployment.Sinks, ", "))
+		if has := a.Config.Deployment.Sinks; !slices.Contains(has, s) {
+			return Usage("%s %.40q is not among deployment.sinks (%s)", flag, s, strings.Join(has, ", "))
 		}
 	}
 	return nil

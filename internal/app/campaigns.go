@@ -85,10 +85,9 @@ func (a *App) notLost(ctx context.Context, store *campaign.Store, id string) err
 		return err
 	}
 	return hongbao.Errorf(hongbao.ClassConflict, "campaign %s: the ledger has paid %d of its packets, and Redis has lost "+
-		"the campaign; a load would deal these packets "+
-		"again, so nothing was loaded. Bring Redis back from its append-only file or a replica (docs/operations.md); if "+
-		"that can't be, "+
-		"`hongbao campaign refund-lost %s` ends it from the ledger", id, held.Granted, id)
+		"the campaign; a load would deal these packets again, so nothing was loaded. Bring Redis back from its append-only "+
+		"file or a replica (docs/operations.md); if that can't be, `hongbao campaign refund-lost %s` ends it from the "+
+		"ledger", id, held.Granted, id)
 }
 
 // createCodes stores the codes of a campaign that is in the ledger: those that were read, else drawn by its pattern. It

@@ -162,10 +162,9 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 func (a *App) lost(ctx context.Context, shard int) error {
 	refuse := func(what string) error {
 		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s "+
-			"of it. Founded again, it would give out the "+
-			"same packets and events once more, so nothing was written. Bring Redis back from its append-only file or a "+
-			"replica; if that can't be, `hongbao recover` "+
-			"comes next", shard, a.space.Shard(shard).Meta(), what)
+			"of it. Founded again, it would give out the same packets and events once more, so nothing was written. Bring "+
+			"Redis back from its append-only file or a replica; if that can't be, `hongbao recover` comes next", shard,
+			a.space.Shard(shard).Meta(), what)
 	}
 	seq, err := a.ledger.HighestSeq(ctx, shard)
 	if err != nil {

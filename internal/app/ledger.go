@@ -88,6 +88,6 @@ func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, e
 
 func errNoCampaign(id string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
-		"campaign %.80q is not in the ledger: `hongbao campaign create` makes it, "+
-			"`hongbao campaign list` shows those that are there", id)
+		"campaign %.80q is not in the ledger: `hongbao campaign create` makes it, `hongbao campaign list` shows those that "+
+			"are there", id)
 }

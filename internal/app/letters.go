@@ -14,7 +14,7 @@ import (
 
 // letters opens the dead letters, and completes the filter.
 func (a *App) letters(ctx context.Context, f *replay.LetterFilter) (*replay.Letters, error) {
-	if err := a.checkSinks(f.Sinks); err != nil {
+	if err := a.checkSinks("--sink", f.Sinks...); err != nil {
 		return nil, err
 	}
 	if len(f.Sinks) == 0 {

@@ -50,9 +50,7 @@ func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
 		if hongbao.ClassOf(err) == hongbao.ClassBroken && ctx.Err() == nil {
 			a.log.Warn("this worker can't look after frozen shards yet, it is tried again", zap.Error(err))
 		}
-		select {
-		case <-time.After(policy.NextBackOff()):
-		case <-ctx.Done():
+		if !pause(ctx, policy.NextBackOff()) {
 			return nil
 		}
 	}
@@ -98,10 +96,8 @@ func (a *App) Recover(ctx context.Context, word *Acceptance) (*Recovery, error) 
 	}
 	if len(lost) > 0 && word == nil {
 		err = Found("%d shards have lost something and stay frozen. Let nobody write to this Redis and keep its files. If "+
-			"there is a newer append-only "+
-			"file, or a replica that has more, start Redis from that; else `hongbao recover --accept-loss --by NAME --why "+
-			"TEXT` opens the shards without what "+
-			"is lost", len(lost))
+			"there is a newer append-only file, or a replica that has more, start Redis from that; else `hongbao recover "+
+			"--accept-loss --by NAME --why TEXT` opens the shards without what is lost", len(lost))
 	}
 	return out, err
 }

@@ -128,10 +128,9 @@ func (a *App) checkRunID(s *shards.Server) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s does not tell its run_id (INFO server), so nobody would "+
-		"notice that it was started anew or that another "+
-		"server took over: if it has lost grants by then, its shards freeze only when a caller comes who has seen them, and "+
-		"others are told of packets that "+
-		"belong to somebody already. Take a Redis that tells it, or add %s to unsafe.allow",
+		"notice that it was started anew or that another server took over: if it has lost grants by then, its shards "+
+		"freeze only when a caller comes who has seen them, and others are told of packets that belong to somebody "+
+		"already. Take a Redis that tells it, or add %s to unsafe.allow",
 		strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisRunID)
 }
 

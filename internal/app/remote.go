@@ -69,8 +69,7 @@ func (a *App) auditedRemote(ctx context.Context) (*audit.Remote, error) {
 		}}, nil
 }
 
-// alarmed pauses a campaign of which a grant contradicts the plan or the remote: something else than Hongbao decides
-// grabs, or Redis went back in time, and a person has to look.
+// alarmed pauses a campaign of which a grant contradicts the plan or the remote.
 type alarmed struct {
 	*remote.Handler
 	app *App
@@ -86,25 +85,16 @@ func (a *alarmed) sweep(ctx context.Context) {
 	}
 }
 
-// Handle implements hongbao.Handler. While the campaign can't be paused because Redis is out of reach the grant comes
-// again.
+// Handle implements hongbao.Handler.
 func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := a.Handler.Handle(ctx, grants)
 	for i, err := range errs {
 		if !errors.Is(err, remote.ErrContradiction) {
 			continue
 		}
-		g := &grants[i]
-		store, failed := a.app.store()
-		if failed == nil {
-			failed = store.Pause(context.WithoutCancel(ctx), g.Campaign)
-		}
-		a.app.log.Error("ALARM: a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list` "+
-			"shows it, `hongbao campaign resume` opens the campaign again",
-			zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet),
-			zap.NamedError("reason", err), zap.Error(failed))
-		if hongbao.IsOutage(failed) {
-			errs[i] = failed
+		const what = "a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list`"
+		if away := a.app.pauseFor(ctx, &grants[i], what, zap.NamedError("reason", err)); away != nil {
+			errs[i] = away
 		}
 	}
 	return errs

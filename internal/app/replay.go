@@ -55,9 +55,10 @@ func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err 
 }
 
 func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
-	if o.Dead != "" && !slices.Contains(a.Config.Deployment.Sinks, o.Dead) {
-		return nil, Usage("--dead: %.40q is not among deployment.sinks (%s)", o.Dead,
-			strings.Join(a.Config.Deployment.Sinks, ", "))
+	if o.Dead != "" {
+		if err := a.checkSinks("--dead:", o.Dead); err != nil {
+			return nil, err
+		}
 	}
 	cfg := replay.Config{
 		Redis: a.redis, Space: a.space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name),

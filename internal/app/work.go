@@ -26,7 +26,7 @@ func (a *App) Work(ctx context.Context, sinks []string) error {
 			return Usage("--sink %.40q is given twice", s)
 		}
 	}
-	if err := a.checkSinks(sinks); err != nil {
+	if err := a.checkSinks("--sink", sinks...); err != nil {
 		return err
 	}
 	parts, err := a.parts(ctx, sinks)
@@ -111,26 +111,31 @@ func (a *App) settler(ctx context.Context) (*ledger.Settler, error) {
 	return ledger.NewSettler(ledger.SettlerConfig{Ledger: a.ledger, Plan: plans, Log: a.log, OnQuarantine: a.freeze(ctx)})
 }
 
-// freeze pauses a campaign of which a grant went to quarantine: something else than Hongbao decides grabs, or Redis
-// went back in time, and a person has to look.
-//
-// Redis being out of reach is an error: the grant comes again, and the campaign is paused then. A campaign that is not
-// in Redis has nothing to pause.
+// freeze pauses a campaign of which a grant went to quarantine.
 func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 	return func(q ledger.Quarantined) error {
-		store, err := a.store()
-		if err == nil {
-			err = store.Pause(context.WithoutCancel(ctx), q.Grant.Campaign)
-		}
-		a.log.Error("ALARM: a grant is in quarantine, its campaign was paused; `hongbao quarantine list` shows it, `hongbao "+
-			"campaign resume` opens the campaign again",
-			zap.String("code", "campaign_paused"), zap.String("campaign", q.Grant.Campaign), zap.Int64("packet", q.Grant.Packet),
-			zap.String("reason", string(q.Reason)), zap.Error(err))
-		if hongbao.IsOutage(err) {
-			return err
-		}
-		return nil
+		return a.pauseFor(ctx, &q.Grant, "a grant is in quarantine, its campaign was paused; `hongbao quarantine list`",
+			zap.String("reason", string(q.Reason)))
 	}
+}
+
+// pauseFor pauses the campaign of a grant that is wrong: something else than Hongbao decides grabs, or Redis went back
+// in time, and a person has to look. what names the command that shows the grant.
+//
+// An error says that Redis is out of reach: the grant comes again, and the campaign is paused then. A campaign that is
+// not in Redis has nothing to pause.
+func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
+	store, err := a.store()
+	if err == nil {
+		err = store.Pause(context.WithoutCancel(ctx), g.Campaign)
+	}
+	a.log.Error("ALARM: "+what+" shows it, `hongbao campaign resume` opens the campaign again",
+		zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), reason,
+		zap.Error(err))
+	if hongbao.IsOutage(err) {
+		return err
+	}
+	return nil
 }
 
 // warnOfUnsafe repeats each minute what was switched off.

@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
-
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // Auditor compares Redis, the ledger and the topic. Many may use it at once.

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // Ledger is what the audit asks of the ledger.

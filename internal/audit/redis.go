@@ -138,8 +138,8 @@ func (r *run) seqOf(ctx context.Context, s *shard) (int64, error) {
 	text, err := r.Redis.HGet(ctx, s.Meta(), "seq").Result()
 	if errors.Is(err, redis.Nil) {
 		return 0, hongbao.Errorf(hongbao.ClassBroken,
-			"shard %d was never initialised or has lost its key %s: check the address and the "+
-				"key prefix; if they are right, freeze it and put back what ledger and topic know", s.Index(), s.Meta())
+			"shard %d was never initialised or has lost its key %s: check the address and the key prefix; if they are right, "+
+				"freeze it and put back what ledger and topic know", s.Index(), s.Meta())
 	}
 	if err != nil {
 		return 0, fmt.Errorf("seq of shard %d: %w", s.Index(), shards.Classify(err))

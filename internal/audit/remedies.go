@@ -19,24 +19,20 @@ const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger 
 var remedies = []remedy{
 	{LedgerUnbalanced, "the ledger does not agree with itself: somebody wrote to the database by hand, or it lost rows",
 		"stop every `hongbao work` of the sink balance and restore the database from a backup that agrees with itself; then " +
-			"`hongbao audit` " +
-			"names what the restored ledger lacks. Move no money before that", false},
+			"`hongbao audit` names what the restored ledger lacks. Move no money before that", false},
 	{DoubleCredit, "the ledger has one packet more than once",
 		"stop every `hongbao work` of the sink balance: the primary key (campaign, packet) is gone. Restore the database " +
 			"from a backup", false},
 	{Lost, "granted, the ledger's group has finished it, and the ledger does not have it; or the ledger has recorded it, " +
-		"and the remote " +
-		"does not have it",
+		"and the remote does not have it",
 		"replay these grants, from stream or receipts: `hongbao replay NAME --to balance`. The ledger, or the remote, " +
 			"settles each once", true},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",
 		"ask whether Redis lost writes: then the packet may be dealt again, so pause the campaign with `hongbao campaign " +
-			"pause ID`. Otherwise " +
-			"find out who writes to that place", false},
+			"pause ID`. Otherwise find out who writes to that place", false},
 	{Different, "the same packet with another user, amount, shard or seq",
 		"compare the versions in the line; the ledger's was paid. Pause the campaign with `hongbao campaign pause ID` if " +
-			"Redis lost writes: the packet " +
-			"was dealt twice", false},
+			"Redis lost writes: the packet was dealt twice", false},
 	{OverHold, "a user holds more packets than the limit allows",
 		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to Redis by hand. `hongbao receipts CAMPAIGN " +
 			"USER` shows what the user holds", false},
@@ -56,9 +52,8 @@ var remedies = []remedy{
 			"in time after the refund", false},
 	{CampaignMissing, "a campaign is only in Redis, or only in the ledger",
 		"if the ledger lacks it, this is another ledger or an older copy: look at `ledger.dsn` with `hongbao config check`, " +
-			"and pause the campaign " +
-			"with `hongbao campaign pause ID`. If Redis lacks it, Redis lost it: do not load it again, its packets were dealt; " +
-			"`hongbao campaign refund-lost ID` ends it from the ledger", true},
+			"and pause the campaign with `hongbao campaign pause ID`. If Redis lacks it, Redis lost it: do not load it again, " +
+			"its packets were dealt; `hongbao campaign refund-lost ID` ends it from the ledger", true},
 	{CampaignFrozen, "Redis has lost something of a campaign, so it grants nothing any more; that is also why other " +
 		"differences name it",
 		"end it from the ledger with `hongbao campaign refund-lost ID`; without an amount it moves nothing and says what is " +
@@ -84,17 +79,16 @@ var remedies = []remedy{
 		"start `hongbao work`: it makes the group and reads from the beginning", false},
 	{MissingInTopic, "granted, the topic's group has finished it, and the topic does not have it",
 		"replay these grants to the topic: `hongbao replay NAME --to kafka --missing`. Those that nobody read before their " +
-			"entries were deleted: " +
-			"`hongbao replay NAME --to kafka`", false},
+			"entries were deleted: `hongbao replay NAME --to kafka`", false},
 	{CodeDiffers, "a coupon's code is missing in Redis, the ledger or the topic, or is not the same everywhere",
 		"the ledger's code counts: `hongbao campaign load ID` puts back what Redis lacks. Tell the users whom the topic " +
 			"gave another code", false},
 	{DuplicateInTopic, "the topic has one grant more than once. The likely cause is a rollback of Redis (a restart from " +
-		"an older file, a failover " +
-		"that lost writes): the publisher's claim was lost with it, and a worker published the grant again",
+		"an older file, a failover that lost writes): the publisher's claim was lost with it, and a worker published the " +
+		"grant again",
 		"nothing is to be mended in the topic: subscribers drop the copy by (shard, seq). Ask whether Redis went back in " +
-			"time, and check how it " +
-			"keeps its data with `hongbao config check --connect`. If it did not, find the writer that bypasses the publisher",
+			"time, and check how it keeps its data with `hongbao config check --connect`. If it did not, find the writer that " +
+			"bypasses the publisher",
 		false},
 	{MalformedRecord, "records claim to be grants of this deployment and can't be read",
 		"find out who writes to the topic; `hongbao tail` shows what can be read", false},
@@ -104,8 +98,7 @@ var remedies = []remedy{
 		"decide with `hongbao quarantine resolve`; docs/ledger.md explains each reason", true},
 	{OpenClaim, "a push whose lease is over and whose events are finished: nobody will finish it",
 		"decide the dead letters of its events first with `hongbao dead requeue`, `hongbao dead confirm` or `hongbao dead " +
-			"drop`: the claim knows since when " +
-			"they are in doubt. Then look at it with HGETALL and remove it", true},
+			"drop`: the claim knows since when they are in doubt. Then look at it with HGETALL and remove it", true},
 }
 
 // remedyOf gives what to do about a kind among all kinds that were found.

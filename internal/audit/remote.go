@@ -108,8 +108,7 @@ func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 	if r.Remote != nil && r.Remote.Ask != nil && f.has(inLedger) && !f.has(inRemote) {
 		r.foundOf(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote],
-			Detail: "the ledger has it recorded as " +
-				"credited there, but it is not"})
+			Detail: "the ledger has it recorded as credited there, but it is not"})
 	}
 }
 

@@ -212,15 +212,14 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err
 func (c *Closer) agree(o *Order, s *Standing) error {
 	if n := -s.Missing(); n > 0 {
 		return hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants more than the close tells of; nothing "+
-			"was moved. Somebody wrote to Redis or to the ledger: "+
-			"`hongbao audit --campaign %s` names what was paid without a receipt", n, o.Campaign)
+			"was moved. Somebody wrote to Redis or to the ledger: `hongbao audit --campaign %s` names what was paid without a "+
+			"receipt", n, o.Campaign)
 	}
 	if s.Refund == nil && s.Settled() && s.Missing() != o.Missing {
 		return hongbao.Errorf(hongbao.ClassConflict, "group %s has finished everything up to the close, and %d grants are "+
-			"missing in the ledger, not %d; nothing was moved. "+
-			"They are dead letters or in quarantine: `hongbao audit --campaign %s` names them. Decide them first; if they are "+
-			"not to be paid, "+
-			"refund with --missing %d --amount %d", c.cfg.Group, s.Missing(), o.Missing, o.Campaign, s.Missing(), s.Amount())
+			"missing in the ledger, not %d; nothing was moved. They are dead letters or in quarantine: `hongbao audit "+
+			"--campaign %s` names them. Decide them first; if they are not to be paid, refund with --missing %d --amount %d",
+			c.cfg.Group, s.Missing(), o.Missing, o.Campaign, s.Missing(), s.Amount())
 	}
 	if has := s.Amount(); has != o.Amount && (s.Settled() || o.Missing == 0) {
 		return hongbao.Errorf(hongbao.ClassPermanent,

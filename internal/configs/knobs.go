@@ -4,12 +4,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/publisher"
 )
 
@@ -125,8 +124,7 @@ var redisKnobs = []knob{
 	{name: "redis.addrs", field: func(c *Config) any { return &c.Redis.Addrs }, def: "127.0.0.1:6379", check: hostPort,
 		doc: "The server; or the sentinels; or some nodes of the cluster."},
 	{name: "redis.master_name", field: func(c *Config) any { return &c.Redis.MasterName },
-		doc: "What the sentinels call " +
-			"the primary."},
+		doc: "What the sentinels call the primary."},
 	{name: "redis.username", field: func(c *Config) any { return &c.Redis.Username }, doc: "ACL user; empty for the " +
 		"default user."},
 	{name: "redis.password", field: func(c *Config) any { return &c.Redis.Password }, secret: alwaysSecret,
@@ -232,8 +230,7 @@ var publisherKnobs = []knob{
 	{name: "publisher.batch_bytes", field: func(c *Config) any { return &c.Publisher.BatchBytes }, def: "1000000",
 		unit: "bytes",
 		low:  publisher.MinBatchBytes, high: publisher.MaxBatchBytes,
-		doc: "Size of one batch at most; not above the topic's " +
-			"max.message.bytes."},
+		doc: "Size of one batch at most; not above the topic's max.message.bytes."},
 	{name: "publisher.dial_timeout", field: func(c *Config) any { return &c.Publisher.DialTimeout }, def: "5s",
 		low: 10 * ms, high: minute,
 		doc: "One connect with its handshakes."},

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -54,6 +55,9 @@ func TestDefaultsAreTheStages(t *testing.T) {
 	trimmer := consumer.DefaultTrimmerConfig()
 	trimmer.Groups = []string{SinkBalance, SinkKafka}
 	require.Equal(t, trimmer, c.TrimmerConfig())
+	books := ledger.DefaultConfig()
+	books.Driver, books.DSN = c.LedgerConfig().Driver, c.LedgerConfig().DSN
+	require.Equal(t, books, c.LedgerConfig())
 }
 
 func TestExampleFileHasEveryDefault(t *testing.T) {

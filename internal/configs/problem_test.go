@@ -67,8 +67,7 @@ var mistakes = map[string]struct {
 	"section twice": {input{yaml: "redis: {db: 1}\nredis: {db: 2}\n"}, []string{"hongbao.yaml:2: redis: it stands in " +
 		"line 1 already: remove one of the two"}},
 	"twice, two styles": {input{yaml: "redis.db: 1\nredis: {db: 2}\n"},
-		[]string{"hongbao.yaml:2: redis.db: it stands in " +
-			"line 1 already: remove one of the two"}},
+		[]string{"hongbao.yaml:2: redis.db: it stands in line 1 already: remove one of the two"}},
 	"two documents": {input{yaml: "redis: {db: 1}\n---\nredis: {db: 2}\n"},
 		[]string{"hongbao.yaml: something follows the first document: write one document only, without a line ---"}},
 	"no YAML": {input{yaml: "redis: [\n"}, []string{"hongbao.yaml: it is no YAML: line 1: did not find expected " +
@@ -88,8 +87,8 @@ var mistakes = map[string]struct {
 		aliases("redis.username", "redis.master_name")},
 	"tag": {input{yaml: "redis: {db: !!int 5}\n"}, aliases("redis.db")},
 	"secret in a file": {input{yaml: "redis: {password: hunter2}\n"},
-		[]string{"hongbao.yaml:1: redis.password: a secret " +
-			"must not stand here, where others can read it: remove it, change it, and " + secret}},
+		[]string{"hongbao.yaml:1: redis.password: a secret must not stand here, where others can read it: remove it, change " +
+			"it, and " + secret}},
 	"secret on the command line": {input{args: []string{"--redis.password=hunter2"}},
 		[]string{"flag --redis.password: redis.password: a secret must not stand here, where others can read it: remove it, " +
 			"change it, and " + secret}},

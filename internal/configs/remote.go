@@ -188,8 +188,8 @@ func (l *loader) checkRemote(c *Config) {
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "remote.retention", "remote.queryable") &&
 		(l.sources["remote.retention"] == "" || l.sources["remote.queryable"] == "") {
 		l.bad("remote.retention", "it and remote.queryable have no default: declare both. What does the remote promise? How "+
-			"long does it surely remember an Idempotency-Key "+
-			"(0s: it does not), and does it answer questions by reference (true or false)? What it does not keep can pay twice")
+			"long does it surely remember an Idempotency-Key (0s: it does not), and does it answer questions by reference "+
+			"(true or false)? What it does not keep can pay twice")
 	}
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "deployment.id") &&
 		len(c.Deployment.ID) > remote.MaxDeployment {

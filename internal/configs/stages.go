@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"

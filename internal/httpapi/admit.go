@@ -123,8 +123,7 @@ func ofClass(err error) *problem {
 			"the key was used for another credit; a new credit needs a new key", err}
 	case errors.Is(err, payment.ErrFundExhausted):
 		return &problem{http.StatusServiceUnavailable, "fund_exhausted",
-			"nothing was booked: the client's fund does not cover it; " +
-				"once it is filled, send the same request again", err}
+			"nothing was booked: the client's fund does not cover it; once it is filled, send the same request again", err}
 	case errors.Is(err, payment.ErrReferenceReused):
 		return &problem{http.StatusUnprocessableEntity, "reference_reused",
 			"the reference was used for another credit; GET it to see which", err}

@@ -19,7 +19,13 @@ const (
 	MySQL Driver = "mysql"
 )
 
-// Config is how to reach the ledger's database. Nothing has a default: every field but UnsafeAllow must be set.
+// DefaultConfig has what a program may leave out: all but Driver, DSN and UnsafeAllow.
+func DefaultConfig() Config {
+	return Config{Conns: 10, ConnectTimeout: 5 * time.Second, LockTimeout: 3 * time.Second, Timeout: 10 * time.Second,
+		Retries: 5}
+}
+
+// Config is how to reach the ledger's database. Every field but UnsafeAllow must be set.
 type Config struct {
 	Driver Driver
 	// DSN is a connection string of libpq (URL or key=value) for PostgreSQL, user@tcp(host:port)/database?tls=... for

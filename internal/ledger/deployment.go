@@ -65,8 +65,7 @@ func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, er
 			return err
 		}
 		return hongbao.Errorf(hongbao.ClassBroken, "it has campaigns already (%s for one), but says of no deployment that "+
-			"they are its own: "+
-			"bring its table deployment back from a backup", id)
+			"they are its own: bring its table deployment back from a backup", id)
 	})
 	stmts := make([]stmt, shards)
 	for i := range stmts {
@@ -81,9 +80,8 @@ func (d Deployment) Is(want Deployment) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "the ledger belongs to deployment %q with key prefix %q and %d shards, "+
-		"not to deployment %q with "+
-		"key prefix %q and %d shards: point ledger.dsn to the right database, or mend deployment.id, deployment.key_prefix "+
-		"and deployment.shards",
+		"not to deployment %q with key prefix %q and %d shards: point ledger.dsn to the right database, or mend "+
+		"deployment.id, deployment.key_prefix and deployment.shards",
 		d.ID, d.KeyPrefix, d.Shards, want.ID, want.KeyPrefix, want.Shards)
 }
 

@@ -125,8 +125,7 @@ func (l *Ledger) checkSchema(ctx context.Context) error {
 		return fmt.Errorf("check the schema: %w", err)
 	case len(has.steps) == 0:
 		return hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; let ledger.dsn name the "+
-			"right one, `hongbao init` "+
-			"makes them", ErrNotFounded)
+			"right one, `hongbao init` makes them", ErrNotFounded)
 	case has.done < int64(len(steps)):
 		return hongbao.Errorf(hongbao.ClassBroken, "the schema has version %d, this build needs version %d: `hongbao init` "+
 			"brings it up to date",

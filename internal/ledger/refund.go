@@ -126,15 +126,14 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 		err = hongbao.Errorf(hongbao.ClassPermanent, "entry %s is no close, or %d missing grants are no number", closed.ID,
 			missing)
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
-		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d packets with amount %d, the ledger has funded "+
-			"%d with %d: "+
-			"run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount, c.Spec.Packets,
+		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d packets with amount %d, the ledger has funded %d "+
+			"with %d: run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount,
+			c.Spec.Packets,
 			c.Funded, id)
 	case n.late > 0:
 		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) that the close, "+
-			"event %d-%d, can't have counted: "+
-			"they stand behind it or are of another shard. Somebody wrote to Redis or to the ledger: run "+
-			"`hongbao audit --campaign %s`",
+			"event %d-%d, can't have counted: they stand behind it or are of another shard. Somebody wrote to Redis or to the "+
+			"ledger: run `hongbao audit --campaign %s`",
 			n.late, n.onePack, closed.Shard, closed.Seq, id)
 	case waits != nil:
 		err = waits
@@ -145,8 +144,8 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 		err = c.agrees(n, pool)
 	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
 		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d grants with amount %d, the ledger has %d with "+
-			"%d, and %d are said to be missing: "+
-			"run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount, held.Granted, held.GrantedAmount, missing, id)
+			"%d, and %d are said to be missing: run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount,
+			held.Granted, held.GrantedAmount, missing, id)
 	case missing > 0 && waiting > 0:
 		err = hongbao.Errorf(hongbao.ClassConflict, "%d grants are missing, and %d wait in quarantine: decide these first",
 			missing, waiting)
@@ -164,9 +163,8 @@ func nothingPending(ctx context.Context, t txn, campaign string) error {
 		return err
 	}
 	return hongbao.Errorf(hongbao.ClassTransient, "%w: %d credits may be booked at the remote and are not recorded (of "+
-		"packets %v and so on): "+
-		"the workers find out about them; for those that only the remote's owners can tell about see "+
-		"`hongbao dead confirm --help`",
+		"packets %v and so on): the workers find out about them; for those that only the remote's owners can tell about "+
+		"see `hongbao dead confirm --help`",
 		payment.ErrSettling, pending, packets)
 }
 
@@ -178,8 +176,8 @@ func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 			payment.ErrSettling)
 	case c.Grants != n.grants || c.Granted != n.amount || pool != c.held().LeftAmount:
 		return hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
-			"amount %d, there are %d with %d, "+
-			"the pool has %d: run `hongbao audit --campaign %s`", c.Grants, c.Granted, n.grants, n.amount, pool, c.Spec.ID)
+			"amount %d, there are %d with %d, the pool has %d: run `hongbao audit --campaign %s`", c.Grants, c.Granted, n.grants,
+			n.amount, pool, c.Spec.ID)
 	}
 	return nil
 }

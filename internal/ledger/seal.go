@@ -44,8 +44,8 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	if err == nil && (s.grants != c.Grants || s.amount != int64(c.Granted) || s.debits != s.amount ||
 		s.debited != s.grants) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
-			"amount %d, there are %d with %d, "+
-			"and debits for %d with %d: run `hongbao audit`", c.Grants, c.Granted, s.grants, s.amount, s.debited, s.debits)
+			"amount %d, there are %d with %d, and debits for %d with %d: run `hongbao audit`", c.Grants, c.Granted, s.grants,
+			s.amount, s.debited, s.debits)
 	}
 	if err == nil {
 		err = l.write(ctx, func(context.Context, txn) ([]stmt, error) {
@@ -146,9 +146,8 @@ func (n *numbers) err(campaign string) error {
 	if !n.bad {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: somebody wrote to the database "+
-		"by hand; delete the row to have its "+
-		"grants read again", campaign)
+	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: somebody wrote to the database by "+
+		"hand; delete the row to have its grants read again", campaign)
 }
 
 // eachGroup calls fn with what each group of users was paid in a sealed campaign.

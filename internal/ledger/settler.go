@@ -165,8 +165,8 @@ func (s *Settler) checkPlan(
 	case !ok: // an error of its own for each grant: the batch has no failure in common
 		s.alarm(g.Campaign)
 		return "", hongbao.Heldf("grant %s waits: %w, so nobody can tell what it is worth. Let ledger.dsn name the right "+
-			"ledger, or bring back the one that has "+
-			"campaign %s; if there is none, `hongbao quarantine campaign %s` sends its grants to quarantine", g.EventID(),
+			"ledger, or bring back the one that has campaign %s; if there is none, `hongbao quarantine campaign %s` sends its "+
+			"grants to quarantine", g.EventID(),
 			ErrNoCampaign, g.Campaign, g.Campaign)
 	}
 	if g.Packet < 1 || g.Packet > k.packets {
@@ -190,8 +190,7 @@ func (s *Settler) alarm(campaign string) {
 		return
 	}
 	s.config.Log.Error("ALARM: grants wait unpaid, the ledger does not have their campaign; is it the right ledger, and "+
-		"not an older copy? "+
-		"`hongbao quarantine campaign` sends them to quarantine if the campaign will never be there",
+		"not an older copy? `hongbao quarantine campaign` sends them to quarantine if the campaign will never be there",
 		zap.String("code", "unknown_campaign"), zap.String("campaign", campaign))
 }
 

@@ -139,8 +139,8 @@ func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 	}
 	h.count.conflicts.Add(1)
 	it.err = hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger %s packet %d of campaign %s as event %s, amount %d; "+
-		"it came as event %s, amount %d, "+
-		"or for another user: nothing was sent, a person decides", ErrContradiction, has, g.Packet, g.Campaign,
+		"it came as event %s, amount %d, or for another user: nothing was sent, a person decides", ErrContradiction, has,
+		g.Packet, g.Campaign,
 		row.EventID(), row.Amount,
 		g.EventID(), g.Amount)
 	return false

@@ -99,8 +99,7 @@ func (r *Report) Write(w io.Writer) error {
 			r.Name, r.Target, r.Delivered, r.There, r.Before, r.Seconds)
 	default:
 		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %d grants delivered now, %d were there, %d delivered before, %d "+
-			"failed. "+
-			"Run it again under the same name to go on.\n", r.Name, r.Target, r.Delivered, r.There, r.Before, r.Failed)
+			"failed. Run it again under the same name to go on.\n", r.Name, r.Target, r.Delivered, r.There, r.Before, r.Failed)
 	}
 	if r.Resumed > 0 {
 		fmt.Fprintf(&b, "It went on behind %d events that runs before had looked at.\n", r.Resumed)

@@ -97,8 +97,8 @@ func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongb
 		for i := range list {
 			if list[i].Code, codes = codes[0], codes[1:]; list[i].Code == "" {
 				missing[at] = hongbao.Errorf(hongbao.ClassBroken,
-					"packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back "+
-						"from the ledger", list[i].Packet, campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
+					"packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back from the ledger", list[i].Packet,
+					campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
 			}
 		}
 	}

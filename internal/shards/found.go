@@ -105,8 +105,7 @@ func (m Mark) put(ctx context.Context, rdb redis.Scripter, space *Layout, keys [
 		return hongbao.Errorf(hongbao.ClassBroken,
 			"redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
 				"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the "+
-				"stream's last entry. Do not delete "+
-				"the stream: the done bits would stay", keys[0], keys[len(keys)-1])
+				"stream's last entry. Do not delete the stream: the done bits would stay", keys[0], keys[len(keys)-1])
 	}
 	return nil
 }

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hongbao-project/hongbao"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 

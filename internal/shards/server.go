@@ -127,10 +127,9 @@ func (s *Server) Check(class hongbao.Durability) error {
 }
 
 var errNoAppendOnly = errors.New(
-	"appendonly is no, so a restart would forget campaigns and receipts: write appendonly yes into " +
-		"redis.conf (or the settings of your provider) and restart it. CONFIG SET appendonly yes does it without a restart, " +
-		"but not on " +
-		"a server that has lost its data: that writes an empty file over the one that is left")
+	"appendonly is no, so a restart would forget campaigns and receipts: write appendonly yes into redis.conf (or the " +
+		"settings of your provider) and restart it. CONFIG SET appendonly yes does it without a restart, but not on a " +
+		"server that has lost its data: that writes an empty file over the one that is left")
 
 // Slow says what makes the grabs of a durability class slow on this server, and what to set; nil for nothing.
 func (s *Server) Slow(class hongbao.Durability) error {
