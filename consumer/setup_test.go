@@ -4,17 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -181,151 +177,6 @@ func quick(c *Config) {
 	c.Block, c.Poll, c.Lease = 20*time.Millisecond, 20*time.Millisecond, 15*time.Second
 	c.Backoff, c.MaxBackoff, c.MaxAttempts = 20*time.Millisecond, 80*time.Millisecond, 4
 	c.DrainTimeout = 5 * time.Second
-}
-
-// worker is a Consumer that runs.
-type worker struct {
-	*Consumer
-	t    testing.TB
-	logs *observer.ObservedLogs
-	end  context.CancelFunc
-	done chan struct{}
-	err  error
-}
-
-func start(t testing.TB, cfg Config) *worker {
-	t.Helper()
-	core, logs := observer.New(zapcore.InfoLevel)
-	cfg.Log = zap.New(core)
-	c, err := New(cfg)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &worker{Consumer: c, t: t, logs: logs, end: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.err = c.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case <-w.done:
-		case <-time.After(soon):
-			t.Errorf("worker %s does not end", cfg.Consumer)
-		}
-	})
-	return w
-}
-
-// wait waits for the end of Run and gives its error.
-func (w *worker) wait() error {
-	w.t.Helper()
-	testkit.Eventually(w.t, soon, func() bool { return closed(w.done) }, "Run returns")
-	return w.err
-}
-
-func (w *worker) stop() error {
-	w.t.Helper()
-	w.end()
-	return w.wait()
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// logged counts the log lines that contain text.
-func (w *worker) logged(text string) int {
-	return w.logs.Filter(func(e observer.LoggedEntry) bool { return strings.Contains(e.Message, text) }).Len()
-}
-
-// drained gives the numbers of the "drained" line.
-func (w *worker) drained() map[string]any {
-	w.t.Helper()
-	lines := w.logs.FilterMessage("drained").All()
-	require.Len(w.t, lines, 1)
-	return lines[0].ContextMap()
-}
-
-// sink counts what it gets, and fails as it is told.
-type sink struct {
-	mu    sync.Mutex
-	calls int
-	came  map[string]int // event id -> how often it came
-	did   map[string]int // event id -> how often it was done
-	// refuse, if any, decides on a call before the grants are done; it may block. Errors as those of a Handler.
-	refuse func(ctx context.Context, grants []hongbao.Grant) []error
-}
-
-func newSink(refuse func(ctx context.Context, grants []hongbao.Grant) []error) *sink {
-	return &sink{came: map[string]int{}, did: map[string]int{}, refuse: refuse}
-}
-
-func (s *sink) Handle(ctx context.Context, grants []hongbao.Grant) []error {
-	s.mu.Lock()
-	s.calls++
-	for i := range grants {
-		s.came[grants[i].EventID()]++
-	}
-	s.mu.Unlock()
-	var errs []error
-	if s.refuse != nil {
-		errs = s.refuse(ctx, grants)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range grants {
-		if errs == nil || i < len(errs) && errs[i] == nil {
-			s.did[grants[i].EventID()]++
-		}
-	}
-	return errs
-}
-
-func (s *sink) numberOfCalls() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls
-}
-
-// times tells how often an event of shard 0 came and was done.
-func (s *sink) times(seq int64) (came, did int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id := "0-" + strconv.FormatInt(seq, 10)
-	return s.came[id], s.did[id]
-}
-
-func (s *sink) size() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.did)
-}
-
-// onceEach fails unless n events were done, each once.
-func (s *sink) onceEach(t testing.TB, n int) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	require.Len(t, s.did, n)
-	for id, times := range s.did {
-		require.Equal(t, 1, times, "event %s was done more than once", id)
-	}
-}
-
-// failing makes refuse fail the events of shard 0 by seq, each by its own error.
-func failing(of func(seq int64) error) func(context.Context, []hongbao.Grant) []error {
-	return func(_ context.Context, grants []hongbao.Grant) []error {
-		errs := make([]error, len(grants))
-		for i := range grants {
-			errs[i] = of(grants[i].Seq)
-		}
-		return errs
-	}
 }
 
 // pending waits until the group of shard 0 has n entries pending.

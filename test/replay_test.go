@@ -1,19 +1,16 @@
 package test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -25,99 +22,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// hongbao runs the program to its end.
-func (c *oneCopy) hongbao(args ...string) (string, error) {
-	c.t.Helper()
-	path, err := program()
-	require.NoError(c.t, err)
-	cmd := exec.Command(path, args...)
-	cmd.Env = append(os.Environ(), c.env...)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, log.String())
-	}
-	return string(out), err
-}
-
-// copies counts the events of a topic, as another program sees them.
-func (c *oneCopy) copies(topic string) map[string]int {
-	c.t.Helper()
-	out, err := c.hongbao("tail", "--kafka.brokers", c.broker.Addr, "--kafka.topic", topic)
-	require.NoError(c.t, err)
-	copies := map[string]int{}
-	for s := bufio.NewScanner(bytes.NewReader([]byte(out))); s.Scan(); {
-		var line struct{ Event string }
-		require.NoError(c.t, json.Unmarshal(s.Bytes(), &line))
-		copies[line.Event]++
-	}
-	return copies
-}
-
-// exactly checks that a topic has the events of seqs 1 to the last but the left out ones, each once.
-func (c *oneCopy) exactly(topic string, but ...int64) {
-	c.t.Helper()
-	want := map[string]int{}
-	for seq := int64(1); seq <= c.seq; seq++ {
-		want[fmt.Sprintf("0-%d", seq)] = 1
-	}
-	for _, seq := range but {
-		delete(want, fmt.Sprintf("0-%d", seq))
-	}
-	got := c.copies(topic)
-	duplicates, missing := 0, 0
-	for event, n := range got {
-		duplicates += n - 1
-		if want[event] == 0 {
-			c.t.Errorf("event %s is in topic %s", event, topic)
-		}
-	}
-	for event := range want {
-		if got[event] == 0 {
-			missing++
-		}
-	}
-	require.Zero(c.t, duplicates, "duplicates in %s", topic)
-	require.Zero(c.t, missing, "missing in %s", topic)
-}
-
-// killed runs a command again and again, killed with SIGKILL at random points, until one run ends by itself, and lets
-// it after twice as many kills as there must be. each is called after each kill. It gives the number of kills.
-func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int), args ...string) int {
-	c.t.Helper()
-	path, err := program()
-	require.NoError(c.t, err)
-	for kills := 0; ; {
-		cmd := exec.Command(path, args...)
-		cmd.Env = append(os.Environ(), c.env...)
-		var log bytes.Buffer
-		cmd.Stderr = &log
-		require.NoError(c.t, cmd.Start())
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		wait := about/2 + rand.N(about)
-		if kills == 2*atLeast {
-			wait = time.Minute
-		}
-		var err error
-		select {
-		case err = <-ended:
-		case <-time.After(wait):
-			require.Less(c.t, kills, 2*atLeast, "it does not end")
-			_ = cmd.Process.Kill() // it may have ended
-			if err = <-ended; err != nil {
-				kills++
-				each(kills)
-				continue
-			}
-		}
-		require.NoError(c.t, err, log.String())
-		require.GreaterOrEqual(c.t, kills, atLeast)
-		return kills
-	}
-}
 
 // A replay to a fresh topic, killed at random points many times, ends with each event there once; so does one that gets
 // its answers late, so that it is killed between a send and its answer.
@@ -239,64 +143,6 @@ func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	c.exactly(fresh)
 	require.Empty(t, openClaims(c, replay.DoneSink("copy")))
 	t.Logf("killed %d times", kills)
-}
-
-// A requeue of dead letters, killed between each of its steps, puts each into the topic once and ends it once. Among
-// them are letters whose first push is an open claim: one that arrived, and one that did not.
-func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
-	c := newOneCopy(t, broker, 0)
-	arrived := c.inFlight() // its batch is in the topic, the answer is held back
-	kill(t, arrived)
-	c.broker.Proxy.Delay(0)
-	inTopic := len(c.copies(c.topic))
-	require.NotEmpty(t, openClaims(c, "kafka"))
-	c.grants(300)
-	letters := c.bury("kafka")
-
-	kills := c.killed(5, 400*time.Millisecond, func(int) {}, "dead", "requeue", "--sink", "kafka", "--by", "ann", "--why",
-		"mended", "--rate", "150",
-		"--publisher.batch_grants", "20")
-	c.exactly(c.topic)
-	require.Empty(t, openClaims(c, "kafka"))
-	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Dead("kafka")).Val())
-	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Decided("kafka")).Val(), "each letter was ended once")
-	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
-}
-
-// bury makes every event that is not finished a dead letter, and counts them.
-func (c *oneCopy) bury(group string) (letters int64) {
-	c.t.Helper()
-	entries, err := shards.Of(c.rdb, c.keys).Entries(c.t.Context(), "-", "+")
-	require.NoError(c.t, err)
-	_, err = shards.Of(c.rdb, c.keys).ReadNew(c.t.Context(), group, "digger", 100_000, 0)
-	require.NoError(c.t, err)
-	pending, err := c.rdb.XPendingExt(c.t.Context(), &redis.XPendingExtArgs{
-		Stream: c.keys.Events(), Group: group, Start: "-", End: "+", Count: 100_000,
-	}).Result()
-	require.NoError(c.t, err)
-	owner := map[string]string{}
-	for _, p := range pending {
-		owner[p.ID] = p.Consumer
-	}
-	for _, e := range entries {
-		for i := range e.Grants {
-			if owner[e.ID] == "" {
-				break
-			}
-			written, err := shards.Of(c.rdb, c.keys).DeadLetter(c.t.Context(), shards.Letter{
-				Group: group, Consumer: owner[e.ID], EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
-				Class: hongbao.ClassPermanent, Reason: "a test", Attempts: 1,
-			})
-			require.NoError(c.t, err)
-			require.True(c.t, written)
-			letters++
-		}
-	}
-	return letters
 }
 
 // What was lost from the topic after it was finished is found there and repaired, and what was never finished is pushed

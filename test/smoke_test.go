@@ -13,11 +13,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A thin line through the whole: a campaign is loaded, a crowd grabs, every grant is settled once.
+// The smoke test of the whole: a campaign is loaded, a crowd grabs, every grant is settled once.
 func TestCampaignToLedger(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
-	c := spec("thin", 500, 10_000)
+	c := spec("smoke", 500, 10_000)
 	ledger, settler := b.ledger(t, b.load(t, c))
 	p := b.producer(t)
 	var wg sync.WaitGroup
@@ -26,7 +26,7 @@ func TestCampaignToLedger(t *testing.T) {
 	for i := range 64 {
 		wg.Go(func() {
 			for u := i; u < 1000; u += 64 {
-				a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "thin", User: user(u)})
+				a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "smoke", User: user(u)})
 				mu.Lock()
 				if err != nil {
 					t.Error(err)
@@ -49,7 +49,7 @@ func TestCampaignToLedger(t *testing.T) {
 	testkit.Eventually(t, 10*time.Second, func() bool { return w.Stats().Done == 500 }, "all settled")
 	stop()
 	wg.Wait()
-	totals, found, err := ledger.Totals(t.Context(), "thin")
+	totals, found, err := ledger.Totals(t.Context(), "smoke")
 	require.NoError(t, err)
 	require.True(t, found)
 	require.EqualValues(t, 10_000, totals.Granted)

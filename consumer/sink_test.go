@@ -1,0 +1,89 @@
+package consumer
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// sink counts what it gets, and fails as it is told.
+type sink struct {
+	mu    sync.Mutex
+	calls int
+	came  map[string]int // event id -> how often it came
+	did   map[string]int // event id -> how often it was done
+	// refuse, if any, decides on a call before the grants are done; it may block. Errors as those of a Handler.
+	refuse func(ctx context.Context, grants []hongbao.Grant) []error
+}
+
+func newSink(refuse func(ctx context.Context, grants []hongbao.Grant) []error) *sink {
+	return &sink{came: map[string]int{}, did: map[string]int{}, refuse: refuse}
+}
+
+func (s *sink) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	s.mu.Lock()
+	s.calls++
+	for i := range grants {
+		s.came[grants[i].EventID()]++
+	}
+	s.mu.Unlock()
+	var errs []error
+	if s.refuse != nil {
+		errs = s.refuse(ctx, grants)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range grants {
+		if errs == nil || i < len(errs) && errs[i] == nil {
+			s.did[grants[i].EventID()]++
+		}
+	}
+	return errs
+}
+
+func (s *sink) numberOfCalls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+// times tells how often an event of shard 0 came and was done.
+func (s *sink) times(seq int64) (came, did int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := "0-" + strconv.FormatInt(seq, 10)
+	return s.came[id], s.did[id]
+}
+
+func (s *sink) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.did)
+}
+
+// onceEach fails unless n events were done, each once.
+func (s *sink) onceEach(t testing.TB, n int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Len(t, s.did, n)
+	for id, times := range s.did {
+		require.Equal(t, 1, times, "event %s was done more than once", id)
+	}
+}
+
+// failing makes refuse fail the events of shard 0 by seq, each by its own error.
+func failing(of func(seq int64) error) func(context.Context, []hongbao.Grant) []error {
+	return func(_ context.Context, grants []hongbao.Grant) []error {
+		errs := make([]error, len(grants))
+		for i := range grants {
+			errs[i] = of(grants[i].Seq)
+		}
+		return errs
+	}
+}

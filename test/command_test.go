@@ -1,0 +1,107 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hongbao runs the program to its end.
+func (c *oneCopy) hongbao(args ...string) (string, error) {
+	c.t.Helper()
+	path, err := program()
+	require.NoError(c.t, err)
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), c.env...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, log.String())
+	}
+	return string(out), err
+}
+
+// copies counts the events of a topic, as another program sees them.
+func (c *oneCopy) copies(topic string) map[string]int {
+	c.t.Helper()
+	out, err := c.hongbao("tail", "--kafka.brokers", c.broker.Addr, "--kafka.topic", topic)
+	require.NoError(c.t, err)
+	copies := map[string]int{}
+	for s := bufio.NewScanner(bytes.NewReader([]byte(out))); s.Scan(); {
+		var line struct{ Event string }
+		require.NoError(c.t, json.Unmarshal(s.Bytes(), &line))
+		copies[line.Event]++
+	}
+	return copies
+}
+
+// exactly checks that a topic has the events of seqs 1 to the last but the left out ones, each once.
+func (c *oneCopy) exactly(topic string, but ...int64) {
+	c.t.Helper()
+	want := map[string]int{}
+	for seq := int64(1); seq <= c.seq; seq++ {
+		want[fmt.Sprintf("0-%d", seq)] = 1
+	}
+	for _, seq := range but {
+		delete(want, fmt.Sprintf("0-%d", seq))
+	}
+	got := c.copies(topic)
+	duplicates, missing := 0, 0
+	for event, n := range got {
+		duplicates += n - 1
+		if want[event] == 0 {
+			c.t.Errorf("event %s is in topic %s", event, topic)
+		}
+	}
+	for event := range want {
+		if got[event] == 0 {
+			missing++
+		}
+	}
+	require.Zero(c.t, duplicates, "duplicates in %s", topic)
+	require.Zero(c.t, missing, "missing in %s", topic)
+}
+
+// killed runs a command again and again, killed with SIGKILL at random points, until one run ends by itself, and lets
+// it after twice as many kills as there must be. each is called after each kill. It gives the number of kills.
+func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int), args ...string) int {
+	c.t.Helper()
+	path, err := program()
+	require.NoError(c.t, err)
+	for kills := 0; ; {
+		cmd := exec.Command(path, args...)
+		cmd.Env = append(os.Environ(), c.env...)
+		var log bytes.Buffer
+		cmd.Stderr = &log
+		require.NoError(c.t, cmd.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		wait := about/2 + rand.N(about)
+		if kills == 2*atLeast {
+			wait = time.Minute
+		}
+		var err error
+		select {
+		case err = <-ended:
+		case <-time.After(wait):
+			require.Less(c.t, kills, 2*atLeast, "it does not end")
+			_ = cmd.Process.Kill() // it may have ended
+			if err = <-ended; err != nil {
+				kills++
+				each(kills)
+				continue
+			}
+		}
+		require.NoError(c.t, err, log.String())
+		require.GreaterOrEqual(c.t, kills, atLeast)
+		return kills
+	}
+}

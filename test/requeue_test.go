@@ -1,0 +1,71 @@
+package test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A requeue of dead letters, killed between each of its steps, puts each into the topic once and ends it once. Among
+// them are letters whose first push is an open claim: one that arrived, and one that did not.
+func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	c := newOneCopy(t, broker, 0)
+	arrived := c.inFlight() // its batch is in the topic, the answer is held back
+	kill(t, arrived)
+	c.broker.Proxy.Delay(0)
+	inTopic := len(c.copies(c.topic))
+	require.NotEmpty(t, openClaims(c, "kafka"))
+	c.grants(300)
+	letters := c.bury("kafka")
+
+	kills := c.killed(5, 400*time.Millisecond, func(int) {}, "dead", "requeue", "--sink", "kafka", "--by", "ann", "--why",
+		"mended", "--rate", "150",
+		"--publisher.batch_grants", "20")
+	c.exactly(c.topic)
+	require.Empty(t, openClaims(c, "kafka"))
+	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Dead("kafka")).Val())
+	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Decided("kafka")).Val(), "each letter was ended once")
+	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
+}
+
+// bury makes every event that is not finished a dead letter, and counts them.
+func (c *oneCopy) bury(group string) (letters int64) {
+	c.t.Helper()
+	entries, err := shards.Of(c.rdb, c.keys).Entries(c.t.Context(), "-", "+")
+	require.NoError(c.t, err)
+	_, err = shards.Of(c.rdb, c.keys).ReadNew(c.t.Context(), group, "digger", 100_000, 0)
+	require.NoError(c.t, err)
+	pending, err := c.rdb.XPendingExt(c.t.Context(), &redis.XPendingExtArgs{
+		Stream: c.keys.Events(), Group: group, Start: "-", End: "+", Count: 100_000,
+	}).Result()
+	require.NoError(c.t, err)
+	owner := map[string]string{}
+	for _, p := range pending {
+		owner[p.ID] = p.Consumer
+	}
+	for _, e := range entries {
+		for i := range e.Grants {
+			if owner[e.ID] == "" {
+				break
+			}
+			written, err := shards.Of(c.rdb, c.keys).DeadLetter(c.t.Context(), shards.Letter{
+				Group: group, Consumer: owner[e.ID], EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
+				Class: hongbao.ClassPermanent, Reason: "a test", Attempts: 1,
+			})
+			require.NoError(c.t, err)
+			require.True(c.t, written)
+			letters++
+		}
+	}
+	return letters
+}
