@@ -9,7 +9,7 @@ GOLANGCI_VERSION := v2.15.0
 
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 # What runs goroutines of its own, but cmd/hongbao, whose tests run processes.
-RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./publisher ./settlement ./subscriber ./test ./topic
+RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test race lint bench soak fuzz

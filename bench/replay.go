@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/publisher"
 )
 
 // replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events
@@ -74,14 +74,14 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 
 // publisher makes a publisher to a topic with claims of a sink.
 func (b *publishBench) publisher(space *shards.Layout, topic, sink string,
-	entries publisher.Entries) (*publisher.Publisher, error) {
+	entries publish.Entries) (*publish.Publisher, error) {
 	claims, err := dedup.NewClaims(dedup.Config{
 		Redis: b.rig.rdb, Space: space.Space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return publisher.New(publisher.Config{
+	return publish.New(publish.Config{
 		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench",
 		Worker:      "bench",
 		BatchGrants: batch, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second,
@@ -95,8 +95,8 @@ func (b *publishBench) publisher(space *shards.Layout, topic, sink string,
 // inYuan knows every campaign, as a publisher does after it has asked once.
 type inYuan struct{}
 
-func (inYuan) Terms(context.Context, string) (publisher.Terms, bool, error) {
-	return publisher.Terms{Currency: "CNY"}, true, nil
+func (inYuan) Terms(context.Context, string) (publish.Terms, bool, error) {
+	return publish.Terms{Currency: "CNY"}, true, nil
 }
 
 func (inYuan) Codes(_ context.Context, _ string, packets []int64) ([]string, error) {

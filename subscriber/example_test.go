@@ -90,7 +90,7 @@ func broker() (addr string, done func()) {
 	return c.ListenAddrs()[0], c.Close
 }
 
-// publish writes a grant to the topic as package publisher does, and with none of its care.
+// publish writes a grant to the topic as package publish does, and with none of its care.
 func publish(addr string, seq int64, user string, amount int64) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic("hongbao.grants"))
 	check(err)

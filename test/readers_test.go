@@ -25,9 +25,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/subscriber"
 	"github.com/hongbao-project/hongbao/topic"
 )
@@ -65,7 +65,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) [
 	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: "w1",
 		Lease: 30 * time.Second, TakeLive: true})
 	require.NoError(t, err)
-	pub, err := publisher.New(publisher.Config{
+	pub, err := publish.New(publish.Config{
 		Brokers: []string{broker.Addr}, ClientID: "test", Topic: topic, Partitions: 2, Deployment: "test", Worker: "w1",
 		BatchGrants: 100, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second,
 		IdleTimeout: time.Minute,

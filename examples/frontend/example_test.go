@@ -118,7 +118,7 @@ func listen(url string) (<-chan string, func()) {
 	return out, hangUp
 }
 
-// publish writes a grant to the topic as package publisher does, and with none of its care.
+// publish writes a grant to the topic as package publish does, and with none of its care.
 func publish(addr string, seq int64, user string) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic("hongbao.grants"))
 	check(err)

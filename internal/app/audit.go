@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -111,7 +111,7 @@ func (l auditedLedger) EachQuarantined(ctx context.Context, fn func(audit.Quaran
 }
 
 // auditedTopic shows the topic to the audit.
-type auditedTopic struct{ *publisher.Publisher }
+type auditedTopic struct{ *publish.Publisher }
 
 // Each calls fn for each record of the topic.
 func (t auditedTopic) Each(ctx context.Context,

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -163,7 +163,7 @@ func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 }
 
 // tellLost reads the topic.
-func tellLost(ctx context.Context, lost *replay.Lost, p *publisher.Publisher, shards int) error {
+func tellLost(ctx context.Context, lost *replay.Lost, p *publish.Publisher, shards int) error {
 	scan, err := p.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
 		lost.Has(&e.Grant)
 		return nil

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/publisher"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -55,7 +55,7 @@ func (a *App) Tail(ctx context.Context, o Tail, lines chan<- Tailed) error {
 type tailing struct {
 	Tail
 	app     *App
-	topic   *publisher.Publisher
+	topic   *publish.Publisher
 	printed []int64 // offset after the last one printed, per partition
 }
 

@@ -12,19 +12,19 @@ import (
 
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/publisher"
 )
 
 // publisher makes the publisher of sink kafka; needs Redis. The caller's context bounds the check of the topic.
-func (a *App) publisher(ctx context.Context) (*publisher.Publisher, error) {
+func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 	return a.publisherTo(ctx, a.Config.Kafka.Topic, a.Config.ClaimsConfig(),
 		&shards.Reader{Redis: a.redis, Space: a.space})
 }
 
 // publisherTo makes a publisher to a topic, with claims of its own.
 func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config,
-	entries publisher.Entries) (*publisher.Publisher, error) {
+	entries publish.Entries) (*publish.Publisher, error) {
 	cc.Redis, cc.Space, cc.Owner = a.redis, a.space.Space, a.worker
 	claims, err := dedup.NewClaims(cc)
 	if err != nil {
@@ -33,7 +33,7 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config,
 	pc := a.Config.PublisherConfig()
 	pc.Worker, pc.Topic, pc.Campaigns = a.worker, topic, &campaignSource{app: a}
 	pc.Create = pc.Create && (a.makes || topic != a.Config.Kafka.Topic)
-	p, err := publisher.New(pc, claims, entries)
+	p, err := publish.New(pc, claims, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ type campaignSource struct {
 	app *App
 
 	mu     sync.Mutex
-	terms  map[string]publisher.Terms // of campaigns that were found
+	terms  map[string]publish.Terms // of campaigns that were found
 	ledger *ledger.Ledger
 }
 
@@ -63,7 +63,7 @@ type campaignSource struct {
 const maxTerms = 10_000
 
 // Terms gives a campaign's terms, and false if neither Redis nor the ledger has it.
-func (s *campaignSource) Terms(ctx context.Context, id string) (terms publisher.Terms, found bool, err error) {
+func (s *campaignSource) Terms(ctx context.Context, id string) (terms publish.Terms, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if terms, found = s.terms[id]; found {
@@ -79,12 +79,12 @@ func (s *campaignSource) Terms(ctx context.Context, id string) (terms publisher.
 		if c, found, err = l.Campaign(ctx, id); err != nil || !found {
 			return terms, false, err
 		}
-		terms = publisher.Terms{Currency: c.Spec.Currency, Codes: c.Spec.Codes != nil}
+		terms = publish.Terms{Currency: c.Spec.Currency, Codes: c.Spec.Codes != nil}
 	} else if err != nil {
 		return terms, false, err
 	}
 	if len(s.terms) >= maxTerms || s.terms == nil {
-		s.terms = map[string]publisher.Terms{}
+		s.terms = map[string]publish.Terms{}
 	}
 	s.terms[id] = terms
 	return terms, true, nil

@@ -101,7 +101,7 @@ type Kafka struct {
 	SASLPassword      Secret
 }
 
-// Publisher holds the knobs of package publisher.
+// Publisher holds the knobs of package publish.
 type Publisher struct {
 	BatchGrants, BatchBytes                               int
 	DialTimeout, RequestTimeout, IdleTimeout, MetadataTTL time.Duration

@@ -8,8 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/publisher"
 )
 
 // knob is one row of the table. What its value looks like follows from the type of its field.
@@ -199,7 +199,7 @@ var kafkaKnobs = []knob{
 	{name: "kafka.topic", field: func(c *Config) any { return &c.Kafka.Topic }, def: "hongbao.grants", check: topicName,
 		doc: "Topic that takes the grants."},
 	{name: "kafka.partitions", field: func(c *Config) any { return &c.Kafka.Partitions }, def: "1", low: 1,
-		high: publisher.MaxPartitions,
+		high: publish.MaxPartitions,
 		doc:  "Partitions of the topic. A shard's partition is the shard modulo this, so never change it."},
 	{name: "kafka.create_topic", field: func(c *Config) any { return &c.Kafka.CreateTopic }, def: "false",
 		doc: "Create the topic if it is missing."},
@@ -226,10 +226,10 @@ var kafkaKnobs = []knob{
 var publisherKnobs = []knob{
 	{name: "publisher.batch_grants", field: func(c *Config) any { return &c.Publisher.BatchGrants }, def: "2000",
 		unit: "grants", low: 1,
-		high: publisher.MaxBatchGrants, doc: "Grants in one batch at most."},
+		high: publish.MaxBatchGrants, doc: "Grants in one batch at most."},
 	{name: "publisher.batch_bytes", field: func(c *Config) any { return &c.Publisher.BatchBytes }, def: "1000000",
 		unit: "bytes",
-		low:  publisher.MinBatchBytes, high: publisher.MaxBatchBytes,
+		low:  publish.MinBatchBytes, high: publish.MaxBatchBytes,
 		doc: "Size of one batch at most; not above the topic's max.message.bytes."},
 	{name: "publisher.dial_timeout", field: func(c *Config) any { return &c.Publisher.DialTimeout }, def: "5s",
 		low: 10 * ms, high: minute,

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/producer"
-	"github.com/hongbao-project/hongbao/publisher"
 )
 
 // Space says where the deployment's keys are.
@@ -97,9 +97,9 @@ func (c *Config) LedgerConfig() ledger.Config {
 }
 
 // PublisherConfig is complete but for Worker. The publisher makes its own transport of it.
-func (c *Config) PublisherConfig() publisher.Config {
+func (c *Config) PublisherConfig() publish.Config {
 	k, p := &c.Kafka, &c.Publisher
-	return publisher.Config{
+	return publish.Config{
 		Brokers: slices.Clone(k.Brokers), ClientID: k.ClientID, TLS: c.kafkaTLS.Clone(), SASL: c.kafkaSASL,
 		Topic: k.Topic, Partitions: k.Partitions, Create: k.CreateTopic, ReplicationFactor: k.ReplicationFactor,
 		Deployment: c.Deployment.ID, BatchGrants: p.BatchGrants, BatchBytes: p.BatchBytes,

@@ -22,9 +22,9 @@ import (
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/lock"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/producer"
-	"github.com/hongbao-project/hongbao/publisher"
 )
 
 type nothing struct{}
@@ -103,7 +103,7 @@ func publishes(c *Config, rdb redis.UniversalClient, space *shards.Layout) error
 	}
 	k := c.PublisherConfig()
 	k.Worker = "w1"
-	_, err = publisher.New(k, claims, noEntries{})
+	_, err = publish.New(k, claims, noEntries{})
 	return err
 }
 

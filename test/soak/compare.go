@@ -9,8 +9,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/publisher"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -88,7 +88,7 @@ func (s *soak) count(ctx context.Context, name string) (*tally, error) {
 	}
 	pc := v.cfg.PublisherConfig()
 	pc.Worker, pc.Topic = "soak", name
-	p, err := publisher.New(pc, claims, &shards.Reader{Redis: v.rdb, Space: v.space})
+	p, err := publish.New(pc, claims, &shards.Reader{Redis: v.rdb, Space: v.space})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,112 @@
+package publish
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// call is one Handle at work.
+type call struct {
+	shard  int
+	grants []hongbao.Grant
+	errs   []error
+	left   []int // grants that are not settled, by seq
+	// most bounds the next batch: halved when the broker finds one too much, doubled when it takes one.
+	most, limit int
+}
+
+func newCall(grants []hongbao.Grant, limit int) *call {
+	c := &call{grants: grants, errs: make([]error, len(grants)), left: make([]int, 0, len(grants)), most: limit,
+		limit: limit}
+	for i := range grants {
+		g := &grants[i]
+		c.shard = grants[0].Shard
+		if err := admit(g, c.shard); err != nil {
+			c.errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "grant %s can't be published: %w", g.EventID(), err)
+			continue
+		}
+		c.left = append(c.left, i)
+	}
+	slices.SortStableFunc(c.left, func(a, b int) int { return cmp.Compare(grants[a].Seq, grants[b].Seq) })
+	return c
+}
+
+// admit tells why a grant can't be a message, or could not be found again in the stream.
+func admit(g *hongbao.Grant, shard int) error {
+	if g.Shard != shard || shard < 0 {
+		return fmt.Errorf("it is of shard %d among grants of shard %d", g.Shard, shard)
+	}
+	if err := hongbao.CheckCampaignID(g.Campaign); err != nil {
+		return fmt.Errorf("campaign %.80q: %w", g.Campaign, err)
+	}
+	for _, id := range [...]struct {
+		name, value string
+		optional    bool
+	}{{"user", g.User, false}, {"request id", g.RequestID, true}, {"traceparent", g.Trace, true}} {
+		if id.value == "" && id.optional {
+			continue
+		}
+		if err := hongbao.CheckID(id.value); err != nil {
+			return fmt.Errorf("%s %.140q: %w", id.name, id.value, err)
+		}
+	}
+	if most := int64(hongbao.MaxAmount); g.Packet < 1 || g.Packet > most || g.Seq < 1 || g.Seq > most || g.Epoch < 1 ||
+		g.Epoch > most {
+		return errors.New("packet, seq and epoch must be 1 to 2^53-1")
+	}
+	if g.Amount < 0 || g.Amount > hongbao.MaxAmount {
+		return fmt.Errorf("amount %d: want 0 to 2^53-1", g.Amount)
+	}
+	if y := g.Time.UTC().Year(); y < 1970 || y > 9999 {
+		return fmt.Errorf("time %v: want the years 1970 to 9999", g.Time)
+	}
+	if g.Code != "" {
+		if err := hongbao.CheckCode(g.Code); err != nil {
+			return fmt.Errorf("code: %w", err)
+		}
+	}
+	return checkEntryID(g.EntryID)
+}
+
+// settle gives every left grant of the events its result.
+func (c *call) settle(events []hongbao.SeqRange, err error) {
+	c.left = slices.DeleteFunc(c.left, func(i int) bool {
+		if !covers(events, c.grants[i].Seq) {
+			return false
+		}
+		c.errs[i] = err
+		return true
+	})
+}
+
+// fail gives every left grant the error.
+func (c *call) fail(err error) {
+	for _, i := range c.left {
+		c.errs[i] = err
+	}
+	c.left = nil
+}
+
+func (c *call) result() []error {
+	for _, err := range c.errs {
+		if err != nil {
+			return c.errs
+		}
+	}
+	return nil
+}
+
+func (c *call) tookOne() { c.most = min(2*c.most, c.limit) }
+
+func covers(events []hongbao.SeqRange, seq int64) bool {
+	for _, r := range events {
+		if seq >= r.First && seq <= r.Last {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,269 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// CheckReport is what Check saw besides what it refuses.
+type CheckReport struct {
+	Created bool // the topic was missing and was created
+	// Skipped names each check that could not be made because the broker did not tell, with the reason.
+	Skipped []string
+	// Warnings name what is allowed and may still hurt.
+	Warnings []string
+	// ProducerExpiration is what stored batches are judged by: the lower of the configured and the brokers'.
+	ProducerExpiration time.Duration
+}
+
+// Check compares the topic with the configuration, and creates it if it is missing and Create is set. It gives every
+// refusal at once as a Broken error; an error of another class says that the brokers could not be asked.
+func (p *Publisher) Check(ctx context.Context) (CheckReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	k := &check{p: p}
+	k.report.ProducerExpiration = p.cfg.ProducerExpiration
+	topic, err := k.topic(ctx)
+	if err != nil {
+		return k.report, err
+	}
+	k.partitions(topic)
+	if err := k.configs(ctx, topic); err != nil {
+		return k.report, err
+	}
+	if len(k.refusals) > 0 {
+		return k.report, hongbao.Errorf(hongbao.ClassBroken, "topic %s can't be used: %w", p.cfg.Topic,
+			errors.Join(k.refusals...))
+	}
+	p.expiration.Store(int64(k.report.ProducerExpiration))
+	return k.report, nil
+}
+
+type check struct {
+	p        *Publisher
+	report   CheckReport
+	refusals []error
+	replicas int
+	values   map[string]string
+}
+
+func (k *check) refuse(format string, args ...any) {
+	k.refusals = append(k.refusals, fmt.Errorf(format, args...))
+}
+
+func (k *check) warn(format string, args ...any) {
+	k.report.Warnings = append(k.report.Warnings, fmt.Sprintf(format, args...))
+}
+
+// topic gives the topic, created if need be.
+func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
+	t, err := k.look(ctx, false)
+	if !errors.Is(err, kafka.UnknownTopicOrPartition) {
+		return t, err
+	}
+	c := &k.p.cfg
+	if !c.Create {
+		return t, hongbao.Errorf(hongbao.ClassBroken,
+			"topic %s does not exist: create it with %d partitions, cleanup.policy=delete, "+
+				"unclean.leader.election.enable=false; or set kafka.create_topic and run `hongbao init`",
+			c.Topic, c.Partitions)
+	}
+	if err := k.create(ctx); err != nil {
+		return t, err
+	}
+	return k.look(ctx, true)
+}
+
+// look asks for the topic. must: it was just created, so wait until the brokers have told each other.
+func (k *check) look(ctx context.Context, must bool) (kafka.Topic, error) {
+	c := &k.p.cfg
+	var found kafka.Topic
+	missing := false
+	err := k.p.ask(ctx, "asking for the topic's partitions", func(ctx context.Context) error {
+		res, err := k.p.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{c.Topic}})
+		if err != nil {
+			return err
+		}
+		if len(res.Topics) != 1 || res.Topics[0].Name != c.Topic {
+			return errors.New("the answer does not name the topic")
+		}
+		found = res.Topics[0]
+		if missing = errors.Is(found.Error, kafka.UnknownTopicOrPartition); missing && !must {
+			return nil
+		}
+		return found.Error
+	})
+	if err == nil && missing {
+		err = kafka.UnknownTopicOrPartition
+	}
+	return found, err
+}
+
+func (k *check) create(ctx context.Context) error {
+	c := &k.p.cfg
+	config := []kafka.ConfigEntry{
+		{ConfigName: "cleanup.policy", ConfigValue: "delete"},
+		{ConfigName: "unclean.leader.election.enable", ConfigValue: "false"},
+		{ConfigName: "message.timestamp.type", ConfigValue: "CreateTime"},
+		{ConfigName: "min.insync.replicas", ConfigValue: strconv.Itoa(max(1, c.ReplicationFactor-1))},
+		{ConfigName: "max.message.bytes", ConfigValue: strconv.Itoa(max(c.BatchBytes, 1<<20))},
+	}
+	if c.ReplicationFactor == 2 {
+		config[3].ConfigValue = "2"
+	}
+	err := k.p.ask(ctx, "creating the topic", func(ctx context.Context) error {
+		res, err := k.p.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+			Topic: c.Topic, NumPartitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, ConfigEntries: config,
+		}}})
+		if err == nil {
+			err = res.Errors[c.Topic]
+		}
+		if errors.Is(err, kafka.TopicAlreadyExists) { // another worker was faster
+			return nil
+		}
+		return err
+	})
+	k.report.Created = err == nil
+	return err
+}
+
+func (k *check) partitions(t kafka.Topic) {
+	if n, want := len(t.Partitions), k.p.cfg.Partitions; n != want {
+		k.refuse("it has %d partitions, configured are %d: a shard's partition is the shard modulo that number, so it must "+
+			"not change", n, want)
+	}
+	for i := range t.Partitions {
+		if r := len(t.Partitions[i].Replicas); k.replicas == 0 || r < k.replicas {
+			k.replicas = r
+		}
+	}
+}
+
+// The settings that are looked at.
+const (
+	minInsync    = "min.insync.replicas"
+	unclean      = "unclean.leader.election.enable"
+	maxBytes     = "max.message.bytes"
+	stamp        = "message.timestamp.type"
+	cleanup      = "cleanup.policy"
+	retention    = "retention.ms"
+	producerLife = "producer.id.expiration.ms"
+)
+
+func (k *check) configs(ctx context.Context, t kafka.Topic) error {
+	if len(t.Partitions) == 0 {
+		return nil
+	}
+	broker := strconv.Itoa(t.Partitions[0].Leader.ID)
+	k.values = map[string]string{}
+	if err := k.describe(ctx, kafka.ResourceTypeTopic, k.p.cfg.Topic, minInsync, unclean, maxBytes, stamp, cleanup,
+		retention); err != nil {
+		return err
+	}
+	if err := k.describe(ctx, kafka.ResourceTypeBroker, broker, producerLife); err != nil {
+		return err
+	}
+	k.same(unclean, "false", "an unclean election loses events that were acknowledged")
+	k.same(stamp, "CreateTime", "brokers forget a producer by its records' times, so these must be the times of sending")
+	k.same(cleanup, "delete", "compaction keeps one event a user only")
+	k.insync()
+	k.number(maxBytes, func(n int64) {
+		if n < int64(k.p.cfg.BatchBytes) {
+			k.refuse("%s is %d, but BatchBytes is %d: raise the first or lower the second", maxBytes, n, k.p.cfg.BatchBytes)
+		}
+	})
+	k.number(producerLife, func(n int64) {
+		life := time.Duration(min(n, int64(365*24*time.Hour/time.Millisecond))) * time.Millisecond
+		if life/4 < k.p.cfg.MaxClaimAge {
+			k.refuse("the brokers' %s is %v, but MaxClaimAge is %v: it must be four times as long", producerLife, life,
+				k.p.cfg.MaxClaimAge)
+		}
+		k.report.ProducerExpiration = min(k.report.ProducerExpiration, life)
+	})
+	k.number(retention, func(n int64) {
+		if keep := time.Duration(min(n, 1<<40)) * time.Millisecond; n >= 0 && keep < k.report.ProducerExpiration/2 {
+			k.refuse("%s is %v: below %v the log may be gone before a dead worker's batch is looked for", retention, keep,
+				k.report.ProducerExpiration/2)
+		}
+	})
+	return nil
+}
+
+// describe asks for settings and notes those that the broker does not tell.
+func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name string, settings ...string) error {
+	told := map[string]bool{}
+	var denied error
+	err := k.p.ask(ctx, "asking for the settings of "+name, func(ctx context.Context) error {
+		res, err := k.p.client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
+			Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kind, ResourceName: name, ConfigNames: settings}},
+		})
+		if err != nil {
+			return err
+		}
+		for _, r := range res.Resources {
+			if denied = r.Error; denied != nil {
+				return nil //nolint:nilerr // a refusal is told by denied, and a second try would get it too
+			}
+			for _, e := range r.ConfigEntries {
+				k.values[e.ConfigName], told[e.ConfigName] = e.ConfigValue, true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, s := range settings {
+		if told[s] {
+			continue
+		}
+		reason := "the broker does not tell it"
+		if denied != nil {
+			reason = "the broker answers: " + denied.Error()
+		}
+		k.report.Skipped = append(k.report.Skipped, s+": "+reason)
+	}
+	return nil
+}
+
+func (k *check) same(setting, want, why string) {
+	if got, ok := k.values[setting]; ok && got != want {
+		k.refuse("%s is %s, want %s: %s", setting, got, want, why)
+	}
+}
+
+func (k *check) number(setting string, look func(int64)) {
+	got, ok := k.values[setting]
+	if !ok {
+		return
+	}
+	n, err := strconv.ParseInt(got, 10, 64)
+	if err != nil {
+		k.refuse("%s is %.40q, which is no number", setting, got)
+		return
+	}
+	look(n)
+}
+
+func (k *check) insync() {
+	k.number(minInsync, func(n int64) {
+		r := int64(k.replicas)
+		switch {
+		case n > r:
+			k.refuse("%s is %d, but a partition has %d replicas: nothing could be written", minInsync, n, r)
+		case r > 1 && n < 2:
+			k.refuse("%s is %d with %d replicas: an acknowledged event may be on one disk only; set it to 2", minInsync, n, r)
+		case r == 1:
+			k.warn("a partition has one replica: a lost disk loses events")
+		case n == r:
+			k.warn("%s equals the number of replicas, %d: one broker down stops all pushes", minInsync, r)
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// newTransport writes out every option of kafka-go's Transport. It repeats nothing by itself: one call is one request.
+func newTransport(c *Config) *kafka.Transport {
+	dialer := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 15 * time.Second}
+	return &kafka.Transport{
+		Dial:           dialer.DialContext,
+		DialTimeout:    c.DialTimeout,
+		IdleTimeout:    c.IdleTimeout,
+		MetadataTTL:    c.MetadataTTL,
+		MetadataTopics: []string{c.Topic},
+		ClientID:       c.ClientID,
+		TLS:            c.TLS,
+		SASL:           c.SASL,
+		Resolver:       nil, // the dialer resolves
+		Context:        context.Background(),
+	}
+}
+
+func newClient(c *Config, transport kafka.RoundTripper) *kafka.Client {
+	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: c.RequestTimeout, Transport: transport}
+}
+
+// produce sends one batch once. An error that is not Kafka's own says nothing about the batch: even a cancelled request
+// may be on the wire.
+func (p *Publisher) produce(ctx context.Context, partition int, raw []byte) (int64, error) {
+	res, err := p.client.RawProduce(ctx, &kafka.RawProduceRequest{
+		Topic:        p.cfg.Topic,
+		Partition:    partition,
+		RequiredAcks: kafka.RequireAll,
+		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(raw)},
+	})
+	if err != nil {
+		return -1, err
+	}
+	return res.BaseOffset, res.Error
+}
+
+// newProducer asks the broker for a producer id of its own.
+func (p *Publisher) newProducer(ctx context.Context) (numbers, error) {
+	res, err := p.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
+	if err == nil {
+		err = res.Error
+	}
+	if err != nil {
+		return numbers{}, err
+	}
+	return numbers{producer: int64(res.Producer.ProducerID), epoch: int16(res.Producer.ProducerEpoch)}, nil
+}
+
+// bounds are the first offset of a partition and the one after its last.
+type bounds struct{ start, end int64 }
+
+func (p *Publisher) bounds(ctx context.Context, partition int) (bounds, error) {
+	res, err := p.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+		Topics: map[string][]kafka.OffsetRequest{
+			p.cfg.Topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)},
+		},
+		IsolationLevel: kafka.ReadUncommitted,
+	})
+	if err != nil {
+		return bounds{}, err
+	}
+	for _, o := range res.Topics[p.cfg.Topic] {
+		if o.Partition == partition {
+			return bounds{o.FirstOffset, o.LastOffset}, o.Error
+		}
+	}
+	return bounds{}, errors.New("the answer does not name the partition")
+}
+
+// newBackoff grows from 50 ms to 2 s with jitter; the context bounds it.
+func newBackoff() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(50*time.Millisecond),
+		backoff.WithRandomizationFactor(0.3),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// pause waits; it tells whether ctx still lives after it.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ask repeats a question that changes nothing until it is answered, refused, or ctx ends.
+func (p *Publisher) ask(ctx context.Context, what string, question func(context.Context) error) error {
+	for wait := newBackoff(); ; {
+		err := question(ctx)
+		if err == nil {
+			return nil
+		}
+		if hongbao.ClassOf(err) == hongbao.ClassBroken {
+			return err
+		}
+		v := verdictOf(err)
+		if v == refused {
+			return p.sinkError(what, v, err)
+		}
+		if !pause(ctx, wait.NextBackOff()) {
+			if v == absent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return p.sinkError(what, v, err)
+			}
+			return hongbao.Outagef(hongbao.ClassTransient, "%s: no answer of use: %w", what, err)
+		}
+	}
+}
+
+// sinkError is the error of a refusal that concerns the whole sink.
+func (p *Publisher) sinkError(what string, v verdict, err error) error {
+	hint := "look at the topic's and the broker's configuration and log"
+	switch {
+	case v == absent:
+		hint = "the topic or its partition is not there; was it deleted? See docs/topic.md, \"When the topic went back\""
+	case errors.Is(err, kafka.TopicAuthorizationFailed), errors.Is(err, kafka.ClusterAuthorizationFailed):
+		hint = "allow this user WRITE, READ and DESCRIBE on the topic; the shard tries again by itself"
+	case errors.Is(err, kafka.InvalidTimestamp):
+		hint = "the clocks of this machine and of the broker are too far apart"
+	}
+	return hongbao.Errorf(hongbao.ClassBroken, "%s on topic %s: %w; %s", what, p.cfg.Topic, err, hint)
+}
+
+func (p *Publisher) where(partition int) string {
+	return fmt.Sprintf("partition %d of topic %s", partition, p.cfg.Topic)
+}

@@ -1,0 +1,74 @@
+package publish
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"unicode"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// asciiRange is what ids are made of.
+var asciiRange = &unicode.RangeTable{R16: []unicode.Range16{{Lo: '!', Hi: '~', Stride: 1}}}
+
+func errorsIsForeign(err error) bool { return errors.Is(err, topic.ErrForeign) }
+
+// messageOf gives headers and value of a grant as the topic holds them.
+func messageOf(t testing.TB, g *hongbao.Grant) ([]kafka.Header, []byte) {
+	t.Helper()
+	b := newBatch("/hongbao/d1")
+	b.start(numbers{}, 1)
+	require.True(t, b.add(g, 1<<20))
+	r := firstRecord(t, b.finish())
+	return r.headers, r.value
+}
+
+func firstRecord(t testing.TB, raw []byte) record {
+	t.Helper()
+	var set protocol.RecordSet
+	_, err := set.ReadFrom(bytes.NewReader(raw))
+	require.NoError(t, err)
+	one, err := set.Records.ReadRecord()
+	require.NoError(t, err)
+	var r record
+	require.NoError(t, r.set(one))
+	return r
+}
+
+// holdsKey tells whether the request's batch has a record with the key; it leaves the request as it was.
+func holdsKey(r *rawproduce.Request, key string) bool {
+	return holds(r, append([]byte{byte(2 * len(key))}, key...)) // its varint length before it
+}
+
+func holds(r *rawproduce.Request, needle []byte) bool {
+	set := &r.Topics[0].Partitions[0].RecordSet
+	raw, err := io.ReadAll(set.Reader)
+	if err != nil {
+		panic(err)
+	}
+	set.Reader = bytes.NewReader(raw)
+	return bytes.Contains(raw, needle)
+}
+
+// flushQuietly lets the late copies arrive, whatever the broker says to them.
+func (w *wire) flushQuietly() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.late)
+	for _, send := range w.late {
+		_ = send() // a refusal comes as an answer, which nobody waits for any more
+	}
+	w.late = nil
+	return n
+}
+
+// kgoHeader is what both clients call a header.
+type kgoHeader = kafka.Header

@@ -1,0 +1,117 @@
+package publish
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// maxFruitless bounds how often Handle goes round without settling a grant.
+const maxFruitless = 5
+
+// Publisher is a hongbao.Handler that puts grants into the topic. Handle may be called at once for different shards;
+// shards that share a partition wait for each other.
+type Publisher struct {
+	cfg     Config
+	source  string
+	claims  Claims
+	entries Entries
+
+	transport *kafka.Transport
+	client    *kafka.Client
+	slots     []slot
+	count     counters
+
+	expiration atomic.Int64 // of producer ids at the brokers, ns
+	claimName  string       // never used before by any process
+	claimCount atomic.Int64
+
+	now func() time.Time // a test's clock
+}
+
+var _ hongbao.Handler = (*Publisher)(nil)
+
+// New makes a Publisher. It does not talk to the brokers; call Check before the first Handle, and Close in the end.
+func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if claims == nil || entries == nil {
+		return nil, errors.New("publish: Claims and Entries must be given")
+	}
+	var nonce [6]byte
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return nil, fmt.Errorf("publish: no random bytes for the names of claims: %w", err)
+	}
+	p := &Publisher{
+		cfg: cfg, source: sourcePrefix + cfg.Deployment, claims: claims, entries: entries,
+		transport: newTransport(&cfg), slots: make([]slot, cfg.Partitions),
+		claimName: cfg.Worker + "." + hex.EncodeToString(nonce[:]) + ".", now: time.Now,
+	}
+	p.client = newClient(&cfg, p.transport)
+	p.expiration.Store(int64(cfg.ProducerExpiration))
+	for i := range p.slots {
+		p.slots[i] = slot{partition: i, turn: make(chan struct{}, 1), batch: newBatch(p.source)}
+	}
+	return p, nil
+}
+
+// Close closes the connections. Call it when no Handle and no Scan runs any more.
+func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
+
+// Partition is where the events of a shard go.
+func (p *Publisher) Partition(shard int) int { return shard % p.cfg.Partitions }
+
+func (p *Publisher) newClaimID() string {
+	return p.claimName + strconv.FormatInt(p.claimCount.Add(1), 10)
+}
+
+// Handle brings the grants into the topic. See the package for the protocol, and hongbao.Handler for the contract.
+//
+// The errors' classes. Outages: the brokers or Campaigns do not answer in time, or the partition was not free in time;
+// a claim that was stored stays for whoever comes next. Held: a live worker is at the same grants. Permanent: a grant
+// that can't be sent at all, one of a campaign that nobody knows, a coupon without its code, a grant that the broker
+// refuses alone though it takes a minimal record. Conflict: the log holds a part of a batch, or no longer reaches back
+// to where it would be. Broken: topic and claims contradict each other, or the broker refuses everything.
+func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	c := newCall(grants, p.cfg.BatchGrants)
+	if len(c.left) == 0 {
+		return c.result()
+	}
+	if err := p.addTerms(ctx, c); err != nil {
+		c.fail(err)
+		return c.result()
+	}
+	s := &p.slots[p.Partition(c.shard)]
+	if !s.lock(ctx) {
+		c.fail(hongbao.Outagef(hongbao.ClassTransient, "waiting for %s, which other shards use: %w", p.where(s.partition),
+			ctx.Err()))
+		return c.result()
+	}
+	defer s.unlock()
+	for fruitless := 0; len(c.left) > 0; fruitless++ {
+		if fruitless == maxFruitless {
+			c.fail(hongbao.Heldf("claims of %s change hands too fast: gave up after %d rounds", p.where(s.partition),
+				maxFruitless))
+			break
+		}
+		before, most := len(c.left), c.most
+		if err := p.push(ctx, s, c); err != nil {
+			c.fail(err)
+			break
+		}
+		if len(c.left) < before || c.most < most {
+			fruitless = -1
+		}
+	}
+	return c.result()
+}

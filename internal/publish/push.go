@@ -1,0 +1,206 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// push claims and sends the next batch of the call, or settles what stands in its way. An error concerns every grant
+// that is left. After nil, go round again with what is left.
+func (p *Publisher) push(ctx context.Context, s *slot, c *call) error {
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	open, err := p.take(attempt, s)
+	if err != nil {
+		return err
+	}
+	born := p.now()
+	st, raw := p.encode(open, s, c, born)
+	claim := hongbao.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
+	answer, err := p.claims.Claim(ctx, c.shard, claim.ID, claim.Events, claim.Payload)
+	if err != nil {
+		return fmt.Errorf("claiming %d grants for %s: %w", st.count(), p.where(s.partition), err)
+	}
+	if !answer.Granted() {
+		// The session ends here. If the answer to a first run of the script was lost and the client ran it again, that first
+		// run has stored the claim, and whoever finishes it uses the sequence up.
+		return p.clear(ctx, s, c, &answer)
+	}
+	claim.Fence = answer.Fence
+	sent := p.send(attempt, s, born, raw)
+	return p.after(ctx, s, c, &push{open, claimed{st, claim}}, sent)
+}
+
+// claimed is a batch and the claim that holds it.
+type claimed struct {
+	st    stored
+	claim hongbao.Claim
+}
+
+// push is a claimed batch under this worker's own session.
+type push struct {
+	open *session
+	claimed
+}
+
+// encode fills a batch from what is left of the call, as much as the bounds allow, under the session's next numbers.
+func (p *Publisher) encode(open *session, s *slot, c *call, born time.Time) (stored, []byte) {
+	st := stored{numbers: open.numbers, partition: s.partition, ms: born.UnixMilli(), noted: open.end, topic: p.cfg.Topic}
+	s.batch.start(st.numbers, st.ms)
+	last := int64(-1)
+	for _, i := range c.left {
+		g := &c.grants[i]
+		if g.Seq == last { // twice in one call
+			continue
+		}
+		if s.batch.count == c.most || !s.batch.add(g, p.cfg.BatchBytes) {
+			break
+		}
+		last = g.Seq
+		st.extend(g)
+	}
+	return st, s.batch.finish()
+}
+
+// clear settles what stood in the way of a claim.
+func (p *Publisher) clear(ctx context.Context, s *slot, c *call, a *hongbao.ClaimAnswer) error {
+	c.settle(a.Done, nil)
+	for i := range a.Open {
+		p.count.takenOver.Add(1)
+		if err := p.resolve(ctx, s, c, a.Open[i]); err != nil {
+			return err
+		}
+	}
+	if a.Held > 0 {
+		return hongbao.Heldf("%d claims for %s are in the hands of a live worker", a.Held, p.where(s.partition))
+	}
+	return nil
+}
+
+// after acts on the answer to a first send.
+func (p *Publisher) after(ctx context.Context, s *slot, c *call, b *push, sent sendResult) error {
+	switch sent.verdict {
+	case appended:
+		return p.finish(ctx, s, c, b, sent.base)
+	case lookBack:
+		return p.lookBack(ctx, s, c, &b.claimed)
+	case fenced: // the claim was taken over; the next one will tell how that went
+		return nil
+	case tooMuch, refused, absent:
+		if sent.unsure {
+			break
+		}
+		released, err := p.release(ctx, c, &b.claim)
+		if err != nil {
+			return err
+		}
+		if sent.verdict != tooMuch {
+			return p.sinkError("sending to "+p.where(s.partition), sent.verdict, sent.err)
+		}
+		if !released {
+			return nil
+		}
+		return p.narrow(ctx, s, c, b, sent.err)
+	case again:
+	}
+	return p.undecided(s, sent)
+}
+
+// finish completes a batch that is in the log. Only here, and after a release, the session goes on.
+func (p *Publisher) finish(ctx context.Context, s *slot, c *call, b *push, base int64) error {
+	if err := p.checkOffset(s, &b.st, base); err != nil {
+		return err
+	}
+	done, err := p.complete(ctx, c, &b.claim)
+	if err != nil || !done {
+		return err
+	}
+	n := b.st.count()
+	p.count.batches.Add(1)
+	p.count.grants.Add(n)
+	c.tookOne()
+	b.open.sequence += int32(n)
+	b.open.end, b.open.known = max(b.open.end, base+n), p.now()
+	s.keep(b.open)
+	return nil
+}
+
+// narrow makes the next batch smaller. One grant alone is given up once the broker took a minimal record.
+func (p *Publisher) narrow(ctx context.Context, s *slot, c *call, b *push, cause error) error {
+	p.count.refused.Add(1)
+	if n := int(b.st.count()); n > 1 {
+		s.keep(b.open)
+		c.most = max(1, n/2)
+		return nil
+	}
+	if err := p.probe(ctx, s, b.open); err != nil {
+		return fmt.Errorf("the broker refuses a grant alone (%w), so a minimal record was tried: %w", cause, err)
+	}
+	c.tookOne()
+	c.settle(b.claim.Events, hongbao.Errorf(hongbao.ClassPermanent,
+		"%s takes a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition),
+		cause))
+	return nil
+}
+
+// probe sends the smallest record that there is, a fence record under the session's own numbers. It tells a grant that
+// the broker does not take from a broker that takes nothing.
+func (p *Publisher) probe(ctx context.Context, s *slot, open *session) error {
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	born := p.now()
+	s.batch.start(open.numbers, born.UnixMilli())
+	s.batch.addFence(open.numbers, born.UnixMilli())
+	sent := p.send(attempt, s, born, s.batch.finish())
+	switch {
+	case sent.verdict == appended:
+		open.sequence++
+		open.end, open.known = max(open.end, sent.base+1), p.now()
+		s.keep(open)
+		return nil
+	case sent.verdict == lookBack || sent.verdict == fenced:
+		return hongbao.Outagef(hongbao.ClassTransient, "the broker refuses the producer id, the next try takes another: %w",
+			sent.err)
+	case sent.verdict == again || sent.unsure:
+		return p.undecided(s, sent)
+	}
+	return p.sinkError("sending a minimal record to "+p.where(s.partition), sent.verdict, sent.err)
+}
+
+// undecided is the error of a batch that may or may not be in the log. Its claim stays. No grant is to blame, also when
+// the time of the call was over first: other shards had the partition before.
+func (p *Publisher) undecided(s *slot, sent sendResult) error {
+	return hongbao.Outagef(hongbao.ClassUnknown, "sending to %s: no answer in time that decides: %w; its claim stays",
+		p.where(s.partition), sent.err)
+}
+
+// complete marks the claim's events done. False: it was taken over, go round.
+func (p *Publisher) complete(ctx context.Context, c *call, claim *hongbao.Claim) (bool, error) {
+	err := p.claims.Complete(ctx, c.shard, *claim)
+	if errors.Is(err, hongbao.ErrFenced) {
+		p.count.lost.Add(1)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("completing claim %s of shard %d: %w", claim.ID, c.shard, err)
+	}
+	c.settle(claim.Events, nil)
+	return true, nil
+}
+
+// release removes the claim of a batch that is certainly not in the log. False: it was taken over.
+func (p *Publisher) release(ctx context.Context, c *call, claim *hongbao.Claim) (bool, error) {
+	err := p.claims.Release(ctx, c.shard, *claim)
+	if errors.Is(err, hongbao.ErrFenced) {
+		p.count.lost.Add(1)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("releasing claim %s of shard %d: %w", claim.ID, c.shard, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,144 @@
+package publish
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// longLog leaves an orphan behind and so many batches after it that reading them back takes many requests.
+func longLog(t *testing.T, f fate) (*bench, []hongbao.Grant, *wire) {
+	t.Helper()
+	b := setup(t)
+	b.cfg.FetchBytes = 64 << 10
+	g, zombie := orphan(t, b, 20, f)
+	p, _ := b.worker(t)
+	for range 40 {
+		require.Nil(t, p.Handle(t.Context(), b.store.grants(2, 100, decided)))
+	}
+	return b, g, zombie
+}
+
+// A log that is too long to be read back in the time of one call is read in several: each goes on where the last one
+// stopped.
+func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, g, zombie := longLog(t, f)
+			p, w := forgetful(t, b)
+			var read, last int64
+			var stop context.CancelFunc
+			left, backwards := 0, 0
+			handle := func() []error {
+				var ctx context.Context
+				ctx, stop = context.WithCancel(t.Context())
+				defer stop()
+				left = 4
+				return p.Handle(ctx, g)
+			}
+			w.answer = func(r kafka.Request) error {
+				if r, ok := r.(*fetch.Request); ok {
+					if left--; left < 0 {
+						stop() // the time of this call is over
+						return errWire
+					}
+					at := r.Topics[0].Partitions[0].FetchOffset
+					if at < last {
+						backwards++
+					}
+					last = at
+					read++
+				}
+				return nil
+			}
+			calls := 0
+			for errs := []error{nil}; errs != nil; calls++ {
+				require.Less(t, calls, 100, "it never comes to an end")
+				if calls > 0 {
+					require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]))
+					require.True(t, hongbao.IsOutage(errs[0]), "it takes no attempt: %v", errs[0])
+				}
+				errs = handle()
+			}
+			require.Greater(t, calls, 3, "one call was not enough")
+			require.Zero(t, backwards, "nothing was read twice")
+			require.EqualValues(t, 1, p.Stats().FoundInLog+p.Stats().LetGo)
+			require.Empty(t, p.slots[0].searches, "and then it is forgotten")
+			zombie.flush(t)
+			others := b.store.shard(2).entries
+			all := [][]hongbao.Grant{g, b.store.shard(4).entries[0].Grants}
+			for i := range others {
+				all = append(all, others[i].Grants)
+			}
+			requireOneCopy(t, &b.cfg, all...)
+			t.Logf("%d calls, %d requests", calls, read)
+		})
+	}
+}
+
+// Reading back may take longer than a claim is good for: before the fence is sent it is asked whose the claim is.
+func TestLookingBackLongerThanAClaimIsGoodFor(t *testing.T) {
+	t.Parallel()
+	b, g, zombie := longLog(t, deferred)
+	p, w := forgetful(t, b)
+	clock := time.Now()
+	p.now = func() time.Time { return clock }
+	slow := 0
+	w.answer = func(r kafka.Request) error {
+		if _, ok := r.(*fetch.Request); ok && slow < 8 {
+			slow++
+			clock = clock.Add(b.cfg.MaxClaimAge / 2)
+		}
+		return nil
+	}
+	require.Nil(t, p.Handle(t.Context(), g))
+	require.Equal(t, 8, slow)
+	s := p.Stats()
+	require.EqualValues(t, 1, s.LetGo)
+	require.EqualValues(t, 2, s.TakenOver, "it went round")
+	require.Zero(t, s.Stale)
+	zombie.flush(t)
+	require.Len(t, topicContent(t, &b.cfg)[g[0].EventID()], 1)
+}
+
+// A log that lost what was read of it is told of once; then the batch is looked for in the log that is there now.
+func TestLogThatShrankWhileLookingBack(t *testing.T) {
+	t.Parallel()
+	b, g, zombie := longLog(t, deferred)
+	p, w := forgetful(t, b)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	left := 4
+	w.answer = func(r kafka.Request) error {
+		if _, ok := r.(*fetch.Request); ok {
+			if left--; left < 0 {
+				cancel()
+				return errWire
+			}
+		}
+		return nil
+	}
+	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassTransient, true)
+	require.NoError(t, b.broker.DeleteTopic(testTopic))
+	require.NoError(t, b.broker.CreateTopic(testTopic, 2, nil))
+	fresh, _ := b.worker(t)
+	require.Nil(t, fresh.Handle(t.Context(), b.store.grants(2, 20, decided)),
+		"longer than what was noted, shorter than what was read")
+	w.answer = nil
+	errs := p.Handle(t.Context(), g)
+	requireClass(t, errs, 20, hongbao.ClassBroken, false)
+	require.ErrorContains(t, errs[0], "went back")
+	require.Nil(t, p.Handle(t.Context(), g))
+	require.EqualValues(t, 1, p.Stats().LetGo)
+	zombie.flushQuietly()
+	entries := b.store.shard(2).entries
+	requireOneCopy(t, &b.cfg, g, entries[len(entries)-1].Grants)
+}

@@ -1,0 +1,213 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// memCampaigns has codes for the packets of campaign spring, but for those in without.
+type memCampaigns struct {
+	mu      sync.Mutex
+	fails   string // the method that fails
+	without []int64
+	asked   int // for codes
+}
+
+func (m *memCampaigns) Terms(_ context.Context, campaign string) (Terms, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails == "terms" {
+		return Terms{}, false, errors.New("redis is gone")
+	}
+	if campaign == "spring" {
+		return Terms{Currency: "CNY", Codes: true}, true, nil
+	}
+	return Terms{Currency: "EUR"}, campaign == "autumn", nil
+}
+
+func (m *memCampaigns) Codes(_ context.Context, campaign string, packets []int64) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	if m.fails == "codes" || campaign != "spring" {
+		return nil, errors.New("redis is gone")
+	}
+	codes := make([]string, len(packets))
+	for i, p := range packets {
+		if !slices.Contains(m.without, p) {
+			codes[i] = codeOf(p)
+		}
+	}
+	return codes, nil
+}
+
+func codeOf(packet int64) string { return fmt.Sprintf(`C"%d\`, packet) }
+
+// published gives the grants of the topic by event.
+func published(t *testing.T, p *Publisher) map[string]hongbao.Grant {
+	t.Helper()
+	var mu sync.Mutex
+	out := map[string]hongbao.Grant{}
+	r, err := p.Scan(t.Context(), nil, func(_ int, _ int64, e topic.Event) error {
+		mu.Lock()
+		defer mu.Unlock()
+		out[e.Grant.EventID()] = e.Grant
+		return nil
+	})
+	require.NoError(t, err)
+	require.Zero(t, r.Malformed)
+	return out
+}
+
+func TestTermsArePublished(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	codes := &memCampaigns{}
+	b.cfg.Campaigns = codes
+	p, _ := b.worker(t)
+	g := b.store.grants(0, 250, decided)
+	for i := range g {
+		if i%3 == 0 {
+			g[i].Campaign = "autumn" // it has none
+		}
+	}
+	g[1].Code = "from-the-ledger"
+	before := slices.Clone(g)
+	require.Nil(t, p.Handle(t.Context(), g))
+	require.Equal(t, before, g, "they belong to the caller")
+	require.Equal(t, 1, codes.asked, "once for a batch")
+	requireOneCopy(t, &b.cfg, g)
+	for id, e := range published(t, p) {
+		want, currency := codeOf(e.Packet), "CNY"
+		if e.Campaign == "autumn" {
+			want, currency = "", "EUR"
+		}
+		require.Equal(t, currency, e.Currency, id)
+		if id == g[1].EventID() {
+			want = "from-the-ledger"
+		}
+		require.Equal(t, want, e.Code, id)
+	}
+	plain := b.store.grants(1, 20, decided)
+	for i := range plain {
+		plain[i].Campaign = "autumn"
+	}
+	require.Nil(t, p.Handle(t.Context(), plain))
+	require.Equal(t, 1, codes.asked)
+}
+
+// Codes that can't be read stop the sink and blame no grant: nothing is claimed, nothing is sent, and it goes on later.
+func TestTermsOutOfReach(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []string{"terms", "codes"} {
+		t.Run(fails, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			codes := &memCampaigns{fails: fails}
+			b.cfg.Campaigns = codes
+			p, w := b.worker(t)
+			w.fate = func() fate { return pass }
+			g := b.store.grants(0, 20, decided)
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassTransient, true)
+			require.Zero(t, b.store.open(0))
+			require.Zero(t, w.sends)
+			codes.fails = ""
+			require.Nil(t, p.Handle(t.Context(), g))
+			requireOneCopy(t, &b.cfg, g)
+		})
+	}
+}
+
+// A coupon that certainly has no code is a dead letter, never a message without one; the others go.
+func TestCouponWithoutItsCode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	g := b.store.grants(0, 20, decided)
+	codes := &memCampaigns{without: []int64{g[7].Packet}}
+	b.cfg.Campaigns = codes
+	p, _ := b.worker(t)
+	errs := p.Handle(t.Context(), g)
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[7]))
+	require.ErrorContains(t, errs[7], "has no code")
+	for i, err := range errs {
+		require.Equal(t, i == 7, err != nil)
+	}
+	require.Len(t, published(t, p), 19)
+	codes.without = nil
+	require.Nil(t, p.Handle(t.Context(), g[7:8]))
+	require.Equal(t, codeOf(g[7].Packet), published(t, p)[g[7].EventID()].Code)
+	requireOneCopy(t, &b.cfg, g)
+}
+
+// A grant of a campaign that nobody knows is a dead letter, never a message without its currency; the others go.
+func TestCampaignThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.Campaigns = &memCampaigns{}
+	p, _ := b.worker(t)
+	g := b.store.grants(0, 20, decided)
+	g[7].Campaign = "winter"
+	errs := p.Handle(t.Context(), g)
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[7]))
+	require.ErrorContains(t, errs[7], "nobody can tell the currency")
+	for i, err := range errs {
+		require.Equal(t, i == 7, err != nil)
+	}
+	require.Len(t, published(t, p), 19)
+}
+
+// A batch is built again with its codes: the broker knows the copy. Where they are gone meanwhile, the log is read
+// instead.
+func TestStoredBatchWithCodes(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]bool{"still there": false, "gone": true} {
+		for how, f := range map[string]fate{"appended": swallow, "never sent": lost} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				codes := &memCampaigns{}
+				b.cfg.Campaigns = codes
+				owner, w := b.worker(t)
+				g := b.store.grants(0, 20, decided)
+				w.fate = func() fate { return f }
+				requireClass(t, owner.Handle(t.Context(), g), 20, hongbao.ClassUnknown, true)
+				require.Positive(t, w.fired)
+				if gone {
+					codes.without = []int64{g[3].Packet}
+				}
+				other, _ := b.worker(t)
+				rest := g
+				if gone {
+					rest = g[4:] // the one without a code would be refused before
+				}
+				require.Nil(t, other.Handle(t.Context(), rest))
+				require.Zero(t, b.store.open(0))
+				s := other.Stats()
+				switch {
+				case gone && f == swallow:
+					require.EqualValues(t, 1, s.FoundInLog)
+				case gone:
+					require.EqualValues(t, 1, s.LetGo)
+				default:
+					require.EqualValues(t, 1, s.SentAgain)
+				}
+				codes.without = nil
+				require.Nil(t, other.Handle(t.Context(), g))
+				requireOneCopy(t, &b.cfg, g)
+				for id, e := range published(t, other) {
+					require.Equal(t, codeOf(e.Packet), e.Code, id)
+					require.Equal(t, "CNY", e.Currency, id)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package publish
+
+import (
+	"errors"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// verdict is what an answer to a produce request means for the batch.
+type verdict uint8
+
+const (
+	// again: not decided, or not for long. The same bytes are sent again. Anything that is not in the table is this.
+	again verdict = iota
+	// appended: the batch is in the log, by this request or by an earlier one.
+	appended
+	// lookBack: the broker cannot tell by the numbers; the log has to be read.
+	lookBack
+	// fenced: a higher epoch was seen. Somebody took the batch over.
+	fenced
+	// tooMuch: nothing was appended, because of the bytes of this batch: fewer grants may go through.
+	tooMuch
+	// refused: nothing was appended, and nothing will be until a person changes something.
+	refused
+	// absent: the topic or the partition is not there. Just after a start that may pass.
+	absent
+)
+
+// verdicts classes every Kafka error that is not to be answered by sending again. The rest of Kafka's table (leaders
+// moving, timeouts, storage, too few replicas, loading, throttling, and what only groups, transactions and
+// administration answer) decides nothing about this batch.
+var verdicts = map[kafka.Error]verdict{
+	kafka.OutOfOrderSequenceNumber: lookBack,
+	kafka.DuplicateSequenceNumber:  lookBack,
+	kafka.UnknownProducerId:        lookBack,
+	kafka.InvalidProducerEpoch:     fenced,
+	kafka.ProducerFenced:           fenced,
+
+	kafka.MessageSizeTooLarge: tooMuch,
+	kafka.RecordListTooLarge:  tooMuch,
+	kafka.InvalidRecord:       tooMuch,
+	kafka.PolicyViolation:     tooMuch,
+
+	kafka.TopicAuthorizationFailed:    refused,
+	kafka.ClusterAuthorizationFailed:  refused,
+	kafka.InvalidTopic:                refused,
+	kafka.InvalidRequiredAcks:         refused,
+	kafka.InvalidTimestamp:            refused,
+	kafka.UnsupportedVersion:          refused,
+	kafka.InvalidConfiguration:        refused,
+	kafka.InvalidRequest:              refused,
+	kafka.UnsupportedForMessageFormat: refused,
+	kafka.UnsupportedCompressionType:  refused,
+
+	kafka.UnknownTopicOrPartition: absent,
+	kafka.UnknownTopicID:          absent,
+	kafka.InconsistentTopicID:     absent,
+}
+
+// verdictOf classes an error of a request. Errors that are not Kafka's own (network, time-outs, an answer that can't be
+// read) decide nothing.
+func verdictOf(err error) verdict {
+	if err == nil {
+		return appended
+	}
+	var code kafka.Error
+	if errors.As(err, &code) {
+		return verdicts[code]
+	}
+	if errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition) {
+		return absent
+	}
+	return again
+}
