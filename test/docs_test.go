@@ -52,19 +52,26 @@ func TestOperationsAreTrue(t *testing.T) {
 	require.Greater(t, time.Duration(seconds)*time.Second, cfg.Consumer.DrainTimeout+10*time.Second)
 }
 
-// Each alarm has a code, and docs/operations.md has each code, with what it means, how to check and how to mend.
+// Each alarm has a code, and docs/alarms.md has each code in its table, and under a heading of its own what it means,
+// what to check by which command, and what to mend.
 func TestAlarmsAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../docs/alarms.md")
 	require.NoError(t, err)
-	_, table, ok := strings.Cut(string(page), "\n### Alarms\n")
+	table, _, ok := strings.Cut(string(page), "\n## ")
 	require.True(t, ok)
-	table, _, _ = strings.Cut(table, "\n## ")
-	var documented []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(
-		table, -1) {
+	var listed, documented []string
+	for _, m := range regexp.MustCompile("(?m)^\\| \\[`([a-z_]+)`\\]\\(#[a-z_]+\\) \\|").FindAllStringSubmatch(table, -1) {
+		listed = append(listed, m[1])
+	}
+	runbook := regexp.MustCompile("(?s)^`([a-z_]+)`\n\n\\*\\*Means\\.\\*\\* .+?\n\n\\*\\*Check\\.\\*\\*.*?" +
+		"\n    (?:hongbao|redis-cli) .+?\\*\\*Mend\\.\\*\\*.+")
+	for _, text := range strings.Split(string(page), "\n## ")[1:] {
+		m := runbook.FindStringSubmatch(text)
+		require.Len(t, m, 2, "this runbook lacks Means, Check with a command, or Mend: %.40s", text)
 		documented = append(documented, m[1])
 	}
+	require.ElementsMatch(t, documented, listed)
 	a := alarms{codes: map[string]bool{}, consts: map[string]string{}}
 	files := map[string]*ast.File{}
 	sources(t, []string{".go"}, func(file string) {

@@ -16,6 +16,9 @@ import (
 // asCommand is a command line of ours in backquotes: in a page, or in a text or comment of the program.
 var asCommand = regexp.MustCompile("`(?:bin/)?hongbao ([^`\n]+)`")
 
+// asLine is one that stands in a page on a line of its own.
+var asLine = regexp.MustCompile(`(?m)^(?: {4,}|\$ )(?:bin/)?hongbao ([a-z][^|<>&\n]*)`)
+
 // missing says what of a command line does not exist; "" if all of it does.
 func missing(root *cobra.Command, line string) string {
 	words := strings.Fields(line)
@@ -74,7 +77,11 @@ func TestCommandsThatAreNamedExist(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, m := range asCommand.FindAllStringSubmatch(string(text), -1) {
+		named := asCommand.FindAllStringSubmatch(string(text), -1)
+		if strings.HasSuffix(path, ".md") {
+			named = append(named, asLine.FindAllStringSubmatch(string(text), -1)...)
+		}
+		for _, m := range named {
 			for _, line := range alternatives(m[1]) {
 				checked++
 				assert.Empty(t, missing(root(), line), "%s names `hongbao %s`", path, m[1])
