@@ -13,15 +13,75 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// sendGrabs makes the call, and repeats it while its answer is unknown or Redis is out of reach. Every grab has a
-// request id, so a repeat of a call that was carried out gets the same answers.
-func (f *flight) sendGrabs(ctx context.Context) error {
+// call is one of a lane's calls; its room is reused from call to call.
+type call struct {
+	lane    *lane
+	info    *info // what the call goes by
+	batch   []*waiter
+	req     shards.GrabCall
+	answers []hongbao.Answer
+	results []result
+}
+
+// result is what came of one grab of a call.
+type result struct {
+	answer hongbao.Answer
+	err    error
+}
+
+func (l *lane) newCall() *call {
+	c := &call{lane: l}
+	c.req.Campaign, c.req.MaxBacklog = l.id, l.p.cfg.MaxBacklog
+	return c
+}
+
+// begin empties the call for the next grabs.
+func (c *call) begin() {
+	c.info = c.lane.info()
+	c.batch, c.req.Grabs = c.batch[:0], c.req.Grabs[:0]
+	c.req.FactNames = c.info.factNames
+	if counters := c.lane.counters.Load(); counters != nil {
+		c.req.Counters = *counters
+	}
+}
+
+func (c *call) add(w *waiter) {
+	c.batch, c.req.Grabs = append(c.batch, w), append(c.req.Grabs, &w.grab)
+}
+
+// send makes the call and gives the result of each grab.
+func (c *call) send() []result {
+	ctx, cancel := context.WithTimeout(c.lane.p.ctx, c.lane.p.cfg.CallTimeout)
+	defer cancel()
+	c.results = append(c.results[:0], make([]result, len(c.batch))...)
+	err := c.repeat(ctx)
+	if err == nil && c.lane.vanished(c.answers) {
+		c.lane.p.forget(c.lane)
+	}
+	for i := range c.results {
+		r := &c.results[i]
+		switch {
+		case err != nil:
+			r.err = err
+		case r.err == nil:
+			r.answer = c.answers[i]
+		}
+		if r.err != nil {
+			r.err = fmt.Errorf("grab in campaign %s (repeat it with the same request id): %w", c.lane.id, r.err)
+		}
+	}
+	return c.results
+}
+
+// repeat tries until the answer is known or ctx ends. Every grab has a request id, so a repeat of a call that was
+// carried out gets the same answers.
+func (c *call) repeat(ctx context.Context) error {
 	var doubt error // a try of which nobody knows whether it was carried out
 	last := retry(ctx, func() error {
-		last := f.once(ctx)
+		last := c.try(ctx)
 		var facts *shards.FactsError
 		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
-			_, err := f.lane.look(ctx)
+			_, err := c.lane.look(ctx)
 			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced, nothing happened: %w", facts),
 				err)
 		}
@@ -58,47 +118,46 @@ func retry(ctx context.Context, try func() error) error {
 	return last
 }
 
-func (f *flight) once(ctx context.Context) error {
-	i, shard := f.info, shards.Of(f.lane.rdb, f.lane.keys)
-	f.errs = append(f.errs[:0], make([]error, len(f.batch))...)
-	counters := f.req.Counters
-	answers, err := shard.Grab(ctx, &f.req, f.answers)
-	if told := f.req.Counters; told != counters {
-		f.lane.counters.Store(&told)
+// try makes the call once. What was granted is durable and has its codes when it returns without an error.
+func (c *call) try(ctx context.Context) error {
+	shard, counters := shards.Of(c.lane.rdb, c.lane.keys), c.req.Counters
+	answers, err := shard.Grab(ctx, &c.req, c.answers)
+	if now := c.req.Counters; now != counters {
+		c.lane.counters.Store(&now)
 	}
 	if err != nil {
 		return err
 	}
-	f.answers = answers
-	if i.durability == hongbao.DurabilityFast && !i.codes {
+	c.answers = answers
+	if c.info.durability == hongbao.DurabilityFast && !c.info.codes {
 		return nil
 	}
 	var receipts [][]hongbao.Receipt
 	var users []string
-	var of []int // whose answers they are
+	var of []int // whose receipts they are
 	for k := range answers {
 		if len(answers[k].Receipts) > 0 {
-			receipts, users, of = append(receipts, answers[k].Receipts), append(users, f.req.Grabs[k].User), append(of, k)
+			receipts, users, of = append(receipts, answers[k].Receipts), append(users, c.req.Grabs[k].User), append(of, k)
 		}
 	}
 	if len(receipts) == 0 {
 		return nil
 	}
-	if i.durability != hongbao.DurabilityFast {
-		if err := f.lane.durable(ctx, i, users, receipts); err != nil {
+	if c.info.durability != hongbao.DurabilityFast {
+		if err := c.lane.durable(ctx, c.info, users, receipts); err != nil {
 			return afterGrant(err)
 		}
 	}
-	if !i.codes {
+	if !c.info.codes {
 		return nil
 	}
-	missing, err := shard.FillCodes(ctx, f.lane.id, receipts...)
+	missing, err := shard.FillCodes(ctx, c.lane.id, receipts...)
 	if err != nil {
 		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but the codes are not at hand: %w", err)
 	}
 	for k, err := range missing {
 		if err != nil { // the others have theirs
-			f.errs[of[k]] = hongbao.Outagef(hongbao.ClassUnknown, "granted, but a code is not at hand: %w", err)
+			c.results[of[k]].err = hongbao.Outagef(hongbao.ClassUnknown, "granted, but a code is not at hand: %w", err)
 		}
 	}
 	return nil
@@ -117,7 +176,10 @@ func afterGrant(err error) error {
 // made the grab, and a repeated grab waits for the first one's write as well. A primary that does not have the receipts
 // is another one than decided the grab: a replica that was promoted without them.
 func (l *lane) durable(ctx context.Context, i *info, users []string, receipts [][]hongbao.Receipt) error {
-	timeout := timeoutOf(ctx, l.p.cfg.DurabilityTimeout)
+	timeout := l.p.cfg.DurabilityTimeout
+	if at, ok := ctx.Deadline(); ok { // Redis is told of it in ms; at least one
+		timeout = max(min(timeout, time.Until(at)), time.Millisecond)
+	}
 	wait := []any{"WAIT", 1, timeout.Milliseconds()}
 	if i.durability == hongbao.DurabilityFsync {
 		if !i.waitAOF {

@@ -16,12 +16,6 @@ import (
 )
 
 const (
-	// unknownFor is how long a campaign that is not there is not looked for again.
-	unknownFor = time.Second
-	// maxUnknown bounds how many such campaigns are remembered.
-	maxUnknown = 10_000
-	// idleFor is how long a campaign's lane stays without a grab.
-	idleFor = time.Minute
 	// inspectedFor is how long it is known what a server's settings are.
 	inspectedFor = time.Second
 	// aliveFor is how long after a campaign was seen open its absence is a loss: it can't have been closed, refunded and
@@ -50,78 +44,6 @@ func (i *info) most() int {
 type inspected struct {
 	server *shards.Server
 	at     time.Time
-}
-
-// lane finds or opens the campaign's lane; nil if the campaign is not in Redis. Callers who come at once share one
-// look.
-func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
-	p.mu.RLock()
-	l, closed, until := p.lanes[campaign], p.closed, p.unknown[campaign]
-	p.mu.RUnlock()
-	if closed {
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", campaign, ErrClosed)
-	}
-	if l != nil || time.Now().Before(until) {
-		return l, nil
-	}
-	select {
-	case r := <-p.looks.DoChan(campaign, func() (any, error) { return p.open(campaign) }):
-		l, _ = r.Val.(*lane) // nil with an error
-		return l, r.Err
-	case <-ctx.Done():
-		return nil, hongbao.Errorf(hongbao.ClassTransient,
-			"grab in campaign %s: it was still being looked for; nothing happened: %w", campaign, ctx.Err())
-	}
-}
-
-// open takes the first look at a campaign and opens its lane; nil if the campaign is not in Redis.
-func (p *Producer) open(campaign string) (*lane, error) {
-	p.mu.RLock()
-	if p.closed {
-		p.mu.RUnlock()
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", campaign, ErrClosed)
-	}
-	p.flights.Add(1)
-	p.mu.RUnlock()
-	defer p.flights.Done()
-	l := &lane{p: p, id: campaign, keys: p.layout.Home(campaign), rdb: p.cfg.Redis, used: time.Now()}
-	found, err := l.first(p.ctx)
-	if err != nil {
-		return nil, err
-	}
-	p.startWatch()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sweep(time.Now())
-	if !found {
-		p.noteUnknown(campaign)
-		return nil, nil
-	}
-	if other := p.lanes[campaign]; other != nil { // of a look that ended just now
-		return other, nil
-	}
-	p.lanes[campaign] = l
-	return l, nil
-}
-
-// noteUnknown remembers for a moment that a campaign is not there; under mu.
-func (p *Producer) noteUnknown(campaign string) {
-	if len(p.unknown) >= maxUnknown {
-		clear(p.unknown)
-	}
-	p.unknown[campaign] = time.Now().Add(unknownFor)
-}
-
-// sweep takes out the lanes that were idle for long; under mu. A caller who has one in hand finishes there.
-func (p *Producer) sweep(now time.Time) {
-	for id, l := range p.lanes {
-		l.mu.Lock()
-		idle := l.flying == 0 && len(l.waiting) == 0 && now.Sub(l.used) > idleFor
-		l.mu.Unlock()
-		if idle {
-			delete(p.lanes, id)
-		}
-	}
 }
 
 // first is the first look. While Redis is away it is repeated, as a call is; nothing is asked for as long as it fails.
@@ -248,16 +170,6 @@ func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	return !l.lost
 }
 
-// forget takes out the lane of a campaign that is gone.
-func (p *Producer) forget(l *lane) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lanes[l.id] == l {
-		delete(p.lanes, l.id)
-	}
-	p.noteUnknown(l.id)
-}
-
 // noteAlive notes whether the campaign is there and not over; under mu.
 func (l *lane) noteAlive(answers []hongbao.Answer) {
 	for i := range answers {
@@ -287,6 +199,6 @@ func (p *Producer) startWatch() {
 		w := &shards.Watch{Redis: p.cfg.Redis, Space: p.layout, Alarm: func(code string, err error) {
 			p.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 		}}
-		p.parts.Go(func() { _ = w.Run(p.ctx) }) // it ends with the context only
+		p.watches.Go(func() { _ = w.Run(p.ctx) }) // it ends with the context only
 	})
 }

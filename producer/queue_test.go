@@ -169,3 +169,39 @@ func TestCallsOfManyPacketsAreSmall(t *testing.T) {
 	}
 	require.Equal(t, 40, largest)
 }
+
+// A shard that is busy is asked once in a while for all that wait, and each of them is told so when his time is up. A
+// caller who leaves meanwhile is told at once, and his grab is not sent again.
+func TestBusyShardIsAskedForAllAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 1000))
+	scripts, rdb := b.counting(t, "evalsha")
+	p := b.producer(t, func(c *producer.Config) {
+		c.Redis, c.MaxBacklog, c.UndecidedTimeout, c.InFlight = rdb, 1, time.Second, 1
+	})
+	_, err := p.Grab(t.Context(), grab("u0", "r"))
+	require.NoError(t, err)
+	before, began := scripts.n.Load(), time.Now()
+	var wg sync.WaitGroup
+	for i := range 500 {
+		wg.Go(func() {
+			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", 1+i), "r"))
+			if err != nil || a.Outcome != hongbao.OutcomeBusy {
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, scripts.n.Load()-before, 1+int64(time.Since(began)/(20*time.Millisecond)),
+		"one call in 20 ms, though four are needed for 500 grabs")
+	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer cancel()
+	a, err := p.Grab(ctx, grab("left", "r"))
+	require.True(t, err != nil || a.Outcome == hongbao.OutcomeBusy, "%+v, %v", a, err)
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "finished", 1).Err())
+	a, err = p.Grab(t.Context(), grab("last", "r"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+	require.Len(t, b.grants(t), 2, "u0 and last")
+}
