@@ -46,11 +46,11 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		}
 	}
 	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkKafka) {
-		p, err := a.publisher(ctx)
+		topic, err := a.openTopic(ctx)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Topic, cfg.TopicGroup = auditedTopic{p}, configs.SinkKafka
+		cfg.Topic, cfg.TopicGroup = auditedTopic{topic}, configs.SinkKafka
 	}
 	auditor, err := audit.New(cfg)
 	if err != nil {
@@ -111,7 +111,7 @@ func (l auditedLedger) EachQuarantined(ctx context.Context, fn func(audit.Quaran
 }
 
 // auditedTopic shows the topic to the audit.
-type auditedTopic struct{ *publish.Publisher }
+type auditedTopic struct{ *publish.Log }
 
 // Each calls fn for each record of the topic.
 func (t auditedTopic) Each(ctx context.Context,

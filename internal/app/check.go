@@ -19,7 +19,7 @@ func (a *App) Check(ctx context.Context) ([]string, error) {
 		{"redis", "", a.openRedis},
 		{"ledger", configs.SinkBalance, a.openLedger},
 		{"topic", configs.SinkKafka, func(ctx context.Context) error {
-			_, err := a.publisher(ctx)
+			_, err := a.openTopic(ctx)
 			return err
 		}},
 	}

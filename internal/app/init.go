@@ -194,7 +194,7 @@ func (a *App) lost(ctx context.Context, shard int) error {
 // foundTopic makes the topic if it is missing and may be made, and checks it.
 func (a *App) foundTopic(ctx context.Context, did *Foundation) error {
 	a.makes = true
-	if _, err := a.publisher(ctx); err != nil {
+	if _, err := a.openTopic(ctx); err != nil {
 		return err
 	}
 	did.Topic = &FoundedTopic{a.Config.Kafka.Topic}

@@ -149,7 +149,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	}
 	cfg.Handler, cfg.Marks = p, true
 	if o.Missing {
-		return tellLost(ctx, lost, p, a.space.Len())
+		return tellLost(ctx, lost, p.Log, a.space.Len())
 	}
 	return nil
 }
@@ -163,8 +163,8 @@ func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 }
 
 // tellLost reads the topic.
-func tellLost(ctx context.Context, lost *replay.Lost, p *publish.Publisher, shards int) error {
-	scan, err := p.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
+func tellLost(ctx context.Context, lost *replay.Lost, l *publish.Log, shards int) error {
+	scan, err := l.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
 		lost.Has(&e.Grant)
 		return nil
 	})
@@ -172,7 +172,7 @@ func tellLost(ctx context.Context, lost *replay.Lost, p *publish.Publisher, shar
 		return fmt.Errorf("find what is missing in the topic: %w", err)
 	}
 	for shard := range shards {
-		if scan.Starts[p.Partition(shard)] > 0 {
+		if scan.Starts[l.Partition(shard)] > 0 {
 			lost.Expired(shard)
 		}
 	}

@@ -41,13 +41,11 @@ type Tail struct {
 
 // Tail gives the topic's grants to lines. It asks Redis nothing.
 func (a *App) Tail(ctx context.Context, o Tail, lines chan<- Tailed) error {
-	a.redis = a.Config.RedisClient() // the publisher wants one
-	a.atEnd(a.redis.Close)
-	p, err := a.publisher(ctx)
+	topic, err := a.openTopic(ctx)
 	if err != nil {
 		return err
 	}
-	t := tailing{Tail: o, app: a, topic: p, printed: make([]int64, a.Config.Kafka.Partitions)}
+	t := tailing{Tail: o, app: a, topic: topic, printed: make([]int64, a.Config.Kafka.Partitions)}
 	return t.scan(ctx, lines)
 }
 
@@ -55,7 +53,7 @@ func (a *App) Tail(ctx context.Context, o Tail, lines chan<- Tailed) error {
 type tailing struct {
 	Tail
 	app     *App
-	topic   *publish.Publisher
+	topic   *publish.Log
 	printed []int64 // offset after the last one printed, per partition
 }
 

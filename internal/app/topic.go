@@ -16,7 +16,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// publisher makes the publisher of sink kafka; needs Redis. The caller's context bounds the check of the topic.
+// openTopic opens the deployment's topic to read it, and checks it. It needs no Redis.
+func (a *App) openTopic(ctx context.Context) (*publish.Log, error) {
+	pc := a.Config.PublisherConfig()
+	pc.Create = pc.Create && a.makes
+	l, err := publish.NewLog(pc)
+	if err != nil {
+		return nil, err
+	}
+	return l, a.checkTopic(ctx, l, pc.Topic)
+}
+
+// publisher makes the publisher of sink kafka; needs Redis.
 func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 	return a.publisherTo(ctx, a.Config.Kafka.Topic, a.Config.ClaimsConfig(),
 		&shards.Reader{Redis: a.redis, Space: a.space})
@@ -37,16 +48,21 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config,
 	if err != nil {
 		return nil, err
 	}
-	report, err := p.Check(ctx)
+	return p, a.checkTopic(ctx, p.Log, topic)
+}
+
+// checkTopic checks a topic, and has it closed at the end. ctx bounds the check.
+func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) error {
+	report, err := l.Check(ctx)
 	if err != nil {
-		p.Close()
-		return nil, away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Kafka.Brokers, ","), err))
+		l.Close()
+		return away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Kafka.Brokers, ","), err))
 	}
-	a.atEnd(func() error { p.Close(); return nil })
+	a.atEnd(func() error { l.Close(); return nil })
 	for _, w := range append(report.Warnings, report.Skipped...) {
 		a.log.Warn("topic", zap.String("topic", topic), zap.String("about", w))
 	}
-	return p, nil
+	return nil
 }
 
 // campaignSource tells the publisher currencies and codes: from Redis while it has the campaign, from the ledger after

@@ -25,11 +25,11 @@ type CheckReport struct {
 
 // Check compares the topic with the configuration, and creates it if it is missing and Create is set. It gives every
 // refusal at once as a Broken error; an error of another class says that the brokers could not be asked.
-func (p *Publisher) Check(ctx context.Context) (CheckReport, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+func (l *Log) Check(ctx context.Context) (CheckReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
-	k := &check{p: p}
-	k.report.ProducerExpiration = p.cfg.ProducerExpiration
+	k := &check{l: l}
+	k.report.ProducerExpiration = l.cfg.ProducerExpiration
 	topic, err := k.topic(ctx)
 	if err != nil {
 		return k.report, err
@@ -39,15 +39,15 @@ func (p *Publisher) Check(ctx context.Context) (CheckReport, error) {
 		return k.report, err
 	}
 	if len(k.refusals) > 0 {
-		return k.report, hongbao.Errorf(hongbao.ClassBroken, "topic %s can't be used: %w", p.cfg.Topic,
+		return k.report, hongbao.Errorf(hongbao.ClassBroken, "topic %s can't be used: %w", l.cfg.Topic,
 			errors.Join(k.refusals...))
 	}
-	p.expiration.Store(int64(k.report.ProducerExpiration))
+	l.expiration.Store(int64(k.report.ProducerExpiration))
 	return k.report, nil
 }
 
 type check struct {
-	p        *Publisher
+	l        *Log
 	report   CheckReport
 	refusals []error
 	replicas int
@@ -68,7 +68,7 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	if !errors.Is(err, kafka.UnknownTopicOrPartition) {
 		return t, err
 	}
-	c := &k.p.cfg
+	c := &k.l.cfg
 	if !c.Create {
 		return t, hongbao.Errorf(hongbao.ClassBroken,
 			"topic %s does not exist: create it with %d partitions, cleanup.policy=delete, "+
@@ -83,11 +83,11 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 
 // look asks for the topic. must: it was just created, so wait until the brokers have told each other.
 func (k *check) look(ctx context.Context, must bool) (kafka.Topic, error) {
-	c := &k.p.cfg
+	c := &k.l.cfg
 	var found kafka.Topic
 	missing := false
-	err := k.p.ask(ctx, "asking for the topic's partitions", func(ctx context.Context) error {
-		res, err := k.p.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{c.Topic}})
+	err := k.l.ask(ctx, "asking for the topic's partitions", func(ctx context.Context) error {
+		res, err := k.l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{c.Topic}})
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (k *check) look(ctx context.Context, must bool) (kafka.Topic, error) {
 }
 
 func (k *check) create(ctx context.Context) error {
-	c := &k.p.cfg
+	c := &k.l.cfg
 	config := []kafka.ConfigEntry{
 		{ConfigName: "cleanup.policy", ConfigValue: "delete"},
 		{ConfigName: "unclean.leader.election.enable", ConfigValue: "false"},
@@ -118,8 +118,8 @@ func (k *check) create(ctx context.Context) error {
 	if c.ReplicationFactor == 2 {
 		config[3].ConfigValue = "2"
 	}
-	err := k.p.ask(ctx, "creating the topic", func(ctx context.Context) error {
-		res, err := k.p.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+	err := k.l.ask(ctx, "creating the topic", func(ctx context.Context) error {
+		res, err := k.l.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 			Topic: c.Topic, NumPartitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, ConfigEntries: config,
 		}}})
 		if err == nil {
@@ -135,7 +135,7 @@ func (k *check) create(ctx context.Context) error {
 }
 
 func (k *check) partitions(t kafka.Topic) {
-	if n, want := len(t.Partitions), k.p.cfg.Partitions; n != want {
+	if n, want := len(t.Partitions), k.l.cfg.Partitions; n != want {
 		k.refuse("it has %d partitions, configured are %d: a shard's partition is the shard modulo that number, so it must "+
 			"not change", n, want)
 	}
@@ -163,7 +163,7 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 	}
 	broker := strconv.Itoa(t.Partitions[0].Leader.ID)
 	k.values = map[string]string{}
-	if err := k.describe(ctx, kafka.ResourceTypeTopic, k.p.cfg.Topic, minInsync, unclean, maxBytes, stamp, cleanup,
+	if err := k.describe(ctx, kafka.ResourceTypeTopic, k.l.cfg.Topic, minInsync, unclean, maxBytes, stamp, cleanup,
 		retention); err != nil {
 		return err
 	}
@@ -175,15 +175,15 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 	k.same(cleanup, "delete", "compaction keeps one event a user only")
 	k.insync()
 	k.number(maxBytes, func(n int64) {
-		if n < int64(k.p.cfg.BatchBytes) {
-			k.refuse("%s is %d, but BatchBytes is %d: raise the first or lower the second", maxBytes, n, k.p.cfg.BatchBytes)
+		if n < int64(k.l.cfg.BatchBytes) {
+			k.refuse("%s is %d, but BatchBytes is %d: raise the first or lower the second", maxBytes, n, k.l.cfg.BatchBytes)
 		}
 	})
 	k.number(producerLife, func(n int64) {
 		life := time.Duration(min(n, int64(365*24*time.Hour/time.Millisecond))) * time.Millisecond
-		if life/4 < k.p.cfg.MaxClaimAge {
+		if life/4 < k.l.cfg.MaxClaimAge {
 			k.refuse("the brokers' %s is %v, but MaxClaimAge is %v: it must be four times as long", producerLife, life,
-				k.p.cfg.MaxClaimAge)
+				k.l.cfg.MaxClaimAge)
 		}
 		k.report.ProducerExpiration = min(k.report.ProducerExpiration, life)
 	})
@@ -200,8 +200,8 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name string, settings ...string) error {
 	told := map[string]bool{}
 	var denied error
-	err := k.p.ask(ctx, "asking for the settings of "+name, func(ctx context.Context) error {
-		res, err := k.p.client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
+	err := k.l.ask(ctx, "asking for the settings of "+name, func(ctx context.Context) error {
+		res, err := k.l.client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
 			Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kind, ResourceName: name, ConfigNames: settings}},
 		})
 		if err != nil {

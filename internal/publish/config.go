@@ -35,7 +35,7 @@ type Config struct {
 
 	// Deployment is the deployment's name; the source of its events is /hongbao/<Deployment>.
 	Deployment string
-	// Worker names this worker in the claims.
+	// Worker names this worker in the claims. A Log needs none.
 	Worker string
 
 	// BatchGrants and BatchBytes bound a batch. BatchBytes must not be above the topic's max.message.bytes.
@@ -96,7 +96,6 @@ func (c *Config) validate() error {
 		c.ReplicationFactor)
 	need(!c.Create || c.ReplicationFactor > 0, "ReplicationFactor is 0, but Create needs it")
 	need(plainName.MatchString(c.Deployment), "Deployment %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", c.Deployment)
-	need(plainName.MatchString(c.Worker), "Worker %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", c.Worker)
 	need(c.BatchGrants >= 1 && c.BatchGrants <= MaxBatchGrants, "BatchGrants is %d: want 1 to %d", c.BatchGrants,
 		MaxBatchGrants)
 	need(c.BatchBytes >= MinBatchBytes && c.BatchBytes <= MaxBatchBytes,

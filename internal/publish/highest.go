@@ -14,19 +14,19 @@ import (
 // record has the time at which a worker first sent it, by that worker's clock: the caller takes the clocks' difference
 // from since. It passes over fence records, other shards' events and whatever is not this deployment's. It writes
 // nothing.
-func (p *Publisher) HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error) {
-	partition := p.Partition(shard)
-	b, err := p.ends(ctx, partition)
+func (l *Log) HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error) {
+	partition := l.Partition(shard)
+	b, err := l.ends(ctx, partition)
 	if err != nil {
 		return 0, err
 	}
-	if b.start, err = p.offsetAt(ctx, partition, since, b); err != nil {
+	if b.start, err = l.offsetAt(ctx, partition, since, b); err != nil {
 		return 0, err
 	}
 	var highest int64
-	err = p.read(ctx, partition, b, func(r *record) error {
+	err = l.read(ctx, partition, b, func(r *record) error {
 		e, err := topic.DecodeMessage(r.headers, r.key, r.value)
-		if err != nil || e.Source != p.source || e.Grant.Shard != shard {
+		if err != nil || e.Source != l.source || e.Grant.Shard != shard {
 			return nil //nolint:nilerr // a record that can't be read was not encoded here
 		}
 		highest = max(highest, e.Grant.Seq)
@@ -37,23 +37,23 @@ func (p *Publisher) HighestSeq(ctx context.Context, shard int, since time.Time) 
 
 // offsetAt gives the offset of the first record within b that has the time or a later one; the end of b if there is
 // none.
-func (p *Publisher) offsetAt(ctx context.Context, partition int, when time.Time, b bounds) (int64, error) {
+func (l *Log) offsetAt(ctx context.Context, partition int, when time.Time, b bounds) (int64, error) {
 	ms := when.UnixMilli()
 	if ms <= 0 { // Kafka gives negative times a meaning of their own
 		return b.start, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
 	offset := b.end
-	err := p.ask(ctx, "asking where the log stood at "+when.UTC().Format(time.RFC3339), func(ctx context.Context) error {
-		res, err := p.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-			Topics:         map[string][]kafka.OffsetRequest{p.cfg.Topic: {{Partition: partition, Timestamp: ms}}},
+	err := l.ask(ctx, "asking where the log stood at "+when.UTC().Format(time.RFC3339), func(ctx context.Context) error {
+		res, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+			Topics:         map[string][]kafka.OffsetRequest{l.cfg.Topic: {{Partition: partition, Timestamp: ms}}},
 			IsolationLevel: kafka.ReadUncommitted,
 		})
 		if err != nil {
 			return err
 		}
-		for _, o := range res.Topics[p.cfg.Topic] {
+		for _, o := range res.Topics[l.cfg.Topic] {
 			if o.Partition != partition {
 				continue
 			}

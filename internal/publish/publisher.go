@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-
 	"github.com/hongbao-project/hongbao"
 )
 
@@ -21,18 +19,13 @@ const maxFruitless = 5
 // Publisher is a hongbao.Handler that puts grants into the topic. Handle may be called at once for different shards;
 // shards that share a partition wait for each other.
 type Publisher struct {
-	cfg     Config
-	source  string
+	*Log
 	claims  Claims
 	entries Entries
+	slots   []slot
+	count   counters
 
-	transport *kafka.Transport
-	client    *kafka.Client
-	slots     []slot
-	count     counters
-
-	expiration atomic.Int64 // of producer ids at the brokers, ns
-	claimName  string       // never used before by any process
+	claimName  string // never used before by any process
 	claimCount atomic.Int64
 
 	now func() time.Time // a test's clock
@@ -42,34 +35,29 @@ var _ hongbao.Handler = (*Publisher)(nil)
 
 // New makes a Publisher. It does not talk to the brokers; call Check before the first Handle, and Close in the end.
 func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
+	log, err := NewLog(cfg)
+	if !plainName.MatchString(cfg.Worker) {
+		err = errors.Join(err, fmt.Errorf("publisher configuration: Worker %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", cfg.Worker))
 	}
 	if claims == nil || entries == nil {
-		return nil, errors.New("publish: Claims and Entries must be given")
+		err = errors.Join(err, errors.New("publisher configuration: Claims and Entries must be given"))
+	}
+	if err != nil {
+		return nil, err
 	}
 	var nonce [6]byte
 	if _, err := rand.Read(nonce[:]); err != nil {
 		return nil, fmt.Errorf("publish: no random bytes for the names of claims: %w", err)
 	}
 	p := &Publisher{
-		cfg: cfg, source: sourcePrefix + cfg.Deployment, claims: claims, entries: entries,
-		transport: newTransport(&cfg), slots: make([]slot, cfg.Partitions),
+		Log: log, claims: claims, entries: entries, slots: make([]slot, cfg.Partitions),
 		claimName: cfg.Worker + "." + hex.EncodeToString(nonce[:]) + ".", now: time.Now,
 	}
-	p.client = newClient(&cfg, p.transport)
-	p.expiration.Store(int64(cfg.ProducerExpiration))
 	for i := range p.slots {
 		p.slots[i] = slot{partition: i, turn: make(chan struct{}, 1), batch: newBatch(p.source)}
 	}
 	return p, nil
 }
-
-// Close closes the connections. Call it when no Handle and no Scan runs any more.
-func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
-
-// Partition is where the events of a shard go.
-func (p *Publisher) Partition(shard int) int { return shard % p.cfg.Partitions }
 
 func (p *Publisher) newClaimID() string {
 	return p.claimName + strconv.FormatInt(p.claimCount.Add(1), 10)

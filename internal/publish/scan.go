@@ -45,17 +45,17 @@ type ScanReport struct {
 // that each partition has when the scan begins, and gives every event of this deployment to fn. fn is called by one
 // goroutine a partition, in order of the offsets; an error of fn ends the scan. Records that are not this deployment's
 // grants are counted and passed over.
-func (p *Publisher) Scan(ctx context.Context, from []int64,
+func (l *Log) Scan(ctx context.Context, from []int64,
 	fn func(partition int, offset int64, e topic.Event) error) (ScanReport, error) {
-	if from != nil && len(from) != p.cfg.Partitions {
-		return ScanReport{}, fmt.Errorf("scanning topic %s: %d offsets were given for %d partitions", p.cfg.Topic, len(from),
-			p.cfg.Partitions)
+	if from != nil && len(from) != l.cfg.Partitions {
+		return ScanReport{}, fmt.Errorf("scanning topic %s: %d offsets were given for %d partitions", l.cfg.Topic, len(from),
+			l.cfg.Partitions)
 	}
-	parts := make([]partitionScan, p.cfg.Partitions)
-	report := ScanReport{Starts: make([]int64, p.cfg.Partitions), Next: make([]int64, p.cfg.Partitions)}
+	parts := make([]partitionScan, l.cfg.Partitions)
+	report := ScanReport{Starts: make([]int64, l.cfg.Partitions), Next: make([]int64, l.cfg.Partitions)}
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range parts {
-		parts[i] = partitionScan{p: p, partition: i, from: -1, fn: fn}
+		parts[i] = partitionScan{l: l, partition: i, from: -1, fn: fn}
 		if from != nil {
 			parts[i].from = from[i]
 		}
@@ -78,15 +78,15 @@ func (p *Publisher) Scan(ctx context.Context, from []int64,
 // Offsets gives, for each partition, the offset of the first record that was sent at since or later, and the offset
 // after the last record. The zero time stands for the beginning of the log. A record has the time at which a worker
 // first sent it.
-func (p *Publisher) Offsets(ctx context.Context, since time.Time) (from, end []int64, err error) {
-	for i := range p.cfg.Partitions {
-		b, err := p.ends(ctx, i)
+func (l *Log) Offsets(ctx context.Context, since time.Time) (from, end []int64, err error) {
+	for i := range l.cfg.Partitions {
+		b, err := l.ends(ctx, i)
 		if err != nil {
 			return nil, nil, err
 		}
 		first := b.start
 		if !since.IsZero() {
-			if first, err = p.offsetAt(ctx, i, since, b); err != nil {
+			if first, err = l.offsetAt(ctx, i, since, b); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -97,7 +97,7 @@ func (p *Publisher) Offsets(ctx context.Context, since time.Time) (from, end []i
 
 // partitionScan is a scan of one partition, from an offset or, if that is -1, from the beginning of the log.
 type partitionScan struct {
-	p         *Publisher
+	l         *Log
 	partition int
 	from      int64
 	fn        func(partition int, offset int64, e topic.Event) error
@@ -107,7 +107,7 @@ type partitionScan struct {
 }
 
 func (s *partitionScan) run(ctx context.Context) error {
-	b, err := s.p.ends(ctx, s.partition)
+	b, err := s.l.ends(ctx, s.partition)
 	if err != nil {
 		return err
 	}
@@ -115,25 +115,25 @@ func (s *partitionScan) run(ctx context.Context) error {
 	if s.from >= 0 {
 		if s.from < b.start || s.from > b.end {
 			return hongbao.Errorf(hongbao.ClassBroken, "%s holds offsets %d to %d, but the scan is to begin at %d: halted; "+
-				"see docs/topic.md, \"When the topic went back\"", s.p.where(s.partition), b.start, b.end, s.from)
+				"see docs/topic.md, \"When the topic went back\"", s.l.where(s.partition), b.start, b.end, s.from)
 		}
 		b.start = s.from
 	}
 	s.next = b.start
-	return s.p.read(ctx, s.partition, b, s.one)
+	return s.l.read(ctx, s.partition, b, s.one)
 }
 
 func (s *partitionScan) one(r *record) error {
 	s.next = r.offset + 1
 	e, err := topic.DecodeMessage(r.headers, r.key, r.value)
 	switch {
-	case errors.Is(err, topic.ErrForeign) || err == nil && e.Source != s.p.source:
+	case errors.Is(err, topic.ErrForeign) || err == nil && e.Source != s.l.source:
 		s.report.Foreign++
 		return nil
 	case err != nil:
 		s.report.Malformed++
 		if s.report.FirstMalformed == nil {
-			s.report.FirstMalformed = fmt.Errorf("offset %d of %s: %w", r.offset, s.p.where(s.partition), err)
+			s.report.FirstMalformed = fmt.Errorf("offset %d of %s: %w", r.offset, s.l.where(s.partition), err)
 		}
 		return nil
 	}
@@ -142,11 +142,11 @@ func (s *partitionScan) one(r *record) error {
 }
 
 // ends asks for the ends of a partition's log.
-func (p *Publisher) ends(ctx context.Context, partition int) (b bounds, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+func (l *Log) ends(ctx context.Context, partition int) (b bounds, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
-	err = p.ask(ctx, "asking for the ends of the log", func(ctx context.Context) (err error) {
-		b, err = p.bounds(ctx, partition)
+	err = l.ask(ctx, "asking for the ends of the log", func(ctx context.Context) (err error) {
+		b, err = l.bounds(ctx, partition)
 		return err
 	})
 	return b, err
@@ -154,20 +154,20 @@ func (p *Publisher) ends(ctx context.Context, partition int) (b bounds, err erro
 
 // read gives the records of a partition with offsets in b to fn. Control batches are passed over, compressed ones
 // unpacked, transactions that are not committed are read as well.
-func (p *Publisher) read(ctx context.Context, partition int, b bounds, fn func(*record) error) error {
+func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record) error) error {
 	empty := 0
 	for at := b.start; at < b.end; {
 		var set kafka.RecordReader
-		asked, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
-		err := p.ask(asked, "reading "+p.where(partition), func(ctx context.Context) (err error) {
-			set, err = p.fetch(ctx, partition, at)
+		asked, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
+		err := l.ask(asked, "reading "+l.where(partition), func(ctx context.Context) (err error) {
+			set, err = l.fetch(ctx, partition, at)
 			return err
 		})
 		cancel()
 		if err != nil {
 			return err
 		}
-		next, err := p.drain(partition, set, bounds{at, b.end}, fn)
+		next, err := l.drain(partition, set, bounds{at, b.end}, fn)
 		if err != nil {
 			return err
 		}
@@ -177,16 +177,16 @@ func (p *Publisher) read(ctx context.Context, partition int, b bounds, fn func(*
 		}
 		if empty++; empty == maxEmptyFetches || !pause(ctx, 50*time.Millisecond) {
 			return hongbao.Outagef(hongbao.ClassTransient, "reading %s: nothing comes from offset %d on, but the log ends at %d",
-				p.where(partition), at, b.end)
+				l.where(partition), at, b.end)
 		}
 	}
 	return nil
 }
 
-func (p *Publisher) fetch(ctx context.Context, partition int, offset int64) (kafka.RecordReader, error) {
-	res, err := p.client.Fetch(ctx, &kafka.FetchRequest{
-		Topic: p.cfg.Topic, Partition: partition, Offset: offset,
-		MinBytes: 1, MaxBytes: int64(p.cfg.FetchBytes), MaxWait: 200 * time.Millisecond,
+func (l *Log) fetch(ctx context.Context, partition int, offset int64) (kafka.RecordReader, error) {
+	res, err := l.client.Fetch(ctx, &kafka.FetchRequest{
+		Topic: l.cfg.Topic, Partition: partition, Offset: offset,
+		MinBytes: 1, MaxBytes: int64(l.cfg.FetchBytes), MaxWait: 200 * time.Millisecond,
 		IsolationLevel: kafka.ReadUncommitted,
 	})
 	if err != nil {
@@ -196,7 +196,7 @@ func (p *Publisher) fetch(ctx context.Context, partition int, offset int64) (kaf
 }
 
 // drain gives the records of one answer to fn and tells the offset after the last one.
-func (p *Publisher) drain(partition int, set kafka.RecordReader, b bounds, fn func(*record) error) (int64, error) {
+func (l *Log) drain(partition int, set kafka.RecordReader, b bounds, fn func(*record) error) (int64, error) {
 	batches := []kafka.RecordReader{set}
 	if stream, ok := set.(*protocol.RecordStream); ok {
 		batches = stream.Records // RecordStream itself hides control batches, and with them their offsets
@@ -214,7 +214,7 @@ func (p *Publisher) drain(partition int, set kafka.RecordReader, b bounds, fn fu
 			}
 			if err != nil {
 				return b.start, hongbao.Errorf(hongbao.ClassBroken, "a record at or after offset %d of %s can't be read: %w",
-					b.start, p.where(partition), err)
+					b.start, l.where(partition), err)
 			}
 			if r.offset < b.start || r.offset >= b.end { // an answer may begin and end with more than was asked for
 				continue

@@ -27,7 +27,7 @@ type Ledger interface {
 	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
 }
 
-// Topic is what the topic tells of a shard. *publish.Publisher is one.
+// Topic is what the topic tells of a shard. *publish.Log is one.
 type Topic interface {
 	// HighestSeq is the highest event of the shard that was sent since a time, 0 if none was.
 	HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error)

@@ -8,9 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -81,20 +79,15 @@ func (s *soak) compareTopic(ctx context.Context) error {
 // count reads a whole topic and tallies its events.
 func (s *soak) count(ctx context.Context, name string) (*tally, error) {
 	v := &s.servers
-	claims, err := dedup.NewClaims(dedup.Config{Redis: v.rdb, Space: v.space.Space, Sink: "kafka", Owner: "soak",
-		Lease: lease, TakeLive: true})
-	if err != nil {
-		return nil, err
-	}
 	pc := v.cfg.PublisherConfig()
-	pc.Worker, pc.Topic = "soak", name
-	p, err := publish.New(pc, claims, &shards.Reader{Redis: v.rdb, Space: v.space})
+	pc.Topic = name
+	log, err := publish.NewLog(pc)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Close()
+	defer log.Close()
 	t := newTally(s.campaigns)
-	report, err := p.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
+	report, err := log.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
 		t.add(&e.Grant)
 		return nil
 	})

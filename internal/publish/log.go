@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -14,6 +15,33 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 )
+
+// Log is the topic's log: it checks the topic, and reads it. A Publisher has one to write to.
+type Log struct {
+	cfg       Config
+	source    string
+	transport *kafka.Transport
+	client    *kafka.Client
+
+	expiration atomic.Int64 // of producer ids at the brokers, ns
+}
+
+// NewLog makes a Log. It does not talk to the brokers. Config's Worker, Campaigns and BatchGrants are a Publisher's.
+func NewLog(cfg Config) (*Log, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	l := &Log{cfg: cfg, source: sourcePrefix + cfg.Deployment, transport: newTransport(&cfg)}
+	l.client = newClient(&cfg, l.transport)
+	l.expiration.Store(int64(cfg.ProducerExpiration))
+	return l, nil
+}
+
+// Close closes the connections. Call it when no Handle and no Scan runs any more.
+func (l *Log) Close() { l.transport.CloseIdleConnections() }
+
+// Partition is where the events of a shard go.
+func (l *Log) Partition(shard int) int { return shard % l.cfg.Partitions }
 
 // newTransport writes out every option of kafka-go's Transport. It repeats nothing by itself: one call is one request.
 func newTransport(c *Config) *kafka.Transport {
@@ -38,9 +66,9 @@ func newClient(c *Config, transport kafka.RoundTripper) *kafka.Client {
 
 // produce sends one batch once. An error that is not Kafka's own says nothing about the batch: even a cancelled request
 // may be on the wire.
-func (p *Publisher) produce(ctx context.Context, partition int, raw []byte) (int64, error) {
-	res, err := p.client.RawProduce(ctx, &kafka.RawProduceRequest{
-		Topic:        p.cfg.Topic,
+func (l *Log) produce(ctx context.Context, partition int, raw []byte) (int64, error) {
+	res, err := l.client.RawProduce(ctx, &kafka.RawProduceRequest{
+		Topic:        l.cfg.Topic,
 		Partition:    partition,
 		RequiredAcks: kafka.RequireAll,
 		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(raw)},
@@ -52,8 +80,8 @@ func (p *Publisher) produce(ctx context.Context, partition int, raw []byte) (int
 }
 
 // newProducer asks the broker for a producer id of its own.
-func (p *Publisher) newProducer(ctx context.Context) (numbers, error) {
-	res, err := p.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
+func (l *Log) newProducer(ctx context.Context) (numbers, error) {
+	res, err := l.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
 	if err == nil {
 		err = res.Error
 	}
@@ -66,17 +94,17 @@ func (p *Publisher) newProducer(ctx context.Context) (numbers, error) {
 // bounds are the first offset of a partition and the one after its last.
 type bounds struct{ start, end int64 }
 
-func (p *Publisher) bounds(ctx context.Context, partition int) (bounds, error) {
-	res, err := p.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+func (l *Log) bounds(ctx context.Context, partition int) (bounds, error) {
+	res, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 		Topics: map[string][]kafka.OffsetRequest{
-			p.cfg.Topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)},
+			l.cfg.Topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)},
 		},
 		IsolationLevel: kafka.ReadUncommitted,
 	})
 	if err != nil {
 		return bounds{}, err
 	}
-	for _, o := range res.Topics[p.cfg.Topic] {
+	for _, o := range res.Topics[l.cfg.Topic] {
 		if o.Partition == partition {
 			return bounds{o.FirstOffset, o.LastOffset}, o.Error
 		}
@@ -108,7 +136,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // ask repeats a question that changes nothing until it is answered, refused, or ctx ends.
-func (p *Publisher) ask(ctx context.Context, what string, question func(context.Context) error) error {
+func (l *Log) ask(ctx context.Context, what string, question func(context.Context) error) error {
 	for wait := newBackoff(); ; {
 		err := question(ctx)
 		if err == nil {
@@ -119,11 +147,11 @@ func (p *Publisher) ask(ctx context.Context, what string, question func(context.
 		}
 		v := verdictOf(err)
 		if v == refused {
-			return p.sinkError(what, v, err)
+			return l.sinkError(what, v, err)
 		}
 		if !pause(ctx, wait.NextBackOff()) {
 			if v == absent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return p.sinkError(what, v, err)
+				return l.sinkError(what, v, err)
 			}
 			return hongbao.Outagef(hongbao.ClassTransient, "%s: no answer of use: %w", what, err)
 		}
@@ -131,7 +159,7 @@ func (p *Publisher) ask(ctx context.Context, what string, question func(context.
 }
 
 // sinkError is the error of a refusal that concerns the whole sink.
-func (p *Publisher) sinkError(what string, v verdict, err error) error {
+func (l *Log) sinkError(what string, v verdict, err error) error {
 	hint := "look at the topic's and the broker's configuration and log"
 	switch {
 	case v == absent:
@@ -141,9 +169,9 @@ func (p *Publisher) sinkError(what string, v verdict, err error) error {
 	case errors.Is(err, kafka.InvalidTimestamp):
 		hint = "the clocks of this machine and of the broker are too far apart"
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "%s on topic %s: %w; %s", what, p.cfg.Topic, err, hint)
+	return hongbao.Errorf(hongbao.ClassBroken, "%s on topic %s: %w; %s", what, l.cfg.Topic, err, hint)
 }
 
-func (p *Publisher) where(partition int) string {
-	return fmt.Sprintf("partition %d of topic %s", partition, p.cfg.Topic)
+func (l *Log) where(partition int) string {
+	return fmt.Sprintf("partition %d of topic %s", partition, l.cfg.Topic)
 }
