@@ -52,17 +52,17 @@ func page(t *testing.T, path string) string {
 }
 
 // compose.yaml opens its ports to this machine only, keeps data in volumes, starts the versions that the README says
-// are tested, and is what docs/compose.md and docs/start.md say.
+// are tested, and is what docs/compose.md and README.md say.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
-	file, text, start, readme := readCompose(t), page(t, "docs/compose.md"), page(t, "docs/start.md"), page(t, "README.md")
+	file, text, readme := readCompose(t), page(t, "docs/compose.md"), page(t, "README.md")
 	require.Len(t, file.Services, 3)
 	tested := map[string]string{"redis": "Redis", "postgres": "PostgreSQL", "kafka": "Apache Kafka"}
 	for name, s := range file.Services {
 		require.Len(t, s.Ports, 1, name)
 		host, port, ok := strings.Cut(strings.TrimPrefix(s.Ports[0], "127.0.0.1:"), ":")
 		require.True(t, ok && host == port, "%s opens %s", name, s.Ports[0])
-		require.Contains(t, start, "127.0.0.1:"+port)
+		require.Contains(t, readme, "127.0.0.1:"+port)
 		require.Contains(t, text, "| "+tested[name]+" | `"+s.Image+"` | 127.0.0.1:"+port+" |")
 		_, version, _ := strings.Cut(s.Image, ":")
 		row := regexp.MustCompile(`(?m)^\| ` + tested[name] + ` \| [^|]+ \| ([0-9.]+)`).FindStringSubmatch(readme)
@@ -74,7 +74,7 @@ func TestComposeFile(t *testing.T) {
 	}
 	pg := file.Services["postgres"].Environment
 	dsn := "postgres://" + pg["POSTGRES_USER"] + ":" + pg["POSTGRES_PASSWORD"] + "@127.0.0.1:5432/" + pg["POSTGRES_DB"]
-	for _, text := range []string{text, start} {
+	for _, text := range []string{text, readme} {
 		require.Contains(t, text, "export HONGBAO_LEDGER_DSN='"+dsn+"'\n")
 	}
 	require.Contains(t, file.Services["kafka"].Environment["KAFKA_ADVERTISED_LISTENERS"], "://127.0.0.1:9092")
@@ -115,5 +115,5 @@ func TestComposePage(t *testing.T) {
 	dsn, err := url.Parse(strings.TrimPrefix(vars[2], "HONGBAO_LEDGER_DSN="))
 	require.NoError(t, err)
 	require.Equal(t, pg.Addr, dsn.Host)
-	runPageOn(t, "docs/compose.md", text, environ(vars...))
+	runPageOn(t, "docs/compose.md", text, vars)
 }

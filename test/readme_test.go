@@ -118,7 +118,7 @@ func TestReadmeQuickStart(t *testing.T) {
 	runPage(t, "README.md", section(t, "Quick start on your servers"))
 }
 
-// The newcomer's page, from its first line to its last, on fresh servers.
+// The newcomer's page, from its first line to its last, with a Redis and nothing else.
 func TestStartPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -126,7 +126,9 @@ func TestStartPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/start.md")
 	require.NoError(t, err)
-	runPage(t, "docs/start.md", string(text))
+	rdb := testkit.NewRedis(t, testkit.RedisOptions{})
+	runPageOn(t, "docs/start.md", string(text), []string{"HONGBAO_REDIS_ADDRS=" + rdb.Addr,
+		"HONGBAO_LEDGER_DSN=hongbao.db", "HONGBAO_DEPLOYMENT_SINKS=balance"})
 }
 
 // runPage runs the commands of a page in a shell, and compares what each prints with what the page shows. Only the
@@ -137,9 +139,9 @@ func runPage(t *testing.T, page, text string) {
 	pg := newLedgerServer(t)
 	database, err := pg.CreateDatabase(t.Context())
 	require.NoError(t, err)
-	runPageOn(t, page, text, environ("HONGBAO_REDIS_ADDRS="+rdb.Addr, "HONGBAO_KAFKA_BROKERS="+kafka.Addr,
-		"HONGBAO_LEDGER_DRIVER=postgres",
-		"HONGBAO_LEDGER_DSN="+pg.DSN(database), "HONGBAO_KAFKA_CREATE_TOPIC=true", "HONGBAO_KAFKA_REPLICATION_FACTOR=1"))
+	runPageOn(t, page, text, []string{"HONGBAO_REDIS_ADDRS=" + rdb.Addr, "HONGBAO_KAFKA_BROKERS=" + kafka.Addr,
+		"HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=" + pg.DSN(database),
+		"HONGBAO_KAFKA_CREATE_TOPIC=true", "HONGBAO_KAFKA_REPLICATION_FACTOR=1"})
 }
 
 // newLedgerServer starts a PostgreSQL that keeps its promises.
@@ -149,11 +151,13 @@ func newLedgerServer(t *testing.T) *testkit.PostgresServer {
 		"full_page_writes": "on"}})
 }
 
+// runPageOn is runPage with the values of all variables that the page exports.
 func runPageOn(t *testing.T, page, text string, env []string) {
+	t.Helper()
 	t.Helper()
 	topic := fmt.Sprintf("readme-%d", time.Now().UnixNano())
 	named := regexp.MustCompile(`export (HONGBAO_\w+)=`).FindAllStringSubmatch(text, -1)
-	require.Len(t, named, 6)
+	require.Len(t, named, len(env))
 	for _, v := range named {
 		require.True(t, slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, v[1]+"=") }),
 			"the test does not set %s", v[1])
@@ -166,7 +170,7 @@ func runPageOn(t *testing.T, page, text string, env []string) {
 		fmt.Fprintf(&script, "%s\necho '%s'\n", s.command, mark)
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-c", script.String())
-	cmd.Dir, cmd.Env = build(t), append(env, "HONGBAO_KAFKA_TOPIC="+topic)
+	cmd.Dir, cmd.Env = build(t), environ(append(env, "HONGBAO_KAFKA_TOPIC="+topic)...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
