@@ -17,7 +17,8 @@
 //     a record;
 //   - internal/closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis;
 //     internal/lock has the named locks under which one process at a time does so;
-//   - internal/replay delivers grants once more, from the stream or the ledger, and ends dead letters by a person's decision;
+//   - internal/replay delivers grants once more, from the stream or the ledger;
+//   - internal/deadletter reads dead letters, and ends them by a person's decision;
 //   - internal/audit compares Redis, the ledger and the topic: funded = granted + left + refunded, everywhere.
 //
 // Words that are values, not errors: an Outcome is the answer to a grab, and a refusal is an Outcome. Errors carry a

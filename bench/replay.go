@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -55,9 +56,9 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 	}
 	defer p.Close()
 	r, err := replay.New(replay.Config{
-		Redis: b.rig.rdb, Space: space, Name: name, Target: "topic:" + topic, Handler: p, DoneSink: replay.DoneSink(name),
-		Marks:       true,
-		BatchGrants: batch, Parallel: shardCount, Patience: time.Minute,
+		Redis: b.rig.rdb, Space: space, Name: name, Target: "topic:" + topic, DoneSink: replay.DoneSink(name), Marks: true,
+		Options:  delivery.Options{Handler: p, BatchGrants: batch, Patience: time.Minute},
+		Parallel: shardCount,
 	})
 	if err != nil {
 		return 0, err

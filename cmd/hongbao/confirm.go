@@ -13,9 +13,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/remote"
-	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
 // confirmFlags are what a person has found out at the remote, and who it was.
@@ -23,7 +23,7 @@ type confirmFlags struct {
 	booked, notBooked, dryRun bool
 	asked                     string
 	packets                   []string
-	who                       replay.Decider
+	who                       deadletter.Decider
 	patience                  time.Duration
 }
 
@@ -98,7 +98,7 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 		return app.Usage("--patience: give 0 or more")
 	}
 	for _, id := range ids {
-		sink, _, _, err := replay.ParseLetterID(id)
+		sink, _, _, err := deadletter.ParseID(id)
 		if err != nil {
 			return app.Usage("%w", err)
 		}
@@ -145,7 +145,7 @@ func writeConfirmed(w io.Writer, c *app.Confirmed) error {
 			return err
 		}
 	}
-	if c.DeadReport == nil {
+	if c.Report == nil {
 		return nil
 	}
 	return c.Write(w)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -225,6 +225,6 @@ func TestConfirmRefuses(t *testing.T) {
 	} {
 		d.refused(2, c.args, c.says)
 	}
-	require.Equal(t, []replay.Letter{letter}, decided[listed](t, d.ok("dead", "list", "--json")).Letters,
+	require.Equal(t, []deadletter.Letter{letter}, decided[listed](t, d.ok("dead", "list", "--json")).Letters,
 		"it is as it was")
 }

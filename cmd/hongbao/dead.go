@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
 func deadCmd() *cobra.Command {
@@ -26,7 +26,7 @@ func deadCmd() *cobra.Command {
 
 // letterFlags pick dead letters.
 type letterFlags struct {
-	filter      replay.LetterFilter
+	filter      deadletter.Filter
 	from, until string
 }
 
@@ -34,15 +34,15 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.filter.Sinks, "sink", nil, "only letters of these sinks; all of deployment.sinks if not given")
 	flags.StringVar(&f.filter.Campaign, "campaign", "", "only letters of this campaign")
-	flags.StringVar(&f.filter.Class, "class", "", "only letters of this class: "+strings.Join(replay.Classes(), ", "))
+	flags.StringVar(&f.filter.Class, "class", "", "only letters of this class: "+strings.Join(deadletter.Classes(), ", "))
 	flags.StringVar(&f.filter.User, "user", "", "only letters of this user")
 	flags.StringVar(&f.from, "from-time", "", "only letters that died at or after this time, as 2026-02-17T20:00:00Z")
 	flags.StringVar(&f.until, "to-time", "", "only letters that died before this time")
 }
 
 func (f *letterFlags) check() (err error) {
-	if f.filter.Class != "" && !slices.Contains(replay.Classes(), f.filter.Class) {
-		return app.Usage("--class %.40q: want one of %s", f.filter.Class, strings.Join(replay.Classes(), ", "))
+	if f.filter.Class != "" && !slices.Contains(deadletter.Classes(), f.filter.Class) {
+		return app.Usage("--class %.40q: want one of %s", f.filter.Class, strings.Join(deadletter.Classes(), ", "))
 	}
 	if f.filter.Campaign != "" {
 		if err := checkCampaigns(f.filter.Campaign); err != nil {
@@ -68,8 +68,8 @@ func deadListCmd() *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			if limit < 1 || limit > replay.MaxListed {
-				return app.Usage("--limit %d: want 1 to %d", limit, replay.MaxListed)
+			if limit < 1 || limit > deadletter.MaxListed {
+				return app.Usage("--limit %d: want 1 to %d", limit, deadletter.MaxListed)
 			}
 			return with(cmd, app.Needs{}, func(a *app.App) error {
 				page, err := a.ListLetters(cmd.Context(), f.filter, after, limit)
@@ -109,7 +109,7 @@ func deadShowCmd() *cobra.Command {
 		Use: "show LETTER", Short: "Print a dead letter as JSON: the whole entry, reason, class, attempts, times",
 		Example: "  hongbao dead show kafka/0/1771358400000-0", Args: exactly(1, "one LETTER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, _, _, err := replay.ParseLetterID(args[0]); err != nil {
+			if _, _, _, err := deadletter.ParseID(args[0]); err != nil {
 				return app.Usage("%w", err)
 			}
 			return with(cmd, app.Needs{}, func(a *app.App) error {
@@ -126,7 +126,7 @@ func deadShowCmd() *cobra.Command {
 // decideFlags are those of requeue and drop.
 type decideFlags struct {
 	letterFlags
-	who    replay.Decider
+	who    deadletter.Decider
 	dryRun bool
 }
 
@@ -139,9 +139,9 @@ func (f *decideFlags) add(cmd *cobra.Command) {
 }
 
 // pick reads which letters are meant. To decide about all there are at once, their sink must be named at least.
-func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (replay.Pick, error) {
+func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (deadletter.Pick, error) {
 	if f.who.By == "" || f.who.Why == "" {
-		return replay.Pick{}, app.Usage("--by and --why are required: who decides, and why (see `%s --help`)",
+		return deadletter.Pick{}, app.Usage("--by and --why are required: who decides, and why (see `%s --help`)",
 			cmd.CommandPath())
 	}
 	filtered := false
@@ -149,16 +149,16 @@ func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (replay.Pick, error
 		filtered = filtered || cmd.Flags().Changed(name)
 	}
 	if filtered == (len(ids) > 0) {
-		return replay.Pick{}, app.Usage(
+		return deadletter.Pick{}, app.Usage(
 			"say which letters: either their ids, or a filter such as --sink kafka --class permanent (see `%s --help`)",
 			cmd.CommandPath())
 	}
 	for _, id := range ids {
-		if _, _, _, err := replay.ParseLetterID(id); err != nil {
-			return replay.Pick{}, app.Usage("%w", err)
+		if _, _, _, err := deadletter.ParseID(id); err != nil {
+			return deadletter.Pick{}, app.Usage("%w", err)
 		}
 	}
-	return replay.Pick{IDs: ids, Filter: f.filter}, f.check()
+	return deadletter.Pick{IDs: ids, Filter: f.filter}, f.check()
 }
 
 func deadRequeueCmd() *cobra.Command {

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -55,8 +56,8 @@ func (d *deployment) buried(sink string) {
 }
 
 type listed struct {
-	Letters []replay.Letter `json:"letters"`
-	Next    string          `json:"next"`
+	Letters []deadletter.Letter `json:"letters"`
+	Next    string              `json:"next"`
 }
 
 // B51's way for dead letters: listed, shown, requeued and dropped by name, with who and why; the audit names the
@@ -79,7 +80,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Contains(t, text, "u2")
 	require.Contains(t, text, "the account is closed")
 	first := page.Letters[0]
-	shown := decided[replay.Letter](t, d.ok("dead", "show", first.ID))
+	shown := decided[deadletter.Letter](t, d.ok("dead", "show", first.ID))
 	require.Equal(t, first, shown)
 	require.Equal(t, "u0", shown.Grant.User)
 	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
@@ -91,7 +92,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Equal(t, int64(3), d.auditNow().Found[audit.DeadLetter], "what was requeued and settled is named no more")
 	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"),
 		"1 of 1 letters were dropped")
-	report := decided[replay.DeadReport](t,
+	report := decided[deadletter.Report](t,
 		d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--rate", "100", "--json"}, who...)...))
 	require.Equal(t, int64(2), report.Decided)
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
 func quarantineCmd() *cobra.Command {
@@ -28,9 +28,9 @@ func quarantineListCmd() *cobra.Command {
 		Use: "list", Short: "List the grants that wait for a decision",
 		Example: "  hongbao quarantine list\n  hongbao quarantine list --all --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > replay.MaxListed || after < 0 {
+			if limit < 1 || limit > deadletter.MaxListed || after < 0 {
 				return app.Usage("--limit %d --after %d: want 1 to %d letters after number 0 or above", limit, after,
-					replay.MaxListed)
+					deadletter.MaxListed)
 			}
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				page, err := a.ListQuarantine(cmd.Context(), after, limit, all)

@@ -10,13 +10,14 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/remote"
-	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
 // Confirmed is the report of a confirmation: the letters', and the credits that it is about.
 type Confirmed struct {
-	*replay.DeadReport
+	*deadletter.Report
 	Credits []ConfirmedCredit `json:"credits"`
 	// Gone are letters that are not there any more: they were decided.
 	Gone []string `json:"gone"`
@@ -37,7 +38,7 @@ type Confirmation struct {
 	Letters []string
 	Packets []PacketID
 	Word    Word
-	By      replay.Decider
+	By      deadletter.Decider
 	// Patience is how long a remote or a ledger that is out of reach is tried again.
 	Patience time.Duration
 	DryRun   bool
@@ -51,7 +52,7 @@ type PacketID struct {
 
 // Confirm records a person's word about credits in doubt, and ends their letters.
 func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
-	pick := replay.Pick{Filter: replay.LetterFilter{Sinks: []string{configs.SinkBalance}}}
+	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{configs.SinkBalance}}}
 	letters, err := a.letters(ctx, &pick.Filter)
 	switch {
 	case err != nil:
@@ -74,8 +75,8 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 	if err != nil {
 		return nil, err
 	}
-	report.DeadReport, err = letters.Requeue(ctx, replay.RequeueConfig{
-		Handler: handler, BatchGrants: a.Config.Publisher.BatchGrants, Patience: o.Patience, DryRun: o.DryRun}, pick, o.By)
+	report.Report, err = letters.Requeue(ctx, delivery.Options{
+		Handler: handler, BatchGrants: a.Config.Publisher.BatchGrants, Patience: o.Patience}, pick, o.By, o.DryRun)
 	if err == nil && report.Failed+report.Unreadable > 0 {
 		err = Found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody " +
 			"can read them")
@@ -85,12 +86,12 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 
 // inDoubt reports the credits of the letters, and gives the letters that still exist: a person repeats a killed command
 // with the same letters.
-func (a *App) inDoubt(ctx context.Context, letters *replay.Letters, ids []string, report *Confirmed) (there []string,
+func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []string, report *Confirmed) (there []string,
 	err error) {
 	c := newCurrencies(a.currency)
 	for _, id := range ids {
 		x, err := letters.Get(ctx, id)
-		if errors.Is(err, replay.ErrNoLetter) && len(ids) > 1 {
+		if errors.Is(err, deadletter.ErrNoLetter) && len(ids) > 1 {
 			report.Gone = append(report.Gone, id)
 			continue
 		}

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // letters opens the dead letters, and completes the filter.
-func (a *App) letters(ctx context.Context, f *replay.LetterFilter) (*replay.Letters, error) {
+func (a *App) letters(ctx context.Context, f *deadletter.Filter) (*deadletter.Letters, error) {
 	if err := a.checkSinks("--sink", f.Sinks...); err != nil {
 		return nil, err
 	}
@@ -23,17 +24,17 @@ func (a *App) letters(ctx context.Context, f *replay.LetterFilter) (*replay.Lett
 	if err := a.openRedis(ctx); err != nil {
 		return nil, err
 	}
-	return replay.NewLetters(replay.LettersConfig{Redis: a.redis, Space: a.space})
+	return deadletter.New(a.redis, a.space), nil
 }
 
 // LetterPage is a page of dead letters.
 type LetterPage struct {
-	Letters []replay.Letter `json:"letters"`
-	Next    string          `json:"next"` // where the next page begins; empty if there is none
+	Letters []deadletter.Letter `json:"letters"`
+	Next    string              `json:"next"` // where the next page begins; empty if there is none
 }
 
 // ListLetters lists dead letters, the oldest first within a sink and shard.
-func (a *App) ListLetters(ctx context.Context, f replay.LetterFilter, after string, limit int) (p LetterPage,
+func (a *App) ListLetters(ctx context.Context, f deadletter.Filter, after string, limit int) (p LetterPage,
 	err error) {
 	letters, err := a.letters(ctx, &f)
 	if err != nil {
@@ -50,8 +51,8 @@ func (a *App) ListLetters(ctx context.Context, f replay.LetterFilter, after stri
 }
 
 // Letter gives a dead letter by its id.
-func (a *App) Letter(ctx context.Context, id string) (l replay.Letter, err error) {
-	letters, err := a.letters(ctx, &replay.LetterFilter{})
+func (a *App) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
+	letters, err := a.letters(ctx, &deadletter.Filter{})
 	if err == nil {
 		l, err = letters.Get(ctx, id)
 	}
@@ -62,7 +63,7 @@ func (a *App) Letter(ctx context.Context, id string) (l replay.Letter, err error
 }
 
 // DropLetters decides that dead letters are not to be delivered, and ends them.
-func (a *App) DropLetters(ctx context.Context, pick replay.Pick, who replay.Decider, dryRun bool) (*replay.DeadReport,
+func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
 	error) {
 	letters, err := a.letters(ctx, &pick.Filter)
 	if err != nil {
@@ -72,15 +73,15 @@ func (a *App) DropLetters(ctx context.Context, pick replay.Pick, who replay.Deci
 }
 
 // bySink splits what was picked: each sink has a handler of its own.
-func bySink(pick *replay.Pick) []replay.Pick {
+func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	ids := map[string][]string{}
 	for _, id := range pick.IDs {
 		sink, _, _ := strings.Cut(id, "/")
 		ids[sink] = append(ids[sink], id)
 	}
-	var out []replay.Pick
+	var out []deadletter.Pick
 	for _, sink := range pick.Filter.Sinks {
-		one := replay.Pick{IDs: ids[sink], Filter: pick.Filter}
+		one := deadletter.Pick{IDs: ids[sink], Filter: pick.Filter}
 		one.Filter.Sinks = []string{sink}
 		if len(pick.IDs) == 0 || len(one.IDs) > 0 {
 			out = append(out, one)
@@ -91,8 +92,8 @@ func bySink(pick *replay.Pick) []replay.Pick {
 
 // Requeue is a wish to deliver dead letters after all.
 type Requeue struct {
-	Pick replay.Pick
-	By   replay.Decider
+	Pick deadletter.Pick
+	By   deadletter.Decider
 	// Rate is grants per second at most, 0 for no bound. Patience is how long a sink that is out of reach is tried again.
 	Rate     float64
 	Patience time.Duration
@@ -100,7 +101,7 @@ type Requeue struct {
 }
 
 // Requeue delivers letters sink by sink, to one report; what one sink does does not stop the next.
-func (a *App) Requeue(ctx context.Context, o Requeue) (all *replay.DeadReport, err error) {
+func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, err error) {
 	letters, err := a.letters(ctx, &o.Pick.Filter)
 	if err != nil {
 		return nil, err
@@ -117,24 +118,23 @@ func (a *App) Requeue(ctx context.Context, o Requeue) (all *replay.DeadReport, e
 	return all, err
 }
 
-func (a *App) requeue(ctx context.Context, letters *replay.Letters, o *Requeue,
-	pick *replay.Pick) (_ *replay.DeadReport, err error) {
-	cfg := replay.RequeueConfig{BatchGrants: a.Config.Publisher.BatchGrants, Rate: o.Rate, Patience: o.Patience,
-		DryRun: o.DryRun}
+func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Requeue,
+	pick *deadletter.Pick) (_ *deadletter.Report, err error) {
+	to := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants, Rate: o.Rate, Patience: o.Patience}
 	sink := pick.Filter.Sinks[0]
 	if sink == configs.SinkKafka {
 		claims := a.Config.ClaimsConfig()
-		claims.Done = replay.RequeueSink(sink)
-		cfg.Handler, err = a.publisherTo(ctx, a.Config.Kafka.Topic, claims, &shards.Reader{Redis: a.redis, Space: a.space})
+		claims.Done = deadletter.RequeueSink(sink)
+		to.Handler, err = a.publisherTo(ctx, a.Config.Kafka.Topic, claims, &shards.Reader{Redis: a.redis, Space: a.space})
 	} else if a.Config.Settlement.Kind == configs.SettleRemote {
-		cfg.Handler, err = a.atRemote(ctx, false, Word{})
+		to.Handler, err = a.atRemote(ctx, false, Word{})
 	} else {
-		cfg.Handler, err = a.handler(ctx, sink)
+		to.Handler, err = a.handler(ctx, sink)
 	}
 	if err != nil {
 		return nil, err
 	}
-	report, err := letters.Requeue(ctx, cfg, *pick, o.By)
+	report, err := letters.Requeue(ctx, to, *pick, o.By, o.DryRun)
 	if err == nil && report.Failed > 0 {
 		err = Found("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them",
 			sink, report.Failed)

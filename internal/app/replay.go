@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/topic"
@@ -62,8 +63,8 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	}
 	cfg := replay.Config{
 		Redis: a.redis, Space: a.space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name),
-		BatchGrants: a.Config.Publisher.BatchGrants,
-		Rate:        o.Rate, Parallel: min(a.space.Len(), 8), Patience: o.Patience,
+		Parallel: min(a.space.Len(), 8),
+		Options:  delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants, Rate: o.Rate, Patience: o.Patience},
 	}
 	if err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign)); err != nil {
 		return nil, err

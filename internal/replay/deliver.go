@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"reflect"
 	"slices"
-	"time"
-
-	"github.com/cenkalti/backoff/v4"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -20,7 +17,7 @@ func (w *run) part(ctx context.Context, shard int, p *part) error {
 	grants := slices.DeleteFunc(p.grants, func(g hongbao.Grant) bool {
 		return !w.opts.Filter.matches(&g) || w.Only != nil && !w.Only(&g)
 	})
-	for batch := range slices.Chunk(grants, w.pace.batch) {
+	for batch := range slices.Chunk(grants, w.to.BatchGrants) {
 		if err := w.batch(ctx, shard, batch); err != nil {
 			return err
 		}
@@ -85,8 +82,8 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 	if w.opts.DryRun || len(left) == 0 {
 		return nil
 	}
-	d := deliverer{handler: w.Handler, pace: w.pace, patience: w.Patience,
-		done: func(ctx context.Context, grants []hongbao.Grant) error {
+	return w.to.Deliver(ctx, left, delivery.Results{
+		Delivered: func(ctx context.Context, grants []hongbao.Grant) error {
 			if err := w.marked(ctx, k, grants); err != nil {
 				return err
 			}
@@ -101,15 +98,12 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 				r.Delivered += int64(len(grants)) - had
 			})
 			return nil
-		}, failed: func(g *hongbao.Grant, err error) {
+		},
+		Refused: func(g *hongbao.Grant, err error) {
 			w.shard[shard].failed = true
-			w.note(func(r *Report) {
-				if r.Failed++; len(r.Failures) < maxFailures {
-					r.Failures = append(r.Failures, failureOf("", g, err))
-				}
-			})
-		}}
-	return d.deliver(ctx, left)
+			w.note(func(r *Report) { r.Refusals.Add("", g, err) })
+		},
+	})
 }
 
 // marked sets the done bits of what was delivered, unless the handler does.
@@ -156,110 +150,21 @@ func mark(ctx context.Context, w *run, k shards.Keys, sink string, grants []hong
 	return err
 }
 
-// deliverer brings grants to a Handler until each is done or has failed.
-type deliverer struct {
-	handler  hongbao.Handler
-	pace     *pace
-	patience time.Duration
-	// done is told which grants are delivered now; its error ends the delivery.
-	done   func(ctx context.Context, grants []hongbao.Grant) error
-	failed func(g *hongbao.Grant, err error)
-}
-
-// deliver repeats what may work later for as long as the patience lasts. Its error says that it can't go on: the target
-// is out of reach, or broken, or ctx has ended.
-func (d *deliverer) deliver(ctx context.Context, grants []hongbao.Grant) error {
-	wait := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second),
-		backoff.WithMaxElapsedTime(max(d.patience, 1)))
-	for {
-		if err := d.pace.wait(ctx, len(grants)); err != nil {
-			return err
+// eachLetter hands on the grants of the dead letters of opts.Dead whose seq the replay covers.
+func (w *run) eachLetter(ctx context.Context, shard int, fn func(*part) error) error {
+	return w.letters.Each(ctx, w.opts.Dead, shard, "", func(page []deadletter.Letter) error {
+		p := &part{events: int64(len(page))}
+		for i := range page {
+			switch g := page[i].Grant; {
+			case g == nil:
+				p.read.Unreadable++
+			case g.Seq <= w.report.Last[shard]:
+				p.grants = append(p.grants, *g)
+				p.read.FromDead++
+			}
 		}
-		left, errs, err := d.call(ctx, grants)
-		if err != nil || len(left) == 0 {
-			return err
-		}
-		pause := backoff.Stop
-		if later(errs) {
-			pause = wait.NextBackOff()
-		}
-		if pause == backoff.Stop {
-			return d.giveUp(ctx, left, errs)
-		}
-		if grants = left; !sleep(ctx, pause) {
-			return ctx.Err()
-		}
-	}
-}
-
-// call calls the Handler once. It gives the grants that are not delivered, with their errors.
-func (d *deliverer) call(ctx context.Context, grants []hongbao.Grant) (left []hongbao.Grant, errs []error, err error) {
-	all := d.handler.Handle(ctx, slices.Clone(grants))
-	if all == nil {
-		return nil, nil, d.done(ctx, grants)
-	}
-	if len(all) != len(grants) {
-		return nil, nil, hongbao.Errorf(hongbao.ClassBroken,
-			"the handler gave %d errors for %d grants: it can't be told what is done", len(all), len(grants))
-	}
-	var done []hongbao.Grant
-	for i, e := range all {
-		switch {
-		case e == nil:
-			done = append(done, grants[i])
-			continue
-		case hongbao.ClassOf(e) == hongbao.ClassBroken || errors.Is(e, shards.ErrStale):
-			err = cmp.Or(err, e)
-		}
-		left, errs = append(left, grants[i]), append(errs, e)
-	}
-	if len(done) > 0 {
-		err = errors.Join(d.done(ctx, done), err)
-	}
-	if err == nil && len(left) > 0 {
-		err = ctx.Err()
-	}
-	return left, errs, err
-}
-
-// giveUp holds the errors against the grants; an outage is the target's, and one that a whole batch shares is halved
-// first.
-func (d *deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []error) error {
-	for _, err := range errs {
-		if hongbao.IsOutage(err) {
-			return fmt.Errorf("the target is out of reach for longer than %s: %w", d.patience, err)
-		}
-	}
-	if len(grants) > 1 && shared(errs) {
-		half := len(grants) / 2
-		if err := d.deliver(ctx, grants[:half]); err != nil {
-			return err
-		}
-		return d.deliver(ctx, grants[half:])
-	}
-	for i := range grants {
-		d.failed(&grants[i], errs[i])
-	}
-	return nil
-}
-
-// shared tells whether all errors are one and the same value. == alone panics on errors that can't be compared.
-func shared(errs []error) bool {
-	for _, err := range errs {
-		if !reflect.ValueOf(err).Comparable() || err != errs[0] { //nolint:errorlint // identity is meant
-			return false
-		}
-	}
-	return true
-}
-
-// later tells whether another attempt may help one of them.
-func later(errs []error) bool {
-	for _, err := range errs {
-		if c := hongbao.ClassOf(err); c == hongbao.ClassTransient || c == hongbao.ClassUnknown {
-			return true
-		}
-	}
-	return false
+		slices.SortStableFunc(p.grants, func(a, b hongbao.Grant) int { return cmp.Compare(a.Seq, b.Seq) })
+		p.grants = slices.CompactFunc(p.grants, func(a, b hongbao.Grant) bool { return a.Seq == b.Seq })
+		return fn(p)
+	})
 }

@@ -1,4 +1,4 @@
-// Package replay delivers grants once more, and looks after dead letters.
+// Package replay delivers grants once more.
 //
 // A Replay brings a range of grants (by shard, seq, time, campaign, user, or those of a sink's dead letters) to a
 // Handler: the settler, the publisher, the publisher with another topic. It reads the shard's stream while that is kept
@@ -12,13 +12,7 @@
 //   - A dry run writes nothing, neither to Redis nor to the target.
 //   - A grant counts as delivered when its Handler says so. What can't be delivered is named in the report, and
 //     tried again by the next run under that name.
-//   - Entries that the numbers of its shard refute (shards.Head.Refute) are passed over and told.
+//   - Entries that the numbers of its shard refute (shards.Head.Refute) are passed over and counted.
 //
-// Letters lists and decides dead letters. A requeue brings the grant to the sink's own Handler and removes the letter
-// afterwards, with who and why, in one step: killed in between, it is done again, and the Handler makes that harmless
-// (the ledger by its key, the publisher by the done bits of RequeueSink). Dropped letters stand among the decided ones
-// for ever.
-//
-// It refuses a name that was begun with another range or target, entries of a newer build, and to requeue what can't be
-// read: that is shown and dropped only.
+// It refuses a name that was begun with another range or target, and entries of a newer build.
 package replay

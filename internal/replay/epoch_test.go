@@ -2,7 +2,6 @@ package replay_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,21 +49,4 @@ func TestReplayOfAnotherEpoch(t *testing.T) {
 	for event := range w.events(all) {
 		require.Positive(t, w.target.copies[event])
 	}
-}
-
-// A letter whose shard is opened anew while it is delivered stays a letter.
-func TestRequeueOfAnotherEpoch(t *testing.T) {
-	t.Parallel()
-	w := buried(t)
-	w.opensAnew(t)
-	l := w.letters(t)
-	cfg := replay.RequeueConfig{Handler: w.target, BatchGrants: 1, Patience: time.Second}
-	pick := replay.Pick{Filter: replay.LetterFilter{Sinks: []string{"kafka"}}}
-	report, err := l.Requeue(t.Context(), cfg, pick, ann)
-	require.ErrorIs(t, err, shards.ErrStale)
-	require.EqualValues(t, 1, report.Decided)
-	require.Equal(t, "0-4 0-7 0-0 1-5", idsOf(list(t, l, replay.LetterFilter{})))
-	report, err = l.Requeue(t.Context(), cfg, pick, ann)
-	require.NoError(t, err)
-	require.EqualValues(t, 3, report.Decided)
 }

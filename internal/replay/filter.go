@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 )
 
 // Filter picks grants. A zero field picks all.
@@ -35,16 +36,7 @@ func (f *Filter) check(shards int) error {
 			bad("seqs %d to %d: say of which shard, each counts for itself", f.Seqs.First, f.Seqs.Last)
 		}
 	}
-	if err := hongbao.CheckCampaignID(f.Campaign); f.Campaign != "" && err != nil {
-		bad("campaign %.80q: %w", f.Campaign, err)
-	}
-	if err := hongbao.CheckID(f.User); f.User != "" && err != nil {
-		bad("user %.140q: %w", f.User, err)
-	}
-	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
-		bad("from %s to %s: that is no time", f.From.Format(time.RFC3339), f.To.Format(time.RFC3339))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)
 }
 
 func (f *Filter) onShard(shard int) bool { return f.Shard == nil || *f.Shard == shard }

@@ -3,12 +3,12 @@ package replay
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -33,7 +33,7 @@ type lostShard struct {
 // lost. It must be called before the sink is read, or what is delivered meanwhile would seem to be lost.
 func FindLost(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, sink string) (*Lost, error) {
 	l := &Lost{shards: make([]lostShard, space.Len())}
-	s := source{rdb: rdb, space: space}
+	letters := deadletter.New(rdb, space)
 	for i := range l.shards {
 		k, at := space.Shard(i), &l.shards[i]
 		at.seen = map[int64]uint64{}
@@ -46,49 +46,11 @@ func FindLost(ctx context.Context, rdb redis.UniversalClient, space *shards.Layo
 				return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 			}
 		}
-		if at.aside, err = lettersOf(ctx, &s, i, sink); err != nil {
+		if at.aside, err = letters.Seqs(ctx, sink, i); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 	}
 	return l, nil
-}
-
-// lettersOf gives the events of a sink's dead letters on a shard, waiting and dropped ones.
-func lettersOf(ctx context.Context, from *source, shard int, sink string) (map[int64]bool, error) {
-	aside := map[int64]bool{}
-	err := eachLetter(ctx, from, shard, sink, "", func(page []Letter) error {
-		for i := range page {
-			aside[page[i].Seq] = true
-		}
-		return nil
-	})
-	for at := "-"; err == nil; {
-		var raw []shards.RawEntry
-		raw, err = shards.Of(from.rdb, from.space.Shard(shard)).DecidedLetters(ctx, sink, at, "+", letterPage)
-		for i := range raw {
-			if f := fieldsOf(raw[i].Values); f["decision"] == shards.Dropped {
-				if seq, err := strconv.ParseInt(f["seq"], 10, 64); err == nil {
-					aside[seq] = true
-				}
-			}
-		}
-		if len(raw) < letterPage {
-			break
-		}
-		at = "(" + raw[len(raw)-1].ID
-	}
-	return aside, err
-}
-
-// fieldsOf gives the first value of each name.
-func fieldsOf(values []string) map[string]string {
-	f := make(map[string]string, len(values)/2)
-	for i := 0; i+1 < len(values); i += 2 {
-		if _, ok := f[values[i]]; !ok {
-			f[values[i]] = values[i+1]
-		}
-	}
-	return f
 }
 
 // Has tells that the sink has a grant. It may be called at once.

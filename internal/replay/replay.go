@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -24,8 +26,8 @@ type Config struct {
 	// Name names the replay in its deployment, for ever: the same name goes on where the last run ended. Target says
 	// where it goes; a name keeps its target.
 	Name, Target string
-	// Handler delivers. It must make a second delivery of a grant harmless.
-	Handler hongbao.Handler
+	// Options are how it delivers. The bound of its rate counts over all shards.
+	delivery.Options
 	// DoneSink is the sink whose done bits say what was delivered: DoneSink(Name), or the sink's own where only what
 	// it does not have yet is wanted. Of those what lies so far back that they are deleted counts as delivered.
 	DoneSink string
@@ -38,23 +40,14 @@ type Config struct {
 	Sink string
 	// Only, if not nil, picks among the grants that the filter matches. It may be called at once.
 	Only func(g *hongbao.Grant) bool
-	// BatchGrants bounds one call of the Handler, 1 to 20,000.
-	BatchGrants int
-	// Rate bounds grants per second, over all shards; 0 for no bound.
-	Rate float64
 	// Parallel is how many shards are worked on at once, 1 to 64.
 	Parallel int
-	// Patience bounds how long a batch is repeated while the target is out of reach, 0 to 24 h.
-	Patience time.Duration
 	// Progress, if not nil, is told of each step, by one goroutine at a time. It must be quick.
 	Progress func(*Report)
 }
 
 // DoneSink is the sink under which a replay keeps its done bits and claims.
 func DoneSink(name string) string { return "replay-" + name }
-
-// MaxBatch bounds Config.BatchGrants.
-const MaxBatch = 20_000
 
 func (c *Config) check() error {
 	var errs []error
@@ -72,28 +65,10 @@ func (c *Config) check() error {
 	err = hongbao.CheckCampaignID(c.Sink)
 	need(c.Sink == "" || err == nil, "Sink %.80q: %w", c.Sink, err)
 	need(c.Parallel >= 1 && c.Parallel <= 64, "Parallel is %d: want 1 to 64", c.Parallel)
-	if errs = append(errs, checkDelivery(c.Handler, c.BatchGrants, c.Rate, c.Patience)...); len(errs) == 0 {
-		return nil
+	if err := errors.Join(append(errs, c.Options.Check())...); err != nil {
+		return hongbao.Errorf(hongbao.ClassPermanent, "replay configuration: %w", err)
 	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "replay configuration: %w", errors.Join(errs...))
-}
-
-// checkDelivery checks what replays and requeues have in common.
-func checkDelivery(h hongbao.Handler, batch int, rate float64, patience time.Duration) []error {
-	var errs []error
-	if h == nil {
-		errs = append(errs, errors.New("Handler is required"))
-	}
-	if batch < 1 || batch > MaxBatch {
-		errs = append(errs, fmt.Errorf("BatchGrants is %d: want 1 to %d", batch, MaxBatch))
-	}
-	if !(rate >= 0 && rate <= 1e9) {
-		errs = append(errs, fmt.Errorf("Rate is %v: want 0 to 1e9 grants per second", rate))
-	}
-	if patience < 0 || patience > 24*time.Hour {
-		errs = append(errs, fmt.Errorf("Patience is %s: want 0 to 24h", patience))
-	}
-	return errs
+	return nil
 }
 
 // Replay delivers a range of grants once more. Run may be called again, also by other processes at once.
@@ -138,13 +113,13 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "replay %s: %w", r.cfg.Name, err)
 	}
 	w := &run{
-		Config: &r.cfg, opts: opts, pace: newPace(r.cfg.Rate, r.cfg.BatchGrants),
+		Config: &r.cfg, opts: opts, to: delivery.New(r.cfg.Options), letters: deadletter.New(r.cfg.Redis, r.cfg.Space),
 		source: source{rdb: r.cfg.Redis, space: r.cfg.Space, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
 			told: newTold(r.cfg.Sink, r.cfg.Space.Len())},
 		shard: make([]shardRun, r.cfg.Space.Len()),
 		report: Report{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
-			Last: make([]int64, r.cfg.Space.Len()), Failures: []Failure{},
+			Last: make([]int64, r.cfg.Space.Len()), Refusals: delivery.Refusals{Failures: []delivery.Failure{}},
 		},
 	}
 	if err := w.begin(ctx); err != nil {
@@ -162,9 +137,10 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 // run is one run of a replay.
 type run struct {
 	*Config
-	opts   Options
-	source source
-	pace   *pace
+	opts    Options
+	source  source
+	to      *delivery.Deliverer
+	letters *deadletter.Letters
 
 	shard []shardRun
 
@@ -265,7 +241,7 @@ func (w *run) shards(ctx context.Context) error {
 			ctx := shards.WithEpoch(ctx, w.shard[shard].epoch) // what it writes changes nothing once the shard was opened anew
 			take := func(p *part) error { return w.part(ctx, shard, p) }
 			if w.opts.Dead != "" {
-				return w.source.letters(ctx, shard, w.opts.Dead, w.report.Last[shard], take)
+				return w.eachLetter(ctx, shard, take)
 			}
 			if err := w.source.each(ctx, shard, w.shard[shard].seqs, take); err != nil {
 				return err

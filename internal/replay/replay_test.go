@@ -86,7 +86,7 @@ func TestGapsAreTold(t *testing.T) {
 	r, err := replay.New(w.config("newer"))
 	require.NoError(t, err)
 	_, err = r.Run(t.Context(), replay.Options{})
-	require.ErrorIs(t, err, hongbao.ErrNewerEntry, "a newer entry stops, it is not skipped (B38)")
+	require.ErrorIs(t, err, hongbao.ErrNewerEntry, "a newer entry stops, it is not skipped")
 }
 
 // After Redis went back in time one seq stands for two grants: the first is replayed, the other told.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 )
 
 // Counts is where the grants came from, and what was met on the way.
@@ -65,24 +65,7 @@ type Report struct {
 	Before    int64 `json:"before"`
 	There     int64 `json:"there"`
 	Delivered int64 `json:"delivered"`
-	Failed    int64 `json:"failed"`
-	// Failures names the first 100 that failed.
-	Failures []Failure `json:"failures"`
-}
-
-const maxFailures = 100
-
-// Failure is a grant that could not be delivered.
-type Failure struct {
-	// Letter is the full id of the dead letter; empty if the grant did not come from one.
-	Letter string `json:"letter,omitempty"`
-	Event  string `json:"event"`
-	Class  string `json:"class"`
-	Error  string `json:"error"`
-}
-
-func failureOf(letter string, g *hongbao.Grant, err error) Failure {
-	return Failure{Letter: letter, Event: g.EventID(), Class: hongbao.ClassOf(err).String(), Error: err.Error()}
+	delivery.Refusals
 }
 
 // Write prints the report for a person.
@@ -124,16 +107,7 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "ALARM: %d entries are forged: no grab and no close wrote them. They were passed over; "+
 			"find out who can write to Redis. `hongbao audit` names what they claim.\n", r.Forged)
 	}
-	writeFailures(&b, r.Failures, r.Failed)
+	r.Print(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func writeFailures(b *strings.Builder, list []Failure, all int64) {
-	for _, f := range list {
-		fmt.Fprintf(b, "  failed: event %s %s (%s): %.500q\n", f.Event, f.Letter, f.Class, f.Error)
-	}
-	if n := all - int64(len(list)); n > 0 {
-		fmt.Fprintf(b, "  and %d more\n", n)
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -100,9 +102,9 @@ func (w *world) dump(t *testing.T) map[string]string {
 
 func (w *world) config(name string) replay.Config {
 	return replay.Config{
-		Redis: w.rdb, Space: w.space, Ledger: &w.ledger, Name: name, Target: "test", Handler: w.target,
-		DoneSink:    replay.DoneSink(name),
-		BatchGrants: 20, Parallel: 2, Patience: 10 * time.Second,
+		Redis: w.rdb, Space: w.space, Ledger: &w.ledger, Name: name, Target: "test",
+		DoneSink: replay.DoneSink(name), Parallel: 2,
+		Options: delivery.Options{Handler: w.target, BatchGrants: 20, Patience: 10 * time.Second},
 	}
 }
 
@@ -229,14 +231,9 @@ func (w *world) buryEntry(t *testing.T, fields ...string) {
 	require.NoError(t, w.rdb.XDel(t.Context(), k.Events(), id).Err())
 }
 
-func (w *world) letters(t *testing.T) *replay.Letters {
-	t.Helper()
-	l, err := replay.NewLetters(replay.LettersConfig{Redis: w.rdb, Space: w.space})
-	require.NoError(t, err)
-	return l
-}
+func (w *world) letters() *deadletter.Letters { return deadletter.New(w.rdb, w.space) }
 
-func list(t *testing.T, l *replay.Letters, f replay.LetterFilter) []replay.Letter {
+func list(t *testing.T, l *deadletter.Letters, f deadletter.Filter) []deadletter.Letter {
 	t.Helper()
 	f.Sinks = []string{"balance", "kafka"}
 	page, next, err := l.List(t.Context(), f, "", 1000)
@@ -245,7 +242,7 @@ func list(t *testing.T, l *replay.Letters, f replay.LetterFilter) []replay.Lette
 	return page
 }
 
-func idsOf(page []replay.Letter) string {
+func idsOf(page []deadletter.Letter) string {
 	var ids []string
 	for _, l := range page {
 		ids = append(ids, fmt.Sprintf("%d-%d", l.Shard, l.Seq))

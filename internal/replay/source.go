@@ -40,13 +40,6 @@ type source struct {
 	told   *told  // nil: no receipts are looked at
 }
 
-// at gives a context for the work on a shard that begins now: what is written with it changes nothing once the shard
-// was opened anew.
-func (s *source) at(ctx context.Context, shard int) (context.Context, error) {
-	head, err := shards.Of(s.rdb, s.space.Shard(shard)).Head(ctx)
-	return shards.WithEpoch(ctx, head.Epoch), err
-}
-
 // each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in what it gives
 // is filled from the ledger.
 func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {

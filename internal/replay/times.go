@@ -65,13 +65,15 @@ func (s *source) around(ctx context.Context, shard int, seqs hongbao.SeqRange, w
 	return low, high, nil
 }
 
+var errFound = errors.New("found")
+
 // settledFrom gives the first grant of the seqs that the ledger has, nil if it has none.
 func (s *source) settledFrom(ctx context.Context, shard int, seqs hongbao.SeqRange) (first *hongbao.Grant, err error) {
 	err = s.ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
 		first = &g
-		return errEnough
+		return errFound
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errFound) {
 		err = nil
 	}
 	return first, err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -58,7 +59,7 @@ func (t *told) read(ctx context.Context, s *source, shard int) error {
 	if err != nil {
 		return err
 	}
-	aside, err := lettersOf(ctx, s, shard, t.sink)
+	aside, err := deadletter.New(s.rdb, s.space).Seqs(ctx, t.sink, shard)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -62,9 +63,9 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	w.tell(t, 0, 9, 10, 11, 12, 13, 14, 15, 20)
 	w.bury(t, 0, 14, hongbao.ClassPermanent) // waits
 	w.bury(t, 0, 15, hongbao.ClassPermanent)
-	letter := list(t, w.letters(t), replay.LetterFilter{})[1]
-	dropped, err := w.letters(t).Drop(t.Context(), replay.Pick{IDs: []string{letter.ID}},
-		replay.Decider{By: "ann", Why: "no"}, false)
+	letter := list(t, w.letters(), deadletter.Filter{})[1]
+	dropped, err := w.letters().Drop(t.Context(), deadletter.Pick{IDs: []string{letter.ID}},
+		deadletter.Decider{By: "ann", Why: "no"}, false)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, dropped.Decided)
 	k := shards.Of(w.rdb, w.space.Shard(0))

@@ -1,8 +1,7 @@
-package replay_test
+package deadletter_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,14 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-var ann = replay.Decider{By: "ann", Why: "mended,\nby hand"}
+var ann = deadletter.Decider{By: "ann", Why: "mended,\nby hand"}
 
 // buried is a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, 5 of shard 1,
-// and an entry that can't be read (B38).
+// and an entry that can't be read .
 func buried(t *testing.T) *world {
 	t.Helper()
 	w := setup(t)
@@ -33,26 +33,26 @@ func buried(t *testing.T) *world {
 func TestListLetters(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	l := w.letters(t)
-	page := list(t, l, replay.LetterFilter{})
+	l := w.letters()
+	page := list(t, l, deadletter.Filter{})
 	require.Equal(t, "0-3 0-4 0-7 0-0 1-5", idsOf(page))
 	for name, c := range map[string]struct {
-		filter replay.LetterFilter
+		filter deadletter.Filter
 		want   string
 	}{
-		"class":    {replay.LetterFilter{Class: "permanent"}, "0-3 0-4 0-0 1-5"},
-		"campaign": {replay.LetterFilter{Campaign: "rain"}, "0-4 0-0"},
-		"user":     {replay.LetterFilter{User: "u5"}, "1-5"},
-		"from":     {replay.LetterFilter{From: page[2].Last, Campaign: "snow", Class: "conflict"}, "0-7"},
-		"to":       {replay.LetterFilter{To: page[0].Last}, ""},
-		"future":   {replay.LetterFilter{From: time.Now().Add(time.Hour)}, ""},
+		"class":    {deadletter.Filter{Class: "permanent"}, "0-3 0-4 0-0 1-5"},
+		"campaign": {deadletter.Filter{Campaign: "rain"}, "0-4 0-0"},
+		"user":     {deadletter.Filter{User: "u5"}, "1-5"},
+		"from":     {deadletter.Filter{From: page[2].Last, Campaign: "snow", Class: "conflict"}, "0-7"},
+		"to":       {deadletter.Filter{To: page[0].Last}, ""},
+		"future":   {deadletter.Filter{From: time.Now().Add(time.Hour)}, ""},
 	} {
 		require.Equal(t, c.want, idsOf(list(t, l, c.filter)), name)
 	}
-	var paged []replay.Letter
+	var paged []deadletter.Letter
 	for after, pages := "", 0; ; pages++ {
 		require.Less(t, pages, 4)
-		some, next, err := l.List(t.Context(), replay.LetterFilter{Sinks: []string{"balance", "kafka"}}, after, 2)
+		some, next, err := l.List(t.Context(), deadletter.Filter{Sinks: []string{"balance", "kafka"}}, after, 2)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(some), 2)
 		paged = append(paged, some...)
@@ -61,7 +61,7 @@ func TestListLetters(t *testing.T) {
 		}
 	}
 	require.Equal(t, page, paged, "pages leave nothing out and give nothing twice")
-	for _, f := range []replay.LetterFilter{
+	for _, f := range []deadletter.Filter{
 		{Sinks: []string{"no:sink"}}, {Class: "bad"}, {Campaign: "no campaign"}, {User: "two words"},
 		{From: page[0].Last, To: page[0].Last},
 	} {
@@ -75,8 +75,8 @@ func TestGetLetter(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
 	require.NoError(t, w.rdb.XTrimMaxLen(t.Context(), w.space.Shard(0).Events(), 0).Err())
-	l := w.letters(t)
-	page := list(t, l, replay.LetterFilter{})
+	l := w.letters()
+	page := list(t, l, deadletter.Filter{})
 	one, err := l.Get(t.Context(), page[0].ID)
 	require.NoError(t, err)
 	require.Equal(t, page[0], one)
@@ -107,31 +107,29 @@ func TestGetLetter(t *testing.T) {
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	l := w.letters(t)
-	cfg := replay.RequeueConfig{Handler: w.target, BatchGrants: 2, Patience: time.Second}
-	kafka := replay.LetterFilter{Sinks: []string{"kafka"}}
+	l := w.letters()
+	cfg := delivery.Options{Handler: w.target, BatchGrants: 2, Patience: time.Second}
+	kafka := deadletter.Filter{Sinks: []string{"kafka"}}
 	before := w.dump(t)
-	cfg.DryRun = true
-	report, err := l.Requeue(t.Context(), cfg, replay.Pick{Filter: kafka}, ann)
+	report, err := l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, ann, true)
 	require.NoError(t, err)
 	require.Equal(t, before, w.dump(t))
 	require.Zero(t, w.target.calls)
 	require.Equal(t, int64(5), report.Matched)
 	require.Equal(t, int64(1), report.Unreadable)
 
-	cfg.DryRun = false
-	page := list(t, l, replay.LetterFilter{})
-	report, err = l.Requeue(t.Context(), cfg, replay.Pick{IDs: []string{page[4].ID}, Filter: kafka}, ann)
+	page := list(t, l, deadletter.Filter{})
+	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{IDs: []string{page[4].ID}, Filter: kafka}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Decided)
 	require.Equal(t, map[string]int{"1-5": 1}, w.target.copies, "one")
 	permanent := kafka
 	permanent.Class = "permanent"
-	report, err = l.Requeue(t.Context(), cfg, replay.Pick{Filter: permanent}, ann)
+	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: permanent}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(2), report.Decided, "all of a class")
 	require.Equal(t, map[string]int{"1-5": 1, "0-3": 1, "0-4": 1}, w.target.copies)
-	require.Equal(t, "0-7 0-0", idsOf(list(t, l, replay.LetterFilter{})))
+	require.Equal(t, "0-7 0-0", idsOf(list(t, l, deadletter.Filter{})))
 
 	log, err := shards.Of(w.rdb, w.space.Shard(0)).DecidedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
@@ -142,16 +140,16 @@ func TestRequeue(t *testing.T) {
 	w.target.before = func(_ int, grants []hongbao.Grant) []error {
 		return []error{hongbao.Errorf(hongbao.ClassPermanent, "no again")}
 	}
-	report, err = l.Requeue(t.Context(), cfg, replay.Pick{Filter: kafka}, ann)
+	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Failed)
 	require.Contains(t, report.Failures[0].Letter, "kafka/0/")
-	require.Equal(t, "0-7 0-0", idsOf(list(t, l, replay.LetterFilter{})), "what is refused again stays as it was")
-	for _, who := range []replay.Decider{{}, {By: "ann"}, {Why: "x"}, {By: "a b", Why: "x"},
+	require.Equal(t, "0-7 0-0", idsOf(list(t, l, deadletter.Filter{})), "what is refused again stays as it was")
+	for _, who := range []deadletter.Decider{{}, {By: "ann"}, {Why: "x"}, {By: "a b", Why: "x"},
 		{By: "ann", Why: strings.Repeat("x", 1001)}} {
-		_, err := l.Requeue(t.Context(), cfg, replay.Pick{Filter: kafka}, who)
+		_, err := l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, who, false)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
-		_, err = l.Drop(t.Context(), replay.Pick{Filter: kafka}, who, false)
+		_, err = l.Drop(t.Context(), deadletter.Pick{Filter: kafka}, who, false)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
 }
@@ -161,9 +159,9 @@ func TestRequeue(t *testing.T) {
 func TestRequeueKilled(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	l := w.letters(t)
-	cfg := replay.RequeueConfig{Handler: w.target, BatchGrants: 1, Patience: time.Second}
-	kafka := replay.Pick{Filter: replay.LetterFilter{Sinks: []string{"kafka"}}}
+	l := w.letters()
+	cfg := delivery.Options{Handler: w.target, BatchGrants: 1, Patience: time.Second}
+	kafka := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}
 	kills := 0
 	for run := 1; run < 20; run++ {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -175,14 +173,14 @@ func TestRequeueKilled(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := l.Requeue(ctx, cfg, kafka, ann)
+		_, err := l.Requeue(ctx, cfg, kafka, ann, false)
 		cancel()
 		if err == nil {
 			break
 		}
 		require.ErrorContains(t, err, "run it again to go on")
 	}
-	require.Equal(t, "0-0", idsOf(list(t, l, replay.LetterFilter{})))
+	require.Equal(t, "0-0", idsOf(list(t, l, deadletter.Filter{})))
 	require.Positive(t, kills)
 	for _, id := range []string{"0-3", "0-4", "0-7", "1-5"} {
 		require.Positive(t, w.target.copies[id], id)
@@ -198,19 +196,19 @@ func TestRequeueKilled(t *testing.T) {
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	l := w.letters(t)
-	whole := list(t, l, replay.LetterFilter{})[3]
+	l := w.letters()
+	whole := list(t, l, deadletter.Filter{})[3]
 	before := w.dump(t)
-	report, err := l.Drop(t.Context(), replay.Pick{IDs: []string{whole.ID}}, ann, true)
+	report, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, true)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Matched)
 	require.Equal(t, before, w.dump(t))
-	report, err = l.Drop(t.Context(), replay.Pick{IDs: []string{whole.ID}}, ann, false)
+	report, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Decided)
-	_, err = l.Drop(t.Context(), replay.Pick{IDs: []string{whole.ID}}, ann, false)
-	require.ErrorIs(t, err, replay.ErrNoLetter)
-	require.Equal(t, "0-3 0-4 0-7 1-5", idsOf(list(t, l, replay.LetterFilter{})))
+	_, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
+	require.ErrorIs(t, err, deadletter.ErrNoLetter)
+	require.Equal(t, "0-3 0-4 0-7 1-5", idsOf(list(t, l, deadletter.Filter{})))
 	log, err := shards.Of(w.rdb, w.space.Shard(0)).DecidedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(log[0].Values, " "), "decision dropped by ann")
@@ -220,59 +218,26 @@ func TestDrop(t *testing.T) {
 	require.Contains(t, text.String(), "1 of 1 letters were dropped")
 }
 
-// Dead letters are a source of replays as well; they stay.
-func TestReplayOfDeadLetters(t *testing.T) {
+// A letter whose shard is opened anew while it is delivered stays a letter.
+func TestRequeueOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	report := w.run(t, w.config("dead"), replay.Options{Dead: "kafka", Filter: replay.Filter{Campaign: "snow"}})
-	require.True(t, report.Finished)
-	require.Equal(t, map[string]int{"0-3": 1, "0-7": 1, "1-5": 1}, w.target.copies)
-	require.Equal(t, int64(1), report.Unreadable)
-	require.Len(t, list(t, w.letters(t), replay.LetterFilter{}), 5)
-	report = w.run(t, w.config("dead"), replay.Options{Dead: "kafka", Filter: replay.Filter{Campaign: "snow"}})
-	require.Equal(t, int64(3), report.Before)
-	require.Zero(t, report.Delivered)
-}
-
-// Lost picks what the sink has finished and does not have: neither what is on its way, nor dead letters, nor what has
-// expired.
-func TestLost(t *testing.T) {
-	t.Parallel()
-	w := buried(t) // dead: 0-3 0-4 0-7 1-5
-	l := w.letters(t)
-	_, err := l.Drop(t.Context(), replay.Pick{IDs: []string{list(t, l, replay.LetterFilter{})[1].ID}}, ann, false) // 0-4
-	require.NoError(t, err)
-	for shard := range shardCount {
-		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 8}},
-			nil)
-		require.NoError(t, err)
-	}
-	lost, err := replay.FindLost(t.Context(), w.rdb, w.space, "kafka")
-	require.NoError(t, err)
-	// delivered while the sink is read
-	_, err = shards.Of(w.rdb, w.space.Shard(0)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 9, Last: 9}}, nil)
-	require.NoError(t, err)
-	for _, seq := range []int64{2, 5, 8} {
+	w.target.before = func(calls int, _ []hongbao.Grant) []error {
 		for shard := range shardCount {
-			g := grant(shard, seq)
-			lost.Has(&g)
-		}
-	}
-	lost.Has(&hongbao.Grant{Shard: 7, Seq: 1})
-	lost.Expired(1) // keeps events from 2 on
-	var picked []string
-	for shard := range shardCount {
-		for seq := int64(1); seq <= 10; seq++ {
-			if g := grant(shard, seq); lost.Picks(&g) {
-				picked = append(picked, g.EventID())
+			if calls == 2 {
+				require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(shard).Meta(), "epoch", 2).Err())
 			}
 		}
+		return nil
 	}
-	require.Equal(t, []string{"0-1", "0-6", "1-3", "1-4", "1-6", "1-7"}, picked)
-	cfg := w.config("mend")
-	cfg.Only = lost.Picks
-	require.Equal(t, int64(6), w.run(t, cfg, replay.Options{}).Delivered)
-	require.False(t, lost.Picks(&hongbao.Grant{Shard: 7, Seq: 1}))
-	require.Equal(t, 1, w.target.copies["0-6"])
-	require.Len(t, w.target.copies, 6, fmt.Sprint(w.target.copies))
+	l := w.letters()
+	cfg := delivery.Options{Handler: w.target, BatchGrants: 1, Patience: time.Second}
+	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}
+	report, err := l.Requeue(t.Context(), cfg, pick, ann, false)
+	require.ErrorIs(t, err, shards.ErrStale)
+	require.EqualValues(t, 1, report.Decided)
+	require.Equal(t, "0-4 0-7 0-0 1-5", idsOf(list(t, l, deadletter.Filter{})))
+	report, err = l.Requeue(t.Context(), cfg, pick, ann, false)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, report.Decided)
 }

@@ -1,0 +1,160 @@
+package deadletter
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Letter is a dead letter: a grant that its sink could not take, or a whole entry that can't be read.
+type Letter struct {
+	// ID names it in the deployment: <sink>/<shard>/<id in the stream>.
+	ID    string `json:"id"`
+	Sink  string `json:"sink"`
+	Shard int    `json:"shard"`
+	// Entry is the stream entry that brought it. It may be trimmed; Fields are what it held, names and values in turn.
+	Entry  string   `json:"entry"`
+	Fields []string `json:"fields"`
+	Seq    int64    `json:"seq,omitempty"` // 0 for a whole entry
+	// Grant is nil for a whole entry, and for a grant whose entry was gone when the letter was written.
+	Grant    *hongbao.Grant `json:"grant,omitempty"`
+	Class    string         `json:"class"`
+	Reason   string         `json:"reason"`
+	Attempts int64          `json:"attempts"`
+	// First is when its entry was written, Last when it became a dead letter.
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+
+	stream string // id in the stream
+	line   string // the grant as its entry had it: packet, amount, user, ...
+}
+
+// parse reads a letter. What is not as it should be is left empty: a letter can always be shown and dropped.
+func parse(sink string, shard int, stream string, values []string) Letter {
+	l := Letter{ID: sink + "/" + strconv.Itoa(shard) + "/" + stream, Sink: sink, Shard: shard, Fields: []string{},
+		stream: stream}
+	for i := 0; i+1 < len(values); i += 2 {
+		name, value := values[i], values[i+1]
+		field, ofEntry := strings.CutPrefix(name, "entry.")
+		switch {
+		case ofEntry:
+			l.Fields = append(l.Fields, field, value)
+		case name == "entry_json":
+			l.Fields = append(l.Fields, name, value)
+		case name == "entry":
+			l.Entry = value
+		case name == "seq":
+			l.Seq = number(value)
+		case name == "grant":
+			l.line = value
+		case name == "class":
+			l.Class = value
+		case name == "reason":
+			l.Reason = value
+		case name == "attempts":
+			l.Attempts = number(value)
+		case name == "first":
+			l.First = time.UnixMilli(number(value)).UTC()
+		case name == "last":
+			l.Last = time.UnixMilli(number(value)).UTC()
+		}
+	}
+	l.Grant = l.grant()
+	return l
+}
+
+// number reads a number from 0 on; 0 if it is none.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
+// grant finds the letter's grant in the fields of its entry.
+func (l *Letter) grant() *hongbao.Grant {
+	if l.Seq == 0 {
+		return nil
+	}
+	e, err := hongbao.ParseEntry(l.Shard, l.Entry, l.Fields)
+	if err != nil {
+		return nil
+	}
+	for i := range e.Grants {
+		if e.Grants[i].Seq == l.Seq {
+			return &e.Grants[i]
+		}
+	}
+	return nil
+}
+
+// Campaign is what the letter's entry says, readable or not; empty if the entry was gone.
+func (l *Letter) Campaign() string {
+	for i := 0; i+1 < len(l.Fields); i += 2 {
+		if l.Fields[i] == "c" {
+			return l.Fields[i+1]
+		}
+	}
+	return ""
+}
+
+// Facts are what an audit compares of the letter's grant. The letter tells them even where its entry was gone, but then
+// it does not know the campaign. False for a whole entry.
+func (l *Letter) Facts() (hongbao.Grant, bool) {
+	words := strings.Split(l.line, " ")
+	if l.Seq == 0 || len(words) < 3 {
+		return hongbao.Grant{}, false
+	}
+	return hongbao.Grant{Campaign: l.Campaign(), Shard: l.Shard, Seq: l.Seq, Packet: number(words[0]),
+		Amount: hongbao.Amount(number(words[1])), User: words[2]}, true
+}
+
+// Resolved is a letter that a person has decided.
+type Resolved struct {
+	Letter
+	// Decision is shards.Requeued or shards.Dropped.
+	Decision, By, Why string
+}
+
+// parseResolved reads a decided letter: the fields of the decision stand before those of the letter.
+func parseResolved(sink string, shard int, values []string) Resolved {
+	var r Resolved
+	id := ""
+	for _, f := range []struct {
+		name string
+		to   *string
+	}{{"letter", &id}, {"decision", &r.Decision}, {"by", &r.By}, {"why", &r.Why}, {"decided", new(string)}} {
+		if len(values) < 2 || values[0] != f.name {
+			break
+		}
+		*f.to, values = values[1], values[2:]
+	}
+	r.Letter = parse(sink, shard, id, values)
+	return r
+}
+
+// ParseID takes an id apart: <sink>/<shard>/<id in the stream>.
+func ParseID(id string) (sink string, shard int, stream string, err error) {
+	f := strings.Split(id, "/")
+	if len(f) == 3 {
+		shard, err = strconv.Atoi(f[1])
+	}
+	if len(f) != 3 || err != nil || shard < 0 || hongbao.CheckCampaignID(f[0]) != nil || !isStreamID(f[2]) {
+		return "", 0, "", hongbao.Errorf(hongbao.ClassPermanent,
+			"letter %.120q: want <sink>/<shard>/<id> as `hongbao dead list` prints it", id)
+	}
+	return f[0], shard, f[2], nil
+}
+
+func isStreamID(id string) bool {
+	ms, n, ok := strings.Cut(id, "-")
+	for _, part := range []string{ms, n} {
+		if _, err := strconv.ParseUint(part, 10, 64); err != nil {
+			return false
+		}
+	}
+	return ok
+}

@@ -1,0 +1,256 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/delivery"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Letters are the dead letters of a deployment. Its methods may be called at once.
+type Letters struct {
+	rdb    redis.UniversalClient
+	layout *shards.Layout
+}
+
+// New gives the dead letters of a deployment.
+func New(rdb redis.UniversalClient, layout *shards.Layout) *Letters { return &Letters{rdb, layout} }
+
+func (l *Letters) shard(shard int) *shards.Shard { return shards.Of(l.rdb, l.layout.Shard(shard)) }
+
+// Filter picks dead letters. A zero field picks all.
+type Filter struct {
+	Sinks    []string
+	Campaign string
+	Class    string
+	User     string
+	// From and To are when it became a dead letter: From is included, To is not.
+	From, To time.Time
+}
+
+// Classes are what Filter.Class can be.
+func Classes() []string {
+	return []string{
+		hongbao.ClassUnknown.String(), hongbao.ClassTransient.String(), hongbao.ClassPermanent.String(),
+		hongbao.ClassConflict.String(), hongbao.ClassBroken.String(),
+	}
+}
+
+func (f *Filter) check() error {
+	var errs []error
+	for _, s := range f.Sinks {
+		if err := hongbao.CheckCampaignID(s); err != nil {
+			errs = append(errs, fmt.Errorf("sink %.80q: %w", s, err))
+		}
+	}
+	if f.Class != "" && !slices.Contains(Classes(), f.Class) {
+		errs = append(errs, fmt.Errorf("class %.40q does not exist: want one of %s", f.Class, strings.Join(Classes(), ", ")))
+	}
+	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)
+}
+
+func (f *Filter) matches(l *Letter) bool {
+	return (f.Campaign == "" || l.Campaign() == f.Campaign) && (f.Class == "" || l.Class == f.Class) &&
+		(f.User == "" || l.Grant != nil && l.Grant.User == f.User) &&
+		(f.From.IsZero() || !l.Last.Before(f.From)) && (f.To.IsZero() || l.Last.Before(f.To))
+}
+
+// pageLen is how many letters are read at once.
+const pageLen = 500
+
+// eachRaw calls fn for pages of a stream of letters, after an id; "" begins.
+func eachRaw(after string, read func(first, last string, n int) ([]shards.RawEntry, error),
+	fn func([]shards.RawEntry) error) error {
+	from := "-"
+	if after != "" {
+		from = "(" + after
+	}
+	for {
+		page, err := read(from, "+", pageLen)
+		if err == nil {
+			err = fn(page)
+		}
+		if err != nil || len(page) < pageLen {
+			return err
+		}
+		from = "(" + page[len(page)-1].ID
+	}
+}
+
+// Each calls fn for pages of a sink's dead letters on a shard, in the order in which they died, until fn fails. after is
+// an id of the stream; "" begins.
+func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
+	read := func(first, last string, n int) ([]shards.RawEntry, error) {
+		return l.shard(shard).Letters(ctx, sink, first, last, n)
+	}
+	return eachRaw(after, read, func(raw []shards.RawEntry) error {
+		page := make([]Letter, len(raw))
+		for i := range raw {
+			page[i] = parse(sink, shard, raw[i].ID, raw[i].Values)
+		}
+		return fn(page)
+	})
+}
+
+// EachResolved calls fn for a sink's decided letters on a shard, in the order of the decisions.
+func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn func(*Resolved)) error {
+	read := func(first, last string, n int) ([]shards.RawEntry, error) {
+		return l.shard(shard).DecidedLetters(ctx, sink, first, last, n)
+	}
+	return eachRaw("", read, func(raw []shards.RawEntry) error {
+		for i := range raw {
+			r := parseResolved(sink, shard, raw[i].Values)
+			fn(&r)
+		}
+		return nil
+	})
+}
+
+// Seqs are the events of a sink's dead letters on a shard: those that wait, and those that a person dropped.
+func (l *Letters) Seqs(ctx context.Context, sink string, shard int) (map[int64]bool, error) {
+	seqs := map[int64]bool{}
+	err := l.Each(ctx, sink, shard, "", func(page []Letter) error {
+		for i := range page {
+			seqs[page[i].Seq] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return seqs, l.EachResolved(ctx, sink, shard, func(r *Resolved) {
+		if r.Decision == shards.Dropped {
+			seqs[r.Seq] = true
+		}
+	})
+}
+
+// MaxListed bounds the letters that List gives at once.
+const MaxListed = 10_000
+
+var errEnough = errors.New("enough")
+
+// List gives up to limit letters that the filter picks, in the order of sinks, shards and time. after is the ID of the
+// last letter of the page before, "" for the first page. next is the ID to go on after; empty if this was the last page.
+func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (page []Letter, next string,
+	err error) {
+	if limit < 1 || limit > MaxListed {
+		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
+	}
+	err = l.each(ctx, f, after, func(_ context.Context, letters []Letter) error {
+		for i := range letters {
+			if len(page) == limit {
+				next = page[limit-1].ID
+				return errEnough
+			}
+			page = append(page, letters[i])
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, "", fmt.Errorf("list dead letters: %w", err)
+	}
+	return page, next, nil
+}
+
+// Count counts the letters that the filter picks.
+func (l *Letters) Count(ctx context.Context, f Filter) (n int64, err error) {
+	return n, l.each(ctx, f, "", func(_ context.Context, letters []Letter) error {
+		n += int64(len(letters))
+		return nil
+	})
+}
+
+// at gives a context for work on a shard that begins now: it changes nothing once the shard was opened anew.
+func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
+	head, err := l.shard(shard).Head(ctx)
+	return shards.WithEpoch(ctx, head.Epoch), err
+}
+
+// each calls fn for pages of letters that the filter picks, each of one sink and shard.
+func (l *Letters) each(ctx context.Context, f Filter, after string,
+	fn func(ctx context.Context, letters []Letter) error) error {
+	if err := f.check(); err != nil {
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
+	}
+	places, err := l.places(f.Sinks, after)
+	for i := 0; i < len(places) && err == nil; i++ {
+		p := &places[i]
+		var at context.Context
+		if at, err = l.at(ctx, p.shard); err != nil {
+			break
+		}
+		err = l.Each(at, p.sink, p.shard, p.after, func(page []Letter) error {
+			return fn(at, slices.DeleteFunc(page, func(x Letter) bool { return !f.matches(&x) }))
+		})
+	}
+	return err
+}
+
+// place is a stream of dead letters, after an id of it.
+type place struct {
+	sink  string
+	shard int
+	after string
+}
+
+// places lists the streams of the sinks, from the one of a letter on.
+func (l *Letters) places(sinks []string, after string) ([]place, error) {
+	var all []place
+	for _, sink := range sinks {
+		for shard := range l.layout.Len() {
+			all = append(all, place{sink: sink, shard: shard})
+		}
+	}
+	if after == "" {
+		return all, nil
+	}
+	sink, shard, id, err := ParseID(after)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.Index(all, place{sink: sink, shard: shard})
+	if at < 0 {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent,
+			"after letter %s: its sink and shard are not among those listed (%s)", after, strings.Join(sinks, ", "))
+	}
+	all[at].after = id
+	return all[at:], nil
+}
+
+// ErrNoLetter says that there is no such dead letter: it was decided, or never was.
+var ErrNoLetter = errors.New("no_such_dead_letter")
+
+// placeOf tells where the letter with that ID is, if it is there.
+func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err error) {
+	sink, shard, stream, err = ParseID(id)
+	if err == nil && shard >= l.layout.Len() {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "letter %s: the deployment has shards 0 to %d", id, l.layout.Len()-1)
+	}
+	return sink, shard, stream, err
+}
+
+// Get gives a letter by its ID.
+func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
+	sink, shard, stream, err := l.placeOf(id)
+	if err != nil {
+		return Letter{}, err
+	}
+	raw, err := l.shard(shard).Letters(ctx, sink, stream, stream, 1)
+	if err != nil {
+		return Letter{}, err
+	}
+	if len(raw) == 0 {
+		return Letter{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"letter %s: %w; `hongbao dead list` shows those that are there", id, ErrNoLetter)
+	}
+	return parse(sink, shard, raw[0].ID, raw[0].Values), nil
+}

@@ -1,0 +1,206 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/delivery"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Decider is who decides about dead letters, and why. Both are kept with the letter.
+type Decider struct{ By, Why string }
+
+// MaxWhy bounds Decider.Why, in bytes.
+const MaxWhy = 1_000
+
+func (d *Decider) check() error {
+	var errs []error
+	if err := hongbao.CheckID(d.By); err != nil {
+		errs = append(errs, fmt.Errorf("who decides, %.140q: %w", d.By, err))
+	}
+	if strings.TrimSpace(d.Why) == "" || len(d.Why) > MaxWhy {
+		errs = append(errs, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(d.Why), MaxWhy))
+	}
+	return errors.Join(errs...)
+}
+
+// Pick is which letters to decide: those of IDs, or if there are none those that the filter picks.
+type Pick struct {
+	IDs    []string
+	Filter Filter
+}
+
+// pages calls fn for the picked letters, each time some of one sink and shard.
+func (l *Letters) pages(ctx context.Context, pick Pick, fn func(ctx context.Context, letters []Letter) error) error {
+	if len(pick.IDs) == 0 {
+		return l.each(ctx, pick.Filter, "", fn)
+	}
+	for _, id := range pick.IDs {
+		_, shard, _, err := l.placeOf(id)
+		if err != nil {
+			return err
+		}
+		at, err := l.at(ctx, shard)
+		if err != nil {
+			return err
+		}
+		x, err := l.Get(at, id)
+		if err != nil {
+			return err
+		}
+		if err := fn(at, []Letter{x}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop decides that nobody is to deliver the picked letters. They leave the dead letters and stand among the decided
+// ones. A dry run only counts.
+func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool) (*Report, error) {
+	r := newReport(shards.Dropped, dryRun)
+	if err := who.check(); err != nil {
+		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
+	}
+	err := l.pages(ctx, pick, func(ctx context.Context, letters []Letter) error {
+		r.Matched += int64(len(letters))
+		for i := range letters {
+			if dryRun {
+				break
+			}
+			if err := l.resolve(ctx, &letters[i], who, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("drop dead letters: %w", err)
+	}
+	return r, nil
+}
+
+// resolve ends a letter as the report says.
+func (l *Letters) resolve(ctx context.Context, x *Letter, who Decider, r *Report) error {
+	now, err := l.shard(x.Shard).ResolveLetter(ctx, &shards.Decision{
+		Sink: x.Sink, Letter: x.stream, What: r.Decision, By: who.By, Why: who.Why,
+	})
+	if now {
+		r.Decided++
+	}
+	return err
+}
+
+// RequeueSink is the sink whose done bits say which dead letters of a sink a requeue has delivered. By the sink's own
+// bits they are done.
+func RequeueSink(sink string) string { return "requeue-" + sink }
+
+// Requeue delivers the grants of letters to their sink, and ends each letter afterwards, with who and why. All letters
+// must be of the sink that o.Handler is; the publisher needs claims with that sink's name and the done bits of
+// RequeueSink. Letters that can't be read, or that the sink refuses again, stay.
+func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, who Decider,
+	dryRun bool) (*Report, error) {
+	r := newReport(shards.Requeued, dryRun)
+	if err := errors.Join(who.check(), o.Check()); err != nil {
+		return r, hongbao.Errorf(hongbao.ClassPermanent, "requeue dead letters: %w", err)
+	}
+	d := delivery.New(o)
+	err := l.pages(ctx, pick, func(ctx context.Context, letters []Letter) error {
+		all := len(letters)
+		readable := slices.DeleteFunc(letters, func(x Letter) bool { return x.Grant == nil })
+		r.Matched += int64(all)
+		r.Unreadable += int64(all - len(readable))
+		if dryRun {
+			return nil
+		}
+		for batch := range slices.Chunk(readable, d.BatchGrants) {
+			if err := l.requeue(ctx, d, batch, who, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("requeue dead letters: %w; run it again to go on", err)
+	}
+	return r, nil
+}
+
+// requeue delivers letters of one sink and shard.
+func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []Letter, who Decider,
+	r *Report) error {
+	grants := make([]hongbao.Grant, len(letters))
+	for i := range letters {
+		grants[i] = *letters[i].Grant
+	}
+	find := func(g *hongbao.Grant) []*Letter {
+		var found []*Letter
+		for i := range letters {
+			if *letters[i].Grant == *g {
+				found = append(found, &letters[i])
+			}
+		}
+		return found
+	}
+	return d.Deliver(ctx, grants, delivery.Results{
+		Delivered: func(ctx context.Context, delivered []hongbao.Grant) error {
+			for i := range delivered {
+				for _, x := range find(&delivered[i]) {
+					if err := l.resolve(ctx, x, who, r); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		},
+		Refused: func(g *hongbao.Grant, err error) { r.Refusals.Add(find(g)[0].ID, g, err) },
+	})
+}
+
+// Report is what came of deciding about letters.
+type Report struct {
+	Decision string `json:"decision"`
+	DryRun   bool   `json:"dry_run"`
+	// Matched letters were picked; Decided of them are requeued or dropped now; Unreadable ones can't be requeued; Failed
+	// ones were refused by the sink again. A letter that somebody else decided meanwhile is in none of the latter.
+	Matched    int64 `json:"matched"`
+	Decided    int64 `json:"decided"`
+	Unreadable int64 `json:"unreadable"`
+	delivery.Refusals
+}
+
+func newReport(what string, dryRun bool) *Report {
+	return &Report{Decision: what, DryRun: dryRun, Refusals: delivery.Refusals{Failures: []delivery.Failure{}}}
+}
+
+// Add counts another report, of another sink, into this one.
+func (r *Report) Add(o *Report) {
+	r.Matched += o.Matched
+	r.Decided += o.Decided
+	r.Unreadable += o.Unreadable
+	r.Failed += o.Failed
+	r.Failures = append(r.Failures, o.Failures...)
+}
+
+// Write prints the report for a person.
+func (r *Report) Write(w io.Writer) error {
+	var b strings.Builder
+	if r.DryRun {
+		fmt.Fprintf(&b, "Dry run: nothing was written. %d letters would be %s.\n", r.Matched-r.Unreadable, r.Decision)
+	} else {
+		fmt.Fprintf(&b, "%d of %d letters were %s.\n", r.Decided, r.Matched, r.Decision)
+	}
+	if r.Unreadable > 0 {
+		fmt.Fprintf(&b, "%d can't be read, so there is nothing to deliver: look at them with `hongbao dead show`, then drop "+
+			"them.\n", r.Unreadable)
+	}
+	r.Print(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

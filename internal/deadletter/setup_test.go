@@ -1,0 +1,180 @@
+package deadletter_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// world is a deployment of two shards with grants in its streams.
+type world struct {
+	rdb    *redis.Client
+	space  *shards.Layout
+	prefix string
+	target *target
+	seq    [shardCount]int64
+}
+
+const (
+	shardCount = 2
+	began      = 1_700_000_000_000 // unix ms of seq 0; each seq is a second later
+)
+
+func setup(t *testing.T) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	w := &world{rdb: testkit.Redis(t).Client(t), prefix: testkit.Prefix(t), target: &target{copies: map[string]int{}}}
+	var err error
+	w.space, err = shards.NewLayout(hongbao.Space{Prefix: w.prefix, Shards: shardCount})
+	require.NoError(t, err)
+	require.NoError(t, shards.Found(t.Context(), w.rdb, w.space, shards.FoundCall{Deployment: "test"}))
+	return w
+}
+
+// grant is what stands under a seq of a shard, always the same.
+func grant(shard int, seq int64) hongbao.Grant {
+	return hongbao.Grant{
+		Shard: shard, Seq: seq, Epoch: 1, Campaign: []string{"rain", "snow"}[seq%2], Packet: seq*shardCount + int64(shard) +
+			1, Amount: hongbao.Amount(100 + seq%7),
+		User: fmt.Sprintf("u%d", seq%10), RequestID: fmt.Sprintf("r%d", seq), Time: time.UnixMilli(began + seq*1000).UTC(),
+	}
+}
+
+// add writes n grants to each shard's stream, one an entry.
+func (w *world) add(t *testing.T, n int) {
+	t.Helper()
+	for shard := range shardCount {
+		k := w.space.Shard(shard)
+		_, err := w.rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for range n {
+				w.seq[shard]++
+				g := grant(shard, w.seq[shard])
+				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), ID: fmt.Sprintf("%d-%d", began+g.Seq/5, g.Seq),
+					Values: []any{
+						"v", 1, "k", "grant", "c", g.Campaign, "q", g.Seq, "e", 1, "t", g.Time.UnixMilli(), "g", shards.GrantLine(&g),
+					}})
+			}
+			p.HSet(t.Context(), k.Meta(), "seq", w.seq[shard])
+			return nil
+		})
+		require.NoError(t, err)
+	}
+}
+
+// dump is every key of the deployment with its exact content.
+func (w *world) dump(t *testing.T) map[string]string {
+	t.Helper()
+	keys, err := w.rdb.Keys(t.Context(), w.prefix+":*").Result()
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, key := range keys {
+		out[key], err = w.rdb.Dump(t.Context(), key).Result()
+		require.NoError(t, err)
+	}
+	return out
+}
+
+// target is a handler that counts how often each event arrives.
+type target struct {
+	mu     sync.Mutex
+	copies map[string]int
+	calls  int
+	got    []hongbao.Grant
+	// before is asked before each call; its errors are the call's answer, and nothing is taken then.
+	before func(calls int, grants []hongbao.Grant) []error
+}
+
+func (t *target) Handle(_ context.Context, grants []hongbao.Grant) []error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls++
+	if t.before != nil {
+		if errs := t.before(t.calls, grants); errs != nil {
+			for i := range grants {
+				if errs[i] == nil {
+					t.take(grants[i])
+				}
+			}
+			return errs
+		}
+	}
+	for _, g := range grants {
+		t.take(g)
+	}
+	return nil
+}
+
+func (t *target) take(g hongbao.Grant) {
+	t.copies[g.EventID()]++
+	g.EntryID = ""
+	t.got = append(t.got, g)
+}
+
+// bury makes the event of a seq a dead letter of sink kafka.
+func (w *world) bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
+	t.Helper()
+	k, g := w.space.Shard(shard), grant(shard, seq)
+	_, err := shards.Of(w.rdb, k).CreateGroup(t.Context(), "kafka")
+	require.NoError(t, err)
+	_, err = shards.Of(w.rdb, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
+	require.NoError(t, err)
+	g.EntryID = fmt.Sprintf("%d-%d", began+seq/5, seq)
+	written, err := shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
+		Group: "kafka", Consumer: "w1", EntryID: g.EntryID, Grant: &g, Last: true, Class: class,
+		Reason: "no, \"never\"\nagain", Attempts: 3,
+	})
+	require.NoError(t, err)
+	require.True(t, written)
+}
+
+// buryEntry makes an entry that can't be read a dead letter of sink kafka.
+func (w *world) buryEntry(t *testing.T, fields ...string) {
+	t.Helper()
+	k := w.space.Shard(0)
+	_, err := shards.Of(w.rdb, k).CreateGroup(t.Context(), "kafka")
+	require.NoError(t, err)
+	id, err := w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: fields}).Result()
+	require.NoError(t, err)
+	_, err = shards.Of(w.rdb, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
+	require.NoError(t, err)
+	_, err = shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
+		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read",
+		Attempts: 1,
+	})
+	require.NoError(t, err)
+	require.NoError(t, w.rdb.XDel(t.Context(), k.Events(), id).Err())
+}
+
+func (w *world) letters() *deadletter.Letters { return deadletter.New(w.rdb, w.space) }
+
+func list(t *testing.T, l *deadletter.Letters, f deadletter.Filter) []deadletter.Letter {
+	t.Helper()
+	f.Sinks = []string{"balance", "kafka"}
+	page, next, err := l.List(t.Context(), f, "", 1000)
+	require.NoError(t, err)
+	require.Empty(t, next)
+	return page
+}
+
+func idsOf(page []deadletter.Letter) string {
+	var ids []string
+	for _, l := range page {
+		ids = append(ids, fmt.Sprintf("%d-%d", l.Shard, l.Seq))
+	}
+	return strings.Join(ids, " ")
+}

@@ -1,0 +1,61 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Refusals are the grants that could not be delivered, as reports have them.
+type Refusals struct {
+	// Failed counts them.
+	Failed int64 `json:"failed"`
+	// Failures names the first 100 of them.
+	Failures []Failure `json:"failures"`
+}
+
+// Failure is a grant that could not be delivered.
+type Failure struct {
+	// Letter is the full id of the dead letter; empty if the grant did not come from one.
+	Letter string `json:"letter,omitempty"`
+	Event  string `json:"event"`
+	Class  string `json:"class"`
+	Error  string `json:"error"`
+}
+
+const maxFailures = 100
+
+// Add notes a grant that was refused. letter is the dead letter that it came from, or empty.
+func (r *Refusals) Add(letter string, g *hongbao.Grant, err error) {
+	if r.Failed++; len(r.Failures) < maxFailures {
+		r.Failures = append(r.Failures, Failure{letter, g.EventID(), hongbao.ClassOf(err).String(), err.Error()})
+	}
+}
+
+// Print prints the refusals, one a line.
+func (r *Refusals) Print(b *strings.Builder) {
+	for _, f := range r.Failures {
+		fmt.Fprintf(b, "  failed: event %s %s (%s): %.500q\n", f.Event, f.Letter, f.Class, f.Error)
+	}
+	if n := r.Failed - int64(len(r.Failures)); n > 0 {
+		fmt.Fprintf(b, "  and %d more\n", n)
+	}
+}
+
+// CheckPick checks what the filters of replays and of dead letters have in common. A zero value picks all.
+func CheckPick(campaign, user string, from, to time.Time) error {
+	var errs []error
+	if err := hongbao.CheckCampaignID(campaign); campaign != "" && err != nil {
+		errs = append(errs, fmt.Errorf("campaign %.80q: %w", campaign, err))
+	}
+	if err := hongbao.CheckID(user); user != "" && err != nil {
+		errs = append(errs, fmt.Errorf("user %.140q: %w", user, err))
+	}
+	if !from.IsZero() && !to.IsZero() && !from.Before(to) {
+		errs = append(errs, fmt.Errorf("from %s to %s: that is no time", from.Format(time.RFC3339), to.Format(time.RFC3339)))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,40 @@
+// Package retry waits and tries again: the one helper for pauses, backoff and polling.
+package retry
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// Pause waits; false if ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Backoff gives pauses that grow from first to longest, with jitter. After limit it gives backoff.Stop; for a limit of
+// 0 it never does.
+func Backoff(first, longest, limit time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(longest),
+		backoff.WithMaxElapsedTime(limit))
+}
+
+// Poll calls fn now and after each pause, until fn is done or fails. It gives the cause of ctx if that ends first.
+func Poll(ctx context.Context, pause time.Duration, fn func() (done bool, err error)) error {
+	for {
+		if done, err := fn(); done || err != nil {
+			return err
+		}
+		if !Pause(ctx, pause) {
+			return context.Cause(ctx)
+		}
+	}
+}

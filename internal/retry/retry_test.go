@@ -1,0 +1,61 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/retry"
+)
+
+func TestPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		require.True(t, retry.Pause(t.Context(), time.Hour))
+		require.Equal(t, time.Hour, time.Since(start))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.False(t, retry.Pause(ctx, time.Hour))
+		require.Equal(t, time.Hour+time.Minute, time.Since(start))
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := retry.Backoff(time.Second, 4*time.Second, time.Minute)
+		start, longest := time.Now(), time.Duration(0)
+		for next := b.NextBackOff(); next != backoff.Stop; next = b.NextBackOff() {
+			longest = max(longest, next)
+			time.Sleep(next)
+		}
+		require.Greater(t, longest, 2*time.Second)
+		require.LessOrEqual(t, longest, 6*time.Second)
+		require.InDelta(t, time.Minute, time.Since(start), float64(6*time.Second))
+	})
+}
+
+func TestPoll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls, broken := 0, errors.New("broken")
+		third := func(err error) func() (bool, error) {
+			return func() (bool, error) { calls++; return err == nil && calls%3 == 0, err }
+		}
+		start := time.Now()
+		require.NoError(t, retry.Poll(t.Context(), time.Second, third(nil)))
+		require.Equal(t, 3, calls)
+		require.Equal(t, 2*time.Second, time.Since(start), "the first call does not wait")
+		require.ErrorIs(t, retry.Poll(t.Context(), time.Second, third(broken)), broken)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 90*time.Second, broken)
+		defer cancel()
+		never := func() (bool, error) { return false, nil }
+		require.ErrorIs(t, retry.Poll(ctx, time.Minute, never), broken)
+	})
+}
