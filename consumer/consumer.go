@@ -44,11 +44,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	left := make([]int, c.layout.Len())
 	var wg sync.WaitGroup
 	for i := range left {
-		wg.Go(func() {
-			s := newShard(c, i)
-			s.run(ctx)
-			left[i] = s.left
-		})
+		wg.Go(func() { left[i] = newShard(c, i).run(ctx) })
 	}
 	wg.Wait()
 	n, rest := c.Stats(), 0

@@ -39,7 +39,7 @@ func (c *Consumer) Health() []Health {
 func (s *shard) stands(code string, err error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	h := &s.c.health[s.keys.Index()]
+	h := &s.c.health[s.index]
 	if h.Code != code {
 		h.Code, h.Since = code, time.Now()
 	}

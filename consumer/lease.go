@@ -19,11 +19,10 @@ type lease struct {
 	cancel context.CancelCauseFunc
 	drain  context.Context // ends when Run's context does: take nothing more
 
-	attempts map[string]int64 // by id
 	gaveBack bool
 
 	mu      sync.Mutex
-	ids     []string
+	items   []item    // what is renewed: the batch in hand, and those behind it
 	calling time.Time // since when the handler is being called; zero if it is not
 	renewed time.Time
 	told    atomic.Bool     // that it is lost
@@ -37,13 +36,9 @@ var (
 	errDrainOver = errors.New("the drain time is over")
 )
 
-func (s *shard) lease(drain context.Context, items []*item) *lease {
-	l := &lease{s: s, drain: drain, renewed: time.Now(), gone: map[string]bool{}, attempts: map[string]int64{}}
+func (s *shard) lease(drain context.Context, items []item) *lease {
+	l := &lease{s: s, drain: drain, items: items, renewed: time.Now(), gone: map[string]bool{}}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(drain))
-	for _, it := range items {
-		l.ids = append(l.ids, it.id)
-		l.attempts[it.id] = it.attempt
-	}
 	l.wg.Go(l.keep)
 	return l
 }
@@ -60,25 +55,29 @@ func (l *lease) giveBack() {
 	if l.gaveBack {
 		return
 	}
-	l.mu.Lock()
 	var list []shards.Parking
-	for i := range l.ids {
-		list = append(list, shards.Parking{ID: l.ids[i], Level: shards.Stay, Attempts: l.attempts[l.ids[i]] - 1})
+	for _, it := range l.held() {
+		list = append(list, shards.Parking{ID: it.ID, Level: shards.Stay, Attempts: it.Attempt - 1})
 	}
-	l.mu.Unlock()
-	cfg := l.s.cfg
-	if _, err := shards.Of(cfg.Redis, l.s.keys).Park(l.ctx, cfg.Group, cfg.Consumer, list); err != nil {
+	if _, err := l.s.redis.Park(l.ctx, l.s.cfg.Group, l.s.cfg.Consumer, list); err != nil {
 		l.s.log.Warn("attempts could not be given back, it is tried at the next outage", zap.Error(err))
 		return
 	}
 	l.gaveBack = true
 }
 
-// drop ends the renewal of items that are finished.
-func (l *lease) drop(items []*item) {
+// held are the items that are renewed.
+func (l *lease) held() []item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ids = l.ids[len(items):]
+	return l.items
+}
+
+// drop ends the renewal of the first items.
+func (l *lease) drop(batch []item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.items = l.items[len(batch):]
 }
 
 // keep renews every third of the lease, until the batch ends. Without a renewal for a whole lease it counts as lost: it
@@ -132,7 +131,7 @@ func (l *lease) lost() bool {
 // expire gives the lease up if it was not renewed for its whole length; false if it was not.
 func (l *lease) expire(now time.Time) bool {
 	l.mu.Lock()
-	renewed, held := l.renewed, len(l.ids)
+	renewed, held := l.renewed, len(l.items)
 	l.mu.Unlock()
 	// Wall-clock arithmetic (Round strips the monotonic part): a machine that slept has lost its lease too.
 	age := now.Round(0).Sub(renewed.Round(0))
@@ -152,15 +151,18 @@ func (l *lease) called(since time.Time) {
 
 func (l *lease) renew() {
 	l.mu.Lock()
-	ids := append([]string(nil), l.ids...)
-	calling := l.calling
+	items, calling := l.items, l.calling
 	l.mu.Unlock()
 	if !calling.IsZero() && time.Since(calling) > l.s.cfg.HandleTimeout+l.s.cfg.Lease/3 {
 		l.lose(errStuck, zap.Duration("the handler does not return since", time.Since(calling)))
 		return
 	}
-	if len(ids) == 0 {
+	if len(items) == 0 {
 		return
+	}
+	ids := make([]string, len(items))
+	for i := range items {
+		ids[i] = items[i].ID
 	}
 	at := time.Now()
 	if l.expire(at) {
@@ -168,7 +170,7 @@ func (l *lease) renew() {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, l.s.cfg.Lease/3)
 	defer cancel()
-	states, err := shards.Of(l.s.cfg.Redis, l.s.keys).Renew(ctx, l.s.cfg.Group, l.s.cfg.Consumer, ids)
+	states, err := l.s.redis.Renew(ctx, l.s.cfg.Group, l.s.cfg.Consumer, ids)
 	if errors.Is(err, shards.ErrStale) {
 		l.lose(errLeaseLost, zap.Error(err))
 		return
@@ -181,7 +183,7 @@ func (l *lease) renew() {
 	}
 	l.mu.Lock()
 	l.renewed = at
-	finished := len(ids) - len(l.ids) // meanwhile
+	finished := len(items) - len(l.items) // meanwhile
 	l.mu.Unlock()
 	var gone []string
 	for i, state := range states {

@@ -144,21 +144,21 @@ func TestBackoffOfFailuresNeverOverflows(t *testing.T) {
 	}
 }
 
-func TestSliceFillsBatches(t *testing.T) {
+func TestBatchesAreFilled(t *testing.T) {
 	t.Parallel()
 	s := &shard{cfg: &Config{BatchGrants: 10}}
-	items := func(sizes ...int) []*item {
-		out := make([]*item, len(sizes))
+	items := func(sizes ...int) []item {
+		out := make([]item, len(sizes))
 		for i, n := range sizes {
-			out[i] = &item{open: make([]hongbao.Grant, n)}
+			out[i] = item{open: make([]hongbao.Grant, n)}
 		}
 		return out
 	}
-	require.Equal(t, 3, s.slice(items(4, 4, 2, 1)))
-	require.Equal(t, 2, s.slice(items(4, 4, 3)))
-	require.Equal(t, 1, s.slice(items(128, 1)), "one entry goes even if it is larger than a batch")
-	require.Equal(t, 4, s.slice(items(0, 0, 10, 0, 1)))
-	require.Equal(t, 1, s.slice(items(1)))
+	require.Equal(t, 3, s.batch(items(4, 4, 2, 1)))
+	require.Equal(t, 2, s.batch(items(4, 4, 3)))
+	require.Equal(t, 1, s.batch(items(128, 1)), "one entry goes even if it is larger than a batch")
+	require.Equal(t, 4, s.batch(items(0, 0, 10, 0, 1)))
+	require.Equal(t, 1, s.batch(items(1)))
 }
 
 func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
@@ -168,12 +168,12 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 	s := newShard(c, 0)
 	require.Equal(t, c.cfg.BatchGrants/hongbao.MaxEntryGrants, s.room(),
 		"nothing is known yet: the largest entries are expected")
-	small := []*item{{entry: hongbao.Entry{Kind: hongbao.EntryClose}}}
+	small := []item{{entry: hongbao.Entry{Kind: hongbao.EntryClose}}}
 	for range 50 {
 		s.measure(small)
 	}
 	require.Equal(t, c.cfg.MaxEntries, s.room())
-	s.measure([]*item{{entry: hongbao.Entry{Kind: hongbao.EntryGrant, Grants: make([]hongbao.Grant, 100)}}})
+	s.measure([]item{{entry: hongbao.Entry{Kind: hongbao.EntryGrant, Grants: make([]hongbao.Grant, 100)}}})
 	require.Equal(t, 20, s.room(), "larger ones count at once")
 }
 

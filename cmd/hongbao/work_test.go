@@ -322,7 +322,7 @@ func TestWorkTakesOverFromTheDead(t *testing.T) {
 	w := d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
-	require.Contains(t, w.err.String(), "took entries whose time had come")
+	require.Contains(t, w.err.String(), "reclaimed entries whose time had come")
 	d.agrees(2000)
 }
 

@@ -220,7 +220,7 @@ func (w *workers) took() (int64, error) {
 				Entries int64  `json:"entries"`
 			}
 			// A killed worker's last line may be torn.
-			if json.Unmarshal(line, &l) == nil && strings.HasPrefix(l.Message, "took entries") {
+			if json.Unmarshal(line, &l) == nil && strings.HasPrefix(l.Message, "reclaimed entries") {
 				sum += l.Entries
 			}
 		}

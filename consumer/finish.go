@@ -1,0 +1,178 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// finish ends the delivery of a batch: done bits and acks, dead letters, parking. results are those of deliver. It
+// returns the items whose delivery did not end: the handler did not answer for all of their grants.
+func (s *shard) finish(l *lease, batch []item, results []error) (left []item, err error) {
+	if err := s.ack(l, batch, results); err != nil {
+		return batch, err
+	}
+	for it, results := range byItem(batch, results) {
+		ended := allDone(results)
+		if !ended && err == nil {
+			ended, err = s.parkOrDeadLetter(l.ctx, it, results)
+		}
+		if !ended {
+			left = append(left, *it)
+		}
+	}
+	return left, err
+}
+
+// byItem gives each item with the results of its open grants.
+func byItem(batch []item, results []error) iter.Seq2[*item, []error] {
+	return func(yield func(*item, []error) bool) {
+		for i := range batch {
+			n := len(batch[i].open)
+			if !yield(&batch[i], results[:n]) {
+				return
+			}
+			results = results[n:]
+		}
+	}
+}
+
+func allDone(results []error) bool {
+	return !slices.ContainsFunc(results, func(err error) bool { return err != nil })
+}
+
+// ack marks what is done, and acks the entries of which nothing is left.
+func (s *shard) ack(l *lease, batch []item, results []error) error {
+	var runs []hongbao.SeqRange
+	var ids []string
+	grants := 0
+	for it, results := range byItem(batch, results) {
+		for i, err := range results {
+			if err == nil {
+				runs = shards.AppendSeq(runs, it.open[i].Seq)
+				grants++
+			}
+		}
+		if allDone(results) {
+			ids = append(ids, it.ID)
+			if it.entry.Kind != hongbao.EntryGrant { // nothing is to be done for its events
+				runs = append(runs, hongbao.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})
+			}
+		}
+	}
+	if len(runs)+len(ids) == 0 {
+		return nil
+	}
+	err := s.ackPatiently(l, runs, ids)
+	if err == nil {
+		s.c.count.done.Add(int64(grants))
+	}
+	return err
+}
+
+// ackPatiently repeats the script, which may run twice, while Redis is out of reach: for as long as the lease lasts
+// that the last renewal gave.
+func (s *shard) ackPatiently(l *lease, runs []hongbao.SeqRange, ids []string) error {
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(min(50*time.Millisecond, s.cfg.Lease/4)),
+		backoff.WithMaxInterval(s.cfg.Lease/4), backoff.WithMaxElapsedTime(s.cfg.Lease*2/3))
+	var last error
+	err := backoff.Retry(func() error {
+		if last != nil {
+			s.log.Warn("ack failed, it is tried again", zap.Error(last))
+		}
+		_, last = s.redis.Ack(context.WithoutCancel(l.ctx), s.cfg.Group, runs, ids)
+		if hongbao.ClassOf(last) == hongbao.ClassBroken || errors.Is(last, shards.ErrStale) {
+			return backoff.Permanent(last)
+		}
+		return last
+	}, backoff.WithContext(policy, l.ctx))
+	if err != nil {
+		return last // the library would give the context's error instead, without a class
+	}
+	return nil
+}
+
+// parkOrDeadLetter makes dead letters of an item's grants that failed for good or too often, and parks the item if
+// others are left. It does not end the delivery of an item that has unanswered grants. An item of which nothing failed
+// but what live workers hold keeps the attempts it had before.
+func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error) (ended bool, err error) {
+	var dead []int    // places of the grants that become dead letters
+	var again []error // of the grants that will be tried again
+	unanswered, attempts := 0, it.Attempt-1
+	for i, err := range results {
+		held := hongbao.IsHeld(err)
+		switch {
+		case err == nil:
+		case errors.Is(err, errUnanswered):
+			unanswered++
+		case held || later(err) && it.Attempt < s.cfg.MaxAttempts:
+			again = append(again, err)
+			if !held {
+				attempts = it.Attempt
+			}
+		default:
+			dead = append(dead, i)
+		}
+	}
+	for n, i := range dead {
+		g := &it.open[i]
+		s.log.Error("a grant becomes a dead letter", zap.String("code", "dead_letter"), zap.String("event", g.EventID()),
+			zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.Int64("attempt", it.Attempt),
+			zap.Error(results[i]))
+		last := n == len(dead)-1 && len(again)+unanswered == 0
+		if _, err := s.deadLetter(ctx, it, shards.Letter{Grant: g, Last: last}, results[i]); err != nil {
+			return false, err
+		}
+	}
+	if unanswered > 0 || len(again) == 0 {
+		return unanswered == 0, nil
+	}
+	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
+		[]shards.Parking{{ID: it.ID, Level: min(it.Attempt, s.c.topLevel()), Attempts: attempts}})
+	if err != nil || n == 0 {
+		return err == nil, err // not ours any more, or deleted from the stream: who takes it next sees that
+	}
+	s.c.count.parked.Add(1)
+	s.log.Warn("entry parked", zap.String("entry", it.ID), zap.Int64("attempt", it.Attempt), zap.Int("grants", len(again)),
+		zap.Error(again[0]))
+	return true, nil
+}
+
+// deadLetter writes the dead letter of a grant of the item; without a grant, of the whole entry. False: it was written
+// before, or the entry is not ours any more.
+func (s *shard) deadLetter(ctx context.Context, it *item, l shards.Letter, why error) (written bool, err error) {
+	l.Group, l.Consumer, l.EntryID, l.Attempts = s.cfg.Group, s.cfg.Consumer, it.ID, it.Attempt
+	l.Class, l.Reason = hongbao.ClassOf(why), why.Error()
+	written, err = s.redis.DeadLetter(context.WithoutCancel(ctx), l)
+	if written {
+		s.c.count.dead.Add(1)
+	}
+	return written, err
+}
+
+// handBack gives items to the other workers at once, and takes no attempt from them. Those that are not ours any more
+// it leaves as they are.
+func (s *shard) handBack(ctx context.Context, items []item) error {
+	if len(items) == 0 {
+		return nil
+	}
+	list := make([]shards.Parking, len(items))
+	for i := range items {
+		list[i] = shards.Parking{ID: items[i].ID, Level: 0, Attempts: items[i].Attempt - 1}
+	}
+	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, list)
+	s.c.count.handedBack.Add(int64(n))
+	if err != nil {
+		return err // they are reclaimed when the lease is over
+	}
+	s.log.Info("handed entries back for other workers", zap.Int("entries", n), zap.Int("lost", len(list)-n))
+	return nil
+}

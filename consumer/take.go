@@ -1,0 +1,118 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// prepare reads the shard's epoch and makes the group, if that is still to be done.
+func (s *shard) prepare(ctx context.Context) error {
+	if s.epoch == 0 {
+		head, err := s.redis.OpenHead(ctx)
+		if err != nil {
+			return err
+		}
+		s.epoch = head.Epoch
+	}
+	if s.hasGroup {
+		return nil
+	}
+	// A Redis that is out of memory makes no group. If it is there all the same, its entries must be brought to their
+	// end, or memory would never be freed; if it is not, the next read tells.
+	if _, err := s.redis.CreateGroup(ctx, s.cfg.Group); err != nil && !shards.IsOutOfMemory(err) {
+		return err
+	}
+	s.hasGroup = true
+	return nil
+}
+
+// take reclaims what is due, else reads what is new. After a reclaim it is the turn of what is new.
+func (s *shard) take(ctx context.Context) ([]item, error) {
+	if s.lastWasReclaim {
+		s.lastWasReclaim = false
+		if items, err := s.read(ctx, 0); err != nil || len(items) > 0 {
+			return items, err
+		}
+	}
+	if now := time.Now(); !now.Before(s.nextReclaim) {
+		items, err := s.reclaim(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(items) > 0 {
+			s.lastWasReclaim = true // and look again soon: there may be more
+			return items, nil
+		}
+		s.nextReclaim = now.Add(jitter(s.cfg.Poll))
+	}
+	return s.read(ctx, s.cfg.Block)
+}
+
+// read reads what is new. A read that was sent is waited for, even when ctx ends: its entries are ours from then on.
+func (s *shard) read(ctx context.Context, block time.Duration) ([]item, error) {
+	entries, err := s.reads.ReadNew(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, s.room(), block)
+	if err == nil {
+		s.failures = 0
+	}
+	return hold(entries), err
+}
+
+// reclaim takes the parked entries whose backoff is over, and those of workers that stopped renewing.
+func (s *shard) reclaim(ctx context.Context) ([]item, error) {
+	levels := make([]time.Duration, s.c.topLevel()+1)
+	for i := range levels {
+		levels[i] = s.c.backoff(int64(i))
+	}
+	entries, gone, err := s.redis.Reclaim(context.WithoutCancel(ctx), shards.ReclaimCall{
+		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.room(), s.reclaimLimit),
+		Lease: s.cfg.Lease, Backoff: levels,
+	})
+	s.vanished(gone)
+	s.c.count.taken.Add(int64(len(entries)))
+	if len(entries) > 0 {
+		s.log.Info("reclaimed entries whose time had come: parked ones, or a dead worker's",
+			zap.Int("entries", len(entries)))
+	}
+	return hold(entries), err
+}
+
+func hold(entries []shards.RawEntry) []item {
+	items := make([]item, len(entries))
+	for i := range entries {
+		items[i].RawEntry = entries[i]
+	}
+	return items
+}
+
+// vanished reports entries that were deleted from the stream while they were pending. Redis has dropped them from the
+// pending list; the audit finds their grants by the gap and names them.
+func (s *shard) vanished(ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	s.c.count.vanished.Add(int64(len(ids)))
+	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, somebody trimmed it by hand; "+
+		"run `hongbao audit`, the receipts still have their grants", zap.String("code", EventsLost),
+		zap.Strings("entries", ids))
+}
+
+// room is how many entries can be started at once.
+func (s *shard) room() int {
+	return min(max(1, int(float64(s.cfg.BatchGrants)/s.perEntry)), s.cfg.MaxEntries)
+}
+
+// measure keeps in mind how many grants an entry has, so that the next read takes no more than can be started.
+func (s *shard) measure(items []item) {
+	events := 0.0
+	for i := range items {
+		events += float64(max(1, len(items[i].entry.Grants)))
+	}
+	if len(items) > 0 {
+		now := max(events/float64(len(items)), 1)
+		s.perEntry = max(now, 0.7*s.perEntry+0.3*now)
+	}
+}
