@@ -47,7 +47,7 @@ $(GOLANGCI):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/golangci-lint $@
 
-bench: setup ## measure every row against a plain loop, or ROW=grab_512 only; writes bench/results.json
+bench: setup ## measure every row against a plain loop, or ROW=grab_1x512 only; writes bench/results.json
 	go run ./bench -row '$(ROW)' -out bench/results.json
 
 soak: setup build ## load for SECONDS=300 with workers killed and stopped, close, refund, verify, a killed replay, compare; ends with JSON

@@ -6,7 +6,8 @@
 //
 // In the order of the table:
 //
-//   - grab_20 and grab_512 have so many callers grab at once, through package producer, against the classic script;
+//   - grab_1x20, grab_1x512, grab_64x8 and grab_256x2 have so many clients, with so many callers each, grab at once through
+//     package producer, against the classic script by the better of two clients; with what a grab costs Redis beside it;
 //   - settle_postgres brings a stream to PostgreSQL by the whole consumer, against a bare loop of read, insert and ack;
 //   - settle_http brings it to a remote balance system that takes 5 ms for each call, against a bare loop of posts;
 //   - publish_kafka brings it to Kafka with claims, against a bare loop of read, send and ack;

@@ -4,6 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,52 +25,132 @@ local hongBao = redis.call('rpop', KEYS[1]);
 if hongBao then local x = cjson.decode(hongBao); x['userId'] = KEYS[4]; local re = cjson.encode(x);
 redis.call('hset', KEYS[3], KEYS[4], KEYS[4]); redis.call('lpush', KEYS[2], re); return re; end end return nil`
 
-// grabRow compares grabs through package producer with the classic script.
-func grabRow(ctx context.Context, o options, callers int, want float64) ([]Result, error) {
+// fleet is so many pods, each with a client of its own, and so many callers in each.
+type fleet struct{ pods, callers int }
+
+func (f fleet) String() string { return fmt.Sprintf("%dx%d", f.pods, f.callers) }
+
+// The three that grab in turn.
+const (
+	ours    = "ours"
+	goRedis = "classic script, go-redis"
+	peer    = "classic script, rueidis"
+)
+
+// grabRow compares a fleet's grabs through package producer with the classic script, by go-redis and by rueidis: the
+// better of the two is the baseline. cpu, if not 0, is promised of the processor time that Redis uses for each grab,
+// beside that of the classic script by go-redis.
+func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Result, error) {
 	r, err := newRig(ctx)
 	if err != nil {
 		return nil, err
 	}
 	n := o.n(300_000)
-	res := Result{
-		Name: fmt.Sprintf("grab_%d", callers), Unit: "grabs/s", Want: want, Beside: map[string]float64{},
-		HowOurs: fmt.Sprintf("%d grabs by %d callers through package producer: a limit by user and one by device and day, "+
-			"the stream written, AOF everysec", n, callers),
-		HowBaseline: fmt.Sprintf("%d grabs by the classic script (HEXISTS, RPOP, cjson, HSET, LPUSH) by EVAL, one grab a "+
-			"call, 20 connections, the same Redis", n),
+	rate := Result{
+		Name: "grab_" + f.String(), Unit: "grabs/s", Want: want, Beside: map[string]float64{},
+		HowOurs: fmt.Sprintf("%d grabs by %d callers on each of %d clients through package producer: a limit by user and one by "+
+			"device and day, the stream written, AOF everysec", n, f.callers, f.pods),
+		HowBaseline: "the classic script (HEXISTS, RPOP, cjson, HSET, LPUSH) by EVALSHA, one grab a call, by as many clients and " +
+			"callers on the same Redis: the better of go-redis (at most 20 connections a client) and rueidis (it pipelines what " +
+			"comes at once; a process of its own)",
 	}
-	spent := map[string][]float64{}
-	measured := func(who string, f func(context.Context) (float64, error)) func(context.Context) (float64, error) {
-		return func(ctx context.Context) (float64, error) {
-			p0, s0, err := r.cpu(ctx)
-			if err != nil {
-				return 0, err
-			}
-			rate, err := f(ctx)
-			if err != nil {
-				return 0, err
-			}
-			p1, s1, err := r.cpu(ctx)
-			spent[who+", us of Redis per grab (cpu)"] = append(spent[who+", us of Redis per grab (cpu)"], (p1-p0)/float64(n))
-			spent[who+", us of Redis per grab (commandstats)"] = append(spent[who+", us of Redis per grab (commandstats)"],
-				(s1-s0)/float64(n))
-			return rate, err
+	m := newMeter(r)
+	for range o.rounds {
+		if err = errors.Join(r.classicGrabs(ctx, f, n, m), r.peerGrabs(ctx, f, n, m), r.ourGrabs(ctx, f, n, m)); err != nil {
+			break
 		}
 	}
-	err = res.inTurn(ctx, o.rounds,
-		func(ctx context.Context) (float64, error) { return r.classicGrabs(ctx, n, measured) },
-		func(ctx context.Context) (float64, error) { return r.ourGrabs(ctx, n, callers, measured) })
-	for name, v := range spent {
-		res.Beside[name] = median(v)
+	better := goRedis
+	if median(m.rates[peer]) > median(m.rates[goRedis]) {
+		better = peer
 	}
-	return []Result{res}, errors.Join(err, r.close())
+	rate.compare(m.rates[ours], m.rates[better])
+	for _, who := range []string{ours, goRedis, peer} {
+		rate.Beside[who+", grabs/s"] = median(m.rates[who])
+		rate.Beside[who+", us of Redis per grab (cpu)"] = median(m.process[who])
+		rate.Beside[who+", us of Redis per grab (commandstats)"] = median(m.scripts[who])
+		rate.Beside[who+", grabs per script call"] = median(m.size[who])
+	}
+	results := []Result{rate}
+	if cpu > 0 {
+		row := Result{
+			Name: rate.Name + "_cpu", Unit: "us", Want: cpu, Below: true,
+			HowOurs:     "processor time of Redis (INFO cpu) for each grab of the row above",
+			HowBaseline: "the same for the classic script by go-redis",
+		}
+		row.compare(m.process[ours], m.process[goRedis])
+		results = append(results, row)
+	}
+	return results, errors.Join(err, r.close())
 }
 
-type measure func(who string, f func(context.Context) (float64, error)) func(context.Context) (float64, error)
+// meter keeps what each of those who grab in turn has come to, run by run.
+type meter struct {
+	r                             *rig
+	rates, process, scripts, size map[string][]float64
+}
 
-func (r *rig) classicGrabs(ctx context.Context, n int, measured measure) (float64, error) {
+func newMeter(r *rig) *meter {
+	return &meter{r, map[string][]float64{}, map[string][]float64{}, map[string][]float64{}, map[string][]float64{}}
+}
+
+// measure runs n grabs and notes their rate and what they cost Redis.
+func (m *meter) measure(ctx context.Context, who string, n int, grabs func() (float64, error)) error {
+	before, err := m.r.cpu(ctx)
+	if err != nil {
+		return err
+	}
+	rate, err := grabs()
+	if err != nil {
+		return fmt.Errorf("%s: %w", who, err)
+	}
+	after, err := m.r.cpu(ctx)
+	m.rates[who] = append(m.rates[who], rate)
+	m.process[who] = append(m.process[who], (after.process-before.process)/float64(n))
+	m.scripts[who] = append(m.scripts[who], (after.scripts-before.scripts)/float64(n))
+	m.size[who] = append(m.size[who], float64(n)/(after.calls-before.calls))
+	return err
+}
+
+// crowd has each caller of the fleet grab until n grabs were made, and gives the rate.
+func (f fleet) crowd(n int, grab func(pod, i int) error) (float64, error) {
+	errs := make([]error, f.pods*f.callers)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	start := time.Now()
+	for w := range errs {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && errs[w] == nil; i = int(next.Add(1)) - 1 {
+				errs[w] = grab(w%f.pods, i)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
+}
+
+// clients are those of the fleet's pods, each with one connection made.
+func (r *rig) clients(ctx context.Context, f fleet, connections int) (clients []*redis.Client, end func() error, err error) {
+	clients = make([]*redis.Client, f.pods)
+	for i := range clients {
+		opts := r.server.Options()
+		opts.PoolSize = connections
+		clients[i] = redis.NewClient(opts)
+		err = errors.Join(err, clients[i].Ping(ctx).Err())
+	}
+	return clients, func() error {
+		var errs []error
+		for _, c := range clients {
+			errs = append(errs, c.Close())
+		}
+		return errors.Join(errs...)
+	}, err
+}
+
+// classicStock empties Redis, and puts n packets and the classic script there.
+func (r *rig) classicStock(ctx context.Context, n int) (sha string, err error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
-		return 0, fmt.Errorf("empty redis: %w", err)
+		return "", fmt.Errorf("empty redis: %w", err)
 	}
 	for i := 0; i < n; i += 5000 {
 		var packets []any
@@ -70,44 +158,100 @@ func (r *rig) classicGrabs(ctx context.Context, n int, measured measure) (float6
 			packets = append(packets, fmt.Sprintf(`{"id":%d,"money":%d}`, j+1, 100+j%801))
 		}
 		if err := r.rdb.RPush(ctx, "{s}stock", packets...).Err(); err != nil {
-			return 0, fmt.Errorf("load the classic list: %w", err)
+			return "", fmt.Errorf("load the classic list: %w", err)
 		}
 	}
-	opts := r.server.Options()
-	opts.PoolSize = 20
-	rdb := redis.NewClient(opts)
-	rate, err := measured("classic", func(ctx context.Context) (float64, error) {
-		return crowd(ctx, 20, n, func(ctx context.Context, i int) error {
-			return rdb.Eval(ctx, classic, []string{"{s}stock", "{s}consumed", "{s}map", user(i)}).Err()
-		})
-	})(ctx)
-	return rate, errors.Join(err, rdb.Close())
+	return r.rdb.ScriptLoad(ctx, classic).Result()
 }
 
-func (r *rig) ourGrabs(ctx context.Context, n, callers int, measured measure) (float64, error) {
+func (r *rig) classicGrabs(ctx context.Context, f fleet, n int, m *meter) error {
+	sha, err := r.classicStock(ctx, n)
+	if err != nil {
+		return err
+	}
+	clients, end, err := r.clients(ctx, f, min(f.callers, 20))
+	if err == nil {
+		err = m.measure(ctx, goRedis, n, func() (float64, error) {
+			return f.crowd(n, func(pod, i int) error {
+				return clients[pod].EvalSha(ctx, sha, []string{"{s}stock", "{s}consumed", "{s}map", user(i)}).Err()
+			})
+		})
+	}
+	return errors.Join(err, end())
+}
+
+// peerGrabs runs command peers, which is a module of its own.
+func (r *rig) peerGrabs(ctx context.Context, f fleet, n int, m *meter) error {
+	bin, err := peers()
+	if err != nil {
+		return err
+	}
+	sha, err := r.classicStock(ctx, n)
+	if err != nil {
+		return err
+	}
+	return m.measure(ctx, peer, n, func() (float64, error) {
+		cmd := exec.CommandContext(ctx, bin, "-addr", r.server.Addr, "-sha", sha, "-pods", strconv.Itoa(f.pods),
+			"-callers", strconv.Itoa(f.callers), "-n", strconv.Itoa(n))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return 0, fmt.Errorf("run %s: %w", cmd, err)
+		}
+		return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	})
+}
+
+// peers builds command peers once.
+var peers = sync.OnceValues(func() (string, error) {
+	bin, err := filepath.Abs("bin/peers")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-C", "bench/peers", "-o", bin, ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s, in the repository's folder: %w: %s", cmd, err, out)
+	}
+	return bin, nil
+})
+
+func (r *rig) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err error) {
 	space, err := r.deployment(ctx, 1)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if _, err := r.load(ctx, space, spec("bench", n)); err != nil {
-		return 0, err
+	if _, err := r.load(ctx, space, spec("bench", n+f.pods)); err != nil {
+		return err
 	}
-	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, space.Space, "bench"
-	p, err := producer.New(cfg)
-	if err != nil {
-		return 0, err
-	}
-	rate, err := measured("ours", func(ctx context.Context) (float64, error) {
-		return crowd(ctx, callers, n, func(ctx context.Context, i int) error {
-			a, err := p.Grab(ctx, &hongbao.Grab{
-				Campaign: "bench", User: user(i), Facts: map[string]string{"device": fmt.Sprintf("d%07d", i/2)},
-			})
-			if err == nil && a.Outcome != hongbao.OutcomeGranted {
-				err = fmt.Errorf("user %d got %s", i, a.Outcome)
-			}
-			return err
+	clients, end, err := r.clients(ctx, f, 16)
+	producers := make([]*producer.Producer, 0, f.pods)
+	defer func() {
+		for _, p := range producers {
+			err = errors.Join(err, p.Close(ctx))
+		}
+		err = errors.Join(err, end())
+	}()
+	grab := func(pod, i int) error {
+		a, err := producers[pod].Grab(ctx, &hongbao.Grab{
+			Campaign: "bench", User: user(i), Facts: map[string]string{"device": fmt.Sprintf("d%07d", i/2)},
 		})
-	})(ctx)
-	return rate, errors.Join(err, p.Close(ctx))
+		if err == nil && a.Outcome != hongbao.OutcomeGranted {
+			err = fmt.Errorf("user %d got %s", i, a.Outcome)
+		}
+		return err
+	}
+	for pod := range clients { // each has looked at the campaign before the clock runs
+		if err != nil {
+			return err
+		}
+		cfg := producer.DefaultConfig()
+		cfg.Redis, cfg.Space, cfg.Deployment = clients[pod], space.Space, "bench"
+		p, err1 := producer.New(cfg)
+		if err1 != nil {
+			return err1
+		}
+		producers = append(producers, p)
+		err = grab(pod, n+pod)
+	}
+	return m.measure(ctx, ours, n, func() (float64, error) { return f.crowd(n, grab) })
 }

@@ -16,8 +16,10 @@ import (
 
 // rows are all that can be measured, in the order of the table.
 var rows = []row{
-	{"grab_20", func(ctx context.Context, o options) ([]Result, error) { return grabRow(ctx, o, 20, 1.2) }},
-	{"grab_512", func(ctx context.Context, o options) ([]Result, error) { return grabRow(ctx, o, 512, 3.5) }},
+	grabs(fleet{1, 20}, 1.1, 0),
+	grabs(fleet{1, 512}, 2.4, 0.25),
+	grabs(fleet{64, 8}, 1.4, 0),
+	grabs(fleet{256, 2}, 0.8, 1.3),
 	{"settle_postgres", settleRow},
 	{"settle_http", settleHTTPRow},
 	{"publish_kafka", publishRow},
@@ -28,6 +30,12 @@ var rows = []row{
 type row struct {
 	name string
 	run  func(context.Context, options) ([]Result, error)
+}
+
+func grabs(f fleet, want, cpu float64) row {
+	return row{"grab_" + f.String(), func(ctx context.Context, o options) ([]Result, error) {
+		return grabRow(ctx, o, f, want, cpu)
+	}}
 }
 
 // options are those of the command line.

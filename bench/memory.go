@@ -74,13 +74,7 @@ func (r *rig) grown(ctx context.Context, n int, f func() error) (float64, error)
 }
 
 func (r *rig) classicMemory(ctx context.Context, n int) (float64, error) {
-	none := func(_ string, f func(context.Context) (float64, error)) func(context.Context) (float64, error) {
-		return f
-	}
-	return r.grown(ctx, n, func() error {
-		_, err := r.classicGrabs(ctx, n, none)
-		return err
-	})
+	return r.grown(ctx, n, func() error { return r.classicGrabs(ctx, fleet{1, 20}, n, newMeter(r)) })
 }
 
 func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error) {

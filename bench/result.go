@@ -44,6 +44,7 @@ func (r *Result) ok() bool {
 
 // inTurn runs baseline and ours in turn and fills in the medians.
 func (r *Result) inTurn(ctx context.Context, rounds int, baseline, ours func(context.Context) (float64, error)) error {
+	var runsOurs, runsBaseline []float64
 	for range rounds {
 		b, err := baseline(ctx)
 		if err != nil {
@@ -53,15 +54,24 @@ func (r *Result) inTurn(ctx context.Context, rounds int, baseline, ours func(con
 		if err != nil {
 			return fmt.Errorf("ours: %w", err)
 		}
-		r.RunsBaseline, r.RunsOurs = append(r.RunsBaseline, b), append(r.RunsOurs, o)
+		runsBaseline, runsOurs = append(runsBaseline, b), append(runsOurs, o)
 	}
-	r.Ours, r.Baseline = median(r.RunsOurs), median(r.RunsBaseline)
-	r.Ratio = r.Ours / r.Baseline
+	r.compare(runsOurs, runsBaseline)
 	return nil
+}
+
+// compare fills in the medians and their ratio.
+func (r *Result) compare(ours, baseline []float64) {
+	r.RunsOurs, r.RunsBaseline = ours, baseline
+	r.Ours, r.Baseline = median(ours), median(baseline)
+	r.Ratio = r.Ours / r.Baseline
 }
 
 func median(v []float64) float64 {
 	s := slices.Sorted(slices.Values(v))
+	if len(s) == 0 { // an error ended the row
+		return 0
+	}
 	if n := len(s); n%2 == 0 {
 		return (s[n/2-1] + s[n/2]) / 2
 	}

@@ -113,31 +113,32 @@ func (r *rig) info(ctx context.Context, section string) (map[string]string, erro
 	return out, nil
 }
 
-// cpu is how much time Redis has used: of the whole process (INFO cpu), and in scripts (INFO commandstats);
-// microseconds.
-func (r *rig) cpu(ctx context.Context) (process, scripts float64, err error) {
-	cpu, err1 := r.info(ctx, "cpu")
+// cpu is how much Redis has used: of the processor (INFO cpu), and in scripts (INFO commandstats), in microseconds; and
+// how many calls of scripts these were.
+type cpu struct{ process, scripts, calls float64 }
+
+func (r *rig) cpu(ctx context.Context) (c cpu, err error) {
+	used, err1 := r.info(ctx, "cpu")
 	stats, err2 := r.info(ctx, "commandstats")
 	if err := errors.Join(err1, err2); err != nil {
-		return 0, 0, err
+		return c, err
+	}
+	add := func(to *float64, text string, times float64) {
+		v, err1 := strconv.ParseFloat(text, 64)
+		*to, err = *to+v*times, errors.Join(err, err1)
 	}
 	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
-		v, err := strconv.ParseFloat(cpu[name], 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("INFO cpu, %s: %w", name, err)
-		}
-		process += v * 1e6
+		add(&c.process, used[name], 1e6)
 	}
 	for _, name := range []string{"cmdstat_eval", "cmdstat_evalsha"} {
 		for part := range strings.SplitSeq(stats[name], ",") {
 			if usec, ok := strings.CutPrefix(part, "usec="); ok {
-				v, err := strconv.ParseFloat(usec, 64)
-				if err != nil {
-					return 0, 0, fmt.Errorf("INFO commandstats, %s: %w", name, err)
-				}
-				scripts += v
+				add(&c.scripts, usec, 1)
+			}
+			if calls, ok := strings.CutPrefix(part, "calls="); ok {
+				add(&c.calls, calls, 1)
 			}
 		}
 	}
-	return process, scripts, nil
+	return c, err
 }
