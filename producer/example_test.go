@@ -4,24 +4,19 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"time"
-
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
 // What a program that takes grabs does. ann asks twice, as a client does that lost the answer, and gets the same one;
 // nothing is left for carl.
 func Example() {
-	rdb, space, stop := loaded("spring-rain", "ann", "bob")
+	rdb, space, stop := loaded.Campaign(loaded.Rain("spring-rain", 2, 100))
 	defer stop()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, "example"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, loaded.Deployment
 	p, err := producer.New(cfg) // one for the whole program; it collects the grabs of all goroutines
 	check(err)
 
@@ -52,32 +47,6 @@ func Example() {
 	// ann got packet 1 with 50 fen
 	// bob got packet 2 with 50 fen
 	// carl got nothing: sold_out
-}
-
-// loaded is a Redis in this process with a campaign of a packet for each user, as `hongbao campaign load` leaves it. In
-// a program rdb is your client, and the fields of hongbao.Space are deployment.key_prefix and deployment.shards.
-func loaded(id string, users ...string) (rdb *redis.Client, space hongbao.Space, stop func()) {
-	server, err := miniredis.Run()
-	check(err)
-	rdb = redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	space = hongbao.Space{Prefix: "hb", Shards: 1}
-	layout, err := shards.NewLayout(space)
-	check(err)
-	ctx, now := context.Background(), time.Now().Truncate(time.Second)
-	check(shards.Found(ctx, rdb, layout, shards.FoundCall{Deployment: "example"}))
-	c := campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Packets: int64(len(users)),
-		Total: hongbao.Amount(50 * len(users)),
-		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "UTC",
-		Sponsor: "acme", Durability: hongbao.DurabilityFast,
-	})
-	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
-	check(err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: rdb, Space: space, Chunk: 1000})
-	check(err)
-	check(store.Load(ctx, c, plan, campaign.Commit(c, seed), nil))
-	return rdb, space, func() { _ = rdb.Close(); server.Close() }
 }
 
 func check(err error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/examples/couponrush"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -58,7 +59,7 @@ func (h *history) classic(ctx context.Context, t require.TestingT, user string) 
 // become a day older instead.
 func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 	h.day++
-	key := h.keys.Receipts(h.Campaign.ID)
+	key := h.keys.Receipts(h.Campaign)
 	all, err := h.rdb.HGetAll(ctx, key).Result()
 	require.NoError(t, err)
 	for user, text := range all {
@@ -75,7 +76,7 @@ func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 }
 
 // Over random histories of many days the example answers as the classic script does, answer by answer, and no coupon's
-// code is given twice.
+// code is given twice. Only who has reached both limits is told another one of the two.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -100,12 +101,12 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			UserPerDayMax: rapid.Int64Range(1, 3).Draw(t, "user_per_day_max")}
 		c := couponrush.Spec(fmt.Sprint("rush", run), l, now.AddDate(0, 0, -days-2), now.AddDate(0, 0, 1), noonZone(now))
 		codes := campaign.DrawCodes(c.Codes.Pattern, int(l.Max))
-		require.NoError(t, load(ctx, rdb, space, c, codes))
+		require.NoError(t, loaded.Load(ctx, rdb, space.Space, c, codes))
 		h := &history{rdb: rdb, keys: space.Home(c.ID), key: fmt.Sprintf("%s:{classic}:%s:", prefix, c.ID),
-			Rush: couponrush.Rush{Producer: p, Redis: rdb, Space: space, Campaign: c}}
+			Rush: couponrush.Rush{Producer: p, Campaign: c.ID}}
 		require.NoError(t, rdb.HSet(ctx, h.key+"coupon", "max", l.Max, "user_max", l.UserMax, "user_per_day_max",
 			l.UserPerDayMax).Err())
-		granted := map[string]string{} // code to user and request
+		granted, holds := map[string]string{}, map[string]int64{} // code to user and request; coupons by user
 		for i, n := range rapid.SliceOfN(rapid.IntRange(-1, 4), 1, 60).Draw(t, "users, -1 for the next day") {
 			if n < 0 && h.day < days {
 				h.nextDay(ctx, t)
@@ -113,6 +114,9 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			}
 			user, request := fmt.Sprint("u", n), fmt.Sprint("r", i)
 			want := h.classic(ctx, t, user)
+			if want == couponrush.DayLimit && holds[user] == l.UserMax { // both: the classic script looks at the day first
+				want = couponrush.UserLimit
+			}
 			code, coupon, err := h.Grab(ctx, user, request)
 			require.NoError(t, err)
 			require.Equal(t, want, code, "grab %d by %s on day %d, %+v", i, user, h.day, l)
@@ -123,6 +127,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			}
 			require.Empty(t, granted[coupon], "%s was given before", coupon)
 			granted[coupon] = user + "/" + request
+			holds[user]++
 			again, same, err := h.Grab(ctx, user, request) // the classic script has no request ids: it would count a second one
 			require.NoError(t, err)
 			require.Equal(t, []any{code, coupon}, []any{again, same})
@@ -145,8 +150,7 @@ func TestNoClassicWord(t *testing.T) {
 	require.NoError(t, shards.Found(t.Context(), cfg.Redis, space, shards.FoundCall{Deployment: "test"}))
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
-	r := couponrush.Rush{Producer: p, Redis: cfg.Redis, Space: space}
-	r.Campaign.ID = "nowhere"
+	r := couponrush.Rush{Producer: p, Campaign: "nowhere"}
 	code, _, err := r.Grab(t.Context(), "ann", "r1")
 	require.ErrorContains(t, err, "unknown_campaign")
 	require.EqualValues(t, -1, code)

@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -46,16 +43,15 @@ func Spec(id string, l Limits, from, to time.Time, zone string) hongbao.Campaign
 // Rush grabs coupons of a campaign that Spec made.
 type Rush struct {
 	Producer *producer.Producer
-	Redis    redis.UniversalClient
-	Space    *shards.Layout
-	Campaign hongbao.Campaign
+	Campaign string
 }
 
-// Grab asks for a coupon for the user; with Granted comes its code. The same request id again gets the same coupon.
-// What the classic script has no word for is an error: a campaign that is not open, and whatever says that nothing was
+// Grab asks for a coupon for the user; with Granted comes its code. The same request id again gets the same coupon. Who
+// has reached both of his limits gets UserLimit, for no day will bring him another coupon; the classic script says
+// DayLimit. An answer for which the classic script has no word is an error: the campaign is not open, or nothing was
 // decided yet.
 func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, error) {
-	a, err := r.Producer.Grab(ctx, &hongbao.Grab{Campaign: r.Campaign.ID, User: user, RequestID: request})
+	a, err := r.Producer.Grab(ctx, &hongbao.Grab{Campaign: r.Campaign, User: user, RequestID: request})
 	if err != nil {
 		return -1, "", err
 	}
@@ -64,50 +60,15 @@ func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, er
 		return Granted, a.Receipts[0].Code, nil
 	case hongbao.OutcomeSoldOut:
 		return NoneLeft, "", nil
-	case hongbao.OutcomeAlreadyGranted: // one coupon a user: the receipts are told
-		code, err := r.whichLimit(a.Receipts, a.Time)
-		return code, "", err
+	case hongbao.OutcomeAlreadyGranted: // one coupon a user, and he has it
+		return UserLimit, "", nil
 	case hongbao.OutcomeLimitReached:
 		if a.Limit.Limit.Per == hongbao.PerDay {
 			return DayLimit, "", nil
 		}
-		receipts, err := shards.Of(r.Redis, r.Space.Home(r.Campaign.ID)).UserReceipts(ctx, r.Campaign.ID, user)
-		if err != nil {
-			return -1, "", err
-		}
-		code, err := r.whichLimit(receipts, a.Time)
-		return code, "", err
+		return UserLimit, "", nil
 	default:
-		return -1, "", fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", r.Campaign.ID,
+		return -1, "", fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", r.Campaign,
 			a.Outcome, user)
 	}
-}
-
-// whichLimit tells what the classic script would have told a user who holds as many as he may: it looks at the day
-// first. Receipts of such a user change no more, so they may be read after the answer.
-func (r *Rush) whichLimit(receipts []hongbao.Receipt, now time.Time) (Code, error) {
-	zone, err := campaign.Transitions(r.Campaign)
-	if err != nil {
-		return -1, err
-	}
-	today, _ := campaign.Bucket(zone, hongbao.PerDay, now.UnixMilli())
-	left := r.perDay()
-	for i := range receipts {
-		if day, _ := campaign.Bucket(zone, hongbao.PerDay, receipts[i].Time.UnixMilli()); day == today {
-			left--
-		}
-	}
-	if left <= 0 {
-		return DayLimit, nil
-	}
-	return UserLimit, nil
-}
-
-func (r *Rush) perDay() int64 {
-	for _, l := range r.Campaign.Limits {
-		if l.By == hongbao.ByUser && l.Per == hongbao.PerDay {
-			return l.Max
-		}
-	}
-	return hongbao.MaxUserHold + 1 // none that could be reached
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/examples/redpacket"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -79,7 +80,8 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		id := fmt.Sprint("rain", run)
 		packets := rapid.Int64Range(1, 12).Draw(t, "packets")
 		total := hongbao.Amount(packets * rapid.Int64Range(1, 1000).Draw(t, "mean"))
-		c := rain(id, packets, total, hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total})
+		c := loaded.Rain(id, packets, total)
+		c.Split = hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}
 		seed := campaign.NewSeed()
 		plan, err := campaign.NewPlan(c, seed)
 		require.NoError(t, err)

@@ -1,0 +1,66 @@
+// Package loaded gives an example a Redis in its own process with a campaign in it, as `hongbao init` and
+// `hongbao campaign load` leave them. What the example shows needs no internal package then.
+package loaded
+
+import (
+	"context"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Deployment is the id of the deployment.
+const Deployment = "example"
+
+// Campaign loads a campaign, with a code for each packet or with none. It panics if that fails; stop ends the Redis. In
+// a program rdb is your client, and the fields of space are deployment.key_prefix and deployment.shards.
+func Campaign(c hongbao.Campaign, codes ...string) (rdb *redis.Client, space hongbao.Space, stop func()) {
+	server, err := miniredis.Run()
+	check(err)
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	space = hongbao.Space{Prefix: "hb", Shards: 1}
+	layout, err := shards.NewLayout(space)
+	check(err)
+	ctx := context.Background()
+	check(shards.Found(ctx, rdb, layout, shards.FoundCall{Deployment: Deployment}))
+	check(Load(ctx, rdb, space, c, codes))
+	return rdb, space, func() { _ = rdb.Close(); server.Close() }
+}
+
+// Load plans a campaign and loads it.
+func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c hongbao.Campaign,
+	codes []string) error {
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	if err != nil {
+		return err
+	}
+	store, err := campaign.NewStore(campaign.StoreConfig{
+		Redis: rdb, Space: space, Chunk: campaign.MaxChunk,
+		Codes: func(_ context.Context, _ string, after int64, _ int) ([]string, error) { return codes[after:], nil },
+	})
+	if err != nil {
+		return err
+	}
+	return store.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
+}
+
+// Rain is a red-packet campaign of equal packets, one for each user, that is open now.
+func Rain(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
+	now := time.Now().Truncate(time.Millisecond)
+	return campaign.Complete(hongbao.Campaign{
+		ID: id, Name: "Rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour), Sponsor: "acme",
+	})
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
