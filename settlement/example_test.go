@@ -22,7 +22,7 @@ func (p evenPlan) Amount(context.Context, string, int64) (hongbao.Amount, bool, 
 }
 
 // A grant that comes twice is paid once, and one that contradicts the ledger goes to quarantine.
-func ExampleHandler() {
+func ExampleNew() {
 	ctx := context.Background()
 	folder, err := os.MkdirTemp("", "ledger")
 	check(err)

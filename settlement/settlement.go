@@ -100,11 +100,8 @@ func (c Campaign) String() string { return ledger.Campaign(c).String() }
 // GoString leaves out the seed.
 func (c Campaign) GoString() string { return c.String() }
 
-// ErrCampaignExists says that a campaign's id is taken by another specification or seed. Its error is a Conflict.
-var ErrCampaignExists = ledger.ErrCampaignExists
-
 // CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. A repeat moves
-// nothing; another specification, hash or seed under the id is ErrCampaignExists.
+// nothing; another specification, hash or seed under the id is an error of class Conflict.
 func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) error {
 	_, err := l.tables.CreateCampaign(ctx, ledger.Campaign(c))
 	return err
@@ -139,7 +136,7 @@ type Quarantined struct {
 	Has *hongbao.Grant
 }
 
-// HandlerConfig is what a Handler works with. Ledger, Plan and Log are required.
+// HandlerConfig is what New takes. Ledger, Plan and Log are required.
 type HandlerConfig struct {
 	Ledger *Ledger
 	Plan   PlanSource
@@ -149,11 +146,10 @@ type HandlerConfig struct {
 	OnQuarantine func(Quarantined) error
 }
 
-// Handler pays grants: it is a hongbao.Handler for a consumer.
-type Handler struct{ settler *ledger.Settler }
-
-// New makes a Handler.
-func New(config HandlerConfig) (*Handler, error) {
+// New makes the Handler that pays grants in one transaction. Nil means that all are durable: paid, or in quarantine.
+// Else it gives one error for each grant, nil for those that are durable. A grant whose campaign the ledger does not
+// have waits (hongbao.IsHeld).
+func New(config HandlerConfig) (hongbao.Handler, error) {
 	c := ledger.SettlerConfig{Plan: config.Plan, Log: config.Log}
 	if config.Ledger != nil {
 		c.Ledger = config.Ledger.tables
@@ -165,14 +161,7 @@ func New(config HandlerConfig) (*Handler, error) {
 	}
 	settler, err := ledger.NewSettler(c)
 	if err != nil {
-		return nil, err
+		return nil, err // a nil *Settler would be a Handler
 	}
-	return &Handler{settler: settler}, nil
-}
-
-// Handle pays the grants in one transaction. Nil means that all are durable: paid, or in quarantine. Else it gives
-// one error for each grant, nil for those that are durable. A grant whose campaign the ledger does not have waits
-// (hongbao.IsHeld).
-func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
-	return h.settler.Handle(ctx, grants)
+	return settler, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits mid". It
@@ -36,7 +37,7 @@ func childMain() {
 		panic(err)
 	}
 	db.SetMaxOpenConns(1)
-	sink, err := NewSQL(context.Background(), SQLConfig{DB: db, Dialect: SQLite, Name: "g", Timeout: 20 * time.Second,
+	sink, err := NewSQL(context.Background(), SQLConfig{DB: db, Dialect: sqLite, Name: "g", Timeout: 20 * time.Second,
 		Effect: rows(m.effect)})
 	if err != nil {
 		panic(err)
@@ -75,7 +76,7 @@ func (m *mortal) committing() {
 	}
 }
 
-func (m *mortal) effect(*Event) error {
+func (m *mortal) effect(*topic.Event) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seen++

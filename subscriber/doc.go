@@ -11,8 +11,8 @@
 //  5. commits the offsets, after the effect and never before.
 //
 // Whoever dies between 4 and 5 reads the batch again, and so does another member after a rebalance; the Sink drops what
-// it has seen. There are two Sinks. SQL runs the effect in the transaction that stores the position: exactly once,
-// whatever dies. FuncSink is for effects elsewhere: it remembers what this process did, and the effect itself must
+// it has seen. There are two Sinks. That of NewSQL runs the effect in the transaction that stores the position: exactly once,
+// whatever dies. That of NewFuncSink is for effects elsewhere: it remembers what this process did, and the effect itself must
 // recognise what another process did, with dedup's push-once or with a unique key of its own.
 //
 // The position of a sink knows exactly which events of a shard were seen, in any order: parked grants come late, and a

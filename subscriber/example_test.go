@@ -17,6 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/subscriber"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // A shop keeps points in its own database. The points of a grant and the position are stored in one transaction, so the
@@ -35,8 +36,8 @@ func Example() {
 	check(err)
 
 	sink, err := subscriber.NewSQL(context.Background(), subscriber.SQLConfig{
-		DB: db, Dialect: subscriber.SQLite, Name: "points", Timeout: 10 * time.Second,
-		Effect: func(ctx context.Context, tx *sql.Tx, events []subscriber.Event) error {
+		DB: db, Dialect: "sqlite", Name: "points", Timeout: 10 * time.Second,
+		Effect: func(ctx context.Context, tx *sql.Tx, events []topic.Event) error {
 			for _, e := range events {
 				res, err := tx.ExecContext(ctx, `UPDATE customer SET points = points + $1 WHERE name = $2`, int64(e.Grant.Amount), e.Grant.User)
 				if err != nil {

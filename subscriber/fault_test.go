@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // One event is poison: it becomes a dead letter with its reason, its neighbours have their effect, and the position
@@ -35,7 +36,7 @@ func TestPoison(t *testing.T) {
 			t.Parallel()
 			d, db := inProcess(t, 1), sqliteDB(t, tempFile(t))
 			d.write(t, 1, records(0, 1, 50)...)
-			poison := func(e *Event) error {
+			poison := func(e *topic.Event) error {
 				if e.Grant.Seq == 31 {
 					return c.err
 				}
@@ -78,7 +79,7 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
 	var calls atomic.Int64
-	b.fault = func(*Event) error {
+	b.fault = func(*topic.Event) error {
 		if calls.Add(1) <= 15 {
 			return hongbao.Outagef(hongbao.ClassUnknown, "connection refused")
 		}
@@ -96,7 +97,7 @@ func TestOutage(t *testing.T) {
 func TestBrokenSinkEndsRun(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
-	b.fault = func(*Event) error { return hongbao.Errorf(hongbao.ClassBroken, "the table is another build's") }
+	b.fault = func(*topic.Event) error { return hongbao.Errorf(hongbao.ClassBroken, "the table is another build's") }
 	d.write(t, 1, record(grant(0, 1)))
 	w := start(t, d.config(b.funcSink(t)))
 	<-w.ended
@@ -111,8 +112,8 @@ func TestBrokenSinkEndsRun(t *testing.T) {
 
 type lazySink struct{}
 
-func (lazySink) Push(context.Context, []Event) (Report, error) { return Report{}, nil }
-func (lazySink) Skip(context.Context, Event) error             { return nil }
+func (lazySink) Push(context.Context, []topic.Event) (Report, error) { return Report{}, nil }
+func (lazySink) Skip(context.Context, topic.Event) error             { return nil }
 
 // What the position can't judge is neither had twice nor lost.
 func TestTooOldBecomesADeadLetter(t *testing.T) {
@@ -194,7 +195,7 @@ func TestStopDrains(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
 	begun, goOn := make(chan struct{}, 10), make(chan struct{})
-	b.fault = func(e *Event) error {
+	b.fault = func(e *topic.Event) error {
 		if e.Grant.Seq == 1 {
 			begun <- struct{}{}
 			<-goOn
@@ -227,7 +228,7 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 1)
 	begun := make(chan struct{}, 10)
-	a, err := NewFuncSink(FuncSinkConfig{Timeout: soon, Effect: func(ctx context.Context, _ Event) error {
+	a, err := NewFuncSink(FuncSinkConfig{Timeout: soon, Effect: func(ctx context.Context, _ topic.Event) error {
 		begun <- struct{}{}
 		<-ctx.Done()
 		return hongbao.Errorf(hongbao.ClassPermanent, "given up: %w", ctx.Err()) // a class of no meaning now
@@ -308,7 +309,7 @@ func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 2), newBook()
 	var mended atomic.Bool
-	b.fault = func(e *Event) error {
+	b.fault = func(e *topic.Event) error {
 		if e.Grant.Shard == 0 && !mended.Load() {
 			return hongbao.Outagef(hongbao.ClassTransient, "the page of shard 0 is away")
 		}
@@ -333,7 +334,7 @@ func TestHangingEffectHasATimeLimit(t *testing.T) {
 	d := inProcess(t, 2)
 	hangs, other := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	a, err := NewFuncSink(FuncSinkConfig{Timeout: 20 * time.Millisecond, Effect: func(ctx context.Context, e Event) error {
+	a, err := NewFuncSink(FuncSinkConfig{Timeout: 20 * time.Millisecond, Effect: func(ctx context.Context, e topic.Event) error {
 		switch e.Grant.EventID() {
 		case "0-2":
 			once.Do(func() { close(hangs); <-other }) // the first time it goes on until another partition's event is done

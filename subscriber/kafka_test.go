@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // Members come and go while the topic grows: partitions move, batches are handled by two at once, and each event has
@@ -80,7 +81,7 @@ func TestKafkaBrokerKilled(t *testing.T) {
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
 	d, db := real(t, broker, 1), postgresDB(t)
 	d.write(t, 1, append(records(0, 1, 100), malformed(200))...)
-	poison := func(e *Event) error {
+	poison := func(e *topic.Event) error {
 		if e.Grant.Seq == 42 {
 			return hongbao.Errorf(hongbao.ClassPermanent, "no such user")
 		}

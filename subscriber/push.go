@@ -10,10 +10,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // push hands the events to the sink until all are dealt with. from are their records.
-func (s *session) push(ctx context.Context, events []Event, from []*kafka.Message) error {
+func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.Message) error {
 	attempts := 0
 	for wait := newBackoff(s.cfg); len(events) > 0; {
 		r, err := s.cfg.Sink.Push(ctx, events)
@@ -88,7 +89,7 @@ func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) err
 
 // refuse makes a dead letter of an event and has the sink remember it, so that the position moves on. Whoever dies
 // between the two writes the dead letter again.
-func (s *session) refuse(ctx context.Context, e *Event, l *letter) error {
+func (s *session) refuse(ctx context.Context, e *topic.Event, l *letter) error {
 	if err := s.bury(ctx, l); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 func TestMain(m *testing.M) {
@@ -47,9 +48,11 @@ func grant(shard int, seq int64) hongbao.Grant {
 }
 
 // event is a grant as the sinks get it.
-func event(shard int, seq int64) Event { return Event{Grant: grant(shard, seq), Source: "/hongbao/d1"} }
+func event(shard int, seq int64) topic.Event {
+	return topic.Event{Grant: grant(shard, seq), Source: "/hongbao/d1"}
+}
 
-func events(shard int, seqs ...int64) (out []Event) {
+func events(shard int, seqs ...int64) (out []topic.Event) {
 	for _, seq := range seqs {
 		out = append(out, event(shard, seq))
 	}
@@ -259,12 +262,12 @@ func (r *running) stop() error {
 type book struct {
 	mu    sync.Mutex
 	had   map[string]int
-	fault func(e *Event) error
+	fault func(e *topic.Event) error
 }
 
 func newBook() *book { return &book{had: map[string]int{}} }
 
-func (b *book) note(_ context.Context, e Event) error {
+func (b *book) note(_ context.Context, e topic.Event) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fault != nil {
@@ -276,11 +279,13 @@ func (b *book) note(_ context.Context, e Event) error {
 	return nil
 }
 
-func (b *book) funcSink(t testing.TB) *FuncSink {
+func (b *book) funcSink(t testing.TB) *funcSink {
 	t.Helper()
 	a, err := NewFuncSink(FuncSinkConfig{Effect: b.note, Timeout: soon})
 	require.NoError(t, err)
-	return a
+	sink, ok := a.(*funcSink)
+	require.True(t, ok)
+	return sink
 }
 
 func (b *book) copies() map[string]int {
@@ -296,7 +301,7 @@ func (b *book) copies() map[string]int {
 // database is a database of the test's own with a table of effects that has no unique key: a second effect would show.
 type database struct {
 	*sql.DB
-	dialect Dialect
+	dialect string
 }
 
 func sqliteDB(t testing.TB, path string) *database {
@@ -306,7 +311,7 @@ func sqliteDB(t testing.TB, path string) *database {
 	require.NoError(t, err)
 	db.SetMaxOpenConns(1)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	return &database{DB: db, dialect: SQLite}
+	return &database{DB: db, dialect: sqLite}
 }
 
 func postgresDB(t testing.TB) *database {
@@ -315,24 +320,26 @@ func postgresDB(t testing.TB) *database {
 	require.NoError(t, err)
 	db.SetMaxOpenConns(8)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	return &database{DB: db, dialect: PostgreSQL}
+	return &database{DB: db, dialect: postgreSQL}
 }
 
 const effectTable = `CREATE TABLE IF NOT EXISTS effect (event TEXT NOT NULL, amount BIGINT NOT NULL)`
 
-// sink is a SQL whose effect is a row an event; fault may fail it.
-func (d *database) sink(t testing.TB, fault func(e *Event) error) *SQL {
+// sink is a sqlSink whose effect is a row an event; fault may fail it.
+func (d *database) sink(t testing.TB, fault func(e *topic.Event) error) *sqlSink {
 	t.Helper()
 	_, err := d.ExecContext(t.Context(), effectTable)
 	require.NoError(t, err)
 	s, err := NewSQL(t.Context(), SQLConfig{DB: d.DB, Dialect: d.dialect, Name: "g", Timeout: 20 * time.Second,
 		Effect: rows(fault)})
 	require.NoError(t, err)
-	return s
+	sink, ok := s.(*sqlSink)
+	require.True(t, ok)
+	return sink
 }
 
-func rows(fault func(e *Event) error) func(context.Context, *sql.Tx, []Event) error {
-	return func(ctx context.Context, tx *sql.Tx, list []Event) error {
+func rows(fault func(e *topic.Event) error) func(context.Context, *sql.Tx, []topic.Event) error {
+	return func(ctx context.Context, tx *sql.Tx, list []topic.Event) error {
 		for i := range list {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO effect (event, amount) VALUES ($1, $2)`,
 				list[i].Grant.EventID(), int64(list[i].Grant.Amount)); err != nil {

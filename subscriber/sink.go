@@ -11,20 +11,17 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Event is a grant as the topic tells it, and the deployment that it comes from.
-type Event = topic.Event
-
-// Sink has the effect of events and remembers which have had it. SQL and FuncSink are Sinks. Its methods are called at
-// once, for events of different partitions. Each call must end by itself: one that hangs holds up its partition.
+// Sink has the effect of events and remembers which have had it. NewSQL and NewFuncSink make one. Its methods are called
+// at once, for events of different partitions. Each call must end by itself: one that hangs holds up its partition.
 type Sink interface {
 	// Push has the effect of those of the events that it has not seen, in their order, and remembers them. Without an
 	// error all of them are dealt with. With one, the first Report.Next are; the rest has had no effect and is handed over
 	// again. An error that is an outage (hongbao.Outagef) says that the sink is down: it is repeated without end and held
 	// against no event. Permanent and Conflict say that the event will never work, Broken that Run has to end; anything
 	// else is tried again MaxAttempts times.
-	Push(ctx context.Context, events []Event) (Report, error)
+	Push(ctx context.Context, events []topic.Event) (Report, error)
 	// Skip remembers an event that became a dead letter, so that it is not handed over again.
-	Skip(ctx context.Context, event Event) error
+	Skip(ctx context.Context, event topic.Event) error
 }
 
 // Report is what became of a Push.
@@ -43,24 +40,22 @@ type shardOf struct {
 	shard  int
 }
 
-func shardFor(e *Event) shardOf { return shardOf{source: e.Source, shard: e.Grant.Shard} }
+func shardFor(e *topic.Event) shardOf { return shardOf{source: e.Source, shard: e.Grant.Shard} }
 
-// FuncSink is a Sink for effects that are not in a database: a push to a front end, a mail. It remembers in memory what
-// this process did. After a restart or a rebalance the events since the last commit come again, so the effect must
-// recognise a repeat: by dedup's push-once with the event's id, or by a unique key of its own.
-type FuncSink struct {
+// funcSink remembers in memory what this process did.
+type funcSink struct {
 	cfg FuncSinkConfig
 
 	mu   sync.Mutex
 	seen map[shardOf]*shardSeen
 }
 
-// FuncSinkConfig of a FuncSink. A zero is refused.
+// FuncSinkConfig is what NewFuncSink takes. A zero is refused.
 type FuncSinkConfig struct {
 	// Effect of one event. It is called for one event of a shard at a time, and at once for events of different shards.
 	// Its context ends when Timeout is over: it must return then, or its partition stands still. Its error's class says
 	// what is to be done, see Sink.
-	Effect func(ctx context.Context, event Event) error
+	Effect func(ctx context.Context, event topic.Event) error
 	// Timeout bounds one effect. An event whose effect takes longer has failed, and is tried again as any other. 1 ms to 1
 	// h.
 	Timeout time.Duration
@@ -72,18 +67,20 @@ type shardSeen struct {
 	position
 }
 
-// NewFuncSink checks the configuration.
-func NewFuncSink(cfg FuncSinkConfig) (*FuncSink, error) {
+// NewFuncSink makes a Sink for effects that are not in a database: a push to a front end, a mail. It remembers in memory
+// what this process did. After a restart or a rebalance the events since the last commit come again, so the effect must
+// recognise a repeat: by dedup's push-once with the event's id, or by a unique key of its own.
+func NewFuncSink(cfg FuncSinkConfig) (Sink, error) {
 	if cfg.Effect == nil {
 		return nil, errors.New("subscriber: an Effect is required")
 	}
 	if cfg.Timeout < time.Millisecond || cfg.Timeout > time.Hour {
 		return nil, fmt.Errorf("subscriber: Timeout of an effect is %s: want 1ms to 1h", cfg.Timeout)
 	}
-	return &FuncSink{cfg: cfg, seen: map[shardOf]*shardSeen{}}, nil
+	return &funcSink{cfg: cfg, seen: map[shardOf]*shardSeen{}}, nil
 }
 
-func (f *FuncSink) shard(e *Event) *shardSeen {
+func (f *funcSink) shard(e *topic.Event) *shardSeen {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.seen[shardFor(e)]
@@ -95,7 +92,7 @@ func (f *FuncSink) shard(e *Event) *shardSeen {
 }
 
 // Push is Sink's.
-func (f *FuncSink) Push(ctx context.Context, events []Event) (r Report, err error) {
+func (f *funcSink) Push(ctx context.Context, events []topic.Event) (r Report, err error) {
 	for i := range events {
 		if err := ctx.Err(); err != nil {
 			return r, hongbao.Errorf(hongbao.ClassTransient, "event %s was not begun: %w", events[i].Grant.EventID(), err)
@@ -118,7 +115,7 @@ func (f *FuncSink) Push(ctx context.Context, events []Event) (r Report, err erro
 }
 
 // one has the effect of an event that is fresh. It tells what the event was.
-func (f *FuncSink) one(ctx context.Context, e *Event) (sight, error) {
+func (f *funcSink) one(ctx context.Context, e *topic.Event) (sight, error) {
 	s := f.shard(e)
 	s.Lock()
 	defer s.Unlock()
@@ -139,7 +136,7 @@ func (f *FuncSink) one(ctx context.Context, e *Event) (sight, error) {
 }
 
 // Skip is Sink's.
-func (f *FuncSink) Skip(_ context.Context, event Event) error {
+func (f *funcSink) Skip(_ context.Context, event topic.Event) error {
 	s := f.shard(&event)
 	s.Lock()
 	defer s.Unlock()

@@ -11,15 +11,13 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
-
-// Dialect names a kind of database.
-type Dialect string
 
 // The databases: by pgx's stdlib driver and by modernc.org/sqlite, or any other driver with placeholders like $1.
 const (
-	PostgreSQL Dialect = "postgres"
-	SQLite     Dialect = "sqlite"
+	postgreSQL = "postgres"
+	sqLite     = "sqlite"
 )
 
 //go:embed schema/postgres.sql
@@ -28,11 +26,12 @@ var postgresSchema string
 //go:embed schema/sqlite.sql
 var sqliteSchema string
 
-// SQLConfig of a SQL. A zero is refused.
+// SQLConfig is what NewSQL takes. A zero is refused.
 type SQLConfig struct {
 	// DB is the pool in whose database the effect and the position are. The caller bounds and closes it.
-	DB      *sql.DB
-	Dialect Dialect
+	DB *sql.DB
+	// Dialect is "postgres" or "sqlite".
+	Dialect string
 	// Name of the position: the consumer group, as a rule. Two subscribers with one name share a position, so each event
 	// has its effect in one of them only.
 	Name string
@@ -41,21 +40,20 @@ type SQLConfig struct {
 	// Effect of events that were not seen, in their order, at most the subscriber's BatchEvents. All that it does in tx is
 	// stored with the position or not at all; what it does outside is not protected. It must not end tx. Its error's class
 	// says what is to be done, see Sink.
-	Effect func(ctx context.Context, tx *sql.Tx, events []Event) error
+	Effect func(ctx context.Context, tx *sql.Tx, events []topic.Event) error
 }
 
-// SQL is a Sink that runs the effect in the transaction that stores the position, so each event has its effect exactly
-// once, in whatever process dies at whatever moment. Its methods may be called at once, by several processes: a row
-// lock a shard keeps them apart, on SQLite its one write lock.
-type SQL struct{ cfg SQLConfig }
+type sqlSink struct{ cfg SQLConfig }
 
-// NewSQL checks the configuration and the database's promise to keep what it has confirmed, and makes the table
-// hongbao_position if it is missing.
-func NewSQL(ctx context.Context, cfg SQLConfig) (*SQL, error) {
+// NewSQL makes a Sink that runs the effect in the transaction that stores the position, so each event has its effect
+// exactly once, in whatever process dies at whatever moment. Several processes may work with one position: a row lock a
+// shard keeps them apart, on SQLite its one write lock. NewSQL checks the configuration and the database's promise to
+// keep what it has confirmed, and makes the table hongbao_position if it is missing.
+func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &SQL{cfg: cfg}
+	s := &sqlSink{cfg: cfg}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	if err := s.checkServer(ctx); err != nil {
@@ -74,8 +72,8 @@ func (c *SQLConfig) check() error {
 	if c.DB == nil || c.Effect == nil {
 		errs = append(errs, errors.New("DB and Effect are required"))
 	}
-	if c.Dialect != PostgreSQL && c.Dialect != SQLite {
-		errs = append(errs, fmt.Errorf("dialect %.40q does not exist: want %q or %q", c.Dialect, PostgreSQL, SQLite))
+	if c.Dialect != postgreSQL && c.Dialect != sqLite {
+		errs = append(errs, fmt.Errorf("dialect %.40q does not exist: want %q or %q", c.Dialect, postgreSQL, sqLite))
 	}
 	if err := hongbao.CheckID(c.Name); err != nil {
 		errs = append(errs, fmt.Errorf("name %.140q: %w", c.Name, err))
@@ -91,9 +89,9 @@ func (c *SQLConfig) check() error {
 
 // checkServer refuses a database that may forget a commit: the offset in Kafka would have moved on, and the effect be
 // lost.
-func (s *SQL) checkServer(ctx context.Context) error {
+func (s *sqlSink) checkServer(ctx context.Context) error {
 	var level string
-	if s.cfg.Dialect == PostgreSQL {
+	if s.cfg.Dialect == postgreSQL {
 		if err := s.cfg.DB.QueryRowContext(ctx, `SHOW synchronous_commit`).Scan(&level); err != nil {
 			return fmt.Errorf("asking PostgreSQL for synchronous_commit: %w", err)
 		}
@@ -113,10 +111,10 @@ func (s *SQL) checkServer(ctx context.Context) error {
 	return nil
 }
 
-func (s *SQL) migrate(ctx context.Context) error {
+func (s *sqlSink) migrate(ctx context.Context) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		statements := []string{sqliteSchema}
-		if s.cfg.Dialect == PostgreSQL { // where CREATE TABLE IF NOT EXISTS fails if two run it at once
+		if s.cfg.Dialect == postgreSQL { // where CREATE TABLE IF NOT EXISTS fails if two run it at once
 			statements = []string{`SELECT pg_advisory_xact_lock(7166473318641)`, postgresSchema}
 		}
 		for _, statement := range statements {
@@ -129,7 +127,7 @@ func (s *SQL) migrate(ctx context.Context) error {
 }
 
 // transact commits what fn did, or nothing.
-func (s *SQL) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
+func (s *sqlSink) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	tx, err := s.cfg.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return down("begin a transaction", err)
@@ -150,7 +148,7 @@ func down(what string, err error) error {
 }
 
 // Push is Sink's: all or nothing, so Report.Next is 0 with an error.
-func (s *SQL) Push(ctx context.Context, events []Event) (Report, error) {
+func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	var r Report
@@ -159,7 +157,7 @@ func (s *SQL) Push(ctx context.Context, events []Event) (Report, error) {
 		if err != nil {
 			return err
 		}
-		var fresh []Event
+		var fresh []topic.Event
 		r, fresh = sift(held, events)
 		if len(fresh) == 0 {
 			return nil
@@ -176,7 +174,7 @@ func (s *SQL) Push(ctx context.Context, events []Event) (Report, error) {
 }
 
 // sift notes the events in the positions and gives those that are new.
-func sift(held map[shardOf]*position, events []Event) (r Report, fresh []Event) {
+func sift(held map[shardOf]*position, events []topic.Event) (r Report, fresh []topic.Event) {
 	for i := range events {
 		p := held[shardFor(&events[i])]
 		switch p.Look(events[i].Grant.Seq) {
@@ -196,7 +194,7 @@ func sift(held map[shardOf]*position, events []Event) (r Report, fresh []Event) 
 
 // hold locks the rows of the events' shards, always in the same order, and reads them. It is a write from the first
 // statement on: on SQLite a transaction that reads first may fail when it comes to write.
-func (s *SQL) hold(ctx context.Context, tx *sql.Tx, events []Event) (map[shardOf]*position, error) {
+func (s *sqlSink) hold(ctx context.Context, tx *sql.Tx, events []topic.Event) (map[shardOf]*position, error) {
 	held := map[shardOf]*position{}
 	var order []shardOf
 	for i := range events {
@@ -227,7 +225,7 @@ func (s *SQL) hold(ctx context.Context, tx *sql.Tx, events []Event) (map[shardOf
 	return held, nil
 }
 
-func (s *SQL) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*position) error {
+func (s *sqlSink) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*position) error {
 	for k, p := range held {
 		seen, err := p.MarshalBinary()
 		if err != nil {
@@ -242,7 +240,7 @@ func (s *SQL) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*position)
 }
 
 // judge makes an outage of an error without a class if the database does not answer: then no event is to blame.
-func (s *SQL) judge(err error) error {
+func (s *sqlSink) judge(err error) error {
 	var classed *hongbao.Error
 	if errors.As(err, &classed) {
 		return err
@@ -256,11 +254,11 @@ func (s *SQL) judge(err error) error {
 }
 
 // Skip is Sink's.
-func (s *SQL) Skip(ctx context.Context, event Event) error {
+func (s *sqlSink) Skip(ctx context.Context, event topic.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		held, err := s.hold(ctx, tx, []Event{event})
+		held, err := s.hold(ctx, tx, []topic.Event{event})
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // databases runs a case on every database.
@@ -52,7 +53,7 @@ func TestSQLPushesOnce(t *testing.T) {
 func TestSQLIsAllOrNothing(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		bad := hongbao.Errorf(hongbao.ClassPermanent, "no such user")
-		s := db.sink(t, func(e *Event) error {
+		s := db.sink(t, func(e *topic.Event) error {
 			if e.Grant.Seq == 3 {
 				return bad
 			}
@@ -69,7 +70,7 @@ func TestSQLIsAllOrNothing(t *testing.T) {
 		require.Equal(t, 2, r.Done)
 
 		broken := db.sink(t, nil)
-		broken.cfg.Effect = func(ctx context.Context, tx *sql.Tx, _ []Event) error {
+		broken.cfg.Effect = func(ctx context.Context, tx *sql.Tx, _ []topic.Event) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO nowhere (x) VALUES (1)`)
 			return err
 		}
@@ -91,7 +92,7 @@ func TestSQLOutage(t *testing.T) {
 		_, err = db.ExecContext(t.Context(), `ALTER TABLE gone RENAME TO hongbao_position`)
 		require.NoError(t, err)
 		// The database dies in the middle of the effect.
-		s.cfg.Effect = func(ctx context.Context, tx *sql.Tx, _ []Event) error {
+		s.cfg.Effect = func(ctx context.Context, tx *sql.Tx, _ []topic.Event) error {
 			_, err := tx.ExecContext(ctx, `ALTER TABLE hongbao_position RENAME TO gone`)
 			if err == nil {
 				err = tx.Commit()
@@ -172,7 +173,7 @@ func TestSQLRefusesForgetfulDatabases(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+tempFile(t)+"?_pragma=synchronous(NORMAL)")
 	require.NoError(t, err)
 	defer db.Close()
-	cfg := SQLConfig{DB: db, Dialect: SQLite, Name: "g", Timeout: time.Second, Effect: rows(nil)}
+	cfg := SQLConfig{DB: db, Dialect: sqLite, Name: "g", Timeout: time.Second, Effect: rows(nil)}
 	_, err = NewSQL(t.Context(), cfg)
 	require.ErrorContains(t, err, "synchronous")
 	if testing.Short() {
@@ -181,7 +182,7 @@ func TestSQLRefusesForgetfulDatabases(t *testing.T) {
 	db, err = sql.Open("pgx", testkit.Postgres(t)+"&synchronous_commit=off")
 	require.NoError(t, err)
 	defer db.Close()
-	cfg.DB, cfg.Dialect = db, PostgreSQL
+	cfg.DB, cfg.Dialect = db, postgreSQL
 	_, err = NewSQL(t.Context(), cfg)
 	require.ErrorContains(t, err, "synchronous_commit")
 }
@@ -198,7 +199,7 @@ func TestFuncSink(t *testing.T) {
 	t.Parallel()
 	b := newBook()
 	fail := true
-	b.fault = func(e *Event) error {
+	b.fault = func(e *topic.Event) error {
 		if fail && e.Grant.Seq == 3 {
 			return hongbao.Errorf(hongbao.ClassTransient, "not now")
 		}

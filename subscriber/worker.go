@@ -102,7 +102,7 @@ func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
 }
 
 // decode gives the events among the records, and the record of each.
-func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []Event, from []*kafka.Message,
+func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []topic.Event, from []*kafka.Message,
 	err error) {
 	for i := range batch {
 		m := &batch[i]

@@ -140,15 +140,15 @@ func factOf(g *hongbao.Grant) fact {
 	return fact{Campaign: g.Campaign, Packet: g.Packet, User: g.User, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq}
 }
 
-func bySubscriber(t *testing.T, addr, topic, dead string, n int) (got []fact) {
+func bySubscriber(t *testing.T, addr, name, dead string, n int) (got []fact) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "reader.db")+
 		"?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)")
 	require.NoError(t, err)
 	db.SetMaxOpenConns(1)
 	defer db.Close()
 	sink, err := subscriber.NewSQL(t.Context(), subscriber.SQLConfig{
-		DB: db, Dialect: subscriber.SQLite, Name: "readers", Timeout: 10 * time.Second,
-		Effect: func(_ context.Context, _ *sql.Tx, events []subscriber.Event) error {
+		DB: db, Dialect: "sqlite", Name: "readers", Timeout: 10 * time.Second,
+		Effect: func(_ context.Context, _ *sql.Tx, events []topic.Event) error {
 			for i := range events {
 				got = append(got, factOf(&events[i].Grant))
 			}
@@ -157,7 +157,7 @@ func bySubscriber(t *testing.T, addr, topic, dead string, n int) (got []fact) {
 	})
 	require.NoError(t, err)
 	cfg := subscriber.DefaultConfig()
-	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.Group, cfg.Deployment = []string{addr}, "test", topic, "readers", "test"
+	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.Group, cfg.Deployment = []string{addr}, "test", name, "readers", "test"
 	cfg.DeadLetters, cfg.Sink, cfg.Log = dead, sink, zap.NewNop()
 	s, err := subscriber.New(cfg)
 	require.NoError(t, err)

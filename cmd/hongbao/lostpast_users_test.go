@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/subscriber"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // audience are users who grab all the time through two producers and those that join, and note each answer. Half of the
@@ -208,7 +209,7 @@ func (d *deployment) read() *reader {
 	d.t.Helper()
 	r := &reader{seen: map[eventAt]int{}}
 	sink, err := subscriber.NewFuncSink(subscriber.FuncSinkConfig{Timeout: 10 * time.Second,
-		Effect: func(_ context.Context, e subscriber.Event) error {
+		Effect: func(_ context.Context, e topic.Event) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.seen[eventAt{e.Grant.Shard, e.Grant.Seq}]++

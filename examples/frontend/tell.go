@@ -12,7 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
-	"github.com/hongbao-project/hongbao/subscriber"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // Post sends a message to a front end at url. Its error's class says what is known: Transient if nothing was sent,
@@ -50,8 +50,8 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 //     leave it out, so it becomes a dead letter, and a person decides.
 //   - Free: certainly not told; try again.
 func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []byte) error) func(context.Context,
-	subscriber.Event) error {
-	return func(ctx context.Context, e subscriber.Event) error {
+	topic.Event) error {
+	return func(ctx context.Context, e topic.Event) error {
 		g := &e.Grant
 		message, err := json.Marshal(map[string]any{"user": g.User, "amount": g.Amount, "campaign": g.Campaign})
 		if err != nil {

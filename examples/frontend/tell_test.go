@@ -17,7 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
-	"github.com/hongbao-project/hongbao/subscriber"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 func newOnce(t *testing.T) (*dedup.Once, *miniredis.Miniredis) {
@@ -31,8 +31,8 @@ func newOnce(t *testing.T) (*dedup.Once, *miniredis.Miniredis) {
 	return once, mini
 }
 
-func event(seq int64) subscriber.Event {
-	return subscriber.Event{Source: "/hongbao/shop",
+func event(seq int64) topic.Event {
+	return topic.Event{Source: "/hongbao/shop",
 		Grant: hongbao.Grant{Shard: 0, Seq: seq, User: "ann", Amount: 888, Campaign: "spring"}}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/subscriber"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // deployment says what `hongbao init` has founded: the same id, key prefix and number of shards.
@@ -129,12 +130,11 @@ func mail(ctx context.Context, rdb *redis.Client) error {
 
 // read has one effect for each message of the topic.
 func read(ctx context.Context) error {
-	effect := func(_ context.Context, e subscriber.Event) error { return say("topic", e.Grant.User, e.Grant.Packet) }
+	effect := func(_ context.Context, e topic.Event) error { return say("topic", e.Grant.User, e.Grant.Packet) }
 	sink := must(subscriber.NewFuncSink(subscriber.FuncSinkConfig{Effect: effect, Timeout: time.Second}))
 	cfg := subscriber.DefaultConfig()
-	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{os.Getenv("KAFKA")}, "outside", os.Getenv("TOPIC"),
-		os.Getenv("TOPIC_DEAD")
-	cfg.Group, cfg.Deployment, cfg.Sink, cfg.Log = "outside", deployment, sink, logger
+	cfg.Brokers, cfg.ClientID, cfg.Group, cfg.Deployment = []string{os.Getenv("KAFKA")}, "outside", "outside", deployment
+	cfg.Topic, cfg.DeadLetters, cfg.Sink, cfg.Log = os.Getenv("TOPIC"), os.Getenv("TOPIC_DEAD"), sink, logger
 	return must(subscriber.New(cfg)).Run(ctx)
 }
 
