@@ -12,7 +12,8 @@
 //   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever
 //     (internal/ledger); internal/remote is one that asks somebody else's balance system over HTTP, and
 //     internal/httpapi serves such a system;
-//   - internal/publish has the Handler that puts the grant into a Kafka topic, one copy each, with dedup's stored claims;
+//   - internal/publish has the Handler that puts the grant into a Kafka topic, one copy each, by the stored claims of
+//     internal/claims;
 //   - subscriber reads that topic for other teams, who have its effect once each; topic holds what both sides say of
 //     a record;
 //   - internal/closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis;

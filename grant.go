@@ -46,9 +46,3 @@ func (g *Grant) EventID() string {
 type Handler interface {
 	Handle(ctx context.Context, grants []Grant) []error
 }
-
-// SeqRange is a run of events of one shard, both ends included.
-type SeqRange struct{ First, Last int64 }
-
-// Len is the number of events in the run.
-func (r SeqRange) Len() int64 { return r.Last - r.First + 1 }

@@ -112,12 +112,3 @@ func TestUserHold(t *testing.T) {
 		hongbao.Limit{By: "user", Per: hongbao.PerDay, Max: 1},
 		hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 1}))
 }
-
-func TestClaimAnswerGranted(t *testing.T) {
-	t.Parallel()
-	require.True(t, (&hongbao.ClaimAnswer{Fence: 1}).Granted())
-	require.False(t, (&hongbao.ClaimAnswer{Held: 1}).Granted())
-	require.False(t, (&hongbao.ClaimAnswer{Open: make([]hongbao.Claim, 1)}).Granted())
-	require.False(t, (&hongbao.ClaimAnswer{Done: []hongbao.SeqRange{{First: 1, Last: 2}}}).Granted())
-	require.EqualValues(t, 2, hongbao.SeqRange{First: 1, Last: 2}.Len())
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // shards and batch are what both the bare loops and the consumers of the rows below work with.
@@ -80,7 +81,7 @@ func (r *rig) bareLoop(ctx context.Context, space *shards.Layout, group string, 
 			var grants []hongbao.Grant
 			ids := make([]string, len(raw))
 			for i := range raw {
-				e, err := hongbao.ParseEntry(shard, raw[i].ID, raw[i].Values)
+				e, err := stream.ParseEntry(shard, raw[i].ID, raw[i].Values)
 				if err != nil {
 					return err
 				}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/replay"
@@ -76,7 +76,7 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 // publisher makes a publisher to a topic with claims of a sink.
 func (b *publishBench) publisher(space *shards.Layout, topic, sink string,
 	entries publish.Entries) (*publish.Publisher, error) {
-	claims, err := dedup.NewClaims(dedup.Config{
+	claims, err := claims.New(claims.Config{
 		Redis: b.rig.rdb, Space: space.Space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // refusal is an entry that no handler may see, and why.
@@ -20,9 +21,9 @@ type refusal struct {
 // decode reads the entries. One from a newer build is an error: it stops the shard.
 func (s *shard) decode(items []item) (readable []item, unreadable []refusal, err error) {
 	for _, it := range items {
-		it.entry, err = hongbao.ParseEntry(s.index, it.ID, it.Values)
+		it.entry, err = stream.ParseEntry(s.index, it.ID, it.Values)
 		switch {
-		case errors.Is(err, hongbao.ErrNewerEntry):
+		case errors.Is(err, stream.ErrNewerEntry):
 			return nil, nil, err
 		case err != nil:
 			unreadable = append(unreadable, refusal{it, err})
@@ -58,14 +59,14 @@ func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged
 
 // neighbours gives the ranges of events that the items have, one for as many items as lie close together; of tells for
 // each item in which range it is.
-func neighbours(items []item) (ranges []hongbao.SeqRange, of []int) {
+func neighbours(items []item) (ranges []stream.SeqRange, of []int) {
 	of = make([]int, len(items))
 	for i := range items {
 		first, last := items[i].entry.Seq, items[i].entry.Last()
 		if n := len(ranges); n > 0 && first > ranges[n-1].Last && first < ranges[n-1].Last+shards.ChunkEvents {
 			ranges[n-1].Last = last
 		} else {
-			ranges = append(ranges, hongbao.SeqRange{First: first, Last: last})
+			ranges = append(ranges, stream.SeqRange{First: first, Last: last})
 		}
 		of[i] = len(ranges) - 1
 	}

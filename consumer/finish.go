@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // finish ends the delivery of a batch: done bits and acks, dead letters, parking. results are those of deliver. It
@@ -51,7 +52,7 @@ func allDone(results []error) bool {
 
 // ack marks what is done, and acks the entries of which nothing is left.
 func (s *shard) ack(l *lease, batch []item, results []error) error {
-	var runs []hongbao.SeqRange
+	var runs []stream.SeqRange
 	var ids []string
 	grants := 0
 	for it, results := range byItem(batch, results) {
@@ -63,8 +64,8 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 		}
 		if allDone(results) {
 			ids = append(ids, it.ID)
-			if it.entry.Kind != hongbao.EntryGrant { // nothing is to be done for its events
-				runs = append(runs, hongbao.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})
+			if it.entry.Kind != stream.EntryGrant { // nothing is to be done for its events
+				runs = append(runs, stream.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})
 			}
 		}
 	}
@@ -80,7 +81,7 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 
 // ackPatiently repeats the script, which may run twice, while Redis is out of reach: for as long as the lease lasts
 // that the last renewal gave.
-func (s *shard) ackPatiently(l *lease, runs []hongbao.SeqRange, ids []string) error {
+func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) error {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(min(50*time.Millisecond, s.cfg.Lease/4)),
 		backoff.WithMaxInterval(s.cfg.Lease/4), backoff.WithMaxElapsedTime(s.cfg.Lease*2/3))
 	var last error

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // EventsLost is the code of the alarm that events were deleted from the stream before a group had finished them.
@@ -19,8 +19,8 @@ const EventsLost = "events_lost"
 type watched struct {
 	// up to here all was delivered a round ago; younger entries are in work, and not looked at
 	delivered int64
-	pending   map[string]hongbao.SeqRange // the events of pending entries, by id
-	lost      []hongbao.SeqRange          // what nobody will ever deliver
+	pending   map[string]stream.SeqRange // the events of pending entries, by id
+	lost      []stream.SeqRange          // what nobody will ever deliver
 }
 
 // mostPending is how many pending entries of a group one round looks at.
@@ -98,8 +98,8 @@ func (w *watched) look(ctx context.Context, k *shards.Shard, g *shards.GroupLag,
 		return err
 	}
 	w.pending = held
-	runs := slices.SortedFunc(maps.Values(held), func(a, b hongbao.SeqRange) int { return int(a.First - b.First) })
-	if open = shards.Without(open, append(runs, hongbao.SeqRange{First: beyond, Last: math.MaxInt64})); len(open) == 0 {
+	runs := slices.SortedFunc(maps.Values(held), func(a, b stream.SeqRange) int { return int(a.First - b.First) })
+	if open = shards.Without(open, append(runs, stream.SeqRange{First: beyond, Last: math.MaxInt64})); len(open) == 0 {
 		return nil
 	}
 	// What was finished while we looked has left the pending list, and has its bits now.
@@ -109,11 +109,11 @@ func (w *watched) look(ctx context.Context, k *shards.Shard, g *shards.GroupLag,
 }
 
 // notDone gives the events of a group up to upto that have no done bit, in the chunks that are not full.
-func notDone(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int64) (runs []hongbao.SeqRange,
+func notDone(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int64) (runs []stream.SeqRange,
 	err error) {
 	for i, n := range g.ChunkDone {
 		chunk := g.FirstChunk + int64(i)
-		r := hongbao.SeqRange{First: max(1, chunk*shards.ChunkEvents), Last: min(upto, (chunk+1)*shards.ChunkEvents-1)}
+		r := stream.SeqRange{First: max(1, chunk*shards.ChunkEvents), Last: min(upto, (chunk+1)*shards.ChunkEvents-1)}
 		if n == eventsOf(chunk) || r.Last < r.First {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -50,12 +51,12 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ended)
 	require.NoError(t, w.stop())
-	require.Equal(t, hongbao.SeqRange{First: 3, Last: 3}, b.only(t))
+	require.Equal(t, stream.SeqRange{First: 3, Last: 3}, b.only(t))
 	require.Zero(t, tr.Lag()[0].Groups[0].Lost)
 }
 
 // only gives the events of the only entry that is pending.
-func (b *bundle) only(t *testing.T) hongbao.SeqRange {
+func (b *bundle) only(t *testing.T) stream.SeqRange {
 	t.Helper()
 	held, _, err := shards.Of(b.rdb, b.keys()).Held(t.Context(), group, 10, nil)
 	require.NoError(t, err)
@@ -63,7 +64,7 @@ func (b *bundle) only(t *testing.T) hongbao.SeqRange {
 	for _, r := range held {
 		return r
 	}
-	return hongbao.SeqRange{}
+	return stream.SeqRange{}
 }
 
 // Entries were deleted before any worker read them: in front of a parked one, behind it, and the last ones. Nobody sees

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // The life of an entry, from top to bottom:
@@ -17,7 +18,7 @@ import (
 // item is one entry that this worker holds.
 type item struct {
 	shards.RawEntry
-	entry hongbao.Entry   // set by decode
+	entry stream.Entry    // set by decode
 	open  []hongbao.Grant // the grants that the sink has not finished; set by skipDone
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -74,7 +75,7 @@ func TestEntryOfANewerBuildBreaksTheShardAndIsNotSkipped(t *testing.T) {
 		w := start(t, b.config(t, name, newSink(nil)))
 		w.stands(0, ShardBroken)
 		err := w.stop()
-		require.ErrorIs(t, err, hongbao.ErrNewerEntry)
+		require.ErrorIs(t, err, stream.ErrNewerEntry)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 		holder, count := b.holder(t, id)
 		require.Equal(t, "_retry/0", holder)

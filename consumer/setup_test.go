@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -229,7 +230,7 @@ func (b *bundle) holder(t testing.TB, id string) (string, int64) {
 // doneBits lists which of the events 1..n of shard 0 have their done bit.
 func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
 	t.Helper()
-	set, err := shards.Of(b.rdb, b.keys()).Done(context.Background(), group, hongbao.SeqRange{First: 1, Last: n})
+	set, err := shards.Of(b.rdb, b.keys()).Done(context.Background(), group, stream.SeqRange{First: 1, Last: n})
 	require.NoError(t, err)
 	var out []int64
 	for seq := int64(1); seq <= n; seq++ {

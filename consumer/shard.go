@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // shard is the worker's loop over one shard.
@@ -38,7 +39,7 @@ func newShard(c *Consumer, i int) *shard {
 		c: c, cfg: &c.cfg, index: i, log: c.cfg.Log.With(zap.Int("shard", i)),
 		redis:    shards.Of(c.cfg.Redis, c.layout.Shard(i)),
 		reads:    shards.Of(c.cfg.Reads, c.layout.Shard(i)),
-		perEntry: hongbao.MaxEntryGrants, reclaimLimit: c.cfg.MaxEntries,
+		perEntry: stream.MaxEntryGrants, reclaimLimit: c.cfg.MaxEntries,
 	}
 }
 

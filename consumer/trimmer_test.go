@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -62,12 +63,12 @@ func (b *bundle) finish(t *testing.T, name string, n int) {
 // ack finishes entries as a worker does.
 func (b *bundle) ack(t *testing.T, name string, ids ...string) {
 	t.Helper()
-	var done []hongbao.SeqRange
+	var done []stream.SeqRange
 	for _, id := range ids {
 		entries, err := shards.Of(b.rdb, b.keys()).Entries(t.Context(), id, id)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
-		done = append(done, hongbao.SeqRange{First: entries[0].Seq, Last: entries[0].Last()})
+		done = append(done, stream.SeqRange{First: entries[0].Seq, Last: entries[0].Last()})
 	}
 	_, err := shards.Of(b.rdb, b.keys()).Ack(t.Context(), name, done, ids)
 	require.NoError(t, err)

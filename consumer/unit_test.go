@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 func plainConfig(t *testing.T) Config {
@@ -166,14 +167,14 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 	c, err := New(plainConfig(t))
 	require.NoError(t, err)
 	s := newShard(c, 0)
-	require.Equal(t, c.cfg.BatchGrants/hongbao.MaxEntryGrants, s.room(),
+	require.Equal(t, c.cfg.BatchGrants/stream.MaxEntryGrants, s.room(),
 		"nothing is known yet: the largest entries are expected")
-	small := []item{{entry: hongbao.Entry{Kind: hongbao.EntryClose}}}
+	small := []item{{entry: stream.Entry{Kind: stream.EntryClose}}}
 	for range 50 {
 		s.measure(small)
 	}
 	require.Equal(t, c.cfg.MaxEntries, s.room())
-	s.measure([]item{{entry: hongbao.Entry{Kind: hongbao.EntryGrant, Grants: make([]hongbao.Grant, 100)}}})
+	s.measure([]item{{entry: stream.Entry{Kind: stream.EntryGrant, Grants: make([]hongbao.Grant, 100)}}})
 	require.Equal(t, 20, s.room(), "larger ones count at once")
 }
 

@@ -32,6 +32,9 @@ type Once struct {
 	layout *shards.Layout
 }
 
+// ErrFenced says that a claim is not the caller's any more: it was overtaken, or is gone.
+var ErrFenced = errors.New("the claim was taken over by somebody else")
+
 // State is what is known of a message id.
 type State string
 
@@ -80,12 +83,12 @@ func (o *Once) Retake(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "retake", id, token))
 }
 
-// Complete notes that the message was pushed. hongbao.ErrFenced if the claim is not token's (any more).
+// Complete notes that the message was pushed. ErrFenced if the claim is not token's (any more).
 func (o *Once) Complete(ctx context.Context, id, token string) error {
 	return o.fenced(o.do(ctx, "complete", id, token))
 }
 
-// Release gives the claim back because the message was certainly not pushed. hongbao.ErrFenced as for Complete.
+// Release gives the claim back because the message was certainly not pushed. ErrFenced as for Complete.
 func (o *Once) Release(ctx context.Context, id, token string) error {
 	return o.fenced(o.do(ctx, "release", id, token))
 }
@@ -127,7 +130,7 @@ func (o *Once) state(answer string, err error) (State, error) { return State(ans
 
 func (o *Once) fenced(answer string, err error) error {
 	if err == nil && answer != "ok" {
-		err = fmt.Errorf("push once: %w", hongbao.ErrFenced)
+		err = fmt.Errorf("push once: %w", ErrFenced)
 	}
 	return err
 }

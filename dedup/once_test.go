@@ -63,16 +63,16 @@ func TestOnceLife(t *testing.T) {
 	claim("a", dedup.Mine) // a repeat
 	claim("b", dedup.Held)
 	retake("b", dedup.Held)
-	require.ErrorIs(t, o.Complete(ctx, "m1", "b"), hongbao.ErrFenced)
-	require.ErrorIs(t, o.Release(ctx, "m1", "b"), hongbao.ErrFenced)
+	require.ErrorIs(t, o.Complete(ctx, "m1", "b"), dedup.ErrFenced)
+	require.ErrorIs(t, o.Release(ctx, "m1", "b"), dedup.ErrFenced)
 	require.NoError(t, o.Release(ctx, "m1", "a"))
-	require.ErrorIs(t, o.Release(ctx, "m1", "a"), hongbao.ErrFenced)
-	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), hongbao.ErrFenced)
+	require.ErrorIs(t, o.Release(ctx, "m1", "a"), dedup.ErrFenced)
+	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), dedup.ErrFenced)
 	claim("b", dedup.Mine)
 	require.NoError(t, o.Complete(ctx, "m1", "b"))
 	require.NoError(t, o.Complete(ctx, "m1", "b")) // a repeat
-	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), hongbao.ErrFenced)
-	require.ErrorIs(t, o.Release(ctx, "m1", "b"), hongbao.ErrFenced)
+	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), dedup.ErrFenced)
+	require.ErrorIs(t, o.Release(ctx, "m1", "b"), dedup.ErrFenced)
 	for _, token := range []string{"a", "b"} {
 		claim(token, dedup.Done)
 		retake(token, dedup.Done)
@@ -106,7 +106,7 @@ func TestOnceInDoubt(t *testing.T) {
 	}
 	wg.Wait()
 	require.EqualValues(t, 1, mine.Load())
-	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), hongbao.ErrFenced, "it was overtaken")
+	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), dedup.ErrFenced, "it was overtaken")
 
 	s, err = short.Claim(ctx, "m2", "a")
 	require.NoError(t, err)
@@ -244,4 +244,12 @@ func TestOnceForeignKey(t *testing.T) {
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(call()), name)
 	}
 	require.Equal(t, "something else entirely", b.rdb.Get(t.Context(), key).Val())
+}
+
+func TestNewOnceNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := dedup.NewOnce(dedup.OnceConfig{Name: "*", Lease: time.Hour, Keep: time.Minute})
+	for _, part := range []string{"redis is required", "key prefix", "name", "retention"} {
+		require.ErrorContains(t, err, part)
+	}
 }

@@ -35,14 +35,6 @@ func setup(t *testing.T) *bundle {
 	return b
 }
 
-func (b *bundle) claims(t *testing.T, owner string) *dedup.Claims {
-	t.Helper()
-	c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: owner,
-		Lease: time.Minute})
-	require.NoError(t, err)
-	return c
-}
-
 func (b *bundle) once(t *testing.T, lease, keep time.Duration) *dedup.Once {
 	t.Helper()
 	o, err := dedup.NewOnce(dedup.OnceConfig{Redis: b.rdb, Space: b.space.Space, Name: "sms", Lease: lease, Keep: keep})

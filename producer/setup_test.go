@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -92,7 +93,7 @@ func (b *bundle) through(t *testing.T, retries int) (*testkit.Proxy, *redis.Clie
 	return proxy, c
 }
 
-func (b *bundle) entries(t *testing.T) []hongbao.Entry {
+func (b *bundle) entries(t *testing.T) []stream.Entry {
 	t.Helper()
 	out, err := shards.Of(b.admin, b.k).Entries(t.Context(), "-", "+")
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // maxRuns bounds a position. Runs are parted by holes: events that are no grants (each close of a campaign is one), and
@@ -28,7 +29,7 @@ const (
 // forgotten. The zero value has seen nothing. Not for use by several goroutines at once.
 type position struct {
 	floor int64
-	runs  []hongbao.SeqRange // ascending, with a hole between each two, all above the floor
+	runs  []stream.SeqRange // ascending, with a hole between each two, all above the floor
 }
 
 // Look tells whether the event was seen.
@@ -64,7 +65,7 @@ func (p *position) Add(seq int64) {
 	case right:
 		p.runs[i].First = seq
 	default:
-		p.runs = slices.Insert(p.runs, i, hongbao.SeqRange{First: seq, Last: seq})
+		p.runs = slices.Insert(p.runs, i, stream.SeqRange{First: seq, Last: seq})
 	}
 	if len(p.runs) > maxRuns {
 		p.floor = p.runs[1].First - 1
@@ -134,7 +135,7 @@ func readPosition(b []byte) (position, error) {
 		if err := errors.Join(err1, err2); err != nil || i > 0 && hole == 0 {
 			return position{}, fmt.Errorf("run %d: it does not follow the one before, or is out of bounds", i)
 		}
-		r := hongbao.SeqRange{First: last + 1 + hole}
+		r := stream.SeqRange{First: last + 1 + hole}
 		r.Last = r.First + length
 		p.runs = append(p.runs, r)
 		last = r.Last

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Random events in random order, against a plain set; the position goes through its bytes on the way.
@@ -54,7 +55,7 @@ func TestPositionKnowsHoles(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(b), 16)
 	p.Add(17)
-	require.Equal(t, []hongbao.SeqRange{{First: 1, Last: 1_000_000}}, p.runs)
+	require.Equal(t, []stream.SeqRange{{First: 1, Last: 1_000_000}}, p.runs)
 }
 
 // Beyond its bound it forgets from below, and says so: neither "new" nor "seen".

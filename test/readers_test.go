@@ -24,7 +24,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -62,7 +62,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) [
 		facts = append(facts, fact{Campaign: "readers", Packet: r.Packet, User: user(i), Amount: r.Amount, Shard: r.Shard,
 			Seq: r.Seq})
 	}
-	claims, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: "w1",
+	claims, err := claims.New(claims.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: "w1",
 		Lease: 30 * time.Second, TakeLive: true})
 	require.NoError(t, err)
 	pub, err := publish.New(publish.Config{

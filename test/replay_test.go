@@ -20,6 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -154,7 +155,7 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(200)
-	lost := []hongbao.SeqRange{{First: 11, Last: 30}, {First: 77, Last: 77}} // finished, and not in the topic
+	lost := []stream.SeqRange{{First: 11, Last: 30}, {First: 77, Last: 77}} // finished, and not in the topic
 	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", lost, nil)
 	require.NoError(t, err)
 	entries, err := shards.Of(c.rdb, c.keys).Entries(t.Context(), "-", "+")
@@ -164,7 +165,7 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	c.finishedBut(10)
 	c.drain(w)
 	var gone []int64
-	for _, r := range append(lost, hongbao.SeqRange{First: 151, Last: 160}) {
+	for _, r := range append(lost, stream.SeqRange{First: 151, Last: 160}) {
 		for seq := r.First; seq <= r.Last; seq++ {
 			gone = append(gone, seq)
 		}
@@ -192,7 +193,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c := newOneCopy(t, broker, 0)
 	c.grants(shards.ChunkEvents + 3_000)
 	// finished, and not in the topic
-	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 11, Last: 30}}, nil)
+	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 11, Last: 30}}, nil)
 	require.NoError(t, err)
 	gone := make([]int64, 20)
 	for i := range gone {
@@ -229,7 +230,7 @@ func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	c := newOneCopy(t, broker, 0)
 	c.grants(1_000)
 	// finished, and not in the topic
-	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 1_000}}, nil)
+	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 1_000}}, nil)
 	require.NoError(t, err)
 	path, err := program()
 	require.NoError(t, err)

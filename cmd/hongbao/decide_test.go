@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // decided decodes what a command printed as JSON.
@@ -143,7 +144,7 @@ func TestReplayToLedger(t *testing.T) {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
 	// As if a worker had acked what the ledger never got.
-	_, err := shards.Of(d.rdb, d.space.Shard(0)).Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 1, Last: 5}}, nil)
+	_, err := shards.Of(d.rdb, d.space.Shard(0)).Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 5}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
 	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"), "would deliver 5 of 5")

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // replayFlags are those of `hongbao replay`.
@@ -120,7 +121,7 @@ func (f *replayFlags) bounds() (err error) {
 	first, last, ok := strings.Cut(f.seqs, "-")
 	a, err1 := strconv.ParseInt(first, 10, 64)
 	b, err2 := strconv.ParseInt(last, 10, 64)
-	if f.Filter.Seqs = (hongbao.SeqRange{First: a, Last: b}); !ok || err1 != nil || err2 != nil || a < 1 || b < a {
+	if f.Filter.Seqs = (stream.SeqRange{First: a, Last: b}); !ok || err1 != nil || err2 != nil || a < 1 || b < a {
 		return app.Usage("--seq %.60q: want first-last, as 1-100", f.seqs)
 	}
 	return nil

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 func versionCmd() *cobra.Command {
@@ -35,7 +35,7 @@ type builtFrom struct {
 }
 
 func versions() builtFrom {
-	v := builtFrom{Version: "unknown", EntryVersion: hongbao.EntryVersion, RedisSchema: shards.SchemaVersion}
+	v := builtFrom{Version: "unknown", EntryVersion: stream.EntryVersion, RedisSchema: shards.SchemaVersion}
 	if b, ok := debug.ReadBuildInfo(); ok {
 		v.Version, v.Go = b.Main.Version, b.GoVersion
 		for _, s := range b.Settings {

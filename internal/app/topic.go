@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -34,10 +34,10 @@ func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 }
 
 // publisherTo makes a publisher to a topic, with claims of its own.
-func (a *App) publisherTo(ctx context.Context, topic string, cc dedup.Config,
+func (a *App) publisherTo(ctx context.Context, topic string, cc claims.Config,
 	entries publish.Entries) (*publish.Publisher, error) {
 	cc.Redis, cc.Space, cc.Owner = a.redis, a.space.Space, a.worker
-	claims, err := dedup.NewClaims(cc)
+	claims, err := claims.New(cc)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Auditor compares Redis, the ledger and the topic. Many may use it at once.
@@ -94,10 +95,10 @@ type shard struct {
 	seq    int64 // when the audit began
 	end    int64 // when it had read everything
 	seen   seqs
-	closes map[string]hongbao.Entry // of campaigns whose close the stream still has
-	gaps   []hongbao.SeqRange
+	closes map[string]stream.Entry // of campaigns whose close the stream still has
+	gaps   []stream.SeqRange
 	// skipped are seqs that openings of the shard have skipped: no event has them.
-	skipped []hongbao.SeqRange
+	skipped []stream.SeqRange
 	// decided are digests, by seq, of grants of campaigns that have left Redis: a person decided that the ledger need not
 	// have them.
 	decided map[int64]uint64
@@ -116,7 +117,7 @@ func newRun(cfg *Config, opts Options) *run {
 	n := cfg.Space.Len()
 	for i := range n {
 		r.shards = append(r.shards, &shard{
-			Keys: cfg.Space.Shard(i), closes: map[string]hongbao.Entry{}, decided: map[int64]uint64{},
+			Keys: cfg.Space.Shard(i), closes: map[string]stream.Entry{}, decided: map[int64]uint64{},
 			report: ShardReport{Shard: i, Finished: map[string]int64{}},
 		})
 	}

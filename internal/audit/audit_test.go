@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 func TestAgrees(t *testing.T) {
@@ -171,7 +172,7 @@ func (l *lockedSinks) Summary(ctx context.Context) (audit.Summary, error) {
 	return l.w.ledger.Summary(ctx)
 }
 
-func (l *lockedSinks) SealedSeqs(ctx context.Context, id string) (map[int][]hongbao.SeqRange, error) {
+func (l *lockedSinks) SealedSeqs(ctx context.Context, id string) (map[int][]stream.SeqRange, error) {
 	return l.w.ledger.SealedSeqs(ctx, id)
 }
 
@@ -283,7 +284,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	w := busy(t)
 	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"v", "3"}}))
-	require.ErrorIs(t, run(w), hongbao.ErrNewerEntry)
+	require.ErrorIs(t, run(w), stream.ErrNewerEntry)
 	w = busy(t)
 	do(t, w.rdb.Set(t.Context(), w.keys("a").Stock("a"), "x", 0))
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(run(w)))

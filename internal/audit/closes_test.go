@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // A campaign that was closed, refunded and has left Redis is judged by the ledger alone.
@@ -62,11 +63,11 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	shard := w.keys("b").Index()
 	r = w.audit(t, audit.Options{})
 	require.Contains(t, r.Found, audit.SeqGap, "a seal without its seqs")
-	var runs []hongbao.SeqRange
+	var runs []stream.SeqRange
 	for _, g := range w.ledger.grants["b"] {
-		runs = append(runs, hongbao.SeqRange{First: g.Seq, Last: g.Seq})
+		runs = append(runs, stream.SeqRange{First: g.Seq, Last: g.Seq})
 	}
-	w.ledger.sealed = map[string]map[int][]hongbao.SeqRange{"b": {shard: runs}}
+	w.ledger.sealed = map[string]map[int][]stream.SeqRange{"b": {shard: runs}}
 	r = w.audit(t, audit.Options{})
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 	require.Equal(t, 3, ledger.read, "its grants are not read again")
@@ -82,7 +83,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 }
 
 // close closes a campaign, and brings the close to the sinks.
-func (w *world) close(t *testing.T, id string) hongbao.Entry {
+func (w *world) close(t *testing.T, id string) stream.Entry {
 	t.Helper()
 	e, err := shards.Of(w.rdb, w.keys(id)).Close(t.Context(), id, true)
 	require.NoError(t, err)
@@ -237,7 +238,7 @@ func TestEndedFromTheLedger(t *testing.T) {
 
 	require.NoError(t, shards.Of(w.rdb, k).EndLost(t.Context(),
 		&shards.LostCampaign{ID: "b", Packets: packets, Total: total, Granted: 19}))
-	w.ledger.closed["b"] = hongbao.Entry{Shard: k.Index()}
+	w.ledger.closed["b"] = stream.Entry{Shard: k.Index()}
 	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.By, c.Why = "ann", "no file is left" }
 	for range 2 { // while it is in Redis, and after it has left
 		r = w.audit(t, audit.Options{})

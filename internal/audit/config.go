@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Ledger is what the audit asks of the ledger.
@@ -19,7 +20,7 @@ type Ledger interface {
 	// Summary tells of every campaign, and what the ledger finds wrong with itself.
 	Summary(ctx context.Context) (Summary, error)
 	// SealedSeqs gives the seqs of the grants of a sealed campaign, by shard.
-	SealedSeqs(ctx context.Context, campaign string) (map[int][]hongbao.SeqRange, error)
+	SealedSeqs(ctx context.Context, campaign string) (map[int][]stream.SeqRange, error)
 	// EachQuarantined calls fn for every grant in quarantine until fn fails.
 	EachQuarantined(ctx context.Context, fn func(Quarantined) error) error
 }

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // pageLen is how many numbers one page of a table holds.
@@ -94,20 +94,20 @@ func (s *seqs) has(seq int64) bool {
 }
 
 // holes are the runs within 1..last that are not in the set.
-func (s *seqs) holes(last int64) []hongbao.SeqRange {
-	var out []hongbao.SeqRange
+func (s *seqs) holes(last int64) []stream.SeqRange {
+	var out []stream.SeqRange
 	next := int64(1)
 	s.words.each(func(n int64, w *uint64) {
 		for rest := *w; rest != 0; rest &= rest - 1 {
 			seq := n*64 + int64(bits.TrailingZeros64(rest))
 			if seq > next && next <= last {
-				out = append(out, hongbao.SeqRange{First: next, Last: min(seq-1, last)})
+				out = append(out, stream.SeqRange{First: next, Last: min(seq-1, last)})
 			}
 			next = max(next, seq+1)
 		}
 	})
 	if next <= last {
-		out = append(out, hongbao.SeqRange{First: next, Last: last})
+		out = append(out, stream.SeqRange{First: next, Last: last})
 	}
 	return out
 }

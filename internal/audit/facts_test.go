@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // The holes of a set of seqs are what a plain walk over 1..last finds.
@@ -16,16 +17,16 @@ func TestHoles(t *testing.T) {
 		last := rapid.Int64Range(0, 3000).Draw(t, "last")
 		added := map[int64]bool{}
 		var s seqs
-		for _, r := range rapid.SliceOfN(rapid.Custom(func(t *rapid.T) hongbao.SeqRange {
+		for _, r := range rapid.SliceOfN(rapid.Custom(func(t *rapid.T) stream.SeqRange {
 			first := rapid.Int64Range(1, 3200).Draw(t, "first")
-			return hongbao.SeqRange{First: first, Last: first + rapid.Int64Range(0, 300).Draw(t, "len")}
+			return stream.SeqRange{First: first, Last: first + rapid.Int64Range(0, 300).Draw(t, "len")}
 		}), 0, 12).Draw(t, "runs") {
 			for seq := r.First; seq <= r.Last; seq++ {
 				require.Equal(t, !added[seq], s.add(seq))
 				added[seq] = true
 			}
 		}
-		var want []hongbao.SeqRange
+		var want []stream.SeqRange
 		for seq := int64(1); seq <= last; seq++ {
 			require.Equal(t, added[seq], s.has(seq))
 			if added[seq] {
@@ -35,7 +36,7 @@ func TestHoles(t *testing.T) {
 				want[n-1].Last = seq
 				continue
 			}
-			want = append(want, hongbao.SeqRange{First: seq, Last: seq})
+			want = append(want, stream.SeqRange{First: seq, Last: seq})
 		}
 		require.Equal(t, want, s.holes(last))
 	})
@@ -48,7 +49,7 @@ func TestHolesFarAway(t *testing.T) {
 	far := int64(hongbao.MaxAmount)
 	s.add(1)
 	s.add(far)
-	require.Equal(t, []hongbao.SeqRange{{First: 2, Last: far - 1}}, s.holes(far))
+	require.Equal(t, []stream.SeqRange{{First: 2, Last: far - 1}}, s.holes(far))
 	require.Len(t, s.words.pages, 2)
 }
 

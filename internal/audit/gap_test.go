@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Workers take finished entries that stand behind a parked one out of the stream one by one. That is no loss.
@@ -27,12 +27,12 @@ func TestFinishedEntriesBehindAParkedOneMayGo(t *testing.T) {
 }
 
 // hole leaves an entry pending in both groups and deletes the next one; one more stands behind it.
-func (w *world) hole(t *testing.T) hongbao.Entry {
+func (w *world) hole(t *testing.T) stream.Entry {
 	t.Helper()
 	for i := range 3 {
 		w.grab(t, "a", 200+i, 1)
 	}
-	var entries []hongbao.Entry
+	var entries []stream.Entry
 	for _, group := range []string{ledgerGroup, topicGroup} {
 		entries = w.read(t, w.keys("a").Index(), group)
 		require.Len(t, entries, 3)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // judge compares everything that was read. It asks Redis again only for campaigns that seem to be missing there.
@@ -275,7 +276,7 @@ func (r *run) judgeSeqs(s *shard) {
 
 // unfinished gives a sink that has not finished some of the seqs, nil if there is none: then the stream need not keep
 // them, and workers take them out one by one when they stand behind an unfinished one.
-func (r *run) unfinished(s *shard, seqs hongbao.SeqRange) *sink {
+func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
 	for _, k := range r.sinks {
 		for seq := seqs.First; seq <= seqs.Last; seq++ {
 			if !k.at[s.Index()].done(seq) {

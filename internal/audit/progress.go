@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // progress is how far a group has come on a shard: everything up to finished, and what the done bits say up to upto.
@@ -74,7 +74,7 @@ func (r *run) readProgress(ctx context.Context) error {
 					Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", s.Index(), seq, k.group)})
 			}
 			if p.finished < seq {
-				p.bits, err = shards.Of(r.Redis, s.Keys).Done(ctx, k.group, hongbao.SeqRange{First: p.finished + 1, Last: seq})
+				p.bits, err = shards.Of(r.Redis, s.Keys).Done(ctx, k.group, stream.SeqRange{First: p.finished + 1, Last: seq})
 				if err != nil {
 					return err
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -40,11 +41,11 @@ type world struct {
 // memLedger is a ledger that keeps what it is given, twice if told twice.
 type memLedger struct {
 	grants      map[string][]hongbao.Grant
-	closed      map[string]hongbao.Entry // the closes of refunded campaigns
+	closed      map[string]stream.Entry // the closes of refunded campaigns
 	quarantined []audit.Quarantined
 	problems    []string
 	spoil       func(*audit.LedgerCampaign)
-	sealed      map[string]map[int][]hongbao.SeqRange
+	sealed      map[string]map[int][]stream.SeqRange
 }
 
 func (l *memLedger) EachGrant(_ context.Context, id string, fn func(hongbao.Grant) error) error {
@@ -77,7 +78,7 @@ func (l *memLedger) Summary(context.Context) (audit.Summary, error) {
 	return sum, nil
 }
 
-func (l *memLedger) SealedSeqs(_ context.Context, id string) (map[int][]hongbao.SeqRange, error) {
+func (l *memLedger) SealedSeqs(_ context.Context, id string) (map[int][]stream.SeqRange, error) {
 	return l.sealed[id], nil
 }
 
@@ -124,7 +125,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	w := &world{
 		rdb: testkit.Redis(t).Client(t), space: space, topic: &memTopic{}, plans: plans{},
-		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]hongbao.Entry{}},
+		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]stream.Entry{}},
 	}
 	require.NoError(t, shards.Found(t.Context(), w.rdb, space, shards.FoundCall{Deployment: "test"}))
 	for i := range space.Len() {
@@ -184,13 +185,13 @@ func (w *world) grab(t *testing.T, id string, first, n int) {
 func user(i int) string { return fmt.Sprintf("u%04d", i) }
 
 // read hands all new entries to a group.
-func (w *world) read(t *testing.T, shard int, group string) []hongbao.Entry {
+func (w *world) read(t *testing.T, shard int, group string) []stream.Entry {
 	t.Helper()
 	raw, err := shards.Of(w.rdb, w.space.Shard(shard)).ReadNew(t.Context(), group, "w1", 10_000, 0)
 	require.NoError(t, err)
-	var out []hongbao.Entry
+	var out []stream.Entry
 	for _, r := range raw {
-		e, err := hongbao.ParseEntry(shard, r.ID, r.Values)
+		e, err := stream.ParseEntry(shard, r.ID, r.Values)
 		require.NoError(t, err)
 		out = append(out, e)
 	}
@@ -218,10 +219,10 @@ func (w *world) bring(t *testing.T, group string, put func(hongbao.Grant)) {
 	}
 }
 
-func (w *world) ack(t *testing.T, shard int, group string, e *hongbao.Entry) {
+func (w *world) ack(t *testing.T, shard int, group string, e *stream.Entry) {
 	t.Helper()
 	_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), group,
-		[]hongbao.SeqRange{{First: e.Seq, Last: e.Seq + e.Events() - 1}}, []string{e.ID})
+		[]stream.SeqRange{{First: e.Seq, Last: e.Seq + e.Events() - 1}}, []string{e.ID})
 	require.NoError(t, err)
 }
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // streamEntries is how many entries of a stream are read at once.
@@ -38,8 +38,8 @@ func (r *run) readStream(ctx context.Context, s *shard) error {
 			return err
 		}
 		for i := range page {
-			e, err := hongbao.ParseEntry(s.Index(), page[i].ID, page[i].Values)
-			if errors.Is(err, hongbao.ErrNewerEntry) {
+			e, err := stream.ParseEntry(s.Index(), page[i].ID, page[i].Values)
+			if errors.Is(err, stream.ErrNewerEntry) {
 				return err
 			}
 			if err != nil {
@@ -51,7 +51,7 @@ func (r *run) readStream(ctx context.Context, s *shard) error {
 				s.report.FirstKept = e.Seq
 			}
 			if next > 0 && e.Seq > next {
-				s.gaps = append(s.gaps, hongbao.SeqRange{First: next, Last: e.Seq - 1})
+				s.gaps = append(s.gaps, stream.SeqRange{First: next, Last: e.Seq - 1})
 			}
 			next = max(next, e.Seq+e.Events())
 			highest = next - 1
@@ -63,13 +63,13 @@ func (r *run) readStream(ctx context.Context, s *shard) error {
 		from = "(" + page[len(page)-1].ID
 	}
 	if next > 0 && highest < s.seq {
-		s.gaps = append(s.gaps, hongbao.SeqRange{First: highest + 1, Last: s.seq})
+		s.gaps = append(s.gaps, stream.SeqRange{First: highest + 1, Last: s.seq})
 	}
 	return nil
 }
 
-func (r *run) entry(s *shard, e *hongbao.Entry) {
-	if e.Kind == hongbao.EntryClose {
+func (r *run) entry(s *shard, e *stream.Entry) {
+	if e.Kind == stream.EntryClose {
 		s.seen.add(e.Seq)
 		s.closes[e.Campaign] = *e
 		return

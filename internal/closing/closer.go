@@ -12,15 +12,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Ledger is what closing asks of the ledger.
 type Ledger interface {
 	// Refund posts the refund that belongs to a close entry, once: a repeat gives what is there. missing is how many of
 	// the entry's grants the ledger will never hold. ErrSettling while it holds fewer than the rest.
-	Refund(ctx context.Context, closed hongbao.Entry, missing int64) (payment.Refund, error)
+	Refund(ctx context.Context, closed stream.Entry, missing int64) (payment.Refund, error)
 	// Held tells what the ledger has granted of a campaign, and what is left.
-	Held(ctx context.Context, campaign string) (hongbao.Closing, error)
+	Held(ctx context.Context, campaign string) (stream.Closing, error)
 	// RefundOf gives the refund of a campaign; false if there is none.
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
 }
@@ -70,11 +71,11 @@ func New(cfg Config) (*Closer, error) {
 // Standing is how far the end of a campaign is.
 type Standing struct {
 	// Close is the close entry; its Kind is empty once the campaign has left Redis.
-	Close hongbao.Entry
+	Close stream.Entry
 	// Finished is how far the ledger's group is on the campaign's shard, at most up to the close.
 	Finished int64
 	// Held is what the ledger holds; set once Finished has reached the close.
-	Held hongbao.Closing
+	Held stream.Closing
 	// Refund is nil while there is none.
 	Refund *payment.Refund
 }
@@ -117,7 +118,7 @@ func (c *Closer) Standing(ctx context.Context, id string) (Standing, error) {
 }
 
 // standing adds what the ledger and the group tell to a close entry, or to why there is none.
-func (c *Closer) standing(ctx context.Context, id string, e hongbao.Entry, notThere error) (Standing, error) {
+func (c *Closer) standing(ctx context.Context, id string, e stream.Entry, notThere error) (Standing, error) {
 	if notThere != nil && !errors.Is(notThere, shards.ErrNotInRedis) {
 		return Standing{}, notThere
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -30,7 +31,7 @@ type memLedger struct {
 	before, after func() error
 }
 
-func (l *memLedger) Refund(_ context.Context, closed hongbao.Entry, missing int64) (payment.Refund, error) {
+func (l *memLedger) Refund(_ context.Context, closed stream.Entry, missing int64) (payment.Refund, error) {
 	if l.before != nil {
 		if err := l.before(); err != nil {
 			return payment.Refund{}, err
@@ -61,11 +62,11 @@ func (l *memLedger) RefundOf(_ context.Context, campaign string) (payment.Refund
 	return r, ok, nil
 }
 
-func (l *memLedger) Held(context.Context, string) (hongbao.Closing, error) {
+func (l *memLedger) Held(context.Context, string) (stream.Closing, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sum := hongbao.Amount(10 * l.grants)
-	return hongbao.Closing{Granted: l.grants, GrantedAmount: sum, Left: 10 - l.grants, LeftAmount: total - sum}, nil
+	return stream.Closing{Granted: l.grants, GrantedAmount: sum, Left: 10 - l.grants, LeftAmount: total - sum}, nil
 }
 
 // mutex is a Locker within one process.

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
@@ -77,8 +77,8 @@ func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 
 // ClaimsConfig is that of the Kafka sink's claims, complete but for Redis, Space and Owner. Claims of live owners are
 // handed over too: the broker drops the second copy of a batch, and the pending list says whose turn it is.
-func (c *Config) ClaimsConfig() dedup.Config {
-	return dedup.Config{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
+func (c *Config) ClaimsConfig() claims.Config {
+	return claims.Config{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
 }
 
 // LedgerConfig is complete. Its DSN may hold a password.

@@ -19,11 +19,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -97,7 +98,7 @@ func ends(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 func publishes(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 	cl := c.ClaimsConfig()
 	cl.Redis, cl.Space, cl.Owner = rdb, space.Space, "w1"
-	claims, err := dedup.NewClaims(cl)
+	claims, err := claims.New(cl)
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ type noRefunds struct{ closing.Ledger }
 
 type noEntries struct{}
 
-func (noEntries) Entries(context.Context, int, string, string) ([]hongbao.Entry, error) {
+func (noEntries) Entries(context.Context, int, string, string) ([]stream.Entry, error) {
 	return nil, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Letter is a dead letter: a grant that its sink could not take, or a whole entry that can't be read.
@@ -79,7 +80,7 @@ func (l *Letter) grant() *hongbao.Grant {
 	if l.Seq == 0 {
 		return nil
 	}
-	e, err := hongbao.ParseEntry(l.Shard, l.Entry, l.Fields)
+	e, err := stream.ParseEntry(l.Shard, l.Entry, l.Fields)
 	if err != nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // codesFrom gives code A1 to packet 1, and so on.
@@ -166,7 +167,7 @@ func testGrantCodes(t *testing.T, f *fixture) {
 	require.Len(t, mine, 1)
 	require.Equal(t, "A5", mine[0].Code)
 	var codes []string
-	require.NoError(t, f.ledger.EachGrantBySeq(t.Context(), 3, hongbao.SeqRange{First: 1, Last: 10},
+	require.NoError(t, f.ledger.EachGrantBySeq(t.Context(), 3, stream.SeqRange{First: 1, Last: 10},
 		func(g hongbao.Grant) error {
 			codes = append(codes, g.Code)
 			return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 func testFound(t *testing.T, f *fixture) {
@@ -155,8 +156,8 @@ func testHighestSeq(t *testing.T, f *fixture) {
 	f.settles(t, aside)
 	require.Equal(t, int64(77), highest(3), "what is in quarantine was an event too")
 
-	closed := hongbao.Entry{ID: "1-0", Kind: hongbao.EntryClose, Campaign: "later", Shard: 3, Seq: 99,
-		Close: hongbao.Closing{
+	closed := stream.Entry{ID: "1-0", Kind: stream.EntryClose, Campaign: "later", Shard: 3, Seq: 99,
+		Close: stream.Closing{
 			Left: 10, LeftAmount: fundedFor(10),
 		}}
 	_, err := f.ledger.Refund(t.Context(), closed, 0)
@@ -168,7 +169,7 @@ func testFundedCampaigns(t *testing.T, f *fixture) {
 	for _, id := range []string{"a", "b", "c", "d"} {
 		f.create(t, id, 1)
 	}
-	closed := hongbao.Entry{ID: "1-0", Kind: hongbao.EntryClose, Campaign: "b", Shard: 3, Seq: 1, Close: hongbao.Closing{
+	closed := stream.Entry{ID: "1-0", Kind: stream.EntryClose, Campaign: "b", Shard: 3, Seq: 1, Close: stream.Closing{
 		Left: 1, LeftAmount: fundedFor(1),
 	}}
 	_, err := f.ledger.Refund(t.Context(), closed, 0)

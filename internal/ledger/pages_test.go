@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -140,7 +141,7 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	}}
 	closed := closeOf("rain", 1, 1)
 	closed.Shard, closed.Seq = 0, 25_001
-	closed.Close = hongbao.Closing{Granted: 25_000, GrantedAmount: 25_000}
+	closed.Close = stream.Closing{Granted: 25_000, GrantedAmount: 25_000}
 	_, err := f.ledger.Refund(t.Context(), closed, 0)
 	f.ledger.store = inner
 	require.NoError(t, err)

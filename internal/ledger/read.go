@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // pageRows is how many grants are read at once: a long iteration holds no connection and no snapshot between pages.
@@ -41,7 +42,7 @@ func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao
 // EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
 // fails; its error is given back as it is. A seq is missing if it was no grant or is not settled, and comes twice,
 // for different packets, if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
-func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange,
+func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange,
 	fn func(hongbao.Grant) error) error {
 	last := hongbao.Grant{Seq: seqs.First} // before every row of that seq: no campaign has an empty id
 	for {

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 func (f *fixture) bySeq(t *testing.T, shard int, first, last int64) []int64 {
 	t.Helper()
 	var packets []int64
-	require.NoError(t, f.ledger.EachGrantBySeq(t.Context(), shard, hongbao.SeqRange{First: first, Last: last},
+	require.NoError(t, f.ledger.EachGrantBySeq(t.Context(), shard, stream.SeqRange{First: first, Last: last},
 		func(g hongbao.Grant) error {
 			packets = append(packets, g.Packet)
 			return nil
@@ -52,7 +53,7 @@ func testIterationError(t *testing.T, f *fixture) {
 		return stop
 	}
 	require.Equal(t, stop, f.ledger.EachGrant(t.Context(), "rain", fn))
-	require.Equal(t, stop, f.ledger.EachGrantBySeq(t.Context(), 3, hongbao.SeqRange{First: 1, Last: 10}, fn))
+	require.Equal(t, stop, f.ledger.EachGrantBySeq(t.Context(), 3, stream.SeqRange{First: 1, Last: 10}, fn))
 	require.Equal(t, 2, calls)
 }
 
@@ -181,7 +182,7 @@ func testSeal(t *testing.T, f *fixture) {
 	f.settles(t, append(grantsOf("rain", 1, 3), grant("rain", 5), grant("snow", 1))...)
 	require.ErrorIs(t, f.ledger.Seal(t.Context(), "rain"), ErrNotSealable)
 	require.ErrorIs(t, f.ledger.Seal(t.Context(), "typo"), ErrNoCampaign)
-	_, err := f.ledger.Refund(t.Context(), func() hongbao.Entry {
+	_, err := f.ledger.Refund(t.Context(), func() stream.Entry {
 		e := closeOf("rain", 10, 4)
 		e.Seq, e.Close.GrantedAmount = 6, fundedFor(3)+planned(5)
 		e.Close.LeftAmount = fundedFor(10) - e.Close.GrantedAmount
@@ -196,7 +197,7 @@ func testSeal(t *testing.T, f *fixture) {
 	require.True(t, totals.Sealed)
 	seqs, err := f.ledger.SealedSeqs(t.Context(), "rain")
 	require.NoError(t, err)
-	require.Equal(t, map[int][]hongbao.SeqRange{3: {{First: 1, Last: 3}, {First: 5, Last: 5}}}, seqs)
+	require.Equal(t, map[int][]stream.SeqRange{3: {{First: 1, Last: 3}, {First: 5, Last: 5}}}, seqs)
 	seqs, err = f.ledger.SealedSeqs(t.Context(), "snow")
 	require.NoError(t, err)
 	require.Empty(t, seqs)

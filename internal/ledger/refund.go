@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // ErrNoCampaign says that the ledger does not have a campaign.
@@ -22,7 +23,7 @@ var ErrNotRefunded = errors.New("the campaign is not refunded")
 // they would have cost goes back too. It is refused with payment.ErrSettling while the ledger holds fewer grants than
 // that, and as a Conflict if the ledger's grants can't become what the close tells, or if some are missing and others
 // still wait in quarantine. A repeat gives the refund that is there and moves nothing, whoever made it.
-func (l *Ledger) Refund(ctx context.Context, closed hongbao.Entry, missing int64) (payment.Refund, error) {
+func (l *Ledger) Refund(ctx context.Context, closed stream.Entry, missing int64) (payment.Refund, error) {
 	n, err := l.count(ctx, &closed, missing)
 	if err != nil {
 		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", closed.Campaign, err)
@@ -69,8 +70,8 @@ func (l *Ledger) refundOnce(
 }
 
 // held is what the ledger has granted of a campaign and what is left.
-func (c *StoredCampaign) held() hongbao.Closing {
-	return hongbao.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.Grants,
+func (c *StoredCampaign) held() stream.Closing {
+	return stream.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.Grants,
 		LeftAmount: c.Funded - c.Granted}
 }
 
@@ -84,7 +85,7 @@ type counted struct {
 
 // count reads the grants of a campaign that is to be refunded. It holds no lock, since it may take long: what is
 // settled meanwhile moves the counters. It reads none while fewer are there than the close tells.
-func (l *Ledger) count(ctx context.Context, closed *hongbao.Entry, missing int64) (n counted, err error) {
+func (l *Ledger) count(ctx context.Context, closed *stream.Entry, missing int64) (n counted, err error) {
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
 		var found bool
 		n.has, found, err = readCampaign(ctx, t, closed.Campaign)
@@ -113,7 +114,7 @@ func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, 
 
 // refund compares the close with what the ledger holds, and tells what is to be moved. counted was read before the
 // lock.
-func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entry, missing int64,
+func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *stream.Entry, missing int64,
 	n *counted) (payment.Refund, error) {
 	pool, waiting, err := c.open(ctx, t)
 	if err != nil {
@@ -122,7 +123,7 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *hongbao.Entr
 	held, want, id := c.held(), closed.Close, c.Spec.ID
 	waits := nothingPending(ctx, t, id)
 	switch {
-	case closed.Kind != hongbao.EntryClose || closed.Seq < 1 || missing < 0:
+	case closed.Kind != stream.EntryClose || closed.Seq < 1 || missing < 0:
 		err = hongbao.Errorf(hongbao.ClassPermanent, "entry %s is no close, or %d missing grants are no number", closed.ID,
 			missing)
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
@@ -192,13 +193,13 @@ func (c *StoredCampaign) rest() payment.Refund {
 }
 
 // Held tells what the ledger has granted of a campaign, and what is left.
-func (l *Ledger) Held(ctx context.Context, campaign string) (hongbao.Closing, error) {
+func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, error) {
 	c, found, err := l.Campaign(ctx, campaign)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; look at the id", campaign, ErrNoCampaign)
 	}
 	if err != nil {
-		return hongbao.Closing{}, err
+		return stream.Closing{}, err
 	}
 	return c.held(), nil
 }

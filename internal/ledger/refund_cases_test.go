@@ -11,13 +11,14 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // closeOf is the close entry of a campaign of which the first packets were granted.
-func closeOf(campaign string, packets, granted int64) hongbao.Entry {
-	return hongbao.Entry{
-		ID: "1700000060000-0", Shard: 3, Kind: hongbao.EntryClose, Campaign: campaign, Seq: granted + 1, Epoch: 1,
-		Close: hongbao.Closing{
+func closeOf(campaign string, packets, granted int64) stream.Entry {
+	return stream.Entry{
+		ID: "1700000060000-0", Shard: 3, Kind: stream.EntryClose, Campaign: campaign, Seq: granted + 1, Epoch: 1,
+		Close: stream.Closing{
 			Granted: granted, GrantedAmount: fundedFor(granted),
 			Left: packets - granted, LeftAmount: fundedFor(packets) - fundedFor(granted),
 		},
@@ -25,7 +26,7 @@ func closeOf(campaign string, packets, granted int64) hongbao.Entry {
 }
 
 // refunds has the campaign refunded.
-func (f *fixture) refunds(t *testing.T, closed hongbao.Entry) payment.Refund {
+func (f *fixture) refunds(t *testing.T, closed stream.Entry) payment.Refund {
 	t.Helper()
 	r, err := f.ledger.Refund(t.Context(), closed, 0)
 	require.NoError(t, err)
@@ -34,7 +35,7 @@ func (f *fixture) refunds(t *testing.T, closed hongbao.Entry) payment.Refund {
 }
 
 // refundedOnce tells that the campaign has one refund, that the sponsor has his money, and that nothing is left.
-func (f *fixture) refundedOnce(t *testing.T, closed hongbao.Entry) {
+func (f *fixture) refundedOnce(t *testing.T, closed stream.Entry) {
 	t.Helper()
 	c, _, err := f.ledger.Campaign(t.Context(), closed.Campaign)
 	require.NoError(t, err)
@@ -121,17 +122,17 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	for name, c := range map[string]struct {
-		alter func(*hongbao.Entry)
+		alter func(*stream.Entry)
 		class hongbao.Class
 	}{
-		"fewer grants than the ledger holds": {func(e *hongbao.Entry) { *e = closeOf("rain", 10, 3) }, hongbao.ClassConflict},
-		"another amount": {func(e *hongbao.Entry) { e.Close.GrantedAmount++; e.Close.LeftAmount-- },
+		"fewer grants than the ledger holds": {func(e *stream.Entry) { *e = closeOf("rain", 10, 3) }, hongbao.ClassConflict},
+		"another amount": {func(e *stream.Entry) { e.Close.GrantedAmount++; e.Close.LeftAmount-- },
 			hongbao.ClassConflict},
-		"more packets than funded": {func(e *hongbao.Entry) { e.Close.Left++ }, hongbao.ClassConflict},
-		"more money than funded":   {func(e *hongbao.Entry) { e.Close.LeftAmount++ }, hongbao.ClassConflict},
-		"no close": {func(e *hongbao.Entry) { e.Kind = hongbao.EntryGrant },
+		"more packets than funded": {func(e *stream.Entry) { e.Close.Left++ }, hongbao.ClassConflict},
+		"more money than funded":   {func(e *stream.Entry) { e.Close.LeftAmount++ }, hongbao.ClassConflict},
+		"no close": {func(e *stream.Entry) { e.Kind = stream.EntryGrant },
 			hongbao.ClassPermanent},
-		"no seq": {func(e *hongbao.Entry) { e.Seq = 0 }, hongbao.ClassPermanent},
+		"no seq": {func(e *stream.Entry) { e.Seq = 0 }, hongbao.ClassPermanent},
 	} {
 		e := closeOf("rain", 10, 4)
 		c.alter(&e)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // LostRefund is what a person decides about a campaign of which Redis has lost something, so that no close can tell
@@ -45,7 +46,7 @@ func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, 
 	if err := o.check(); err != nil {
 		return payment.Refund{}, err
 	}
-	n, err := l.count(ctx, &hongbao.Entry{Campaign: o.Campaign, Shard: o.Shard, Seq: math.MaxInt64}, 0)
+	n, err := l.count(ctx, &stream.Entry{Campaign: o.Campaign, Shard: o.Shard, Seq: math.MaxInt64}, 0)
 	if err != nil {
 		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", o.Campaign, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // ErrNotSealable says that a campaign can't be sealed yet.
@@ -21,7 +22,7 @@ type seal struct {
 	grants, amount  int64
 	debits, debited int64
 	groups          map[int64]int64
-	seqs            map[int][]hongbao.SeqRange
+	seqs            map[int][]stream.SeqRange
 }
 
 // Seal notes what the grants of a refunded campaign come to, so that CheckConservation and the audit need not read
@@ -76,7 +77,7 @@ func (s *seal) read(ctx context.Context, t txn, c *Totals) (err error) {
 	if err != nil {
 		return err
 	}
-	s.seqs = make(map[int][]hongbao.SeqRange, len(bits))
+	s.seqs = make(map[int][]stream.SeqRange, len(bits))
 	for shard, words := range bits {
 		s.seqs[shard] = ranges(words)
 	}
@@ -85,7 +86,7 @@ func (s *seal) read(ctx context.Context, t txn, c *Totals) (err error) {
 }
 
 // ranges gives the numbers whose bits are set, as runs in their order.
-func ranges(words map[int64]uint64) (list []hongbao.SeqRange) {
+func ranges(words map[int64]uint64) (list []stream.SeqRange) {
 	for _, w := range slices.Sorted(maps.Keys(words)) {
 		for bit := range int64(64) {
 			if words[w]&(1<<bit) == 0 {
@@ -95,7 +96,7 @@ func ranges(words map[int64]uint64) (list []hongbao.SeqRange) {
 			if n := len(list); n > 0 && list[n-1].Last == seq-1 {
 				list[n-1].Last = seq
 			} else {
-				list = append(list, hongbao.SeqRange{First: seq, Last: seq})
+				list = append(list, stream.SeqRange{First: seq, Last: seq})
 			}
 		}
 	}
@@ -163,14 +164,14 @@ func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) err
 }
 
 // SealedSeqs gives the seqs of the grants of a sealed campaign, by shard; none if it is not sealed.
-func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]hongbao.SeqRange, err error) {
+func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]stream.SeqRange, err error) {
 	var packed []byte
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		return t.query(ctx, `SELECT seqs FROM seal WHERE campaign = $1`, []any{campaign},
 			func(s scan) error { return s(&packed) })
 	})
 	n := numbers{rest: packed}
-	seqs = make(map[int][]hongbao.SeqRange)
+	seqs = make(map[int][]stream.SeqRange)
 	for len(n.rest) > 0 {
 		shard, last := int(n.next()), int64(0)
 		for range n.next() {
@@ -178,7 +179,7 @@ func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int]
 			if last = first + n.next(); n.bad {
 				break
 			}
-			seqs[shard] = append(seqs[shard], hongbao.SeqRange{First: first, Last: last})
+			seqs[shard] = append(seqs[shard], stream.SeqRange{First: first, Last: last})
 		}
 	}
 	if err = errors.Join(err, n.err(campaign)); err != nil {

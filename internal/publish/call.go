@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // call is one Handle at work.
@@ -73,7 +74,7 @@ func admit(g *hongbao.Grant, shard int) error {
 }
 
 // settle gives every left grant of the events its result.
-func (c *call) settle(events []hongbao.SeqRange, err error) {
+func (c *call) settle(events []stream.SeqRange, err error) {
 	c.left = slices.DeleteFunc(c.left, func(i int) bool {
 		if !covers(events, c.grants[i].Seq) {
 			return false
@@ -102,7 +103,7 @@ func (c *call) result() []error {
 
 func (c *call) tookOne() { c.most = min(2*c.most, c.limit) }
 
-func covers(events []hongbao.SeqRange, seq int64) bool {
+func covers(events []stream.SeqRange, seq int64) bool {
 	for _, r := range events {
 		if seq >= r.First && seq <= r.Last {
 			return true

@@ -3,21 +3,21 @@ package publish
 import (
 	"context"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// Claims is where the publisher notes what it is about to send. Package dedup implements it on Redis; each method is
+// Claims is where the publisher notes what it is about to send. Package claims implements it on Redis; each method is
 // one atomic step there.
 type Claims interface {
 	// Claim takes the right to push the events, unless any of them is done or covered by another claim: then nothing is
 	// claimed and the answer tells what stands in the way. Open claims in the answer were taken over.
-	Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange, payload string) (hongbao.ClaimAnswer,
+	Claim(ctx context.Context, shard int, id string, events []stream.SeqRange, payload string) (stream.ClaimAnswer,
 		error)
-	// Complete marks the claim's events done and removes it; hongbao.ErrFenced if it was taken over or ended. One that was
+	// Complete marks the claim's events done and removes it; stream.ErrFenced if it was taken over or ended. One that was
 	// lost is completed all the same: the batch is in the topic.
-	Complete(ctx context.Context, shard int, c hongbao.Claim) error
-	// Release removes the claim of a batch that is certainly not in the topic; hongbao.ErrFenced as above.
-	Release(ctx context.Context, shard int, c hongbao.Claim) error
+	Complete(ctx context.Context, shard int, c stream.Claim) error
+	// Release removes the claim of a batch that is certainly not in the topic; stream.ErrFenced as above.
+	Release(ctx context.Context, shard int, c stream.Claim) error
 }
 
 // Terms are what never changes in a campaign, and what a message needs of it.
@@ -41,5 +41,5 @@ type Campaigns interface {
 type Entries interface {
 	// Entries gives the entries from firstID to lastID, both included, in order. The ids are EntryIDs of grants that
 	// were handed to Handle; the publisher does not look into them. An entry that is gone is left out.
-	Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error)
+	Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // orphan leaves a batch of n grants with an open claim behind, as a worker that died; f tells what became of the
@@ -224,7 +225,7 @@ func TestEntriesGoneFromTheStream(t *testing.T) {
 // batch is never built from any but its own: what is in the topic is each grant once, as it was decided.
 func TestStoredBatchAmongForgedEntries(t *testing.T) {
 	t.Parallel()
-	forged := func(e hongbao.Entry, from, to int) hongbao.Entry {
+	forged := func(e stream.Entry, from, to int) stream.Entry {
 		e.ID += "1"
 		e.Seq, e.Grants = e.Seq+int64(from), slices.Clone(e.Grants[from:to])
 		for i := range e.Grants {
@@ -232,14 +233,14 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 		}
 		return e
 	}
-	for name, change := range map[string]func(e []hongbao.Entry) []hongbao.Entry{
-		"ahead of a real one":    func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 1, forged(e[1], 0, 1)) },
-		"all of a real one":      func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 1, forged(e[1], 0, 5)) },
-		"behind a real one":      func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 2, forged(e[1], 2, 5)) },
-		"of a seq of the past":   func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 2, forged(e[0], 1, 2)) },
-		"a real one once more":   func(e []hongbao.Entry) []hongbao.Entry { return slices.Insert(e, 2, e[1]) },
-		"in another order":       func(e []hongbao.Entry) []hongbao.Entry { e[1], e[2] = e[2], e[1]; return e },
-		"in place of a real one": func(e []hongbao.Entry) []hongbao.Entry { e[1] = forged(e[1], 0, 5); return e },
+	for name, change := range map[string]func(e []stream.Entry) []stream.Entry{
+		"ahead of a real one":    func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 1, forged(e[1], 0, 1)) },
+		"all of a real one":      func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 1, forged(e[1], 0, 5)) },
+		"behind a real one":      func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 2, forged(e[1], 2, 5)) },
+		"of a seq of the past":   func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 2, forged(e[0], 1, 2)) },
+		"a real one once more":   func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 2, e[1]) },
+		"in another order":       func(e []stream.Entry) []stream.Entry { e[1], e[2] = e[2], e[1]; return e },
+		"in place of a real one": func(e []stream.Entry) []stream.Entry { e[1] = forged(e[1], 0, 5); return e },
 	} {
 		for fateName, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {
 			t.Run(name+", "+fateName, func(t *testing.T) {
@@ -267,16 +268,16 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 
 func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*hongbao.Claim){
-		"unreadable":  func(c *hongbao.Claim) { c.Payload = "2" + c.Payload[1:] },
-		"other topic": func(c *hongbao.Claim) { c.Payload = strings.Replace(c.Payload, " "+testTopic+" ", " other ", 1) },
-		"other partition": func(c *hongbao.Claim) {
+	for name, change := range map[string]func(*stream.Claim){
+		"unreadable":  func(c *stream.Claim) { c.Payload = "2" + c.Payload[1:] },
+		"other topic": func(c *stream.Claim) { c.Payload = strings.Replace(c.Payload, " "+testTopic+" ", " other ", 1) },
+		"other partition": func(c *stream.Claim) {
 			f := strings.Fields(c.Payload)
 			f[3] = "1"
 			c.Payload = strings.Join(f,
 				" ")
 		},
-		"other events": func(c *hongbao.Claim) { c.Events = []hongbao.SeqRange{{First: 1, Last: 19}} },
+		"other events": func(c *stream.Claim) { c.Events = []stream.SeqRange{{First: 1, Last: 19}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

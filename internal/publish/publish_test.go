@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var decided = time.Date(2026, 11, 21, 8, 0, 0, 123e6, time.UTC)
@@ -135,7 +136,7 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 1, decided)))
 		w.fate = fates()
 		ctx, cancel := context.WithCancel(t.Context())
-		b.store.granted = func(hongbao.Claim) { cancel() }
+		b.store.granted = func(stream.Claim) { cancel() }
 		requireClass(t, p.Handle(ctx, b.store.grants(0, 2, decided)), 2, hongbao.ClassUnknown, true)
 		require.Zero(t, w.sends)
 		require.Equal(t, 1, b.store.open(0))
@@ -145,7 +146,7 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 		b := setup(t)
 		p, w := b.worker(t)
 		w.fate = fates()
-		b.store.granted = func(hongbao.Claim) { // the process sleeps
+		b.store.granted = func(stream.Claim) { // the process sleeps
 			p.now = func() time.Time { return time.Now().Round(0).Add(p.cfg.MaxClaimAge + time.Second) }
 		}
 		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 2, decided)), 2, hongbao.ClassUnknown, true)
@@ -163,7 +164,7 @@ func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
 	p, _ := b.worker(t)
 	first, second := b.store.grants(0, 3, decided), b.store.grants(2, 3, decided)
 	inside, leave := make(chan struct{}), make(chan struct{})
-	b.store.granted = func(hongbao.Claim) {
+	b.store.granted = func(stream.Claim) {
 		close(inside)
 		<-leave
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // push claims and sends the next batch of the call, or settles what stands in its way. An error concerns every grant
@@ -20,7 +21,7 @@ func (p *Publisher) push(ctx context.Context, s *slot, c *call) error {
 	}
 	born := p.now()
 	st, raw := p.encode(open, s, c, born)
-	claim := hongbao.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
+	claim := stream.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
 	answer, err := p.claims.Claim(ctx, c.shard, claim.ID, claim.Events, claim.Payload)
 	if err != nil {
 		return fmt.Errorf("claiming %d grants for %s: %w", st.count(), p.where(s.partition), err)
@@ -38,7 +39,7 @@ func (p *Publisher) push(ctx context.Context, s *slot, c *call) error {
 // claimed is a batch and the claim that holds it.
 type claimed struct {
 	st    stored
-	claim hongbao.Claim
+	claim stream.Claim
 }
 
 // push is a claimed batch under this worker's own session.
@@ -67,7 +68,7 @@ func (p *Publisher) encode(open *session, s *slot, c *call, born time.Time) (sto
 }
 
 // clear settles what stood in the way of a claim.
-func (p *Publisher) clear(ctx context.Context, s *slot, c *call, a *hongbao.ClaimAnswer) error {
+func (p *Publisher) clear(ctx context.Context, s *slot, c *call, a *stream.ClaimAnswer) error {
 	c.settle(a.Done, nil)
 	for i := range a.Open {
 		p.count.takenOver.Add(1)
@@ -179,9 +180,9 @@ func (p *Publisher) undecided(s *slot, sent sendResult) error {
 }
 
 // complete marks the claim's events done. False: it was taken over, go round.
-func (p *Publisher) complete(ctx context.Context, c *call, claim *hongbao.Claim) (bool, error) {
+func (p *Publisher) complete(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
 	err := p.claims.Complete(ctx, c.shard, *claim)
-	if errors.Is(err, hongbao.ErrFenced) {
+	if errors.Is(err, stream.ErrFenced) {
 		p.count.lost.Add(1)
 		return false, nil
 	}
@@ -193,9 +194,9 @@ func (p *Publisher) complete(ctx context.Context, c *call, claim *hongbao.Claim)
 }
 
 // release removes the claim of a batch that is certainly not in the log. False: it was taken over.
-func (p *Publisher) release(ctx context.Context, c *call, claim *hongbao.Claim) (bool, error) {
+func (p *Publisher) release(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
 	err := p.claims.Release(ctx, c.shard, *claim)
-	if errors.Is(err, hongbao.ErrFenced) {
+	if errors.Is(err, stream.ErrFenced) {
 		p.count.lost.Add(1)
 		return false, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/topic"
 )
@@ -130,7 +131,7 @@ func TestKafkaTakeoverWhileTheOwnerIsPaused(t *testing.T) {
 			require.Nil(t, owner.Handle(t.Context(), b.store.grants(0, 20, decided)))
 			g := b.store.grants(0, 20, decided)
 			took := false
-			b.store.granted = func(hongbao.Claim) {
+			b.store.granted = func(stream.Claim) {
 				if !took {
 					took = true
 					require.Nil(t, other.Handle(t.Context(), g))
@@ -210,7 +211,7 @@ func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 
 	// Killed before the request: it is repeated until the broker is back.
 	var restarted sync.WaitGroup
-	b.store.granted = func(hongbao.Claim) {
+	b.store.granted = func(stream.Claim) {
 		if err := broker.Kill(); err != nil {
 			t.Error(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // clockSlack is how far ahead of ours the clock of the worker that stored a batch may be.
@@ -18,7 +19,7 @@ const clockSlack = 5 * time.Minute
 var errGone = errors.New("entries of the batch are not in the stream any more")
 
 // resolve finishes an open claim that was taken over. After nil it is completed, released, or again somebody else's.
-func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim hongbao.Claim) error {
+func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.Claim) error {
 	st, err := p.readStored(s, &claim)
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim hongbao
 const maxRebuilt = 2 * MaxBatchBytes
 
 // readStored reads the claim's payload and compares it with the claim and the configuration.
-func (p *Publisher) readStored(s *slot, claim *hongbao.Claim) (stored, error) {
+func (p *Publisher) readStored(s *slot, claim *stream.Claim) (stored, error) {
 	st, err := parseStored(claim.Payload)
 	if err != nil {
 		return st, hongbao.Errorf(hongbao.ClassBroken,

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // The danger that the session rule is for: a claim is taken over and finished under the session's sequence, while its
@@ -94,7 +95,7 @@ func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
 	other, _ := b.worker(t)
 	g := b.store.grants(0, 20, decided)
 	took := false
-	b.store.granted = func(hongbao.Claim) { // the owner stands still here
+	b.store.granted = func(stream.Claim) { // the owner stands still here
 		if took {
 			return
 		}
@@ -116,8 +117,8 @@ type twice struct {
 	n int
 }
 
-func (s *twice) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange,
-	payload string) (hongbao.ClaimAnswer, error) {
+func (s *twice) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
+	payload string) (stream.ClaimAnswer, error) {
 	a, err := s.store.Claim(ctx, shard, id, events, payload)
 	if s.n--; s.n < 0 {
 		return a, err

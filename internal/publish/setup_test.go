@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -133,7 +134,7 @@ func requireOneCopy(t testing.TB, cfg *Config, grants ...[]hongbao.Grant) {
 	require.Len(t, content, n, "events in the topic")
 }
 
-// store is Claims and Entries in memory, one atomic step a method, as dedup does it on Redis. Every open claim that
+// store is Claims and Entries in memory, one atomic step a method, as internal/claims does it on Redis. Every open claim that
 // stands in the way is taken over at once, even from a live owner: the harshest timing that leases allow.
 type store struct {
 	mu     sync.Mutex
@@ -141,14 +142,14 @@ type store struct {
 	// fault, if set, may make a method fail before or after its effect.
 	fault func(op string) (before, after error)
 	// granted, if set, is called without the lock when a claim was granted, before the answer is given.
-	granted func(hongbao.Claim)
+	granted func(stream.Claim)
 	held    int // what Claim answers for open claims, instead of handing them over
 }
 
 type storeShard struct {
-	entries []hongbao.Entry
+	entries []stream.Entry
 	done    map[int64]bool
-	claims  map[string]*hongbao.Claim
+	claims  map[string]*stream.Claim
 	fence   int64
 	next    int64
 }
@@ -157,7 +158,7 @@ func newStore() *store { return &store{shards: map[int]*storeShard{}} }
 
 func (s *store) shard(i int) *storeShard {
 	if s.shards[i] == nil {
-		s.shards[i] = &storeShard{done: map[int64]bool{}, claims: map[string]*hongbao.Claim{}, next: 1}
+		s.shards[i] = &storeShard{done: map[int64]bool{}, claims: map[string]*stream.Claim{}, next: 1}
 	}
 	return s.shards[i]
 }
@@ -168,7 +169,7 @@ func (s *store) grants(shard, n int, when time.Time) []hongbao.Grant {
 	defer s.mu.Unlock()
 	x := s.shard(shard)
 	id := fmt.Sprintf("%d-%d", when.UnixMilli(), len(x.entries))
-	e := hongbao.Entry{ID: id, Shard: shard, Kind: hongbao.EntryGrant, Campaign: "spring", Seq: x.next, Epoch: 1,
+	e := stream.Entry{ID: id, Shard: shard, Kind: stream.EntryGrant, Campaign: "spring", Seq: x.next, Epoch: 1,
 		Time: when}
 	for range n {
 		e.Grants = append(e.Grants, hongbao.Grant{
@@ -189,8 +190,8 @@ func (s *store) inject(op string) (before, after error) {
 	return s.fault(op)
 }
 
-func (s *store) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange,
-	payload string) (hongbao.ClaimAnswer, error) {
+func (s *store) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
+	payload string) (stream.ClaimAnswer, error) {
 	s.mu.Lock()
 	before, after := s.inject("claim")
 	if before == nil {
@@ -198,24 +199,24 @@ func (s *store) Claim(ctx context.Context, shard int, id string, events []hongba
 	}
 	if before != nil {
 		s.mu.Unlock()
-		return hongbao.ClaimAnswer{}, before
+		return stream.ClaimAnswer{}, before
 	}
 	a := s.shard(shard).claim(id, events, payload, s.held)
 	granted := s.granted
 	s.mu.Unlock()
 	if a.Granted() && granted != nil {
-		granted(hongbao.Claim{ID: id, Fence: a.Fence, Events: events, Payload: payload})
+		granted(stream.Claim{ID: id, Fence: a.Fence, Events: events, Payload: payload})
 	}
 	return a, after
 }
 
-func (x *storeShard) claim(id string, events []hongbao.SeqRange, payload string, held int) hongbao.ClaimAnswer {
-	var a hongbao.ClaimAnswer
+func (x *storeShard) claim(id string, events []stream.SeqRange, payload string, held int) stream.ClaimAnswer {
+	var a stream.ClaimAnswer
 	open := map[string]bool{}
 	for _, r := range events {
 		for seq := r.First; seq <= r.Last; seq++ {
 			if x.done[seq] {
-				a.Done = append(a.Done, hongbao.SeqRange{First: seq, Last: seq})
+				a.Done = append(a.Done, stream.SeqRange{First: seq, Last: seq})
 			}
 			for _, c := range x.claims {
 				if covers(c.Events, seq) {
@@ -236,12 +237,12 @@ func (x *storeShard) claim(id string, events []hongbao.SeqRange, payload string,
 	if a.Granted() {
 		x.fence++
 		a.Fence = x.fence
-		x.claims[id] = &hongbao.Claim{ID: id, Fence: x.fence, Events: events, Payload: payload}
+		x.claims[id] = &stream.Claim{ID: id, Fence: x.fence, Events: events, Payload: payload}
 	}
 	return a
 }
 
-func (s *store) end(ctx context.Context, op string, shard int, c hongbao.Claim, done bool) error {
+func (s *store) end(ctx context.Context, op string, shard int, c stream.Claim, done bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, after := s.inject(op)
@@ -253,7 +254,7 @@ func (s *store) end(ctx context.Context, op string, shard int, c hongbao.Claim, 
 	}
 	x := s.shard(shard)
 	if x.claims[c.ID] == nil || x.claims[c.ID].Fence != c.Fence {
-		return fmt.Errorf("claim %s: %w", c.ID, hongbao.ErrFenced)
+		return fmt.Errorf("claim %s: %w", c.ID, stream.ErrFenced)
 	}
 	delete(x.claims, c.ID)
 	if done {
@@ -266,21 +267,21 @@ func (s *store) end(ctx context.Context, op string, shard int, c hongbao.Claim, 
 	return after
 }
 
-func (s *store) Complete(ctx context.Context, shard int, c hongbao.Claim) error {
+func (s *store) Complete(ctx context.Context, shard int, c stream.Claim) error {
 	return s.end(ctx, "complete", shard, c, true)
 }
 
-func (s *store) Release(ctx context.Context, shard int, c hongbao.Claim) error {
+func (s *store) Release(ctx context.Context, shard int, c stream.Claim) error {
 	return s.end(ctx, "release", shard, c, false)
 }
 
-func (s *store) Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error) {
+func (s *store) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before, _ := s.inject("entries"); before != nil {
 		return nil, before
 	}
-	var out []hongbao.Entry
+	var out []stream.Entry
 	in := false
 	for _, e := range s.shard(shard).entries {
 		in = in || e.ID == firstID

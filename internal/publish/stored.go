@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // stored is a batch as a claim's payload keeps it: what it takes to send it again. Its text is
@@ -27,7 +28,7 @@ type stored struct {
 
 // run is events of one shard without a gap, and the entries that brought them.
 type run struct {
-	hongbao.SeqRange
+	stream.SeqRange
 	firstEntry, lastEntry string
 }
 
@@ -45,11 +46,11 @@ func (s *stored) extend(g *hongbao.Grant) {
 		s.runs[n-1].Last, s.runs[n-1].lastEntry = g.Seq, g.EntryID
 		return
 	}
-	s.runs = append(s.runs, run{hongbao.SeqRange{First: g.Seq, Last: g.Seq}, g.EntryID, g.EntryID})
+	s.runs = append(s.runs, run{stream.SeqRange{First: g.Seq, Last: g.Seq}, g.EntryID, g.EntryID})
 }
 
-func (s *stored) events() []hongbao.SeqRange {
-	e := make([]hongbao.SeqRange, len(s.runs))
+func (s *stored) events() []stream.SeqRange {
+	e := make([]stream.SeqRange, len(s.runs))
 	for i := range s.runs {
 		e[i] = s.runs[i].SeqRange
 	}

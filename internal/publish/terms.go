@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // addTerms gives the call's grants their currency and their codes. A grant of a campaign that nobody knows, and one
@@ -17,7 +18,7 @@ func (p *Publisher) addTerms(ctx context.Context, c *call) error {
 	}
 	c.grants = grants
 	for i, err := range without {
-		c.settle([]hongbao.SeqRange{{First: grants[i].Seq, Last: grants[i].Seq}}, err)
+		c.settle([]stream.SeqRange{{First: grants[i].Seq, Last: grants[i].Seq}}, err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 func (w *world) ender() *recovery.Ender {
@@ -45,9 +46,9 @@ func (w *world) finish(t *testing.T) {
 	raw, err := w.shard().ReadNew(t.Context(), "balance", "w", 1000, 0)
 	require.NoError(t, err)
 	for i := range raw {
-		e, err := hongbao.ParseEntry(0, raw[i].ID, raw[i].Values)
+		e, err := stream.ParseEntry(0, raw[i].ID, raw[i].Values)
 		require.NoError(t, err)
-		_, err = w.shard().Ack(t.Context(), "balance", []hongbao.SeqRange{{First: e.Seq, Last: e.Last()}}, []string{e.ID})
+		_, err = w.shard().Ack(t.Context(), "balance", []stream.SeqRange{{First: e.Seq, Last: e.Last()}}, []string{e.ID})
 		require.NoError(t, err)
 	}
 }
@@ -169,7 +170,7 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 			RequestID: r.RequestID, Time: r.Time}
 	}
 	require.Nil(t, settler.Handle(t.Context(), grants))
-	_, err := w.shard().Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 1, Last: int64(len(grants))}}, nil)
+	_, err := w.shard().Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: int64(len(grants))}}, nil)
 	require.NoError(t, err)
 }
 

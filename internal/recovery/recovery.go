@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Ledger is what the ledger tells of shards, and keeps of them. *ledger.Ledger is one.
@@ -23,7 +24,7 @@ type Ledger interface {
 	AcceptLoss(ctx context.Context, from int64, token string, word ledger.AcceptedLoss) error
 	AcceptedLosses(ctx context.Context, limit int) ([]ledger.AcceptedLoss, error)
 	HighestSeq(ctx context.Context, shard int) (int64, error)
-	EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error
+	EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange, fn func(hongbao.Grant) error) error
 	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -161,7 +162,7 @@ func (w *world) settle(t *testing.T) {
 	entries, err := w.shard().Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	for _, e := range entries {
-		if e.Kind == hongbao.EntryGrant {
+		if e.Kind == stream.EntryGrant {
 			for _, err := range settler.Handle(t.Context(), e.Grants) {
 				require.NoError(t, err)
 			}
@@ -230,10 +231,10 @@ func TestRestartWithoutLoss(t *testing.T) {
 	require.EqualValues(t, 2, state.Epoch)
 	skipped, err := w.shard().Skipped(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []hongbao.SeqRange{{First: 101, Last: shards.ChunkEvents - 1}}, skipped)
+	require.Equal(t, []stream.SeqRange{{First: 101, Last: shards.ChunkEvents - 1}}, skipped)
 	entries, err := w.shard().Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
-	require.Equal(t, hongbao.EntryEpoch, entries[1].Kind)
+	require.Equal(t, stream.EntryEpoch, entries[1].Kind)
 	require.EqualValues(t, shards.ChunkEvents-1, entries[1].Last())
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 	w.settle(t)
@@ -375,15 +376,15 @@ func TestBatchOfAnotherEpoch(t *testing.T) {
 	w.grab(t, w.rdb, 100)
 	ctx := shards.WithEpoch(t.Context(), 1)
 	w.restart(t, "")
-	_, err := w.shard().Ack(ctx, "balance", []hongbao.SeqRange{{First: 1, Last: 100}}, nil)
+	_, err := w.shard().Ack(ctx, "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
 	require.ErrorIs(t, err, shards.ErrFrozen, "the fault fired")
 	w.opens(t)
-	_, err = w.shard().Ack(ctx, "balance", []hongbao.SeqRange{{First: 1, Last: 100}}, nil)
+	_, err = w.shard().Ack(ctx, "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
 	require.ErrorIs(t, err, shards.ErrStale)
 	_, err = w.shard().Claim(ctx, &shards.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute,
-		Events: []hongbao.SeqRange{{First: 1, Last: 9}}})
+		Events: []stream.SeqRange{{First: 1, Last: 9}}})
 	require.ErrorIs(t, err, shards.ErrStale)
-	done, err := w.shard().Done(t.Context(), "balance", hongbao.SeqRange{First: 1, Last: 100})
+	done, err := w.shard().Done(t.Context(), "balance", stream.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)
 	require.False(t, done.Has(1))
 }
@@ -395,7 +396,7 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	w := setup(t)
 	w.grab(t, w.rdb, 10)
 	other := shards.Of(w.server.Client(t), w.space.Shard(0))
-	_, err := other.Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 11, Last: 11}}, nil)
+	_, err := other.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, shards.ErrFrozen)
 	require.Zero(t, w.rdb.Exists(t.Context(), w.space.Shard(0).Done("balance", 0)).Val())
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
@@ -428,7 +429,7 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found.Frozen)
 	late := shards.Of(w.server.Client(t), w.space.Shard(0))
-	_, err = late.Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 11, Last: 11}}, nil)
+	_, err = late.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, shards.ErrFrozen)
 	again := &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
 		Known: 10}

@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Verdict is what Redis and the others know of one shard.
@@ -141,7 +142,7 @@ func (r *Recoverer) ahead(ctx context.Context, v *Verdict) (map[string]bool, err
 	if v.Ledger <= v.Redis {
 		return ids, nil
 	}
-	seqs := hongbao.SeqRange{First: max(v.Redis, 0) + 1, Last: v.Ledger}
+	seqs := stream.SeqRange{First: max(v.Redis, 0) + 1, Last: v.Ledger}
 	err := r.cfg.Ledger.EachGrantBySeq(ctx, v.Shard, seqs, func(g hongbao.Grant) error {
 		ids[g.Campaign] = true
 		return nil

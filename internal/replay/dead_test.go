@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var ann = deadletter.Decider{By: "ann", Why: "mended,\nby hand"}
@@ -51,14 +52,14 @@ func TestLost(t *testing.T) {
 	_, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{list(t, l, deadletter.Filter{})[1].ID}}, ann, false) // 0-4
 	require.NoError(t, err)
 	for shard := range shardCount {
-		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 1, Last: 8}},
+		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 8}},
 			nil)
 		require.NoError(t, err)
 	}
 	lost, err := replay.FindLost(t.Context(), w.rdb, w.space, "kafka")
 	require.NoError(t, err)
 	// delivered while the sink is read
-	_, err = shards.Of(w.rdb, w.space.Shard(0)).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 9, Last: 9}}, nil)
+	_, err = shards.Of(w.rdb, w.space.Shard(0)).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 9, Last: 9}}, nil)
 	require.NoError(t, err)
 	for _, seq := range []int64{2, 5, 8} {
 		for shard := range shardCount {

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // part delivers what matches of a part and was not delivered before.
@@ -58,7 +59,7 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 	if w.DoneSink != DoneSink(w.Name) {
 		look = shards.Of(w.Redis, k).GroupDone
 	}
-	done, err := look(ctx, w.DoneSink, hongbao.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
+	done, err := look(ctx, w.DoneSink, stream.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 		bySeq[grants[i].Seq] = &grants[i]
 	}
 	has := map[int64]bool{}
-	seqs := hongbao.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq}
+	seqs := stream.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq}
 	err := w.Ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
 		if want := bySeq[g.Seq]; want != nil && want.Campaign == g.Campaign && want.Packet == g.Packet {
 			has[g.Seq] = true
@@ -142,7 +143,7 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 
 // mark sets a sink's done bits.
 func mark(ctx context.Context, w *run, k shards.Keys, sink string, grants []hongbao.Grant) error {
-	var events []hongbao.SeqRange
+	var events []stream.SeqRange
 	for i := range grants {
 		events = shards.AppendSeq(events, grants[i].Seq)
 	}

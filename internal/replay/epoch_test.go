@@ -8,6 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // opensAnew raises the epochs while the target has its second batch in hand, as an opening does.
@@ -40,7 +41,7 @@ func TestReplayOfAnotherEpoch(t *testing.T) {
 	require.False(t, report.Finished)
 	require.Equal(t, 2, w.target.calls, "the fault fired")
 	done, err := shards.Of(w.rdb, w.space.Shard(0)).Done(t.Context(), replay.DoneSink("copy"),
-		hongbao.SeqRange{First: 1, Last: 100})
+		stream.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)
 	require.True(t, done.Has(20))
 	require.False(t, done.Has(21), "the batch that was in hand is delivered again")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/delivery"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Filter picks grants. A zero field picks all.
@@ -14,9 +15,9 @@ type Filter struct {
 	// Shard is one shard; nil: all.
 	Shard *int `json:"shard,omitempty"`
 	// Seqs are those of the shard, both ends included.
-	Seqs     hongbao.SeqRange `json:"seqs,omitzero"`
-	Campaign string           `json:"campaign,omitempty"`
-	User     string           `json:"user,omitempty"`
+	Seqs     stream.SeqRange `json:"seqs,omitzero"`
+	Campaign string          `json:"campaign,omitempty"`
+	User     string          `json:"user,omitempty"`
 	// From and To are when the grant was decided: From is included, To is not.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
@@ -28,7 +29,7 @@ func (f *Filter) check(shards int) error {
 	if f.Shard != nil && (*f.Shard < 0 || *f.Shard >= shards) {
 		bad("shard %d: the deployment has shards 0 to %d", *f.Shard, shards-1)
 	}
-	if f.Seqs != (hongbao.SeqRange{}) {
+	if f.Seqs != (stream.SeqRange{}) {
 		if f.Seqs.First < 1 || f.Seqs.Last < f.Seqs.First || f.Seqs.Last > int64(hongbao.MaxAmount) {
 			bad("seqs %d to %d: want 1 <= first <= last < 2^53", f.Seqs.First, f.Seqs.Last)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // forge writes an entry of one or two grants to a thief under an id; "*" for the next one.
@@ -56,7 +57,7 @@ func TestForgedEntryDoesNotMisleadTheSearch(t *testing.T) {
 	zero := 0
 	w.ledger.grants[0] = nil
 	report := w.run(t, w.config("copy"),
-		replay.Options{Filter: replay.Filter{Shard: &zero, Seqs: hongbao.SeqRange{First: 95, Last: 100}}})
+		replay.Options{Filter: replay.Filter{Shard: &zero, Seqs: stream.SeqRange{First: 95, Last: 100}}})
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 0 && g.Seq >= 95 }), w.target.copies)
 	require.Zero(t, report.NotFound)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Lost finds what a sink has finished and does not have: events that were lost there. Make it with FindLost, tell it
@@ -42,7 +43,7 @@ func FindLost(ctx context.Context, rdb redis.UniversalClient, space *shards.Layo
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 		if at.last > 0 {
-			if at.done, err = shards.Of(rdb, k).GroupDone(ctx, sink, hongbao.SeqRange{First: 1, Last: at.last}); err != nil {
+			if at.done, err = shards.Of(rdb, k).GroupDone(ctx, sink, stream.SeqRange{First: 1, Last: at.last}); err != nil {
 				return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Config of one replay.
@@ -150,9 +151,9 @@ type run struct {
 
 // shardRun is how far a run has come on a shard; one goroutine works on it.
 type shardRun struct {
-	epoch  int64            // of the shard when the run began
-	seqs   hongbao.SeqRange // those that are still to be looked at
-	failed bool             // something could not be delivered: the next run goes on before it
+	epoch  int64           // of the shard when the run began
+	seqs   stream.SeqRange // those that are still to be looked at
+	failed bool            // something could not be delivered: the next run goes on before it
 }
 
 // begin notes what the replay covers, or compares it with what was noted; a dry run looks only.
@@ -198,7 +199,7 @@ func (w *run) begin(ctx context.Context) error {
 // plan sets which seqs of a shard this run looks at: those of the filter's time, from where the last run stopped. What
 // is missing in a target is found anew by each run, so that looks at all.
 func (w *run) plan(ctx context.Context, shard int, has *shards.Replay) error {
-	seqs := hongbao.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}
+	seqs := stream.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}
 	seqs, err := w.source.within(ctx, shard, seqs, w.opts.Filter.From, w.opts.Filter.To)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // What was trimmed comes from the ledger, the rest from the stream, each grant whole and once, by rising seq.
@@ -86,7 +87,7 @@ func TestGapsAreTold(t *testing.T) {
 	r, err := replay.New(w.config("newer"))
 	require.NoError(t, err)
 	_, err = r.Run(t.Context(), replay.Options{})
-	require.ErrorIs(t, err, hongbao.ErrNewerEntry, "a newer entry stops, it is not skipped")
+	require.ErrorIs(t, err, stream.ErrNewerEntry, "a newer entry stops, it is not skipped")
 }
 
 // After Redis went back in time one seq stands for two grants: the first is replayed, the other told.
@@ -119,11 +120,11 @@ func TestFilters(t *testing.T) {
 		"time": {replay.Filter{From: at(50), To: at(120)},
 			func(g *hongbao.Grant) bool { return g.Seq >= 50 && g.Seq < 120 }},
 		"shard": {replay.Filter{Shard: &one}, func(g *hongbao.Grant) bool { return g.Shard == 1 }},
-		"seqs": {replay.Filter{Shard: &one, Seqs: hongbao.SeqRange{First: 77, Last: 131}},
+		"seqs": {replay.Filter{Shard: &one, Seqs: stream.SeqRange{First: 77, Last: 131}},
 			func(g *hongbao.Grant) bool { return g.Shard == 1 && g.Seq >= 77 && g.Seq <= 131 }},
-		"seqs beyond the last": {replay.Filter{Shard: &one, Seqs: hongbao.SeqRange{First: 199, Last: 500}},
+		"seqs beyond the last": {replay.Filter{Shard: &one, Seqs: stream.SeqRange{First: 199, Last: 500}},
 			func(g *hongbao.Grant) bool { return g.Shard == 1 && g.Seq >= 199 }},
-		"all at once": {replay.Filter{Shard: &one, Seqs: hongbao.SeqRange{First: 5, Last: 150}, Campaign: "snow", User: "u5",
+		"all at once": {replay.Filter{Shard: &one, Seqs: stream.SeqRange{First: 5, Last: 150}, Campaign: "snow", User: "u5",
 			From: at(20), To: at(96)},
 			func(g *hongbao.Grant) bool {
 				return g.Shard == 1 && g.Seq >= 20 && g.Seq < 96 && g.Campaign == "snow" && g.User == "u5"
@@ -322,7 +323,7 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	w.add(t, 50)
 	for shard := range shardCount {
 		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka",
-			[]hongbao.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
+			[]stream.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
 		require.NoError(t, err)
 	}
 	cfg := w.config("mend")
@@ -330,7 +331,7 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	report := w.run(t, cfg, replay.Options{})
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq > 20 && g.Seq < 30 }), w.target.copies)
 	require.Equal(t, int64(82), report.Before)
-	done, err := shards.Of(w.rdb, w.space.Shard(0)).Done(t.Context(), "kafka", hongbao.SeqRange{First: 21, Last: 21})
+	done, err := shards.Of(w.rdb, w.space.Shard(0)).Done(t.Context(), "kafka", stream.SeqRange{First: 21, Last: 21})
 	require.NoError(t, err)
 	require.False(t, done.Has(21))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -129,7 +130,7 @@ func (l *memLedger) add(g hongbao.Grant) {
 	l.grants[g.Shard] = append(l.grants[g.Shard], g)
 }
 
-func (l *memLedger) EachGrantBySeq(_ context.Context, shard int, seqs hongbao.SeqRange,
+func (l *memLedger) EachGrantBySeq(_ context.Context, shard int, seqs stream.SeqRange,
 	fn func(hongbao.Grant) error) error {
 	l.mu.Lock()
 	list := l.grants[shard]

@@ -13,13 +13,14 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Ledger is what a replay asks of the ledger.
 type Ledger interface {
 	// EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
 	// fails. A seq comes twice if Redis went back in time.
-	EachGrantBySeq(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(hongbao.Grant) error) error
+	EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange, fn func(hongbao.Grant) error) error
 }
 
 // part is a run of grants of one shard, by rising seq, and what was met besides. All grants of a part come from the
@@ -42,7 +43,7 @@ type source struct {
 
 // each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in what it gives
 // is filled from the ledger.
-func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
+func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn func(*part) error) error {
 	k := s.space.Shard(shard)
 	from, err := s.seek(ctx, k, seqs.First)
 	if err != nil {
@@ -55,16 +56,16 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 			return err
 		}
 		if len(raw) == 0 {
-			return s.fill(ctx, shard, hongbao.SeqRange{First: next, Last: seqs.Last}, fn)
+			return s.fill(ctx, shard, stream.SeqRange{First: next, Last: seqs.Last}, fn)
 		}
 		from = "(" + raw[len(raw)-1].ID
 		var read Counts // the seqs of what is not real, if it has any, become a gap
-		var entries []hongbao.Entry
+		var entries []stream.Entry
 		if entries, read.Unreadable, read.Forged, err = shards.Of(s.rdb, k).Decode(ctx, raw); err != nil {
 			return err
 		}
 		before := next
-		if next, err = s.entries(ctx, entries, read, hongbao.SeqRange{First: next, Last: seqs.Last}, fn); err != nil {
+		if next, err = s.entries(ctx, entries, read, stream.SeqRange{First: next, Last: seqs.Last}, fn); err != nil {
 			return err
 		}
 		if n := next - before; n > 0 {
@@ -76,7 +77,7 @@ func (s *source) each(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 
 // entries hands on what the entries hold of the seqs, and fills the gaps before and between them. It gives the next
 // seq.
-func (s *source) entries(ctx context.Context, entries []hongbao.Entry, read Counts, seqs hongbao.SeqRange,
+func (s *source) entries(ctx context.Context, entries []stream.Entry, read Counts, seqs stream.SeqRange,
 	fn func(*part) error) (int64, error) {
 	p := &part{read: read}
 	flush := func() error {
@@ -93,7 +94,7 @@ func (s *source) entries(ctx context.Context, entries []hongbao.Entry, read Coun
 			if err := flush(); err != nil {
 				return seqs.First, err
 			}
-			gap := hongbao.SeqRange{First: seqs.First, Last: min(e.Seq-1, seqs.Last)}
+			gap := stream.SeqRange{First: seqs.First, Last: min(e.Seq-1, seqs.Last)}
 			if err := s.fill(ctx, e.Shard, gap, fn); err != nil {
 				return seqs.First, err
 			}
@@ -108,7 +109,7 @@ func (s *source) entries(ctx context.Context, entries []hongbao.Entry, read Coun
 }
 
 // take takes what an entry of the stream holds of the seqs, and gives the next seq.
-func (p *part) take(e *hongbao.Entry, seqs hongbao.SeqRange) int64 {
+func (p *part) take(e *stream.Entry, seqs stream.SeqRange) int64 {
 	end := min(e.Last(), seqs.Last)
 	if end < seqs.First { // it comes a second time
 		return seqs.First
@@ -124,7 +125,7 @@ func (p *part) take(e *hongbao.Entry, seqs hongbao.SeqRange) int64 {
 }
 
 // fill hands on what the ledger and the receipts have of the seqs.
-func (s *source) fill(ctx context.Context, shard int, seqs hongbao.SeqRange, fn func(*part) error) error {
+func (s *source) fill(ctx context.Context, shard int, seqs stream.SeqRange, fn func(*part) error) error {
 	p, next := &part{}, seqs.First
 	flush := func() error {
 		full := p
@@ -132,7 +133,7 @@ func (s *source) fill(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 		return fn(full)
 	}
 	gap := func(last int64) error {
-		missing := hongbao.SeqRange{First: next, Last: last}
+		missing := stream.SeqRange{First: next, Last: last}
 		next = max(next, last+1)
 		return s.gap(ctx, shard, missing, p)
 	}
@@ -168,7 +169,7 @@ func (s *source) fill(ctx context.Context, shard int, seqs hongbao.SeqRange, fn 
 
 // gap takes what the receipts tell of seqs that neither the stream nor the ledger has. Seqs that an opening of the
 // shard has skipped stand for nothing.
-func (s *source) gap(ctx context.Context, shard int, seqs hongbao.SeqRange, p *part) error {
+func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *part) error {
 	if seqs.Len() <= 0 {
 		return nil
 	}
@@ -177,7 +178,7 @@ func (s *source) gap(ctx context.Context, shard int, seqs hongbao.SeqRange, p *p
 	if err != nil {
 		return err
 	}
-	for _, run := range shards.Without([]hongbao.SeqRange{seqs}, skipped) {
+	for _, run := range shards.Without([]stream.SeqRange{seqs}, skipped) {
 		p.read.NotFound += run.Len()
 		if s.told == nil {
 			continue
@@ -205,7 +206,7 @@ func seqOfLedgerID(id string) (int64, bool) {
 
 // seek finds where to begin to read for a seq: an id at or before its entry, not far from it.
 func (s *source) seek(ctx context.Context, k shards.Keys, seq int64) (string, error) {
-	f, err := s.search(ctx, k, func(e *hongbao.Entry) bool { return e.Seq <= seq })
+	f, err := s.search(ctx, k, func(e *stream.Entry) bool { return e.Seq <= seq })
 	if err != nil || f.last == nil {
 		return "-", err
 	}
@@ -215,10 +216,10 @@ func (s *source) seek(ctx context.Context, k shards.Keys, seq int64) (string, er
 // found is where a search in a stream came to: the first entry of the stream, the last one that is before what was
 // searched for, and the one after it. One that is not there, can't be read or is forged is nil: then the reading begins
 // earlier, and tells of it.
-type found struct{ first, last, next *hongbao.Entry }
+type found struct{ first, last, next *stream.Entry }
 
 // search finds the place in a stream up to which before is true. Ids are times, and rise with the seqs.
-func (s *source) search(ctx context.Context, k shards.Keys, before func(*hongbao.Entry) bool) (f found, err error) {
+func (s *source) search(ctx context.Context, k shards.Keys, before func(*stream.Entry) bool) (f found, err error) {
 	if f.first, err = s.probe(ctx, k, "-"); err != nil || f.first == nil {
 		return f, err
 	}
@@ -248,7 +249,7 @@ func (s *source) search(ctx context.Context, k shards.Keys, before func(*hongbao
 }
 
 // probe gives the first entry at or after an id; nil if there is none, or it can't be read, or is forged.
-func (s *source) probe(ctx context.Context, k shards.Keys, id string) (*hongbao.Entry, error) {
+func (s *source) probe(ctx context.Context, k shards.Keys, id string) (*stream.Entry, error) {
 	raw, err := shards.Of(s.rdb, k).Range(ctx, id, "+", 1)
 	if err != nil {
 		return nil, err
@@ -279,13 +280,13 @@ type Entries struct {
 
 // Entries gives the entries from firstID to lastID, both included, in order; those that are gone are left out. Ids that
 // a replay made up for grants of the ledger and of receipts give one entry each.
-func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error) {
+func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
 	first, made := seqOfLedgerID(firstID)
 	last, alsoMade := seqOfLedgerID(lastID)
 	if !made || !alsoMade {
 		return (&shards.Reader{Redis: e.Redis, Space: e.Space}).Entries(ctx, shard, firstID, lastID)
 	}
-	var out []hongbao.Entry
+	var out []stream.Entry
 	missing := map[int64]bool{} // seqs that the ledger does not have
 	for seq := first; seq <= last; seq++ {
 		missing[seq] = true
@@ -296,8 +297,8 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 		}
 		delete(missing, g.Seq)
 		g.EntryID = ledgerID(g.Seq)
-		out = append(out, hongbao.Entry{
-			ID: g.EntryID, Shard: shard, Kind: hongbao.EntryGrant, Campaign: g.Campaign, Seq: g.Seq, Epoch: g.Epoch,
+		out = append(out, stream.Entry{
+			ID: g.EntryID, Shard: shard, Kind: stream.EntryGrant, Campaign: g.Campaign, Seq: g.Seq, Epoch: g.Epoch,
 			Time:   g.Time,
 			Grants: []hongbao.Grant{g},
 		})
@@ -305,7 +306,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	}
 	var err error
 	if e.Ledger != nil {
-		err = e.Ledger.EachGrantBySeq(ctx, shard, hongbao.SeqRange{First: first, Last: last}, take)
+		err = e.Ledger.EachGrantBySeq(ctx, shard, stream.SeqRange{First: first, Last: last}, take)
 	}
 	if err == nil && len(missing) > 0 {
 		var told map[int64]hongbao.Grant
@@ -318,6 +319,6 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 		return nil, fmt.Errorf("build entries %s to %s of shard %d from the ledger and the receipts: %w", firstID, lastID,
 			shard, err)
 	}
-	slices.SortFunc(out, func(a, b hongbao.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(out, func(a, b stream.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	return out, nil
 }

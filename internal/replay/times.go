@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // timeSlack is how far a shard's clock may have gone back: a range of time is searched with so much room on both sides.
@@ -13,7 +14,7 @@ const timeSlack = 5 * time.Minute
 
 // within leaves those of the seqs that may have been decided in a range of time, without reading the others. A zero
 // time is no bound.
-func (s *source) within(ctx context.Context, shard int, seqs hongbao.SeqRange, from, to time.Time) (hongbao.SeqRange,
+func (s *source) within(ctx context.Context, shard int, seqs stream.SeqRange, from, to time.Time) (stream.SeqRange,
 	error) {
 	if !from.IsZero() {
 		low, _, err := s.around(ctx, shard, seqs, from.Add(-timeSlack))
@@ -34,9 +35,9 @@ func (s *source) within(ctx context.Context, shard int, seqs hongbao.SeqRange, f
 
 // around gives two seqs as near to a time as stream and ledger tell: all below low was decided before it, and all from
 // high on was not.
-func (s *source) around(ctx context.Context, shard int, seqs hongbao.SeqRange, when time.Time) (low, high int64,
+func (s *source) around(ctx context.Context, shard int, seqs stream.SeqRange, when time.Time) (low, high int64,
 	err error) {
-	f, err := s.search(ctx, s.space.Shard(shard), func(e *hongbao.Entry) bool { return e.Time.Before(when) })
+	f, err := s.search(ctx, s.space.Shard(shard), func(e *stream.Entry) bool { return e.Time.Before(when) })
 	if err != nil {
 		return 0, 0, err
 	}
@@ -52,7 +53,7 @@ func (s *source) around(ctx context.Context, shard int, seqs hongbao.SeqRange, w
 	}
 	for top := high; low < high; { // the time lies before the stream
 		mid := low + (high-low)/2
-		g, err := s.settledFrom(ctx, shard, hongbao.SeqRange{First: mid, Last: top - 1})
+		g, err := s.settledFrom(ctx, shard, stream.SeqRange{First: mid, Last: top - 1})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -68,7 +69,7 @@ func (s *source) around(ctx context.Context, shard int, seqs hongbao.SeqRange, w
 var errFound = errors.New("found")
 
 // settledFrom gives the first grant of the seqs that the ledger has, nil if it has none.
-func (s *source) settledFrom(ctx context.Context, shard int, seqs hongbao.SeqRange) (first *hongbao.Grant, err error) {
+func (s *source) settledFrom(ctx context.Context, shard int, seqs stream.SeqRange) (first *hongbao.Grant, err error) {
 	err = s.ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
 		first = &g
 		return errFound

@@ -6,6 +6,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // told finds grants that users were told of and whose entries were deleted before their sink had finished them: only
@@ -25,7 +26,7 @@ func newTold(sink string, n int) *told {
 
 // of gives the grants that are wanted among seqs, in their order. Receipts are read once a shard, and only if the sink
 // has not finished some of the seqs.
-func (t *told) of(ctx context.Context, s *source, shard int, seqs hongbao.SeqRange) ([]hongbao.Grant, error) {
+func (t *told) of(ctx context.Context, s *source, shard int, seqs stream.SeqRange) ([]hongbao.Grant, error) {
 	k := shards.Of(s.rdb, s.space.Shard(shard))
 	done, err := k.GroupDone(ctx, t.sink, seqs)
 	if err != nil {
@@ -55,7 +56,7 @@ func (t *told) read(ctx context.Context, s *source, shard int) error {
 	if err != nil {
 		return err
 	}
-	done, err := k.GroupDone(ctx, t.sink, hongbao.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)), Last: head.Seq})
+	done, err := k.GroupDone(ctx, t.sink, stream.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)), Last: head.Seq})
 	if err != nil {
 		return err
 	}

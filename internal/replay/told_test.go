@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // tell writes the receipts of grants, as the grabs did.
@@ -43,7 +44,7 @@ func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list []int64) {
 	t.Helper()
 	bits, err := shards.Of(w.rdb, w.space.Shard(shard)).Done(t.Context(), sink,
-		hongbao.SeqRange{First: 1, Last: w.seq[shard]})
+		stream.SeqRange{First: 1, Last: w.seq[shard]})
 	require.NoError(t, err)
 	for _, seq := range seqs {
 		if bits.Has(seq) {
@@ -69,12 +70,12 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, dropped.Decided)
 	k := shards.Of(w.rdb, w.space.Shard(0))
-	_, err = k.Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 13, Last: 13}}, nil)
+	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 	w.vanish(t, 0, 10, 11, 12, 13, 14, 15, 20, 21)
 	// the letters' bits are no longer what keeps them away
 	require.NoError(t, w.rdb.Del(t.Context(), w.space.Shard(0).Done("kafka", 0)).Err())
-	_, err = k.Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 13, Last: 13}}, nil)
+	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 
 	cfg := w.config("mend")

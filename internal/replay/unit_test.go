@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 type nobody struct{}
@@ -37,11 +38,11 @@ func TestConfig(t *testing.T) {
 	nine := 9
 	now := time.Now()
 	_, err = r.Run(t.Context(), Options{Dead: "no:sink", Filter: Filter{
-		Shard: &nine, Seqs: hongbao.SeqRange{First: 5, Last: 4}, Campaign: "a b", User: "a b", From: now, To: now,
+		Shard: &nine, Seqs: stream.SeqRange{First: 5, Last: 4}, Campaign: "a b", User: "a b", From: now, To: now,
 	}})
 	for _, name := range []string{"no:sink", "shard 9", "seqs 5 to 4", "campaign", "user", "that is no time"} {
 		require.ErrorContains(t, err, name)
 	}
-	_, err = r.Run(t.Context(), Options{Filter: Filter{Seqs: hongbao.SeqRange{First: 1, Last: 2}}})
+	_, err = r.Run(t.Context(), Options{Filter: Filter{Seqs: stream.SeqRange{First: 1, Last: 2}}})
 	require.ErrorContains(t, err, "say of which shard")
 }

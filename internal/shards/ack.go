@@ -7,14 +7,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var ackScript = newDrainScript("ack", "bits")
 
 // Ack marks events as done by the group's sink and acks the entries ids, in one step. Both may be repeated.
 // It returns how many entries were acked now.
-func (k *Shard) Ack(ctx context.Context, group string, events []hongbao.SeqRange, ids []string) (int, error) {
+func (k *Shard) Ack(ctx context.Context, group string, events []stream.SeqRange, ids []string) (int, error) {
 	k.saw(events)
 	m := newMarks(k.Keys, group, []string{k.Keys.Events()}, events)
 	args := make([]any, 2, 2+3*len(m.pieces)+len(ids))
@@ -33,7 +33,7 @@ func (k *Shard) Ack(ctx context.Context, group string, events []hongbao.SeqRange
 }
 
 // Done tells which of the events first..last the sink has finished: bit i of the answer is seq first+i.
-func (k *Shard) Done(ctx context.Context, sink string, r hongbao.SeqRange) (Bitset, error) {
+func (k *Shard) Done(ctx context.Context, sink string, r stream.SeqRange) (Bitset, error) {
 	pipe := k.rdb.Pipeline()
 	read := readBits(ctx, pipe, k.Keys, sink, r)
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -48,7 +48,7 @@ type Progress struct {
 
 // Progress reads the head and the done bits of a consumer group in ranges of events, in one round trip. Events below
 // the done floor count as done, because their bits have been deleted.
-func (k *Shard) Progress(ctx context.Context, group string, ranges ...hongbao.SeqRange) (Progress, error) {
+func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.SeqRange) (Progress, error) {
 	pipe := k.rdb.Pipeline()
 	read := make([]func() (Bitset, error), len(ranges))
 	for i, r := range ranges {
@@ -76,7 +76,7 @@ func (k *Shard) Progress(ctx context.Context, group string, ranges ...hongbao.Se
 }
 
 // GroupDone is Done for the bits of a consumer group: what lies below the done floor counts as done.
-func (k *Shard) GroupDone(ctx context.Context, group string, r hongbao.SeqRange) (Bitset, error) {
+func (k *Shard) GroupDone(ctx context.Context, group string, r stream.SeqRange) (Bitset, error) {
 	p, err := k.Progress(ctx, group, r)
 	if err != nil {
 		return Bitset{}, err
@@ -85,7 +85,7 @@ func (k *Shard) GroupDone(ctx context.Context, group string, r hongbao.SeqRange)
 }
 
 // readBits asks for the bits of a range by a pipeline, and gives what reads the answers.
-func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r hongbao.SeqRange) func() (Bitset,
+func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r stream.SeqRange) func() (Bitset,
 	error) {
 	type piece struct {
 		answer *redis.StringCmd

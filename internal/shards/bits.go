@@ -1,7 +1,7 @@
 package shards
 
 import (
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // marks translates runs of events into what bits.lua understands: the chunk keys that they touch, to be appended to
@@ -18,7 +18,7 @@ type piece struct {
 	base        int64 // seq of bit 0
 }
 
-func newMarks(k Keys, sink string, keys []string, events []hongbao.SeqRange) marks {
+func newMarks(k Keys, sink string, keys []string, events []stream.SeqRange) marks {
 	m := marks{keys: keys, chunks: make(map[int64]int, 2)}
 	for _, r := range events {
 		for first := r.First; first <= r.Last; {
@@ -39,16 +39,16 @@ func newMarks(k Keys, sink string, keys []string, events []hongbao.SeqRange) mar
 }
 
 // AppendSeq adds seq to runs of rising events, joining it to the last run if it follows it.
-func AppendSeq(runs []hongbao.SeqRange, seq int64) []hongbao.SeqRange {
+func AppendSeq(runs []stream.SeqRange, seq int64) []stream.SeqRange {
 	if n := len(runs); n > 0 && runs[n-1].Last+1 == seq {
 		runs[n-1].Last = seq
 		return runs
 	}
-	return append(runs, hongbao.SeqRange{First: seq, Last: seq})
+	return append(runs, stream.SeqRange{First: seq, Last: seq})
 }
 
 // Without gives the events of runs that are not in others. Both rise.
-func Without(runs, others []hongbao.SeqRange) (out []hongbao.SeqRange) {
+func Without(runs, others []stream.SeqRange) (out []stream.SeqRange) {
 	for _, r := range runs {
 		next := r.First
 		for _, o := range others {
@@ -56,12 +56,12 @@ func Without(runs, others []hongbao.SeqRange) (out []hongbao.SeqRange) {
 				continue
 			}
 			if o.First > next {
-				out = append(out, hongbao.SeqRange{First: next, Last: o.First - 1})
+				out = append(out, stream.SeqRange{First: next, Last: o.First - 1})
 			}
 			next = min(o.Last, r.Last) + 1
 		}
 		if next <= r.Last {
-			out = append(out, hongbao.SeqRange{First: next, Last: r.Last})
+			out = append(out, stream.SeqRange{First: next, Last: r.Last})
 		}
 	}
 	return out

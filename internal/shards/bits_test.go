@@ -8,16 +8,17 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // near draws a run of events near an edge of the done bitmaps' chunks, or anywhere within three of them.
-func near(t *rapid.T) hongbao.SeqRange {
+func near(t *rapid.T) stream.SeqRange {
 	edge := rapid.SampledFrom([]int64{1, 8, shards.ChunkEvents, 2 * shards.ChunkEvents, 2*shards.ChunkEvents + 4000}).Draw(
 		t, "edge")
 	first := max(1, edge+rapid.Int64Range(-20, 20).Draw(t, "from"))
 	length := rapid.SampledFrom([]int64{1, 1, 2, 7, 8, 9, 16, 64, 128, 3000}).Draw(t, "length")
-	return hongbao.SeqRange{First: first, Last: first + length - 1}
+	return stream.SeqRange{First: first, Last: first + length - 1}
 }
 
 // What is acked is done, nothing else is, and the order and number of acks does not matter.
@@ -33,7 +34,7 @@ func TestDoneBits(t *testing.T) {
 		require.NoError(rt, b.rdb.HSet(t.Context(), k.Meta(), "seq", 1<<30).Err())
 		want := map[int64]bool{}
 		for range rapid.IntRange(1, 6).Draw(rt, "acks") {
-			runs := []hongbao.SeqRange{}
+			runs := []stream.SeqRange{}
 			for range rapid.IntRange(1, 4).Draw(rt, "runs") {
 				r := near(rt)
 				runs = append(runs, r)
@@ -73,15 +74,15 @@ func TestAckEntries(t *testing.T) {
 	ids := b.events(t, "rain", 2, 1, 1)
 	b.group(t, "kafka")
 	b.read(t, "kafka", "w1", 9)
-	acked, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", []hongbao.SeqRange{{First: 1, Last: 3}}, ids[:2])
+	acked, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
 	require.NoError(t, err)
 	require.Equal(t, 2, acked)
-	acked, err = shards.Of(b.rdb, b.k).Ack(ctx, "kafka", []hongbao.SeqRange{{First: 1, Last: 4}}, ids)
+	acked, err = shards.Of(b.rdb, b.k).Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 4}}, ids)
 	require.NoError(t, err)
 	require.Equal(t, 1, acked, "two were acked before")
 	require.Empty(t, b.owners(t, "kafka"))
 
-	other, err := shards.Of(b.rdb, b.k).Done(ctx, "balance", hongbao.SeqRange{First: 1, Last: 4})
+	other, err := shards.Of(b.rdb, b.k).Done(ctx, "balance", stream.SeqRange{First: 1, Last: 4})
 	require.NoError(t, err)
 	require.False(t, other.Has(1), "each sink has bits of its own")
 
@@ -96,9 +97,9 @@ func TestAckEntries(t *testing.T) {
 
 func TestAppendSeq(t *testing.T) {
 	t.Parallel()
-	var runs []hongbao.SeqRange
+	var runs []stream.SeqRange
 	for _, seq := range []int64{3, 4, 5, 7, 9, 10} {
 		runs = shards.AppendSeq(runs, seq)
 	}
-	require.Equal(t, []hongbao.SeqRange{{First: 3, Last: 5}, {First: 7, Last: 7}, {First: 9, Last: 10}}, runs)
+	require.Equal(t, []stream.SeqRange{{First: 3, Last: 5}, {First: 7, Last: 7}, {First: 9, Last: 10}}, runs)
 }

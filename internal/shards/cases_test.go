@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // scriptCase is one script in a state in which it would write.
@@ -25,7 +26,7 @@ type scriptCase struct {
 	ages bool
 }
 
-var ranges = []hongbao.SeqRange{{First: 1, Last: 2}, {First: shards.ChunkEvents - 1, Last: shards.ChunkEvents}}
+var ranges = []stream.SeqRange{{First: 1, Last: 2}, {First: shards.ChunkEvents - 1, Last: shards.ChunkEvents}}
 
 func claimCall(id, owner string) *shards.ClaimCall {
 	return &shards.ClaimCall{Sink: "kafka", ID: id, Owner: owner, Lease: time.Minute, Events: ranges, Payload: "p"}
@@ -340,13 +341,13 @@ func claimCases() map[string]scriptCase {
 			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
 			prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges})
+				return shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
 			},
 		},
 		"release": {
 			keys: claims, prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).Release(ctx, "kafka", &hongbao.Claim{ID: "c1", Fence: 1, Events: ranges})
+				return shards.Of(b.rdb, b.k).Release(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
 			},
 		},
 		"once": {

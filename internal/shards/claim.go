@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var (
@@ -27,12 +27,12 @@ type ClaimCall struct {
 	Lease   time.Duration
 	// TakeLive: claims of live owners are taken over too. For sinks that make a second push of the same claim harmless.
 	TakeLive bool
-	Events   []hongbao.SeqRange
+	Events   []stream.SeqRange
 	Payload  string
 }
 
-// Claim asks for a claim; see hongbao.ClaimAnswer.
-func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (hongbao.ClaimAnswer, error) {
+// Claim asks for a claim; see stream.ClaimAnswer.
+func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, error) {
 	done := c.Done
 	if done == "" {
 		done = c.Sink
@@ -52,20 +52,20 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (hongbao.ClaimAnswer, e
 	}
 	reply, err := k.run(ctx, claimScript, m.keys, args)
 	if err != nil {
-		return hongbao.ClaimAnswer{}, err
+		return stream.ClaimAnswer{}, err
 	}
 	r := replyReader{rest: reply}
-	var a hongbao.ClaimAnswer
+	var a stream.ClaimAnswer
 	if r.string() == "granted" {
 		a.Fence = r.int64()
 		return a, r.done(claimScript)
 	}
 	a.Held = r.int()
 	for range r.int() {
-		a.Done = append(a.Done, hongbao.SeqRange{First: r.int64(), Last: r.int64()})
+		a.Done = append(a.Done, stream.SeqRange{First: r.int64(), Last: r.int64()})
 	}
 	for r.err == nil && len(r.rest) > 0 {
-		o := hongbao.Claim{ID: r.string(), Fence: r.int64()}
+		o := stream.Claim{ID: r.string(), Fence: r.int64()}
 		o.Events, err = parseRanges(r.string())
 		r.err = errors.Join(r.err, err)
 		o.Payload = r.string()
@@ -75,9 +75,9 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (hongbao.ClaimAnswer, e
 }
 
 // Complete ends a claim whose push arrived: done bits set, those of the sinks also too, and claim gone.
-// hongbao.ErrFenced if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or
+// stream.ErrFenced if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or
 // went back in time) is completed all the same, unless another claim covers some of its events by now.
-func (k *Shard) Complete(ctx context.Context, sink string, c *hongbao.Claim, also ...string) error {
+func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also ...string) error {
 	k.saw(c.Events)
 	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink)}, c.Events)
 	for _, other := range also {
@@ -92,23 +92,23 @@ func (k *Shard) Complete(ctx context.Context, sink string, c *hongbao.Claim, als
 	return fenced(completeScript, c, reply, err)
 }
 
-// Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.
-func (k *Shard) Release(ctx context.Context, sink string, c *hongbao.Claim) error {
+// Release ends a claim whose push was certainly not sent. stream.ErrFenced if it was taken over.
+func (k *Shard) Release(ctx context.Context, sink string, c *stream.Claim) error {
 	reply, err := k.run(ctx, releaseScript, []string{k.Keys.Claims(sink)}, []any{c.ID, c.Fence})
 	return fenced(releaseScript, c, reply, err)
 }
 
-func fenced(s *script, c *hongbao.Claim, reply []string, err error) error {
+func fenced(s *script, c *stream.Claim, reply []string, err error) error {
 	if err != nil {
 		return err
 	}
 	if len(reply) == 0 || reply[0] != "ok" {
-		return fmt.Errorf("script %s: claim %s with fence %d: %w", s.name, c.ID, c.Fence, hongbao.ErrFenced)
+		return fmt.Errorf("script %s: claim %s with fence %d: %w", s.name, c.ID, c.Fence, stream.ErrFenced)
 	}
 	return nil
 }
 
-func formatRanges(ranges []hongbao.SeqRange) string {
+func formatRanges(ranges []stream.SeqRange) string {
 	var b strings.Builder
 	for i, r := range ranges {
 		if i > 0 {
@@ -121,8 +121,8 @@ func formatRanges(ranges []hongbao.SeqRange) string {
 	return b.String()
 }
 
-func parseRanges(s string) ([]hongbao.SeqRange, error) {
-	var out []hongbao.SeqRange
+func parseRanges(s string) ([]stream.SeqRange, error) {
+	var out []stream.SeqRange
 	for _, part := range strings.Split(s, ",") {
 		a, b, ok := strings.Cut(part, "-")
 		first, err1 := strconv.ParseInt(a, 10, 64)
@@ -130,7 +130,7 @@ func parseRanges(s string) ([]hongbao.SeqRange, error) {
 		if !ok || err1 != nil || err2 != nil || last < first {
 			return nil, fmt.Errorf("%.40q is no range of events", part)
 		}
-		out = append(out, hongbao.SeqRange{First: first, Last: last})
+		out = append(out, stream.SeqRange{First: first, Last: last})
 	}
 	return out, nil
 }

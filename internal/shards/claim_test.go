@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -24,12 +25,12 @@ type claimModel struct {
 }
 
 type modelClaim struct {
-	hongbao.Claim
+	stream.Claim
 	owner string
 	over  bool
 }
 
-func overlap(a, b []hongbao.SeqRange) bool {
+func overlap(a, b []stream.SeqRange) bool {
 	for _, x := range a {
 		for _, y := range b {
 			if x.First <= y.Last && y.First <= x.Last {
@@ -40,8 +41,8 @@ func overlap(a, b []hongbao.SeqRange) bool {
 	return false
 }
 
-func (m *claimModel) claim(c *shards.ClaimCall) hongbao.ClaimAnswer {
-	var a hongbao.ClaimAnswer
+func (m *claimModel) claim(c *shards.ClaimCall) stream.ClaimAnswer {
+	var a stream.ClaimAnswer
 	for _, r := range c.Events {
 		for seq := r.First; seq <= r.Last; seq++ {
 			if m.done[seq] {
@@ -67,19 +68,19 @@ func (m *claimModel) claim(c *shards.ClaimCall) hongbao.ClaimAnswer {
 	m.fence++
 	a.Fence = m.fence
 	m.open[c.ID] = &modelClaim{
-		Claim: hongbao.Claim{ID: c.ID, Fence: a.Fence, Events: c.Events, Payload: c.Payload}, owner: c.Owner, over: over,
+		Claim: stream.Claim{ID: c.ID, Fence: a.Fence, Events: c.Events, Payload: c.Payload}, owner: c.Owner, over: over,
 	}
 	return a
 }
 
-func (m *claimModel) valid(c *hongbao.Claim) bool {
+func (m *claimModel) valid(c *stream.Claim) bool {
 	o := m.open[c.ID]
 	return o != nil && o.Fence == c.Fence
 }
 
 // lost tells whether the claims were deleted since c was granted, and nobody claimed its events again: complete must
 // end it then.
-func (m *claimModel) lost(c *hongbao.Claim) bool {
+func (m *claimModel) lost(c *stream.Claim) bool {
 	for _, o := range m.open {
 		if overlap(o.Events, c.Events) {
 			return false
@@ -89,13 +90,13 @@ func (m *claimModel) lost(c *hongbao.Claim) bool {
 }
 
 // drawEvents are rising runs that do not touch, near the edges of chunks.
-func drawEvents(t *rapid.T) []hongbao.SeqRange {
+func drawEvents(t *rapid.T) []stream.SeqRange {
 	first := rapid.SampledFrom([]int64{1, shards.ChunkEvents - 30, 2*shards.ChunkEvents - 30}).Draw(t, "base")
-	var out []hongbao.SeqRange
+	var out []stream.SeqRange
 	for range rapid.IntRange(1, 3).Draw(t, "runs") {
 		first += rapid.Int64Range(2, 20).Draw(t, "gap")
 		last := first + rapid.Int64Range(0, 20).Draw(t, "more")
-		out = append(out, hongbao.SeqRange{First: first, Last: last})
+		out = append(out, stream.SeqRange{First: first, Last: last})
 		first = last
 	}
 	return out
@@ -107,12 +108,12 @@ type claimLives struct {
 	b     *bundle
 	ctx   context.Context
 	k     shards.Keys
-	known []hongbao.Claim // every claim that anybody ever held: most are fenced
+	known []stream.Claim // every claim that anybody ever held: most are fenced
 	made  int
 	losts int
 }
 
-func (l *claimLives) pick(t *rapid.T) hongbao.Claim {
+func (l *claimLives) pick(t *rapid.T) stream.Claim {
 	if len(l.known) == 0 {
 		t.Skip("no claim yet")
 	}
@@ -125,11 +126,11 @@ func ended(t *rapid.T, valid bool, err error) bool {
 		require.NoError(t, err)
 		return true
 	}
-	require.ErrorIs(t, err, hongbao.ErrFenced)
+	require.ErrorIs(t, err, stream.ErrFenced)
 	return false
 }
 
-func (l *claimLives) push(ranges []hongbao.SeqRange) {
+func (l *claimLives) push(ranges []stream.SeqRange) {
 	for _, r := range ranges {
 		for seq := r.First; seq <= r.Last; seq++ {
 			l.done[seq] = true
@@ -148,7 +149,7 @@ func (l *claimLives) claims(t *rapid.T) {
 	got, err := shards.Of(l.b.rdb, l.k).Claim(l.ctx, c)
 	require.NoError(t, err)
 	want := l.claim(c)
-	byID := func(a, b hongbao.Claim) int { return strings.Compare(a.ID, b.ID) }
+	byID := func(a, b stream.Claim) int { return strings.Compare(a.ID, b.ID) }
 	slices.SortFunc(got.Open, byID)
 	slices.SortFunc(want.Open, byID)
 	fences := map[int64]bool{}
@@ -219,7 +220,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 		})
 		losts += l.losts
 		for chunk := range int64(4) {
-			r := hongbao.SeqRange{First: chunk * shards.ChunkEvents, Last: (chunk+1)*shards.ChunkEvents - 1}
+			r := stream.SeqRange{First: chunk * shards.ChunkEvents, Last: (chunk+1)*shards.ChunkEvents - 1}
 			got, err := shards.Of(b.rdb, l.k).Done(l.ctx, "kafka", r)
 			require.NoError(rt, err)
 			for seq := r.First; seq <= r.Last; seq++ {
@@ -243,7 +244,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 		"nobody came": {func(*testing.T, *bundle) {}, false},
 		"other events were claimed": {func(t *testing.T,
 			b *bundle) {
-			grant(t, b, "c9", hongbao.SeqRange{First: 1000, Last: 1001})
+			grant(t, b, "c9", stream.SeqRange{First: 1000, Last: 1001})
 		}, false},
 		"its events were claimed": {func(t *testing.T, b *bundle) { grant(t, b, "c9", ranges[0]) }, true},
 		"a claim can't be read": {func(t *testing.T, b *bundle) {
@@ -255,18 +256,18 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			b := setup(t)
 			b.reached(t, 2*shards.ChunkEvents)
 			for i := range 3 { // so that the fence has risen
-				grant(t, b, fmt.Sprintf("c%d", i), hongbao.SeqRange{First: int64(500 + i), Last: int64(500 + i)})
+				grant(t, b, fmt.Sprintf("c%d", i), stream.SeqRange{First: int64(500 + i), Last: int64(500 + i)})
 			}
 			a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("mine", "w1"))
 			require.NoError(t, err)
 			require.True(t, a.Granted())
 			require.NoError(t, b.rdb.Del(t.Context(), b.k.Claims("kafka")).Err())
 			c.meanwhile(t, b)
-			mine := hongbao.Claim{ID: "mine", Fence: a.Fence, Events: ranges}
+			mine := stream.Claim{ID: "mine", Fence: a.Fence, Events: ranges}
 			before := b.dump(t)
 			err = shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &mine)
 			if c.fenced {
-				require.ErrorIs(t, err, hongbao.ErrFenced)
+				require.ErrorIs(t, err, stream.ErrFenced)
 				require.Empty(t, differ(before, b.dump(t)))
 				return
 			}
@@ -281,10 +282,10 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 	}
 }
 
-func grant(t *testing.T, b *bundle, id string, events hongbao.SeqRange) {
+func grant(t *testing.T, b *bundle, id string, events stream.SeqRange) {
 	t.Helper()
 	call := claimCall(id, "w2")
-	call.Events = []hongbao.SeqRange{events}
+	call.Events = []stream.SeqRange{events}
 	a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), call)
 	require.NoError(t, err)
 	require.True(t, a.Granted())
@@ -300,9 +301,9 @@ func TestClaimRepeated(t *testing.T) {
 	require.True(t, first.Granted())
 	again, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
-	require.Equal(t, []hongbao.Claim{{ID: "c1", Fence: first.Fence + 1, Events: ranges, Payload: "p"}}, again.Open)
+	require.Equal(t, []stream.Claim{{ID: "c1", Fence: first.Fence + 1, Events: ranges, Payload: "p"}}, again.Open)
 	require.ErrorIs(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka",
-		&hongbao.Claim{ID: "c1", Fence: first.Fence, Events: ranges}), hongbao.ErrFenced)
+		&stream.Claim{ID: "c1", Fence: first.Fence, Events: ranges}), stream.ErrFenced)
 	require.NoError(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &again.Open[0]))
 	done, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c2", "w1"))
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var (
@@ -28,7 +29,7 @@ var ErrNotClosed = errors.New("the campaign is not closed")
 // Close closes a campaign on its shard and gives its close entry. A campaign that is closed gives the same entry again.
 // Before the end of its window it is closed only if early is set. A refusal is Permanent, ErrNotInRedis if the campaign
 // is not there, ErrLost if it is frozen; a frozen shard is Transient.
-func (k *Shard) Close(ctx context.Context, campaign string, early bool) (hongbao.Entry, error) {
+func (k *Shard) Close(ctx context.Context, campaign string, early bool) (stream.Entry, error) {
 	how := ""
 	if early {
 		how = "early"
@@ -36,11 +37,11 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool) (hongbao
 	keys := []string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign), k.Keys.Stock(campaign)}
 	reply, err := k.run(ctx, closeScript, keys, []any{how})
 	if err != nil {
-		return hongbao.Entry{}, err
+		return stream.Entry{}, err
 	}
 	r := replyReader{rest: reply}
 	if r.string() == "refused" {
-		return hongbao.Entry{}, refusedClose(campaign, &r)
+		return stream.Entry{}, refusedClose(campaign, &r)
 	}
 	_ = r.string() // closed or refunded: the answer is the same
 	e := readClose(&r, k.Keys, campaign)
@@ -48,10 +49,10 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool) (hongbao
 }
 
 // readClose reads seq, time, epoch, granted, granted amount, left, left amount.
-func readClose(r *replyReader, k Keys, campaign string) hongbao.Entry {
-	e := hongbao.Entry{Shard: k.Index(), Kind: hongbao.EntryClose, Campaign: campaign, Seq: r.int64()}
+func readClose(r *replyReader, k Keys, campaign string) stream.Entry {
+	e := stream.Entry{Shard: k.Index(), Kind: stream.EntryClose, Campaign: campaign, Seq: r.int64()}
 	e.Time, e.Epoch = time.UnixMilli(r.int64()).UTC(), r.int64()
-	e.Close = hongbao.Closing{Granted: r.int64(), GrantedAmount: hongbao.Amount(r.int64()), Left: r.int64(),
+	e.Close = stream.Closing{Granted: r.int64(), GrantedAmount: hongbao.Amount(r.int64()), Left: r.int64(),
 		LeftAmount: hongbao.Amount(r.int64())}
 	return e
 }
@@ -79,21 +80,21 @@ func refusedClose(campaign string, r *replyReader) error {
 
 // CloseOf gives the close entry of a campaign that is closed on its shard. ErrNotInRedis, ErrLost, or ErrNotClosed with
 // the campaign's state, if there is none; all are Permanent.
-func (k *Shard) CloseOf(ctx context.Context, campaign string) (hongbao.Entry, error) {
+func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, error) {
 	values, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "close_seq", "closed_at", "close_epoch",
 		"granted", "granted_amount", "loaded", "loaded_amount").Result()
 	if err != nil {
-		return hongbao.Entry{}, fmt.Errorf("read the close of campaign %s: %w", campaign, Classify(err))
+		return stream.Entry{}, fmt.Errorf("read the close of campaign %s: %w", campaign, Classify(err))
 	}
 	state, ok := values[0].(string)
 	if !ok {
-		return hongbao.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
 	if state == stateFrozen {
-		return hongbao.Entry{}, LostError(campaign)
+		return stream.Entry{}, LostError(campaign)
 	}
 	if values[1] == nil {
-		return hongbao.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
+		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
 	}
 	r := replyReader{}
 	for _, v := range values[1:] {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -18,7 +19,7 @@ func lock(token string) *shards.LockCall {
 }
 
 // closed loads a campaign, has users u1, u2, ... grab some packets, and closes it.
-func (b *bundle) closed(t *testing.T, id string, packets int64, granted int) hongbao.Entry {
+func (b *bundle) closed(t *testing.T, id string, packets int64, granted int) stream.Entry {
 	t.Helper()
 	b.load(t, spec(id, packets))
 	for i := range granted {
@@ -45,7 +46,7 @@ func TestCloseEndsACampaign(t *testing.T) {
 	e, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true)
 	require.NoError(t, err)
 	amount := first[0].Receipts[0].Amount + first[1].Receipts[0].Amount
-	require.Equal(t, hongbao.Closing{Granted: 2, GrantedAmount: amount, Left: 3, LeftAmount: 50 - amount}, e.Close)
+	require.Equal(t, stream.Closing{Granted: 2, GrantedAmount: amount, Left: 3, LeftAmount: 50 - amount}, e.Close)
 	require.EqualValues(t, 3, e.Seq)
 	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
@@ -120,7 +121,7 @@ func TestConcurrentCloses(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 400))
 	var group errgroup.Group
-	got := make([]hongbao.Entry, 10)
+	got := make([]stream.Entry, 10)
 	for i := range got {
 		group.Go(func() error {
 			_, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", grabber(i, 0), grabber(i, 1), grabber(i, 2)), nil)
@@ -134,10 +135,10 @@ func TestConcurrentCloses(t *testing.T) {
 	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	last := entries[len(entries)-1]
-	require.Equal(t, hongbao.EntryClose, last.Kind)
+	require.Equal(t, stream.EntryClose, last.Kind)
 	var granted int64
 	for _, e := range entries[:len(entries)-1] {
-		require.Equal(t, hongbao.EntryGrant, e.Kind)
+		require.Equal(t, stream.EntryGrant, e.Kind)
 		granted += e.Events()
 	}
 	require.Equal(t, granted, last.Close.Granted)

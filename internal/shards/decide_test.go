@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // A letter is decided once, and stands among the decided ones with everything it had.
@@ -74,11 +74,11 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	a, err := shards.Of(b.rdb, b.k).Claim(ctx, c)
 	require.NoError(t, err)
 	require.True(t, a.Granted(), "kafka's own bits do not count")
-	more := append([]hongbao.SeqRange{{First: 9, Last: 9}}, ranges...)
-	require.NoError(t, shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &hongbao.Claim{ID: "c1", Fence: a.Fence, Events: more},
+	more := append([]stream.SeqRange{{First: 9, Last: 9}}, ranges...)
+	require.NoError(t, shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
 		"requeue-kafka"))
 	for _, sink := range []string{"kafka", "requeue-kafka"} {
-		done, err := shards.Of(b.rdb, b.k).Done(ctx, sink, hongbao.SeqRange{First: 1, Last: shards.ChunkEvents})
+		done, err := shards.Of(b.rdb, b.k).Done(ctx, sink, stream.SeqRange{First: 1, Last: shards.ChunkEvents})
 		require.NoError(t, err)
 		for _, seq := range []int64{1, 2, 9, shards.ChunkEvents - 1, shards.ChunkEvents} {
 			require.True(t, done.Has(seq), "%s %d", sink, seq)

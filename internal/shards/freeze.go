@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var (
@@ -105,7 +106,7 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server) (
 }
 
 // Skipped gives the seqs that openings of the shard have skipped: no event of the stream has them.
-func (k *Shard) Skipped(ctx context.Context) ([]hongbao.SeqRange, error) {
+func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), "skipped").Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil

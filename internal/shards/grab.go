@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var grabScript = newScript("grab", "fields").with(inline)
 
 // MaxGrabs is how many grabs one call decides.
-const MaxGrabs = hongbao.MaxEntryGrants
+const MaxGrabs = stream.MaxEntryGrants
 
 // GrabCall is one call of grab.lua: grabs of one campaign on one shard.
 type GrabCall struct {

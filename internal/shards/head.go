@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Head is how far a shard has come.
@@ -34,7 +35,7 @@ var headFields = []string{seqField, epochField, doneFloorField, frozenField}
 // Refute says why no grab and no close can have written an entry, or gives nil. It goes by numbers: the shard has not
 // come to the entry's seq or epoch, or its events left the stream long ago. The head must have been read after the
 // entry, because an event and its seq are written in one step. The error is a Conflict.
-func (h Head) Refute(e *hongbao.Entry) error {
+func (h Head) Refute(e *stream.Entry) error {
 	const advice = "no grab wrote it; find out who can write to Redis"
 	switch {
 	case e.Last() > h.Seq || e.Epoch > h.Epoch:
@@ -107,16 +108,16 @@ func (k *Shard) notFounded() error {
 
 // Decode decodes what was read from the stream and leaves out what is unreadable, and what the shard's head refutes;
 // both are counted. An entry of a newer build is an error.
-func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []hongbao.Entry, unreadable, forged int64,
+func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []stream.Entry, unreadable, forged int64,
 	err error) {
 	head, err := k.OpenHead(ctx)
 	if err != nil {
 		return nil, 0, 0, err
 	}
 	for i := range raw {
-		e, err := hongbao.ParseEntry(k.Keys.Index(), raw[i].ID, raw[i].Values)
+		e, err := stream.ParseEntry(k.Keys.Index(), raw[i].ID, raw[i].Values)
 		switch {
-		case errors.Is(err, hongbao.ErrNewerEntry):
+		case errors.Is(err, stream.ErrNewerEntry):
 			return nil, 0, 0, err
 		case err != nil:
 			unreadable++

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var endLostScript = newDrainScript("end_lost", "stub")
@@ -76,7 +77,7 @@ func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting,
 		return w, err
 	}
 	waits := map[int64]bool{}
-	err = k.eachEntry(ctx, func(e *hongbao.Entry) {
+	err = k.eachEntry(ctx, func(e *stream.Entry) {
 		for i := range e.Grants {
 			if seq := e.Grants[i].Seq; e.Campaign == campaign && undone(seq) {
 				waits[seq] = true
@@ -109,14 +110,14 @@ func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool,
 	if err != nil || head.Seq == 0 {
 		return func(int64) bool { return true }, err
 	}
-	p, err := k.Progress(ctx, group, hongbao.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)), Last: head.Seq})
+	p, err := k.Progress(ctx, group, stream.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)), Last: head.Seq})
 	return func(seq int64) bool { return seq >= p.DoneFloor && (seq > head.Seq || !p.Done[0].Has(seq)) }, err
 }
 
 const entriesPage = 500
 
 // eachEntry calls fn for all entries of the stream that can be read and that the shard does not refute.
-func (k *Shard) eachEntry(ctx context.Context, fn func(*hongbao.Entry)) error {
+func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
 	for from := "-"; ; {
 		raw, err := k.Range(ctx, from, "+", entriesPage)
 		if err != nil {

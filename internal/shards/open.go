@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -61,7 +62,7 @@ func (st *state) saw(seq int64) {
 
 // saw keeps the highest of the events: the caller has them from the stream, so a shard that has not come to them went
 // back in time.
-func (k *Shard) saw(events []hongbao.SeqRange) {
+func (k *Shard) saw(events []stream.SeqRange) {
 	for _, r := range events {
 		stateOf(k.rdb, k.Keys).saw(r.Last)
 	}

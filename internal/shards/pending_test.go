@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 const lease = time.Minute
@@ -56,7 +57,7 @@ func TestTakeOfDeadWorkers(t *testing.T) {
 	require.Equal(t, []string{ids[0], ids[2]}, idsOf(got))
 	for i, r := range got {
 		require.EqualValues(t, 2, r.Attempt, "the broker counts")
-		e, err := hongbao.ParseEntry(0, r.ID, r.Values)
+		e, err := stream.ParseEntry(0, r.ID, r.Values)
 		require.NoError(t, err)
 		require.Equal(t, []int64{1, 4}[i], e.Seq)
 	}
@@ -304,7 +305,7 @@ func TestDead(t *testing.T) {
 	ids := b.events(t, "rain", 2)
 	b.group(t, "kafka")
 	raw := b.read(t, "kafka", "w1", 9)
-	e, err := hongbao.ParseEntry(0, raw[0].ID, raw[0].Values)
+	e, err := stream.ParseEntry(0, raw[0].ID, raw[0].Values)
 	require.NoError(t, err)
 	letter := func(at int, last bool) shards.Letter {
 		return shards.Letter{
@@ -339,7 +340,7 @@ func TestDead(t *testing.T) {
 	require.Equal(t, []any{"kafka", ids[0], "2", "permanent", "4", "1", "rain", raw[0].Values[13]},
 		[]any{v["group"], v["entry"], v["seq"], v["class"], v["attempts"], v["entry.q"], v["entry.c"], v["entry.g"]})
 	require.Len(t, v["reason"], shards.MaxReason)
-	done, err := shards.Of(b.rdb, b.k).Done(ctx, "kafka", hongbao.SeqRange{First: 1, Last: 3})
+	done, err := shards.Of(b.rdb, b.k).Done(ctx, "kafka", stream.SeqRange{First: 1, Last: 3})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true, true, false}, []bool{done.Has(1), done.Has(2), done.Has(3)})
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var raiseDoneFloorScript = newDrainScript("raise_done_floor")
@@ -74,15 +74,15 @@ func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []str
 // Held gives, by entry id, the events of the oldest entries that a group has pending, at most count entries. An entry
 // that is gone from the stream or can't be read has none. This tells nothing of the events from beyond on. known is an
 // earlier answer.
-func (k *Shard) Held(ctx context.Context, group string, count int64, known map[string]hongbao.SeqRange) (
-	held map[string]hongbao.SeqRange, beyond int64, err error,
+func (k *Shard) Held(ctx context.Context, group string, count int64, known map[string]stream.SeqRange) (
+	held map[string]stream.SeqRange, beyond int64, err error,
 ) {
 	rows, err := k.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: k.Keys.Events(), Group: group, Start: "-", End: "+",
 		Count: count}).Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("pending entries of group %s of %s: %w", group, k.Keys.Events(), Classify(err))
 	}
-	held = make(map[string]hongbao.SeqRange, len(rows))
+	held = make(map[string]stream.SeqRange, len(rows))
 	pipe := k.rdb.Pipeline()
 	asked := map[string]*redis.XMessageSliceCmd{}
 	for i := range rows {
@@ -110,14 +110,14 @@ func (k *Shard) Held(ctx context.Context, group string, count int64, known map[s
 }
 
 // seqsOf tells which events an entry has.
-func seqsOf(fields map[string]any) (hongbao.SeqRange, bool) {
+func seqsOf(fields map[string]any) (stream.SeqRange, bool) {
 	values := make([]string, 0, 2*len(fields))
 	for _, name := range []string{"v", "k", "c", "q", "e", "t", "g"} {
 		text, _ := fields[name].(string)
 		values = append(values, name, text)
 	}
-	e, err := hongbao.ParseEntry(0, "", values)
-	return hongbao.SeqRange{First: e.Seq, Last: e.Last()}, err == nil
+	e, err := stream.ParseEntry(0, "", values)
+	return stream.SeqRange{First: e.Seq, Last: e.Last()}, err == nil
 }
 
 // seqFrom is the first seq at or after an id; 0 if there is none. It passes over entries that can't be read and those

@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Reader reads the streams of a deployment. It may be used at once.
@@ -16,7 +16,7 @@ type Reader struct {
 
 // Entries reads and decodes a shard's entries from firstID to lastID, both included. It leaves out what can't be read,
 // what the shard's head refutes, and what is gone.
-func (r *Reader) Entries(ctx context.Context, shard int, firstID, lastID string) ([]hongbao.Entry, error) {
+func (r *Reader) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
 	s := Of(r.Redis, r.Space.Shard(shard))
 	raw, err := s.rangeAll(ctx, firstID, lastID)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -135,7 +136,7 @@ func TestScriptsRepeated(t *testing.T) {
 			after := b.dump(t)
 			err := c.call(t.Context(), b)
 			if fenced[name] {
-				require.ErrorIs(t, err, hongbao.ErrFenced)
+				require.ErrorIs(t, err, stream.ErrFenced)
 			} else {
 				require.NoError(t, err)
 			}

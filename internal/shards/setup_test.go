@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -23,7 +24,7 @@ type bundle struct {
 	space  *shards.Layout
 	k      shards.Keys
 	prefix string
-	holds  map[string]hongbao.SeqRange // by id: the events of entries that written made
+	holds  map[string]stream.SeqRange // by id: the events of entries that written made
 }
 
 func setup(t *testing.T) *bundle {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // GroupStatus is how a consumer group stands on a shard.
@@ -45,7 +45,7 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	if !exists {
 		finished = 0
 	}
-	if out.Waiting, err = k.unfinished(ctx, group, hongbao.SeqRange{First: finished + 1, Last: out.Seq}); err != nil {
+	if out.Waiting, err = k.unfinished(ctx, group, stream.SeqRange{First: finished + 1, Last: out.Seq}); err != nil {
 		return out, err
 	}
 	if out.Dead, err = k.rdb.XLen(ctx, k.Keys.Dead(group)).Result(); err != nil {
@@ -63,10 +63,10 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 }
 
 // unfinished counts the events of a range that the group has not done.
-func (k *Shard) unfinished(ctx context.Context, group string, r hongbao.SeqRange) (n int64, err error) {
+func (k *Shard) unfinished(ctx context.Context, group string, r stream.SeqRange) (n int64, err error) {
 	const page = 1 << 20
 	for first := r.First; first <= r.Last; first += page {
-		part := hongbao.SeqRange{First: first, Last: min(r.Last, first+page-1)}
+		part := stream.SeqRange{First: first, Last: min(r.Last, first+page-1)}
 		done, err := k.GroupDone(ctx, group, part)
 		if err != nil {
 			return n, err

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 func TestStatus(t *testing.T) {
@@ -35,7 +35,7 @@ func TestStatus(t *testing.T) {
 	n, err := k.Park(t.Context(), "balance", "w1", []shards.Parking{{ID: ids[0], Level: 0, Attempts: 1}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	_, err = k.Ack(t.Context(), "balance", []hongbao.SeqRange{{First: 2, Last: 3}}, ids[1:2])
+	_, err = k.Ack(t.Context(), "balance", []stream.SeqRange{{First: 2, Last: 3}}, ids[1:2])
 	require.NoError(t, err)
 	s = status()
 	require.EqualValues(t, 5, s.Waiting)

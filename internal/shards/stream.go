@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // ReadNew hands up to count new entries to the consumer, waiting up to block for the first one; none is no error.
@@ -43,15 +43,15 @@ func (k *Shard) Range(ctx context.Context, first, last string, count int) ([]Raw
 
 // Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left
 // out.
-func (k *Shard) Entries(ctx context.Context, first, last string) ([]hongbao.Entry, error) {
+func (k *Shard) Entries(ctx context.Context, first, last string) ([]stream.Entry, error) {
 	raw, err := k.rangeAll(ctx, first, last)
 	if err != nil {
 		return nil, err
 	}
-	var out []hongbao.Entry
+	var out []stream.Entry
 	for i := range raw {
-		e, err := hongbao.ParseEntry(k.Keys.Index(), raw[i].ID, raw[i].Values)
-		if errors.Is(err, hongbao.ErrNewerEntry) {
+		e, err := stream.ParseEntry(k.Keys.Index(), raw[i].ID, raw[i].Values)
+		if errors.Is(err, stream.ErrNewerEntry) {
 			return nil, err
 		}
 		if err == nil { // one that can't be read is a dead letter, not the fault of its neighbours

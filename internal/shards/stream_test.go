@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // An entry that can't be read is left out, so that a stored batch around it can be built again; one of a newer build is
@@ -30,5 +30,5 @@ func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
 	require.EqualValues(t, 2, entries[1].Seq)
 	grant(3, 3)
 	_, err = shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
-	require.ErrorIs(t, err, hongbao.ErrNewerEntry)
+	require.ErrorIs(t, err, stream.ErrNewerEntry)
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // written makes a stream of entries with n events each at made-up times, and seq and all groups as a deployment has
@@ -27,10 +27,10 @@ func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Durat
 		}
 		require.NoError(t, b.rdb.Do(t.Context(), args...).Err())
 		if b.holds == nil {
-			b.holds = map[string]hongbao.SeqRange{}
+			b.holds = map[string]stream.SeqRange{}
 		}
 		if n > 0 {
-			b.holds[id] = hongbao.SeqRange{First: seq + 1, Last: seq + int64(n)}
+			b.holds[id] = stream.SeqRange{First: seq + 1, Last: seq + int64(n)}
 		}
 		seq += int64(n)
 		ids = append(ids, id)
@@ -76,7 +76,7 @@ func (b *bundle) done(t *testing.T, group string, count int) {
 // ack finishes entries as a worker does.
 func (b *bundle) ack(t *testing.T, group string, ids []string) {
 	t.Helper()
-	var done []hongbao.SeqRange
+	var done []stream.SeqRange
 	for _, id := range ids {
 		if r, ok := b.holds[id]; ok {
 			done = append(done, r)
@@ -234,16 +234,16 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	look := func(seq int64) bool {
 		t.Helper()
 		done, err := shards.Of(b.rdb, b.k).GroupDone(t.Context(), group,
-			hongbao.SeqRange{First: 1, Last: 2 * shards.ChunkEvents})
+			stream.SeqRange{First: 1, Last: 2 * shards.ChunkEvents})
 		require.NoError(t, err)
 		return done.Has(seq)
 	}
-	claim := func(trimmed bool) hongbao.ClaimAnswer {
+	claim := func(trimmed bool) stream.ClaimAnswer {
 		t.Helper()
 		a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), &shards.ClaimCall{
 			Sink: group, ID: fmt.Sprint(trimmed, time.Now().UnixNano()), Owner: "w1", Lease: time.Minute, Trimmed: trimmed,
 			TakeLive: true,
-			Events:   []hongbao.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents + 1}},
+			Events:   []stream.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents + 1}},
 		})
 		require.NoError(t, err)
 		return a
@@ -260,12 +260,12 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	require.True(t, look(shards.ChunkEvents-1))
 	require.False(t, look(shards.ChunkEvents))
 	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group,
-		[]hongbao.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}}, nil)
+		[]stream.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}}, nil)
 	require.NoError(t, err)
 	require.True(t, look(shards.ChunkEvents))
-	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents}},
+	require.Equal(t, []stream.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents}},
 		claim(true).Done)
-	require.Equal(t, []hongbao.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}},
+	require.Equal(t, []stream.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}},
 		claim(false).Done)
 }
 
@@ -280,7 +280,7 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	b.done(t, "balance", 450)
 	require.Len(t, b.read(t, "kafka", "w1", 460), 460)
 	b.ack(t, "kafka", append(append(ids[:7:7], ids[8:200]...), ids[201:460]...))
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", []hongbao.SeqRange{{First: 22, Last: 23}}, nil)
+	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 22, Last: 23}}, nil)
 	require.NoError(t, err)
 	groups := []string{"balance", "kafka"}
 	out := b.trim(t, shards.Trim{Groups: groups, Retention: 700 * time.Second})

@@ -1,4 +1,4 @@
-package hongbao_test
+package stream_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // values are the fields of a good entry; change makes a bad one of it.
@@ -29,7 +30,7 @@ func set(at int, value string) func([]string) []string {
 
 func TestParseEntryGrants(t *testing.T) {
 	t.Parallel()
-	e, err := hongbao.ParseEntry(5, "9-1", values(nil))
+	e, err := stream.ParseEntry(5, "9-1", values(nil))
 	require.NoError(t, err)
 	at := time.UnixMilli(1700000000123).UTC()
 	want := func(seq, packet int64, amount hongbao.Amount, user, request, trace string) hongbao.Grant {
@@ -38,8 +39,8 @@ func TestParseEntryGrants(t *testing.T) {
 			RequestID: request, Trace: trace, Time: at,
 		}
 	}
-	require.Equal(t, hongbao.Entry{
-		ID: "9-1", Shard: 5, Kind: hongbao.EntryGrant, Campaign: "rain", Seq: 7, Epoch: 1, Time: at,
+	require.Equal(t, stream.Entry{
+		ID: "9-1", Shard: 5, Kind: stream.EntryGrant, Campaign: "rain", Seq: 7, Epoch: 1, Time: at,
 		Grants: []hongbao.Grant{want(7, 3, 500, "u1", "r1", ""), want(8, 4, 0, "u2", "", "tr")},
 	}, e)
 	require.EqualValues(t, 2, e.Events())
@@ -48,12 +49,12 @@ func TestParseEntryGrants(t *testing.T) {
 
 func TestParseEntryClose(t *testing.T) {
 	t.Parallel()
-	e, err := hongbao.ParseEntry(0, "9-1", values(func(v []string) []string {
+	e, err := stream.ParseEntry(0, "9-1", values(func(v []string) []string {
 		v[3], v[13] = "close", "10 100 2 20"
 		return v
 	}))
 	require.NoError(t, err)
-	require.Equal(t, hongbao.Closing{Granted: 10, GrantedAmount: 100, Left: 2, LeftAmount: 20}, e.Close)
+	require.Equal(t, stream.Closing{Granted: 10, GrantedAmount: 100, Left: 2, LeftAmount: 20}, e.Close)
 	require.Empty(t, e.Grants)
 	require.EqualValues(t, 1, e.Events())
 }
@@ -141,7 +142,7 @@ func TestParseEntryRefuses(t *testing.T) {
 	for name, change := range badEntries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e, err := hongbao.ParseEntry(3, "9-1", values(change))
+			e, err := stream.ParseEntry(3, "9-1", values(change))
 			require.Error(t, err)
 			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 			require.False(t, hongbao.IsOutage(err))
@@ -157,7 +158,7 @@ func TestParseEntryBounds(t *testing.T) {
 	t.Parallel()
 	full := strings.TrimSuffix(strings.Repeat("9007199254740991 9007199254740991 "+strings.Repeat("u", 128)+" - -\n", 128),
 		"\n")
-	e, err := hongbao.ParseEntry(0, "1-1", values(func(v []string) []string {
+	e, err := stream.ParseEntry(0, "1-1", values(func(v []string) []string {
 		v[7], v[13] = fmt.Sprint(int64(hongbao.MaxAmount)-128), full
 		return v
 	}))
@@ -173,8 +174,8 @@ func TestParseEntryOfNewerBuild(t *testing.T) {
 		values(set(1, "4")), values(func(v []string) []string { return append(values(set(1, "3")), "x", "y") }), {"v", "3"},
 		values(set(1, "4294967296")),
 	} {
-		e, err := hongbao.ParseEntry(1, "1-1", v)
-		require.ErrorIs(t, err, hongbao.ErrNewerEntry)
+		e, err := stream.ParseEntry(1, "1-1", v)
+		require.ErrorIs(t, err, stream.ErrNewerEntry)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 		require.Zero(t, e)
 	}
@@ -201,7 +202,7 @@ func TestGrantLineRoundTrip(t *testing.T) {
 			}
 			text[i] = shards.GrantLine(&want[i])
 		}
-		e, err := hongbao.ParseEntry(2, "1-0", values(set(13, strings.Join(text, "\n"))))
+		e, err := stream.ParseEntry(2, "1-0", values(set(13, strings.Join(text, "\n"))))
 		require.NoError(t, err)
 		require.Equal(t, want, e.Grants)
 	})
@@ -216,7 +217,7 @@ func FuzzParseEntry(f *testing.F) {
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
 		v := strings.Split(text, "\x01")
-		e, err := hongbao.ParseEntry(1, "1-0", v)
+		e, err := stream.ParseEntry(1, "1-0", v)
 		if err != nil {
 			require.Contains(t, []hongbao.Class{hongbao.ClassPermanent, hongbao.ClassBroken}, hongbao.ClassOf(err))
 			require.Zero(t, e)
@@ -227,9 +228,9 @@ func FuzzParseEntry(f *testing.F) {
 }
 
 // written is the entry as a script writes it.
-func written(e *hongbao.Entry) []string {
+func written(e *stream.Entry) []string {
 	g := fmt.Sprintf("%d %d %d %d", e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount)
-	if e.Kind == hongbao.EntryGrant {
+	if e.Kind == stream.EntryGrant {
 		lines := make([]string, len(e.Grants))
 		for i := range e.Grants {
 			lines[i] = shards.GrantLine(&e.Grants[i])

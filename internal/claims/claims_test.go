@@ -1,4 +1,4 @@
-package dedup_test
+package claims_test
 
 import (
 	"fmt"
@@ -12,18 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-func TestNewClaimsNamesEveryProblem(t *testing.T) {
+func TestNewNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := dedup.NewClaims(dedup.Config{Sink: "K", Owner: "a b", Lease: 25 * time.Hour})
+	_, err := claims.New(claims.Config{Sink: "K", Owner: "a b", Lease: 25 * time.Hour})
 	for _, part := range []string{"redis is required", "key prefix", "sink", "owner", "lease"} {
-		require.ErrorContains(t, err, part)
-	}
-	_, err = dedup.NewOnce(dedup.OnceConfig{Name: "*", Lease: time.Hour, Keep: time.Minute})
-	for _, part := range []string{"redis is required", "key prefix", "name", "retention"} {
 		require.ErrorContains(t, err, part)
 	}
 }
@@ -37,15 +34,15 @@ func TestClaimRefusesBadCalls(t *testing.T) {
 	require.NoError(t, err)
 	b := &bundle{rdb: rdb, space: space}
 	c := b.claims(t, "w1")
-	good := []hongbao.SeqRange{{First: 1, Last: 2}}
+	good := []stream.SeqRange{{First: 1, Last: 2}}
 	for name, bad := range map[string]struct {
 		id     string
-		events []hongbao.SeqRange
+		events []stream.SeqRange
 	}{
 		"no id": {"", good}, "id of the fence": {"#fence", good}, "id of two lines": {"a\nb", good}, "no events": {"c1", nil},
-		"seq 0":     {"c1", []hongbao.SeqRange{{First: 0, Last: 1}}},
-		"backwards": {"c1", []hongbao.SeqRange{{First: 2, Last: 1}}},
-		"too many":  {"c1", []hongbao.SeqRange{{First: 1, Last: dedup.MaxClaimEvents + 1}}},
+		"seq 0":     {"c1", []stream.SeqRange{{First: 0, Last: 1}}},
+		"backwards": {"c1", []stream.SeqRange{{First: 2, Last: 1}}},
+		"too many":  {"c1", []stream.SeqRange{{First: 1, Last: claims.MaxEvents + 1}}},
 		"long id":   {strings.Repeat("c", 200), good},
 	} {
 		_, err := c.Claim(t.Context(), 0, bad.id, bad.events, "")
@@ -58,34 +55,34 @@ func TestClaimLife(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	w1, w2 := b.claims(t, "w1"), b.claims(t, "w2")
-	events := []hongbao.SeqRange{{First: 1, Last: 10}}
+	events := []stream.SeqRange{{First: 1, Last: 10}}
 	got, err := w1.Claim(ctx, 2, "c1", events, "batch")
 	require.NoError(t, err)
 	require.True(t, got.Granted())
-	mine := hongbao.Claim{ID: "c1", Fence: got.Fence, Events: events, Payload: "batch"}
+	mine := stream.Claim{ID: "c1", Fence: got.Fence, Events: events, Payload: "batch"}
 
 	other, err := w2.Claim(ctx, 3, "c2", events, "")
 	require.NoError(t, err)
 	require.True(t, other.Granted(), "another shard's events are other events")
-	held, err := w2.Claim(ctx, 2, "c3", []hongbao.SeqRange{{First: 10, Last: 11}}, "")
+	held, err := w2.Claim(ctx, 2, "c3", []stream.SeqRange{{First: 10, Last: 11}}, "")
 	require.NoError(t, err)
-	require.Equal(t, hongbao.ClaimAnswer{Held: 1}, held)
+	require.Equal(t, stream.ClaimAnswer{Held: 1}, held)
 
 	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // one's own claim is handed over, with a higher fence
 	require.NoError(t, err)
 	require.Len(t, taken.Open, 1)
-	require.ErrorIs(t, w1.Complete(ctx, 2, mine), hongbao.ErrFenced)
-	require.ErrorIs(t, w1.Release(ctx, 2, mine), hongbao.ErrFenced)
+	require.ErrorIs(t, w1.Complete(ctx, 2, mine), stream.ErrFenced)
+	require.ErrorIs(t, w1.Release(ctx, 2, mine), stream.ErrFenced)
 	require.NoError(t, w1.Complete(ctx, 2, taken.Open[0]))
-	done, err := w2.Claim(ctx, 2, "c4", []hongbao.SeqRange{{First: 5, Last: 12}}, "")
+	done, err := w2.Claim(ctx, 2, "c4", []stream.SeqRange{{First: 5, Last: 12}}, "")
 	require.NoError(t, err)
-	require.Equal(t, hongbao.ClaimAnswer{Done: []hongbao.SeqRange{{First: 5, Last: 10}}}, done)
+	require.Equal(t, stream.ClaimAnswer{Done: []stream.SeqRange{{First: 5, Last: 10}}}, done)
 
-	again, err := w2.Claim(ctx, 2, "c5", []hongbao.SeqRange{{First: 11, Last: 12}}, "")
+	again, err := w2.Claim(ctx, 2, "c5", []stream.SeqRange{{First: 11, Last: 12}}, "")
 	require.NoError(t, err)
 	require.True(t, again.Granted())
-	require.NoError(t, w2.Release(ctx, 2, hongbao.Claim{ID: "c5", Fence: again.Fence}))
-	again, err = w1.Claim(ctx, 2, "c6", []hongbao.SeqRange{{First: 11, Last: 12}}, "")
+	require.NoError(t, w2.Release(ctx, 2, stream.Claim{ID: "c5", Fence: again.Fence}))
+	again, err = w1.Claim(ctx, 2, "c6", []stream.SeqRange{{First: 11, Last: 12}}, "")
 	require.NoError(t, err)
 	require.True(t, again.Granted(), "it was released, so it is new")
 }
@@ -101,7 +98,7 @@ func TestClaimsByMany(t *testing.T) {
 		c := b.claims(t, fmt.Sprintf("w%d", w))
 		wg.Go(func() {
 			for first := int64(1); first < 200; first += 4 {
-				r := []hongbao.SeqRange{{First: first, Last: first + 3}}
+				r := []stream.SeqRange{{First: first, Last: first + 3}}
 				a, err := c.Claim(t.Context(), 1, fmt.Sprintf("c%d-%d", w, first), r, "")
 				if err != nil {
 					t.Error(err)
@@ -115,7 +112,7 @@ func TestClaimsByMany(t *testing.T) {
 					pushed[seq].Add(1)
 				}
 				if err := c.Complete(t.Context(), 1,
-					hongbao.Claim{ID: fmt.Sprintf("c%d-%d", w, first), Fence: a.Fence, Events: r}); err != nil {
+					stream.Claim{ID: fmt.Sprintf("c%d-%d", w, first), Fence: a.Fence, Events: r}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -133,14 +130,14 @@ func TestClaimsByMany(t *testing.T) {
 func TestClaimBehindTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	claims := func(done string) *dedup.Claims {
-		c, err := dedup.NewClaims(dedup.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Done: done, Owner: "w1",
+	claims := func(done string) *claims.Claims {
+		c, err := claims.New(claims.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Done: done, Owner: "w1",
 			Lease: time.Minute, Trimmed: true})
 		require.NoError(t, err)
 		return c
 	}
 	require.NoError(t, shards.Of(b.rdb, b.space.Shard(0)).RaiseDoneFloor(t.Context(), 0, 1, nil))
-	events := []hongbao.SeqRange{{First: 5, Last: 6}}
+	events := []stream.SeqRange{{First: 5, Last: 6}}
 	a, err := claims("").Claim(t.Context(), 0, "c1", events, "")
 	require.NoError(t, err)
 	require.Equal(t, events, a.Done)

@@ -1,8 +1,9 @@
-package hongbao
+package stream
 
 import (
 	"errors"
 	"fmt"
+	"github.com/hongbao-project/hongbao"
 	"strconv"
 	"strings"
 	"time"
@@ -35,9 +36,9 @@ type Entry struct {
 	Seq      int64 // seq of its first event
 	Epoch    int64
 	Time     time.Time
-	Grants   []Grant // EntryGrant only
-	Close    Closing // EntryClose only
-	Skipped  Skipped // EntryEpoch only
+	Grants   []hongbao.Grant // EntryGrant only
+	Close    Closing         // EntryClose only
+	Skipped  Skipped         // EntryEpoch only
 }
 
 // Skipped is what the begin of an epoch says: no event has the entry's seq or one behind it, up to Last. Somebody may
@@ -47,9 +48,9 @@ type Skipped struct{ Last, Known int64 }
 // Closing is what a shard had given and had left when a campaign was closed on it.
 type Closing struct {
 	Granted       int64
-	GrantedAmount Amount
+	GrantedAmount hongbao.Amount
 	Left          int64
-	LeftAmount    Amount
+	LeftAmount    hongbao.Amount
 }
 
 // Events is how many events the entry holds: seqs Seq to Seq+Events-1.
@@ -64,7 +65,7 @@ func (e *Entry) Events() int64 {
 	return int64(len(e.Grants))
 }
 
-// ErrNewerEntry says that an entry was written by a newer build. Its error is ClassBroken: the shard stops, nothing is
+// ErrNewerEntry says that an entry was written by a newer build. Its error is Broken: the shard stops, nothing is
 // skipped.
 var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongbao")
 
@@ -77,14 +78,14 @@ var entryFields = [...]string{"v", "k", "c", "q", "e", "t", "g"}
 // v k c q e t g, always in this order; g has one line a grant: packet, amount, user, request id, traceparent,
 // separated by one space, "-" for an empty one.
 //
-// An entry that breaks any of this gives a ClassPermanent error, one with a newer version a ClassBroken one.
+// An entry that breaks any of this gives a Permanent error, one with a newer version a Broken one.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {
 	e, err := parseEntry(shard, id, values)
 	if err != nil && !errors.Is(err, ErrNewerEntry) {
-		return Entry{}, Errorf(ClassPermanent, "entry %s of shard %d can't be read: %w", id, shard, err)
+		return Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "entry %s of shard %d can't be read: %w", id, shard, err)
 	}
 	if err != nil {
-		return Entry{}, Errorf(ClassBroken, "entry %s of shard %d: %w; upgrade this program", id, shard, err)
+		return Entry{}, hongbao.Errorf(hongbao.ClassBroken, "entry %s of shard %d: %w; upgrade this program", id, shard, err)
 	}
 	return e, nil
 }
@@ -116,7 +117,7 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 	}
 	if e.Kind == EntryEpoch && e.Campaign == "-" {
 		e.Campaign = ""
-	} else if err := CheckCampaignID(e.Campaign); err != nil {
+	} else if err := hongbao.CheckCampaignID(e.Campaign); err != nil {
 		return Entry{}, fmt.Errorf("field c: %w", err)
 	}
 	var err error
@@ -149,24 +150,24 @@ func (e *Entry) parseGrants(lines string) error {
 	if n > MaxEntryGrants {
 		return fmt.Errorf("field g: it has %d lines, at most %d are allowed", n, MaxEntryGrants)
 	}
-	if e.Seq > int64(MaxAmount)-int64(n) {
+	if e.Seq > int64(hongbao.MaxAmount)-int64(n) {
 		return errors.New("field q: it is above 2^53")
 	}
-	e.Grants = make([]Grant, n)
+	e.Grants = make([]hongbao.Grant, n)
 	for i := range n {
 		var line string
 		line, lines, _ = strings.Cut(lines, "\n")
 		g := &e.Grants[i]
 		g.Shard, g.Epoch, g.EntryID, g.Campaign, g.Time = e.Shard, e.Epoch, e.ID, e.Campaign, e.Time
 		g.Seq = e.Seq + int64(i)
-		if err := g.parseLine(line); err != nil {
+		if err := parseLine(g, line); err != nil {
 			return fmt.Errorf("field g, line %d: %w", i+1, err)
 		}
 	}
 	return nil
 }
 
-func (g *Grant) parseLine(line string) error {
+func parseLine(g *hongbao.Grant, line string) error {
 	var f [5]string
 	for i := range f {
 		var more bool
@@ -183,8 +184,8 @@ func (g *Grant) parseLine(line string) error {
 	if err != nil {
 		return fmt.Errorf("amount: %w", err)
 	}
-	g.Amount = Amount(amount)
-	if err := CheckID(f[2]); err != nil {
+	g.Amount = hongbao.Amount(amount)
+	if err := hongbao.CheckID(f[2]); err != nil {
 		return fmt.Errorf("user: %w", err)
 	}
 	g.User = f[2]
@@ -209,7 +210,7 @@ func (e *Entry) parseClose(line string) error {
 			return fmt.Errorf("field g of a close, number %d: %w", i+1, err)
 		}
 	}
-	e.Close = Closing{Granted: n[0], GrantedAmount: Amount(n[1]), Left: n[2], LeftAmount: Amount(n[3])}
+	e.Close = Closing{Granted: n[0], GrantedAmount: hongbao.Amount(n[1]), Left: n[2], LeftAmount: hongbao.Amount(n[3])}
 	return nil
 }
 
@@ -234,7 +235,7 @@ func optionalID(s string) (string, error) {
 	if s == "-" {
 		return "", nil
 	}
-	return s, CheckID(s)
+	return s, hongbao.CheckID(s)
 }
 
 // parseNumber reads digits only, up to MaxAmount: no sign, no space, no exponent, no leading zero.
@@ -246,8 +247,8 @@ func parseNumber(s string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)
 	}
-	if n > int64(MaxAmount) {
-		return 0, fmt.Errorf("%d is above %d", n, MaxAmount)
+	if n > int64(hongbao.MaxAmount) {
+		return 0, fmt.Errorf("%d is above %d", n, hongbao.MaxAmount)
 	}
 	return n, nil
 }

@@ -1,9 +1,9 @@
-package hongbao
+package stream
 
 import "errors"
 
 // Claim is the right to push events of one shard to a sink. It is written before the push and gone after it, so that
-// whoever takes over can tell what may have been sent. See package dedup for its life.
+// whoever takes over can tell what may have been sent. See internal/claims for its life.
 type Claim struct {
 	// ID names the claim within its shard and sink; its owner makes it up, never twice.
 	ID string
@@ -11,7 +11,7 @@ type Claim struct {
 	Fence int64
 	// Events are what it covers, in the order of the push.
 	Events []SeqRange
-	// Payload is what the sink needs to finish the push: opaque to dedup.
+	// Payload is what the sink needs to finish the push: opaque to Redis.
 	Payload string
 }
 
@@ -34,3 +34,9 @@ func (a *ClaimAnswer) Granted() bool { return len(a.Done) == 0 && len(a.Open) ==
 
 // ErrFenced says that a claim was taken over by another worker, or is gone: whoever holds it now finishes it.
 var ErrFenced = errors.New("the claim was taken over by another worker")
+
+// SeqRange is a run of events of one shard, both ends included.
+type SeqRange struct{ First, Last int64 }
+
+// Len is the number of events in the run.
+func (r SeqRange) Len() int64 { return r.Last - r.First + 1 }

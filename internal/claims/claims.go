@@ -1,4 +1,4 @@
-package dedup
+package claims
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Config of the claims of one sink.
@@ -34,8 +35,8 @@ type Config struct {
 	TakeLive bool
 }
 
-// MaxClaimEvents is how many events one claim covers at most.
-const MaxClaimEvents = 1 << 16
+// MaxEvents is how many events one claim covers at most.
+const MaxEvents = 1 << 16
 
 // Claims are the pushes in progress of one sink. Its methods may be called at once.
 type Claims struct {
@@ -43,8 +44,8 @@ type Claims struct {
 	layout *shards.Layout
 }
 
-// NewClaims checks the configuration.
-func NewClaims(cfg Config) (*Claims, error) {
+// New checks the configuration.
+func New(cfg Config) (*Claims, error) {
 	var errs []error
 	if cfg.Redis == nil {
 		errs = append(errs, errors.New("redis is required"))
@@ -66,7 +67,7 @@ func NewClaims(cfg Config) (*Claims, error) {
 		errs = append(errs, fmt.Errorf("lease %s: want 1ms to 24h", cfg.Lease))
 	}
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("dedup: %w", errors.Join(errs...))
+		return nil, fmt.Errorf("claims: %w", errors.Join(errs...))
 	}
 	return &Claims{cfg: cfg, layout: layout}, nil
 }
@@ -74,10 +75,10 @@ func NewClaims(cfg Config) (*Claims, error) {
 // Claim asks for the right to push events. It is granted only if none of them is done or covered by another claim;
 // else nothing is claimed and the answer says what stands in the way. Claims that the answer lists as open have been
 // taken over: the caller has to finish them. A second call for a granted claim hands that claim over as open.
-func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongbao.SeqRange,
-	payload string) (hongbao.ClaimAnswer, error) {
+func (c *Claims) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
+	payload string) (stream.ClaimAnswer, error) {
 	if err := checkClaim(id, events); err != nil {
-		return hongbao.ClaimAnswer{}, hongbao.Errorf(hongbao.ClassPermanent,
+		return stream.ClaimAnswer{}, hongbao.Errorf(hongbao.ClassPermanent,
 			"claim %.80q of shard %d was refused before anything was touched: %w",
 			id, shard, err)
 	}
@@ -87,10 +88,10 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []hongb
 	})
 }
 
-// Complete ends a claim whose push arrived: its events are done and it is gone, in one step. hongbao.ErrFenced if it
+// Complete ends a claim whose push arrived: its events are done and it is gone, in one step. stream.ErrFenced if it
 // was taken over; then whoever holds it finishes it. A claim that Redis has lost meanwhile is completed too, unless
 // another one covers some of its events by now.
-func (c *Claims) Complete(ctx context.Context, shard int, claim hongbao.Claim) error {
+func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) error {
 	var also []string
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = append(also, c.cfg.Done)
@@ -98,13 +99,13 @@ func (c *Claims) Complete(ctx context.Context, shard int, claim hongbao.Claim) e
 	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Complete(ctx, c.cfg.Sink, &claim, also...)
 }
 
-// Release ends a claim whose push was certainly not sent. hongbao.ErrFenced if it was taken over.
-func (c *Claims) Release(ctx context.Context, shard int, claim hongbao.Claim) error {
+// Release ends a claim whose push was certainly not sent. stream.ErrFenced if it was taken over.
+func (c *Claims) Release(ctx context.Context, shard int, claim stream.Claim) error {
 	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Release(ctx, c.cfg.Sink, &claim)
 }
 
 // checkClaim refuses what could not be found, or read back, once it is stored.
-func checkClaim(id string, events []hongbao.SeqRange) error {
+func checkClaim(id string, events []stream.SeqRange) error {
 	err := hongbao.CheckID(id)
 	if err == nil && id[0] == '#' {
 		err = errors.New("a claim's id can't begin with #")
@@ -114,12 +115,12 @@ func checkClaim(id string, events []hongbao.SeqRange) error {
 		if r.First < 1 || r.Last < r.First || r.Last > int64(hongbao.MaxAmount) {
 			return errors.Join(err, fmt.Errorf("events %d to %d: want 1 <= first <= last < 2^53", r.First, r.Last))
 		}
-		if total += r.Len(); total > MaxClaimEvents {
+		if total += r.Len(); total > MaxEvents {
 			break
 		}
 	}
-	if total < 1 || total > MaxClaimEvents {
-		err = errors.Join(err, fmt.Errorf("it covers %d events or more: want 1 to %d", total, MaxClaimEvents))
+	if total < 1 || total > MaxEvents {
+		err = errors.Join(err, fmt.Errorf("it covers %d events or more: want 1 to %d", total, MaxEvents))
 	}
 	return err
 }

@@ -1,0 +1,44 @@
+package claims_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/claims"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+type bundle struct {
+	rdb   *redis.Client
+	space *shards.Layout
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	require.NoError(t, err)
+	b := &bundle{rdb: testkit.Redis(t).Client(t), space: space}
+	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
+	for i := range space.Len() { // as if they had come a long way
+		require.NoError(t, b.rdb.HSet(t.Context(), space.Shard(i).Meta(), "seq", 1<<40).Err())
+	}
+	return b
+}
+
+func (b *bundle) claims(t *testing.T, owner string) *claims.Claims {
+	t.Helper()
+	c, err := claims.New(claims.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Owner: owner,
+		Lease: time.Minute})
+	require.NoError(t, err)
+	return c
+}
