@@ -168,8 +168,9 @@ func TestTopicThatWasAwayIsPublishedToAgain(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	broker := testkit.Kafka(t)
-	d := setup(t, options{kafka: true, broker: broker})
-	d.set("PUBLISHER_ATTEMPT_TIME", "1s", "PUBLISHER_REQUEST_TIMEOUT", "1s")
+	// The shard is broken if the topic is not there for a whole attempt of 4.8 s. Its end must fall into one of the long
+	// pauses between two requests: if it cuts off a request, the batch may be in the log, and the sink is only down.
+	d := setup(t, options{kafka: true, broker: broker, lease: 8 * time.Second})
 	d.campaign("rain", 200, 10_000)
 	w := d.start("work")
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
