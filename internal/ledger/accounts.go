@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -24,17 +23,7 @@ func ReserveAccount(currency string) string { return "reserve:" + currency }
 
 // Balance gives the balance of an account, in minor units; false if the ledger has no such account.
 func (l *Ledger) Balance(ctx context.Context, account string) (hongbao.Amount, bool, error) {
-	var balance int64
-	var found bool
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		found = false
-		return t.query(ctx, `SELECT balance FROM account WHERE id = $1`, []any{account}, func(s scan) error {
-			found = true
-			return s(&balance)
-		})
-	})
-	if err != nil {
-		return 0, false, fmt.Errorf("read the balance of account %s: %w", account, err)
-	}
-	return hongbao.Amount(balance), found, nil
+	balance, found, err := question[int64]{"read the balance of account " + account,
+		`SELECT balance FROM account WHERE id = $1`, []any{account}, number}.one(ctx, l)
+	return hongbao.Amount(balance), found, err
 }

@@ -102,7 +102,7 @@ func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign
 			return nil, err
 		}
 		var found bool
-		if stored, found, err = readCampaign(ctx, t, c.Spec.ID); err != nil || !found {
+		if stored, found, err = campaignByID(c.Spec.ID).first(ctx, t); err != nil || !found {
 			return nil, errors.Join(err, mustExist(found, c.Spec.ID))
 		}
 		if !inserted {
@@ -183,41 +183,20 @@ func scanCampaign(s scan) (StoredCampaign, error) {
 	return c, nil
 }
 
-func readCampaign(ctx context.Context, t txn, id string) (c StoredCampaign, found bool, err error) {
-	err = t.query(ctx, `SELECT `+campaignColumns+` FROM campaign WHERE id = $1`, []any{id}, func(s scan) error {
-		found = true
-		c, err = scanCampaign(s)
-		return err
-	})
-	return c, found, err
+// campaignByID asks for a campaign.
+func campaignByID(id string) question[StoredCampaign] {
+	return question[StoredCampaign]{"read campaign " + id + " from the ledger",
+		`SELECT ` + campaignColumns + ` FROM campaign WHERE id = $1`, []any{id}, scanCampaign}
 }
 
 // Campaign gives a campaign; false if the ledger does not have it.
-func (l *Ledger) Campaign(ctx context.Context, id string) (c StoredCampaign, found bool, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		c, found, err = readCampaign(ctx, t, id)
-		return err
-	})
-	if err != nil {
-		return StoredCampaign{}, false, fmt.Errorf("read campaign %s from the ledger: %w", id, err)
-	}
-	return c, found, nil
+func (l *Ledger) Campaign(ctx context.Context, id string) (StoredCampaign, bool, error) {
+	return campaignByID(id).one(ctx, l)
 }
 
 // Campaigns lists up to limit campaigns with ids after the given one, in the order of their ids; "" begins.
 func (l *Ledger) Campaigns(ctx context.Context, after string, limit int) ([]StoredCampaign, error) {
-	var list []StoredCampaign
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		list = list[:0]
-		return t.query(ctx, `SELECT `+campaignColumns+` FROM campaign WHERE id > $1 ORDER BY id LIMIT $2`,
-			[]any{after, int64(limit)}, func(s scan) error {
-				c, err := scanCampaign(s)
-				list = append(list, c)
-				return err
-			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the ledger's campaigns: %w", err)
-	}
-	return list, nil
+	return question[StoredCampaign]{"list the ledger's campaigns",
+		`SELECT ` + campaignColumns + ` FROM campaign WHERE id > $1 ORDER BY id LIMIT $2`,
+		[]any{after, int64(limit)}, scanCampaign}.all(ctx, l)
 }

@@ -78,47 +78,44 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 
 // lastCode is the number of the last packet that has a code; those before it have one too.
 func lastCode(ctx context.Context, t txn, campaign string) (last int64, err error) {
-	err = t.query(ctx, `SELECT COALESCE(MAX(packet), 0) FROM code WHERE campaign = $1`, []any{campaign},
-		func(s scan) error { return s(&last) })
+	last, _, err = question[int64]{sql: `SELECT COALESCE(MAX(packet), 0) FROM code WHERE campaign = $1`,
+		args: []any{campaign}, row: number}.first(ctx, t)
 	return last, err
 }
 
 // CodesStored is how many packets of a campaign have a code.
-func (l *Ledger) CodesStored(ctx context.Context, campaign string) (stored int64, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		stored, err = lastCode(ctx, t, campaign)
-		return err
+func (l *Ledger) CodesStored(ctx context.Context, campaign string) (int64, error) {
+	return snapshot(ctx, l, "count the codes of campaign "+campaign, func(ctx context.Context, t txn) (int64, error) {
+		return lastCode(ctx, t, campaign)
 	})
-	if err != nil {
-		return 0, fmt.Errorf("count the codes of campaign %s: %w", campaign, err)
-	}
-	return stored, nil
+}
+
+// packetCode is a row of table code.
+type packetCode struct {
+	packet int64
+	code   string
+}
+
+func scanCode(s scan) (c packetCode, err error) {
+	err = s(&c.packet, &c.code)
+	return c, err
 }
 
 // Codes gives the codes of up to n packets after a number, in their order.
 func (l *Ledger) Codes(ctx context.Context, campaign string, after int64, n int) ([]string, error) {
-	var codes []string
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		codes = codes[:0]
-		return t.query(ctx, `SELECT packet, code FROM code WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
-			[]any{campaign, after, int64(n)}, func(s scan) error {
-				var packet int64
-				var code string
-				if err := s(&packet, &code); err != nil {
-					return err
-				}
-				if want := after + int64(len(codes)) + 1; packet != want {
-					return hongbao.Errorf(hongbao.ClassBroken, "packet %d has no code, packet %d has one: was a row deleted by "+
-						"hand?", want, packet)
-				}
-				codes = append(codes, code)
-				return nil
-			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the codes of campaign %s after packet %d: %w", campaign, after, err)
+	what := fmt.Sprintf("read the codes of campaign %s after packet %d", campaign, after)
+	has, err := question[packetCode]{what,
+		`SELECT packet, code FROM code WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
+		[]any{campaign, after, int64(n)}, scanCode}.all(ctx, l)
+	codes := make([]string, len(has))
+	for i, c := range has {
+		if want := after + int64(i) + 1; c.packet != want {
+			return nil, hongbao.Errorf(hongbao.ClassBroken, "%s: packet %d has no code, packet %d has one: was a row "+
+				"deleted by hand?", what, want, c.packet)
+		}
+		codes[i] = c.code
 	}
-	return codes, nil
+	return codes, err
 }
 
 // CodesOf gives the codes of packets of a campaign; "" for one that has none.
@@ -131,19 +128,14 @@ func (l *Ledger) CodesOf(ctx context.Context, campaign string, packets []int64) 
 	if err != nil {
 		return nil, err
 	}
-	has := make(map[int64]string, len(packets))
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		clear(has)
-		return t.query(ctx, l.dialect.readCodes, packed, func(s scan) error {
-			var packet int64
-			var code string
-			err := s(&packet, &code)
-			has[packet] = code
-			return err
-		})
-	})
+	list, err := question[packetCode]{fmt.Sprintf("read %d codes of campaign %s", len(packets), campaign),
+		l.dialect.readCodes, packed, scanCode}.all(ctx, l)
 	if err != nil {
-		return nil, fmt.Errorf("read %d codes of campaign %s: %w", len(packets), campaign, err)
+		return nil, err
+	}
+	has := make(map[int64]string, len(list))
+	for _, c := range list {
+		has[c.packet] = c.code
 	}
 	codes := make([]string, len(packets))
 	for i, p := range packets {

@@ -116,8 +116,8 @@ func (b *book) equal(where, what string, want, got int64) {
 
 // read adds up the ledger.
 func (b *book) read(ctx context.Context, t txn) error {
-	page := func(ctx context.Context, after string) (list []Totals, err error) { return readTotals(ctx, t, after) }
-	if err := eachTotals(ctx, page, func(c *Totals) error { return b.campaign(ctx, t, c) }); err != nil {
+	page := func(after string) ([]Totals, error) { return totalsAfter(after).in(ctx, t) }
+	if err := eachTotals(page, func(c *Totals) error { return b.campaign(ctx, t, c) }); err != nil {
 		return err
 	}
 	if err := b.accounts(ctx, t); err != nil {
@@ -132,7 +132,7 @@ func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
 		return b.sealed(ctx, t, c)
 	}
 	var grants, amount int64
-	err := eachPaid(ctx, t, c.Campaign, 0, func(g *paidGrant) error {
+	err := eachPaid(ctx, t, c.Campaign, func(g *paidGrant) error {
 		grants, amount = grants+1, amount+int64(g.amount)
 		if g.amount > 0 {
 			b.paid(UserAccount(g.user, c.Currency), int64(g.amount))
@@ -178,50 +178,40 @@ func (b *book) counts(c *Totals, grants, amount, debits, debited int64) {
 
 // sumDebits adds up the transfers out of a campaign's pool to users.
 func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int64, err error) {
-	for after := ""; ; {
-		rows := 0
-		err := t.query(ctx, `SELECT id, kind, amount, grants FROM transfer WHERE campaign = $1 AND id > $2 ORDER BY id LIMIT $3`,
-			[]any{campaign, after, int64(sumRows)}, func(s scan) error {
-				var kind string
-				var money, covers int64
-				if err := s(&after, &kind, &money, &covers); err != nil {
-					return err
-				}
-				if rows++; kind == "grants" {
-					amount, grants = amount+money, grants+covers
-				}
-				return nil
-			})
-		if err != nil || rows < sumRows {
-			return amount, grants, err
+	after := ""
+	err = eachPage(ctx, t, `SELECT id, kind, amount, grants FROM transfer WHERE campaign = $1 AND id > $2
+		ORDER BY id LIMIT $3`, func() []any { return []any{campaign, after} }, func(s scan) error {
+		var kind string
+		var money, covers int64
+		if err := s(&after, &kind, &money, &covers); err != nil {
+			return err
 		}
-	}
+		if kind == "grants" {
+			amount, grants = amount+money, grants+covers
+		}
+		return nil
+	})
+	return amount, grants, err
 }
 
 // accounts adds up the balances.
 func (b *book) accounts(ctx context.Context, t txn) error {
-	for after := ""; ; {
-		rows := 0
-		err := t.query(ctx, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
-			[]any{after, int64(sumRows)}, func(s scan) error {
-				var kind, currency string
-				var balance int64
-				if err := s(&after, &kind, &currency, &balance); err != nil {
-					return err
-				}
-				rows++
-				if kind == "user" {
-					b.balance(after, balance)
-				}
-				if b.suspects == nil {
-					b.currency(currency).add(after, kind, balance)
-				}
-				return nil
-			})
-		if err != nil || rows < sumRows {
-			return err
-		}
-	}
+	after := ""
+	return eachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
+		func() []any { return []any{after} }, func(s scan) error {
+			var kind, currency string
+			var balance int64
+			if err := s(&after, &kind, &currency, &balance); err != nil {
+				return err
+			}
+			if kind == "user" {
+				b.balance(after, balance)
+			}
+			if b.suspects == nil {
+				b.currency(currency).add(after, kind, balance)
+			}
+			return nil
+		})
 }
 
 func (c *currencyBook) add(account, kind string, balance int64) {
@@ -238,27 +228,21 @@ func (c *currencyBook) add(account, kind string, balance int64) {
 
 // decided adds up what was paid from the reserve.
 func (b *book) decided(ctx context.Context, t txn) error {
-	for after := "quarantine:"; ; { // "quarantine;" is behind all of them
-		rows := 0
-		err := t.query(ctx, `SELECT t.id, t.credit, t.amount, c.currency FROM transfer AS t JOIN campaign AS c ON c.id = t.campaign
-			WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
-			[]any{after, "quarantine;", int64(sumRows)}, func(s scan) error {
-				var user, currency string
-				var amount int64
-				if err := s(&after, &user, &amount, &currency); err != nil {
-					return err
-				}
-				rows++
-				b.paid(user, amount)
-				if b.suspects == nil {
-					b.currency(currency).decided += amount
-				}
-				return nil
-			})
-		if err != nil || rows < sumRows {
-			return err
-		}
-	}
+	after := "quarantine:" // "quarantine;" is behind all of them
+	return eachPage(ctx, t, `SELECT t.id, t.credit, t.amount, c.currency FROM transfer AS t
+		JOIN campaign AS c ON c.id = t.campaign WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
+		func() []any { return []any{after, "quarantine;"} }, func(s scan) error {
+			var user, currency string
+			var amount int64
+			if err := s(&after, &user, &amount, &currency); err != nil {
+				return err
+			}
+			b.paid(user, amount)
+			if b.suspects == nil {
+				b.currency(currency).decided += amount
+			}
+			return nil
+		})
 }
 
 // compareCurrencies compares the sums that the double entry ties together.

@@ -34,24 +34,30 @@ var (
 	ErrNotPayable      = errors.New("not_payable_from_the_reserve")
 )
 
-// maxWhy bounds Decision.Why, in bytes.
+// maxWhy bounds a person's reason, in bytes.
 const maxWhy = 1_000
 
+// checkWord checks a person's word: who decides, and why.
+func checkWord(by, why string) error {
+	err := hongbao.CheckID(by)
+	if err != nil {
+		err = fmt.Errorf("who decides, %.140q: %w", by, err)
+	}
+	if why == "" || len(why) > maxWhy {
+		err = errors.Join(err, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(why), maxWhy))
+	}
+	return err
+}
+
 func (d *Decision) check() error {
-	var errs []error
+	err := checkWord(d.By, d.Why)
 	if d.ID < 1 {
-		errs = append(errs, fmt.Errorf("quarantine %d: numbers begin at 1", d.ID))
+		err = errors.Join(fmt.Errorf("quarantine %d: numbers begin at 1", d.ID), err)
 	}
-	if err := hongbao.CheckID(d.By); err != nil {
-		errs = append(errs, fmt.Errorf("who decides, %.140q: %w", d.By, err))
-	}
-	if d.Why == "" || len(d.Why) > maxWhy {
-		errs = append(errs, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(d.Why), maxWhy))
-	}
-	if len(errs) == 0 {
+	if err == nil {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "decide quarantine %d: %w", d.ID, errors.Join(errs...))
+	return hongbao.Errorf(hongbao.ClassPermanent, "decide quarantine %d: %w", d.ID, err)
 }
 
 // Decide notes a decision and, to pay, moves the amount from the reserve's account to the user's, in one transaction:
@@ -83,7 +89,7 @@ func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quara
 			return nil, err
 		}
 		var found bool
-		if q, found, err = readQuarantined(ctx, t, d.ID); err != nil {
+		if q, found, err = quarantineByID(d.ID).first(ctx, t); err != nil {
 			return nil, err
 		}
 		switch {
@@ -133,7 +139,7 @@ func (l *Ledger) mostPayable(ctx context.Context, d *Decision, plan PlanSource) 
 // payable tells the campaign of a grant that can be paid from the reserve.
 func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) (StoredCampaign, error) {
 	g := &q.Grant
-	c, found, err := readCampaign(ctx, t, g.Campaign)
+	c, found, err := campaignByID(g.Campaign).first(ctx, t)
 	if err != nil {
 		return StoredCampaign{}, err
 	}
@@ -200,26 +206,15 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most
 	return nil, nil
 }
 
-func readQuarantined(ctx context.Context, t txn, id int64) (q Quarantined, found bool, err error) {
-	err = t.query(ctx, `SELECT id, `+quarantineColumns+`, resolved_at, resolved_by, resolution FROM quarantine WHERE id = $1`,
-		[]any{id}, func(s scan) error {
-			found = true
-			q, err = scanQuarantined(s)
-			return err
-		})
-	return q, found, err
+// quarantineByID asks for a grant in quarantine.
+func quarantineByID(id int64) question[Quarantined] {
+	return question[Quarantined]{fmt.Sprintf("read quarantine %d", id),
+		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE id = $1`, []any{id}, scanQuarantined}
 }
 
 // Quarantined gives a grant in quarantine, decided or not; false if there is none with that number.
-func (l *Ledger) Quarantined(ctx context.Context, id int64) (q Quarantined, found bool, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		q, found, err = readQuarantined(ctx, t, id)
-		return err
-	})
-	if err != nil {
-		return Quarantined{}, false, fmt.Errorf("read quarantine %d: %w", id, err)
-	}
-	return q, found, nil
+func (l *Ledger) Quarantined(ctx context.Context, id int64) (Quarantined, bool, error) {
+	return quarantineByID(id).one(ctx, l)
 }
 
 // QuarantineAll is Quarantine with those that were decided.

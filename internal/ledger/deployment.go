@@ -86,22 +86,17 @@ func (d Deployment) Is(want Deployment) error {
 }
 
 // Deployment says whose ledger this is; ErrNotFounded if it is nobody's.
-func (l *Ledger) Deployment(ctx context.Context) (d Deployment, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		d, err = readDeployment(ctx, t)
-		return err
-	})
-	if err != nil {
-		return Deployment{}, fmt.Errorf("ask the ledger whose it is: %w", err)
-	}
-	return d, nil
+func (l *Ledger) Deployment(ctx context.Context) (Deployment, error) {
+	return snapshot(ctx, l, "ask the ledger whose it is", readDeployment)
 }
 
-func readDeployment(ctx context.Context, t txn) (d Deployment, err error) {
-	err = t.query(ctx, `SELECT id, key_prefix, shards, founding FROM deployment`, nil, func(s scan) error {
-		return s(&d.ID, &d.KeyPrefix, &d.Shards, &d.Founding)
-	})
-	if err == nil && d.Founding == "" {
+func readDeployment(ctx context.Context, t txn) (Deployment, error) {
+	d, found, err := question[Deployment]{sql: `SELECT id, key_prefix, shards, founding FROM deployment`,
+		row: func(s scan) (d Deployment, err error) {
+			err = s(&d.ID, &d.KeyPrefix, &d.Shards, &d.Founding)
+			return d, err
+		}}.first(ctx, t)
+	if err == nil && (!found || d.Founding == "") {
 		err = hongbao.Errorf(hongbao.ClassBroken, "%w: point ledger.dsn to the right database; `hongbao init` founds a new "+
 			"one", ErrNotFounded)
 	}
@@ -109,23 +104,17 @@ func readDeployment(ctx context.Context, t txn) (d Deployment, err error) {
 }
 
 // Shard gives what the ledger knows of a shard.
-func (l *Ledger) Shard(ctx context.Context, shard int) (state ShardState, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		state, err = readShard(ctx, t, shard)
-		return err
-	})
-	if err != nil {
-		return ShardState{}, fmt.Errorf("read shard %d from the ledger: %w", shard, err)
-	}
-	return state, nil
+func (l *Ledger) Shard(ctx context.Context, shard int) (ShardState, error) {
+	return snapshot(ctx, l, fmt.Sprintf("read shard %d from the ledger", shard),
+		func(ctx context.Context, t txn) (ShardState, error) { return readShard(ctx, t, shard) })
 }
 
-func readShard(ctx context.Context, t txn, shard int) (state ShardState, err error) {
-	found := false
-	err = t.query(ctx, `SELECT epoch, token FROM shard WHERE shard = $1`, []any{int64(shard)}, func(s scan) error {
-		found = true
-		return s(&state.Epoch, &state.Token)
-	})
+func readShard(ctx context.Context, t txn, shard int) (ShardState, error) {
+	state, found, err := question[ShardState]{sql: `SELECT epoch, token FROM shard WHERE shard = $1`,
+		args: []any{int64(shard)}, row: func(s scan) (state ShardState, err error) {
+			err = s(&state.Epoch, &state.Token)
+			return state, err
+		}}.first(ctx, t)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassBroken, "it has no such shard: %w, or deployment.shards is wrong", ErrNotFounded)
 	}
@@ -170,33 +159,18 @@ func (m *shardMove) named(err error) error {
 
 // HighestSeq is the highest seq of a shard that the ledger has seen: of a grant, of one in quarantine, or of the
 // close that a refund is based on; 0 if it has seen none.
-func (l *Ledger) HighestSeq(ctx context.Context, shard int) (seq int64, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		return t.query(ctx, `SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
+func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
+	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
+		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
 			UNION ALL SELECT MAX(seq) FROM quarantine WHERE shard = $1
-			UNION ALL SELECT MAX(close_seq) FROM refund WHERE shard = $1) AS seen`, []any{int64(shard)}, func(s scan) error { return s(&seq) })
-	})
-	if err != nil {
-		return 0, fmt.Errorf("ask the ledger for the highest seq of shard %d: %w", shard, err)
-	}
-	return seq, nil
+			UNION ALL SELECT MAX(close_seq) FROM refund WHERE shard = $1) AS seen`, []any{int64(shard)}, number}.one(ctx, l)
+	return seq, err
 }
 
 // FundedCampaigns lists up to limit ids of campaigns that are funded and not refunded, after the given one; ""
 // begins. Which shard a campaign lives on follows from its id.
-func (l *Ledger) FundedCampaigns(ctx context.Context, after string, limit int) (ids []string, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		ids = ids[:0]
-		return t.query(ctx, `SELECT id FROM campaign WHERE state = $1 AND id > $2 ORDER BY id LIMIT $3`,
-			[]any{string(StateFunded), after, int64(limit)}, func(s scan) error {
-				var id string
-				err := s(&id)
-				ids = append(ids, id)
-				return err
-			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the funded campaigns after %q: %w", after, err)
-	}
-	return ids, nil
+func (l *Ledger) FundedCampaigns(ctx context.Context, after string, limit int) ([]string, error) {
+	return question[string]{fmt.Sprintf("list the funded campaigns after %q", after),
+		`SELECT id FROM campaign WHERE state = $1 AND id > $2 ORDER BY id LIMIT $3`,
+		[]any{string(StateFunded), after, int64(limit)}, text}.all(ctx, l)
 }

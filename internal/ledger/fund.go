@@ -32,7 +32,7 @@ type Funding struct {
 
 func (f *Funding) check() error {
 	var errs []error
-	for _, id := range []struct{ name, value string }{{"client", f.Client}, {"id", f.ID}, {"who decides", f.By}} {
+	for _, id := range []struct{ name, value string }{{"client", f.Client}, {"id", f.ID}} {
 		if err := hongbao.CheckID(id.value); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", id.name, err))
 		}
@@ -43,8 +43,8 @@ func (f *Funding) check() error {
 	if f.Amount < 1 || f.Amount > hongbao.MaxAmount {
 		errs = append(errs, fmt.Errorf("the amount is %d: want 1 to %d", f.Amount, hongbao.MaxAmount))
 	}
-	if f.Why == "" || len(f.Why) > maxWhy {
-		errs = append(errs, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(f.Why), maxWhy))
+	if err := checkWord(f.By, f.Why); err != nil {
+		errs = append(errs, err)
 	}
 	if len(errs) == 0 {
 		return nil
@@ -103,19 +103,10 @@ func sameFunding(ctx context.Context, t txn, f *Funding) error {
 
 // Funds gives the funds of all clients, sorted.
 func (l *Ledger) Funds(ctx context.Context) ([]Fund, error) {
-	var list []Fund
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		list = list[:0]
-		return t.query(ctx, `SELECT client, currency, funded, credited, credits FROM credit_fund ORDER BY client, currency`, nil,
-			func(s scan) error {
-				var f Fund
-				err := s(&f.Client, &f.Currency, &f.Funded, &f.Credited, &f.Credits)
-				list = append(list, f)
-				return err
-			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the funds of the clients: %w", err)
-	}
-	return list, nil
+	return question[Fund]{"read the funds of the clients",
+		`SELECT client, currency, funded, credited, credits FROM credit_fund ORDER BY client, currency`, nil,
+		func(s scan) (f Fund, err error) {
+			err = s(&f.Client, &f.Currency, &f.Funded, &f.Credited, &f.Credits)
+			return f, err
+		}}.all(ctx, l)
 }

@@ -170,20 +170,13 @@ func (l *Ledger) lookUp(ctx context.Context, id string) (knownCampaign, bool, er
 	if k, ok := l.known.get(id); ok {
 		return k, true, nil
 	}
-	var k knownCampaign
-	var found bool
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		found = false
-		return t.query(ctx, `SELECT currency, packets FROM campaign WHERE id = $1`, []any{id}, func(s scan) error {
-			found = true
-			return s(&k.currency, &k.packets)
-		})
-	})
-	if err != nil {
-		return k, false, fmt.Errorf("look up campaign %s in the ledger: %w", id, err)
-	}
+	k, found, err := question[knownCampaign]{"look up campaign " + id + " in the ledger",
+		`SELECT currency, packets FROM campaign WHERE id = $1`, []any{id}, func(s scan) (k knownCampaign, err error) {
+			err = s(&k.currency, &k.packets)
+			return k, err
+		}}.one(ctx, l)
 	if found {
 		l.known.put(id, k)
 	}
-	return k, found, nil
+	return k, found, err
 }

@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -26,14 +24,7 @@ type AcceptedLoss struct {
 // AcceptLoss is SetShard for a shard that has lost something: it keeps the person's word in the same transaction. The
 // shard and the new epoch are those of the word, whose At is not looked at.
 func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word AcceptedLoss) error {
-	err := hongbao.CheckID(word.By)
-	if err != nil {
-		err = fmt.Errorf("who accepts it, %.140q: %w", word.By, err)
-	}
-	if word.Why == "" || len(word.Why) > maxWhy {
-		err = errors.Join(err, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(word.Why), maxWhy))
-	}
-	if err != nil {
+	if err := checkWord(word.By, word.Why); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", word.Shard, err)
 	}
 	move := shardMove{shard: word.Shard, from: from, to: ShardState{Epoch: word.Epoch, Token: token}}
@@ -47,21 +38,14 @@ func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word 
 }
 
 // AcceptedLosses lists up to limit losses that persons accepted, the newest first.
-func (l *Ledger) AcceptedLosses(ctx context.Context, limit int) (words []AcceptedLoss, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		words = words[:0]
-		return t.query(ctx, `SELECT shard, epoch, accepted_by, why, lost, created_at FROM accepted_loss ORDER BY created_at DESC, shard, epoch DESC LIMIT $1`,
-			[]any{int64(limit)}, func(s scan) error {
-				var w AcceptedLoss
-				var at int64
-				err := s(&w.Shard, &w.Epoch, &w.By, &w.Why, &w.Lost, &at)
-				w.At = time.UnixMilli(at).UTC()
-				words = append(words, w)
-				return err
-			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the losses that were accepted: %w", err)
-	}
-	return words, nil
+func (l *Ledger) AcceptedLosses(ctx context.Context, limit int) ([]AcceptedLoss, error) {
+	return question[AcceptedLoss]{"list the losses that were accepted",
+		`SELECT shard, epoch, accepted_by, why, lost, created_at FROM accepted_loss
+			ORDER BY created_at DESC, shard, epoch DESC LIMIT $1`, []any{int64(limit)},
+		func(s scan) (w AcceptedLoss, err error) {
+			var at int64
+			err = s(&w.Shard, &w.Epoch, &w.By, &w.Why, &w.Lost, &at)
+			w.At = time.UnixMilli(at).UTC()
+			return w, err
+		}}.all(ctx, l)
 }

@@ -36,23 +36,30 @@ type paidGrant struct {
 	amount      hongbao.Amount
 }
 
-// eachPaid calls fn for every grant of a campaign whose packet is above after, in the order of the packets.
-func eachPaid(ctx context.Context, t txn, campaign string, after int64, fn func(*paidGrant) error) error {
+// eachPage asks again and again, until a page of sumRows is not full. row moves on what args gives.
+func eachPage(ctx context.Context, t txn, sql string, args func() []any, row func(scan) error) error {
 	for {
 		rows := 0
-		err := t.query(ctx, `SELECT packet, user_id, amount, shard, seq FROM grants WHERE campaign = $1 AND packet > $2
-			ORDER BY packet LIMIT $3`, []any{campaign, after, int64(sumRows)}, func(s scan) error {
-			var g paidGrant
-			var shard int64
-			if err := s(&g.packet, &g.user, &g.amount, &shard, &g.seq); err != nil {
-				return err
-			}
-			g.shard, after = int(shard), g.packet
+		err := t.query(ctx, sql, append(args(), int64(sumRows)), func(s scan) error {
 			rows++
-			return fn(&g)
+			return row(s)
 		})
 		if err != nil || rows < sumRows {
 			return err
 		}
 	}
+}
+
+// eachPaid calls fn for every grant of a campaign, in the order of the packets.
+func eachPaid(ctx context.Context, t txn, campaign string, fn func(*paidGrant) error) error {
+	var g paidGrant
+	return eachPage(ctx, t, `SELECT packet, user_id, amount, shard, seq FROM grants WHERE campaign = $1 AND packet > $2
+		ORDER BY packet LIMIT $3`, func() []any { return []any{campaign, g.packet} }, func(s scan) error {
+		var shard int64
+		if err := s(&g.packet, &g.user, &g.amount, &shard, &g.seq); err != nil {
+			return err
+		}
+		g.shard = int(shard)
+		return fn(&g)
+	})
 }

@@ -116,17 +116,12 @@ func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 }
 
 // readRows gives the items' rows in table pending.
-func (b *beginning) readRows(ctx context.Context, t txn) (rows []payment.Pending, err error) {
+func (b *beginning) readRows(ctx context.Context, t txn) ([]payment.Pending, error) {
 	packed, err := b.dialect.pack(keysOf(b.items)...)
 	if err != nil {
 		return nil, err
 	}
-	err = t.query(ctx, b.dialect.readPending, packed, func(s scan) error {
-		p, err := scanPending(s)
-		rows = append(rows, p)
-		return err
-	})
-	return rows, err
+	return question[payment.Pending]{sql: b.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
 }
 
 // readHeld finds what the ledger has of the items' packets, and gives these packets.
@@ -260,39 +255,24 @@ func scanPending(s scan) (payment.Pending, error) {
 // Pending gives up to limit credits that may have been asked for, and that nobody has begun for the time idle, in the
 // order of campaign and packet after those of a grant; the zero grant begins.
 func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant,
-	limit int) (list []payment.Pending, err error) {
-	l := s.config.Ledger
-	now := l.dialect.now
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		list = nil
-		return t.query(ctx, `SELECT `+pendingColumns+now+` - since, `+now+` - asked_at FROM pending
-			WHERE `+now+` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
-			ORDER BY campaign, packet LIMIT $5`, []any{idle.Milliseconds(), after.Campaign, after.Campaign, after.Packet, int64(limit)},
-			func(s scan) error {
-				p, err := scanPending(s)
-				list = append(list, p)
-				return err
-			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read which credits may have been asked for: %w", err)
-	}
-	return list, nil
+	limit int) ([]payment.Pending, error) {
+	now := s.config.Ledger.dialect.now
+	return question[payment.Pending]{"read which credits may have been asked for",
+		`SELECT ` + pendingColumns + now + ` - since, ` + now + ` - asked_at FROM pending
+			WHERE ` + now + ` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
+			ORDER BY campaign, packet LIMIT $5`,
+		[]any{idle.Milliseconds(), after.Campaign, after.Campaign, after.Packet, int64(limit)}, scanPending,
+	}.all(ctx, s.config.Ledger)
 }
 
 // pendingOf counts the pending credits of a campaign, and gives the first packets.
 func pendingOf(ctx context.Context, t txn, campaign string) (n int64, packets []int64, err error) {
-	err = t.query(ctx, `SELECT COUNT(*) FROM pending WHERE campaign = $1`, []any{campaign},
-		func(s scan) error { return s(&n) })
+	n, _, err = question[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1`, args: []any{campaign},
+		row: number}.first(ctx, t)
 	if err != nil || n == 0 {
 		return n, nil, err
 	}
-	err = t.query(ctx, `SELECT packet FROM pending WHERE campaign = $1 ORDER BY packet LIMIT 10`, []any{campaign},
-		func(s scan) error {
-			var p int64
-			err := s(&p)
-			packets = append(packets, p)
-			return err
-		})
+	packets, err = question[int64]{sql: `SELECT packet FROM pending WHERE campaign = $1 ORDER BY packet LIMIT 10`,
+		args: []any{campaign}, row: number}.in(ctx, t)
 	return n, packets, err
 }

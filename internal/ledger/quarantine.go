@@ -197,8 +197,8 @@ func (q *Quarantined) had() *hongbao.Grant {
 	return q.Has
 }
 
-const quarantineColumns = `reason, campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, entry_id,
-	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at`
+const quarantineColumns = `id, reason, campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, entry_id,
+	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at, resolved_at, resolved_by, resolution`
 
 func scanQuarantined(s scan) (Quarantined, error) {
 	var q Quarantined
@@ -228,18 +228,7 @@ func (l *Ledger) Quarantine(ctx context.Context, after int64, limit int) ([]Quar
 }
 
 func (l *Ledger) quarantine(ctx context.Context, where string, after int64, limit int) ([]Quarantined, error) {
-	var list []Quarantined
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		list = list[:0]
-		return t.query(ctx, `SELECT id, `+quarantineColumns+`, resolved_at, resolved_by, resolution FROM quarantine
-			WHERE `+where+` ORDER BY id LIMIT $2`, []any{after, int64(limit)}, func(s scan) error {
-			q, err := scanQuarantined(s)
-			list = append(list, q)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the quarantine: %w", err)
-	}
-	return list, nil
+	return question[Quarantined]{"list the quarantine",
+		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE ` + where + ` ORDER BY id LIMIT $2`,
+		[]any{after, int64(limit)}, scanQuarantined}.all(ctx, l)
 }

@@ -12,31 +12,27 @@ import (
 // pageRows is how many grants are read at once: a long iteration holds no connection and no snapshot between pages.
 const pageRows = 2_000
 
-// grantCode is the code of a row of table grants, ” if its campaign has none.
-const grantCode = `COALESCE((SELECT code FROM code WHERE code.campaign = grants.campaign AND code.packet = grants.packet), '')`
+// selectGrants reads what scanGrantCode reads. The code is ” if the campaign has none.
+const selectGrants = `SELECT ` + grantColumns + `, batch,
+	COALESCE((SELECT code FROM code WHERE code.campaign = grants.campaign AND code.packet = grants.packet), '')
+	FROM grants `
+
+func scanGrantCode(s scan) (hongbao.Grant, error) {
+	var code string
+	g, err := scanGrant(func(dest ...any) error { return s(append(dest, &code)...) })
+	g.Code = code
+	return g.Grant, err
+}
 
 // EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; its error is given
 // back as it is. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the
 // ledger does not keep them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
-	last := int64(0)
-	for {
-		page, err := l.page(ctx,
-			`SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants WHERE campaign = $1 AND packet > $2
-			ORDER BY packet LIMIT $3`, campaign, last, int64(pageRows))
-		if err != nil {
-			return fmt.Errorf("read the grants of campaign %s after packet %d: %w", campaign, last, err)
-		}
-		for i := range page {
-			last = page[i].Packet
-			if err := fn(page[i]); err != nil {
-				return err
-			}
-		}
-		if len(page) < pageRows {
-			return nil
-		}
-	}
+	return l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
+		return question[hongbao.Grant]{fmt.Sprintf("read the grants of campaign %s after packet %d", campaign, last.Packet),
+			selectGrants + `WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
+			[]any{campaign, last.Packet, int64(pageRows)}, scanGrantCode}
+	}, hongbao.Grant{}, fn)
 }
 
 // EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
@@ -44,18 +40,25 @@ func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao
 // for different packets, if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
 func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange,
 	fn func(hongbao.Grant) error) error {
-	last := hongbao.Grant{Seq: seqs.First} // before every row of that seq: no campaign has an empty id
-	for {
-		page, err := l.page(ctx, `SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants
-			WHERE shard = $1 AND seq >= $2 AND seq <= $3 AND (seq, campaign, packet) > ($2, $4, $5)
+	begin := hongbao.Grant{Seq: seqs.First} // before every row of that seq: no campaign has an empty id
+	return l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
+		return question[hongbao.Grant]{fmt.Sprintf("read the grants of shard %d after seq %d", shard, last.Seq),
+			selectGrants + `WHERE shard = $1 AND seq >= $2 AND seq <= $3 AND (seq, campaign, packet) > ($2, $4, $5)
 			ORDER BY seq, campaign, packet LIMIT $6`,
-			int64(shard), last.Seq, seqs.Last, last.Campaign, last.Packet, int64(pageRows))
+			[]any{int64(shard), last.Seq, seqs.Last, last.Campaign, last.Packet, int64(pageRows)}, scanGrantCode}
+	}, begin, fn)
+}
+
+// eachGrant asks for the page behind the last grant, again and again.
+func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant) question[hongbao.Grant],
+	last hongbao.Grant, fn func(hongbao.Grant) error) error {
+	for {
+		page, err := behind(&last).all(ctx, l)
 		if err != nil {
-			return fmt.Errorf("read the grants of shard %d after seq %d: %w", shard, last.Seq, err)
+			return err
 		}
-		for i := range page {
-			last = page[i]
-			if err := fn(page[i]); err != nil {
+		for _, last = range page {
+			if err := fn(last); err != nil {
 				return err
 			}
 		}
@@ -68,28 +71,9 @@ func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqR
 // UserGrants gives a user's grants in a campaign, in the order in which they were decided; it looks them up by an
 // index. No user holds more than hongbao.MaxUserHold.
 func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
-	list, err := l.page(ctx,
-		`SELECT `+grantColumns+`, batch, `+grantCode+` FROM grants WHERE user_id = $1 AND campaign = $2
-		ORDER BY shard, seq LIMIT $3`, user, campaign, int64(pageRows))
-	if err != nil {
-		return nil, fmt.Errorf("read the grants of user %s in campaign %s: %w", user, campaign, err)
-	}
-	return list, nil
-}
-
-func (l *Ledger) page(ctx context.Context, sql string, args ...any) ([]hongbao.Grant, error) {
-	var page []hongbao.Grant
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		page = page[:0]
-		return t.query(ctx, sql, args, func(s scan) error {
-			var code string
-			g, err := scanGrant(func(dest ...any) error { return s(append(dest, &code)...) })
-			g.Code = code
-			page = append(page, g.Grant)
-			return err
-		})
-	})
-	return page, err
+	return question[hongbao.Grant]{"read the grants of user " + user + " in campaign " + campaign,
+		selectGrants + `WHERE user_id = $1 AND campaign = $2 ORDER BY shard, seq LIMIT $3`,
+		[]any{user, campaign, int64(pageRows)}, scanGrantCode}.all(ctx, l)
 }
 
 // Totals is what the ledger has counted of one campaign, all of one instant. CheckConservation compares it with the
@@ -142,41 +126,27 @@ func scanTotals(s scan) (t Totals, err error) {
 }
 
 // Totals gives what the ledger has counted of a campaign; false if the ledger does not have it.
-func (l *Ledger) Totals(ctx context.Context, campaign string) (totals Totals, found bool, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		found = false
-		return t.query(ctx, totalsQuery+` WHERE c.id = $1`, []any{campaign}, func(s scan) (err error) {
-			found = true
-			totals, err = scanTotals(s)
-			return err
-		})
-	})
-	if err != nil {
-		return Totals{}, false, fmt.Errorf("read the counts of campaign %s in the ledger: %w", campaign, err)
-	}
-	return totals, found, nil
+func (l *Ledger) Totals(ctx context.Context, campaign string) (Totals, bool, error) {
+	return question[Totals]{"read the counts of campaign " + campaign + " in the ledger",
+		totalsQuery + ` WHERE c.id = $1`, []any{campaign}, scanTotals}.one(ctx, l)
+}
+
+// totalsAfter asks for the next campaigns after an id.
+func totalsAfter(after string) question[Totals] {
+	return question[Totals]{fmt.Sprintf("read the counts of the campaigns after %q in the ledger", after),
+		totalsQuery + ` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)}, scanTotals}
 }
 
 // EachTotals calls fn with the totals of every campaign, in the order of the ids, until fn fails; its error is given
 // back as it is.
 func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
-	return eachTotals(ctx, func(ctx context.Context, after string) (page []Totals, err error) {
-		err = l.read(ctx, func(ctx context.Context, t txn) error {
-			page, err = readTotals(ctx, t, after)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read the counts of the campaigns after %q in the ledger: %w", after, err)
-		}
-		return page, nil
-	}, fn)
+	return eachTotals(func(after string) ([]Totals, error) { return totalsAfter(after).all(ctx, l) }, fn)
 }
 
 // eachTotals asks page for the campaigns after an id, again and again.
-func eachTotals(ctx context.Context, page func(ctx context.Context, after string) ([]Totals, error),
-	fn func(*Totals) error) error {
+func eachTotals(page func(after string) ([]Totals, error), fn func(*Totals) error) error {
 	for after := ""; ; {
-		list, err := page(ctx, after)
+		list, err := page(after)
 		if err != nil {
 			return err
 		}
@@ -190,14 +160,4 @@ func eachTotals(ctx context.Context, page func(ctx context.Context, after string
 			return nil
 		}
 	}
-}
-
-func readTotals(ctx context.Context, t txn, after string) (list []Totals, err error) {
-	err = t.query(ctx, totalsQuery+` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)},
-		func(s scan) error {
-			c, err := scanTotals(s)
-			list = append(list, c)
-			return err
-		})
-	return list, err
 }

@@ -47,7 +47,7 @@ func (l *Ledger) refundOnce(
 		if err := t.run(ctx, locks...); err != nil {
 			return nil, err
 		}
-		c, found, err := readCampaign(ctx, t, campaign)
+		c, found, err := campaignByID(campaign).first(ctx, t)
 		if err == nil && !found {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
 		}
@@ -88,11 +88,11 @@ type counted struct {
 func (l *Ledger) count(ctx context.Context, closed *stream.Entry, missing int64) (n counted, err error) {
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
 		var found bool
-		n.has, found, err = readCampaign(ctx, t, closed.Campaign)
+		n.has, found, err = campaignByID(closed.Campaign).first(ctx, t)
 		if err != nil || !found || n.has.State == StateRefunded || n.has.Grants+missing < closed.Close.Granted {
 			return err
 		}
-		return eachPaid(ctx, t, closed.Campaign, 0, func(g *paidGrant) error {
+		return eachPaid(ctx, t, closed.Campaign, func(g *paidGrant) error {
 			n.grants, n.amount = n.grants+1, n.amount+g.amount
 			// The close stands behind every grant of its campaign, on the same shard.
 			if g.shard != closed.Shard || g.seq >= closed.Seq {
@@ -223,31 +223,28 @@ func postRefund(r *payment.Refund, pool string) []stmt {
 }
 
 func readRefund(ctx context.Context, t txn, campaign string) (r payment.Refund, found bool, err error) {
-	c, found, err := readCampaign(ctx, t, campaign)
+	c, found, err := campaignByID(campaign).first(ctx, t)
 	if err != nil || !found {
 		return r, false, err
 	}
-	r = payment.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
-	found = false
-	err = t.query(ctx, `SELECT amount, packets, shard, close_seq, decided_by, why, created_at FROM refund WHERE campaign = $1`, []any{campaign}, func(s scan) error {
+	return question[payment.Refund]{sql: `SELECT amount, packets, shard, close_seq, decided_by, why, created_at FROM refund
+		WHERE campaign = $1`, args: []any{campaign}, row: func(s scan) (payment.Refund, error) {
+		r := payment.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
 		var shard, at int64
 		err := s(&r.Amount, &r.Packets, &shard, &r.Seq, &r.By, &r.Why, &at)
-		r.Shard, r.Created, found = int(shard), time.UnixMilli(at).UTC(), true
-		return err
-	})
-	return r, found, err
+		r.Shard, r.Created = int(shard), time.UnixMilli(at).UTC()
+		return r, err
+	}}.first(ctx, t)
 }
 
 // RefundOf gives the refund of a campaign; false if there is none.
 func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refund, found bool, err error) {
-	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		r, found, err = readRefund(ctx, t, campaign)
-		return err
-	})
-	if err != nil {
-		return payment.Refund{}, false, fmt.Errorf("read the refund of campaign %s: %w", campaign, err)
-	}
-	return r, found, nil
+	r, err = snapshot(ctx, l, "read the refund of campaign "+campaign,
+		func(ctx context.Context, t txn) (r payment.Refund, err error) {
+			r, found, err = readRefund(ctx, t, campaign)
+			return r, err
+		})
+	return r, found, err
 }
 
 // Reveal notes that the campaign's seed is public, and gives the campaign with it. Before the refund it is refused
@@ -262,7 +259,7 @@ func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, e
 		}
 		var found bool
 		var err error
-		switch c, found, err = readCampaign(ctx, t, campaign); {
+		switch c, found, err = campaignByID(campaign).first(ctx, t); {
 		case err != nil:
 			return nil, err
 		case !found:

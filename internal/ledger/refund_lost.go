@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 
@@ -23,28 +22,14 @@ type LostRefund struct {
 	By, Why string
 }
 
-func (o *LostRefund) check() error {
-	var errs []error
-	if err := hongbao.CheckID(o.By); err != nil {
-		errs = append(errs, fmt.Errorf("who decides, %.140q: %w", o.By, err))
-	}
-	if o.Why == "" || len(o.Why) > maxWhy {
-		errs = append(errs, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(o.Why), maxWhy))
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w", o.Campaign,
-		errors.Join(errs...))
-}
-
 // RefundLost is Refund without a close, for a campaign of which Redis has lost something: all that the ledger has not
 // granted goes from the pool to the sponsor, and nothing can be granted after it. It is refused while grants of the
 // campaign wait in quarantine, and for any other amount than what is left. A repeat gives the refund that is there
 // and moves nothing, whoever made it.
 func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, error) {
-	if err := o.check(); err != nil {
-		return payment.Refund{}, err
+	if err := checkWord(o.By, o.Why); err != nil {
+		return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w",
+			o.Campaign, err)
 	}
 	n, err := l.count(ctx, &stream.Entry{Campaign: o.Campaign, Shard: o.Shard, Seq: math.MaxInt64}, 0)
 	if err != nil {

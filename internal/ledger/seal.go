@@ -63,7 +63,7 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 // read adds up the campaign's grants. Seqs are bits, so that the order of the packets does not matter.
 func (s *seal) read(ctx context.Context, t txn, c *Totals) (err error) {
 	bits := make(map[int]map[int64]uint64)
-	err = eachPaid(ctx, t, c.Campaign, 0, func(g *paidGrant) error {
+	err = eachPaid(ctx, t, c.Campaign, func(g *paidGrant) error {
 		s.grants, s.amount = s.grants+1, s.amount+int64(g.amount)
 		if g.amount > 0 {
 			s.groups[userGroup(UserAccount(g.user, c.Currency))] += int64(g.amount)

@@ -65,27 +65,18 @@ func checkToken(token *payment.ClientToken) error {
 
 // Tokens gives the tokens that are valid, sorted by client and age.
 func (l *Ledger) Tokens(ctx context.Context) ([]payment.ClientToken, error) {
-	var list []payment.ClientToken
-	err := l.read(ctx, func(ctx context.Context, t txn) error {
-		list = list[:0]
-		return t.query(ctx, `SELECT client, hash, scopes, created_at FROM credit_token WHERE revoked_at = 0 ORDER BY client, created_at, hash`, nil,
-			func(s scan) error {
-				var token payment.ClientToken
-				var scopes string
-				var at int64
-				err := s(&token.Client, &token.Hash, &scopes, &at)
-				for scope := range strings.FieldsSeq(scopes) {
-					token.Scopes = append(token.Scopes, payment.Scope(scope))
-				}
-				token.Created = time.UnixMilli(at).UTC()
-				list = append(list, token)
-				return err
-			})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the tokens of the clients: %w", err)
-	}
-	return list, nil
+	return question[payment.ClientToken]{"read the tokens of the clients",
+		`SELECT client, hash, scopes, created_at FROM credit_token WHERE revoked_at = 0
+			ORDER BY client, created_at, hash`, nil, func(s scan) (token payment.ClientToken, err error) {
+			var scopes string
+			var at int64
+			err = s(&token.Client, &token.Hash, &scopes, &at)
+			for scope := range strings.FieldsSeq(scopes) {
+				token.Scopes = append(token.Scopes, payment.Scope(scope))
+			}
+			token.Created = time.UnixMilli(at).UTC()
+			return token, err
+		}}.all(ctx, l)
 }
 
 // RevokeTokens ends the client's tokens whose hash begins with the text, and tells how many. A server that runs takes

@@ -1,0 +1,72 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+)
+
+// question is a query, and what to make of each of its rows.
+type question[T any] struct {
+	what string // for the error: what was tried
+	sql  string
+	args []any
+	row  func(scan) (T, error)
+}
+
+// in gives the rows within a transaction.
+func (q question[T]) in(ctx context.Context, t txn) (list []T, err error) {
+	err = t.query(ctx, q.sql, q.args, func(s scan) error {
+		v, err := q.row(s)
+		list = append(list, v)
+		return err
+	})
+	return list, err
+}
+
+// first gives the first row within a transaction; false if there is none.
+func (q question[T]) first(ctx context.Context, t txn) (v T, found bool, err error) {
+	list, err := q.in(ctx, t)
+	if err != nil || len(list) == 0 {
+		return v, false, err
+	}
+	return list[0], true, nil
+}
+
+// all gives the rows of one snapshot.
+func (q question[T]) all(ctx context.Context, l *Ledger) ([]T, error) {
+	return snapshot(ctx, l, q.what, q.in)
+}
+
+// one gives the first row of one snapshot; false if there is none.
+func (q question[T]) one(ctx context.Context, l *Ledger) (v T, found bool, err error) {
+	list, err := q.all(ctx, l)
+	if err != nil || len(list) == 0 {
+		return v, false, err
+	}
+	return list[0], true, nil
+}
+
+// snapshot runs fn on one snapshot. what says in the error what was tried.
+func snapshot[T any](ctx context.Context, l *Ledger, what string, fn func(context.Context, txn) (T, error)) (T, error) {
+	var v T
+	err := l.read(ctx, func(ctx context.Context, t txn) (err error) {
+		v, err = fn(ctx, t)
+		return err
+	})
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("%s: %w", what, err)
+	}
+	return v, nil
+}
+
+// number and text read rows of one column.
+func number(s scan) (n int64, err error) {
+	err = s(&n)
+	return n, err
+}
+
+func text(s scan) (v string, err error) {
+	err = s(&v)
+	return v, err
+}
