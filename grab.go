@@ -96,8 +96,8 @@ type Answer struct {
 // Bounds of ids. They hold in every store, and an id is checked before it becomes part of a key.
 const (
 	MaxIDLength       = 128
-	MaxCampaignLength = 64
-	MaxFactNameLength = 32
+	maxCampaignLength = 64
+	maxFactNameLength = 32
 	MaxFacts          = 8
 )
 
@@ -125,7 +125,7 @@ func CheckID(id string) error {
 
 // CheckCampaignID tells what is wrong with a campaign id: 1 to 64 of a-z, 0-9, "-" and "_", beginning with a letter.
 func CheckCampaignID(id string) error {
-	return checkName(id, MaxCampaignLength)
+	return checkName(id, maxCampaignLength)
 }
 
 // CheckFactName tells what is wrong with a fact's name: as a campaign id, at most 32 long, and not "user".
@@ -133,7 +133,7 @@ func CheckFactName(name string) error {
 	if name == ByUser {
 		return errors.New(`"user" is who grabs, not a fact of the request`)
 	}
-	return checkName(name, MaxFactNameLength)
+	return checkName(name, maxFactNameLength)
 }
 
 func checkName(id string, most int) error {

@@ -1,11 +1,13 @@
 package hongbao_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -111,4 +113,29 @@ func TestUserHold(t *testing.T) {
 		hongbao.Limit{By: "user", Per: hongbao.PerCampaign, Max: 2},
 		hongbao.Limit{By: "user", Per: hongbao.PerDay, Max: 1},
 		hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 1}))
+}
+
+// The names in JSON are what programs serve; they never change.
+func TestAnswerInJSON(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1700000000123).UTC()
+	for want, answer := range map[string]hongbao.Answer{
+		`{"outcome":"granted","receipts":[{"packet":3,"amount":250,"shard":1,"seq":9,"time":"2023-11-14T22:13:20.123Z",` +
+			`"request_id":"r1","code":"C1"}],"time":"2023-11-14T22:13:20.123Z"}`: {
+			Outcome: hongbao.OutcomeGranted, Time: at,
+			Receipts: []hongbao.Receipt{{Packet: 3, Amount: 250, Shard: 1, Seq: 9, Time: at, RequestID: "r1", Code: "C1"}},
+		},
+		`{"outcome":"limit_reached","limit":{"limit":{"by":"device","per":"day","max":2},"resets":"2023-11-14T22:13:20.123Z"},` +
+			`"time":"2023-11-14T22:13:20.123Z"}`: {
+			Outcome: hongbao.OutcomeLimitReached, Time: at,
+			Limit: &hongbao.LimitHit{Limit: hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 2}, Resets: at},
+		},
+		`{"outcome":"not_started","starts":"2023-11-14T22:13:20.123Z","time":"2023-11-14T22:13:20.123Z"}`: {
+			Outcome: hongbao.OutcomeNotStarted, Starts: at, Time: at,
+		},
+	} {
+		got, err := json.Marshal(answer)
+		require.NoError(t, err)
+		require.Equal(t, want, string(got))
+	}
 }

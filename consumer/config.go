@@ -15,8 +15,9 @@ import (
 // Config of a Consumer. Take DefaultConfig and fill in what it leaves out; a zero is refused.
 type Config struct {
 	Redis redis.UniversalClient
-	// Reads is a client for blocking reads only: its pool must have a connection for each shard, and its read timeout
-	// must be above Block.
+	// Reads is a second client to the same Redis, for blocking reads only: else a few shards that wait would use up the
+	// connections of all. Its pool must have a connection for each shard, and its read timeout must be above Block.
+	// New can't make it from Redis: a copy of a Sentinel client's options does not follow a failover.
 	Reads redis.UniversalClient
 	Space hongbao.Space
 	// Group is the sink's name, the name of its consumer group and of its done bits.

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// EventsLost is the code of the alarm that events were deleted from the stream before a group had finished them.
-const EventsLost = "events_lost"
+// eventsLost is the code of the alarm that events were deleted from the stream before a group had finished them.
+const eventsLost = "events_lost"
 
 // watched is what a trimmer remembers of a declared group: events that are delivered and not done must be pending.
 type watched struct {
@@ -69,7 +69,7 @@ func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, o
 		if len(w.lost) > 0 && !slices.Equal(before, w.lost) {
 			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, somebody trimmed "+
 				"it by hand; `hongbao audit` names the grants; `hongbao replay NAME --to balance`, or `--to kafka`, delivers "+
-				"them from their receipts", zap.String("code", EventsLost),
+				"them from their receipts", zap.String("code", eventsLost),
 				zap.Int("shard", k.Keys.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost),
 				zap.Any("first", w.lost[0]))
 		}

@@ -52,7 +52,7 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	require.NoError(t, <-ended)
 	require.NoError(t, w.stop())
 	require.Equal(t, stream.SeqRange{First: 3, Last: 3}, b.only(t))
-	require.Zero(t, tr.Lag()[0].Groups[0].Lost)
+	require.Zero(t, lag(t, tr).Groups[0].Lost)
 }
 
 // only gives the events of the only entry that is pending.
@@ -82,13 +82,12 @@ func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	incidents := func() int { return logs.FilterMessageSnippet("INCIDENT").Len() }
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	testkit.Eventually(t, soon, func() bool {
-		require.NoError(t, tr.Trim(t.Context(), 0))
-		return tr.Lag()[0].Groups[0].Lost == 3+4+1
+		return lag(t, tr).Groups[0].Lost == 3+4+1
 	}, "the trimmer finds them")
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	line := logs.FilterMessageSnippet("INCIDENT").All()[incidents()-1].ContextMap()
-	require.Equal(t, EventsLost, line["code"])
+	require.Equal(t, "events_lost", line["code"])
 	require.EqualValues(t, 8, line["events"])
 	before := incidents()
 	require.Equal(t, "15", b.meta(t, "finished"), "all but the parked one")
@@ -110,7 +109,7 @@ func TestWhatIsPendingIsNotLost(t *testing.T) {
 	for range 3 {
 		require.NoError(t, tr.Trim(t.Context(), 0))
 	}
-	require.Zero(t, tr.Lag()[0].Groups[0].Lost)
+	require.Zero(t, lag(t, tr).Groups[0].Lost)
 	require.Zero(t, logs.FilterMessageSnippet("INCIDENT").Len())
 	require.Equal(t, "0", b.meta(t, "finished"))
 }
@@ -130,5 +129,5 @@ func TestACloseIsFinished(t *testing.T) {
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, "2", b.meta(t, "finished"))
-	require.Zero(t, tr.Lag()[0].Groups[0].Lost)
+	require.Zero(t, lag(t, tr).Groups[0].Lost)
 }

@@ -96,7 +96,7 @@ func (s *shard) vanished(ids []string) {
 	}
 	s.c.count.vanished.Add(int64(len(ids)))
 	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, somebody trimmed it by hand; "+
-		"run `hongbao audit`, the receipts still have their grants", zap.String("code", EventsLost),
+		"run `hongbao audit`, the receipts still have their grants", zap.String("code", eventsLost),
 		zap.Strings("entries", ids))
 }
 

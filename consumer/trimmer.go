@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,13 +41,10 @@ func DefaultTrimmerConfig() TrimmerConfig {
 // Trimmer deletes from every shard's stream what all groups have finished and the retention no longer keeps, with the
 // done bits behind it, and removes the consumers of workers that are no more. Several may run at once.
 type Trimmer struct {
-	cfg    TrimmerConfig
-	layout *shards.Layout
-	at     []trimming // by shard
-	told   []string   // by shard: the trouble that was reported last
-
-	mu   sync.Mutex
-	last []shards.Trimmed
+	cfg      TrimmerConfig
+	layout   *shards.Layout
+	at       []trimming // by shard
+	reported []string   // by shard: the trouble that was reported last
 }
 
 // trimming is what a trimmer remembers of a shard from round to round. It holds for one epoch.
@@ -112,8 +108,7 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
 	}
 	n := layout.Len()
-	return &Trimmer{cfg: cfg, layout: layout, at: make([]trimming, n), last: make([]shards.Trimmed, n),
-		told: make([]string, n)}, nil
+	return &Trimmer{cfg: cfg, layout: layout, at: make([]trimming, n), reported: make([]string, n)}, nil
 }
 
 // Run trims until ctx ends.
@@ -130,54 +125,48 @@ func (t *Trimmer) Run(ctx context.Context) error {
 	}
 }
 
-// Lag is how each shard stood in the last round, for the metrics and the autoscaler of the process that runs it: in
-// grants, Seq less Finished, and in seconds, the Age of each group. Shards that were not looked at yet are zero. It may
-// be called at any time.
-func (t *Trimmer) Lag() []shards.Trimmed {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.last)
-}
-
 // Trim trims one shard once. Not at once for the same shard.
 func (t *Trimmer) Trim(ctx context.Context, shard int) error {
+	_, err := t.trim(ctx, shard)
+	return err
+}
+
+// trim is Trim. It tells how the shard stands afterwards.
+func (t *Trimmer) trim(ctx context.Context, shard int) (out shards.Trimmed, err error) {
 	k, at := shards.Of(t.cfg.Redis, t.layout.Shard(shard)), &t.at[shard]
 	head, err := k.OpenHead(ctx)
 	if err != nil {
-		return err
+		return out, err
 	}
 	ctx = shards.WithEpoch(ctx, head.Epoch)
 	for ctx.Err() == nil {
-		out, err := k.TrimEvents(ctx, shards.Trim{
+		out, err = k.TrimEvents(ctx, shards.Trim{
 			Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, LookBehind: lookBehind, Behind: at.behind,
 			MaxHeld: maxHeld, Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Lost: at.lost(),
 		})
 		if err != nil {
-			return err
+			return out, err
 		}
 		if out.Epoch != at.epoch {
 			*at = newTrimming(out.Epoch)
 		}
 		if err := t.findLost(ctx, k, at, &out); err != nil {
-			return err
+			return out, err
 		}
-		t.mu.Lock()
-		t.last[shard] = out
-		t.mu.Unlock()
 		t.report(shard, &out)
 		if len(out.Missing) > 0 {
-			return nil
+			return out, nil
 		}
 		if err := t.dropBits(ctx, k, &out); err != nil {
-			return err
+			return out, err
 		}
 		at.floor = max(out.DoneFloor, firstKept(&out)) / shards.ChunkEvents
 		more := at.lookOn(out.Behind)
 		if out.Deleted < trimLimit/2 && !more {
-			return t.forget(ctx, k.Keys, &out)
+			return out, t.removeIdle(ctx, k, &out)
 		}
 	}
-	return ctx.Err()
+	return out, ctx.Err()
 }
 
 // lookOn notes where the next look behind an unfinished entry begins, and tells whether this round has more to look at.
@@ -200,11 +189,11 @@ func (t *Trimmer) report(shard int, out *shards.Trimmed) {
 			unknown = append(unknown, g.Name)
 		}
 	}
-	told := strings.Join(out.Missing, ",") + ";" + strings.Join(unknown, ",")
-	if told == t.told[shard] {
+	trouble := strings.Join(out.Missing, ",") + ";" + strings.Join(unknown, ",")
+	if trouble == t.reported[shard] {
 		return
 	}
-	t.told[shard] = told
+	t.reported[shard] = trouble
 	log := t.cfg.Log.With(zap.Int("shard", shard))
 	if len(out.Missing) > 0 {
 		log.Warn("declared groups do not exist, nothing is trimmed: start their workers, or take them out of the "+
@@ -234,14 +223,15 @@ func firstKept(out *shards.Trimmed) int64 {
 	return out.Seq + 1
 }
 
-func (t *Trimmer) forget(ctx context.Context, k shards.Keys, out *shards.Trimmed) error {
+// removeIdle removes the consumers of workers that are no more.
+func (t *Trimmer) removeIdle(ctx context.Context, k *shards.Shard, out *shards.Trimmed) error {
 	for _, g := range out.Groups {
-		names, err := shards.Of(t.cfg.Redis, k).RemoveIdleConsumers(ctx, g.Name, "", t.cfg.ForgetAfter)
+		names, err := k.RemoveIdleConsumers(ctx, g.Name, "", t.cfg.ForgetAfter)
 		if err != nil {
 			return err
 		}
 		if len(names) > 0 {
-			t.cfg.Log.Info("removed the consumers of workers that are no more", zap.Int("shard", k.Index()),
+			t.cfg.Log.Info("removed the consumers of workers that are no more", zap.Int("shard", k.Keys.Index()),
 				zap.String("group", g.Name), zap.Strings("consumers", names))
 		}
 	}

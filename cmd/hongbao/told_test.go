@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -29,7 +28,7 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	require.Len(t, entries, 3)
 	require.EqualValues(t, 1, d.rdb.XDel(t.Context(), events, entries[1].ID).Val(), "the fault fired")
 	w := d.start("work")
-	w.says(consumer.EventsLost)
+	w.says("events_lost")
 	w.says("`hongbao replay NAME --to balance`")
 
 	r := d.run("audit", "--wait", "30s")

@@ -153,7 +153,7 @@ func TestLargestGrantFitsTheSmallestBatch(t *testing.T) {
 	t.Parallel()
 	id := strings.Repeat(`"`, hongbao.MaxIDLength)
 	g := hongbao.Grant{
-		Shard: 1023, Seq: 1<<53 - 1, Epoch: 1<<53 - 1, Campaign: strings.Repeat("c", hongbao.MaxCampaignLength),
+		Shard: 1023, Seq: 1<<53 - 1, Epoch: 1<<53 - 1, Campaign: strings.Repeat("c", 64),
 		Packet: 1<<53 - 1,
 		Amount: hongbao.MaxAmount, User: id, RequestID: id, Trace: id, Time: time.UnixMilli(253402300799999),
 	}
