@@ -102,7 +102,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
 	require.Equal(t, int64(3), r.Total.Settled)
 	require.Equal(t, int64(1), r.Total.Dropped)
-	require.Contains(t, r.Decided[0].Detail, `dropped by bob: "paid by hand"`)
+	require.Contains(t, r.Dropped[0].Detail, `dropped by bob: "paid by hand"`)
 	d.refused(1, []string{"dead", "show", first.ID}, "no_such_dead_letter", "hongbao dead list")
 }
 

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -16,24 +17,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// Auditor compares Redis, the ledger and the topic. Many may use it at once.
-type Auditor struct{ cfg Config }
-
-// New checks the configuration.
-func New(cfg Config) (*Auditor, error) {
-	if err := cfg.check(); err != nil {
-		return nil, err
-	}
-	return &Auditor{cfg: cfg}, nil
-}
-
 // Run audits once. It only reads. An error means that something could not be read, and says nothing about the money;
-// differences are no error, they are in the report.
-func (a *Auditor) Run(ctx context.Context, opts Options) (*Report, error) {
-	if err := opts.check(); err != nil {
-		return nil, err
+// differences are no error, they are in the report. Many may audit at once.
+func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
+	if err := errors.Join(cfg.check(), opts.check()); err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", err)
 	}
-	r := newRun(&a.cfg, opts)
+	r := newRun(&cfg, opts)
 	// The order matters on a live system: what a later step reads can only have more than an earlier one, so that
 	// every grant of an earlier step must be there. Progress stands before the sinks for that reason.
 	for _, step := range []struct {
@@ -41,18 +31,17 @@ func (a *Auditor) Run(ctx context.Context, opts Options) (*Report, error) {
 		do   func(context.Context) error
 	}{
 		{"wait for quiet", r.waitQuiet},
-		{"read how far the shards are", r.readSeqs},
+		{"read how far the shards are", r.readSeqs(func(s *shard, seq int64) { s.seq, s.report.Seq = seq, seq })},
 		{"read the campaigns", r.readCampaigns},
 		{"read the streams", r.readStreams},
 		{"read how far the groups are", r.readProgress},
-		{"read the dead letters", r.readDead},
-		{"read the decided dead letters", r.readDecided},
+		{"read the dead letters", r.readLetters},
 		{"read the ledger", r.readLedger},
 		{"ask the remote", r.readRemote},
 		{"read the codes", r.readCodes},
 		{"read the topic", r.readTopic},
 		{"read the claims", r.readClaims},
-		{"read how far the shards are now", r.readEnds},
+		{"read how far the shards are now", r.readSeqs(func(s *shard, seq int64) { s.end = seq })},
 		{"compare", r.judge},
 		{"look up details", r.describe},
 	} {
@@ -84,9 +73,8 @@ type sink struct {
 	from  source
 	gone  Kind // what a finished grant is that the sink does not have
 	at    []progress
-	dead  []map[int64]*letter // by shard and seq
-	// dropped are letters that a person dropped, by shard and seq, with who and why.
-	dropped []map[int64]string
+	// dead are its dead letters, by shard and seq. dropped are those that a person dropped, with who and why.
+	dead, dropped []map[int64]string
 }
 
 // shard is what the audit knows of one shard.
@@ -99,9 +87,9 @@ type shard struct {
 	gaps   []stream.SeqRange
 	// skipped are seqs that openings of the shard have skipped: no event has them.
 	skipped []stream.SeqRange
-	// decided are digests, by seq, of grants of campaigns that have left Redis: a person decided that the ledger need not
+	// voided are digests, by seq, of grants of campaigns that have left Redis: a person decided that the ledger need not
 	// have them.
-	decided map[int64]uint64
+	voided map[int64]uint64
 	// expired is the seq below which the topic has kept nothing; firstInTopic the lowest seq seen there, 0 for none.
 	expired, firstInTopic int64
 	report                ShardReport
@@ -112,17 +100,16 @@ func newRun(cfg *Config, opts Options) *run {
 		Config: cfg, opts: opts, seed: maphash.MakeSeed(),
 		campaigns: map[string]*campaign{}, wanted: map[string]map[int64][]*Difference{},
 		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{},
-			Decided: []Decided{}, Campaigns: []CampaignReport{}},
+			Dropped: []Difference{}, Campaigns: []CampaignReport{}},
 	}
 	n := cfg.Space.Len()
 	for i := range n {
 		r.shards = append(r.shards, &shard{
-			Keys: cfg.Space.Shard(i), closes: map[string]stream.Entry{}, decided: map[int64]uint64{},
+			Keys: cfg.Space.Shard(i), closes: map[string]stream.Entry{}, voided: map[int64]uint64{},
 			report: ShardReport{Shard: i, Finished: map[string]int64{}},
 		})
 	}
-	switch {
-	case cfg.Ledger != nil:
+	if cfg.Ledger != nil {
 		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inLedger, Lost, n))
 	}
 	if cfg.Remote != nil && cfg.Remote.Ask == nil {
@@ -140,7 +127,7 @@ func newRun(cfg *Config, opts Options) *run {
 		r.leaveOut("the planned amounts: no plan is configured")
 	}
 	for _, id := range opts.Campaigns {
-		r.campaign(id) // so that one that is nowhere is told
+		r.campaign(id) // so that the audit names one that is nowhere
 	}
 	if r.partial() {
 		r.leaveOut("the seqs and streams of whole shards: only some campaigns are audited")
@@ -151,7 +138,7 @@ func newRun(cfg *Config, opts Options) *run {
 func newSink(group string, from source, gone Kind, shards int) *sink {
 	s := &sink{group: group, from: from, gone: gone, at: make([]progress, shards)}
 	for range shards {
-		s.dead = append(s.dead, map[int64]*letter{})
+		s.dead = append(s.dead, map[int64]string{})
 		s.dropped = append(s.dropped, map[int64]string{})
 	}
 	return s
@@ -195,6 +182,11 @@ func (r *run) found(d Difference) *Difference {
 	return &d
 }
 
+// differs notes a difference of a whole campaign.
+func (r *run) differs(c *campaign, kind Kind, where, format string, args ...any) {
+	r.found(Difference{Kind: kind, Where: where, Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
+}
+
 // foundOf notes a difference of one packet whose receipt is to be looked up for its detail.
 func (r *run) foundOf(c *campaign, packet int64, f *fact, d Difference) {
 	d.Campaign, d.Packet = c.id, packet
@@ -222,11 +214,11 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 	return maphash.Bytes(r.seed, append(b, user...))
 }
 
-// decide notes a grant that a person decided not to settle. While Redis has its campaign the receipts tell of the
-// grant; after that nothing else might.
-func (r *run) decide(g *hongbao.Grant) {
+// voided notes a grant that a person decided not to settle. While Redis has its campaign the receipts prove the grant;
+// after that nothing else might.
+func (r *run) voided(g *hongbao.Grant) {
 	if c := r.campaigns[g.Campaign]; (c == nil || !c.inRedis()) && g.Shard >= 0 && g.Shard < len(r.shards) && g.Seq > 0 {
-		r.shards[g.Shard].decided[g.Seq] = r.digest(g.User, g.Amount, g.Shard, g.Seq)
+		r.shards[g.Shard].voided[g.Seq] = r.digest(g.User, g.Amount, g.Shard, g.Seq)
 	}
 }
 
@@ -250,9 +242,9 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 	}
 	f, digest := c.facts.at(g.Packet), r.digest(g.User, g.Amount, g.Shard, g.Seq)
 	switch {
-	case f.from&told == 0:
+	case f.from&whoGotIt == 0:
 		f.digest, f.shard, f.seq = digest, int32(g.Shard), g.Seq
-		r.mark(c, from, g)
+		r.noteSeq(c, from, g)
 	case f.digest != digest && (f.has(inReceipts) || !c.inRedis()):
 		c.altered++
 		r.foundOf(c, g.Packet, f, Difference{Kind: Different, Where: sourceNames[from], Event: g.EventID(),
@@ -283,9 +275,9 @@ func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 	}
 }
 
-// mark notes the seq of a grant without a receipt, so that it is not told as a gap besides. Only where the ledger is
+// noteSeq notes the seq of a grant without a receipt, so that it is not named as a gap besides. Only where the ledger is
 // all that is left of a campaign it says something about doubles.
-func (r *run) mark(c *campaign, from source, g *hongbao.Grant) {
+func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 	isNew := r.shards[g.Shard].seen.add(g.Seq)
 	if !isNew && from == inLedger && !c.inRedis() && !r.partial() {
 		r.found(Difference{Kind: DuplicateSeq, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -70,7 +71,7 @@ func TestWait(t *testing.T) {
 	w := newWorld(t)
 	w.grab(t, "a", 0, 30)
 	w.publish(t)
-	locked := &lockedSinks{w: w}
+	locked := &lockedSinks{memLedger: w.ledger, w: w}
 	w.cfg.Ledger, w.cfg.Topic = locked, locked
 	begun := time.Now()
 	r := w.audit(t, audit.Options{Wait: 120 * time.Millisecond})
@@ -80,12 +81,7 @@ func TestWait(t *testing.T) {
 	done := make(chan *audit.Report)
 	go func() {
 		defer close(done)
-		a, err := audit.New(w.cfg)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		r, err := a.Run(t.Context(), audit.Options{Wait: time.Minute})
+		r, err := audit.Run(t.Context(), w.cfg, audit.Options{Wait: time.Minute})
 		if err != nil {
 			t.Error(err)
 		}
@@ -100,9 +96,7 @@ func TestWait(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	a, err := audit.New(w.cfg)
-	require.NoError(t, err)
-	_, err = a.Run(ctx, audit.Options{Wait: time.Minute})
+	_, err := audit.Run(ctx, w.cfg, audit.Options{Wait: time.Minute})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -110,7 +104,7 @@ func TestWait(t *testing.T) {
 func TestLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	locked := &lockedSinks{w: w}
+	locked := &lockedSinks{memLedger: w.ledger, w: w}
 	w.cfg.Ledger, w.cfg.Topic = locked, locked
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -144,6 +138,7 @@ func TestLive(t *testing.T) {
 
 // lockedSinks are a world's ledger and topic for those that write and audit at once.
 type lockedSinks struct {
+	*memLedger
 	mu sync.Mutex
 	w  *world
 }
@@ -163,21 +158,13 @@ func (l *lockedSinks) publish(t *testing.T) {
 func (l *lockedSinks) EachGrant(ctx context.Context, id string, fn func(hongbao.Grant) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.ledger.EachGrant(ctx, id, fn)
+	return l.memLedger.EachGrant(ctx, id, fn)
 }
 
-func (l *lockedSinks) Summary(ctx context.Context) (audit.Summary, error) {
+func (l *lockedSinks) EachTotals(ctx context.Context, fn func(*ledger.Totals) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.ledger.Summary(ctx)
-}
-
-func (l *lockedSinks) SealedSeqs(ctx context.Context, id string) (map[int][]stream.SeqRange, error) {
-	return l.w.ledger.SealedSeqs(ctx, id)
-}
-
-func (l *lockedSinks) EachQuarantined(ctx context.Context, fn func(audit.Quarantined) error) error {
-	return l.w.ledger.EachQuarantined(ctx, fn)
+	return l.memLedger.EachTotals(ctx, fn)
 }
 
 func (l *lockedSinks) Each(ctx context.Context, fn func(int, int64, hongbao.Grant) error) (audit.TopicScan, error) {
@@ -217,7 +204,7 @@ func TestMended(t *testing.T) {
 	w := busy(t)
 	w.bury(t, "the account is closed")
 	w.ledger.grants["a"] = append(w.ledger.grants["a"], *w.published("a", "u0500"))
-	w.ledger.quarantined = []audit.Quarantined{{ID: 1, Reason: "over_funded", Grant: *w.settled("a", "u0003"),
+	w.ledger.quarantined = []ledger.Quarantined{{ID: 1, Reason: "over_funded", Grant: *w.settled("a", "u0003"),
 		Resolution: "not paid"}}
 	drop(w.ledger.grants, "a", "u0003")
 	r := w.audit(t, audit.Options{})
@@ -277,9 +264,7 @@ func TestListIsBounded(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	run := func(w *world) error {
-		a, err := audit.New(w.cfg)
-		require.NoError(t, err)
-		_, err = a.Run(t.Context(), audit.Options{})
+		_, err := audit.Run(t.Context(), w.cfg, audit.Options{})
 		return err
 	}
 	w := busy(t)
@@ -290,7 +275,7 @@ func TestUnreadable(t *testing.T) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(run(w)))
 	w = busy(t)
 	do(t, w.rdb.Del(t.Context(), w.keys("b").Meta()))
-	require.ErrorContains(t, run(w), "freeze it")
+	require.ErrorContains(t, run(w), "so Redis has lost the shard")
 	w = busy(t)
 	w.plans["b"], w.cfg.Plan = nil, w.plans
 	require.ErrorContains(t, run(w), "no plan of b")

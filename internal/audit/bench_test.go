@@ -56,13 +56,12 @@ func BenchmarkMillion(b *testing.B) {
 	require.NoError(b, err)
 	_, err = shards.Of(rdb, k).CreateGroup(b.Context(), topicGroup)
 	require.NoError(b, err)
-	a, err := audit.New(audit.Config{Redis: rdb, Space: space, Ledger: ledger, LedgerGroup: ledgerGroup, Topic: topic,
-		TopicGroup: topicGroup, MaxListed: 10})
-	require.NoError(b, err)
+	cfg := audit.Config{Redis: rdb, Space: space, Ledger: ledger, LedgerGroup: ledgerGroup, Topic: topic,
+		TopicGroup: topicGroup, MaxListed: 10}
 	b.ResetTimer()
 	b.ReportAllocs()
 	for range b.N {
-		r, err := a.Run(b.Context(), audit.Options{})
+		r, err := audit.Run(b.Context(), cfg, audit.Options{})
 		require.NoError(b, err)
 		require.EqualValues(b, n, r.Total.Settled)
 		require.EqualValues(b, n, r.Total.Granted)

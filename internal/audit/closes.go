@@ -80,12 +80,9 @@ func (r *run) closedBy(c *campaign, shard int) int64 {
 // was read later, so what it alone knows is looked up in Redis again.
 func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 	l := c.ledger
-	differs := func(format string, args ...any) {
-		r.found(Difference{Kind: FundingDiffers, Where: "ledger", Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
-	}
 	for shard, snap := range c.on {
 		if snap.state == stateRefunded && !l.Closed {
-			differs("Redis says that it was refunded, the ledger has no refund")
+			r.differs(c, FundingDiffers, "ledger", "Redis says that it was refunded, the ledger has no refund")
 		}
 		if !l.Closed || snap.over() {
 			continue
@@ -95,7 +92,7 @@ func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 			return shards.Classify(err)
 		}
 		if err == nil && state != stateClosed && state != stateRefunded {
-			differs("the ledger has refunded it, but in Redis it is %.20q: Redis went back in time", state)
+			r.differs(c, FundingDiffers, "ledger", "the ledger has refunded it, but in Redis it is %.20q: Redis went back in time", state)
 		}
 		return nil
 	}

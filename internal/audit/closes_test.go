@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -49,17 +50,17 @@ func (l *unread) EachGrant(ctx context.Context, id string, fn func(hongbao.Grant
 func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
-	ledger := &unread{memLedger: w.ledger, campaign: "b"}
-	w.cfg.Ledger = ledger
+	books := &unread{memLedger: w.ledger, campaign: "b"}
+	w.cfg.Ledger = books
 	require.False(t, w.audit(t, audit.Options{}).Campaigns[1].Sealable, "it is open")
 	w.leave(t, "b")
 	require.False(t, w.audit(t, audit.Options{Campaigns: []string{"b"}}).Campaigns[0].Sealable, "not all was audited")
 	r := w.audit(t, audit.Options{})
 	require.True(t, r.Campaigns[1].Sealable)
 	require.False(t, r.Campaigns[0].Sealable)
-	require.Equal(t, 3, ledger.read)
+	require.Equal(t, 3, books.read)
 
-	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.Sealed = c.ID == "b" }
+	w.ledger.spoil = func(c *ledger.Totals) { c.Sealed = c.Campaign == "b" }
 	shard := w.keys("b").Index()
 	r = w.audit(t, audit.Options{})
 	require.Contains(t, r.Found, audit.SeqGap, "a seal without its seqs")
@@ -70,7 +71,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	w.ledger.sealed = map[string]map[int][]stream.SeqRange{"b": {shard: runs}}
 	r = w.audit(t, audit.Options{})
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
-	require.Equal(t, 3, ledger.read, "its grants are not read again")
+	require.Equal(t, 3, books.read, "its grants are not read again")
 	b := r.Campaigns[1]
 	require.Equal(t, []bool{true, false}, []bool{b.Sealed, b.Sealable})
 	require.Equal(t, []int64{20, 20}, []int64{b.Settled, b.Published})
@@ -79,7 +80,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	require.Empty(t, w.audit(t, audit.Options{}).Found)
 	r = w.audit(t, audit.Options{Campaigns: []string{"b"}})
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1}, r.Found, "who names it has it read")
-	require.Equal(t, 4, ledger.read)
+	require.Equal(t, 4, books.read)
 }
 
 // close closes a campaign, and brings the close to the sinks.
@@ -156,9 +157,9 @@ func TestEndsThatDiffer(t *testing.T) {
 			map[audit.Kind]int64{audit.FundingDiffers: 1}},
 		"another amount": {func(t *testing.T, w *world) {
 			w.refund(t, "b")
-			w.ledger.spoil = func(c *audit.LedgerCampaign) {
-				if c.ID == "b" {
-					c.Refunded, c.Open = c.Refunded-1, 1
+			w.ledger.spoil = func(c *ledger.Totals) {
+				if c.Campaign == "b" {
+					c.Refunded, c.Pool = c.Refunded-1, 1
 				}
 			}
 		}, map[audit.Kind]int64{audit.LedgerUnbalanced: 1}},
@@ -239,14 +240,14 @@ func TestEndedFromTheLedger(t *testing.T) {
 	require.NoError(t, shards.Of(w.rdb, k).EndLost(t.Context(),
 		&shards.LostCampaign{ID: "b", Packets: packets, Total: total, Granted: 19}))
 	w.ledger.closed["b"] = stream.Entry{Shard: k.Index()}
-	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.By, c.Why = "ann", "no file is left" }
+	w.ledger.spoil = func(c *ledger.Totals) { c.By, c.Why = "ann", "no file is left" }
 	for range 2 { // while it is in Redis, and after it has left
 		r = w.audit(t, audit.Options{})
 		require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 		b := r.Campaigns[1]
 		require.Equal(t, `Redis had lost something of the campaign, and ann ended it from the ledger: "no file is left"`, b.Ended)
 		require.Equal(t, []any{false, int64(19), int64(1)}, []any{b.InRedis, b.Settled, b.Dropped})
-		require.Equal(t, "b", r.Decided[0].Campaign)
+		require.Equal(t, "b", r.Dropped[0].Campaign)
 		require.Empty(t, r.Campaigns[0].Ended)
 		_, err := shards.Of(w.rdb, k).PurgeCampaign(t.Context(), "b", 0)
 		require.NoError(t, err)

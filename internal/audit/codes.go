@@ -72,22 +72,17 @@ func (r *run) ledgerCodes(ctx context.Context, c *campaign) error {
 // redisCodes reads a campaign's codes from its shard. A campaign that leaves Redis meanwhile is not judged.
 func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snapshot) error {
 	found := table[uint64]{}
-	for cursor := uint64(0); ; {
-		pairs, next, err := r.Redis.HScan(ctx, s.Codes(c.id), cursor, "", codePage).Result()
-		if err != nil {
-			return fmt.Errorf("codes of campaign %s: %w", c.id, shards.Classify(err))
+	err := r.eachField(ctx, s.Codes(c.id), func(field, code string) error {
+		packet, err := strconv.ParseInt(field, 10, 64)
+		if err != nil || packet < 1 || packet > snap.packets {
+			r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet", s.Codes(c.id), field))
+			return nil //nolint:nilerr // it is a difference
 		}
-		for i := 0; i+1 < len(pairs); i += 2 {
-			packet, err := strconv.ParseInt(pairs[i], 10, 64)
-			if err != nil || packet < 1 || packet > snap.packets {
-				r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet", s.Codes(c.id), pairs[i]))
-				continue
-			}
-			*found.at(packet) = r.codeDigest(pairs[i+1])
-		}
-		if cursor = next; cursor == 0 {
-			break
-		}
+		*found.at(packet) = r.codeDigest(code)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if n, err := r.Redis.Exists(ctx, s.Campaign(c.id)).Result(); err != nil || n == 0 {
 		return shards.Classify(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 func codeOf(packet int64) string { return fmt.Sprint("SECRET", packet) }
@@ -41,7 +42,7 @@ func coded(t *testing.T) *world {
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	w.plans["c"], w.ledger.grants["c"] = plan, nil
-	w.ledger.spoil = func(l *audit.LedgerCampaign) { l.Codes = l.ID == "c" }
+	w.ledger.spoil = func(l *ledger.Totals) { l.Codes = l.Campaign == "c" }
 	w.grab(t, "a", 0, 10)
 	w.grab(t, "c", 0, 20)
 	w.settle(t)

@@ -9,63 +9,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// Ledger is what the audit asks of the ledger.
+// Ledger is what the audit asks of the ledger. *ledger.Ledger is one.
 type Ledger interface {
+	// EachTotals calls fn for every campaign until fn fails.
+	EachTotals(ctx context.Context, fn func(*ledger.Totals) error) error
 	// EachGrant calls fn for every grant of a campaign until fn fails. A grant must come as often as it was paid.
 	EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error
-	// Summary tells of every campaign, and what the ledger finds wrong with itself.
-	Summary(ctx context.Context) (Summary, error)
 	// SealedSeqs gives the seqs of the grants of a sealed campaign, by shard.
 	SealedSeqs(ctx context.Context, campaign string) (map[int][]stream.SeqRange, error)
-	// EachQuarantined calls fn for every grant in quarantine until fn fails.
-	EachQuarantined(ctx context.Context, fn func(Quarantined) error) error
-}
-
-// Summary is the ledger at a glance.
-type Summary struct {
-	Campaigns []LedgerCampaign
-	// Problems are what the ledger found when it compared itself with itself; one sentence each.
-	Problems []string
-}
-
-// LedgerCampaign is what the ledger holds of one campaign, all of one instant.
-type LedgerCampaign struct {
-	ID                string
-	Currency          string
-	Funded            hongbao.Amount
-	Granted, Refunded hongbao.Amount // the campaign's own counts
-	Open              hongbao.Amount // the balance of its pool
-	Grants            int64
-	// Closed: what nobody got went back; nothing can be granted any more, and the campaign may have left Redis.
-	Closed bool
-	// CloseShard and CloseSeq name the close that the refund is based on; set if Closed. CloseSeq is 0 if there was none,
-	// since Redis had lost something of the campaign: then By and Why say who ended it from the ledger alone.
-	CloseShard int
-	CloseSeq   int64
-	By, Why    string
-	// Codes: its packets have codes.
-	Codes bool
-	// Sealed: it was audited after its refund, and its grants need not be read again.
-	Sealed bool
-}
-
-// ended says who ended a campaign from the ledger alone, and why.
-func (l *LedgerCampaign) ended() string {
-	return fmt.Sprintf("Redis had lost something of the campaign, and %.128s ended it from the ledger: %.200q", l.By,
-		l.Why)
-}
-
-// Quarantined is a grant that the ledger did not pay because it contradicts something.
-type Quarantined struct {
-	ID     int64
-	Reason string
-	Grant  hongbao.Grant
-	// Resolution is what a person decided; empty while nobody has. A decided one is no difference.
-	Resolution string
+	// QuarantineAll gives up to limit grants in quarantine after a number, resolved or not.
+	QuarantineAll(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
+	// CheckConservation and CheckCredits compare the ledger with itself, and what a balance system has booked in it.
+	CheckConservation(ctx context.Context) ([]ledger.Difference, error)
+	CheckCredits(ctx context.Context) ([]ledger.Difference, error)
 }
 
 // Topic is the topic that the publisher writes to.
@@ -88,13 +49,14 @@ type TopicScan struct {
 	FirstMalformed error
 }
 
-// Plan tells what a packet holds by the campaign's plan; false if there is no such packet.
+// Plan knows the planned amounts.
 type Plan interface {
+	// Amount is what a packet holds by the campaign's plan; false if there is no such packet.
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
 
-// Config of an Auditor. Ledger, Topic, Plan and Codes may be absent (nil): then what they would tell is left out, and
-// the report says so.
+// Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out what they would tell, and the report
+// says so.
 type Config struct {
 	Redis redis.UniversalClient
 	Space *shards.Layout
@@ -116,32 +78,23 @@ type Config struct {
 
 func (c *Config) check() error {
 	var errs []error
-	if err := c.Remote.check(); err != nil {
-		errs = append(errs, err)
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if c.Remote != nil && c.Ledger == nil {
-		errs = append(errs, errors.New("a Remote without a Ledger: what it credits is recorded there"))
-	}
-	if c.Redis == nil || c.Space == nil {
-		errs = append(errs, errors.New("Redis and Space are required"))
-	}
-	if err := hongbao.CheckCampaignID(c.LedgerGroup); c.Ledger != nil && err != nil {
-		errs = append(errs, fmt.Errorf("LedgerGroup %q: %w", c.LedgerGroup, err))
-	}
-	if err := hongbao.CheckCampaignID(c.TopicGroup); c.Topic != nil && err != nil {
-		errs = append(errs, fmt.Errorf("TopicGroup %q: %w", c.TopicGroup, err))
-	}
-	if c.Ledger != nil && c.Topic != nil && c.LedgerGroup == c.TopicGroup {
-		errs = append(errs, fmt.Errorf("LedgerGroup and TopicGroup are both %q: each sink has a group of its own",
-			c.LedgerGroup))
-	}
-	if c.MaxListed < 1 || c.MaxListed > 100_000 {
-		errs = append(errs, fmt.Errorf("MaxListed is %d: want 1 to 100,000", c.MaxListed))
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", errors.Join(errs...))
+	need(c.Redis != nil && c.Space != nil, "Redis and Space are required")
+	need(c.Remote == nil || c.Remote.Concurrency >= 1 && c.Remote.Concurrency <= 10_000,
+		"the remote's Concurrency is out of bounds: want 1 to 10,000")
+	need(c.Remote == nil || c.Ledger != nil, "a Remote without a Ledger: what it credits is recorded there")
+	err := hongbao.CheckCampaignID(c.LedgerGroup)
+	need(c.Ledger == nil || err == nil, "LedgerGroup %q: %w", c.LedgerGroup, err)
+	err = hongbao.CheckCampaignID(c.TopicGroup)
+	need(c.Topic == nil || err == nil, "TopicGroup %q: %w", c.TopicGroup, err)
+	need(c.Ledger == nil || c.Topic == nil || c.LedgerGroup != c.TopicGroup,
+		"LedgerGroup and TopicGroup are both %q: each sink has a group of its own", c.LedgerGroup)
+	need(c.MaxListed >= 1 && c.MaxListed <= 100_000, "MaxListed is %d: want 1 to 100,000", c.MaxListed)
+	return errors.Join(errs...)
 }
 
 // MaxWait bounds Options.Wait.
@@ -167,8 +120,5 @@ func (o *Options) check() error {
 			errs = append(errs, fmt.Errorf("campaign %.80q: %w", id, err))
 		}
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", errors.Join(errs...))
+	return errors.Join(errs...)
 }

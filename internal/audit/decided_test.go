@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -34,13 +35,13 @@ func TestDecidedLetters(t *testing.T) {
 			require.NoError(t, r.Write(&text))
 			if differs {
 				require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
-				require.Empty(t, r.Decided)
+				require.Empty(t, r.Dropped)
 				return
 			}
 			require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
 			require.Equal(t, int64(1), r.Total.Dropped)
-			require.Len(t, r.Decided, 1)
-			require.Contains(t, r.Decided[0].Detail, "was dropped by ann")
+			require.Len(t, r.Dropped, 1)
+			require.Contains(t, r.Dropped[0].Detail, "was dropped by ann")
 			require.Contains(t, text.String(), `Not delivered by a person's decision: 1`)
 			require.Contains(t, text.String(), `"paid\nby hand"`)
 		})
@@ -53,7 +54,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for what, decide := range map[string]func(t *testing.T, w *world){
 		"void in quarantine": func(_ *testing.T, w *world) {
-			w.ledger.quarantined = []audit.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"),
+			w.ledger.quarantined = []ledger.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"),
 				Resolution: "void: forged"}}
 			drop(w.ledger.grants, "a", "u0003")
 		},

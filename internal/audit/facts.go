@@ -59,8 +59,8 @@ const (
 	inRemote
 )
 
-// told are the sources that tell who got the packet; the stock does not.
-const told = inReceipts | inStream | inLedger | inRemote | inTopic
+// whoGotIt are the sources that say who got the packet; the stock does not.
+const whoGotIt = inReceipts | inStream | inLedger | inRemote | inTopic
 
 var sourceNames = map[source]string{
 	inStock: "stock", inReceipts: "receipts", inStream: "stream", inLedger: "ledger", inRemote: "remote", inTopic: "topic",
@@ -86,6 +86,15 @@ func (s *seqs) add(seq int64) bool {
 	was := *w & bit
 	*w |= bit
 	return was == 0
+}
+
+// addAll puts runs of seqs into the set.
+func (s *seqs) addAll(runs []stream.SeqRange) {
+	for _, r := range runs {
+		for seq := r.First; seq <= r.Last; seq++ {
+			s.add(seq)
+		}
+	}
 }
 
 func (s *seqs) has(seq int64) bool {

@@ -55,12 +55,12 @@ func TestHolesFarAway(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	_, err := New(Config{Topic: noTopic{}, TopicGroup: "Kafka", MaxListed: 0})
+	_, err := Run(t.Context(), Config{Topic: noTopic{}, TopicGroup: "Kafka", MaxListed: 0}, Options{})
 	require.ErrorContains(t, err, "Redis and Space are required")
 	require.ErrorContains(t, err, `TopicGroup "Kafka"`)
 	require.ErrorContains(t, err, "MaxListed is 0")
 	require.NotContains(t, err.Error(), "LedgerGroup")
-	_, err = (&Auditor{}).Run(t.Context(), Options{Wait: -1, Campaigns: []string{"../x"}})
+	_, err = Run(t.Context(), Config{}, Options{Wait: -1, Campaigns: []string{"../x"}})
 	require.ErrorContains(t, err, "Wait is -1ns")
 	require.ErrorContains(t, err, `campaign "../x"`)
 }

@@ -42,21 +42,21 @@ func (r *run) seqOn(c *campaign, shard int32) int64 {
 }
 
 func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
-	newer := f.from&told != 0 && f.seq > r.seqOn(c, f.shard)
+	newer := f.from&whoGotIt != 0 && f.seq > r.seqOn(c, f.shard)
 	beyond := f.seq > r.shards[f.shard].end
 	switch {
-	case f.from&told == 0: // in the stock only
+	case f.from&whoGotIt == 0: // in the stock only
 	case newer && !beyond:
 		c.counts.Newer++
 	case f.has(inReceipts):
 		r.judgeReceipt(c, packet, f, beyond)
-	case !c.inRedis() && !f.has(inLedger) && r.shards[f.shard].decided[f.seq] == f.digest:
+	case !c.inRedis() && !f.has(inLedger) && r.shards[f.shard].voided[f.seq] == f.digest:
 		if _, dropped := r.sinks[0].dropped[f.shard][f.seq]; !dropped {
 			f.from |= inQuarantine
 		}
 		r.judgeSinks(c, packet, f)
 	case c.lost() && !f.has(inLedger) && !f.has(inStream): // Redis and the ledger had lost it, and the loss was accepted
-		r.decided(c, packet, f, r.sinks[0], c.ledger.ended())
+		r.dropped(c, packet, f, r.sinks[0], c.ended())
 	case c.lost():
 		r.judgeSinks(c, packet, f)
 	case c.inRedis() || !f.has(inLedger) && r.Ledger != nil:
@@ -106,12 +106,12 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 		if f.has(k.from) || k.from == inLedger && f.has(inQuarantine) {
 			continue
 		}
-		if l := k.deadLetter(f); l != nil {
-			r.foundOf(c, packet, f, Difference{Kind: DeadLetter, Where: k.group, Detail: l.detail})
+		if detail, ok := k.dead[f.shard][f.seq]; ok {
+			r.foundOf(c, packet, f, Difference{Kind: DeadLetter, Where: k.group, Detail: detail})
 			continue
 		}
 		if why, ok := k.dropped[f.shard][f.seq]; ok {
-			r.decided(c, packet, f, k, why)
+			r.dropped(c, packet, f, k, why)
 			continue
 		}
 		if k.from == inTopic && f.seq < r.shards[f.shard].expired {
@@ -135,13 +135,12 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	}
 }
 
-// decided notes a grant that a person decided not to deliver: it is named, and no difference.
-func (r *run) decided(c *campaign, packet int64, f *fact, k *sink, why string) {
+// dropped notes a grant that a person decided not to deliver: it is named, and no difference.
+func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	c.counts.Dropped++
-	if len(r.report.Decided) < r.MaxListed {
-		r.report.Decided = append(r.report.Decided, Decided{
-			Where: k.group, Campaign: c.id, Packet: packet, Event: event(int(f.shard), f.seq), Detail: why,
-		})
+	if len(r.report.Dropped) < r.MaxListed {
+		r.report.Dropped = append(r.report.Dropped, Difference{Kind: notDelivered, Where: k.group, Campaign: c.id,
+			Packet: packet, Event: event(int(f.shard), f.seq), Detail: why})
 	}
 }
 
@@ -169,9 +168,7 @@ func (r *run) judgeCounts(c *campaign) {
 	if !c.inRedis() {
 		return
 	}
-	drift := func(format string, args ...any) {
-		r.found(Difference{Kind: CounterDrift, Where: "campaign", Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
-	}
+	drift := func(format string, args ...any) { r.differs(c, CounterDrift, "campaign", format, args...) }
 	var receipts, stocked int64
 	var receiptSum, stockSum hongbao.Amount
 	n := &c.counts
@@ -219,17 +216,14 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	switch {
 	case l == nil && !c.inRedis() && r.partial():
-		r.found(Difference{Kind: CampaignMissing, Where: "Redis, ledger", Campaign: c.id, Detail: "neither has such a " +
-			"campaign: is the name right?"})
+		r.differs(c, CampaignMissing, "Redis, ledger", "neither has such a campaign: is the name right?")
 	case r.Ledger == nil:
 	case l == nil && c.inRedis():
-		r.found(Difference{Kind: CampaignMissing, Where: "ledger", Campaign: c.id, Detail: "it is in Redis, but the ledger " +
-			"does not have it"})
+		r.differs(c, CampaignMissing, "ledger", "it is in Redis, but the ledger does not have it")
 	case l == nil:
 	case c.inRedis():
 		if l.Funded != c.counts.Funded {
-			r.found(Difference{Kind: FundingDiffers, Where: "ledger", Campaign: c.id,
-				Detail: fmt.Sprintf("Redis has a total of %d, the ledger has funded %d", c.counts.Funded, l.Funded)})
+			r.differs(c, FundingDiffers, "ledger", "Redis has a total of %d, the ledger has funded %d", c.counts.Funded, l.Funded)
 		}
 		return r.judgeRefund(ctx, c)
 	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
@@ -242,9 +236,8 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 				return nil // it was loaded while the audit was reading
 			}
 		}
-		r.found(Difference{Kind: CampaignMissing, Where: "Redis", Campaign: c.id,
-			Detail: fmt.Sprintf("the ledger has settled %d of its grants and not refunded it, but it is not in Redis",
-				l.Grants)})
+		r.differs(c, CampaignMissing, "Redis", "the ledger has settled %d of its grants and not refunded it, but it is not in "+
+			"Redis", l.Grants)
 	}
 	return nil
 }
@@ -258,16 +251,11 @@ func (r *run) judgeSeqs(s *shard) {
 					k.group)})
 		}
 	}
-	for seq := range s.decided {
+	for seq := range s.voided {
 		s.seen.add(seq)
 	}
-	for _, skipped := range s.skipped {
-		for seq := skipped.First; seq <= skipped.Last; seq++ {
-			s.seen.add(seq)
-		}
-	}
-	holes := s.seen.holes(s.seq)
-	for _, h := range holes {
+	s.seen.addAll(s.skipped)
+	for _, h := range s.seen.holes(s.seq) {
 		r.found(Difference{Kind: SeqGap, Where: s.Events(), Event: event(s.Index(), h.First),
 			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last,
 				s.seq)})
@@ -278,10 +266,8 @@ func (r *run) judgeSeqs(s *shard) {
 // them, and workers take them out one by one when they stand behind an unfinished one.
 func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
 	for _, k := range r.sinks {
-		for seq := seqs.First; seq <= seqs.Last; seq++ {
-			if !k.at[s.Index()].done(seq) {
-				return k
-			}
+		if k.at[s.Index()].firstUndone(seqs.First, seqs.Last) > 0 {
+			return k
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -239,13 +240,13 @@ var planted = map[string]struct {
 	},
 	"a dead letter": {
 		func(t *testing.T, w *world) { w.bury(t, "the account is closed\nforged") },
-		kinds(audit.DeadLetter), `permanent after "1" attempts: "the account is closed\nforged"`,
+		kinds(audit.DeadLetter), `permanent after 1 attempts: "the account is closed\nforged"`,
 	},
 	"a grant in quarantine": {
 		func(_ *testing.T, w *world) {
 			g := *w.settled("a", "u0003")
 			drop(w.ledger.grants, "a", "u0003")
-			w.ledger.quarantined = []audit.Quarantined{{ID: 7, Reason: "amount_not_planned", Grant: g}}
+			w.ledger.quarantined = []ledger.Quarantined{{ID: 7, Reason: "amount_not_planned", Grant: g}}
 		},
 		kinds(audit.InQuarantine), "quarantine 7, amount_not_planned",
 	},
@@ -291,9 +292,9 @@ var planted = map[string]struct {
 	},
 	"a campaign funded with another amount": {
 		func(_ *testing.T, w *world) {
-			w.ledger.spoil = func(c *audit.LedgerCampaign) {
-				if c.ID == "a" {
-					c.Funded, c.Open = c.Funded+1, c.Open+1
+			w.ledger.spoil = func(c *ledger.Totals) {
+				if c.Campaign == "a" {
+					c.Funded, c.Pool = c.Funded+1, c.Pool+1
 				}
 			}
 		},
@@ -301,16 +302,18 @@ var planted = map[string]struct {
 	},
 	"a pool that does not fit": {
 		func(_ *testing.T, w *world) {
-			w.ledger.spoil = func(c *audit.LedgerCampaign) {
-				if c.ID == "a" {
-					c.Open--
+			w.ledger.spoil = func(c *ledger.Totals) {
+				if c.Campaign == "a" {
+					c.Pool--
 				}
 			}
 		},
 		kinds(audit.LedgerUnbalanced), "funded 5000",
 	},
 	"what the ledger finds by itself": {
-		func(_ *testing.T, w *world) { w.ledger.problems = []string{"sum of all accounts = 0: want 0, got 1"} },
+		func(_ *testing.T, w *world) {
+			w.ledger.problems = []ledger.Difference{{Where: "CNY", What: "sum of all accounts = 0", Got: 1}}
+		},
 		kinds(audit.LedgerUnbalanced), "got 1",
 	},
 }
@@ -407,7 +410,7 @@ func TestDeletedLedgerRowIsNotReplayed(t *testing.T) {
 		return b.String()
 	}
 	require.Contains(t, text(), "hongbao replay", "a ledger that agrees with itself has forgotten the grant as a whole")
-	w.ledger.problems = []string{"campaign a: sum of the grants = granted: want 2000, got 1950"}
+	w.ledger.problems = []ledger.Difference{{Where: "campaign a", What: "sum of the grants = granted", Want: 2000, Got: 1950}}
 	require.Contains(t, text(), "\nlost: 1.")
 	require.NotContains(t, text(), "hongbao replay")
 }

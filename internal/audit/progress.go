@@ -3,9 +3,9 @@ package audit
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -21,32 +21,23 @@ func (p *progress) done(seq int64) bool {
 	return seq <= p.finished || seq <= p.upto && p.bits.Has(seq)
 }
 
-// pollQuiet is how often waitQuiet looks.
-const pollQuiet = 50 * time.Millisecond
+// firstUndone is the first of the seqs that the group has not finished; 0 if it has finished all.
+func (p *progress) firstUndone(first, last int64) int64 {
+	for seq := first; seq <= last; seq++ {
+		if !p.done(seq) {
+			return seq
+		}
+	}
+	return 0
+}
 
 // waitQuiet waits until every group has finished everything, or the time is over.
 func (r *run) waitQuiet(ctx context.Context) error {
-	timeout := time.NewTimer(r.opts.Wait)
-	defer timeout.Stop()
-	tick := time.NewTicker(pollQuiet)
-	defer tick.Stop()
-	for {
-		quiet, err := r.quiet(ctx)
-		if err != nil {
-			return err
-		}
-		if quiet {
-			r.report.Quiet = true
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-timeout.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	over := time.Now().Add(r.opts.Wait)
+	return retry.Poll(ctx, 50*time.Millisecond, func() (_ bool, err error) {
+		r.report.Quiet, err = r.quiet(ctx)
+		return r.report.Quiet || !time.Now().Before(over), err
+	})
 }
 
 func (r *run) quiet(ctx context.Context) (bool, error) {
@@ -71,14 +62,13 @@ func (r *run) readProgress(ctx context.Context) error {
 			}
 			if !p.exists && seq > 0 {
 				r.found(Difference{Kind: GroupMissing, Where: s.Events(),
-					Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", s.Index(), seq, k.group)})
+					Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", i, seq, k.group)})
 			}
-			if p.finished < seq {
+			if p.upto = seq; p.finished < seq {
 				p.bits, err = shards.Of(r.Redis, s.Keys).Done(ctx, k.group, stream.SeqRange{First: p.finished + 1, Last: seq})
 				if err != nil {
 					return err
 				}
-				p.upto = seq
 			}
 			k.at[i] = p
 			s.report.Finished[k.group] = p.finished
@@ -90,18 +80,9 @@ func (r *run) readProgress(ctx context.Context) error {
 // progressOf asks how far a group is. Whatever moves meanwhile, the answer is never too high. seq is the shard's, read
 // first.
 func (r *run) progressOf(ctx context.Context, s *shard, group string) (p progress, seq int64, err error) {
-	if seq, err = r.seqOf(ctx, s); err != nil {
+	if seq, err = shards.Of(r.Redis, s.Keys).LastSeq(ctx); err != nil {
 		return p, 0, err
 	}
 	p.finished, p.exists, err = shards.Of(r.Redis, s.Keys).GroupFinished(ctx, group, seq)
 	return p, seq, err
-}
-
-// parseSeq reads a seq; 0 if it is none.
-func parseSeq(text string) int64 {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
 }

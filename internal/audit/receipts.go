@@ -8,41 +8,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// eachReceipts gives the receipts of every user to fn. A user may come more than once.
-func (r *run) eachReceipts(ctx context.Context, s *shard, campaign string, fn func(user, text string) error) error {
-	for cursor := uint64(0); ; {
-		pairs, next, err := r.Redis.HScan(ctx, s.Receipts(campaign), cursor, "", receiptFields).Result()
-		if err != nil {
-			return fmt.Errorf("receipts: %w", shards.Classify(err))
-		}
-		for i := 0; i+1 < len(pairs); i += 2 {
-			if err := fn(pairs[i], pairs[i+1]); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
-}
-
 func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
 	broken := map[string]bool{} // users who were named: they may come again
-	return r.eachReceipts(ctx, s, c.id, func(user, text string) error {
+	return r.eachField(ctx, s.Receipts(c.id), func(user, text string) error {
 		list, err := shards.ParseReceipts(s.Index(), snap.from, text)
 		if err != nil {
 			if !broken[user] {
 				broken[user] = true
 				c.strays++
-				r.found(Difference{Kind: CampaignBroken, Where: "receipts", Campaign: c.id,
-					Detail: fmt.Sprintf("the receipts of user %.80q can't be read: %v", user, err)})
+				r.differs(c, CampaignBroken, "receipts", "the receipts of user %.80q can't be read: %v", user, err)
 			}
 			return nil
 		}
 		if int64(len(list)) > snap.hold && !broken[user] {
 			broken[user] = true
-			r.found(Difference{Kind: OverHold, Where: "receipts", Campaign: c.id,
-				Detail: fmt.Sprintf("user %.80q holds %d packets, at most %d are allowed", user, len(list), snap.hold)})
+			r.differs(c, OverHold, "receipts", "user %.80q holds %d packets, at most %d are allowed", user, len(list), snap.hold)
 		}
 		for i := range list {
 			if err := r.receipt(ctx, s, c, snap, user, &list[i]); err != nil {
@@ -93,7 +73,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 func (r *run) describe(ctx context.Context) error {
 	for id, packets := range r.wanted {
 		for shard, snap := range r.campaigns[id].on {
-			err := r.eachReceipts(ctx, r.shards[shard], id, func(user, text string) error {
+			err := r.eachField(ctx, r.shards[shard].Receipts(id), func(user, text string) error {
 				list, err := shards.ParseReceipts(shard, snap.from, text)
 				if err != nil {
 					return nil //nolint:nilerr // it was named when it was read first

@@ -11,21 +11,22 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // How much one call to Redis reads.
 const (
-	scanKeys      = 1_000
-	stockPackets  = 10_000
-	receiptFields = 2_000
+	scanKeys     = 1_000
+	stockPackets = 10_000
+	hashFields   = 2_000
 )
 
 // campaign is what the audit knows of one campaign.
 type campaign struct {
 	id     string
 	on     map[int]*snapshot // by shard, where Redis has it
-	ledger *LedgerCampaign
+	ledger *ledger.Totals
 	facts  table[fact] // by packet
 	codes  codes
 	counts Counts
@@ -50,6 +51,12 @@ func (c *campaign) currency() string {
 
 // lost tells that Redis had lost something of the campaign and a person ended it from the ledger alone.
 func (c *campaign) lost() bool { return c.ledger != nil && c.ledger.Closed && c.ledger.CloseSeq == 0 }
+
+// ended says who ended a lost campaign, and why.
+func (c *campaign) ended() string {
+	return fmt.Sprintf("Redis had lost something of the campaign, and %.128s ended it from the ledger: %.200q", c.ledger.By,
+		c.ledger.Why)
+}
 
 // snapshot is a campaign on one shard at one instant, and what was read after it.
 type snapshot struct {
@@ -111,45 +118,36 @@ func (s *snapshot) parse(m map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// readSeqs notes each shard's seq. Grants after it may be missing from what is read before they are written.
-func (r *run) readSeqs(ctx context.Context) error {
-	for _, s := range r.shards {
-		seq, err := r.seqOf(ctx, s)
-		if err != nil {
-			return err
+// readSeqs reads each shard's seq. Grants after the first one may be missing from what is read before they are written.
+func (r *run) readSeqs(note func(s *shard, seq int64)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, s := range r.shards {
+			seq, err := shards.Of(r.Redis, s.Keys).LastSeq(ctx)
+			if err != nil {
+				return err
+			}
+			note(s, seq)
 		}
-		s.seq, s.report.Seq = seq, seq
+		return nil
 	}
-	return nil
 }
 
-func (r *run) readEnds(ctx context.Context) error {
-	for _, s := range r.shards {
-		seq, err := r.seqOf(ctx, s)
+// eachField calls fn for the fields of a hash until fn fails. A field may come more than once.
+func (r *run) eachField(ctx context.Context, key string, fn func(field, value string) error) error {
+	for cursor := uint64(0); ; {
+		pairs, next, err := r.Redis.HScan(ctx, key, cursor, "", hashFields).Result()
 		if err != nil {
-			return err
+			return fmt.Errorf("read %s: %w", key, shards.Classify(err))
 		}
-		s.end = seq
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if err := fn(pairs[i], pairs[i+1]); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
 	}
-	return nil
-}
-
-func (r *run) seqOf(ctx context.Context, s *shard) (int64, error) {
-	text, err := r.Redis.HGet(ctx, s.Meta(), "seq").Result()
-	if errors.Is(err, redis.Nil) {
-		return 0, hongbao.Errorf(hongbao.ClassBroken,
-			"shard %d was never initialised or has lost its key %s: check the address and the key prefix; if they are right, "+
-				"freeze it and put back what ledger and topic know", s.Index(), s.Meta())
-	}
-	if err != nil {
-		return 0, fmt.Errorf("seq of shard %d: %w", s.Index(), shards.Classify(err))
-	}
-	seq, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || seq < 0 {
-		return 0, hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d is %.40q: want a number; look at %s", s.Index(), text,
-			s.Meta())
-	}
-	return seq, nil
 }
 
 // readCampaigns finds the campaigns in Redis and reads each of them.
@@ -217,15 +215,14 @@ func (r *run) readCampaign(ctx context.Context, p place) error {
 		return err
 	}
 	if why != "" {
-		r.found(Difference{Kind: CampaignBroken, Where: s.Campaign(c.id), Campaign: c.id, Detail: why})
+		r.differs(c, CampaignBroken, s.Campaign(c.id), "%s", why)
 	}
 	if snap == nil || snap.lost { // a lost one is judged by the ledger, like one that has left Redis
 		return nil
 	}
 	c.on[p.shard] = snap
 	if snap.state == stateFrozen {
-		r.found(Difference{Kind: CampaignFrozen, Where: s.Campaign(c.id), Campaign: c.id, Detail: "`hongbao recover` left " +
-			"it frozen"})
+		r.differs(c, CampaignFrozen, s.Campaign(c.id), "`hongbao recover` left it frozen")
 	}
 	if snap.loading() {
 		return nil
@@ -292,9 +289,9 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	amount, err2 := strconv.ParseInt(value, 10, 64)
 	if err1 != nil || err2 != nil || packet < 1 || packet > snap.packets {
 		c.strays++
-		r.found(Difference{Kind: PacketUnknown, Where: "stock", Campaign: c.id,
-			Detail: fmt.Sprintf("the stock has %.60q; want \"number amount\" with numbers 1 to %d", text, snap.packets)})
-		return nil //nolint:nilerr // it is told as a difference
+		r.differs(c, PacketUnknown, "stock", "the stock has %.60q; want \"number amount\" with numbers 1 to %d", text,
+			snap.packets)
+		return nil //nolint:nilerr // it is a difference
 	}
 	snap.stockSum += hongbao.Amount(amount)
 	f := c.facts.at(packet)

@@ -25,13 +25,6 @@ type RemoteCredit struct {
 	Amount         hongbao.Amount
 }
 
-func (m *Remote) check() error {
-	if m != nil && (m.Concurrency < 1 || m.Concurrency > 10_000) {
-		return fmt.Errorf("the remote's Concurrency is %d: want 1 to 10,000", m.Concurrency)
-	}
-	return nil
-}
-
 // askAtOnce is how many packets are asked for before the next ones are looked up.
 const askAtOnce = 10_000
 
@@ -51,7 +44,7 @@ func (r *run) readRemote(ctx context.Context) error {
 			known = known[:0]
 		}
 		c.facts.each(func(packet int64, f *fact) {
-			if f.from&told == 0 || f.seq > r.seqOn(c, f.shard) {
+			if f.from&whoGotIt == 0 || f.seq > r.seqOn(c, f.shard) {
 				return
 			}
 			known = append(known, hongbao.Grant{Campaign: c.id, Packet: packet, Shard: int(f.shard), Seq: f.seq})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // memRemote is a remote balance system in memory; it counts who asks at once.
@@ -30,7 +31,7 @@ func (w *world) remotely() *memRemote {
 			m.credits[id][g.Packet] = audit.RemoteCredit{User: g.User, Currency: "CNY", Amount: g.Amount}
 		}
 	}
-	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.Currency = "CNY" }
+	w.ledger.spoil = func(c *ledger.Totals) { c.Currency = "CNY" }
 	w.cfg.Remote = &audit.Remote{Ask: m.ask, Concurrency: 4}
 	return m
 }
@@ -96,7 +97,7 @@ func TestLedgerLostWhatTheRemoteHas(t *testing.T) {
 	require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
 	require.Equal(t, "ledger", r.Differences[0].Where)
 	w.cfg.Ledger = nil
-	_, err := audit.New(w.cfg)
+	_, err := audit.Run(t.Context(), w.cfg, audit.Options{})
 	require.ErrorContains(t, err, "a Remote without a Ledger")
 }
 
@@ -118,13 +119,11 @@ func TestRemoteFails(t *testing.T) {
 	w := busy(t)
 	m := w.remotely()
 	m.fails = hongbao.Outagef(hongbao.ClassTransient, "the remote is down")
-	a, err := audit.New(w.cfg)
-	require.NoError(t, err)
-	_, err = a.Run(t.Context(), audit.Options{})
+	_, err := audit.Run(t.Context(), w.cfg, audit.Options{})
 	require.ErrorIs(t, err, m.fails)
 	require.ErrorContains(t, err, "ask the remote")
 	w.cfg.Remote.Concurrency = 0
-	_, err = audit.New(w.cfg)
+	_, err = audit.Run(t.Context(), w.cfg, audit.Options{})
 	require.ErrorContains(t, err, "Concurrency")
 }
 
@@ -139,9 +138,7 @@ func TestRemoteWorthless(t *testing.T) {
 	r := w.audit(t, audit.Options{})
 	require.Zero(t, r.Found[audit.Lost], "%+v", r.Differences)
 	w.cfg.Plan = failing{}
-	a, err := audit.New(w.cfg)
-	require.NoError(t, err)
-	_, err = a.Run(t.Context(), audit.Options{})
+	_, err := audit.Run(t.Context(), w.cfg, audit.Options{})
 	require.ErrorIs(t, err, errNoPlan)
 }
 

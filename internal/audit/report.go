@@ -35,19 +35,13 @@ type Report struct {
 	// Remedies says what to do about each kind that was found. None of them moves money while the ledger does not agree
 	// with itself.
 	Remedies map[Kind]Remedy `json:"remedies"`
-	// Decided names grants that a person decided not to deliver to a sink, as many as Config.MaxListed; Total.Dropped
-	// counts all.
-	Decided []Decided `json:"decided"`
+	// Dropped names grants that a person decided not to deliver to a sink (Where), as many as Config.MaxListed;
+	// Total.Dropped counts all. They are no differences.
+	Dropped []Difference `json:"dropped"`
 }
 
-// Decided is a grant that is not in a sink by a person's decision.
-type Decided struct {
-	Where    string `json:"where"` // the sink's group
-	Campaign string `json:"campaign"`
-	Packet   int64  `json:"packet"`
-	Event    string `json:"event"`
-	Detail   string `json:"detail"`
-}
+// notDelivered is the kind of Report.Dropped.
+const notDelivered Kind = "dropped"
 
 // Remedy is what a kind of difference means, and what a person does about it.
 type Remedy struct {
@@ -209,7 +203,7 @@ func (r *run) finish() *Report {
 		report := CampaignReport{Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed,
 			Sealable: r.sealable(c), Counts: c.counts}
 		if c.lost() {
-			report.Ended = c.ledger.ended()
+			report.Ended = c.ended()
 		}
 		rep.Campaigns = append(rep.Campaigns, report)
 		rep.Total.add(&c.counts)

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -42,9 +43,9 @@ type world struct {
 type memLedger struct {
 	grants      map[string][]hongbao.Grant
 	closed      map[string]stream.Entry // the closes of refunded campaigns
-	quarantined []audit.Quarantined
-	problems    []string
-	spoil       func(*audit.LedgerCampaign)
+	quarantined []ledger.Quarantined
+	problems    []ledger.Difference
+	spoil       func(*ledger.Totals)
 	sealed      map[string]map[int][]stream.SeqRange
 }
 
@@ -57,38 +58,43 @@ func (l *memLedger) EachGrant(_ context.Context, id string, fn func(hongbao.Gran
 	return nil
 }
 
-func (l *memLedger) Summary(context.Context) (audit.Summary, error) {
-	sum := audit.Summary{Problems: l.problems}
+func (l *memLedger) EachTotals(_ context.Context, fn func(*ledger.Totals) error) error {
 	for id, grants := range l.grants {
 		e, closed := l.closed[id]
-		c := audit.LedgerCampaign{ID: id, Funded: total, Grants: int64(len(grants)), Closed: closed, CloseShard: e.Shard,
+		c := ledger.Totals{Campaign: id, Funded: total, Grants: int64(len(grants)), Closed: closed, CloseShard: e.Shard,
 			CloseSeq: e.Seq}
 		for _, g := range grants {
 			c.Granted += g.Amount
 		}
-		c.Open = c.Funded - c.Granted
+		c.Pool = c.Funded - c.Granted
 		if c.Closed {
-			c.Refunded, c.Open = c.Open, 0
+			c.Refunded, c.Pool = c.Pool, 0
 		}
 		if l.spoil != nil {
 			l.spoil(&c)
 		}
-		sum.Campaigns = append(sum.Campaigns, c)
+		if err := fn(&c); err != nil {
+			return err
+		}
 	}
-	return sum, nil
+	return nil
 }
+
+func (l *memLedger) CheckConservation(context.Context) ([]ledger.Difference, error) {
+	return l.problems, nil
+}
+
+func (l *memLedger) CheckCredits(context.Context) ([]ledger.Difference, error) { return nil, nil }
 
 func (l *memLedger) SealedSeqs(_ context.Context, id string) (map[int][]stream.SeqRange, error) {
 	return l.sealed[id], nil
 }
 
-func (l *memLedger) EachQuarantined(_ context.Context, fn func(audit.Quarantined) error) error {
-	for _, q := range l.quarantined {
-		if err := fn(q); err != nil {
-			return err
-		}
+func (l *memLedger) QuarantineAll(_ context.Context, after int64, _ int) ([]ledger.Quarantined, error) {
+	if after > 0 {
+		return nil, nil
 	}
-	return nil
+	return l.quarantined, nil
 }
 
 type memTopic struct {
@@ -239,9 +245,7 @@ func busy(t *testing.T) *world {
 
 func (w *world) audit(t *testing.T, opts audit.Options) *audit.Report {
 	t.Helper()
-	a, err := audit.New(w.cfg)
-	require.NoError(t, err)
-	r, err := a.Run(t.Context(), opts)
+	r, err := audit.Run(t.Context(), w.cfg, opts)
 	require.NoError(t, err)
 	return r
 }

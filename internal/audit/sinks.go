@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // readLedger compares the ledger with itself and takes in its grants.
@@ -12,40 +13,54 @@ func (r *run) readLedger(ctx context.Context) error {
 	if r.Ledger == nil {
 		return nil
 	}
-	sum, err := r.Ledger.Summary(ctx)
+	err := r.Ledger.EachTotals(ctx, func(t *ledger.Totals) error {
+		if c := r.campaign(t.Campaign); c != nil {
+			c.ledger = new(*t)
+			c.counts.Refunded, c.counts.Open = t.Refunded, t.Pool
+			r.balance(c)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	for _, p := range sum.Problems {
-		r.found(Difference{Kind: LedgerUnbalanced, Where: "ledger", Detail: p})
-	}
-	for i := range sum.Campaigns {
-		l := &sum.Campaigns[i]
-		if c := r.campaign(l.ID); c != nil {
-			c.ledger = l
-			c.counts.Refunded, c.counts.Open = l.Refunded, l.Open
-			r.balance(l)
+	for _, check := range []func(context.Context) ([]ledger.Difference, error){r.Ledger.CheckConservation,
+		r.Ledger.CheckCredits} {
+		problems, err := check(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range problems {
+			r.found(Difference{Kind: LedgerUnbalanced, Where: "ledger", Detail: p.String()})
 		}
 	}
 	for _, c := range r.sorted() {
 		if c.ledger != nil && c.ledger.Sealed && !c.inRedis() && !r.partial() {
-			if err := r.passOver(ctx, c); err != nil {
-				return err
-			}
-			continue
+			err = r.passOver(ctx, c)
+		} else {
+			err = r.Ledger.EachGrant(ctx, c.id, func(g hongbao.Grant) error {
+				r.observe(inLedger, &g)
+				return nil
+			})
 		}
-		err := r.Ledger.EachGrant(ctx, c.id, func(g hongbao.Grant) error {
-			r.observe(inLedger, &g)
-			return nil
-		})
 		if err != nil {
 			return err
 		}
 	}
-	return r.Ledger.EachQuarantined(ctx, func(q Quarantined) error {
-		r.quarantined(&q)
-		return nil
-	})
+	return r.readQuarantine(ctx)
+}
+
+// balance compares the ledger's counts of one campaign.
+func (r *run) balance(c *campaign) {
+	l := c.ledger
+	if l.Funded != l.Granted+l.Refunded+l.Pool {
+		r.differs(c, LedgerUnbalanced, "ledger", "funded %d, but granted %d + refunded %d + open %d = %d", l.Funded, l.Granted,
+			l.Refunded, l.Pool, l.Granted+l.Refunded+l.Pool)
+	}
+	if !l.Closed && l.Refunded != 0 || l.Closed && l.Refunded != l.Funded-l.Granted {
+		r.differs(c, LedgerUnbalanced, "ledger", "refunded %d of funded %d with %d granted, closed: %t", l.Refunded, l.Funded,
+			l.Granted, l.Closed)
+	}
 }
 
 // passOver takes a sealed campaign as it was audited: only its seqs are noted, so that they are no gap.
@@ -55,10 +70,8 @@ func (r *run) passOver(ctx context.Context, c *campaign) error {
 		return err
 	}
 	for shard, runs := range seqs {
-		for _, run := range runs {
-			for seq := run.First; seq <= run.Last && shard < len(r.shards); seq++ {
-				r.shards[shard].seen.add(seq)
-			}
+		if shard < len(r.shards) {
+			r.shards[shard].seen.addAll(runs)
 		}
 	}
 	c.sealed, c.facts = true, table[fact]{}
@@ -66,32 +79,37 @@ func (r *run) passOver(ctx context.Context, c *campaign) error {
 	return nil
 }
 
-// balance compares the ledger's counts of one campaign.
-func (r *run) balance(l *LedgerCampaign) {
-	bad := func(format string, args ...any) {
-		r.found(Difference{Kind: LedgerUnbalanced, Where: "ledger", Campaign: l.ID, Detail: fmt.Sprintf(format, args...)})
-	}
-	if l.Funded != l.Granted+l.Refunded+l.Open {
-		bad("funded %d, but granted %d + refunded %d + open %d = %d", l.Funded, l.Granted, l.Refunded, l.Open,
-			l.Granted+l.Refunded+l.Open)
-	}
-	if !l.Closed && l.Refunded != 0 || l.Closed && l.Refunded != l.Funded-l.Granted {
-		bad("refunded %d of funded %d with %d granted, closed: %t", l.Refunded, l.Funded, l.Granted, l.Closed)
+// quarantinePage is how many grants in quarantine are read at once.
+const quarantinePage = 500
+
+func (r *run) readQuarantine(ctx context.Context) error {
+	for after := int64(0); ; {
+		page, err := r.Ledger.QuarantineAll(ctx, after, quarantinePage)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			r.quarantined(&page[i])
+			after = page[i].ID
+		}
+		if len(page) < quarantinePage {
+			return nil
+		}
 	}
 }
 
-func (r *run) quarantined(q *Quarantined) {
-	c := r.campaign(q.Grant.Campaign)
+func (r *run) quarantined(q *ledger.Quarantined) {
+	g := &q.Grant
+	c := r.campaign(g.Campaign)
 	if c == nil {
 		return
 	}
-	g := &q.Grant
-	if f := c.facts.find(g.Packet); f != nil && f.from&told != 0 &&
+	if f := c.facts.find(g.Packet); f != nil && f.from&whoGotIt != 0 &&
 		f.digest == r.digest(g.User, g.Amount, g.Shard, g.Seq) {
 		f.from |= inQuarantine
 	}
 	if q.Resolution != "" {
-		r.decide(g)
+		r.voided(g)
 	} else {
 		r.found(Difference{Kind: InQuarantine, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
 			Detail: fmt.Sprintf("quarantine %d, %s: %s", q.ID, q.Reason, describeGrant(g))})

@@ -44,7 +44,7 @@ func (r *Report) Write(w io.Writer) error {
 	b.WriteByte('\n')
 	r.table(&b)
 	r.differences(&b)
-	r.decided(&b)
+	r.dropped(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -107,17 +107,15 @@ func (r *Report) differences(b *strings.Builder) {
 	}
 }
 
-func (r *Report) decided(b *strings.Builder) {
+func (r *Report) dropped(b *strings.Builder) {
 	if r.Total.Dropped == 0 {
 		return
 	}
 	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. No difference.\n", r.Total.Dropped)
-	for i := range r.Decided {
-		d := &r.Decided[i]
-		fmt.Fprintf(b, "  %s\n", oneLine(fmt.Sprintf("campaign %s packet %d event %s (%s): %s", d.Campaign, d.Packet, d.Event,
-			d.Where, d.Detail)))
+	for i := range r.Dropped {
+		fmt.Fprintf(b, "  %s\n", r.Dropped[i].String())
 	}
-	if n := r.Total.Dropped - int64(len(r.Decided)); n > 0 {
+	if n := r.Total.Dropped - int64(len(r.Dropped)); n > 0 {
 		fmt.Fprintf(b, "  and %d more\n", n)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // A person reads amounts in the currency's units, and no sum of yuan and yen.
@@ -35,7 +36,7 @@ func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 func TestReportHasTheCurrency(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
-	w.ledger.spoil = func(c *audit.LedgerCampaign) { c.Currency = "EUR" }
+	w.ledger.spoil = func(c *ledger.Totals) { c.Currency = "EUR" }
 	require.Equal(t, "EUR", w.audit(t, audit.Options{}).Campaigns[0].Currency)
 	w.cfg.Ledger = nil
 	require.Equal(t, "CNY", w.audit(t, audit.Options{}).Campaigns[0].Currency)

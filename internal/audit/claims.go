@@ -1,0 +1,70 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// claimFormat is the text of a claim: "state lease ...", then its events, then what it pushes.
+var claimFormat = regexp.MustCompile(`^\d+ (\d+) [^\n]*\n([^\n]*)\n`)
+
+// readClaims counts the pushes in progress. One whose lease is over and whose events are all finished is a difference:
+// no worker will come to finish it.
+func (r *run) readClaims(ctx context.Context) error {
+	now, err := r.Redis.Time(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("time: %w", shards.Classify(err))
+	}
+	if r.partial() {
+		return nil
+	}
+	for _, k := range r.sinks {
+		for _, s := range r.shards {
+			err := r.eachField(ctx, s.Claims(k.group), func(id, text string) error {
+				if id != "#fence" {
+					r.claim(k, s, id, text, now)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) claim(k *sink, s *shard, id, text string, now time.Time) {
+	r.report.Total.OpenClaims++
+	m := claimFormat.FindStringSubmatch(text)
+	if m == nil {
+		r.found(Difference{Kind: OpenClaim, Where: s.Claims(k.group), Detail: fmt.Sprintf("claim %.80q can't be read", id)})
+		return
+	}
+	if parseSeq(m[1]) > now.UnixMilli() {
+		return
+	}
+	for events := range strings.SplitSeq(m[2], ",") {
+		a, b, _ := strings.Cut(events, "-")
+		if p := &k.at[s.Index()]; p.firstUndone(max(parseSeq(a), p.finished+1), parseSeq(b)) > 0 {
+			return // its events are pending: whoever takes them over finishes the claim
+		}
+	}
+	r.found(Difference{Kind: OpenClaim, Where: s.Claims(k.group),
+		Detail: fmt.Sprintf("claim %.80q over events %.200q: its lease is over and its events are finished", id, m[2])})
+}
+
+// parseSeq reads a seq; 0 if it is none.
+func parseSeq(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
