@@ -1,5 +1,5 @@
 // Package audit compares Redis, the ledger and the Kafka topic, and names every place where they do not agree. It is
-// one function for tests, for the soak and for `hongbao audit` in production: Auditor.Run. It writes nothing anywhere.
+// one function for tests, for the soak and for `hongbao audit` in production: Run. It writes nothing anywhere.
 //
 // It checks
 //
