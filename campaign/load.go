@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -38,10 +39,10 @@ type StoreConfig struct {
 	// Codes gives the codes of up to n packets after a number, in their order, as the ledger has them. It is needed to
 	// load a campaign that has codes; nil where none is loaded.
 	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
-	// Chunk is how many packets one call loads, 1 to MaxChunk.
-	Chunk int
-	// Patience bounds how long one chunk is repeated while Redis is out of reach, 0 to 1 h; 0 for no repeat.
-	Patience time.Duration
+	// Packets that one call loads into Redis, which is busy meanwhile.
+	Chunk int `knob:"campaign.load_chunk" default:"1000" want:"1 to 5000 packets"`
+	// How long one call is repeated while Redis is out of reach; 0s for no repeat.
+	Patience time.Duration `knob:"campaign.load_patience" default:"30s" want:"0s to 1h"`
 }
 
 // Store brings campaigns to their shard and moves them between states. Its methods may be called at once.
@@ -52,19 +53,13 @@ type Store struct {
 
 // NewStore checks the configuration.
 func NewStore(cfg StoreConfig) (*Store, error) {
-	var errs []error
+	errs := knob.Check(&cfg)
 	if cfg.Redis == nil {
 		errs = append(errs, errors.New("redis is required"))
 	}
 	layout, err := shards.NewLayout(cfg.Space)
 	if err != nil {
 		errs = append(errs, err)
-	}
-	if cfg.Chunk < 1 || cfg.Chunk > MaxChunk {
-		errs = append(errs, fmt.Errorf("chunk of %d packets: want 1 to %d", cfg.Chunk, MaxChunk))
-	}
-	if cfg.Patience < 0 || cfg.Patience > time.Hour {
-		errs = append(errs, fmt.Errorf("patience %s: want 0 to 1h", cfg.Patience))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("campaign store: %w", errors.Join(errs...))

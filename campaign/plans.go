@@ -8,15 +8,17 @@ import (
 	"sync"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 )
 
 // PlansConfig says where Plans gets its campaigns and how many packets it holds.
 type PlansConfig struct {
 	// Source finds a campaign's specification and seed. Many may call it at once. Required.
 	Source func(ctx context.Context, campaign string) (hongbao.Campaign, Seed, error)
-	// MaxPackets bounds the packets of all plans that are held, 8 bytes each; at least hongbao.MaxPackets, so that
-	// any plan fits. One more plan may exist while it is made.
-	MaxPackets int64
+	// Packets of all plans that a settler holds in memory, 8 bytes each.
+	//
+	// Any plan fits. One more plan may exist while it is made.
+	MaxPackets int64 `knob:"campaign.cached_packets" default:"20000000" want:"10_000_000 to 10_000_000_000 packets"`
 }
 
 // Plans keeps the plans that were used last in memory. Many may use it at once.
@@ -47,13 +49,9 @@ type flight struct {
 
 // NewPlans makes an empty Plans. Its error names all that is wrong with the configuration.
 func NewPlans(config PlansConfig) (*Plans, error) {
-	var errs []error
+	errs := knob.Check(&config)
 	if config.Source == nil {
 		errs = append(errs, errors.New("Source is nil: give the function that finds a campaign and its seed"))
-	}
-	if config.MaxPackets < hongbao.MaxPackets {
-		errs = append(errs, fmt.Errorf("MaxPackets is %d: give at least %d, so that any plan fits", config.MaxPackets,
-			hongbao.MaxPackets))
 	}
 	if len(errs) > 0 {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "plans can't be kept: %w", errors.Join(errs...))

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -27,38 +28,38 @@ type Config struct {
 	Handler  hongbao.Handler
 	Log      *zap.Logger
 
-	// BatchGrants is about how many grants one call of the handler gets. 1 to 100,000.
-	BatchGrants int
-	// MaxEntries bounds how many entries are taken or read at once. 1 to 10,000.
-	MaxEntries int
-	// Block is how long a read waits for new entries. 10 ms to 5 s.
-	Block time.Duration
-	// Poll is how often parked and abandoned entries are looked for. 10 ms to 1 min.
-	Poll time.Duration
-	// Lease is how long an entry stays a worker's own without renewal. 100 ms to 1 h.
-	Lease time.Duration
-	// HandleTimeout is how long one call of the handler may take before it counts as making no progress. 10 ms to 1 h.
-	HandleTimeout time.Duration
-	// DrainTimeout is how long Run goes on with what is in flight after its context ended. 0 to 1 h.
-	DrainTimeout time.Duration
-	// MaxAttempts is how often a grant is tried before it becomes a dead letter. 2 to 1,000: once with others, once with
-	// its own entry only, so that what kills its workers takes no other along.
-	MaxAttempts int64
-	// Backoff of the first parking level; each further one doubles it, up to MaxBackoff. 1 ms to 24 h.
-	Backoff, MaxBackoff time.Duration
+	// About how many grants a sink gets at once.
+	BatchGrants int `knob:"consumer.batch_grants" default:"2000" want:"1 to 100_000 grants"`
+	// Entries that are read or reclaimed at once at most.
+	MaxEntries int `knob:"consumer.max_entries" default:"1000" want:"1 to 10_000 entries"`
+	// How long a read waits for new entries.
+	Block time.Duration `knob:"consumer.block" default:"1s" want:"10ms to 5s"`
+	// How often a worker looks for parked and abandoned entries.
+	Poll time.Duration `knob:"consumer.poll" default:"500ms" want:"10ms to 1m"`
+	// How long an entry stays a worker's own without renewal; it is renewed every third of this.
+	Lease time.Duration `knob:"consumer.lease" default:"30s" want:"100ms to 1h"`
+	// One call of a sink, before it counts as making no progress.
+	HandleTimeout time.Duration `knob:"consumer.handle_timeout" default:"2m" want:"10ms to 1h"`
+	// How long a worker that must stop goes on with the calls in flight; 0s to hand their entries back at once. Keep it
+	// below what the service manager grants.
+	DrainTimeout time.Duration `knob:"consumer.drain_timeout" default:"20s" want:"0s to 1h"`
+	// Attempts before a grant becomes a dead letter. Outages of a whole sink take none, nor does waiting for another
+	// worker's claim.
+	//
+	// At least two: once with others, once with its own entry only, so that a grant that kills its workers takes no other
+	// along.
+	MaxAttempts int64 `knob:"consumer.max_attempts" default:"12" want:"2 to 1000"`
+	// Wait after the first failed attempt; it doubles with each further one.
+	Backoff time.Duration `knob:"consumer.backoff" default:"1s" want:"1ms to 24h"`
+	// The longest wait between two attempts.
+	MaxBackoff time.Duration `knob:"consumer.max_backoff" default:"10m" want:"1ms to 24h"`
 }
 
 // DefaultConfig has every default but Redis, Reads, Space, Group, Consumer, Handler and Log.
-func DefaultConfig() Config {
-	return Config{
-		BatchGrants: 2_000, MaxEntries: 1_000, Block: time.Second, Poll: 500 * time.Millisecond,
-		Lease: 30 * time.Second, HandleTimeout: 2 * time.Minute, DrainTimeout: 20 * time.Second,
-		MaxAttempts: 12, Backoff: time.Second, MaxBackoff: 10 * time.Minute,
-	}
-}
+func DefaultConfig() Config { return knob.Defaults[Config]() }
 
 func (c *Config) check() (*shards.Layout, error) {
-	var errs []error
+	errs := knob.Check(c)
 	layout, err := shards.NewLayout(c.Space)
 	if err != nil {
 		errs = append(errs, err)
@@ -73,26 +74,9 @@ func (c *Config) check() (*shards.Layout, error) {
 	if err := hongbao.CheckID(c.Consumer); err != nil || len(c.Consumer) > 0 && c.Consumer[0] == '_' {
 		bad(`consumer %q: want 1 to 128 printable ASCII characters without spaces, not beginning with "_"`, c.Consumer)
 	}
-	number := func(name string, v, low, high int64) {
-		if v < low || v > high {
-			bad("%s is %d: want %d to %d", name, v, low, high)
-		}
+	if c.MaxBackoff < c.Backoff {
+		bad("MaxBackoff is %s: want at least Backoff, %s", c.MaxBackoff, c.Backoff)
 	}
-	span := func(name string, v, low, high time.Duration) {
-		if v < low || v > high {
-			bad("%s is %s: want %s to %s", name, v, low, high)
-		}
-	}
-	number("BatchGrants", int64(c.BatchGrants), 1, 100_000)
-	number("MaxEntries", int64(c.MaxEntries), 1, 10_000)
-	number("MaxAttempts", c.MaxAttempts, 2, 1_000)
-	span("Block", c.Block, 10*time.Millisecond, 5*time.Second)
-	span("Poll", c.Poll, 10*time.Millisecond, time.Minute)
-	span("Lease", c.Lease, 100*time.Millisecond, time.Hour)
-	span("HandleTimeout", c.HandleTimeout, 10*time.Millisecond, time.Hour)
-	span("DrainTimeout", c.DrainTimeout, 0, time.Hour)
-	span("Backoff", c.Backoff, time.Millisecond, 24*time.Hour)
-	span("MaxBackoff", c.MaxBackoff, c.Backoff, 24*time.Hour)
 	errs = append(errs, c.checkReads()...)
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("consumer: %w", errors.Join(errs...))

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -22,21 +23,18 @@ type TrimmerConfig struct {
 	// Groups are the consumer groups that must exist.
 	Groups []string
 	Log    *zap.Logger
-	// Every is the pause between two rounds. 10 ms to 1 h.
-	Every time.Duration
-	// Retention is how long finished events are kept, 0 to 30 days; and MaxEvents how many at most, 0 to 1e9.
-	Retention time.Duration
-	MaxEvents int64
-	// ForgetAfter is how long a consumer with nothing pending must be idle to be removed. 1 s to 30 days.
-	ForgetAfter time.Duration
+	// Pause between two rounds.
+	Every time.Duration `knob:"trimmer.every" default:"1s" want:"10ms to 1h"`
+	// How long finished events are kept in Redis.
+	Retention time.Duration `knob:"trimmer.retention" default:"10m" want:"0s to 720h"`
+	// Finished events of a shard that are kept at most.
+	MaxEvents int64 `knob:"trimmer.max_events" default:"5000000" want:"0 to 1_000_000_000 events"`
+	// How long a consumer with nothing pending is idle before it is removed.
+	ForgetAfter time.Duration `knob:"trimmer.forget_after" default:"10m" want:"1s to 720h"`
 }
 
 // DefaultTrimmerConfig has every default but Redis, Space, Groups and Log.
-func DefaultTrimmerConfig() TrimmerConfig {
-	return TrimmerConfig{
-		Every: time.Second, Retention: 10 * time.Minute, MaxEvents: 5_000_000, ForgetAfter: 10 * time.Minute,
-	}
-}
+func DefaultTrimmerConfig() TrimmerConfig { return knob.Defaults[TrimmerConfig]() }
 
 // Trimmer deletes from every shard's stream what all groups have finished and the retention no longer keeps, with the
 // done bits behind it, and removes the consumers of workers that are no more. Several may run at once.
@@ -77,7 +75,7 @@ const maxHeld = 20_000
 
 // NewTrimmer checks the configuration.
 func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
-	var errs []error
+	errs := knob.Check(&cfg)
 	if cfg.Redis == nil || cfg.Log == nil {
 		errs = append(errs, errors.New("Redis and Log are required"))
 	}
@@ -92,17 +90,6 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		if err := hongbao.CheckCampaignID(g); err != nil {
 			errs = append(errs, fmt.Errorf("group %q: %w", g, err))
 		}
-	}
-	span := func(name string, v, low, high time.Duration) {
-		if v < low || v > high {
-			errs = append(errs, fmt.Errorf("%s is %s: want %s to %s", name, v, low, high))
-		}
-	}
-	span("Every", cfg.Every, 10*time.Millisecond, time.Hour)
-	span("Retention", cfg.Retention, 0, 30*24*time.Hour)
-	span("ForgetAfter", cfg.ForgetAfter, time.Second, 30*24*time.Hour)
-	if cfg.MaxEvents < 0 || cfg.MaxEvents > 1e9 {
-		errs = append(errs, fmt.Errorf("MaxEvents is %d: want 0 to 1e9", cfg.MaxEvents))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -23,31 +24,25 @@ type Config struct {
 	// Log is told of alarms: a Redis that lost data, its append-only file or noeviction. Each server is looked at once a
 	// second for it. nil: nobody looks.
 	Log *zap.Logger
-	// MaxBacklog is how many events of a shard may be unfinished, by its slowest declared group, before grabs are
-	// answered busy. 1 to 1e9.
-	MaxBacklog int64
-	// InFlight is how many calls of one campaign are under way at once. 1 to 16; two is fastest.
-	InFlight int
-	// MaxWaiting is how many grabs of one campaign may wait for a call. 1 to 1e6.
-	MaxWaiting int
-	// CallTimeout bounds one call with all its repeats. 1 ms to 1 min.
-	CallTimeout time.Duration
-	// UndecidedTimeout bounds how long one grab is repeated while its outcome is undecided. 0 to 1 min; 0 for not at all.
-	UndecidedTimeout time.Duration
-	// DurabilityTimeout bounds the wait for a replica or for the disk. 1 ms to 1 min.
-	DurabilityTimeout time.Duration
+	// Events of a shard that its slowest sink may not have finished, before grabs are answered busy.
+	MaxBacklog int64 `knob:"producer.max_backlog" default:"5000000" want:"1 to 1_000_000_000 events"`
+	// Calls of one campaign under way at once; two is fastest.
+	InFlight int `knob:"producer.in_flight" default:"2" want:"1 to 16 calls"`
+	// Grabs of one campaign that may wait for a call.
+	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
+	// One call with all its repeats.
+	CallTimeout time.Duration `knob:"producer.call_timeout" default:"5s" want:"1ms to 1m"`
+	// How long one grab is repeated while its outcome is undecided; 0s for not at all.
+	UndecidedTimeout time.Duration `knob:"producer.undecided_timeout" default:"1s" want:"0s to 1m"`
+	// Wait for a replica, or for the disk, in campaigns that ask for it.
+	DurabilityTimeout time.Duration `knob:"producer.durability_timeout" default:"1s" want:"1ms to 1m"`
 }
 
 // DefaultConfig has every default but Redis, Space, Deployment and Log.
-func DefaultConfig() Config {
-	return Config{
-		MaxBacklog: 5_000_000, InFlight: 2, MaxWaiting: 100_000, CallTimeout: 5 * time.Second,
-		UndecidedTimeout: time.Second, DurabilityTimeout: time.Second,
-	}
-}
+func DefaultConfig() Config { return knob.Defaults[Config]() }
 
 func (c *Config) check() (*shards.Layout, error) {
-	var errs []error
+	errs := knob.Check(c)
 	layout, err := shards.NewLayout(c.Space)
 	if err != nil {
 		errs = append(errs, err)
@@ -57,22 +52,6 @@ func (c *Config) check() (*shards.Layout, error) {
 	} else {
 		errs = append(errs, checkClient(c.Redis)...)
 	}
-	within := func(name string, v, low, high int64) {
-		if v < low || v > high {
-			errs = append(errs, fmt.Errorf("%s is %d: want %d to %d", name, v, low, high))
-		}
-	}
-	span := func(name string, v, low time.Duration) {
-		if v < low || v > time.Minute {
-			errs = append(errs, fmt.Errorf("%s is %s: want %s to 1m", name, v, low))
-		}
-	}
-	within("MaxBacklog", c.MaxBacklog, 1, 1e9)
-	within("InFlight", int64(c.InFlight), 1, 16)
-	within("MaxWaiting", int64(c.MaxWaiting), 1, 1e6)
-	span("CallTimeout", c.CallTimeout, time.Millisecond)
-	span("UndecidedTimeout", c.UndecidedTimeout, 0)
-	span("DurabilityTimeout", c.DurabilityTimeout, time.Millisecond)
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("producer: %w", errors.Join(errs...))
 	}

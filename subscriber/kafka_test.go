@@ -126,8 +126,8 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	_, err = New(Config{})
 	require.ErrorContains(t, err, "Brokers is empty")
 	_, err = New(Config{Topic: ".", DeadLetters: ".."})
-	require.ErrorContains(t, err, `Topic "." is no`)
-	require.ErrorContains(t, err, `DeadLetters ".." is no`)
+	require.ErrorContains(t, err, `Topic ".": want`)
+	require.ErrorContains(t, err, `DeadLetters "..": want`)
 	d := &deck{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}
 	_, err = New(d.config(lazySink{}))
 	require.NoError(t, err)

@@ -106,7 +106,7 @@ func (a *App) allows(name string) bool {
 }
 
 func (a *App) store() (*campaign.Store, error) {
-	cfg := a.Config.StoreConfig()
+	cfg := a.Config.Store
 	cfg.Redis, cfg.Space = a.redis, a.space.Space
 	if a.ledger != nil {
 		cfg.Codes = a.ledger.Codes

@@ -197,6 +197,6 @@ func (a *App) foundTopic(ctx context.Context, did *Foundation) error {
 	if _, err := a.openTopic(ctx); err != nil {
 		return err
 	}
-	did.Topic = &FoundedTopic{a.Config.Kafka.Topic}
+	did.Topic = &FoundedTopic{a.Config.Publisher.Topic}
 	return nil
 }

@@ -65,7 +65,7 @@ func (a *App) deployment() ledger.Deployment {
 
 // plans keeps the plans of the ledger's campaigns.
 func (a *App) plans() (*campaign.Plans, error) {
-	cfg := a.Config.PlansConfig()
+	cfg := a.Config.Plans
 	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
 		c, found, err := a.ledger.Campaign(ctx, id)
 		if err == nil && !found { // with a remote: no attempt is lost, as in the settler

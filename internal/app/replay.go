@@ -123,7 +123,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 		}
 		cfg.Ledger, entries.Ledger = a.ledger, a.ledger
 	}
-	topic, claims := a.Config.Kafka.Topic, a.Config.ClaimsConfig()
+	topic, claims := a.Config.Publisher.Topic, a.Config.ClaimsConfig()
 	if other, ok := strings.CutPrefix(o.To, "topic:"); ok {
 		if other == topic {
 			return Usage("--to topic:%s is this deployment's own topic: say --to kafka, so that no event gets a second copy",

@@ -45,7 +45,7 @@ func (a *App) Tail(ctx context.Context, o Tail, lines chan<- Tailed) error {
 	if err != nil {
 		return err
 	}
-	t := tailing{Tail: o, app: a, topic: topic, printed: make([]int64, a.Config.Kafka.Partitions)}
+	t := tailing{Tail: o, app: a, topic: topic, printed: make([]int64, a.Config.Publisher.Partitions)}
 	return t.scan(ctx, lines)
 }
 

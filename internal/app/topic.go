@@ -29,7 +29,7 @@ func (a *App) openTopic(ctx context.Context) (*publish.Log, error) {
 
 // publisher makes the publisher of sink kafka; needs Redis.
 func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
-	return a.publisherTo(ctx, a.Config.Kafka.Topic, a.Config.ClaimsConfig(),
+	return a.publisherTo(ctx, a.Config.Publisher.Topic, a.Config.ClaimsConfig(),
 		&shards.Reader{Redis: a.redis, Space: a.space})
 }
 
@@ -43,7 +43,7 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc claims.Config,
 	}
 	pc := a.Config.PublisherConfig()
 	pc.Worker, pc.Topic, pc.Campaigns = a.worker, topic, &campaignSource{app: a}
-	pc.Create = pc.Create && (a.makes || topic != a.Config.Kafka.Topic)
+	pc.Create = pc.Create && (a.makes || topic != a.Config.Publisher.Topic)
 	p, err := publish.New(pc, claims, entries)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) erro
 	report, err := l.Check(ctx)
 	if err != nil {
 		l.Close()
-		return away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Kafka.Brokers, ","), err))
+		return away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Publisher.Brokers, ","), err))
 	}
 	a.atEnd(func() error { l.Close(); return nil })
 	for _, w := range append(report.Warnings, report.Skipped...) {

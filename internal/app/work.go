@@ -77,7 +77,7 @@ func (a *App) retirer() (*closing.Retirer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := a.Config.RetirerConfig()
+	cfg := a.Config.Retirer
 	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = a.redis, a.space, locks, a.log
 	return closing.NewRetirer(cfg)
 }

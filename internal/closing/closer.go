@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -43,8 +44,8 @@ type Config struct {
 	// Group is the ledger's consumer group.
 	Group string
 	Log   *zap.Logger
-	// Poll is how often a refund that has to wait is tried, 10 ms to 1 min.
-	Poll time.Duration
+	// How often a refund that has to wait is tried.
+	Poll time.Duration `default:"200ms" want:"10ms to 1m"`
 }
 
 // Closer closes and refunds campaigns. It may be used at once, by many processes.
@@ -52,15 +53,12 @@ type Closer struct{ cfg Config }
 
 // New checks the configuration.
 func New(cfg Config) (*Closer, error) {
-	var errs []error
+	errs := knob.Check(&cfg)
 	if cfg.Redis == nil || cfg.Space == nil || cfg.Ledger == nil || cfg.Locks == nil || cfg.Log == nil {
 		errs = append(errs, errors.New("Redis, Space, Ledger, Locks and Log are required"))
 	}
 	if err := hongbao.CheckCampaignID(cfg.Group); err != nil {
 		errs = append(errs, fmt.Errorf("Group %q: %w", cfg.Group, err))
-	}
-	if cfg.Poll < 10*time.Millisecond || cfg.Poll > time.Minute {
-		errs = append(errs, fmt.Errorf("Poll is %s: want 10ms to 1m", cfg.Poll))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("closing: %w", errors.Join(errs...))

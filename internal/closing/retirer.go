@@ -9,11 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
-
-// MaxGrace bounds RetirerConfig.Grace.
-const MaxGrace = 400 * 24 * time.Hour
 
 // RetirerConfig of a Retirer. Every field but Grace must be set.
 type RetirerConfig struct {
@@ -21,10 +19,10 @@ type RetirerConfig struct {
 	Space *shards.Layout
 	Locks Locker
 	Log   *zap.Logger
-	// Grace is how long a refunded campaign stays in Redis, 0 to MaxGrace.
-	Grace time.Duration
-	// Every is the pause between two rounds, 10 ms to 1 h.
-	Every time.Duration
+	// How long a refunded campaign stays in Redis. Then its receipts are answered from the ledger.
+	Grace time.Duration `knob:"campaign.grace" default:"24h" want:"0s to 9600h"`
+	// Pause between two rounds. A minute more or less does not matter after a grace of hours.
+	Every time.Duration `default:"1m" want:"10ms to 1h"`
 }
 
 // Retirer takes refunded campaigns out of Redis once their grace is over. Several may run at once: one works.
@@ -32,15 +30,9 @@ type Retirer struct{ cfg RetirerConfig }
 
 // NewRetirer checks the configuration.
 func NewRetirer(cfg RetirerConfig) (*Retirer, error) {
-	var errs []error
+	errs := knob.Check(&cfg)
 	if cfg.Redis == nil || cfg.Space == nil || cfg.Locks == nil || cfg.Log == nil {
 		errs = append(errs, errors.New("Redis, Space, Locks and Log are required"))
-	}
-	if cfg.Grace < 0 || cfg.Grace > MaxGrace {
-		errs = append(errs, fmt.Errorf("Grace is %s: want 0 to %s", cfg.Grace, MaxGrace))
-	}
-	if cfg.Every < 10*time.Millisecond || cfg.Every > time.Hour {
-		errs = append(errs, fmt.Errorf("Every is %s: want 10ms to 1h", cfg.Every))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("retirer: %w", errors.Join(errs...))

@@ -4,7 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // unsafeNames lists what unsafe.allow may name.
@@ -39,6 +42,9 @@ func (l *loader) check(c *Config) {
 	if l.p.fine("deployment.sinks") && len(c.Deployment.Sinks) == 0 {
 		l.bad("deployment.sinks", "it is empty: name at least one of %s, %s, or nobody is paid", SinkBalance, SinkKafka)
 	}
+	if _, err := shards.NewLayout(hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: 1}); err != nil {
+		l.bad("deployment.key_prefix", "%.80q: want 1 to 32 bytes without {, }, : or white space", c.Deployment.KeyPrefix)
+	}
 	l.checkRedis(c)
 	l.checkLedger(c)
 	l.checkTimes(c)
@@ -61,6 +67,14 @@ func (l *loader) source(name string) string {
 		return s
 	}
 	return "default"
+}
+
+// text is a knob's value as it was written.
+func (l *loader) text(name string) string {
+	if s, ok := l.values[name]; ok {
+		return s
+	}
+	return find(name).Default
 }
 
 func (l *loader) checkRedis(c *Config) {
@@ -94,7 +108,7 @@ func (l *loader) checkRedis(c *Config) {
 // pair refuses a user without a password: the client library would silently log in nobody.
 func (l *loader) pair(user, password, name string, secret Secret) {
 	if l.p.fine(user, password) && name != "" && secret == "" {
-		l.bad(user, "there is no password for it: set %s or %s", find(password).env(), find(password).env()+fileSuffix)
+		l.bad(user, "there is no password for it: set %s or %s", find(password).Env(), find(password).Env()+fileSuffix)
 	}
 }
 
@@ -102,7 +116,7 @@ func (l *loader) checkLedger(c *Config) {
 	if !l.p.fine("ledger.driver", "ledger.dsn") {
 		return
 	}
-	dsn, driver := c.Ledger.DSN.Reveal(), ledger.Driver(c.Ledger.Driver)
+	dsn, driver := c.Ledger.DSN.Reveal(), c.Ledger.Driver
 	switch {
 	case dsn == "" && driver == ledger.SQLite: // a program that only grabs has none; what needs the ledger says so
 	case driver == ledger.SQLite && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
@@ -153,14 +167,13 @@ func (l *loader) order(name string, low time.Duration, want string, high time.Du
 	if why != "" {
 		why = ": " + why
 	}
-	l.p.tell(name, l.source(name), "it is %s, want it %s, which is %s (%s)%s", span(int64(low)), want,
-		l.merged.String(other), l.source(other), why)
+	l.p.tell(name, l.source(name), "it is %s, want it %s, which is %s (%s)%s", knob.Span(low), want,
+		l.text(other), l.source(other), why)
 }
 
 func (l *loader) checkKafka(c *Config) {
-	k := &c.Kafka
-	c.kafkaTLS = l.tls("kafka", &k.TLS)
-	if l.p.fine("kafka.brokers") && len(k.Brokers) == 0 {
+	c.kafkaTLS = l.tls("kafka", &c.Kafka.TLS)
+	if l.p.fine("kafka.brokers") && len(c.Publisher.Brokers) == 0 {
 		l.bad("kafka.brokers", "it is empty: name at least one host:port")
 	}
 	l.checkSASL(c)

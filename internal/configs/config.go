@@ -5,6 +5,15 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/sasl"
+
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/httpapi"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/publish"
+	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/producer"
 )
 
 // The sinks that exist, by the names of their consumer groups.
@@ -20,8 +29,15 @@ const (
 	Cluster    = "cluster"
 )
 
+// Where the sink balance settles.
+const (
+	SettleLedger = "ledger"
+	SettleRemote = "remote"
+)
+
 // Config is the merged and checked configuration; Load makes it. docs/configuration.md says what each field means. It
-// is not to be changed once it was loaded: its methods rely on the checks.
+// is not to be changed once it was loaded: its methods rely on the checks. The Configs of the stages in it have their
+// knobs only; the methods complete them.
 type Config struct {
 	Deployment Deployment
 	Redis      Redis
@@ -29,12 +45,14 @@ type Config struct {
 	Settlement Settlement
 	Remote     Remote
 	Balance    Balance
+	Publisher  publish.Config
 	Kafka      Kafka
-	Publisher  Publisher
-	Campaign   Campaign
-	Producer   Producer
-	Consumer   Consumer
-	Trimmer    Trimmer
+	Store      campaign.StoreConfig
+	Plans      campaign.PlansConfig
+	Retirer    closing.RetirerConfig
+	Producer   producer.Config
+	Consumer   consumer.Config
+	Trimmer    consumer.TrimmerConfig
 	Log        Log
 	Unsafe     Unsafe
 
@@ -47,103 +65,130 @@ type Config struct {
 
 // Deployment is what all processes of a deployment have in common. Only Sinks may change during its life.
 type Deployment struct {
-	ID, KeyPrefix string
-	Shards        int
-	Sinks         []string
+	// Name of the deployment: it marks the data in Redis, and the source of events in Kafka. Never change it.
+	ID string `knob:"deployment.id,common" default:"hongbao" form:"name"`
+	// What every key in Redis begins with. Never change it.
+	KeyPrefix string `knob:"deployment.key_prefix" default:"hb"`
+	// Streams of events in Redis; 16 to 64 on Redis Cluster. Never change it.
+	Shards int `knob:"deployment.shards,common" default:"1" want:"1 to 1024"`
+	// Consumer groups that must exist: events are kept until each of them has finished.
+	Sinks []string `knob:"deployment.sinks,common" default:"balance,kafka" want:"balance, kafka"`
 }
 
 // Redis says how to reach it.
 type Redis struct {
-	Mode                                                            string
-	Addrs                                                           []string
-	MasterName                                                      string
-	Username                                                        string
-	Password                                                        Secret
-	SentinelUsername                                                string
-	SentinelPassword                                                Secret
-	DB                                                              int
-	TLS                                                             TLS
-	PoolSize                                                        int
-	PoolTimeout, DialTimeout, ReadTimeout, WriteTimeout, MaxIdleAge time.Duration
-	Retries                                                         int
+	// What the addresses are.
+	Mode string `knob:"redis.mode,common" default:"standalone" want:"standalone, sentinel, cluster"`
+	// The server; or the sentinels; or some nodes of the cluster.
+	Addrs []string `knob:"redis.addrs,common" default:"127.0.0.1:6379" form:"address"`
+	// What the sentinels call the primary.
+	MasterName string `knob:"redis.master_name"`
+	// ACL user; empty for the default user.
+	Username string `knob:"redis.username,common"`
+	// Password of the user.
+	Password Secret `knob:"redis.password,common" secret:"always"`
+	// ACL user of the sentinels.
+	SentinelUsername string `knob:"redis.sentinel_username"`
+	// Password for the sentinels.
+	SentinelPassword Secret `knob:"redis.sentinel_password" secret:"always"`
+	// Number of the database; a cluster has 0 only.
+	DB  int `knob:"redis.db" default:"0" want:"0 to 1023"`
+	TLS TLS `knob:"redis.tls"`
+	// Connections to each server. Those for blocking reads come on top, one a shard and sink.
+	PoolSize int `knob:"redis.pool_size" default:"50" want:"1 to 10_000 connections"`
+	// Wait for a free connection.
+	PoolTimeout time.Duration `knob:"redis.pool_timeout" default:"4s" want:"1ms to 1m"`
+	// One attempt to connect.
+	DialTimeout time.Duration `knob:"redis.dial_timeout" default:"2s" want:"10ms to 1m"`
+	// Wait for an answer. Blocking reads wait consumer.block longer.
+	ReadTimeout time.Duration `knob:"redis.read_timeout" default:"3s" want:"10ms to 1m"`
+	// Sending a command.
+	WriteTimeout time.Duration `knob:"redis.write_timeout" default:"3s" want:"10ms to 1m"`
+	// Unused connections are closed after this.
+	MaxIdleAge time.Duration `knob:"redis.max_idle_age" default:"5m" want:"1s to 24h"`
+	// Repeats of a command whose answer was lost. Every script gives the same answer when it runs twice.
+	Retries int `knob:"redis.retries" default:"2" want:"0 to 10"`
 }
 
 // TLS of a connection.
 type TLS struct {
-	On bool
-	TLSFiles
+	// Connect with TLS 1.2 or newer.
+	On       bool `knob:",common" default:"false"`
+	TLSFiles `knob:""`
 }
 
 // TLSFiles are empty for the system's roots, no client certificate, the dialled name.
 type TLSFiles struct {
-	CA, Cert, Key, ServerName string
+	// File with the certificates of those who may sign the server's, in PEM; empty for the system's.
+	CA string `knob:"_ca"`
+	// File with the client's certificate, in PEM.
+	Cert string `knob:"_cert"`
+	// File with the key of the client's certificate, in PEM; closed to others as a secret's file is.
+	Key string `knob:"_key"`
+	// Name that the server's certificate must have; empty for the host that was dialled.
+	ServerName string `knob:"_server_name"`
 }
 
 // Ledger says how to reach the ledger's database.
 type Ledger struct {
-	Driver                               string
-	DSN                                  Secret
-	Conns                                int
-	ConnectTimeout, LockTimeout, Timeout time.Duration
-	Retries                              int
+	ledger.Config
+	// Has no default: whatever pays or reads the ledger needs it. Path of the SQLite file, or connection string:
+	// postgres://user@host:5432/database for PostgreSQL, user@tcp(host:3306)/database?tls=true for MySQL. With a
+	// password it is a secret.
+	DSN Secret `knob:"ledger.dsn,common" secret:"password"`
 }
 
-// Kafka says how to reach it, and names the topic.
+// Settlement says where grants are settled.
+type Settlement struct {
+	// Where the sink balance settles: in the ledger's database, or at a remote balance system over HTTP, and the ledger
+	// records it. Never change it while grants are open.
+	Kind string `knob:"settlement.kind,common" default:"ledger" want:"ledger, remote"`
+}
+
+// Remote is a remote balance system.
+type Remote struct {
+	remote.Config
+	// Bearer token for the remote.
+	Token Secret   `knob:"remote.token,common" secret:"always"`
+	TLS   TLSFiles `knob:"remote.tls"`
+}
+
+// Balance is the server `hongbao balance`.
+type Balance struct {
+	httpapi.Config
+	// Token for `hongbao balance client add`, which keeps its hash, 32 to 512 characters; empty: it draws one. The server
+	// does not need it.
+	Token Secret `knob:"balance.token" secret:"always"`
+	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has it.
+	TLSCert string `knob:"balance.tls_cert"`
+	// File with the key of the certificate, in PEM; closed to others as a secret's file is.
+	TLSKey string `knob:"balance.tls_key"`
+}
+
+// Kafka says how to log in to it; the rest is in publish.Config.
 type Kafka struct {
-	Brokers           []string
-	ClientID, Topic   string
-	Partitions        int
-	CreateTopic       bool
-	ReplicationFactor int
-	TLS               TLS
-	SASLMechanism     string
-	SASLUsername      string
-	SASLPassword      Secret
+	TLS TLS `knob:"kafka.tls"`
+	// How to log in. plain needs TLS.
+	SASLMechanism string `knob:"kafka.sasl_mechanism,common" default:"none" want:"none,plain,scram-sha-256,scram-sha-512"`
+	// Who logs in.
+	SASLUsername string `knob:"kafka.sasl_username,common"`
+	// Password to log in.
+	SASLPassword Secret `knob:"kafka.sasl_password,common" secret:"always"`
 }
 
-// Publisher holds the knobs of package publish.
-type Publisher struct {
-	BatchGrants, BatchBytes                               int
-	DialTimeout, RequestTimeout, IdleTimeout, MetadataTTL time.Duration
-	AttemptTime, MaxClaimAge, ProducerExpiration          time.Duration
-	FetchBytes                                            int
+// Log has the knobs of the log.
+type Log struct {
+	// What is less important is left out.
+	Level string `knob:"log.level,common" default:"info" want:"debug, info, warn, error"`
+	// auto: console in a terminal, else json. json has one object a line.
+	Format string `knob:"log.format" default:"auto" want:"auto, json, console"`
 }
-
-// Campaign holds the knobs of package campaign.
-type Campaign struct {
-	LoadChunk     int
-	LoadPatience  time.Duration
-	CachedPackets int64
-	Grace         time.Duration
-}
-
-// Producer holds the knobs of package producer.
-type Producer struct {
-	MaxBacklog                                       int64
-	InFlight, MaxWaiting                             int
-	CallTimeout, UndecidedTimeout, DurabilityTimeout time.Duration
-}
-
-// Consumer holds the knobs of package consumer, the same for every sink.
-type Consumer struct {
-	BatchGrants, MaxEntries                         int
-	Block, Poll, Lease, HandleTimeout, DrainTimeout time.Duration
-	MaxAttempts                                     int64
-	Backoff, MaxBackoff                             time.Duration
-}
-
-// Trimmer holds the knobs of consumer's Trimmer.
-type Trimmer struct {
-	Every, Retention time.Duration
-	MaxEvents        int64
-	ForgetAfter      time.Duration
-}
-
-// Log holds the knobs of the log.
-type Log struct{ Level, Format string }
 
 // Unsafe names the checks that shall warn instead of refusing.
-type Unsafe struct{ Allow []string }
+type Unsafe struct {
+	// Checks that shall warn instead of refusing. The first six are settings of the ledger's database.
+	Allow []string `knob:"unsafe.allow"`
+}
 
 // Setting is one knob as it was set.
 type Setting struct {

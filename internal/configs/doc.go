@@ -1,6 +1,6 @@
-// Package configs has every knob of Hongbao: one table with the name, default, unit and bounds of each. From it come
-// the flags, the names in the environment, the reference page docs/configuration.md and the example hongbao.yaml, so
-// these can't differ.
+// Package configs collects every knob of Hongbao from the Config fields of the packages that use them; internal/knob
+// says how a field describes its knob. From these come the flags, the names in the environment, the reference page
+// docs/configuration.md and the example hongbao.yaml, so these can't differ.
 //
 // In order of use:
 //

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hongbao-project/hongbao/internal/knob"
 )
 
 // maxFile bounds the configuration file; a larger one is something else.
@@ -40,43 +42,35 @@ func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 	return data, info, err
 }
 
-// yamlFile is a koanf.Parser that is stricter than koanf's own: it reports what that one would overlook, and gives the
-// values as they were written.
+// yamlFile reads the configuration file. It is stricter than a decoder into a struct: it names the line of every
+// problem, refuses what could be meant otherwise, and gives the values as they were written.
 type yamlFile struct {
 	loader *loader
 	path   string
 	lines  map[string]int // where each key stands
 }
 
-// Unmarshal gives name to text, for the knobs that are fine; everything else becomes a problem.
-func (f *yamlFile) Unmarshal(data []byte) (map[string]any, error) {
-	f.lines = map[string]int{}
-	values := map[string]any{}
+// read sets the knobs that are fine; everything else becomes a problem.
+func (f *yamlFile) read(data []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	switch err := decoder.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return values, nil // empty, or nothing but comments
+		return // empty, or nothing but comments
 	case err != nil:
 		f.loader.p.add("", f.path, "it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
-		return values, nil
+		return
 	}
-	f.mapping("", doc.Content[0], values)
+	f.mapping("", doc.Content[0])
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
 		f.loader.p.add("", f.path, "something follows the first document: write one document only, without a line ---")
 	}
-	return nest(values), nil
-}
-
-// Marshal is the half of koanf.Parser that nobody needs.
-func (f *yamlFile) Marshal(map[string]any) ([]byte, error) {
-	return nil, errors.New("configs writes no YAML")
 }
 
 func (f *yamlFile) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", f.path, n.Line) }
 
 // mapping reads a map, of the whole or of one section.
-func (f *yamlFile) mapping(prefix string, node *yaml.Node, values map[string]any) {
+func (f *yamlFile) mapping(prefix string, node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
 		return // a section of which everything is commented out
 	}
@@ -95,11 +89,11 @@ func (f *yamlFile) mapping(prefix string, node *yaml.Node, values map[string]any
 		f.lines[name] = key.Line
 		switch k := find(name); {
 		case k != nil:
-			if text, ok := f.scalar(k, value); ok && f.loader.accept(k, f.at(value), text) {
-				values[name] = text
+			if text, ok := f.scalar(k, value); ok {
+				f.loader.public(k, f.at(value), text)
 			}
-		case prefix == "" && isSection(name):
-			f.mapping(name+".", value, values)
+		case prefix == "" && sectionIndex(name) >= 0:
+			f.mapping(name+".", value)
 		default:
 			f.unknown(name, key, value)
 		}
@@ -108,8 +102,8 @@ func (f *yamlFile) mapping(prefix string, node *yaml.Node, values map[string]any
 
 func (f *yamlFile) unknown(name string, key, value *yaml.Node) {
 	if base, ok := strings.CutSuffix(name, "_file"); ok {
-		if k := find(base); k != nil && k.secret != public {
-			f.loader.p.add(name, f.at(key), "it is not for this file: set %s in the environment", k.env()+fileSuffix)
+		if k := find(base); k != nil && k.Secret != "" {
+			f.loader.p.add(name, f.at(key), "it is not for this file: set %s in the environment", k.Env()+fileSuffix)
 			return
 		}
 	}
@@ -120,16 +114,15 @@ func (f *yamlFile) unknown(name string, key, value *yaml.Node) {
 			candidates = append(candidates, s.name)
 		}
 	}
-	f.loader.p.add(name, f.at(key), "there is no such key%s", hint(name, candidates))
+	f.loader.p.add(name, f.at(key), "there is no such key%s", knob.Hint(name, candidates))
 }
 
 // scalar gives the value's text as it stands in the file; the items of a list are joined.
-func (f *yamlFile) scalar(k *knob, node *yaml.Node) (string, bool) {
+func (f *yamlFile) scalar(k *entry, node *yaml.Node) (string, bool) {
 	wrong := func(format string, args ...any) (string, bool) {
-		f.loader.p.add(k.name, f.at(node), format, args...)
+		f.loader.p.add(k.Name, f.at(node), format, args...)
 		return "", false
 	}
-	_, isList := k.field(&Config{}).(*[]string)
 	switch {
 	case node.Anchor != "" || node.Kind == yaml.AliasNode || node.Style&yaml.TaggedStyle != 0:
 		return wrong("anchors, aliases and tags are refused: write the value itself")
@@ -137,8 +130,8 @@ func (f *yamlFile) scalar(k *knob, node *yaml.Node) (string, bool) {
 		return wrong("there is no value: give one, or remove the key for the default")
 	case node.Kind == yaml.ScalarNode:
 		return node.Value, true
-	case node.Kind != yaml.SequenceNode || !isList:
-		return wrong("want one value of type %s", k.kind())
+	case node.Kind != yaml.SequenceNode || k.Kind() != "list":
+		return wrong("want one value of type %s", k.Kind())
 	}
 	var items []string
 	for _, n := range node.Content {

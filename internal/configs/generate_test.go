@@ -3,7 +3,11 @@ package configs
 import (
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,9 +16,16 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md and hongbao.yaml anew")
 
-// The page and the example are what the table says; go generate writes them.
+// The page, the example and the sentences of the knobs are what the fields of the Configs say; go generate writes them.
 func TestGenerated(t *testing.T) {
-	for path, text := range map[string]string{"../../docs/configuration.md": reference(),
+	comments := readComments(t)
+	var lines strings.Builder
+	for i := range knobs {
+		k := &knobs[i]
+		k.doc = comments(k)
+		fmt.Fprintln(&lines, k.Name, k.doc)
+	}
+	for path, text := range map[string]string{"docs.txt": lines.String(), "../../docs/configuration.md": reference(),
 		"../../configs/hongbao.yaml": example()} {
 		if *update {
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
@@ -25,9 +36,34 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
+// readComments gives the first paragraph of the comment of a knob's field.
+func readComments(t *testing.T) func(*entry) string {
+	packages := map[string]*ast.Package{}
+	return func(k *entry) string {
+		path := strings.TrimPrefix(k.Owner.PkgPath(), "github.com/hongbao-project/hongbao/")
+		if packages[path] == nil {
+			parsed, err := parser.ParseDir(token.NewFileSet(), "../../"+path, nil, parser.ParseComments)
+			require.NoError(t, err)
+			packages[path] = parsed[filepath.Base(path)]
+		}
+		doc := ""
+		ast.Inspect(packages[path], func(n ast.Node) bool {
+			if s, ok := n.(*ast.TypeSpec); ok && s.Name.Name == k.Owner.Name() {
+				for _, f := range s.Type.(*ast.StructType).Fields.List {
+					if len(f.Names) == 1 && f.Names[0].Name == k.Field {
+						doc, _, _ = strings.Cut(f.Doc.Text(), "\n\n")
+					}
+				}
+			}
+			return true
+		})
+		return strings.Join(strings.Fields(doc), " ")
+	}
+}
+
 const referenceHead = `# Configuration
 
-<!-- Written by go generate ./internal/configs from the table in internal/configs/knobs.go; do not edit. -->
+<!-- Written by go generate ./internal/configs from the fields of the Configs; do not edit. -->
 
 Each knob has one name and can be set in three places. Later ones win:
 
@@ -49,27 +85,50 @@ Certificates and their keys are read again when their files change: the next han
 can't be used is an error in the log, and the one before goes on. The files of ..._ca, tokens and passwords are read once, at the start.
 
 A process that finds anything wrong names all of it and ends with exit code 2.
+
+Each section begins with the knobs that people set. The advanced ones below them have defaults that fit nearly everybody.
 `
 
 func reference() string {
 	var b strings.Builder
 	b.WriteString(referenceHead)
 	for _, s := range sections {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| knob | type | default | bounds | what |\n|---|---|---|---|---|\n", s.name, s.doc)
-		for i := range knobs {
-			if k := &knobs[i]; k.section() == s.name {
-				fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s%s |\n", k.name, k.kind(), code(k.def), bounds(k), k.doc, howSecret(k))
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", s.name, s.doc)
+		before := ""
+		for _, k := range of(s.name) {
+			if now := rank(&k); now != before {
+				before = now
+				fmt.Fprintf(&b, "\n| %s | type | default | bounds | what |\n|---|---|---|---|---|\n", now)
 			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s%s |\n", k.Name, k.Kind(), code(k.Default), bounds(&k), k.doc,
+				howSecret(&k))
 		}
 	}
 	return b.String()
 }
 
-func howSecret(k *knob) string {
-	if k.secret == public {
+// of gives the knobs of a section.
+func of(section string) (all []entry) {
+	for _, k := range knobs {
+		if k.Section() == section {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+func rank(k *entry) string {
+	if k.Common {
+		return "knob"
+	}
+	return "advanced knob"
+}
+
+func howSecret(k *entry) string {
+	if k.Secret == "" {
 		return ""
 	}
-	return fmt.Sprintf(" `%s` or `%s`.", k.env(), k.env()+fileSuffix)
+	return fmt.Sprintf(" `%s` or `%s`.", k.Env(), k.Env()+fileSuffix)
 }
 
 func code(s string) string {
@@ -79,14 +138,12 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-func bounds(k *knob) string {
+func bounds(k *entry) string {
 	switch {
-	case k.choices != nil:
-		return strings.Join(k.choices, ", ")
-	case k.kind() == "duration":
-		return span(k.low) + " to " + span(k.high)
-	case k.kind() == "integer":
-		return strings.TrimSpace(fmt.Sprintf("%d to %d %s", k.low, k.high, k.unit))
+	case k.Choices != nil:
+		return strings.Join(k.Choices, ", ")
+	case k.High != 0:
+		return strings.TrimSpace(k.Bounds() + " " + k.Unit)
 	}
 	return ""
 }
@@ -97,43 +154,43 @@ func example() string {
 		"docs/configuration.md tells more.\n")
 	for _, s := range sections {
 		fmt.Fprintf(&b, "\n# %s\n%s:\n", s.doc, s.name)
-		for i := range knobs {
-			k := &knobs[i]
-			if k.section() != s.name {
-				continue
+		before := "knob"
+		for _, k := range of(s.name) {
+			if now := rank(&k); now != before {
+				before = now
+				fmt.Fprintf(&b, "\n  # Advanced.\n\n")
 			}
 			fmt.Fprintf(&b, "  # %s\n", k.doc)
-			if s := bounds(k); s != "" {
+			if s := bounds(&k); s != "" {
 				fmt.Fprintf(&b, "  # %s\n", s)
 			}
-			_, name, _ := strings.Cut(k.name, ".")
-			if k.secret == alwaysSecret {
-				fmt.Fprintf(&b, "  # %s: not here, but as %s or %s in the environment\n", name, k.env(), k.env()+fileSuffix)
-				continue
-			}
-			if declared(k) {
+			_, name, _ := strings.Cut(k.Name, ".")
+			switch {
+			case k.Secret == "always":
+				fmt.Fprintf(&b, "  # %s: not here, but as %s or %s in the environment\n", name, k.Env(), k.Env()+fileSuffix)
+			case declared(&k):
 				fmt.Fprintf(&b, "  # %s: declare it, there is no default\n", name)
-				continue
+			default:
+				fmt.Fprintf(&b, "  %s: %s\n", name, yamlValue(&k))
 			}
-			fmt.Fprintf(&b, "  %s: %s\n", name, yamlValue(k))
 		}
 	}
 	return b.String()
 }
 
 // declared tells whether a knob has no value until somebody declares one.
-func declared(k *knob) bool {
-	return k.def == "" && (k.kind() == "duration" || k.kind() == "bool")
+func declared(k *entry) bool {
+	return k.Default == "" && (k.Kind() == "duration" || k.Kind() == "bool")
 }
 
-func yamlValue(k *knob) string {
+func yamlValue(k *entry) string {
 	switch {
-	case k.kind() == "list" && !strings.Contains(k.def, ":"):
-		return "[" + strings.ReplaceAll(k.def, ",", ", ") + "]"
-	case k.kind() == "list":
-		return `["` + strings.ReplaceAll(k.def, ",", `", "`) + `"]`
-	case k.def == "":
+	case k.Kind() == "list" && !strings.Contains(k.Default, ":"):
+		return "[" + strings.ReplaceAll(k.Default, ",", ", ") + "]"
+	case k.Kind() == "list":
+		return `["` + strings.ReplaceAll(k.Default, ",", `", "`) + `"]`
+	case k.Default == "":
 		return `""`
 	}
-	return k.def
+	return k.Default
 }

@@ -3,6 +3,7 @@ package configs
 import (
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -49,6 +50,10 @@ func holdsPassword(dsn string) bool {
 	}
 	_, has := u.User.Password()
 	return has
+}
+
+func hasPrefix(s string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }
 
 func isURL(dsn string) bool { return strings.Contains(dsn, "://") }

@@ -85,8 +85,8 @@ func (l *loader) checkSASL(c *Config) {
 		l.bad("kafka.sasl_username", "it is empty, but kafka.sasl_mechanism is %s: set it", k.SASLMechanism)
 	}
 	if password := find("kafka.sasl_password"); k.SASLPassword == "" {
-		l.bad(password.name, "it is empty, but kafka.sasl_mechanism is %s: set %s or %s", k.SASLMechanism, password.env(),
-			password.env()+fileSuffix)
+		l.bad(password.Name, "it is empty, but kafka.sasl_mechanism is %s: set %s or %s", k.SASLMechanism, password.Env(),
+			password.Env()+fileSuffix)
 	}
 	if k.SASLMechanism == saslPlain && !k.TLS.On && !slices.Contains(c.Unsafe.Allow, unsafeSASL) {
 		l.bad("kafka.sasl_mechanism", "plain sends the password in clear text: set kafka.tls to true, or use scram-sha-512, "+

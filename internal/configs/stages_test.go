@@ -21,6 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -48,10 +49,10 @@ func stages(t *testing.T, c *Config) error {
 }
 
 func grabs(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
-	st := c.StoreConfig()
+	st := c.Store
 	st.Redis, st.Space = rdb, space.Space
 	_, store := campaign.NewStore(st)
-	pl := c.PlansConfig()
+	pl := c.Plans
 	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, error) { panic("not asked") }
 	_, plans := campaign.NewPlans(pl)
 	p := c.ProducerConfig()
@@ -86,7 +87,7 @@ func ends(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 	if err != nil {
 		return err
 	}
-	rc := c.RetirerConfig()
+	rc := c.Retirer
 	rc.Redis, rc.Space, rc.Locks, rc.Log = rdb, space, locks, zap.NewNop()
 	_, retire := closing.NewRetirer(rc)
 	cc := c.CloserConfig()
@@ -122,25 +123,25 @@ func TestBoundsAreTheStages(t *testing.T) {
 	require.NoError(t, stages(t, (&input{}).must(t)))
 	for i := range knobs {
 		k := &knobs[i]
-		if kind := k.kind(); kind != "integer" && kind != "duration" {
+		if kind := k.Kind(); kind != "integer" && kind != "duration" {
 			continue
 		}
-		for _, bound := range []int64{k.low, k.high} {
+		for _, bound := range []int64{k.Low, k.High} {
 			text := fmt.Sprint(bound)
-			if k.kind() == "duration" {
-				text = span(bound)
+			if k.Kind() == "duration" {
+				text = knob.Span(time.Duration(bound))
 			}
-			in := input{args: []string{"--" + k.name + "=" + text}}
+			in := input{args: []string{"--" + k.Name + "=" + text}}
 			c, err := in.load(t)
 			if err != nil { // contradicts a default: the stages may refuse it too, but must not call it out of bounds
-				require.Contains(t, err.Error(), "want it ", k.name)
+				require.Contains(t, err.Error(), "want it ", k.Name)
 				c, _ = in.raw(t, k)
 				if err := stages(t, c); err != nil {
-					requireOrderOnly(t, k.name, err)
+					requireOrderOnly(t, k.Name, err)
 				}
 				continue
 			}
-			require.NoError(t, stages(t, c), "%s=%s", k.name, text)
+			require.NoError(t, stages(t, c), "%s=%s", k.Name, text)
 		}
 	}
 }
@@ -163,26 +164,24 @@ func TestBeyondTheBounds(t *testing.T) {
 	t.Parallel()
 	for i := range knobs {
 		k := &knobs[i]
-		kind := k.kind()
+		kind := k.Kind()
 		if kind != "integer" && kind != "duration" {
 			continue
 		}
-		for _, beyond := range []int64{k.low - 1, k.high + 1} {
+		for _, beyond := range []int64{k.Low - 1, k.High + 1} {
 			text := fmt.Sprint(beyond)
 			if kind == "duration" {
 				text = time.Duration(beyond).String()
 			}
-			got := (&input{args: []string{"--" + k.name + "=" + text}}).problems(t)
-			require.Contains(t, got[0], "flag --"+k.name+": "+k.name+": ")
+			got := (&input{args: []string{"--" + k.Name + "=" + text}}).problems(t)
+			require.Contains(t, got[0], "flag --"+k.Name+": "+k.Name+": ")
 			require.Contains(t, got[0], ": want ")
-			section := k.section()
-			if section == "redis" || section == "ledger" || section == "remote" || section == "balance" ||
-				k.name == "campaign.cached_packets" && beyond > k.low {
-				continue // the bounds of these are configs' own
+			if k.Section() == "redis" {
+				continue // no stage has these
 			}
 			c := (&input{args: []string{"--kafka.create_topic"}}).must(t)
-			_ = k.set(c, text) // out of bounds, and so it is meant
-			require.Error(t, stages(t, c), "%s=%s: the stage takes it, so its bound differs", k.name, text)
+			_ = k.Set(c, text) // out of bounds, and so it is meant
+			require.Error(t, stages(t, c), "%s=%s: the stage takes it, so its bound differs", k.Name, text)
 		}
 	}
 }

@@ -336,7 +336,7 @@ func TestDrain(t *testing.T) {
 func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := NewBalance(Config{Listen: "x"}, nil, nil, nil)
-	for _, part := range []string{"listen", "ReadHeaderTimeout", "DrainTimeout", "HandleTimeout", "HeaderBytes",
+	for _, part := range []string{"Listen", "ReadHeaderTimeout", "DrainTimeout", "HandleTimeout", "HeaderBytes",
 		"BodyBytes", "BatchBytes",
 		"BatchCredits", "InFlight", "book, reader and log"} {
 		require.ErrorContains(t, err, part)

@@ -4,64 +4,50 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/knob"
 )
 
 // Config of the balance server. Nothing has a default; zero is refused but where it says what it means.
 type Config struct {
-	// Listen is host:port; port 0 takes a free one.
-	Listen string
+	// Address to listen on; 0.0.0.0:8081 for every interface.
+	//
+	// Port 0 takes a free one.
+	Listen string `knob:"balance.listen,common" default:"127.0.0.1:8081" form:"listen"`
 	// TLS, if not nil, is what the listener offers; it holds the certificate.
 	TLS *tls.Config
-	// ReadHeaderTimeout and ReadTimeout bound a request's head, and all of it; WriteTimeout all until the answer is
-	// written; IdleTimeout a connection without requests. HandleTimeout bounds the work on one request and is below
-	// WriteTimeout.
-	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout, HandleTimeout time.Duration
-	// DrainTimeout bounds the wait for requests under way when Run is told to stop.
-	DrainTimeout time.Duration
-	// HeaderBytes bounds a request's head, BodyBytes the body of one credit, BatchBytes that of a batch.
-	HeaderBytes           int
-	BodyBytes, BatchBytes int64
-	// BatchCredits bounds the credits of a batch.
-	BatchCredits int
-	// InFlight bounds the requests under way; more are answered 503.
-	InFlight int
+	// A request's head must have arrived.
+	ReadHeaderTimeout time.Duration `knob:"balance.read_header_timeout" default:"5s" want:"1ms to 1m"`
+	// A request must have arrived whole.
+	ReadTimeout time.Duration `knob:"balance.read_timeout" default:"10s" want:"1ms to 5m"`
+	// A request must have been answered.
+	WriteTimeout time.Duration `knob:"balance.write_timeout" default:"30s" want:"2ms to 10m"`
+	// Connections without requests are closed after this; above the callers' own.
+	IdleTimeout time.Duration `knob:"balance.idle_timeout" default:"1m" want:"1ms to 1h"`
+	// Work on one request.
+	HandleTimeout time.Duration `knob:"balance.handle_timeout" default:"15s" want:"1ms to 9m"`
+	// Wait for requests under way when it is told to stop.
+	DrainTimeout time.Duration `knob:"balance.drain_timeout" default:"20s" want:"1ms to 1h"`
+	// A request's head at most.
+	HeaderBytes int `knob:"balance.header_bytes" default:"16384" want:"1024 to 1_048_576 bytes"`
+	// The body of one credit at most.
+	BodyBytes int64 `knob:"balance.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
+	// The body of a batch at most.
+	BatchBytes int64 `knob:"balance.batch_bytes" default:"1048576" want:"512 to 16_777_216 bytes"`
+	// Credits of a batch at most.
+	BatchCredits int `knob:"balance.batch_credits" default:"500" want:"1 to 1000 credits"`
+	// Requests under way; more are answered 503.
+	InFlight int `knob:"balance.in_flight" default:"1000" want:"1 to 100_000 requests"`
 }
 
 // Check tells everything that is wrong with the configuration at once.
 func (c *Config) Check() error {
-	var errs []error
+	errs := knob.Check(c)
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		bad("the address %.80q to listen on is not host:port", c.Listen)
-	}
-	for _, d := range []struct {
-		name string
-		v    time.Duration
-	}{
-		{"ReadHeaderTimeout", c.ReadHeaderTimeout}, {"ReadTimeout", c.ReadTimeout}, {"WriteTimeout", c.WriteTimeout},
-		{"IdleTimeout", c.IdleTimeout}, {"HandleTimeout", c.HandleTimeout}, {"DrainTimeout", c.DrainTimeout},
-	} {
-		if d.v < time.Millisecond {
-			bad("%s is %s: want at least 1ms", d.name, d.v)
-		}
-	}
 	if c.HandleTimeout >= c.WriteTimeout {
 		bad("HandleTimeout is %s: want less than WriteTimeout, %s, or its answer is never written", c.HandleTimeout,
 			c.WriteTimeout)
-	}
-	for _, n := range []struct {
-		name         string
-		v, low, high int64
-	}{
-		{"HeaderBytes", int64(c.HeaderBytes), 1024, 1 << 20}, {"BodyBytes", c.BodyBytes, 512, 1 << 20},
-		{"BatchBytes", c.BatchBytes, 512, 16 << 20}, {"BatchCredits", int64(c.BatchCredits), 1, 1_000},
-		{"InFlight", int64(c.InFlight), 1, 100_000},
-	} {
-		if n.v < n.low || n.v > n.high {
-			bad("%s is %d: want %d to %d", n.name, n.v, n.low, n.high)
-		}
 	}
 	if len(errs) == 0 {
 		return nil

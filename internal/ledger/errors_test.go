@@ -60,7 +60,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := Open(t.Context(), Config{UnsafeAllow: []string{"everything"}})
 	for _, problem := range []string{
-		"driver", "DSN is empty", "0 connections", "connect timeout", "lock timeout", "timeout of a transaction", "0 retries",
+		"Driver", "DSN is empty", "Conns is 0", "ConnectTimeout", "LockTimeout", "timeout of a transaction", "Retries is 0",
 		`unsafe-allow "everything"`,
 	} {
 		require.ErrorContains(t, err, problem)

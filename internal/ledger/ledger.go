@@ -38,7 +38,7 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 // same time are safe: one does, the others wait for it. Where nothing is missing it needs no right to change the
 // schema.
 func Migrate(ctx context.Context, config Config) (steps []string, err error) {
-	l, err := reach(ctx, migrating(config), true)
+	l, err := reach(ctx, config, true)
 	if err != nil {
 		return nil, err
 	}
@@ -62,10 +62,13 @@ func migrating(config Config) Config {
 	return config
 }
 
-// reach connects to the database and checks its settings; create says that a file of SQLite may be made.
+// reach connects to the database and checks its settings; create says that it migrates, and may make a file of SQLite.
 func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
+	}
+	if create {
+		config = migrating(config)
 	}
 	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)}}
 	var err error

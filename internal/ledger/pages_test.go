@@ -201,7 +201,7 @@ func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 			t.Parallel()
 			config := c.config
 			config.Timeout, config.LockTimeout = 300*time.Millisecond, 200*time.Millisecond
-			l, err := reach(t.Context(), migrating(config), true)
+			l, err := reach(t.Context(), config, true)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, l.Close()) })
 			steps, err := loadMigrations(migrationFiles, l.dialect.migrations)

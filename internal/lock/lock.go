@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -21,10 +22,10 @@ type Config struct {
 	Redis redis.UniversalClient
 	// Space is the deployment's; the locks live on its first shard.
 	Space *shards.Layout
-	// Lease is for how long a lock outlives a holder that died, 30 ms to 1 h. It is renewed every third of it.
-	Lease time.Duration
-	// Poll is how often a lock that another holds is tried, 1 ms to 1 min.
-	Poll time.Duration
+	// How long a lock outlives a holder that died. It is renewed every third of it.
+	Lease time.Duration `want:"30ms to 1h"`
+	// How often a lock that another holds is tried.
+	Poll time.Duration `default:"100ms" want:"1ms to 1m"`
 }
 
 // Locks takes named locks. It may be used at once.
@@ -35,15 +36,9 @@ type Locks struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Locks, error) {
-	var errs []error
+	errs := knob.Check(&cfg)
 	if cfg.Redis == nil || cfg.Space == nil {
 		errs = append(errs, errors.New("Redis and Space are required"))
-	}
-	if cfg.Lease < 30*time.Millisecond || cfg.Lease > time.Hour {
-		errs = append(errs, fmt.Errorf("Lease is %s: want 30ms to 1h", cfg.Lease))
-	}
-	if cfg.Poll < time.Millisecond || cfg.Poll > time.Minute {
-		errs = append(errs, fmt.Errorf("Poll is %s: want 1ms to 1m", cfg.Poll))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("lock: %w", errors.Join(errs...))

@@ -159,7 +159,7 @@ func TestLargestGrantFitsTheSmallestBatch(t *testing.T) {
 	}
 	b := newBatch(sourcePrefix + strings.Repeat("d", 64))
 	b.start(numbers{}, 1)
-	require.True(t, b.add(&g, MinBatchBytes))
+	require.True(t, b.add(&g, 8<<10))
 }
 
 func TestDecodeRefuses(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 )
 
 // maxFruitless bounds how often Handle goes round without settling a grant.
@@ -36,7 +37,7 @@ var _ hongbao.Handler = (*Publisher)(nil)
 // New makes a Publisher. It does not talk to the brokers; call Check before the first Handle, and Close in the end.
 func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
 	log, err := NewLog(cfg)
-	if !plainName.MatchString(cfg.Worker) {
+	if !knob.IsName(cfg.Worker) {
 		err = errors.Join(err, fmt.Errorf("publisher configuration: Worker %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", cfg.Worker))
 	}
 	if claims == nil || entries == nil {

@@ -63,7 +63,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 }
 
 // maxRebuilt bounds a rebuilt batch; it is as long as the first copy was, whatever BatchBytes is now.
-const maxRebuilt = 2 * MaxBatchBytes
+const maxRebuilt = 2 * maxBatchBytes
 
 // readStored reads the claim's payload and compares it with the claim and the configuration.
 func (p *Publisher) readStored(s *slot, claim *stream.Claim) (stored, error) {

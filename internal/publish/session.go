@@ -43,7 +43,7 @@ func (s *slot) unlock() { <-s.turn }
 func (p *Publisher) take(ctx context.Context, s *slot) (*session, error) {
 	open := s.session
 	s.session = nil
-	if open == nil || int(open.sequence) > math.MaxInt32-MaxBatchGrants {
+	if open == nil || int(open.sequence) > math.MaxInt32-maxBatchGrants {
 		open = &session{}
 		err := p.ask(ctx, "taking a producer id", func(ctx context.Context) (err error) {
 			open.numbers, err = p.newProducer(ctx)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -97,7 +98,7 @@ func parseStored(payload string) (stored, error) {
 		return s, fmt.Errorf("it has %d words, want 9", len(f))
 	}
 	var n [6]int64
-	for i, most := range [...]int64{math.MaxInt64, maxEpoch, MaxPartitions - 1, math.MaxInt32, int64(hongbao.MaxAmount),
+	for i, most := range [...]int64{math.MaxInt64, maxEpoch, maxPartitions - 1, math.MaxInt32, int64(hongbao.MaxAmount),
 		math.MaxInt64} {
 		var err error
 		if n[i], err = plainNumber(f[i+1], most); err != nil {
@@ -106,7 +107,7 @@ func parseStored(payload string) (stored, error) {
 	}
 	s.numbers = numbers{producer: n[0], epoch: int16(n[1]), sequence: int32(n[3])}
 	s.partition, s.ms, s.noted = int(n[2]), n[4], n[5]
-	if s.topic = f[7]; !topicName.MatchString(s.topic) {
+	if s.topic = f[7]; !knob.IsTopic(s.topic) {
 		return s, fmt.Errorf("topic %.80q is no Kafka topic name", s.topic)
 	}
 	return s, s.parseRuns(f[8])
@@ -131,8 +132,8 @@ func (s *stored) parseRuns(text string) error {
 		last = r.Last
 		s.runs = append(s.runs, r)
 	}
-	if s.count() > MaxBatchGrants {
-		return fmt.Errorf("it has %d events, at most %d are allowed", s.count(), MaxBatchGrants)
+	if s.count() > maxBatchGrants {
+		return fmt.Errorf("it has %d events, at most %d are allowed", s.count(), maxBatchGrants)
 	}
 	return nil
 }
@@ -152,7 +153,7 @@ func parseRun(text string) (run, error) {
 	if r.Last, err = plainNumber(last, int64(hongbao.MaxAmount)); err != nil {
 		return run{}, err
 	}
-	if r.First < 1 || r.Last < r.First || r.Len() > MaxBatchGrants {
+	if r.First < 1 || r.Last < r.First || r.Len() > maxBatchGrants {
 		return run{}, errors.New("its events are no run")
 	}
 	if err := checkEntryID(firstEntry); err != nil {

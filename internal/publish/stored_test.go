@@ -80,7 +80,7 @@ func TestStoredRoundTrip(t *testing.T) {
 		s := stored{
 			numbers: numbers{rapid.Int64Min(0).Draw(t, "id"), int16(rapid.IntRange(0, maxEpoch).Draw(t, "epoch")),
 				rapid.Int32Min(0).Draw(t, "seq")},
-			partition: rapid.IntRange(0, MaxPartitions-1).Draw(t, "partition"), ms: rapid.Int64Range(0, 1<<53-1).Draw(t, "ms"),
+			partition: rapid.IntRange(0, maxPartitions-1).Draw(t, "partition"), ms: rapid.Int64Range(0, 1<<53-1).Draw(t, "ms"),
 			noted: rapid.Int64Min(0).Draw(t, "noted"), topic: rapid.StringMatching(`[a-zA-Z0-9._-]{1,40}`).Draw(t, "topic"),
 		}
 		seq := int64(0)

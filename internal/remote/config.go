@@ -4,18 +4,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/knob"
 )
 
 // Config says how to reach the remote and what it is able to do. Nothing has a default; zero is refused but where it
 // says what it means.
 type Config struct {
-	// URL is where the API begins; "/v1/credits" is put behind it. http or https, no user, no query.
-	URL string
+	// Where the remote's API begins, http(s)://host[:port][/path]; /v1/credits is put behind it.
+	URL string `knob:"remote.url,common" form:"url"`
 	// Token goes into the Authorization header as a bearer token; empty for none. It is never logged.
 	Token string
 	// TLS for https; nil for the system's roots.
@@ -23,27 +23,35 @@ type Config struct {
 	// Deployment is part of every key: it must never change.
 	Deployment string
 
-	// ConnectTimeout bounds one connect, and one TLS handshake. HeaderTimeout bounds the wait for the answer's head
-	// after the request was written. Timeout bounds one request as a whole.
-	ConnectTimeout, HeaderTimeout, Timeout time.Duration
-	// IdleTimeout closes unused connections; below that of the remote.
-	IdleTimeout time.Duration
-	// BodyBytes bounds the body of an answer about one credit, and of each credit in the answer to a batch.
-	BodyBytes int64
-	// Concurrency bounds the requests under way at once, over all calls.
-	Concurrency int
-	// BatchCredits is how many credits one request to the batch endpoint carries; 0 if the remote has none. Only for
-	// idempotent remotes.
-	BatchCredits int
+	// One connect, and one TLS handshake.
+	ConnectTimeout time.Duration `knob:"remote.connect_timeout" default:"2s" want:"1ms to 1m"`
+	// Wait for the answer's head once the request is written.
+	HeaderTimeout time.Duration `knob:"remote.header_timeout" default:"5s" want:"1ms to 5m"`
+	// One request as a whole.
+	Timeout time.Duration `knob:"remote.timeout" default:"8s" want:"1ms to 10m"`
+	// Unused connections are closed after this; below the remote's own.
+	IdleTimeout time.Duration `knob:"remote.idle_timeout" default:"30s" want:"1ms to 1h"`
+	// An answer about one credit at most.
+	BodyBytes int64 `knob:"remote.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
+	// Requests of one process under way at once.
+	Concurrency int `knob:"remote.concurrency" default:"256" want:"1 to 10_000 requests"`
+	// Credits in one request to /v1/credits:batch; 0 if the remote has no such endpoint. For idempotent remotes only.
+	BatchCredits int `knob:"remote.batch_credits" default:"0" want:"0 to 1000 credits"`
 
-	// Retention is how long the remote surely remembers a key; 0 if it is not idempotent. Margin is taken off it, for
-	// clocks.
-	Retention, Margin time.Duration
-	// Queryable tells that the remote answers questions by reference.
-	Queryable bool
-	// QueryFinal is how long after a request was sent it can still take effect; from then on "not found" is final. It
-	// counts from the end of the sender's ClaimTime. 0: never, a person decides. At least ClaimTime.
-	QueryFinal time.Duration
+	// How long the remote surely remembers an Idempotency-Key; 0s if it is not idempotent. No default: it must be
+	// declared for settlement.kind remote.
+	Retention time.Duration `knob:"remote.retention,common" want:"0s to 87600h"`
+	// Taken off the retention, for clocks that differ and requests that are slow.
+	Margin time.Duration `knob:"remote.margin" default:"5m" want:"0s to 720h"`
+	// The remote answers GET /v1/credits/{reference}. No default: it must be declared for settlement.kind remote. A
+	// remote that is neither idempotent nor queryable gets each credit at most once, and a person decides about what is
+	// unknown.
+	Queryable bool `knob:"remote.queryable,common"`
+	// How long after it was sent a request can still take effect: then 'not found' is final, and the credit is sent anew.
+	// 0s: never.
+	//
+	// It counts from the end of the sender's ClaimTime, and is at least ClaimTime.
+	QueryFinal time.Duration `knob:"remote.query_final" default:"0s" want:"0s to 8760h"`
 
 	// Replay says that the grants may have been settled before, at the time that they carry or later. The Handler
 	// asks for each once more while the remote surely remembers its key since then. Later it only looks the credit
@@ -56,28 +64,26 @@ type Config struct {
 	Verified   Verdict
 	VerifiedAt time.Time
 
-	// ClaimTime is how long only the worker that began a credit asks for it, and bounds what he does about it.
-	ClaimTime time.Duration
-	// Repeats is how often an unknown answer is resolved again inside one call; 0 for once only.
-	Repeats int
-	// Pause is the wait before the first repeat; it doubles.
-	Pause time.Duration
-	// BreakerFailures in a row stop all requests for BreakerOpen; then one is let through.
-	BreakerFailures int
-	BreakerOpen     time.Duration
-	// MaxRetryAfter bounds what a Retry-After can ask for.
-	MaxRetryAfter time.Duration
+	// How long only the worker that began a credit asks for it; then others may find out about it.
+	ClaimTime time.Duration `knob:"remote.claim_time" default:"20s" want:"1ms to 30m"`
+	// How often an unknown answer is resolved again before the grant goes back to the consumer, which tries again later.
+	Repeats int `knob:"remote.repeats" default:"3" want:"0 to 20"`
+	// Wait before the first of these; it doubles.
+	Pause time.Duration `knob:"remote.pause" default:"100ms" want:"1ms to 1m"`
+	// Failures in a row that stop all requests.
+	BreakerFailures int `knob:"remote.breaker_failures" default:"50" want:"1 to 1_000_000"`
+	// How long they are stopped before one is let through.
+	BreakerOpen time.Duration `knob:"remote.breaker_open" default:"5s" want:"1ms to 1h"`
+	// The longest silence that a Retry-After of the remote can ask for.
+	MaxRetryAfter time.Duration `knob:"remote.max_retry_after" default:"1m" want:"1ms to 1h"`
 }
 
 // Check tells everything that is wrong with the configuration at once.
 func (c *Config) Check() error {
-	var errs []error
+	errs := knob.Check(c)
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	u, err := url.Parse(c.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
-		u.Fragment != "" {
-		// it is not repeated: it may hold a password
-		bad("the URL is not http(s)://host[:port][/path], without user and query")
+	if c.URL == "" {
+		bad("the URL is empty: want http(s)://host[:port][/path]")
 	}
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		bad("the token holds what is not printable ASCII")
@@ -87,16 +93,6 @@ func (c *Config) Check() error {
 		bad("deployment %.80q: want 1 to %d letters, digits, - or _", c.Deployment, MaxDeployment)
 	}
 	c.checkTimes(bad)
-	number := func(name string, v, low, high int64) {
-		if v < low || v > high {
-			bad("%s is %d: want %d to %d", name, v, low, high)
-		}
-	}
-	number("BodyBytes", c.BodyBytes, 512, 1<<20)
-	number("Concurrency", int64(c.Concurrency), 1, 10_000)
-	number("BatchCredits", int64(c.BatchCredits), 0, 1_000)
-	number("Repeats", int64(c.Repeats), 0, 20)
-	number("BreakerFailures", int64(c.BreakerFailures), 1, 1_000_000)
 	c.checkVerified(bad)
 	if c.BatchCredits > 0 && c.Retention == 0 {
 		bad("BatchCredits is %d, but Retention 0: batches are for idempotent remotes only", c.BatchCredits)
@@ -118,18 +114,6 @@ func (c *Config) checkVerified(bad func(string, ...any)) {
 }
 
 func (c *Config) checkTimes(bad func(string, ...any)) {
-	for _, d := range []struct {
-		name string
-		v    time.Duration
-	}{
-		{"ConnectTimeout", c.ConnectTimeout}, {"HeaderTimeout", c.HeaderTimeout}, {"Timeout", c.Timeout}, {"IdleTimeout",
-			c.IdleTimeout},
-		{"ClaimTime", c.ClaimTime}, {"Pause", c.Pause}, {"BreakerOpen", c.BreakerOpen}, {"MaxRetryAfter", c.MaxRetryAfter},
-	} {
-		if d.v < time.Millisecond {
-			bad("%s is %s: want at least 1ms", d.name, d.v)
-		}
-	}
 	if c.Timeout > c.ClaimTime {
 		bad("Timeout is %s: want at most ClaimTime, %s", c.Timeout, c.ClaimTime)
 	}

@@ -1,0 +1,164 @@
+// Package knob reads the tags of a Config's fields, the one place that says all about a knob:
+//
+//	// Grabs of one campaign that may wait for a call.
+//	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
+//
+// The tags mean:
+//
+//   - knob: its name in the YAML file, as a flag, and in the environment. ",common" marks one that people set; the
+//     others are advanced. A field without this tag is for programs only. In a field that is a struct, it stands before
+//     the names inside.
+//   - default: as one would write it in YAML; a list with commas.
+//   - want: the bounds of a number or a duration, both included, with the unit; or all choices of a text or of the items
+//     of a list.
+//   - form: what a text, or an item of a list, looks like; the names are in forms.
+//   - secret: "always", or "password" for a text that may hold one.
+//
+// The first paragraph of the field's comment is what the reference tells of the knob.
+package knob
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Knob is what the tags of one field say.
+type Knob struct {
+	// Name is empty for a field that is for programs only.
+	Name, Default, Unit, Form, Secret string
+	Common                            bool
+	// Low and High bound a number, or a duration in nanoseconds.
+	Low, High int64
+	Choices   []string
+	// Field is the field's name in the struct type Owner.
+	Field string
+	Owner reflect.Type
+
+	path []int
+	typ  reflect.Type
+}
+
+// Of lists the knobs of a Config's type in the order of its fields. It panics if a tag can't be read.
+func Of(config reflect.Type) []Knob { return fields(config, "", nil) }
+
+func fields(t reflect.Type, prefix string, path []int) (all []Knob) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("knob"), ",")
+		at := append(path[:len(path):len(path)], i)
+		_, named := f.Tag.Lookup("knob")
+		_, bounded := f.Tag.Lookup("want")
+		_, formed := f.Tag.Lookup("form")
+		switch {
+		case !f.IsExported():
+		case f.Type.Kind() == reflect.Struct:
+			all = append(all, fields(f.Type, prefix+name, at)...)
+		case named || bounded || formed:
+			k := Knob{Name: prefix + name, Default: f.Tag.Get("default"), Form: f.Tag.Get("form"),
+				Secret: f.Tag.Get("secret"), Common: strings.HasSuffix(f.Tag.Get("knob"), ",common"), Field: f.Name, Owner: t,
+				path: at, typ: f.Type}
+			k.want(f.Tag.Get("want"))
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// want reads the tag of that name.
+func (k *Knob) want(tag string) {
+	kind := k.Kind()
+	if kind != "integer" && kind != "duration" {
+		if tag != "" {
+			k.Choices = strings.Split(strings.ReplaceAll(tag, ", ", ","), ",")
+		}
+		return
+	}
+	low, rest, _ := strings.Cut(tag, " to ")
+	high, unit, _ := strings.Cut(rest, " ")
+	k.Low, k.High, k.Unit = k.bound(low), k.bound(high), unit
+}
+
+func (k *Knob) bound(text string) int64 {
+	n, err := strconv.ParseInt(text, 0, 64)
+	if k.Kind() == "duration" {
+		var d time.Duration
+		d, err = time.ParseDuration(text)
+		n = int64(d)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("knob: field %s of %s wants a bound of %q", k.Field, k.Owner, text))
+	}
+	return n
+}
+
+// Section is the first part of the name.
+func (k *Knob) Section() string {
+	s, _, _ := strings.Cut(k.Name, ".")
+	return s
+}
+
+// EnvPrefix is what the names in the environment begin with.
+const EnvPrefix = "HONGBAO_"
+
+// Env is the name in the environment.
+func (k *Knob) Env() string { return EnvPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_")) }
+
+// Kind is what the reference and the help call the type.
+func (k *Knob) Kind() string {
+	switch {
+	case k.Secret != "":
+		return "secret"
+	case k.typ == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case k.typ.Kind() == reflect.Slice:
+		return "list"
+	case k.typ.Kind() == reflect.Bool:
+		return "bool"
+	case k.typ.Kind() == reflect.String && k.Choices != nil:
+		return "choice"
+	case k.typ.Kind() == reflect.String:
+		return "text"
+	}
+	return "integer"
+}
+
+// Defaults gives a Config in which every knob that has a default has it.
+func Defaults[T any]() (cfg T) {
+	for _, k := range Of(reflect.TypeFor[T]()) {
+		if k.Default == "" {
+			continue
+		}
+		if err := k.Set(&cfg, k.Default); err != nil {
+			panic(fmt.Sprintf("knob: the default of %s of %s: %v", k.Field, k.Owner, err))
+		}
+	}
+	return cfg
+}
+
+// Check compares the knobs of a Config, which cfg points to, with their bounds, choices and forms. It names every
+// problem.
+func Check(cfg any) (errs []error) {
+	for _, k := range Of(reflect.TypeOf(cfg).Elem()) {
+		v := k.value(cfg)
+		switch k.Kind() {
+		case "integer", "duration":
+			if n := v.Int(); n < k.Low || n > k.High {
+				errs = append(errs, fmt.Errorf("%s is %s: want %s", k.Field, k.number(n), k.Bounds()))
+			}
+		case "text", "choice":
+			if err := k.item(v.String()); err != nil {
+				errs = append(errs, fmt.Errorf("%s %w", k.Field, err))
+			}
+		case "list":
+			for i := range v.Len() {
+				if err := k.item(v.Index(i).String()); err != nil {
+					errs = append(errs, fmt.Errorf("%s[%d] %w", k.Field, i, err))
+				}
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,236 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func (k *Knob) value(cfg any) reflect.Value { return reflect.ValueOf(cfg).Elem().FieldByIndex(k.path) }
+
+// Set reads the text as the knob's value and puts it into the Config that cfg points to. The error says what is wrong
+// and never quotes a secret.
+func (k *Knob) Set(cfg any, text string) error {
+	field := k.value(cfg)
+	switch k.Kind() {
+	case "secret":
+		field.SetString(text)
+		return nil
+	case "list":
+		items, err := k.list(text)
+		field.Set(reflect.ValueOf(items))
+		return err
+	case "bool":
+		field.SetBool(text == "true")
+		if text != "true" && text != "false" {
+			return fmt.Errorf("%.40q: write true or false", text)
+		}
+		return nil
+	case "duration":
+		d, err := k.duration(text)
+		field.SetInt(int64(d))
+		return err
+	case "integer":
+		n, err := k.integer(text)
+		field.SetInt(n)
+		return err
+	}
+	field.SetString(text)
+	return k.item(text)
+}
+
+// item checks a text, or one item of a list.
+func (k *Knob) item(text string) error {
+	if k.Choices != nil && !slices.Contains(k.Choices, text) {
+		return fmt.Errorf("%.40q does not exist: want %s%s", text, strings.Join(k.Choices, ", "), Hint(text, k.Choices))
+	}
+	if strings.ContainsAny(text, "\x00\r\n") {
+		return fmt.Errorf("%.40q: a line break or a zero byte can't be right", text)
+	}
+	if k.Form == "" {
+		return nil
+	}
+	f, ok := forms[k.Form]
+	if !ok {
+		panic(fmt.Sprintf("knob: field %s of %s has the form %q", k.Field, k.Owner, k.Form))
+	}
+	if f.is(text) {
+		return nil
+	}
+	if k.Form == "url" { // it may hold a password
+		return errors.New("want " + f.want)
+	}
+	return fmt.Errorf("%.80q: want %s", text, f.want)
+}
+
+func (k *Knob) list(text string) (items []string, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		item = strings.TrimSpace(item)
+		if item == "" {
+			return items, fmt.Errorf("%.80q: an item is empty", text)
+		}
+		if slices.Contains(items, item) {
+			return items, fmt.Errorf("%.40q stands twice", item)
+		}
+		if err := k.item(item); err != nil {
+			return items, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+func (k *Knob) duration(text string) (time.Duration, error) {
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		return 0, fmt.Errorf("%.40q has no unit: write %.40ss, %.40sms, ...", text, text, text)
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%.40q is no duration: write 500ms, 30s, 10m or 24h", text)
+	}
+	if int64(d) < k.Low || int64(d) > k.High {
+		return d, fmt.Errorf("%s: want %s", text, k.Bounds())
+	}
+	return d, nil
+}
+
+func (k *Knob) integer(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, fmt.Errorf("%.40q is no integer: write plain digits", text)
+	}
+	if err != nil || n < k.Low || n > k.High {
+		return n, fmt.Errorf("%.40s: want %s", text, k.Bounds())
+	}
+	return n, nil
+}
+
+// Bounds writes them as "1 to 16".
+func (k *Knob) Bounds() string { return k.number(k.Low) + " to " + k.number(k.High) }
+
+func (k *Knob) number(n int64) string {
+	if k.Kind() == "duration" {
+		return Span(time.Duration(n))
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// Text is Set's inverse; a secret is hidden.
+func (k *Knob) Text(cfg any) string {
+	v := k.value(cfg)
+	switch k.Kind() {
+	case "list":
+		return strings.Join(v.Interface().([]string), ",")
+	case "bool":
+		return strconv.FormatBool(v.Bool())
+	case "integer", "duration":
+		return k.number(v.Int())
+	case "secret":
+		if v.String() != "" {
+			return "***"
+		}
+	}
+	return v.String()
+}
+
+// Span writes a duration as a person would: 10m, not 10m0s.
+func Span(d time.Duration) string {
+	s := d.String()
+	if cut, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = cut + "h"
+	}
+	return s
+}
+
+// forms are what the tag form may name.
+var forms = map[string]struct {
+	is   func(string) bool
+	want string
+}{
+	"name":    {IsName, "1 to 64 of a-z A-Z 0-9 . _ -"},
+	"group":   {isGroup, "1 to 249 of a-z A-Z 0-9 . _ -"},
+	"topic":   {IsTopic, `1 to 249 of a-z A-Z 0-9 . _ -, not "." or ".."`},
+	"address": {isAddress, "host:port, as 10.0.0.7:6379 or [::1]:6379"},
+	"listen":  {isListen, "host:port, as 127.0.0.1:8081 or [::1]:8081"},
+	"url":     {isURL, "http(s)://host[:port][/path], without user and query"},
+}
+
+// IsName tells whether a text is fit to name a process or a deployment.
+func IsName(s string) bool { return isName(s) }
+
+var isName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString
+
+var isGroup = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`).MatchString
+
+// IsTopic tells what Kafka takes as the name of a topic.
+func IsTopic(s string) bool { return isGroup(s) && s != "." && s != ".." }
+
+// isListen takes port 0, for a free one, and no host, for every interface.
+func isListen(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	_, errPort := strconv.ParseUint(port, 10, 16)
+	return err == nil && errPort == nil
+}
+
+func isAddress(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	n, errPort := strconv.ParseUint(port, 10, 16)
+	return err == nil && errPort == nil && n != 0 && host != "" && !strings.ContainsAny(s, "/@ ")
+}
+
+// isURL takes an empty text too: there is no URL then.
+func isURL(s string) bool {
+	u, err := url.Parse(s)
+	return s == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
+		u.RawQuery == "" && u.Fragment == ""
+}
+
+// Hint proposes the candidate that looks most like the word; "" if none does.
+func Hint(word string, candidates []string) string {
+	best, at := "", max(2, len(word)/4)+1
+	for _, c := range candidates {
+		if d := distance(word, c, at); d < at {
+			best, at = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ", did you mean " + best + "?"
+}
+
+// distance is Levenshtein's, or most if it is not below most.
+func distance(a, b string, most int) int {
+	if len(a)-len(b) >= most || len(b)-len(a) >= most {
+		return most
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return min(row[len(b)], most)
+}
