@@ -26,8 +26,7 @@ type Grab struct {
 // not final is no answer yet. OutcomeAlreadyGranted says that the user has packets: see the answer's receipts.
 type Outcome string
 
-// The outcomes. OutcomeRefilling, OutcomeBusy and OutcomeFrozen are undecided: nothing was refused, and the same grab
-// is to be repeated.
+// The outcomes. OutcomeBusy and OutcomeFrozen are undecided: nothing was refused, and the same grab is to be repeated.
 const (
 	OutcomeGranted         Outcome = "granted"
 	OutcomeAlreadyGranted  Outcome = "already_granted"
@@ -37,7 +36,6 @@ const (
 	OutcomeEnded           Outcome = "ended"
 	OutcomePaused          Outcome = "paused"
 	OutcomeUnknownCampaign Outcome = "unknown_campaign"
-	OutcomeRefilling       Outcome = "refilling"
 	OutcomeBusy            Outcome = "busy"
 	OutcomeFrozen          Outcome = "frozen"
 )
@@ -47,14 +45,14 @@ func Outcomes() []Outcome {
 	return []Outcome{
 		OutcomeGranted, OutcomeAlreadyGranted, OutcomeLimitReached, OutcomeSoldOut, OutcomeNotStarted, OutcomeEnded,
 		OutcomePaused, OutcomeUnknownCampaign,
-		OutcomeRefilling, OutcomeBusy, OutcomeFrozen,
+		OutcomeBusy, OutcomeFrozen,
 	}
 }
 
 // Final tells whether the outcome is decided. An outcome that is not final must never be shown as a refusal.
 func (o Outcome) Final() bool {
 	switch o {
-	case OutcomeRefilling, OutcomeBusy, OutcomeFrozen:
+	case OutcomeBusy, OutcomeFrozen:
 		return false
 	default:
 		return true

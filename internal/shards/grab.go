@@ -219,7 +219,7 @@ var grabOutcomes = map[byte]hongbao.Outcome{
 	'a': hongbao.OutcomeAlreadyGranted, 'l': hongbao.OutcomeLimitReached, 's': hongbao.OutcomeSoldOut,
 	'n': hongbao.OutcomeNotStarted, 'e': hongbao.OutcomeEnded, 'p': hongbao.OutcomePaused,
 	'u': hongbao.OutcomeUnknownCampaign,
-	'r': hongbao.OutcomeRefilling, 'b': hongbao.OutcomeBusy, 'f': hongbao.OutcomeFrozen,
+	'b': hongbao.OutcomeBusy, 'f': hongbao.OutcomeFrozen,
 }
 
 func (p *grabParser) answer(text, request string) (hongbao.Answer, error) {
