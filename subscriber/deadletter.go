@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // The headers that a dead letter has besides those of its record. Group, topic, partition and offset together name the
@@ -89,7 +90,7 @@ func (s *session) bury(ctx context.Context, l *letter) error {
 		s.cfg.Log.Warn("a dead letter can't be written; Run waits, since to go on would lose it. Does the topic exist, and "+
 			"may this user write to it?",
 			zap.String("dead_letters", s.cfg.DeadLetters), zap.Error(err))
-		if !pause(ctx, wait.NextBackOff()) {
+		if !retry.Pause(ctx, wait.NextBackOff()) {
 			return hongbao.Errorf(hongbao.ClassTransient,
 				"dead letter for offset %d of partition %d of %s was not written to %s: %w",
 				l.record.Offset, l.record.Partition, l.record.Topic, s.cfg.DeadLetters, err)

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // logClient asks where the log of a partition begins.
@@ -77,7 +78,7 @@ func (w *worker) noGap(ctx context.Context, batch []kafka.Message) error {
 		}
 		w.count.readErrors.Add(1)
 		w.cfg.Log.Warn("it can't be told whether events expired unread; it is tried again", zap.Error(err))
-		if !pause(ctx, wait.NextBackOff()) {
+		if !retry.Pause(ctx, wait.NextBackOff()) {
 			return unfinished(len(batch), err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -50,7 +51,7 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 			}
 		}
 		s.count.retries.Add(1)
-		if !pause(ctx, wait.NextBackOff()) {
+		if !retry.Pause(ctx, wait.NextBackOff()) {
 			return unfinished(len(events), err)
 		}
 	}
@@ -102,7 +103,7 @@ func (s *session) refuse(ctx context.Context, e *topic.Event, l *letter) error {
 		s.count.retries.Add(1)
 		s.cfg.Log.Warn("that an event is a dead letter can't be noted; it is tried again",
 			zap.String("event", e.Grant.EventID()), zap.Error(err))
-		if hongbao.ClassOf(err) == hongbao.ClassBroken || !pause(ctx, wait.NextBackOff()) {
+		if hongbao.ClassOf(err) == hongbao.ClassBroken || !retry.Pause(ctx, wait.NextBackOff()) {
 			return fmt.Errorf("event %s is a dead letter in %s, and that can't be noted: %w", e.Grant.EventID(),
 				s.cfg.DeadLetters, err)
 		}

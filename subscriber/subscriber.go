@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // Subscriber reads the topic as a member of a consumer group, with one worker a partition.
@@ -90,7 +91,7 @@ func (s *session) follow(ctx context.Context, group *kafka.ConsumerGroup) {
 			if ctx.Err() == nil {
 				s.count.readErrors.Add(1)
 				s.cfg.Log.Warn("joining the group failed; it is tried again", zap.String("group", s.cfg.Group), zap.Error(err))
-				pause(ctx, wait.NextBackOff())
+				retry.Pause(ctx, wait.NextBackOff())
 			}
 			continue
 		}
@@ -139,25 +140,7 @@ func drain(ctx context.Context, budget time.Duration) (context.Context, context.
 	}
 }
 
-// newBackoff waits from Backoff to MaxBackoff, with jitter and without end.
+// newBackoff waits from Backoff to MaxBackoff, without end.
 func newBackoff(c Config) *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(c.Backoff),
-		backoff.WithRandomizationFactor(0.3),
-		backoff.WithMultiplier(2),
-		backoff.WithMaxInterval(c.MaxBackoff),
-		backoff.WithMaxElapsedTime(0),
-	)
-}
-
-// pause waits; it tells whether ctx still lives after it.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
+	return retry.Backoff(c.Backoff, c.MaxBackoff, 0)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -50,7 +51,7 @@ func (w *worker) loop(ctx, own context.Context) error {
 		}
 		w.count.readErrors.Add(1)
 		w.cfg.Log.Warn("reading the topic failed; it is tried again", zap.String("topic", w.cfg.Topic), zap.Error(err))
-		pause(ctx, wait.NextBackOff())
+		retry.Pause(ctx, wait.NextBackOff())
 	}
 	return nil
 }

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // Log is the topic's log: it checks the topic, and reads it. A Publisher has one to write to.
@@ -112,32 +112,12 @@ func (l *Log) bounds(ctx context.Context, partition int) (bounds, error) {
 	return bounds{}, errors.New("the answer does not name the partition")
 }
 
-// newBackoff grows from 50 ms to 2 s with jitter; the context bounds it.
-func newBackoff() *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(50*time.Millisecond),
-		backoff.WithRandomizationFactor(0.3),
-		backoff.WithMultiplier(2),
-		backoff.WithMaxInterval(2*time.Second),
-		backoff.WithMaxElapsedTime(0),
-	)
-}
-
-// pause waits; it tells whether ctx still lives after it.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
+// The pauses between requests; the context bounds how many.
+const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
 
 // ask repeats a question that changes nothing until it is answered, refused, or ctx ends.
 func (l *Log) ask(ctx context.Context, what string, question func(context.Context) error) error {
-	for wait := newBackoff(); ; {
+	for wait := retry.Backoff(firstPause, longestPause, 0); ; {
 		err := question(ctx)
 		if err == nil {
 			return nil
@@ -149,7 +129,7 @@ func (l *Log) ask(ctx context.Context, what string, question func(context.Contex
 		if v == refused {
 			return l.sinkError(what, v, err)
 		}
-		if !pause(ctx, wait.NextBackOff()) {
+		if !retry.Pause(ctx, wait.NextBackOff()) {
 			if v == absent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return l.sinkError(what, v, err)
 			}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -175,7 +176,7 @@ func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record
 			at, empty = next, 0
 			continue
 		}
-		if empty++; empty == maxEmptyFetches || !pause(ctx, 50*time.Millisecond) {
+		if empty++; empty == maxEmptyFetches || !retry.Pause(ctx, firstPause) {
 			return hongbao.Outagef(hongbao.ClassTransient, "reading %s: nothing comes from offset %d on, but the log ends at %d",
 				l.where(partition), at, b.end)
 		}

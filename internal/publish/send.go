@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 var errStale = errors.New("this process slept: the claim is older than MaxClaimAge")
@@ -26,7 +28,7 @@ func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byt
 			s.batch.forget()
 		}
 	}()
-	for wait := newBackoff(); ; {
+	for wait := retry.Backoff(firstPause, longestPause, 0); ; {
 		if err := ctx.Err(); err != nil && r.err == nil {
 			r.err = err
 			return r
@@ -45,7 +47,7 @@ func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byt
 		default:
 			return r
 		}
-		if !pause(ctx, wait.NextBackOff()) {
+		if !retry.Pause(ctx, wait.NextBackOff()) {
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // broken off: it was not absent for long
 				r.verdict = again
 			}

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/flatjson"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // Booked is a credit that the remote has.
@@ -31,29 +30,26 @@ func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (
 		if b, found, err = h.booked(ctx, reference); err == nil || try == h.cfg.Repeats {
 			return b, found, err
 		}
-		if stopped := sleep(ctx, pause); stopped != nil {
-			return b, false, errors.Join(err, stopped)
+		if !retry.Pause(ctx, pause) {
+			return b, false, errors.Join(err, context.Cause(ctx))
 		}
 		pause *= 2
 	}
 }
 
 func (h *Handler) booked(ctx context.Context, reference string) (b Booked, found bool, err error) {
-	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
 	unread := func(err error) (Booked, bool, error) {
 		return Booked{}, false, hongbao.Outagef(hongbao.ClassTransient, "ask for credit %s: %w", reference, err)
 	}
-	switch {
-	case unsent != nil:
-		return unread(unsent.err)
-	case a.err != nil:
-		return unread(a.err)
-	case a.status == http.StatusNotFound && code(a.body) == codeNotFound:
+	body, r := h.get(ctx, reference)
+	switch r.verdict {
+	case NotSent:
 		return b, false, nil
-	case a.status != http.StatusOK:
-		return unread(fmt.Errorf("%w %d", errStatus, a.status))
+	case Unknown:
+		return unread(r.err)
+	case Done, Rejected, Wait:
 	}
-	o, err := flatjson.Parse(a.body, "", 0)
+	o, err := flatjson.Parse(body, "", 0)
 	if err != nil {
 		return unread(fmt.Errorf("%w: %w", errBody, err))
 	}

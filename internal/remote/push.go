@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/flatjson"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // push sends the items that nobody has asked for yet.
@@ -87,7 +88,7 @@ func (h *Handler) resolve(ctx context.Context, it *item) {
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait+h.cfg.Timeout {
 			return
 		}
-		if sleep(ctx, wait) != nil {
+		if !retry.Pause(ctx, wait) {
 			return
 		}
 		pause *= 2
@@ -165,17 +166,6 @@ func (h *Handler) lastSent(it *item) time.Time {
 // verifiedUnbooked tells whether a person has verified that none of an item's requests was booked.
 func (h *Handler) verifiedUnbooked(it *item) bool {
 	return h.cfg.Verified == NotSent && h.lastSent(it).Before(h.cfg.VerifiedAt)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // pushBatch sends items in one request. What the answer does not tell of an item stays open.

@@ -150,26 +150,36 @@ func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *
 	return result{verdict: Done}
 }
 
-// query asks for a credit by its reference. Done: it is there as we asked for it. Clash: it is there and differs.
-// NotSent: the remote does not have it now. All others tell nothing.
-func (h *Handler) query(ctx context.Context, it *item) result {
-	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(it.credit.Reference), "", nil,
-		h.cfg.BodyBytes)
+// get asks for a credit by its reference. Done: the body is what the remote has. NotSent: the remote does not have it now.
+// Unknown tells nothing.
+func (h *Handler) get(ctx context.Context, reference string) ([]byte, result) {
+	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
 	switch {
 	case unsent != nil:
-		return result{verdict: Unknown, err: unsent.err, outage: unsent.outage}
+		return nil, result{verdict: Unknown, err: unsent.err, outage: unsent.outage}
 	case a.err != nil:
-		return result{verdict: Unknown, err: fmt.Errorf("the query failed: %w", a.err), outage: !a.sent}
+		return nil, result{verdict: Unknown, err: fmt.Errorf("the query failed: %w", a.err), outage: !a.sent}
 	case a.status == http.StatusNotFound && code(a.body) == codeNotFound: // any other 404 may come from a wrong address
-		h.questions.pass(it.credit.Account)
-		return result{verdict: NotSent, err: fmt.Errorf("the remote has no credit %s", it.credit.Reference)}
+		return nil, result{verdict: NotSent, err: fmt.Errorf("the remote has no credit %s", reference)}
 	case a.status != http.StatusOK:
 		r := h.cfg.ofAnswer(a.status, code(a.body), fmt.Errorf("the query: %w %d", errStatus, a.status))
 		r.verdict, r.clash, r.after = Unknown, false, a.retryAfter
+		return nil, r
+	}
+	return a.body, result{verdict: Done}
+}
+
+// query is get for an item. Done: the credit is there as we asked for it. Clash: it is there and differs.
+func (h *Handler) query(ctx context.Context, it *item) result {
+	body, r := h.get(ctx, it.credit.Reference)
+	if r.verdict == Unknown {
 		return h.attribute(&h.questions, it.credit.Account, r)
 	}
 	h.questions.pass(it.credit.Account)
-	o, err := flatjson.Parse(a.body, "", 0)
+	if r.verdict == NotSent {
+		return r
+	}
+	o, err := flatjson.Parse(body, "", 0)
 	if err != nil {
 		return result{verdict: Unknown, err: fmt.Errorf("the query: %w: %w", errBody, err)}
 	}
