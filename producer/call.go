@@ -40,9 +40,7 @@ func (c *call) begin() {
 	c.info = c.lane.info()
 	c.batch, c.req.Grabs = c.batch[:0], c.req.Grabs[:0]
 	c.req.FactNames = c.info.factNames
-	if counters := c.lane.counters.Load(); counters != nil {
-		c.req.Counters = *counters
-	}
+	c.req.Terms = c.lane.terms.Load()
 }
 
 func (c *call) add(w *waiter) {
@@ -120,10 +118,10 @@ func retry(ctx context.Context, try func() error) error {
 
 // try makes the call once. What was granted is durable and has its codes when it returns without an error.
 func (c *call) try(ctx context.Context) error {
-	shard, counters := shards.Of(c.lane.rdb, c.lane.keys), c.req.Counters
+	shard, terms := shards.Of(c.lane.rdb, c.lane.keys), c.req.Terms
 	answers, err := shard.Grab(ctx, &c.req, c.answers)
-	if now := c.req.Counters; now != counters {
-		c.lane.counters.Store(&now)
+	if c.req.Terms != terms {
+		c.lane.terms.Store(c.req.Terms)
 	}
 	if err != nil {
 		return err

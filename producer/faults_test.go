@@ -167,8 +167,8 @@ func TestUnknownThenBroken(t *testing.T) {
 	proxy := testkit.NewProxy(t, b.server.Addr)
 	o := b.server.Options()
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if proxy.Fired().Swallowed == 1 { // between the try and its repeat: another type where the stock is
-			if err := b.admin.Set(ctx, b.k.Stock("rain"), "planted", 0).Err(); err != nil {
+		if proxy.Fired().Swallowed == 1 { // between the try and its repeat: another type where the receipts are
+			if err := b.admin.Set(ctx, b.k.Receipts("rain"), "planted", 0).Err(); err != nil {
 				return nil, err
 			}
 		}

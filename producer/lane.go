@@ -29,8 +29,8 @@ type lane struct {
 	keys shards.Keys
 	rdb  redis.UniversalClient
 	seen atomic.Pointer[info]
-	// counters is what the last call was told of shards.GrabCall.Counters: a new call need not ask.
-	counters atomic.Pointer[string]
+	// terms are what the last call was told: a new call need not ask.
+	terms atomic.Pointer[shards.Terms]
 
 	mu      sync.Mutex
 	waiting []*waiter

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -26,15 +28,14 @@ type GrabCall struct {
 	// FactNames are the names of the facts that the campaign's limits count by, joined by ",", in the order of the
 	// campaign; each grab must have them. FactsError tells the right ones.
 	FactNames string
-	// Counters are the names of the hashes in which the campaign's limits by facts count now, as Redis last told them.
-	// Grab learns them and writes them here: a call that keeps them asks once a period.
-	Counters string
-	Grabs    []*hongbao.Grab
+	// Terms are what the campaign goes by, as Redis last told them. Grab learns them and writes them here: a call that
+	// keeps them asks once a period.
+	Terms *Terms
+	Grabs []*hongbao.Grab
 }
 
-// FactsError says that the campaign's limits count by other facts, or in other hashes, than the call brought. Nothing
-// was decided.
-type FactsError struct{ Names, Counters string }
+// FactsError says that the campaign's limits count by other facts than the call brought. Nothing was decided.
+type FactsError struct{ Names string }
 
 func (e *FactsError) Error() string {
 	return fmt.Sprintf("the campaign's limits count by the facts %q", e.Names)
@@ -44,28 +45,37 @@ func (e *FactsError) Error() string {
 //
 // The call may be repeated after an error: a grab with a request id gets its receipt again. *FactsError means that
 // nothing was decided and the call is to be repeated with other facts. A day or an hour that began since the last call
-// is no error: Grab names the new hashes itself.
+// is no error: Grab learns the new terms itself.
 func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
 	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // an entry with more grants could not be read
 		return nil, hongbao.Errorf(hongbao.ClassPermanent,
 			"a call of %d grabs was refused before anything was touched: want 1 to %d",
 			len(call.Grabs), MaxGrabs)
 	}
+	if call.Terms == nil || call.Terms.factNames != call.FactNames {
+		call.Terms = noTerms
+	}
 	for range 3 { // the second try fails only if a period ends between the two
-		reply, err := k.run(ctx, grabScript, GrabKeys(k.Keys, call), GrabArgs(call))
+		reply, err := k.run(ctx, grabScript, grabKeys(k.Keys, call), grabArgs(call))
 		if errors.Is(err, ErrFrozen) {
 			return allFrozen(len(call.Grabs), answers), nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		answers, err = ParseGrabReply(k.Keys.Index(), call, reply, answers)
-		var facts *FactsError
-		if !errors.As(err, &facts) || facts.Names != call.FactNames {
-			k.sawGranted(answers)
+		if len(reply) == 0 || reply[0] != "T" {
+			answers, err = ParseGrabReply(k.Keys.Index(), call, reply, answers)
+			k.sawGranted(answers, call.Terms)
 			return answers, err
 		}
-		call.Counters = facts.Counters
+		terms, err := parseTerms(reply)
+		if err != nil {
+			return nil, err
+		}
+		if terms.factNames != call.FactNames {
+			return nil, &FactsError{Names: terms.factNames}
+		}
+		call.Terms = terms
 	}
 	return nil, hongbao.Outagef(hongbao.ClassTransient,
 		"campaign %s: the periods of its limits changed three times under way; nothing happened, "+
@@ -82,38 +92,87 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 	return answers
 }
 
-// sawGranted keeps the seq of the last grant, which is the highest one.
-func (k *Shard) sawGranted(answers []hongbao.Answer) {
+// sawGranted keeps the seq of the last grant, which is the highest one; and that the counters of the terms' periods
+// have their expiry, since a grant sets it.
+func (k *Shard) sawGranted(answers []hongbao.Answer, terms *Terms) {
 	for i := len(answers) - 1; i >= 0; i-- {
 		if a := &answers[i]; a.Outcome == hongbao.OutcomeGranted {
 			stateOf(k.rdb, k.Keys).saw(a.Receipts[len(a.Receipts)-1].Seq)
-			return
+			if a.Receipts[0].Time.Equal(a.Time) { // else it is a repeat, which may be of another period
+				terms.expiring.Store(true)
+				return
+			}
 		}
 	}
 }
 
-// GrabKeys are the KEYS of grab.lua.
-func GrabKeys(k Keys, call *GrabCall) []string {
+// Terms are what a campaign goes by for a while: its window and limits, and in which hashes the limits by facts count.
+// They hold for one plan and until a day or an hour ends. grab.lua makes them and gets them back, so that it need not
+// read them from the campaign again.
+type Terms struct {
+	factNames string
+	args      []any // as grab.lua wants them
+	oneEach   bool  // a user gets one packet only
+	byUser    int   // number of limits
+	byFact    []factLimit
+	expiring  atomic.Bool // the hashes of the periods have their expiry
+}
+
+type factLimit struct {
+	name, field string // the fact, and what stands in front of its values in the hash
+	counters    string // name of the hash
+}
+
+// noTerms never hold.
+var noTerms = &Terms{args: []any{"", "", "", ""}}
+
+// parseTerms reads the reply of grab.lua that tells terms.
+func parseTerms(reply []string) (*Terms, error) {
+	broken := fmt.Errorf("script grab answered terms that can't be read: %.200q", reply)
+	if len(reply) < 9 {
+		return nil, broken
+	}
+	t := &Terms{factNames: reply[1], oneEach: reply[6] == "1"}
+	byFact, err1 := strconv.Atoi(reply[8])
+	var err2 error
+	t.byUser, err2 = strconv.Atoi(reply[7])
+	limits := reply[9:]
+	if err1 != nil || err2 != nil || len(limits) != 4*t.byUser+5*byFact {
+		return nil, broken
+	}
+	hashes := limits[4*(t.byUser+byFact):]
+	for _, arg := range slices.Concat(reply[2:6], limits[:len(limits)-byFact]) {
+		t.args = append(t.args, arg)
+	}
+	names := strings.Split(t.factNames, ",")
+	for i, hash := range hashes {
+		name := limits[4*(t.byUser+i)]
+		t.byFact = append(t.byFact, factLimit{name, strconv.Itoa(slices.Index(names, name)+1) + ":", hash})
+	}
+	return t, nil
+}
+
+// grabKeys are the KEYS of grab.lua.
+func grabKeys(k Keys, call *GrabCall) []string {
 	c := k.Campaign(call.Campaign)
-	keys := []string{k.Meta(), k.Events(), c, c + ":stock", c + ":receipts"}
-	if call.Counters != "" {
-		for name := range strings.SplitSeq(call.Counters, ",") {
-			keys = append(keys, k.Counters(call.Campaign, name))
-		}
+	keys := make([]string, 5, 6+len(call.Terms.byFact)) // one more for meta, see run
+	keys[0], keys[1], keys[2], keys[3], keys[4] = k.Meta(), k.Events(), c, c+":stock", c+":receipts"
+	for _, limit := range call.Terms.byFact {
+		keys = append(keys, k.Counters(call.Campaign, limit.counters))
 	}
 	return keys
 }
 
-// GrabArgs are the ARGV of grab.lua.
-func GrabArgs(call *GrabCall) []any {
-	n := len(call.Grabs)
-	var names []string
-	if call.FactNames != "" {
-		names = strings.Split(call.FactNames, ",")
-	}
-	flags, traces := grabFlags(call.Grabs)
-	args := make([]any, 6, 6+(3+len(names))*n)
-	args[0], args[1], args[2], args[3], args[4] = call.MaxBacklog, call.FactNames, call.Counters, flags, n
+// grabArgs are the ARGV of grab.lua.
+func grabArgs(call *GrabCall) []any {
+	n, terms := len(call.Grabs), call.Terms
+	distinct, traces := common(call.Grabs)
+	head := make([]byte, 0, 7+len(terms.byFact)*(n+1))
+	head = append(head, byte(n), byte(terms.byUser), byte(len(terms.byFact)),
+		bit(distinct), bit(traces), bit(terms.oneEach), bit(!terms.expiring.Load()))
+	args := make([]any, 3, 5+len(terms.args)+(3+len(terms.byFact))*n)
+	args[0], args[2] = call.MaxBacklog, call.Campaign
+	args = append(args, terms.args...)
 	for _, g := range call.Grabs {
 		args = append(args, &g.User) // a text in an interface would be a new object each
 	}
@@ -125,53 +184,57 @@ func GrabArgs(call *GrabCall) []any {
 			args = append(args, &g.Trace)
 		}
 	}
-	places := make([]byte, 0, len(names)*(n+1))
-	for _, name := range names {
-		places, args = grabFact(call.Grabs, name, places, args)
+	for i := range terms.byFact {
+		head, args = terms.byFact[i].values(call.Grabs, head, args)
 	}
-	args[5] = places
+	args[1] = head
 	return args
 }
 
-// grabFact adds the values that the grabs bring for one fact, none twice, and which of them each brings.
-func grabFact(grabs []*hongbao.Grab, name string, places []byte, args []any) ([]byte, []any) {
+func bit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// values adds the values that the grabs bring for the limit's fact, none twice, and which of them each brings.
+func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]byte, []any) {
 	seen := valuesSeen.Get().(map[string]byte) //nolint:forcetypeassert // the pool holds nothing else
-	size := len(places)
-	places = append(places, 0)
+	size := len(head)
+	head = append(head, 0)
 	for _, g := range grabs {
-		v := g.Facts[name]
+		v := g.Facts[l.name]
 		place, ok := seen[v]
 		if !ok {
 			place = byte(len(seen) + 1)
 			seen[v] = place
-			args = append(args, v)
+			args = append(args, l.field+v)
 		}
-		places = append(places, place)
+		head = append(head, place)
 	}
-	places[size] = byte(len(seen))
+	head[size] = byte(len(seen))
 	clear(seen)
 	valuesSeen.Put(seen)
-	return places, args
+	return head, args
 }
 
 var valuesSeen = sync.Pool{New: func() any { return make(map[string]byte, MaxGrabs) }}
 
-// grabFlags tells the script what it need not look for: users who come twice, and traces.
-func grabFlags(grabs []*hongbao.Grab) (flags string, traces bool) {
+// common tells the script what it need not look for: users who come twice, and traces.
+func common(grabs []*hongbao.Grab) (distinct, traces bool) {
+	if len(grabs) == 1 {
+		return true, grabs[0].Trace != ""
+	}
 	users := usersSeen.Get().(map[string]struct{}) //nolint:forcetypeassert // the pool holds nothing else
 	for _, g := range grabs {
 		users[g.User] = struct{}{}
 		traces = traces || g.Trace != ""
 	}
-	if len(users) == len(grabs) {
-		flags = "d"
-	}
+	distinct = len(users) == len(grabs)
 	clear(users)
 	usersSeen.Put(users)
-	if traces {
-		flags += "t"
-	}
-	return flags, traces
+	return distinct, traces
 }
 
 var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, MaxGrabs) }}
@@ -194,10 +257,6 @@ func ParseGrabReply(shard int, call *GrabCall, reply []string, answers []hongbao
 	answers = answers[:0]
 	i := 0
 	for text := range strings.SplitSeq(reply[0], "\t") {
-		if wanted, ok := strings.CutPrefix(text, "F"); ok {
-			names, counters, _ := strings.Cut(wanted, " ")
-			return nil, &FactsError{Names: names, Counters: counters}
-		}
 		a, err := p.answer(text, call.Grabs[i].RequestID)
 		if err != nil {
 			return nil, fmt.Errorf("script grab answered %.80q: %w", text, err)

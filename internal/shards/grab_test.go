@@ -60,6 +60,7 @@ type history struct {
 	r      *rand.Rand
 	m      *model
 	users  int
+	terms  *shards.Terms // as the last call learned them
 	seen   map[hongbao.Outcome]int
 	limits map[hongbao.Limit]bool
 	name   string
@@ -181,9 +182,13 @@ func (h *history) play(t *testing.T) {
 		c := &shards.GrabCall{
 			Campaign: h.m.spec.ID, MaxBacklog: h.m.maxBacklog, FactNames: strings.Join(h.m.factNames(), ","), Grabs: h.grabs(n),
 		}
+		if h.r.IntN(8) > 0 { // else another producer's call
+			c.Terms = h.terms
+		}
 		var err error
 		answers, err = shards.Of(h.b.rdb, h.k).Grab(t.Context(), c, answers)
 		require.NoError(t, err, h.name)
+		h.terms = c.Terms
 		require.Len(t, answers, n)
 		now := answers[0].Time
 		require.WithinDuration(t, time.Now(), now, time.Minute)

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what campaign.Bucket
@@ -109,24 +110,37 @@ func (p *periods) encoded() string {
 	return strings.Join(parts, " ")
 }
 
-// A limit by a fact counts anew with the next day: the call that comes first is told the day's hash, and the next calls
-// know it.
+// A limit by a fact counts anew with the next day, though the call has the terms of the day before: here the clock on the
+// wall is put forward by a day.
 func TestCountersOfTheNextDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := spec("rain", 10)
 	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
 	b.load(t, c)
+	zone := fmt.Sprintf("0:0 %d:86400", time.Now().Add(2*time.Second).UnixMilli())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "zone", zone).Err())
 	g := call("rain", "u1")
-	g.FactNames, g.Counters = "device", "d1"
+	g.FactNames = "device"
 	g.Grabs[0].Facts = map[string]string{"device": "d"}
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Counters("rain", "d1"), "1:d", 1).Err())
-	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
+	grab := func(user string) hongbao.Answer {
+		g.Grabs[0].User = user
+		answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
+		require.NoError(t, err)
+		return answers[0]
+	}
+	require.Equal(t, hongbao.OutcomeGranted, grab("u1").Outcome)
+	terms := g.Terms
+	require.Equal(t, hongbao.OutcomeLimitReached, grab("u2").Outcome)
+	require.Same(t, terms, g.Terms, "they are learned once")
+	testkit.Eventually(t, 20*time.Second, func() bool { return grab("u2").Outcome == hongbao.OutcomeGranted },
+		"the next day counts anew")
+	require.NotSame(t, terms, g.Terms)
+	require.Equal(t, hongbao.OutcomeLimitReached, grab("u3").Outcome)
+	keys, err := b.rdb.Keys(t.Context(), b.k.Counters("rain", "*")).Result()
 	require.NoError(t, err)
-	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
-	require.Equal(t, dayOf(c), g.Counters)
-	g.Grabs[0].User = "u2"
-	answers, err = shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
-	require.NoError(t, err)
-	require.Equal(t, hongbao.OutcomeLimitReached, answers[0].Outcome)
+	require.Len(t, keys, 2, "a hash a day")
+	for _, key := range keys {
+		require.Positive(t, b.rdb.PTTL(t.Context(), key).Val(), key)
+	}
 }
