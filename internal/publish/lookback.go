@@ -67,7 +67,7 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, loo
 	if all, err := p.find(ctx, c, o, look, sent.base); err != nil || all {
 		return err
 	}
-	released, err := p.release(ctx, c, &o.claim)
+	released, err := p.releaseClaim(ctx, c, &o.claim)
 	if released {
 		p.count.letGo.Add(1)
 	}
@@ -147,7 +147,7 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, look *search,
 		return false, nil
 	case st.count():
 		p.count.foundInLog.Add(1)
-		_, err := p.complete(ctx, c, &o.claim)
+		_, err := p.completeClaim(ctx, c, &o.claim)
 		return true, err
 	}
 	return false, p.waits(st, decimal(int64(len(look.seen)))+

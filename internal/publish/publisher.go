@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/knob"
 )
 
-// maxFruitless bounds how often Handle goes round without settling a grant.
-const maxFruitless = 5
+// maxIdleRounds bounds how often Handle goes round without settling a grant.
+const maxIdleRounds = 5
 
 // Publisher is a hongbao.Handler that puts grants into the topic. Handle may be called at once for different shards;
 // shards that share a partition wait for each other.
@@ -87,20 +87,52 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 		return c.result()
 	}
 	defer s.unlock()
-	for fruitless := 0; len(c.left) > 0; fruitless++ {
-		if fruitless == maxFruitless {
+	for idle := 0; len(c.left) > 0; idle++ {
+		if idle == maxIdleRounds {
 			c.fail(hongbao.Heldf("claims of %s change hands too fast: gave up after %d rounds", p.where(s.partition),
-				maxFruitless))
+				maxIdleRounds))
 			break
 		}
 		before, most := len(c.left), c.most
-		if err := p.push(ctx, s, c); err != nil {
+		if err := p.publish(ctx, s, c); err != nil {
 			c.fail(err)
 			break
 		}
 		if len(c.left) < before || c.most < most {
-			fruitless = -1
+			idle = -1
 		}
 	}
 	return c.result()
+}
+
+// publish brings the next batch of the call into the topic, or what stands in its way to its end. An error concerns
+// every grant that is left. After nil, go round again with what is left.
+func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	b, err := p.nextBatch(attempt, s, c)
+	if err != nil {
+		return err
+	}
+	answer, err := p.claim(ctx, c, b)
+	if err != nil {
+		return err
+	}
+	if !answer.Granted() {
+		// The session ends here. If the answer to a first run of the script was lost and the client ran it again, that first
+		// run has stored the claim, and whoever finishes it uses the sequence up.
+		return p.resolveAll(ctx, s, c, answer)
+	}
+	sent := p.send(attempt, s, b.born, b.raw)
+	switch {
+	case sent.verdict == appended:
+		return p.complete(ctx, s, c, b, sent.base)
+	case sent.verdict == lookBack:
+		return p.lookBack(ctx, s, c, &b.claimed)
+	case sent.verdict == fenced: // the claim was taken over; the next one tells how that went
+		return nil
+	case sent.verdict == again || sent.unsure:
+		return p.undecided(s, sent)
+	}
+	return p.giveBack(ctx, s, c, b, sent)
 }

@@ -10,46 +10,27 @@ import (
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// push claims and sends the next batch of the call, or settles what stands in its way. An error concerns every grant
-// that is left. After nil, go round again with what is left.
-func (p *Publisher) push(ctx context.Context, s *slot, c *call) error {
-	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
-	defer cancel()
-	open, err := p.take(attempt, s)
-	if err != nil {
-		return err
-	}
-	born := p.now()
-	st, raw := p.encode(open, s, c, born)
-	claim := stream.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
-	answer, err := p.claims.Claim(ctx, c.shard, claim.ID, claim.Events, claim.Payload)
-	if err != nil {
-		return fmt.Errorf("claiming %d grants for %s: %w", st.count(), p.where(s.partition), err)
-	}
-	if !answer.Granted() {
-		// The session ends here. If the answer to a first run of the script was lost and the client ran it again, that first
-		// run has stored the claim, and whoever finishes it uses the sequence up.
-		return p.clear(ctx, s, c, &answer)
-	}
-	claim.Fence = answer.Fence
-	sent := p.send(attempt, s, born, raw)
-	return p.after(ctx, s, c, &push{open, claimed{st, claim}}, sent)
-}
-
 // claimed is a batch and the claim that holds it.
 type claimed struct {
 	st    stored
 	claim stream.Claim
 }
 
-// push is a claimed batch under this worker's own session.
+// push is a batch under this worker's own session.
 type push struct {
-	open *session
 	claimed
+	open *session
+	born time.Time
+	raw  []byte // valid until the slot's next batch
 }
 
-// encode fills a batch from what is left of the call, as much as the bounds allow, under the session's next numbers.
-func (p *Publisher) encode(open *session, s *slot, c *call, born time.Time) (stored, []byte) {
+// nextBatch takes the session and fills a batch from what is left of the call, as much as the bounds allow.
+func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, error) {
+	open, err := p.take(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	born := p.now()
 	st := stored{numbers: open.numbers, partition: s.partition, ms: born.UnixMilli(), noted: open.end, topic: p.cfg.Topic}
 	s.batch.start(st.numbers, st.ms)
 	last := int64(-1)
@@ -64,11 +45,22 @@ func (p *Publisher) encode(open *session, s *slot, c *call, born time.Time) (sto
 		last = g.Seq
 		st.extend(g)
 	}
-	return st, s.batch.finish()
+	claim := stream.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
+	return &push{claimed: claimed{st, claim}, open: open, born: born, raw: s.batch.finish()}, nil
 }
 
-// clear settles what stood in the way of a claim.
-func (p *Publisher) clear(ctx context.Context, s *slot, c *call, a *stream.ClaimAnswer) error {
+// claim stores the batch and takes the right to send it.
+func (p *Publisher) claim(ctx context.Context, c *call, b *push) (*stream.ClaimAnswer, error) {
+	answer, err := p.claims.Claim(ctx, c.shard, b.claim.ID, b.claim.Events, b.claim.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("claiming %d grants for %s: %w", b.st.count(), p.where(b.st.partition), err)
+	}
+	b.claim.Fence = answer.Fence
+	return &answer, nil
+}
+
+// resolveAll brings to its end what stood in the way of a claim.
+func (p *Publisher) resolveAll(ctx context.Context, s *slot, c *call, a *stream.ClaimAnswer) error {
 	c.settle(a.Done, nil)
 	for i := range a.Open {
 		p.count.takenOver.Add(1)
@@ -82,41 +74,12 @@ func (p *Publisher) clear(ctx context.Context, s *slot, c *call, a *stream.Claim
 	return nil
 }
 
-// after acts on the answer to a first send.
-func (p *Publisher) after(ctx context.Context, s *slot, c *call, b *push, sent sendResult) error {
-	switch sent.verdict {
-	case appended:
-		return p.finish(ctx, s, c, b, sent.base)
-	case lookBack:
-		return p.lookBack(ctx, s, c, &b.claimed)
-	case fenced: // the claim was taken over; the next one will tell how that went
-		return nil
-	case tooMuch, refused, absent:
-		if sent.unsure {
-			break
-		}
-		released, err := p.release(ctx, c, &b.claim)
-		if err != nil {
-			return err
-		}
-		if sent.verdict != tooMuch {
-			return p.sinkError("sending to "+p.where(s.partition), sent.verdict, sent.err)
-		}
-		if !released {
-			return nil
-		}
-		return p.narrow(ctx, s, c, b, sent.err)
-	case again:
-	}
-	return p.undecided(s, sent)
-}
-
-// finish completes a batch that is in the log. Only here, and after a release, the session goes on.
-func (p *Publisher) finish(ctx context.Context, s *slot, c *call, b *push, base int64) error {
+// complete ends a batch that is in the log. Only here, and after a release, the session goes on.
+func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, base int64) error {
 	if err := p.checkOffset(s, &b.st, base); err != nil {
 		return err
 	}
-	done, err := p.complete(ctx, c, &b.claim)
+	done, err := p.completeClaim(ctx, c, &b.claim)
 	if err != nil || !done {
 		return err
 	}
@@ -130,8 +93,22 @@ func (p *Publisher) finish(ctx context.Context, s *slot, c *call, b *push, base 
 	return nil
 }
 
-// narrow makes the next batch smaller. One grant alone is given up once the broker took a minimal record.
-func (p *Publisher) narrow(ctx context.Context, s *slot, c *call, b *push, cause error) error {
+// giveBack releases the claim of a batch that is certainly not in the log. One that was too much is sent in halves.
+func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sent sendResult) error {
+	released, err := p.releaseClaim(ctx, c, &b.claim)
+	switch {
+	case err != nil:
+		return err
+	case sent.verdict != tooMuch:
+		return p.sinkError("sending to "+p.where(s.partition), sent.verdict, sent.err)
+	case !released:
+		return nil
+	}
+	return p.halve(ctx, s, c, b, sent.err)
+}
+
+// halve makes the next batch smaller. One grant alone is given up once the broker took a minimal record.
+func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause error) error {
 	p.count.refused.Add(1)
 	if n := int(b.st.count()); n > 1 {
 		s.keep(b.open)
@@ -179,8 +156,8 @@ func (p *Publisher) undecided(s *slot, sent sendResult) error {
 		p.where(s.partition), sent.err)
 }
 
-// complete marks the claim's events done. False: it was taken over, go round.
-func (p *Publisher) complete(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
+// completeClaim marks the claim's events done. False: it was taken over, go round.
+func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
 	err := p.claims.Complete(ctx, c.shard, *claim)
 	if errors.Is(err, stream.ErrFenced) {
 		p.count.lost.Add(1)
@@ -193,8 +170,8 @@ func (p *Publisher) complete(ctx context.Context, c *call, claim *stream.Claim) 
 	return true, nil
 }
 
-// release removes the claim of a batch that is certainly not in the log. False: it was taken over.
-func (p *Publisher) release(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
+// releaseClaim removes the claim of a batch that is certainly not in the log. False: it was taken over.
+func (p *Publisher) releaseClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
 	err := p.claims.Release(ctx, c.shard, *claim)
 	if errors.Is(err, stream.ErrFenced) {
 		p.count.lost.Add(1)

@@ -48,7 +48,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 			return err
 		}
 		p.count.sentAgain.Add(1)
-		_, err := p.complete(ctx, c, &claim)
+		_, err := p.completeClaim(ctx, c, &claim)
 		return err
 	case lookBack, fenced, tooMuch:
 		return p.lookBack(ctx, s, c, &claimed{st, claim})
