@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -71,7 +72,7 @@ func (r *rig) load(ctx context.Context, space *shards.Layout, c hongbao.Campaign
 	if err != nil {
 		return ledger.Campaign{}, err
 	}
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: r.rdb, Space: space.Space, Chunk: campaign.MaxChunk})
+	store, err := campaigns.New(campaigns.Config{Redis: r.rdb, Space: space.Space, Chunk: 5_000})
 	if err != nil {
 		return ledger.Campaign{}, err
 	}

@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"fmt"
 	"math/bits"
 	"regexp"
 	"slices"
@@ -296,3 +297,15 @@ func checkLimit(path string, l hongbao.Limit, p *problems) {
 // zoneName leaves out "Local", "localtime", "posix/..." and "right/...", which depend on the machine or count leap
 // seconds.
 var zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
+
+// zone finds a time zone by its IANA name.
+func zone(name string) (*time.Location, error) {
+	if len(name) > 64 || name == "Local" || !zoneName.MatchString(name) {
+		return nil, fmt.Errorf("%.80q is no IANA name of a time zone; give one such as Asia/Shanghai", name)
+	}
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("%.80q is not in the time zone database; give a name such as Asia/Shanghai", name)
+	}
+	return loc, nil
+}

@@ -11,8 +11,6 @@
 //   - Plans keeps the plans in memory for the settler, which refuses an amount that is not the planned one.
 //   - DrawCodes and ReadCodes give each packet of a coupon campaign its code, a secret that has nothing to do with
 //     the seed.
-//   - Transitions gives a script the offsets from UTC that it needs to count limits by the day and the hour; Bucket is
-//     the same arithmetic in Go.
 //
 // It refuses what it does not know for sure: a key it does not know, an amount that is not plain digits, a time without
 // a zone, an alias. Nothing it prints holds a control character that came from outside.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -57,7 +58,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: b.rdb, Space: b.space.Space, Chunk: 1000})
+	store, err := campaigns.New(campaigns.Config{Redis: b.rdb, Space: b.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	hash := campaign.Commit(c, seed)
 	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))

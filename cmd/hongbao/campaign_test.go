@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -148,7 +148,7 @@ func TestLoadSurvivesKills(t *testing.T) {
 	require.GreaterOrEqual(t, kills, 8, "kills in the middle of the load")
 	d.ok("campaign", "load", "rain")
 	d.checkStock("rain", packets, total)
-	require.Equal(t, campaign.Open, d.show("rain").Redis.State)
+	require.Equal(t, campaigns.Open, d.show("rain").Redis.State)
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 
 	before := d.content()
@@ -201,7 +201,7 @@ func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 	require.Equal(t, before, d.content())
 	d.ok("campaign", "pause", "rain")
 	loads()
-	require.Equal(t, campaign.Paused, d.show("rain").Redis.State, "a load does not open what was paused")
+	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State, "a load does not open what was paused")
 	s := d.show("rain")
 	require.EqualValues(t, 3, s.Redis.Granted)
 	require.EqualValues(t, 3, s.Redis.Left)

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -54,7 +54,7 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			d.quiet()
 			want := "granted\n"
 			if c.paused {
-				require.Equal(t, campaign.Paused, d.show("rain").Redis.State)
+				require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
 				require.Equal(t, "paused\n", d.ok("grab", "rain", "u2"))
 				d.ok("campaign", "resume", "rain")
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
@@ -105,13 +105,13 @@ func (a *App) allows(name string) bool {
 	return slices.Contains(a.Config.Unsafe.Allow, name)
 }
 
-func (a *App) store() (*campaign.Store, error) {
+func (a *App) store() (*campaigns.Store, error) {
 	cfg := a.Config.Store
 	cfg.Redis, cfg.Space = a.redis, a.space.Space
 	if a.ledger != nil {
 		cfg.Codes = a.ledger.Codes
 	}
-	return campaign.NewStore(cfg)
+	return campaigns.New(cfg)
 }
 
 func (a *App) locks() (*lock.Locks, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -75,9 +76,9 @@ func (a *App) Load(ctx context.Context, id string) (hongbao.Campaign, error) {
 
 // notLost refuses to load a campaign that Redis has lost: its packets would be dealt a second time, to users whom
 // nobody would pay.
-func (a *App) notLost(ctx context.Context, store *campaign.Store, id string) error {
+func (a *App) notLost(ctx context.Context, store *campaigns.Store, id string) error {
 	s, found, err := store.Status(ctx, id)
-	if err != nil || found && s.State != campaign.Loading {
+	if err != nil || found && s.State != campaigns.Loading {
 		return err
 	}
 	held, err := a.ledger.Held(ctx, id)
@@ -140,7 +141,7 @@ type Shown struct {
 		// Codes is how many packets have a code: all, once the campaign is created to the end.
 		Codes int64 `json:"codes,omitempty"`
 	} `json:"ledger"`
-	Redis *campaign.Status `json:"redis"`
+	Redis *campaigns.Status `json:"redis"`
 }
 
 // ListedCampaign is a line of the list of campaigns.

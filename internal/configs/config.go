@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -47,7 +48,7 @@ type Config struct {
 	Balance    Balance
 	Publisher  publish.Config
 	Kafka      Kafka
-	Store      campaign.StoreConfig
+	Store      campaigns.Config
 	Plans      campaign.PlansConfig
 	Retirer    closing.RetirerConfig
 	Producer   producer.Config

@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/knob"
@@ -51,7 +52,7 @@ func stages(t *testing.T, c *Config) error {
 func grabs(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 	st := c.Store
 	st.Redis, st.Space = rdb, space.Space
-	_, store := campaign.NewStore(st)
+	_, store := campaigns.New(st)
 	pl := c.Plans
 	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, error) { panic("not asked") }
 	_, plans := campaign.NewPlans(pl)

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -135,7 +135,7 @@ func (e *Ender) Look(ctx context.Context, id string) (*Ending, error) {
 func (e *Ending) Next() string {
 	amount := e.LeftAmount
 	switch {
-	case e.Refund != nil && e.Redis.State != campaign.Frozen:
+	case e.Refund != nil && e.Redis.State != campaigns.Frozen:
 		return ""
 	case e.Refund != nil:
 		amount = e.Refund.Amount
@@ -164,8 +164,8 @@ func remains(ctx context.Context, k *shards.Shard, id string) (r Remains, err er
 // lost refuses a campaign of which Redis has lost nothing.
 func (e *Ending) lost() error {
 	switch {
-	case e.Redis.State == campaign.Frozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil),
-		e.Redis.State == campaign.Refunded && e.Refund != nil:
+	case e.Redis.State == campaigns.Frozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil),
+		e.Redis.State == campaigns.Refunded && e.Refund != nil:
 		return nil
 	case e.Redis.State == "":
 		return hongbao.Errorf(hongbao.ClassPermanent,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/recovery"
@@ -289,7 +290,7 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	w.settle(t)
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	w.accepts(t)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
+	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	c, _, err := w.ledger.Campaign(t.Context(), id)
 	require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -107,7 +108,7 @@ func (w *world) load(t *testing.T, id string) {
 	require.True(t, found)
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	require.NoError(t, err)
-	store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
+	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c.Spec, plan, c.Hash, nil))
 }
@@ -281,7 +282,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
 			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
 				"the campaign stays frozen")
-			store, err := campaign.NewStore(campaign.StoreConfig{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
+			store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 			require.NoError(t, err)
 			require.ErrorIs(t, store.Resume(t.Context(), id), shards.ErrLost)
 			require.Error(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"), "it is open")

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -163,7 +163,7 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string, ahead bool) stri
 		return "Redis does not have it: it has lost it, unless it was never loaded"
 	case state == "":
 		return "" // it was never loaded, or can be loaded again: nobody was granted anything
-	case state == campaign.Closed || state == campaign.Refunded:
+	case state == campaigns.Closed || state == campaigns.Refunded:
 		return ""
 	case refunded:
 		return "the ledger has refunded it, and Redis says that it is " + state

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -33,7 +33,7 @@ func TestLoadChunks(t *testing.T) {
 	require.Equal(t, shards.LoadState{State: "loading", Hash: "h"}, load(1, "other", 9, 9), "another plan")
 	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded)
 	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded, "a repeat")
-	err = shards.Of(b.rdb, b.k).SetState(ctx, "rain", campaign.Open, campaign.Loading)
+	err = shards.Of(b.rdb, b.k).SetState(ctx, "rain", campaigns.Open, campaigns.Loading)
 	require.ErrorContains(t, err, "not all its packets")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 
@@ -74,17 +74,17 @@ func TestStates(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	set := func(to, from string) error { return shards.Of(b.rdb, b.k).SetState(ctx, "rain", to, from) }
-	require.ErrorContains(t, set(campaign.Paused, campaign.Open), "not in Redis")
+	require.ErrorContains(t, set(campaigns.Paused, campaigns.Open), "not in Redis")
 	require.NoError(t, begin(ctx, b))
-	require.ErrorContains(t, set(campaign.Paused, campaign.Open), "is loading")
+	require.ErrorContains(t, set(campaigns.Paused, campaigns.Open), "is loading")
 	require.NoError(t, chunk(ctx, b))
 	for range 2 { // a repeat is no error
-		require.NoError(t, set(campaign.Open, campaign.Loading))
+		require.NoError(t, set(campaigns.Open, campaigns.Loading))
 	}
-	require.NoError(t, set(campaign.Paused, campaign.Open))
-	require.NoError(t, set(campaign.Paused, campaign.Open))
-	require.ErrorContains(t, set(campaign.Open, campaign.Loading), "is paused")
-	require.NoError(t, set(campaign.Open, campaign.Paused))
+	require.NoError(t, set(campaigns.Paused, campaigns.Open))
+	require.NoError(t, set(campaigns.Paused, campaigns.Open))
+	require.ErrorContains(t, set(campaigns.Open, campaigns.Loading), "is paused")
+	require.NoError(t, set(campaigns.Open, campaigns.Paused))
 }
 
 // A shard that was never founded takes nothing, and decides nothing.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -136,11 +136,11 @@ func grabCases() map[string]scriptCase {
 
 // dayOf names the hash that counts for the present day of a campaign.
 func dayOf(c hongbao.Campaign) string {
-	zone, err := campaign.Transitions(c)
+	zone, err := campaigns.Transitions(c)
 	if err != nil {
 		panic(err)
 	}
-	day, _ := campaign.Bucket(zone, hongbao.PerDay, time.Now().UnixMilli())
+	day, _ := campaigns.Bucket(zone, hongbao.PerDay, time.Now().UnixMilli())
 	return fmt.Sprint("d", day)
 }
 
@@ -209,7 +209,7 @@ func loadCases() map[string]scriptCase {
 				require.NoError(t, chunk(t.Context(), b))
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).SetState(ctx, "rain", campaign.Open, campaign.Loading)
+				return shards.Of(b.rdb, b.k).SetState(ctx, "rain", campaigns.Open, campaigns.Loading)
 			},
 		},
 	}
@@ -243,7 +243,7 @@ func endCases() map[string]scriptCase {
 			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Refunded()} },
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
-				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", campaign.Frozen).Err())
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", campaigns.Frozen).Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
 				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Granted: 2,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -102,9 +103,9 @@ func TestLoadWithCodes(t *testing.T) {
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
 	stopAt, stored := int64(0), int64(50)
-	cfg := campaign.StoreConfig{Redis: b.rdb, Space: b.space.Space, Chunk: 7}
+	cfg := campaigns.Config{Redis: b.rdb, Space: b.space.Space, Chunk: 7}
 	load := func() error {
-		store, err := campaign.NewStore(cfg)
+		store, err := campaigns.New(cfg)
 		require.NoError(t, err)
 		return store.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
 	}
@@ -125,7 +126,7 @@ func TestLoadWithCodes(t *testing.T) {
 	for ; stopAt < 50; stopAt += 7 {
 		require.ErrorIs(t, load(), stop)
 		require.Equal(t, stopAt, b.rdb.HLen(ctx, b.k.Codes("rain")).Val())
-		require.Equal(t, campaign.Loading, state())
+		require.Equal(t, campaigns.Loading, state())
 	}
 	stored = 49
 	err = load()
@@ -134,7 +135,7 @@ func TestLoadWithCodes(t *testing.T) {
 	require.Zero(t, b.rdb.LLen(ctx, b.k.Stock("rain")).Val(), "codes come first")
 	stored = 50
 	require.NoError(t, load())
-	require.Equal(t, campaign.Open, state())
+	require.Equal(t, campaigns.Open, state())
 	whole := b.rdb.HGetAll(ctx, b.k.Codes("rain")).Val()
 	require.Len(t, whole, 50)
 	require.Equal(t, "C31", whole["31"])

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -205,20 +205,20 @@ func (h *history) play(t *testing.T) {
 }
 
 // disturb is what else happens to a campaign between calls.
-func (h *history) disturb(t *testing.T, store *campaign.Store) {
+func (h *history) disturb(t *testing.T, store *campaigns.Store) {
 	ctx, m := t.Context(), h.m
 	switch h.r.IntN(12) {
 	case 0:
-		if m.state == campaign.Open && !m.frozen {
+		if m.state == campaigns.Open && !m.frozen {
 			require.NoError(t, store.Pause(ctx, m.spec.ID))
-			m.state = campaign.Paused
+			m.state = campaigns.Paused
 		}
 	case 1, 2, 3:
 		m.frozen = false
 		require.NoError(t, h.b.rdb.HDel(ctx, h.k.Meta(), "frozen").Err())
-		if m.state == campaign.Paused {
+		if m.state == campaigns.Paused {
 			require.NoError(t, store.Resume(ctx, m.spec.ID))
-			m.state = campaign.Open
+			m.state = campaigns.Open
 		}
 	case 4:
 		m.maxBacklog = 1 + h.r.Int64N(60)

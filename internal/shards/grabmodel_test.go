@@ -7,12 +7,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 )
 
 // model is a plain campaign on one shard: what grab.lua must agree with.
 type model struct {
 	spec       hongbao.Campaign
-	zone       []campaign.Transition
+	zone       []campaigns.Transition
 	state      string
 	stock      []hongbao.Receipt // packet and amount only
 	receipts   map[string][]hongbao.Receipt
@@ -27,12 +28,12 @@ type model struct {
 }
 
 func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
-	zone, err := campaign.Transitions(c)
+	zone, err := campaigns.Transitions(c)
 	if err != nil {
 		return nil, err
 	}
 	m := &model{
-		spec: c, zone: zone, state: campaign.Open, maxBacklog: 1e6,
+		spec: c, zone: zone, state: campaigns.Open, maxBacklog: 1e6,
 		receipts: map[string][]hongbao.Receipt{}, counters: map[string]map[string]int64{},
 	}
 	for i, a := range plan.Amounts {
@@ -75,7 +76,7 @@ func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
 // refusal is what the campaign's state and window say to a user who has nothing yet; no outcome if nothing.
 func (m *model) refusal(now time.Time) hongbao.Answer {
 	switch {
-	case m.state == campaign.Paused && now.Before(m.spec.To):
+	case m.state == campaigns.Paused && now.Before(m.spec.To):
 		return hongbao.Answer{Outcome: hongbao.OutcomePaused, Time: now}
 	case now.Before(m.spec.From):
 		return hongbao.Answer{Outcome: hongbao.OutcomeNotStarted, Starts: m.spec.From, Time: now}
@@ -116,10 +117,10 @@ func (m *model) limit(g *hongbao.Grab, now time.Time) *hongbao.LimitHit {
 			if l.By != hongbao.ByUser || l.Per != per {
 				continue
 			}
-			bucket, _ := campaign.Bucket(m.zone, per, now.UnixMilli())
+			bucket, _ := campaigns.Bucket(m.zone, per, now.UnixMilli())
 			var count int64
 			for _, r := range m.receipts[g.User] {
-				if b, _ := campaign.Bucket(m.zone, per, r.Time.UnixMilli()); b == bucket {
+				if b, _ := campaigns.Bucket(m.zone, per, r.Time.UnixMilli()); b == bucket {
 					count++
 				}
 			}
@@ -141,7 +142,7 @@ func (m *model) limit(g *hongbao.Grab, now time.Time) *hongbao.LimitHit {
 
 func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
 	hit := &hongbao.LimitHit{Limit: l}
-	if _, resets := campaign.Bucket(m.zone, l.Per, now.UnixMilli()); resets != 0 {
+	if _, resets := campaigns.Bucket(m.zone, l.Per, now.UnixMilli()); resets != 0 {
 		hit.Resets = time.UnixMilli(resets)
 	}
 	return hit
@@ -156,7 +157,7 @@ func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, 
 		}
 	}
 	bucket := ""
-	if b, _ := campaign.Bucket(m.zone, l.Per, now.UnixMilli()); l.Per != hongbao.PerCampaign {
+	if b, _ := campaigns.Bucket(m.zone, l.Per, now.UnixMilli()); l.Per != hongbao.PerCampaign {
 		bucket = fmt.Sprint(b)
 	}
 	return fmt.Sprintf("%.1s%s", l.Per, bucket), fmt.Sprintf("%d:%s", position, g.Facts[l.By])

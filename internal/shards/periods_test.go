@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what campaign.Bucket
+// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what campaigns.Bucket
 // counts.
 func TestPeriodsAroundClockChanges(t *testing.T) {
 	t.Parallel()
@@ -41,10 +41,10 @@ func TestPeriodsAroundClockChanges(t *testing.T) {
 		answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call(c.ID, "u/new"), nil)
 		require.NoError(t, err)
 
-		bucket, resets := campaign.Bucket(p.zone, p.per, answers[0].Time.UnixMilli())
+		bucket, resets := campaigns.Bucket(p.zone, p.per, answers[0].Time.UnixMilli())
 		var count int64
 		for _, at := range p.receipts {
-			if of, _ := campaign.Bucket(p.zone, p.per, at.UnixMilli()); of == bucket {
+			if of, _ := campaigns.Bucket(p.zone, p.per, at.UnixMilli()); of == bucket {
 				count++
 			}
 		}
@@ -70,7 +70,7 @@ type periods struct {
 	now      time.Time
 	per      hongbao.Period
 	most     int64
-	zone     []campaign.Transition
+	zone     []campaigns.Transition
 	receipts []time.Time
 }
 
@@ -79,7 +79,7 @@ func newPeriods(seed uint64) *periods {
 	p := &periods{now: time.Now().Truncate(time.Millisecond),
 		per: []hongbao.Period{hongbao.PerDay, hongbao.PerHour}[r.IntN(2)], most: 1 + r.Int64N(8)}
 	offset := r.IntN(49)*1800 - 12*3600
-	p.zone = []campaign.Transition{{Offset: offset}}
+	p.zone = []campaigns.Transition{{Offset: offset}}
 	back := 30 * time.Hour
 	if p.per == hongbao.PerHour {
 		back = 3 * time.Hour
@@ -91,7 +91,7 @@ func newPeriods(seed uint64) *periods {
 		if local := (at + int64(offset)) % 86400; local == 0 && step < 0 {
 			step = -step // nobody's clock goes back at midnight any more after the day has begun
 		}
-		p.zone = append(p.zone, campaign.Transition{From: at * 1000, Offset: offset + step})
+		p.zone = append(p.zone, campaigns.Transition{From: at * 1000, Offset: offset + step})
 	}
 	at := p.now.Add(-back)
 	for range 20 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -93,9 +94,9 @@ func spec(id string, packets int64) hongbao.Campaign {
 	})
 }
 
-func (b *bundle) store(t testing.TB) *campaign.Store {
+func (b *bundle) store(t testing.TB) *campaigns.Store {
 	t.Helper()
-	s, err := campaign.NewStore(campaign.StoreConfig{Redis: b.rdb, Space: b.space.Space, Chunk: 1000})
+	s, err := campaigns.New(campaigns.Config{Redis: b.rdb, Space: b.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	return s
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -40,8 +41,8 @@ func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c
 	if err != nil {
 		return err
 	}
-	store, err := campaign.NewStore(campaign.StoreConfig{
-		Redis: rdb, Space: space, Chunk: campaign.MaxChunk,
+	store, err := campaigns.New(campaigns.Config{
+		Redis: rdb, Space: space, Chunk: 5_000,
 		Codes: func(_ context.Context, _ string, after int64, _ int) ([]string, error) { return codes[after:], nil },
 	})
 	if err != nil {

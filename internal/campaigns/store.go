@@ -1,4 +1,5 @@
-package campaign
+// Package campaigns brings campaigns to their shard in Redis and moves them between states. Package campaign plans them.
+package campaigns
 
 import (
 	"context"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -29,17 +31,16 @@ const (
 	Refunded = "refunded"
 )
 
-// MaxChunk is how many packets one call loads at most; a Lua call takes fewer than 8,000 arguments.
-const MaxChunk = 5_000
-
-// StoreConfig of a Store.
-type StoreConfig struct {
+// Config of a Store.
+type Config struct {
 	Redis redis.UniversalClient
 	Space hongbao.Space
 	// Codes gives the codes of up to n packets after a number, in their order, as the ledger has them. It is needed to
 	// load a campaign that has codes; nil where none is loaded.
-	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
+	Codes func(ctx context.Context, id string, after int64, n int) ([]string, error)
 	// Packets that one call loads into Redis, which is busy meanwhile.
+	//
+	// A Lua call takes fewer than 8,000 arguments.
 	Chunk int `knob:"campaign.load_chunk" default:"1000" want:"1 to 5000 packets"`
 	// How long one call is repeated while Redis is out of reach; 0s for no repeat.
 	Patience time.Duration `knob:"campaign.load_patience" default:"30s" want:"0s to 1h"`
@@ -47,12 +48,12 @@ type StoreConfig struct {
 
 // Store brings campaigns to their shard and moves them between states. Its methods may be called at once.
 type Store struct {
-	cfg    StoreConfig
+	cfg    Config
 	layout *shards.Layout
 }
 
-// NewStore checks the configuration.
-func NewStore(cfg StoreConfig) (*Store, error) {
+// New checks the configuration.
+func New(cfg Config) (*Store, error) {
 	errs := knob.Check(&cfg)
 	if cfg.Redis == nil {
 		errs = append(errs, errors.New("redis is required"))
@@ -73,7 +74,7 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 // Load may be killed at any point and called again, by several processes at once too: it goes on where the stock ends.
 // A campaign that is loaded is left as it is, but for codes that are missing in Redis: they are put back. Conflict if
 // another plan of the same id is there.
-func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *Plan, hash string,
+func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Plan, hash string,
 	progress func(loaded int64)) error {
 	k := s.layout.Home(c.ID)
 	fields, err := redisFields(&c)
@@ -131,7 +132,7 @@ func (s *Store) loadCodes(ctx context.Context, k shards.Keys, c *hongbao.Campaig
 	progress func(int64)) error {
 	if s.cfg.Codes == nil {
 		return hongbao.Errorf(hongbao.ClassPermanent,
-			"load campaign %s: its packets have codes, and nobody said where they are: give StoreConfig.Codes", c.ID)
+			"load campaign %s: its packets have codes, and nobody said where they are: give Config.Codes", c.ID)
 	}
 	chunk := &shards.CodesChunk{Campaign: c.ID, Hash: at.Hash, First: 1}
 	has, err := s.putCodes(ctx, k, chunk)
@@ -269,7 +270,7 @@ func redisFields(c *hongbao.Campaign) ([]string, error) {
 		"fact_names", strings.Join(names, ","), "fact_limits", strings.Join(limits, " "), "zone", encodeTransitions(zone),
 		"packets", strconv.FormatInt(c.Packets, 10), "total", strconv.FormatInt(int64(c.Total), 10),
 		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability), "spec",
-		string(Canonical(*c)),
+		string(campaign.Canonical(*c)),
 	}
 	if c.Codes != nil {
 		fields = append(fields, shards.CodesField, "1")

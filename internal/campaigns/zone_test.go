@@ -1,4 +1,4 @@
-package campaign
+package campaigns
 
 import (
 	"testing"
@@ -85,7 +85,7 @@ func TestBucketAgainstTheCalendar(t *testing.T) {
 		c := zoneCampaign(t, tt.name, tt.from, tt.to)
 		list, err := Transitions(c)
 		require.NoError(t, err)
-		loc, err := zone(tt.name)
+		loc, err := time.LoadLocation(tt.name)
 		require.NoError(t, err)
 		check := func(t require.TestingT, per hongbao.Period, ms int64) {
 			bucket, resets := Bucket(list, per, ms)

@@ -1,7 +1,6 @@
-package campaign
+package campaigns
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ type Transition struct {
 // Transitions lists the offsets in force in the campaign's time zone from its start to two days after its end, in the
 // order of time. There is always a first one.
 func Transitions(c hongbao.Campaign) ([]Transition, error) {
-	loc, err := zone(c.TimeZone)
+	loc, err := time.LoadLocation(c.TimeZone)
 	if err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "offsets of campaign %.80q: %w", c.ID, err)
 	}
@@ -61,7 +60,7 @@ const (
 	dayMillis  = 24 * hourMillis
 )
 
-// Bucket tells in which period an instant counts, and when a later one begins, both instants in unix milliseconds. A
+// Bucket is what grab.lua does with the offsets, for tests to compare with. It tells in which period an instant counts, and when a later one begins, both instants in unix milliseconds. A
 // bucket is the number of the local day or hour; two instants count together if their buckets are equal. A limit per
 // campaign has one bucket, 0, that ends never: resets is 0.
 //
@@ -96,15 +95,3 @@ func Bucket(list []Transition, per hongbao.Period, ms int64) (bucket, resets int
 }
 
 func floorMod(a, n int64) int64 { return ((a % n) + n) % n }
-
-// zone finds a time zone by its IANA name.
-func zone(name string) (*time.Location, error) {
-	if len(name) > 64 || name == "Local" || !zoneName.MatchString(name) {
-		return nil, fmt.Errorf("%.80q is no IANA name of a time zone; give one such as Asia/Shanghai", name)
-	}
-	loc, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, fmt.Errorf("%.80q is not in the time zone database; give a name such as Asia/Shanghai", name)
-	}
-	return loc, nil
-}
