@@ -1,6 +1,7 @@
 package campaigns
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +22,11 @@ type Transition struct {
 // order of time. There is always a first one.
 func Transitions(c hongbao.Campaign) ([]Transition, error) {
 	loc, err := time.LoadLocation(c.TimeZone)
+	if err == nil && loc == time.Local { // it depends on the machine
+		err = errors.New("it is the machine's own")
+	}
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "offsets of campaign %.80q: %w", c.ID, err)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "offsets of campaign %.80q, time zone %.80q: %w", c.ID, c.TimeZone, err)
 	}
 	t, end := c.From.In(loc), c.To.Add(afterWindow)
 	_, offset := t.Zone()
