@@ -220,17 +220,21 @@ func TestGrabUsedAgain(t *testing.T) {
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
-	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
-	_, err := p.Grab(t.Context(), grab("u0", "r0"))
-	require.NoError(t, err)
+	var producers []*producer.Producer // of one, the second grab would wait for the first one's call
+	for _, user := range []string{"u0", "v0"} {
+		p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+		_, err := p.Grab(t.Context(), grab(user, "r0"))
+		require.NoError(t, err)
+		producers = append(producers, p)
+	}
 	require.NoError(t, b.server.Stop())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	first, second := grab("u1", "r1"), grab("u2", "r2") // the second waits for the first one's call, or goes beside it
+	first, second := grab("u1", "r1"), grab("u2", "r2")
 	var wg sync.WaitGroup
-	for _, g := range []*hongbao.Grab{first, second} {
+	for i, g := range []*hongbao.Grab{first, second} {
 		wg.Go(func() {
-			_, err := p.Grab(ctx, g)
+			_, err := producers[i].Grab(ctx, g)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	}
@@ -238,10 +242,12 @@ func TestGrabUsedAgain(t *testing.T) {
 	wg.Wait()
 	first.User, second.User = "mallory", "mallory"
 	require.NoError(t, b.server.Cont())
-	testkit.Eventually(t, 10*time.Second, func() bool { return len(b.grants(t)) == 3 }, "both calls were made")
-	require.NoError(t, p.Close(t.Context()))
+	testkit.Eventually(t, 10*time.Second, func() bool { return len(b.grants(t)) == 4 }, "both calls were made")
+	for _, p := range producers {
+		require.NoError(t, p.Close(t.Context()))
+	}
 	grants := b.grants(t)
-	require.Len(t, grants, 3)
+	require.Len(t, grants, 4)
 	require.Len(t, grants["u1"], 1)
 	require.Len(t, grants["u2"], 1)
 }

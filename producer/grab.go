@@ -94,7 +94,7 @@ func (l *lane) check(g *hongbao.Grab) (*waiter, error) {
 	return w, nil
 }
 
-// queue puts a grab behind the others, and starts a loop that sends if fewer than InFlight run.
+// queue puts a grab behind the others, and starts a loop that sends if none runs, or another one pays.
 func (l *lane) queue(w *waiter) error {
 	l.p.mu.RLock() // against Close, which waits for the loops
 	defer l.p.mu.RUnlock()
@@ -108,15 +108,23 @@ func (l *lane) queue(w *waiter) error {
 			"campaign %s has %d grabs waiting already; nothing happened, try again later", l.id, l.p.cfg.MaxWaiting)
 	}
 	l.waiting = append(l.waiting, w)
-	if l.loops < l.p.cfg.InFlight {
+	if l.loops < l.p.cfg.InFlight && l.pays(l.loops+1) {
 		l.loops++
 		l.p.sending.Go(l.sendLoop)
 	}
 	return nil
 }
 
-// next fills the call with grabs that wait, as many as the script decides at once. False: nobody waits, and the loop is
-// over.
+// pays tells whether so many calls under way are better than one fewer; under mu. Redis takes little longer for ten
+// grabs than for one. So where few grabs wait, which is so in each process of a fleet, they go together in the next
+// call. Where a call waits for a disk or a replica, that takes longest, and calls do not wait for each other.
+func (l *lane) pays(loops int) bool {
+	info := l.info()
+	return info.durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*info.most()/4
+}
+
+// next fills the call with grabs that wait, as many as the script decides at once. False: nobody waits, or too few for
+// one call more, and the loop is over.
 func (l *lane) next(c *call) bool {
 	// The callers that were just answered come back with their next grab: let them queue first, so that the next call is
 	// not made for a few of them.
@@ -124,8 +132,8 @@ func (l *lane) next(c *call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.begin()
-	n := 0
-	for ; n < len(l.waiting) && len(c.batch) < c.info.most(); n++ {
+	n, take := 0, l.pays(l.loops)
+	for ; take && n < len(l.waiting) && len(c.batch) < c.info.most(); n++ {
 		w := l.waiting[n]
 		switch {
 		case w.left:

@@ -205,3 +205,39 @@ func TestBusyShardIsAskedForAllAtOnce(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	require.Len(t, b.grants(t), 2, "u0 and last")
 }
+
+// While a call is under way, few grabs wait and go together in the next one; many make a second call worth while.
+func TestFewGrabsShareTheNextCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 1000))
+	for _, users := range []int{20, 100} {
+		proxy, rdb := b.through(t, -1)
+		p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+		before := len(b.entries(t))
+		grabbed := func(name string) {
+			a, err := p.Grab(t.Context(), grab(fmt.Sprint(name, users), "r"))
+			if err != nil || a.Outcome != hongbao.OutcomeGranted {
+				t.Errorf("%+v, %v", a, err)
+			}
+		}
+		grabbed("ready")
+		proxy.Delay(time.Second)
+		var wg sync.WaitGroup
+		wg.Go(func() { grabbed("first") })
+		testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == before+2 }, "the first call is under way")
+		for i := range users {
+			wg.Go(func() { grabbed(fmt.Sprint("u", i, "-")) })
+		}
+		if users == 100 {
+			testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == before+3 }, "so is a second one")
+			require.GreaterOrEqual(t, len(b.entries(t)[before+2].Grants), 32)
+		}
+		wg.Wait()
+		last := b.entries(t)[before+2:]
+		if users == 20 {
+			require.Len(t, last, 1)
+			require.Len(t, last[0].Grants, 20)
+		}
+	}
+}
