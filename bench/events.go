@@ -22,9 +22,9 @@ const (
 )
 
 // campaignOn makes up a campaign's id that lives on the shard.
-func campaignOn(space *shards.Layout, shard int) string {
+func campaignOn(layout *shards.Layout, shard int) string {
 	for i := 0; ; i++ {
-		if id := fmt.Sprintf("bench-%d", i); space.Home(id).Index() == shard {
+		if id := fmt.Sprintf("bench-%d", i); layout.Home(id).Index() == shard {
 			return id
 		}
 	}
@@ -32,14 +32,14 @@ func campaignOn(space *shards.Layout, shard int) string {
 
 // events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes
 // them.
-func (r *rig) events(ctx context.Context, n int) (*shards.Layout, []ledger.Campaign, error) {
-	space, err := r.deployment(ctx, shardCount)
+func (r *fixture) events(ctx context.Context, n int) (*shards.Layout, []ledger.Campaign, error) {
+	layout, err := r.deployment(ctx, shardCount)
 	if err != nil {
 		return nil, nil, err
 	}
 	var campaigns []ledger.Campaign
 	for shard := range shardCount {
-		c, err := r.load(ctx, space, spec(campaignOn(space, shard), n/shardCount))
+		c, err := r.load(ctx, layout, spec(campaignOn(layout, shard), n/shardCount))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -53,27 +53,27 @@ func (r *rig) events(ctx context.Context, n int) (*shards.Layout, []ledger.Campa
 					Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2)},
 				})
 			}
-			if _, err := shards.Of(r.rdb, space.Shard(shard)).Grab(ctx, &call, nil); err != nil {
+			if _, err := shards.Of(r.rdb, layout.Shard(shard)).Grab(ctx, &call, nil); err != nil {
 				return nil, nil, err
 			}
 		}
 	}
-	return space, campaigns, nil
+	return layout, campaigns, nil
 }
 
 // bareLoop reads the group's entries of each shard, one goroutine a shard, and calls handle for about a batch of
 // grants, then XACK. It is the least that any consumer has to do. It returns grants per second.
-func (r *rig) bareLoop(ctx context.Context, space *shards.Layout, group string, n int,
+func (r *fixture) bareLoop(ctx context.Context, layout *shards.Layout, group string, n int,
 	handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
-	for shard := range space.Len() {
-		if _, err := shards.Of(r.rdb, space.Shard(shard)).CreateGroup(ctx, group); err != nil {
+	for shard := range layout.Len() {
+		if _, err := shards.Of(r.rdb, layout.Shard(shard)).CreateGroup(ctx, group); err != nil {
 			return 0, err
 		}
 	}
 	start := time.Now()
-	_, err := crowd(ctx, space.Len(), space.Len(), func(ctx context.Context, shard int) error {
-		k := space.Shard(shard)
-		for done := 0; done < n/space.Len(); {
+	_, err := crowd(ctx, layout.Len(), layout.Len(), func(ctx context.Context, shard int) error {
+		k := layout.Shard(shard)
+		for done := 0; done < n/layout.Len(); {
 			raw, err := shards.Of(r.rdb, k).ReadNew(ctx, group, "bare", batch/50, time.Second)
 			if err != nil {
 				return err
@@ -101,10 +101,10 @@ func (r *rig) bareLoop(ctx context.Context, space *shards.Layout, group string, 
 }
 
 // consume brings all n grants to the handler by a whole consumer, and returns grants per second.
-func (r *rig) consume(ctx context.Context, space *shards.Layout, group string, n int, h hongbao.Handler) (float64,
+func (r *fixture) consume(ctx context.Context, layout *shards.Layout, group string, n int, h hongbao.Handler) (float64,
 	error) {
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, space.Space, group, "bench"
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, layout.Space, group, "bench"
 	cfg.Handler, cfg.Log, cfg.BatchGrants = h, zap.NewNop(), batch
 	cfg.Block = 50 * time.Millisecond
 	c, err := consumer.New(cfg)

@@ -41,7 +41,7 @@ const (
 // better of the two is the baseline. cpu, if not 0, is promised of the processor time that Redis uses for each grab,
 // beside that of the classic script by go-redis.
 func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Result, error) {
-	r, err := newRig(ctx)
+	r, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +86,11 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 
 // meter keeps what each of those who grab in turn has come to, run by run.
 type meter struct {
-	r                             *rig
+	r                             *fixture
 	rates, process, scripts, size map[string][]float64
 }
 
-func newMeter(r *rig) *meter {
+func newMeter(r *fixture) *meter {
 	return &meter{r, map[string][]float64{}, map[string][]float64{}, map[string][]float64{}, map[string][]float64{}}
 }
 
@@ -130,7 +130,7 @@ func (f fleet) crowd(n int, grab func(pod, i int) error) (float64, error) {
 }
 
 // clients are those of the fleet's pods, each with one connection made.
-func (r *rig) clients(ctx context.Context, f fleet, connections int) (clients []*redis.Client, end func() error, err error) {
+func (r *fixture) clients(ctx context.Context, f fleet, connections int) (clients []*redis.Client, end func() error, err error) {
 	clients = make([]*redis.Client, f.pods)
 	for i := range clients {
 		opts := r.server.Options()
@@ -148,7 +148,7 @@ func (r *rig) clients(ctx context.Context, f fleet, connections int) (clients []
 }
 
 // classicStock empties Redis, and puts n packets and the classic script there.
-func (r *rig) classicStock(ctx context.Context, n int) (sha string, err error) {
+func (r *fixture) classicStock(ctx context.Context, n int) (sha string, err error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return "", fmt.Errorf("empty redis: %w", err)
 	}
@@ -164,7 +164,7 @@ func (r *rig) classicStock(ctx context.Context, n int) (sha string, err error) {
 	return r.rdb.ScriptLoad(ctx, classic).Result()
 }
 
-func (r *rig) classicGrabs(ctx context.Context, f fleet, n int, m *meter) error {
+func (r *fixture) classicGrabs(ctx context.Context, f fleet, n int, m *meter) error {
 	sha, err := r.classicStock(ctx, n)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (r *rig) classicGrabs(ctx context.Context, f fleet, n int, m *meter) error 
 }
 
 // peerGrabs runs command peers, which is a module of its own.
-func (r *rig) peerGrabs(ctx context.Context, f fleet, n int, m *meter) error {
+func (r *fixture) peerGrabs(ctx context.Context, f fleet, n int, m *meter) error {
 	bin, err := peers()
 	if err != nil {
 		return err
@@ -215,12 +215,12 @@ var peers = sync.OnceValues(func() (string, error) {
 	return bin, nil
 })
 
-func (r *rig) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err error) {
-	space, err := r.deployment(ctx, 1)
+func (r *fixture) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err error) {
+	layout, err := r.deployment(ctx, 1)
 	if err != nil {
 		return err
 	}
-	if _, err := r.load(ctx, space, spec("bench", n+f.pods)); err != nil {
+	if _, err := r.load(ctx, layout, spec("bench", n+f.pods)); err != nil {
 		return err
 	}
 	clients, end, err := r.clients(ctx, f, 16)
@@ -245,7 +245,7 @@ func (r *rig) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err error
 			return err
 		}
 		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment = clients[pod], space.Space, "bench"
+		cfg.Redis, cfg.Space, cfg.Deployment = clients[pod], layout.Space, "bench"
 		p, err1 := producer.New(cfg)
 		if err1 != nil {
 			return err1

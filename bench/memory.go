@@ -19,7 +19,7 @@ import (
 // keeps for ever: JSON in a list and a hash of users.
 func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(1_000_000)
-	r, err := newRig(ctx)
+	r, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	return []Result{res}, errors.Join(err, pg.Close(), r.close())
 }
 
-func (r *rig) usedMemory(ctx context.Context) (float64, error) {
+func (r *fixture) usedMemory(ctx context.Context) (float64, error) {
 	m, err := r.info(ctx, "memory")
 	if err != nil {
 		return 0, err
@@ -58,7 +58,7 @@ func (r *rig) usedMemory(ctx context.Context) (float64, error) {
 }
 
 // grown is by how many bytes per packet f makes Redis grow.
-func (r *rig) grown(ctx context.Context, n int, f func() error) (float64, error) {
+func (r *fixture) grown(ctx context.Context, n int, f func() error) (float64, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return 0, fmt.Errorf("empty redis: %w", err)
 	}
@@ -73,25 +73,25 @@ func (r *rig) grown(ctx context.Context, n int, f func() error) (float64, error)
 	return (after - before) / float64(n), err
 }
 
-func (r *rig) classicMemory(ctx context.Context, n int) (float64, error) {
+func (r *fixture) classicMemory(ctx context.Context, n int) (float64, error) {
 	return r.grown(ctx, n, func() error { return r.classicGrabs(ctx, fleet{1, 20}, n, newMeter(r)) })
 }
 
-func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error) {
+func (r *fixture) ourMemory(ctx context.Context, n int, dsn string) (float64, error) {
 	return r.grown(ctx, n, func() error {
-		space, err := r.deployment(ctx, 1)
+		layout, err := r.deployment(ctx, 1)
 		if err != nil {
 			return err
 		}
 		s := spec("bench", n)
 		// all that the classic script knows
 		s.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
-		c, err := r.load(ctx, space, s)
+		c, err := r.load(ctx, layout, s)
 		if err != nil {
 			return err
 		}
 		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, space.Space, "bench"
+		cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, layout.Space, "bench"
 		p, err := producer.New(cfg)
 		if err != nil {
 			return err
@@ -110,12 +110,12 @@ func (r *rig) ourMemory(ctx context.Context, n int, dsn string) (float64, error)
 		if err != nil {
 			return err
 		}
-		_, err = r.consume(ctx, space, "balance", n, settler)
+		_, err = r.consume(ctx, layout, "balance", n, settler)
 		if err = errors.Join(err, books.Close()); err != nil {
 			return err
 		}
 		t, err := consumer.NewTrimmer(consumer.TrimmerConfig{
-			Redis: r.rdb, Space: space.Space, Groups: []string{"balance"}, Log: zap.NewNop(), Every: time.Second,
+			Redis: r.rdb, Space: layout.Space, Groups: []string{"balance"}, Log: zap.NewNop(), Every: time.Second,
 			ForgetAfter: time.Hour,
 		})
 		if err != nil {

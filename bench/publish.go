@@ -25,7 +25,7 @@ const partitions = 4
 // with kafka-go's Writer that gets its messages from memory.
 func publishRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(300_000)
-	r, err := newRig(ctx)
+	r, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func publishRow(ctx context.Context, o options) ([]Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
-	b := &publishBench{rig: r, broker: broker, n: n}
+	b := &publishBench{fixture: r, broker: broker, n: n}
 	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: claims, "+
 		"stored batches, leases, done bits",
 		n, shardCount)
@@ -74,20 +74,20 @@ func publishRow(ctx context.Context, o options) ([]Result, error) {
 }
 
 type publishBench struct {
-	rig    *rig
-	broker *testkit.KafkaBroker
-	n      int
-	runs   int
+	fixture *fixture
+	broker  *testkit.KafkaBroker
+	n       int
+	runs    int
 }
 
 // fresh makes the events of one run, and the empty topic that they go to.
 func (b *publishBench) fresh(ctx context.Context) (*shards.Layout, string, error) {
-	space, _, err := b.rig.events(ctx, b.n)
+	layout, _, err := b.fixture.events(ctx, b.n)
 	if err != nil {
 		return nil, "", err
 	}
 	topic, err := b.topic(ctx)
-	return space, topic, err
+	return layout, topic, err
 }
 
 func (b *publishBench) topic(ctx context.Context) (string, error) {
@@ -97,21 +97,21 @@ func (b *publishBench) topic(ctx context.Context) (string, error) {
 }
 
 func (b *publishBench) ours(ctx context.Context) (float64, error) {
-	space, topic, err := b.fresh(ctx)
+	layout, topic, err := b.fresh(ctx)
 	if err != nil {
 		return 0, err
 	}
 	group := "kafka-" + strconv.Itoa(b.runs)
-	p, err := b.publisher(space, topic, group, &shards.Reader{Redis: b.rig.rdb, Space: space})
+	p, err := b.publisher(layout, topic, group, &shards.Reader{Redis: b.fixture.rdb, Space: layout})
 	if err != nil {
 		return 0, err
 	}
 	defer p.Close()
-	return b.rig.consume(ctx, space, group, b.n, p)
+	return b.fixture.consume(ctx, layout, group, b.n, p)
 }
 
 func (b *publishBench) bare(ctx context.Context) (float64, error) {
-	space, topic, err := b.fresh(ctx)
+	layout, topic, err := b.fresh(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -123,7 +123,8 @@ func (b *publishBench) bare(ctx context.Context) (float64, error) {
 		return 0, fmt.Errorf("take a producer id: %w", err)
 	}
 	var next [shardCount]int32
-	return b.rig.bareLoop(ctx, space, "bare", b.n, func(ctx context.Context, shard int, grants []hongbao.Grant) error {
+	return b.fixture.bareLoop(ctx, layout, "bare", b.n, func(ctx context.Context, shard int,
+		grants []hongbao.Grant) error {
 		raw, err := encodeBare(id.Producer, next[shard], grants)
 		if err != nil {
 			return err
@@ -143,7 +144,8 @@ func (b *publishBench) bare(ctx context.Context) (float64, error) {
 // message is the value and the headers of a grant, made the plain way.
 func message(g *hongbao.Grant) ([]byte, []protocol.Header) {
 	at := g.Time.UTC().Format("2006-01-02T15:04:05.000Z")
-	value := fmt.Sprintf(`{"campaign":%q,"packet":%d,"user":%q,"amount":%d,"shard":%d,"seq":%d,"epoch":%d,"time":%q,"request_id":%q}`,
+	value := fmt.Sprintf(`{"campaign":%q,"packet":%d,"user":%q,"amount":%d,"shard":%d,"seq":%d,"epoch":%d,`+
+		`"time":%q,"request_id":%q}`,
 		g.Campaign, g.Packet, g.User, g.Amount, g.Shard, g.Seq, g.Epoch, at, g.RequestID)
 	h := func(k, v string) protocol.Header { return protocol.Header{Key: k, Value: []byte(v)} }
 	return []byte(value), []protocol.Header{

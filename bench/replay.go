@@ -18,7 +18,7 @@ import (
 // replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events
 // there first.
 func replayRow(ctx context.Context, o options) ([]Result, error) {
-	r, err := newRig(ctx)
+	r, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
-	b := &publishBench{rig: r, broker: broker, n: o.n(300_000)}
+	b := &publishBench{fixture: r, broker: broker, n: o.n(300_000)}
 	res := Result{
 		Name: "replay", Unit: "grants/s", Want: 0.8,
 		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a fresh topic: the stream read again, "+
@@ -45,18 +45,19 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 }
 
 func (b *publishBench) replay(ctx context.Context) (float64, error) {
-	space, topic, err := b.fresh(ctx)
+	layout, topic, err := b.fresh(ctx)
 	if err != nil {
 		return 0, err
 	}
 	name := strconv.Itoa(b.runs)
-	p, err := b.publisher(space, topic, replay.DoneSink(name), &replay.Entries{Redis: b.rig.rdb, Space: space})
+	p, err := b.publisher(layout, topic, replay.DoneSink(name), &replay.Entries{Redis: b.fixture.rdb, Space: layout})
 	if err != nil {
 		return 0, err
 	}
 	defer p.Close()
 	r, err := replay.New(replay.Config{
-		Redis: b.rig.rdb, Space: space, Name: name, Target: "topic:" + topic, DoneSink: replay.DoneSink(name), Marks: true,
+		Redis: b.fixture.rdb, Space: layout, Name: name, Target: "topic:" + topic, DoneSink: replay.DoneSink(name),
+		Marks:    true,
 		Options:  delivery.Options{Handler: p, BatchGrants: batch, Patience: time.Minute},
 		Parallel: shardCount,
 	})
@@ -74,10 +75,10 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 }
 
 // publisher makes a publisher to a topic with claims of a sink.
-func (b *publishBench) publisher(space *shards.Layout, topic, sink string,
+func (b *publishBench) publisher(layout *shards.Layout, topic, sink string,
 	entries publish.Entries) (*publish.Publisher, error) {
 	claims, err := claims.New(claims.Config{
-		Redis: b.rig.rdb, Space: space.Space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
+		Redis: b.fixture.rdb, Space: layout.Space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
 	})
 	if err != nil {
 		return nil, err

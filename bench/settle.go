@@ -29,7 +29,7 @@ func startPostgres(ctx context.Context) (*testkit.PostgresServer, error) {
 // settleRow compares Redis -> PostgreSQL by a whole consumer with a bare loop over the same entries.
 func settleRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(200_000)
-	r, err := newRig(ctx)
+	r, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +67,8 @@ WITH g AS (
 INSERT INTO account SELECT usr, sum(amount) FROM g GROUP BY usr ORDER BY usr
 ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`
 
-func bareSettle(ctx context.Context, r *rig, pg *testkit.PostgresServer, n int) (float64, error) {
-	space, _, err := r.events(ctx, n)
+func bareSettle(ctx context.Context, r *fixture, pg *testkit.PostgresServer, n int) (float64, error) {
+	layout, _, err := r.events(ctx, n)
 	if err != nil {
 		return 0, err
 	}
@@ -83,7 +83,7 @@ func bareSettle(ctx context.Context, r *rig, pg *testkit.PostgresServer, n int) 
 	if _, err := pool.Exec(ctx, bareTables); err != nil {
 		return 0, fmt.Errorf("make the bare tables: %w", err)
 	}
-	rate, err := r.bareLoop(ctx, space, "bare", n, func(ctx context.Context, _ int, grants []hongbao.Grant) error {
+	rate, err := r.bareLoop(ctx, layout, "bare", n, func(ctx context.Context, _ int, grants []hongbao.Grant) error {
 		m := len(grants)
 		campaigns, users, requests := make([]string, m), make([]string, m), make([]string, m)
 		packets, amounts, seqs, epochs, times := make([]int64, m), make([]int64, m), make([]int64, m), make([]int64, m),
@@ -101,8 +101,8 @@ func bareSettle(ctx context.Context, r *rig, pg *testkit.PostgresServer, n int) 
 	return rate, errors.Join(err, pg.DropDatabase(ctx, name))
 }
 
-func ourSettle(ctx context.Context, r *rig, pg *testkit.PostgresServer, n int, group string) (float64, error) {
-	space, campaigns, err := r.events(ctx, n)
+func ourSettle(ctx context.Context, r *fixture, pg *testkit.PostgresServer, n int, group string) (float64, error) {
+	layout, campaigns, err := r.events(ctx, n)
 	if err != nil {
 		return 0, err
 	}
@@ -114,7 +114,7 @@ func ourSettle(ctx context.Context, r *rig, pg *testkit.PostgresServer, n int, g
 	if err != nil {
 		return 0, err
 	}
-	rate, err := r.consume(ctx, space, group, n, settler)
+	rate, err := r.consume(ctx, layout, group, n, settler)
 	return rate, errors.Join(err, allGranted(ctx, books, campaigns), books.Close(), pg.DropDatabase(ctx, name))
 }
 

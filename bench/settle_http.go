@@ -27,7 +27,7 @@ const (
 // way at once.
 func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(100_000)
-	r, err := newRig(ctx)
+	r, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,9 +115,9 @@ func plansOf(campaigns []ledger.Campaign) (fixedPlans, error) {
 	return fixedPlans{plans}, err
 }
 
-func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBank, n, batchCredits int) (float64,
+func ourHTTP(ctx context.Context, r *fixture, pg *testkit.PostgresServer, b *slowBank, n, batchCredits int) (float64,
 	error) {
-	space, campaigns, err := r.events(ctx, n)
+	layout, campaigns, err := r.events(ctx, n)
 	if err != nil {
 		return 0, err
 	}
@@ -134,7 +134,7 @@ func ourHTTP(ctx context.Context, r *rig, pg *testkit.PostgresServer, b *slowBan
 		return 0, errors.Join(err, books.Close())
 	}
 	before := b.booked.Load()
-	rate, err := r.consume(ctx, space, "balance", n, h)
+	rate, err := r.consume(ctx, layout, "balance", n, h)
 	h.Close()
 	if got := b.booked.Load() - before; err == nil && got != int64(n) {
 		err = fmt.Errorf("%d of %d grants were credited, breaker %s", got, n, h.Stats().Breaker)

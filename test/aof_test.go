@@ -19,9 +19,9 @@ import (
 func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.RedisServer, *bundle) {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: dir, Args: args})
-	space, err := shards.NewLayout(hongbao.Space{Prefix: "aof", Shards: 1})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: "aof", Shards: 1})
 	require.NoError(t, err)
-	return server, &bundle{rdb: server.Client(t), space: space}
+	return server, &bundle{rdb: server.Client(t), layout: layout}
 }
 
 // grabOne has a user grab one packet of rain.
@@ -29,7 +29,7 @@ func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 	t.Helper()
 	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
-	answers, err := shards.Of(b.rdb, b.space.Shard(0)).Grab(t.Context(), call, nil)
+	answers, err := shards.Of(b.rdb, b.layout.Shard(0)).Grab(t.Context(), call, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 	return answers[0]
@@ -39,7 +39,7 @@ func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 // receipt, stock and counts.
 func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	t.Helper()
-	k := b.space.Shard(0)
+	k := b.layout.Shard(0)
 	seq, err := shards.Of(b.rdb, k).LastSeq(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, n, seq)
@@ -89,7 +89,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 	const before, torn, packets = 3, 3, 10
 	dir := t.TempDir()
 	server, b := aofServer(t, dir, map[string]string{"appendfsync": "always"})
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 1000))
 	for i := range before {
 		b.grabOne(t, i)
@@ -115,7 +115,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 		wholes[whole]++
 		again, c := aofServer(t, copied, map[string]string{"aof-load-truncated": "yes"})
 		c.whole(t, whole, packets)
-		require.NoError(t, shardstest.Open(t.Context(), c.rdb, c.space))
+		require.NoError(t, shardstest.Open(t.Context(), c.rdb, c.layout))
 		c.grabOne(t, 100) // and it goes on
 		c.whole(t, whole+1, packets)
 		require.NoError(t, again.Close())
@@ -147,7 +147,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 	const packets = 1000
 	// Each key that the rewrite saves takes it a tenth of a second longer, so that the kill finds it at work.
 	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "100000"})
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 100_000))
 	n := 0
 	for range 5 {
@@ -166,7 +166,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart())
 		testkit.EventuallyOK(t, 10*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "it answers again")
-		require.NoError(t, shardstest.Open(t.Context(), b.rdb, b.space))
+		require.NoError(t, shardstest.Open(t.Context(), b.rdb, b.layout))
 		b.whole(t, int64(n), packets)
 	}
 }

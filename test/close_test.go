@@ -48,9 +48,9 @@ func newEnding(t *testing.T, more ...string) *ending {
 	path, err := program()
 	require.NoError(t, err)
 	prefix := testkit.Prefix(t)
-	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 2})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 2})
 	require.NoError(t, err)
-	e := &ending{t: t, prefix: prefix, rdb: testkit.Redis(t).Client(t), keys: space.Home("rain"),
+	e := &ending{t: t, prefix: prefix, rdb: testkit.Redis(t).Client(t), keys: layout.Home("rain"),
 		ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": "2", "DEPLOYMENT_SINKS": "balance",

@@ -27,13 +27,13 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t)
 	client := cluster.Client(t, nil)
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
 	require.NoError(t, err)
-	b := &bundle{rdb: client, space: space, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
-	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
+	b := &bundle{rdb: client, layout: layout, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
+	require.NoError(t, shards.Found(t.Context(), client, layout, shards.FoundCall{Deployment: "test"}))
 	oneSlotAShard(t, b)
 
-	ids := oneCampaignAShard(t, client, space)
+	ids := oneCampaignAShard(t, client, layout)
 	const packets = 200
 	_, settler := b.ledger(t, b.load(t, spec(ids[0], packets, 100_000)), b.load(t, spec(ids[1], packets, 100_000)),
 		b.load(t, spec(ids[2], packets, 100_000)))
@@ -53,25 +53,25 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 
 	gone := vanished(t, b)
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, space.Space, "balance", "w1", b.log,
+	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, layout.Space, "balance", "w1", b.log,
 		settler
 	cfg.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
 	cfg.Lease, cfg.Poll, cfg.Block = 300*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
 	w, err := consumer.New(cfg)
 	require.NoError(t, err)
 	tc := consumer.DefaultTrimmerConfig()
-	tc.Redis, tc.Space, tc.Log, tc.Groups = client, space.Space, b.log, []string{"balance"}
+	tc.Redis, tc.Space, tc.Log, tc.Groups = client, layout.Space, b.log, []string{"balance"}
 	tc.MaxEvents, tc.Every = 10, 100*time.Millisecond
 	trimmer, err := consumer.NewTrimmer(tc)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
 	wg.Go(func() { require.NoError(t, trimmer.Run(ctx)) })
-	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(space.Len()*packets) },
+	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(layout.Len()*packets) },
 		"all settled")
 	require.EqualValues(t, gone, w.Stats().Taken, "the vanished worker's entries were taken over")
-	for i := range space.Len() {
-		k := space.Shard(i)
+	for i := range layout.Len() {
+		k := layout.Shard(i)
 		testkit.EventuallyOK(t, 20*time.Second, func() error {
 			finished, err := client.HGet(t.Context(), k.Meta(), "finished").Int64()
 			if err == nil && finished != packets {
@@ -85,13 +85,13 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 }
 
 // oneCampaignAShard names a campaign for each shard, and checks that each shard lives on a master of its own.
-func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, space *shards.Layout) []string {
+func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, layout *shards.Layout) []string {
 	t.Helper()
-	ids := make([]string, space.Len())
+	ids := make([]string, layout.Len())
 	masters := map[string]bool{}
-	for i := 0; len(masters) < space.Len(); i++ {
+	for i := 0; len(masters) < layout.Len(); i++ {
 		id := fmt.Sprintf("rain-%d", i)
-		k := space.Home(id)
+		k := layout.Home(id)
 		if ids[k.Index()] != "" {
 			continue
 		}
@@ -106,10 +106,10 @@ func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, space *shards.
 // vanished is a worker that reads from every shard and is never seen again. It tells how many entries it took along.
 func vanished(t *testing.T, b *bundle) (entries int) {
 	t.Helper()
-	for i := range b.space.Len() {
-		_, err := shards.Of(b.rdb, b.space.Shard(i)).CreateGroup(t.Context(), "balance")
+	for i := range b.layout.Len() {
+		_, err := shards.Of(b.rdb, b.layout.Shard(i)).CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
-		raw, err := shards.Of(b.rdb, b.space.Shard(i)).ReadNew(t.Context(), "balance", "vanished", 2, 0)
+		raw, err := shards.Of(b.rdb, b.layout.Shard(i)).ReadNew(t.Context(), "balance", "vanished", 2, 0)
 		require.NoError(t, err)
 		entries += len(raw)
 	}
@@ -121,8 +121,8 @@ func vanished(t *testing.T, b *bundle) (entries int) {
 func oneSlotAShard(t *testing.T, b *bundle) {
 	t.Helper()
 	slots := map[int64]bool{}
-	for i := range b.space.Len() {
-		k := b.space.Shard(i)
+	for i := range b.layout.Len() {
+		k := b.layout.Shard(i)
 		want, err := b.rdb.ClusterKeySlot(t.Context(), k.Meta()).Result()
 		require.NoError(t, err)
 		slots[want] = true
@@ -137,8 +137,8 @@ func oneSlotAShard(t *testing.T, b *bundle) {
 			require.Equal(t, want, got, key)
 		}
 	}
-	require.Len(t, slots, b.space.Len())
+	require.Len(t, slots, b.layout.Len())
 	err := b.rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])",
-		[]string{b.space.Shard(0).Meta(), b.space.Shard(1).Meta()}).Err()
+		[]string{b.layout.Shard(0).Meta(), b.layout.Shard(1).Meta()}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
 }

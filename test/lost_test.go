@@ -129,8 +129,8 @@ func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 	b.agrees(t)
 }
 
-// The ledger puts aside what the remote has booked, for it is above what was funded. When it comes again it is not sent
-// again.
+// The ledger quarantines a credit that the remote has booked, for it is above the funding. When it comes again it is
+// not sent again.
 func TestQuarantinedAtTheRemote(t *testing.T) {
 	t.Parallel()
 	for name, retention := range map[string]time.Duration{"neither": 0, "idempotent": time.Hour} {

@@ -41,7 +41,7 @@ type oneCopy struct {
 	t      *testing.T
 	broker *testkit.KafkaBroker
 	rdb    *redis.Client
-	space  *shards.Layout
+	layout *shards.Layout
 	keys   shards.Keys
 	ledger string
 	topic  string
@@ -56,9 +56,9 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 		ledger: filepath.Join(t.TempDir(), "ledger.db")}
 	prefix := testkit.Prefix(t)
 	var err error
-	c.space, err = shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
+	c.layout, err = shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
-	c.keys = c.space.Shard(0)
+	c.keys = c.layout.Shard(0)
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": "onecopy", "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SINKS": "kafka",
 		"REDIS_ADDRS":        testkit.Redis(t).Addr,
@@ -150,7 +150,7 @@ func (c *oneCopy) records() int64 {
 	return res.Topics[c.topic][0].LastOffset
 }
 
-// inFlight has a worker send grants of which the broker has the records and the worker does not have the answer.
+// inFlight has a worker send grants. The broker has their records, and the worker does not have its answer.
 func (c *oneCopy) inFlight() *exec.Cmd {
 	c.t.Helper()
 	w := c.worker()

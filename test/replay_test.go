@@ -146,8 +146,8 @@ func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	t.Logf("killed %d times", kills)
 }
 
-// What was lost from the topic after it was finished is found there and repaired, and what was never finished is pushed
-// by the plain replay: each once, beside the letters that wait for a decision.
+// A replay with --missing finds events that the topic lost after they were finished, and pushes them. The plain replay
+// pushes events that were never finished. Each comes once, beside the letters that wait for a decision.
 func TestReplayRepairsTheTopic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -183,8 +183,8 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	require.ErrorContains(t, err, "say --to kafka")
 }
 
-// The trimmer deletes done bits behind the stream. What they said still holds: a replay to the topic pushes nothing a
-// second time, and finds what is missing there.
+// The trimmer deletes done bits behind the stream. Their events still count as done: a replay to the topic pushes none
+// a second time, and one with --missing finds those that the topic lacks.
 func TestReplayBehindTheDoneBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -204,7 +204,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c.drain(w)
 	c.settled()
 	cfg := consumer.DefaultTrimmerConfig()
-	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log, cfg.Retention = c.rdb, c.space.Space, []string{"kafka"}, zap.NewNop(), 0
+	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log, cfg.Retention = c.rdb, c.layout.Space, []string{"kafka"}, zap.NewNop(), 0
 	trimmer, err := consumer.NewTrimmer(cfg)
 	require.NoError(t, err)
 	testkit.Eventually(t, 20*time.Second, func() bool { // a retention of 0 means before this millisecond
@@ -220,7 +220,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c.exactly(c.topic)
 }
 
-// Two replays of what is missing at once, under names of their own, push it once: the second one looks at the topic
+// Two replays with --missing at once, under names of their own, push each event once: the second one looks at the topic
 // when the first has ended.
 func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	if testing.Short() {

@@ -58,7 +58,7 @@ func NewRedisCluster(t testing.TB) *RedisCluster {
 	return closing(t, must(t, func() (*RedisCluster, error) { return StartRedisCluster(t.Context()) }))
 }
 
-// nodes are those that were started.
+// nodes are the servers that were started.
 func (c *RedisCluster) nodes() (all []*RedisServer) {
 	for _, n := range append(c.Masters[:len(c.Masters):len(c.Masters)], c.Replica) {
 		if n != nil {

@@ -135,7 +135,7 @@ func (m *MariaDBServer) with(ctx context.Context, fn func(*sql.Conn) error) erro
 	if err != nil {
 		return err
 	}
-	config.Logger = &mysql.NopLogger{} // a server that starts refuses, and that is told by the error
+	config.Logger = &mysql.NopLogger{} // a server that is still starting refuses; the error says so
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return err

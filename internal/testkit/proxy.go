@@ -141,7 +141,7 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Fired tells what was done so far.
+// Fired tells how many faults were injected so far.
 func (p *Proxy) Fired() Faults {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,7 +23,7 @@ func (s *soak) compare(ctx context.Context) error {
 	return nil
 }
 
-// compareLedger reads the tables by plain SQL: each grant that a caller was told of must be there once, with its user
+// compareLedger reads the tables by plain SQL: each grant that a caller heard of must be there once, with its user
 // and amount, and nothing else; and each user's balance must be the sum of his grants.
 func (s *soak) compareLedger(ctx context.Context) (err error) {
 	db, err := pgx.Connect(ctx, s.servers.dsn)
@@ -65,7 +65,7 @@ func (s *soak) compareLedger(ctx context.Context) (err error) {
 	return err
 }
 
-// compareTopic reads the whole topic: each grant that a caller was told of must be there once, and nothing else.
+// compareTopic reads the whole topic: each grant that a caller heard of must be there once, and nothing else.
 func (s *soak) compareTopic(ctx context.Context) error {
 	t, err := s.count(ctx, topicName)
 	if err != nil {

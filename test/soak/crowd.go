@@ -18,7 +18,7 @@ const (
 	waves          = 4 // the campaigns open in so many groups, one after the other
 )
 
-// fact is what the callers were told of one packet.
+// fact is what the callers heard about one packet.
 type fact struct {
 	user   string
 	amount hongbao.Amount
@@ -78,7 +78,7 @@ const spread = 7919 // a prime: the callers who repeat are from everywhere in th
 // grab lets the callers grab, at an even rate, until every campaign had its five grabs a packet.
 func (s *soak) grab(ctx context.Context) error {
 	cfg := s.servers.cfg.ProducerConfig()
-	cfg.Redis, cfg.Space = s.servers.rdb, s.servers.space.Space
+	cfg.Redis, cfg.Space = s.servers.rdb, s.servers.layout.Space
 	p, err := producer.New(cfg)
 	if err != nil {
 		return err

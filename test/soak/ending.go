@@ -134,7 +134,7 @@ func judgeRefunds(all []refunded, campaigns []*raining) (sum hongbao.Amount, err
 }
 
 // revealAndVerify recomputes a draw from the revealed file, the published hash and the topic's grants, in a process
-// that is told of no server.
+// that knows no server.
 func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) error {
 	file := filepath.Join(s.dir, c.spec.ID+".revealed.json")
 	out, err := s.hongbao(ctx, "campaign", "reveal", c.spec.ID)
@@ -147,7 +147,7 @@ func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) e
 	return judgeVerified(out, c)
 }
 
-// judgeVerified wants that all grants which callers were told of were compared with the plan.
+// judgeVerified wants every grant that a caller heard of to be compared with the plan.
 func judgeVerified(out []byte, c *raining) error {
 	if want := fmt.Sprintf("\n%d grants, ", len(c.told)); !bytes.Contains(out, []byte(want)) {
 		return fmt.Errorf("verify %s compared other grants than the %d that callers were told of: %.300s", c.spec.ID,

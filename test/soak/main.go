@@ -132,7 +132,7 @@ func (o *Outcome) audited(verdict string) {
 	}
 }
 
-// judge tells what is not as it must be.
+// judge names every number that is not as it must be.
 func (o *Outcome) judge(campaigns int64) error {
 	var errs []error
 	need := func(ok bool, format string, args ...any) {

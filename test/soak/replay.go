@@ -70,8 +70,8 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 	var claims []*redis.IntCmd
 	var fences []*redis.BoolCmd
 	_, err := v.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for shard := range v.space.Len() {
-			k := v.space.Shard(shard)
+		for shard := range v.layout.Len() {
+			k := v.layout.Shard(shard)
 			// A shard's seqs are its grants and the closes of its campaigns.
 			for chunk := range (s.outcome.Granted+int64(len(s.campaigns)))/shards.ChunkEvents + 1 {
 				bits = append(bits, p.BitCount(ctx, k.Done(sink, chunk), nil))

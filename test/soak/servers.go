@@ -32,12 +32,12 @@ const (
 
 // servers are real ones.
 type servers struct {
-	redis *testkit.RedisServer
-	rdb   *redis.Client
-	space *shards.Layout
-	dsn   string
-	kafka *testkit.KafkaBroker
-	cfg   *configs.Config
+	redis  *testkit.RedisServer
+	rdb    *redis.Client
+	layout *shards.Layout
+	dsn    string
+	kafka  *testkit.KafkaBroker
+	cfg    *configs.Config
 }
 
 func (s *soak) startServers(ctx context.Context) error {
@@ -79,7 +79,7 @@ func (s *soak) startServers(ctx context.Context) error {
 	if v.cfg, err = configs.Load("", s.env, nil); err != nil {
 		return fmt.Errorf("the soak's own configuration: %w", err)
 	}
-	if v.space, err = shards.NewLayout(v.cfg.Space()); err != nil {
+	if v.layout, err = shards.NewLayout(v.cfg.Space()); err != nil {
 		return err
 	}
 	opts := v.redis.Options()
@@ -123,7 +123,7 @@ func (s *soak) prepare(ctx context.Context) error {
 				Packets: int64(packets), Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 5_000},
 				From: now.Add(-time.Minute), To: now.Add(24 * time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme",
 			}
-			if s.servers.space.Home(c.ID).Index() != shard {
+			if s.servers.layout.Home(c.ID).Index() != shard {
 				continue
 			}
 			if n == 1 { // users may hold three, devices five a day; and a tenth is left over, for the refund

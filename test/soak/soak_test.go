@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
-// rains are two campaigns with grants that callers were told of: three of "a" and one of "b".
+// rains are two campaigns whose callers heard of grants: three of "a" and one of "b".
 func rains() []*raining {
 	a := newRaining(&hongbao.Campaign{ID: "a", Total: 100, Packets: 5})
 	b := newRaining(&hongbao.Campaign{ID: "b", Total: 10, Packets: 1})

@@ -48,5 +48,5 @@ func (t *tally) add(g *hongbao.Grant) {
 	}
 }
 
-// missing are the grants that callers were told of and that did not come, or not as they were told.
+// missing are the grants that callers heard of and that did not come, or came with other fields.
 func (t *tally) missing() int64 { return t.told - t.found }

@@ -19,37 +19,37 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// rig is a Redis of the row's own, AOF everysec.
-type rig struct {
+// fixture is a Redis of the row's own, AOF everysec.
+type fixture struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
 	rounds int // deployments so far
 }
 
-func newRig(ctx context.Context) (*rig, error) {
+func newFixture(ctx context.Context) (*fixture, error) {
 	server, err := testkit.StartRedis(ctx, testkit.RedisOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
 	opts := server.Options()
 	opts.PoolSize, opts.ReadTimeout = 64, 30*time.Second
-	return &rig{server: server, rdb: redis.NewClient(opts)}, nil
+	return &fixture{server: server, rdb: redis.NewClient(opts)}, nil
 }
 
-func (r *rig) close() error { return errors.Join(r.rdb.Close(), r.server.Close()) }
+func (r *fixture) close() error { return errors.Join(r.rdb.Close(), r.server.Close()) }
 
-// deployment empties the rig's Redis and founds a deployment in it. Each has a prefix of its own: this process has seen
+// deployment empties Redis and founds a deployment in it. Each has a prefix of its own: this process has seen
 // events of the prefixes before, and a shard that has come to fewer is frozen.
-func (r *rig) deployment(ctx context.Context, n int) (*shards.Layout, error) {
+func (r *fixture) deployment(ctx context.Context, n int) (*shards.Layout, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("empty redis: %w", err)
 	}
 	r.rounds++
-	space, err := shards.NewLayout(hongbao.Space{Prefix: fmt.Sprintf("hb%d", r.rounds), Shards: n})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: fmt.Sprintf("hb%d", r.rounds), Shards: n})
 	if err != nil {
 		return nil, err
 	}
-	return space, shards.Found(ctx, r.rdb, space, shards.FoundCall{Deployment: "bench"})
+	return layout, shards.Found(ctx, r.rdb, layout, shards.FoundCall{Deployment: "bench"})
 }
 
 // spec is a campaign of n packets, open now, with a limit by user and one by device and day.
@@ -66,13 +66,13 @@ func spec(id string, n int) hongbao.Campaign {
 }
 
 // load plans a campaign and loads it.
-func (r *rig) load(ctx context.Context, space *shards.Layout, c hongbao.Campaign) (ledger.Campaign, error) {
+func (r *fixture) load(ctx context.Context, layout *shards.Layout, c hongbao.Campaign) (ledger.Campaign, error) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	if err != nil {
 		return ledger.Campaign{}, err
 	}
-	store, err := campaigns.New(campaigns.Config{Redis: r.rdb, Space: space.Space, Chunk: 5_000})
+	store, err := campaigns.New(campaigns.Config{Redis: r.rdb, Space: layout.Space, Chunk: 5_000})
 	if err != nil {
 		return ledger.Campaign{}, err
 	}
@@ -100,7 +100,7 @@ func crowd(ctx context.Context, callers, n int, do func(ctx context.Context, i i
 }
 
 // info reads numbers of INFO by the name of their line.
-func (r *rig) info(ctx context.Context, section string) (map[string]string, error) {
+func (r *fixture) info(ctx context.Context, section string) (map[string]string, error) {
 	text, err := r.rdb.Info(ctx, section).Result()
 	if err != nil {
 		return nil, fmt.Errorf("INFO %s: %w", section, err)
@@ -118,7 +118,7 @@ func (r *rig) info(ctx context.Context, section string) (map[string]string, erro
 // how many calls of scripts these were.
 type cpu struct{ process, scripts, calls float64 }
 
-func (r *rig) cpu(ctx context.Context) (c cpu, err error) {
+func (r *fixture) cpu(ctx context.Context) (c cpu, err error) {
 	used, err1 := r.info(ctx, "cpu")
 	stats, err2 := r.info(ctx, "commandstats")
 	if err := errors.Join(err1, err2); err != nil {
