@@ -135,7 +135,7 @@ func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund) (*LostEnding,
 
 // LostStanding tells how a campaign stands of which Redis has lost something.
 func (a *App) LostStanding(ctx context.Context, id string) (*LostEnding, error) {
-	at, err := a.ender().Look(ctx, id)
+	at, err := a.ender().Standing(ctx, id)
 	if err != nil {
 		return nil, err
 	}

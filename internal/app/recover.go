@@ -77,7 +77,7 @@ func (a *App) Recover(ctx context.Context, word *Acceptance) (*Recovery, error) 
 		return nil, err
 	}
 	out := &Recovery{}
-	if out.Shards, err = r.Look(ctx); err != nil {
+	if out.Shards, err = r.Verdicts(ctx); err != nil {
 		return nil, err
 	}
 	lost := slices.DeleteFunc(slices.Clone(out.Shards), func(v *recovery.Verdict) bool { return !v.Frozen || !v.Lost() })

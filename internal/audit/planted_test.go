@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -346,57 +345,6 @@ func kinds(list ...audit.Kind) map[audit.Kind]int64 {
 		m[k]++
 	}
 	return m
-}
-
-func do(t *testing.T, cmd redis.Cmder) {
-	t.Helper()
-	require.NoError(t, cmd.Err())
-}
-
-func drop(grants map[string][]hongbao.Grant, id, user string) {
-	grants[id] = slices.DeleteFunc(grants[id], func(g hongbao.Grant) bool { return g.User == user })
-}
-
-func again(grants map[string][]hongbao.Grant, id, user string) {
-	i := slices.IndexFunc(grants[id], func(g hongbao.Grant) bool { return g.User == user })
-	grants[id] = append(grants[id], grants[id][i])
-}
-
-// addEntry puts an entry of one grant of a into the stream, past the scripts.
-func (w *world) addEntry(t *testing.T, line string, seq int64) {
-	t.Helper()
-	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{
-		"v", "1", "k", "grant", "c", "a", "q", fmt.Sprint(seq), "e", "1", "t", "1700000000000", "g", line,
-	}}))
-}
-
-// forge gives the last packet of a to a user with the seq, with all counts right.
-func (w *world) forge(t *testing.T, seq int64) {
-	t.Helper()
-	k := w.keys("a")
-	packet, err := w.rdb.RPop(t.Context(), k.Stock("a")).Result()
-	require.NoError(t, err)
-	amount, err := strconv.ParseInt(strings.Split(packet, " ")[1], 10, 64)
-	require.NoError(t, err)
-	do(t, w.rdb.HSet(t.Context(), k.Receipts("a"), "mallory", fmt.Sprintf("%s %d 0 ", packet, seq)))
-	for field, by := range map[string]int64{"granted": 1, "granted_amount": amount} {
-		do(t, w.rdb.HIncrBy(t.Context(), k.Campaign("a"), field, by))
-	}
-}
-
-// bury grants one more packet and makes it a dead letter of the ledger's group.
-func (w *world) bury(t *testing.T, reason string) {
-	t.Helper()
-	w.grab(t, "a", 500, 1)
-	w.publish(t)
-	k := w.keys("a")
-	e := w.read(t, k.Index(), ledgerGroup)[0]
-	written, err := shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
-		Group: ledgerGroup, Consumer: "w1", EntryID: e.ID, Grant: &e.Grants[0], Last: true, Class: hongbao.ClassPermanent,
-		Reason: reason, Attempts: 1,
-	})
-	require.NoError(t, err)
-	require.True(t, written)
 }
 
 // A ledger row that was deleted is lost, and its user's balance still has it: a replay would credit him again.

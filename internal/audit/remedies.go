@@ -6,14 +6,21 @@ type remedy struct {
 	kind Kind
 	// means says what happened; do says what to do. Commands stand in backquotes, and each of them exists.
 	means, do string
-	// moves says that the remedy pays, refunds or funds. Nobody is told to do that while the ledger does not agree with
-	// itself: a row that was deleted there is paid again by a replay.
+	// moves says that the remedy pays, refunds or funds. The report names none of these while the ledger does not agree
+	// with itself: a replay would pay a row again that was deleted there.
 	moves bool
 }
 
 // notWhileUnbalanced stands for a remedy that moves money while the ledger does not agree with itself.
 const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger does not agree with itself. " +
 	"Mend `ledger_unbalanced` and `double_credit` first, then run `hongbao audit` again"
+
+// Where Redis went back in time a shard may be frozen: then it grants nothing, and takes no pause.
+const (
+	frozenShard = " (a frozen shard grants nothing and takes no pause: `hongbao recover` tells what to do with it)"
+	pauseOpen   = "pause the campaign with `hongbao campaign pause ID`" + frozenShard
+	pauseShard  = "pause the campaigns of the shard with `hongbao campaign pause ID`" + frozenShard
+)
 
 // remedies lists every kind, in the order in which reports show them.
 var remedies = []remedy{
@@ -28,11 +35,11 @@ var remedies = []remedy{
 		"replay these grants, from stream or receipts: `hongbao replay NAME --to balance`. The ledger, or the remote, " +
 			"settles each once", true},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",
-		"ask whether Redis lost writes: then the packet may be dealt again, so pause the campaign with `hongbao campaign " +
-			"pause ID`. Otherwise find out who writes to that place", false},
+		"ask whether Redis lost writes: then the packet may be dealt again, so " + pauseOpen + ". Otherwise find out who " +
+			"writes to that place", false},
 	{Different, "the same packet with another user, amount, shard or seq",
-		"compare the versions in the line; the ledger's was paid. Pause the campaign with `hongbao campaign pause ID` if " +
-			"Redis lost writes: the packet was dealt twice", false},
+		"compare the versions in the line; the ledger's was paid. If Redis lost writes, the packet was dealt twice: " +
+			pauseOpen, false},
 	{OverHold, "a user holds more packets than the limit allows",
 		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to Redis by hand. `hongbao receipts CAMPAIGN " +
 			"USER` shows what the user holds", false},
@@ -59,14 +66,14 @@ var remedies = []remedy{
 		"end it from the ledger with `hongbao campaign refund-lost ID`; without an amount it moves nothing and says what is " +
 			"left", true},
 	{CampaignBroken, "a campaign's keys can't be read, or some of them are missing",
-		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to its keys by hand, or Redis lost some", false},
+		"somebody wrote to its keys by hand, or Redis lost some: " + pauseOpen, false},
 	{SeqGap, "no grant, close or skipped range stands for some seqs",
-		"Redis lost events: pause the campaigns of the shard with `hongbao campaign pause ID`", false},
+		"Redis lost events: " + pauseShard, false},
 	{DuplicateSeq, "one seq stands for two grants: Redis went back in time",
-		"pause the campaigns of the shard with `hongbao campaign pause ID`", false},
+		pauseShard, false},
 	{SeqBeyond, "a receipt has a seq above the shard's last one: Redis went back in time, or somebody wrote to its key " +
 		"meta",
-		"pause the campaigns of the shard with `hongbao campaign pause ID` before the seqs are given out again", false},
+		"before the seqs are given out again, " + pauseShard, false},
 	{AfterClose, "a grant after its campaign's close",
 		"refund nothing: the close does not count this grant. `hongbao campaign show ID` tells how the campaign stands",
 		false},

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -161,27 +162,23 @@ type Order struct {
 
 // Refund posts the refund of a closed campaign, or gives the one that is there. While the ledger does not hold every
 // grant up to the close the error is ErrSettling.
-func (c *Closer) Refund(ctx context.Context, o Order) (payment.Refund, error) {
-	over := time.NewTimer(o.Wait)
-	defer over.Stop()
-	tick := time.NewTicker(c.cfg.Poll)
-	defer tick.Stop()
-	for {
-		r, err := c.tryRefund(ctx, &o)
-		if err == nil || !errors.Is(err, payment.ErrSettling) || o.Wait == 0 {
-			return r, err
-		}
-		select {
-		case <-tick.C:
-		case <-over.C:
-			c.cfg.Log.Warn("ALARM: a refund waits for the settlers for too long: are they running, and does the ledger answer?",
-				zap.String("code", "refund_waits"), zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait),
-				zap.Error(err))
-			return r, err
-		case <-ctx.Done():
-			return r, fmt.Errorf("%w; it ended while waiting: %w", err, context.Cause(ctx))
-		}
+func (c *Closer) Refund(ctx context.Context, o Order) (r payment.Refund, err error) {
+	waiting, cancel := context.WithTimeout(ctx, o.Wait)
+	defer cancel()
+	_ = retry.Poll(waiting, c.cfg.Poll, func() (bool, error) {
+		r, err = c.tryRefund(ctx, &o)
+		return !errors.Is(err, payment.ErrSettling), nil
+	})
+	switch {
+	case !errors.Is(err, payment.ErrSettling), o.Wait == 0:
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%w; it ended while waiting: %w", err, context.Cause(ctx))
+	default:
+		c.cfg.Log.Warn("ALARM: a refund waits for the settlers for too long: are they running, and does the ledger answer?",
+			zap.String("code", "refund_waits"), zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait),
+			zap.Error(err))
 	}
+	return r, err
 }
 
 // tryRefund goes through all steps once. The lock is held for one try only, so that one campaign that waits for its

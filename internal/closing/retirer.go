@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -42,18 +43,13 @@ func NewRetirer(cfg RetirerConfig) (*Retirer, error) {
 
 // Run retires until ctx ends.
 func (r *Retirer) Run(ctx context.Context) error {
-	tick := time.NewTicker(r.cfg.Every)
-	defer tick.Stop()
-	for {
+	_ = retry.Poll(ctx, r.cfg.Every, func() (bool, error) {
 		if _, err := r.Retire(ctx); err != nil && ctx.Err() == nil {
 			r.cfg.Log.Warn("refunded campaigns could not be taken out of Redis, it is tried again", zap.Error(err))
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return false, nil
+	})
+	return nil
 }
 
 // retireCampaigns is how many campaigns of a shard are looked up at once.

@@ -161,14 +161,6 @@ func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (
 	return page, next, nil
 }
 
-// Count counts the letters that the filter picks.
-func (l *Letters) Count(ctx context.Context, f Filter) (n int64, err error) {
-	return n, l.each(ctx, f, "", func(_ context.Context, letters []Letter) error {
-		n += int64(len(letters))
-		return nil
-	})
-}
-
 // at gives a context for work on a shard that begins now: it changes nothing once the shard was opened anew.
 func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
 	head, err := l.shard(shard).Head(ctx)

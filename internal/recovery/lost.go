@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -93,9 +94,9 @@ func (w *Waiting) Steps(campaign string) (steps []string) {
 	return steps
 }
 
-// Look tells how a campaign stands, and changes nothing. It refuses a campaign that is as it should be: close and
+// Standing tells how a campaign stands, and changes nothing. It refuses a campaign that is as it should be: close and
 // refund are its end.
-func (e *Ender) Look(ctx context.Context, id string) (*Ending, error) {
+func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
 	k := e.shard(id)
 	if _, err := k.OpenHead(ctx); errors.Is(err, shards.ErrFrozen) {
 		return nil, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` tells how to open it first: %w", id,
@@ -183,7 +184,18 @@ func (e *Ender) waiting(ctx context.Context, out *Ending) error {
 	if err != nil {
 		return err
 	}
-	out.Waiting = Waiting{Stream: w.Stream, Receipts: w.Receipts, Letters: w.Letters}
+	out.Waiting = Waiting{Stream: w.Stream, Receipts: w.Receipts}
+	err = deadletter.New(e.Redis, e.Space).Each(ctx, e.Group, out.Shard, "", func(page []deadletter.Letter) error {
+		for i := range page {
+			if page[i].Campaign() == out.Campaign {
+				out.Waiting.Letters++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	const page = 500
 	for after := int64(0); ; {
 		list, err := e.Books.Quarantine(ctx, after, page)
@@ -204,7 +216,7 @@ func (e *Ender) waiting(ctx context.Context, out *Ending) error {
 // Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly
 // that sum. Killed at any point, and run again, it goes on; it refunds once.
 func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
-	at, err := e.Look(ctx, o.Campaign)
+	at, err := e.Standing(ctx, o.Campaign)
 	if err != nil {
 		return payment.Refund{}, err
 	}

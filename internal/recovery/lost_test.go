@@ -34,7 +34,7 @@ func lost(amount hongbao.Amount) ledger.LostRefund {
 func (w *world) accepts(t *testing.T) {
 	t.Helper()
 	w.staysFrozen(t)
-	verdicts, err := w.rec.Look(t.Context())
+	verdicts, err := w.rec.Verdicts(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "no file is left"))
 }
@@ -74,7 +74,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	w.grab(t, w.rdb, 100)
 	w.settle(t)
 	for _, act := range []func() error{
-		func() error { _, err := w.ender().Look(t.Context(), id); return err },
+		func() error { _, err := w.ender().Standing(t.Context(), id); return err },
 		func() error { _, err := w.ender().Refund(t.Context(), lost(9_000)); return err },
 	} {
 		require.ErrorContains(t, act(), "nothing says that Redis has lost any of it", "it is healthy")
@@ -85,7 +85,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	require.ErrorContains(t, err, "`hongbao recover`")
 	w.accepts(t)
 
-	at, err := w.ender().Look(t.Context(), id)
+	at, err := w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, &recovery.Ending{
 		Campaign: id, Currency: "CNY", Sponsor: "acme", Redis: recovery.Remains{State: "frozen"}, Packets: 1000,
@@ -116,7 +116,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	left, err := w.shard().PurgeCampaign(t.Context(), id, 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
-	at, err = w.ender().Look(t.Context(), id)
+	at, err = w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, []any{"", ""}, []any{at.Redis.State, at.Next()})
 }
@@ -130,7 +130,7 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	w.grab(t, w.rdb, 50)
 	w.restart(t, old)
 	w.accepts(t)
-	at, err := w.ender().Look(t.Context(), id)
+	at, err := w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Remains{State: "frozen", Packets: 1000, Granted: 100, GrantedAmount: 1_000}, at.Redis)
 	require.Equal(t, recovery.Waiting{Stream: 100}, at.Waiting)
@@ -139,7 +139,7 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.ErrorContains(t, err, "100 grants stand in the stream")
 
 	require.NoError(t, w.rdb.XDel(t.Context(), w.space.Shard(0).Events(), firstEntry(t, w)).Err())
-	at, err = w.ender().Look(t.Context(), id)
+	at, err = w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "who was told is not forgotten with the entry")
 	require.Contains(t, at.Waiting.Steps(id)[0], "`hongbao replay NAME --to balance --campaign rain`")
@@ -204,7 +204,7 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.c", id}}).Err())
 	require.NoError(t, w.rdb.XAdd(t.Context(),
 		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 3, "entry.c", "snow"}}).Err())
-	at, err := w.ender().Look(t.Context(), id)
+	at, err := w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Letters: 1, Quarantine: 1}, at.Waiting)
 	_, err = w.ender().Refund(t.Context(), lost(9_970))
@@ -260,7 +260,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 			_, err := killed.Refund(t.Context(), lost(9_000))
 			require.ErrorIs(t, err, errKilled)
 			require.Equal(t, 1, books.refunds, "the fault fired")
-			at, err := w.ender().Look(t.Context(), id)
+			at, err := w.ender().Standing(t.Context(), id)
 			require.NoError(t, err)
 			require.NotNil(t, at.Refund)
 

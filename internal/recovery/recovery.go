@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -53,9 +54,9 @@ type Config struct {
 
 // Recoverer opens frozen shards. One runs in every worker; at most one at a time works on a shard.
 type Recoverer struct {
-	cfg  Config
-	told map[int]string // what was lost, as it was told last
-	next map[int]time.Time
+	cfg     Config
+	alarmed map[int]string // what was lost, as the last alarm says
+	next    map[int]time.Time
 }
 
 // New makes a Recoverer.
@@ -63,7 +64,7 @@ func New(cfg Config) *Recoverer {
 	if cfg.Gather == 0 {
 		cfg.Gather = 5 * time.Second
 	}
-	return &Recoverer{cfg: cfg, told: map[int]string{}, next: map[int]time.Time{}}
+	return &Recoverer{cfg: cfg, alarmed: map[int]string{}, next: map[int]time.Time{}}
 }
 
 // Run looks after the shards that a watch has found frozen, until ctx ends.
@@ -93,7 +94,7 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 		return nil
 	}
 	_, err = r.alone(ctx, shard, func(ctx context.Context) error {
-		v, err := r.look(ctx, shard)
+		v, err := r.verdict(ctx, shard)
 		if err != nil || !v.Frozen {
 			return err
 		}
@@ -113,13 +114,13 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	return err
 }
 
-// alarm tells what was lost, once until it changes.
+// alarm says what was lost, once until that changes.
 func (r *Recoverer) alarm(v *Verdict) {
 	what := v.String()
-	if r.told[v.Shard] == what {
+	if r.alarmed[v.Shard] == what {
 		return
 	}
-	r.told[v.Shard] = what
+	r.alarmed[v.Shard] = what
 	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let nobody write to this Redis, keep its "+
 		"files, and run `hongbao recover`",
 		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
@@ -165,11 +166,11 @@ func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Contex
 	return true, errors.Join(err, unlock)
 }
 
-// Look tells how every shard stands.
-func (r *Recoverer) Look(ctx context.Context) ([]*Verdict, error) {
+// Verdicts tells how every shard stands.
+func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
 	out := make([]*Verdict, r.cfg.Space.Len())
 	for shard := range out {
-		v, err := r.look(ctx, shard)
+		v, err := r.verdict(ctx, shard)
 		if err != nil {
 			return nil, fmt.Errorf("shard %d: %w", shard, err)
 		}
@@ -182,13 +183,12 @@ func (r *Recoverer) Look(ctx context.Context) ([]*Verdict, error) {
 // lost, or of which others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a
 // worker that looks at the shard.
 func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) error {
-	waiting, cancel := context.WithTimeout(ctx, leaseTime)
+	waiting, cancel := context.WithTimeoutCause(ctx, leaseTime, hongbao.Errorf(hongbao.ClassTransient,
+		"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard))
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		taken, err := r.alone(ctx, v.Shard, func(ctx context.Context) error {
-			now, err := r.look(ctx, v.Shard)
+	return retry.Poll(waiting, 100*time.Millisecond, func() (bool, error) {
+		return r.alone(ctx, v.Shard, func(ctx context.Context) error {
+			now, err := r.verdict(ctx, v.Shard)
 			if err != nil {
 				return err
 			}
@@ -197,16 +197,7 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 			}
 			return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
 		})
-		if taken || err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-waiting.Done():
-			return hongbao.Errorf(hongbao.ClassTransient,
-				"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard)
-		}
-	}
+	})
 }
 
 // maxAccepted is how many losses Accepted lists.

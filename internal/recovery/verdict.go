@@ -46,8 +46,8 @@ func (v *Verdict) Known() int64 { return max(v.Redis, v.Ledger, v.Topic, v.Seen,
 // Lost tells whether something is missing in Redis.
 func (v *Verdict) Lost() bool { return v.Known() > v.Redis || len(v.Campaigns) > 0 }
 
-// look asks everybody about a shard. It changes nothing but that it freezes a shard that was opened for another server.
-func (r *Recoverer) look(ctx context.Context, shard int) (*Verdict, error) {
+// verdict asks everybody about a shard. It changes nothing, but it freezes a shard that was opened for another server.
+func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
 	k := r.cfg.Space.Shard(shard)
 	z, err := shards.Of(r.cfg.Redis, k).Freeze(ctx)
 	if err != nil {

@@ -55,11 +55,11 @@ func (w *run) note(change func(*Report)) {
 
 func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) error {
 	k := w.Space.Shard(shard)
-	look := shards.Of(w.Redis, k).Done
+	doneOf := shards.Of(w.Redis, k).Done
 	if w.DoneSink != DoneSink(w.Name) {
-		look = shards.Of(w.Redis, k).GroupDone
+		doneOf = shards.Of(w.Redis, k).GroupDone
 	}
-	done, err := look(ctx, w.DoneSink, stream.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
+	done, err := doneOf(ctx, w.DoneSink, stream.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
 	if err != nil {
 		return err
 	}
@@ -112,12 +112,15 @@ func (w *run) marked(ctx context.Context, k shards.Keys, grants []hongbao.Grant)
 	if w.Marks {
 		return nil
 	}
-	err := mark(ctx, w, k, w.DoneSink, grants)
-	if told := slices.DeleteFunc(slices.Clone(grants),
-		func(g hongbao.Grant) bool { return !w.source.told.has(&g) }); err == nil && len(told) > 0 {
-		err = mark(ctx, w, k, w.Sink, told) // no worker will ever do it
+	if err := mark(ctx, w, k, w.DoneSink, grants); err != nil {
+		return err
 	}
-	return err
+	fromReceipts := slices.DeleteFunc(slices.Clone(grants),
+		func(g hongbao.Grant) bool { return !w.source.receipts.has(&g) })
+	if len(fromReceipts) == 0 {
+		return nil
+	}
+	return mark(ctx, w, k, w.Sink, fromReceipts) // no worker will ever do it
 }
 
 // there tells, by seq, which of the grants the ledger has before they are delivered to it; none if the target is

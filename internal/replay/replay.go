@@ -36,8 +36,8 @@ type Config struct {
 	Marks bool
 	// Settles: the target is the ledger. What it has when a grant comes counts as There, not as Delivered.
 	Settles bool
-	// Sink, if not empty, is the sink that the target is of: a grant that a user was told of, and whose entry was deleted
-	// before this sink had finished it, is delivered from its receipt, and the sink has finished it then.
+	// Sink, if not empty, is the sink that the target belongs to. A grant whose entry was deleted before this sink had
+	// finished it is delivered from its receipt, and the sink has finished it then.
 	Sink string
 	// Only, if not nil, picks among the grants that the filter matches. It may be called at once.
 	Only func(g *hongbao.Grant) bool
@@ -116,7 +116,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &run{
 		Config: &r.cfg, opts: opts, to: delivery.New(r.cfg.Options), letters: deadletter.New(r.cfg.Redis, r.cfg.Space),
 		source: source{rdb: r.cfg.Redis, space: r.cfg.Space, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
-			told: newTold(r.cfg.Sink, r.cfg.Space.Len())},
+			receipts: newReceipts(r.cfg.Sink, r.cfg.Space.Len())},
 		shard: make([]shardRun, r.cfg.Space.Len()),
 		report: Report{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
@@ -240,11 +240,11 @@ func (w *run) shards(ctx context.Context) error {
 		}
 		g.Go(func() error {
 			ctx := shards.WithEpoch(ctx, w.shard[shard].epoch) // what it writes changes nothing once the shard was opened anew
-			take := func(p *part) error { return w.part(ctx, shard, p) }
+			deliver := func(p *part) error { return w.part(ctx, shard, p) }
 			if w.opts.Dead != "" {
-				return w.eachLetter(ctx, shard, take)
+				return w.eachLetter(ctx, shard, deliver)
 			}
-			if err := w.source.each(ctx, shard, w.shard[shard].seqs, take); err != nil {
+			if err := w.source.each(ctx, shard, w.shard[shard].seqs, deliver); err != nil {
 				return err
 			}
 			return w.noteNext(ctx, shard, 0)

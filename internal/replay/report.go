@@ -14,7 +14,7 @@ type Counts struct {
 	FromStream int64 `json:"from_stream"`
 	FromLedger int64 `json:"from_ledger"`
 	FromDead   int64 `json:"from_dead_letters"`
-	// FromReceipts are grants that users were told of, and whose entries were deleted before the sink had finished them.
+	// FromReceipts are grants that only receipts have: their entries were deleted before the sink had finished them.
 	FromReceipts int64 `json:"from_receipts"`
 	// NotFound are seqs that neither the stream nor the ledger has as a grant: closes, and grants that are not settled (in
 	// quarantine, dead letters) and no longer in the stream. Seqs that an opening of the shard has skipped are not among

@@ -34,11 +34,11 @@ type part struct {
 // source reads a shard's grants: from the stream what is kept, from the ledger what is not, and from the receipts what
 // neither has.
 type source struct {
-	rdb    redis.UniversalClient
-	space  *shards.Layout
-	ledger Ledger // may be nil
-	page   int    // grants at once
-	told   *told  // nil: no receipts are looked at
+	rdb      redis.UniversalClient
+	space    *shards.Layout
+	ledger   Ledger    // may be nil
+	page     int       // grants at once
+	receipts *receipts // nil: it does not read receipts
 }
 
 // each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in what it gives
@@ -103,13 +103,13 @@ func (s *source) entries(ctx context.Context, entries []stream.Entry, read Count
 		if seqs.First > seqs.Last {
 			break
 		}
-		seqs.First = p.take(e, seqs)
+		seqs.First = p.add(e, seqs)
 	}
 	return seqs.First, flush()
 }
 
-// take takes what an entry of the stream holds of the seqs, and gives the next seq.
-func (p *part) take(e *stream.Entry, seqs stream.SeqRange) int64 {
+// add adds what an entry of the stream holds of the seqs, and gives the next seq.
+func (p *part) add(e *stream.Entry, seqs stream.SeqRange) int64 {
 	end := min(e.Last(), seqs.Last)
 	if end < seqs.First { // it comes a second time
 		return seqs.First
@@ -167,7 +167,7 @@ func (s *source) fill(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 	return flush()
 }
 
-// gap takes what the receipts tell of seqs that neither the stream nor the ledger has. Seqs that an opening of the
+// gap adds what the receipts tell of seqs that neither the stream nor the ledger has. Seqs that an opening of the
 // shard has skipped stand for nothing.
 func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *part) error {
 	if seqs.Len() <= 0 {
@@ -180,10 +180,10 @@ func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *pa
 	}
 	for _, run := range shards.Without([]stream.SeqRange{seqs}, skipped) {
 		p.read.NotFound += run.Len()
-		if s.told == nil {
+		if s.receipts == nil {
 			continue
 		}
-		grants, err := s.told.of(ctx, s, shard, run)
+		grants, err := s.receipts.of(ctx, s, shard, run)
 		if err != nil {
 			return err
 		}
@@ -291,7 +291,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	for seq := first; seq <= last; seq++ {
 		missing[seq] = true
 	}
-	take := func(g hongbao.Grant) error {
+	add := func(g hongbao.Grant) error {
 		if !missing[g.Seq] {
 			return nil
 		}
@@ -306,13 +306,13 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	}
 	var err error
 	if e.Ledger != nil {
-		err = e.Ledger.EachGrantBySeq(ctx, shard, stream.SeqRange{First: first, Last: last}, take)
+		err = e.Ledger.EachGrantBySeq(ctx, shard, stream.SeqRange{First: first, Last: last}, add)
 	}
 	if err == nil && len(missing) > 0 {
-		var told map[int64]hongbao.Grant
-		told, err = shards.Of(e.Redis, e.Space.Shard(shard)).Told(ctx, func(seq int64) bool { return missing[seq] })
-		for _, g := range told {
-			_ = take(g) // it gives none
+		var granted map[int64]hongbao.Grant
+		granted, err = shards.Of(e.Redis, e.Space.Shard(shard)).Told(ctx, func(seq int64) bool { return missing[seq] })
+		for _, g := range granted {
+			_ = add(g) // it gives no error
 		}
 	}
 	if err != nil {

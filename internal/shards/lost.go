@@ -65,8 +65,6 @@ type Waiting struct {
 	// Stream are grants whose entries stand in the stream. Receipts are grants that users were told of, and whose entries
 	// are gone.
 	Stream, Receipts int64
-	// Letters are dead letters that nobody has decided.
-	Letters int64
 }
 
 // Waiting tells what of a campaign a group has not finished on the shard. It reads the whole stream and all receipts.
@@ -97,10 +95,6 @@ func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting,
 		}
 		return nil
 	})
-	if err != nil {
-		return w, err
-	}
-	w.Letters, err = k.lettersOf(ctx, group, campaign)
 	return w, err
 }
 
@@ -166,25 +160,4 @@ func (k *Shard) EachReceipts(ctx context.Context, campaign string,
 		}
 	}
 	return fmt.Errorf("read the receipts of campaign %s: %w", campaign, Classify(err))
-}
-
-// lettersOf counts a group's dead letters of a campaign.
-func (k *Shard) lettersOf(ctx context.Context, group, campaign string) (n int64, err error) {
-	for from := "-"; ; {
-		raw, err := k.Letters(ctx, group, from, "+", entriesPage)
-		if err != nil {
-			return 0, err
-		}
-		for i := range raw {
-			for j := 0; j+1 < len(raw[i].Values); j += 2 {
-				if raw[i].Values[j] == "entry.c" && raw[i].Values[j+1] == campaign {
-					n++
-				}
-			}
-		}
-		if len(raw) < entriesPage {
-			return n, nil
-		}
-		from = "(" + raw[len(raw)-1].ID
-	}
 }
