@@ -157,7 +157,7 @@ func (r *run) wants(campaign string) bool {
 func (r *run) campaign(id string) *campaign {
 	c := r.campaigns[id]
 	if c == nil && r.wants(id) {
-		c = &campaign{id: id, on: map[int]*snapshot{}}
+		c = &campaign{id: id, on: map[int]*snapshot{}, found: map[Kind]int64{}}
 		r.campaigns[id] = c
 	}
 	return c
@@ -171,9 +171,7 @@ func (r *run) sorted() []*campaign {
 func (r *run) found(d Difference) *Difference {
 	r.report.Found[d.Kind]++
 	if c := r.campaigns[d.Campaign]; c != nil {
-		if count := c.counts.perGrant(d.Kind); count != nil {
-			*count++
-		}
+		c.found[d.Kind]++
 	}
 	if r.report.Found[d.Kind] > int64(r.MaxListed) {
 		return nil

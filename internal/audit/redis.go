@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,7 +16,6 @@ import (
 
 // How much one call to Redis reads.
 const (
-	scanKeys     = 1_000
 	stockPackets = 10_000
 	hashFields   = 2_000
 )
@@ -30,7 +28,8 @@ type campaign struct {
 	facts  table[fact] // by packet
 	codes  codes
 	counts Counts
-	sealed bool // its grants are passed over
+	found  map[Kind]int64 // its differences
+	sealed bool           // its grants are passed over
 	// What was named already, so that it explains sums that do not fit: packets too many or too few, and facts that
 	// were altered.
 	strays, altered int64
@@ -152,61 +151,24 @@ func (r *run) eachField(ctx context.Context, key string, fn func(field, value st
 
 // readCampaigns finds the campaigns in Redis and reads each of them.
 func (r *run) readCampaigns(ctx context.Context) error {
-	places, err := r.findCampaigns(ctx)
+	on := make([]shards.Keys, len(r.shards))
+	for i, s := range r.shards {
+		on[i] = s.Keys
+	}
+	places, err := shards.FindCampaigns(ctx, r.Redis, on...)
 	if err != nil {
 		return err
 	}
 	for p := range places {
-		if err := r.readCampaign(ctx, p); err != nil {
-			return fmt.Errorf("campaign %.80q on shard %d: %w", p.campaign, p.shard, err)
+		if err := r.readCampaign(ctx, r.shards[p.Shard], p.Campaign); err != nil {
+			return fmt.Errorf("campaign %.80q on shard %d: %w", p.Campaign, p.Shard, err)
 		}
 	}
 	return nil
 }
 
-// place is a campaign on a shard.
-type place struct {
-	shard    int
-	campaign string
-}
-
-// findCampaigns goes over all keys once, on every primary of a cluster.
-func (r *run) findCampaigns(ctx context.Context) (map[place]bool, error) {
-	heads := map[string]int{}
-	for i, s := range r.shards {
-		heads[s.Campaign("")] = i
-	}
-	var mu sync.Mutex
-	places := map[place]bool{}
-	node := func(ctx context.Context, rdb redis.Cmdable) error {
-		for cursor := uint64(0); ; {
-			keys, next, err := rdb.Scan(ctx, cursor, "*}:c:*", scanKeys).Result()
-			if err != nil {
-				return fmt.Errorf("look for campaigns: %w", shards.Classify(err))
-			}
-			mu.Lock()
-			for _, key := range keys {
-				head, id, _ := strings.Cut(key, "}:c:")
-				if shard, ok := heads[head+"}:c:"]; ok {
-					id, _, _ = strings.Cut(id, ":") // the stock and receipts of a campaign whose hash is gone count as well
-					places[place{shard, id}] = true
-				}
-			}
-			mu.Unlock()
-			if cursor = next; cursor == 0 {
-				return nil
-			}
-		}
-	}
-	if cluster, ok := r.Redis.(*redis.ClusterClient); ok {
-		err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return node(ctx, c) })
-		return places, err
-	}
-	return places, node(ctx, r.Redis)
-}
-
-func (r *run) readCampaign(ctx context.Context, p place) error {
-	s, c := r.shards[p.shard], r.campaign(p.campaign)
+func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
+	c := r.campaign(id)
 	if c == nil {
 		return nil
 	}
@@ -220,7 +182,7 @@ func (r *run) readCampaign(ctx context.Context, p place) error {
 	if snap == nil || snap.lost { // a lost one is judged by the ledger, like one that has left Redis
 		return nil
 	}
-	c.on[p.shard] = snap
+	c.on[s.Index()] = snap
 	if snap.state == stateFrozen {
 		r.differs(c, CampaignFrozen, s.Campaign(c.id), "`hongbao recover` left it frozen")
 	}

@@ -125,36 +125,17 @@ func (c *Counts) add(o *Counts) {
 	c.Dropped += o.Dropped
 }
 
-// perGrant is the count of a kind that is about single grants, nil for the others.
-func (c *Counts) perGrant(k Kind) *int64 {
-	switch k {
-	case Lost:
-		return &c.Lost
-	case DoubleCredit:
-		return &c.DoubleCredits
-	case Unfounded:
-		return &c.Unfounded
-	case Different:
-		return &c.Different
-	case MissingInTopic:
-		return &c.MissingInTopic
-	case DuplicateInTopic:
-		return &c.Duplicates
-	case DeadLetter:
-		return &c.DeadLetters
-	case InQuarantine:
-		return &c.Quarantined
-	default:
-		return nil
-	}
+// setFound sets the counts of the differences that are about single grants.
+func (c *Counts) setFound(n map[Kind]int64) {
+	c.Lost, c.DoubleCredits, c.Unfounded, c.Different = n[Lost], n[DoubleCredit], n[Unfounded], n[Different]
+	c.MissingInTopic, c.Duplicates = n[MissingInTopic], n[DuplicateInTopic]
+	c.DeadLetters, c.Quarantined = n[DeadLetter], n[InQuarantine]
 }
 
 // ShardReport is how far one shard was when the audit began.
 type ShardReport struct {
 	Shard int   `json:"shard"`
 	Seq   int64 `json:"seq"`
-	// FirstKept is the first event that the stream still had; 0 if it had none.
-	FirstKept int64 `json:"first_kept"`
 	// TrimmedCloses counts the closes whose entries the stream no longer had; campaigns and ledger tell their seqs.
 	TrimmedCloses int64 `json:"trimmed_closes"`
 	// Finished has, for each consumer group, the seq up to which it had finished everything.
@@ -200,6 +181,7 @@ func (r *run) finish() *Report {
 	}
 	slices.SortStableFunc(rep.Differences, func(a, b Difference) int { return a.compare(&b) })
 	for _, c := range r.sorted() {
+		c.counts.setFound(c.found)
 		report := CampaignReport{Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed,
 			Sealable: r.sealable(c), Counts: c.counts}
 		if c.lost() {
@@ -211,11 +193,7 @@ func (r *run) finish() *Report {
 	for _, s := range r.shards {
 		rep.Shards = append(rep.Shards, s.report)
 	}
-	for k, n := range rep.Found {
-		if count := rep.Total.perGrant(k); count != nil {
-			*count = n
-		}
-	}
+	rep.Total.setFound(rep.Found)
 	rep.Remedies = make(map[Kind]Remedy, len(rep.Found))
 	for k := range rep.Found {
 		rep.Remedies[k] = remedyOf(k, rep.Found)

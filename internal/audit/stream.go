@@ -47,9 +47,6 @@ func (r *run) readStream(ctx context.Context, s *shard) error {
 				next = 0
 				continue
 			}
-			if s.report.FirstKept == 0 {
-				s.report.FirstKept = e.Seq
-			}
 			if next > 0 && e.Seq > next {
 				s.gaps = append(s.gaps, stream.SeqRange{First: next, Last: e.Seq - 1})
 			}

@@ -11,24 +11,33 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Campaigns lists the campaigns that Redis has on the shard. It goes over all keys of the server.
-func (k *Shard) Campaigns(ctx context.Context) ([]string, error) {
+// Place is a campaign on a shard.
+type Place struct {
+	Shard    int
+	Campaign string
+}
+
+// FindCampaigns finds the campaigns of which Redis has any key on the shards. It goes over all keys of each server once.
+func FindCampaigns(ctx context.Context, rdb redis.UniversalClient, on ...Keys) (map[Place]bool, error) {
 	const keysAtOnce = 1_000
+	heads := map[string]int{}
+	for _, k := range on {
+		heads[k.Campaign("")] = k.Index()
+	}
 	var mu sync.Mutex // a cluster's servers are asked at once
-	seen := map[string]bool{}
-	var ids []string
-	head := k.Keys.Campaign("")
+	found := map[Place]bool{}
 	node := func(ctx context.Context, rdb redis.Cmdable) error {
 		for cursor := uint64(0); ; {
 			keys, next, err := rdb.Scan(ctx, cursor, "*}:c:*", keysAtOnce).Result()
 			if err != nil {
-				return fmt.Errorf("look for the campaigns of shard %d: %w", k.Keys.Index(), Classify(err))
+				return fmt.Errorf("look for campaigns: %w", Classify(err))
 			}
 			mu.Lock()
 			for _, key := range keys {
-				if id, mine := strings.CutPrefix(key, head); mine && !strings.Contains(id, ":") && !seen[id] {
-					seen[id] = true // SCAN may bring it again
-					ids = append(ids, id)
+				head, id, _ := strings.Cut(key, "}:c:")
+				if shard, ok := heads[head+"}:c:"]; ok {
+					id, _, _ = strings.Cut(id, ":") // the stock and receipts of a campaign whose hash is gone count as well
+					found[Place{shard, id}] = true
 				}
 			}
 			mu.Unlock()
@@ -37,11 +46,10 @@ func (k *Shard) Campaigns(ctx context.Context) ([]string, error) {
 			}
 		}
 	}
-	if cluster, ok := k.rdb.(*redis.ClusterClient); ok {
-		err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return node(ctx, c) })
-		return ids, err
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		return found, cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return node(ctx, c) })
 	}
-	return ids, node(ctx, k.rdb)
+	return found, node(ctx, rdb)
 }
 
 // Told gives, by seq, the grants that users were told of and that wanted wants, from the receipts. A receipt has no
@@ -51,12 +59,13 @@ func (k *Shard) Told(ctx context.Context, wanted func(seq int64) bool) (map[int6
 	if err != nil {
 		return nil, err
 	}
-	ids, err := k.Campaigns(ctx)
+	places, err := FindCampaigns(ctx, k.rdb, k.Keys)
 	if err != nil {
 		return nil, err
 	}
 	told := map[int64]hongbao.Grant{}
-	for _, id := range ids {
+	for at := range places {
+		id := at.Campaign
 		err := k.EachReceipts(ctx, id, func(user string, receipts []hongbao.Receipt) error {
 			for i := range receipts {
 				if r := &receipts[i]; wanted(r.Seq) {
