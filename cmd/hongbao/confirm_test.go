@@ -115,7 +115,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	require.Contains(t, dry, "Dry run: nothing was written. 2 letters would be requeued")
 	require.Zero(t, d.show("rain").Ledger.Granted)
 	said := decided[app.Confirmed](t, d.ok(confirm("--booked", booked, "--json")...))
-	require.EqualValues(t, 2, said.Decided)
+	require.EqualValues(t, 2, said.Resolved)
 	require.Len(t, said.Credits, 2)
 	require.Equal(t, want["u0000"]+want["u0001"], d.show("rain").Ledger.Granted)
 	d.refused(1, confirm("--booked", booked[:1]), "no_such_dead_letter")

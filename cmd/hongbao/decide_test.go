@@ -95,7 +95,7 @@ func TestDeadLetters(t *testing.T) {
 		"1 of 1 letters were dropped")
 	report := decided[deadletter.Report](t,
 		d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--rate", "100", "--json"}, who...)...))
-	require.Equal(t, int64(2), report.Decided)
+	require.Equal(t, int64(2), report.Resolved)
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
 
 	r := d.auditNow()

@@ -121,13 +121,13 @@ func TestRequeue(t *testing.T) {
 	page := list(t, l, deadletter.Filter{})
 	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{IDs: []string{page[4].ID}, Filter: kafka}, ann, false)
 	require.NoError(t, err)
-	require.Equal(t, int64(1), report.Decided)
+	require.Equal(t, int64(1), report.Resolved)
 	require.Equal(t, map[string]int{"1-5": 1}, w.target.copies, "one")
 	permanent := kafka
 	permanent.Class = "permanent"
 	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: permanent}, ann, false)
 	require.NoError(t, err)
-	require.Equal(t, int64(2), report.Decided, "all of a class")
+	require.Equal(t, int64(2), report.Resolved, "all of a class")
 	require.Equal(t, map[string]int{"1-5": 1, "0-3": 1, "0-4": 1}, w.target.copies)
 	require.Equal(t, "0-7 0-0", idsOf(list(t, l, deadletter.Filter{})))
 
@@ -205,7 +205,7 @@ func TestDrop(t *testing.T) {
 	require.Equal(t, before, w.dump(t))
 	report, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.NoError(t, err)
-	require.Equal(t, int64(1), report.Decided)
+	require.Equal(t, int64(1), report.Resolved)
 	_, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.ErrorIs(t, err, deadletter.ErrNoLetter)
 	require.Equal(t, "0-3 0-4 0-7 1-5", idsOf(list(t, l, deadletter.Filter{})))
@@ -235,9 +235,9 @@ func TestRequeueOfAnotherEpoch(t *testing.T) {
 	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}
 	report, err := l.Requeue(t.Context(), cfg, pick, ann, false)
 	require.ErrorIs(t, err, shards.ErrStale)
-	require.EqualValues(t, 1, report.Decided)
+	require.EqualValues(t, 1, report.Resolved)
 	require.Equal(t, "0-4 0-7 0-0 1-5", idsOf(list(t, l, deadletter.Filter{})))
 	report, err = l.Requeue(t.Context(), cfg, pick, ann, false)
 	require.NoError(t, err)
-	require.EqualValues(t, 3, report.Decided)
+	require.EqualValues(t, 3, report.Resolved)
 }

@@ -92,7 +92,7 @@ func (l *Letters) resolve(ctx context.Context, x *Letter, who Decider, r *Report
 		Sink: x.Sink, Letter: x.stream, What: r.Decision, By: who.By, Why: who.Why,
 	})
 	if now {
-		r.Decided++
+		r.Resolved++
 	}
 	return err
 }
@@ -167,10 +167,10 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []
 type Report struct {
 	Decision string `json:"decision"`
 	DryRun   bool   `json:"dry_run"`
-	// Matched letters were picked; Decided of them are requeued or dropped now; Unreadable ones can't be requeued; Failed
+	// Matched letters were picked; Resolved of them are requeued or dropped now; Unreadable ones can't be requeued; Failed
 	// ones were refused by the sink again. A letter that somebody else decided meanwhile is in none of the latter.
 	Matched    int64 `json:"matched"`
-	Decided    int64 `json:"decided"`
+	Resolved   int64 `json:"resolved"`
 	Unreadable int64 `json:"unreadable"`
 	delivery.Refusals
 }
@@ -182,7 +182,7 @@ func newReport(what string, dryRun bool) *Report {
 // Add counts another report, of another sink, into this one.
 func (r *Report) Add(o *Report) {
 	r.Matched += o.Matched
-	r.Decided += o.Decided
+	r.Resolved += o.Resolved
 	r.Unreadable += o.Unreadable
 	r.Failed += o.Failed
 	r.Failures = append(r.Failures, o.Failures...)
@@ -194,7 +194,7 @@ func (r *Report) Write(w io.Writer) error {
 	if r.DryRun {
 		fmt.Fprintf(&b, "Dry run: nothing was written. %d letters would be %s.\n", r.Matched-r.Unreadable, r.Decision)
 	} else {
-		fmt.Fprintf(&b, "%d of %d letters were %s.\n", r.Decided, r.Matched, r.Decision)
+		fmt.Fprintf(&b, "%d of %d letters were %s.\n", r.Resolved, r.Matched, r.Decision)
 	}
 	if r.Unreadable > 0 {
 		fmt.Fprintf(&b, "%d can't be read, so there is nothing to deliver: look at them with `hongbao dead show`, then drop "+

@@ -68,7 +68,7 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	dropped, err := w.letters().Drop(t.Context(), deadletter.Pick{IDs: []string{letter.ID}},
 		deadletter.Decider{By: "ann", Why: "no"}, false)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, dropped.Decided)
+	require.EqualValues(t, 1, dropped.Resolved)
 	k := shards.Of(w.rdb, w.space.Shard(0))
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
