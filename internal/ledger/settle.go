@@ -52,7 +52,7 @@ func sortItems(items []item) {
 	})
 }
 
-// settling is one call of settle.
+// settling is one call of post.
 type settling struct {
 	*Ledger
 	items   []item
@@ -61,10 +61,10 @@ type settling struct {
 	tries   int
 }
 
-// settle makes the ledger agree with the items in one transaction, and gives those that contradict it. It sorts
+// post makes the ledger agree with the items in one transaction, and gives those that contradict it. It sorts
 // items: every worker takes its locks in the same order, packets first, then users, then pools, then campaigns, then
 // their transfers, so that they wait for each other but never in a circle.
-func (s *settling) settle(ctx context.Context) (differ []item, err error) {
+func (s *settling) post(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
 	var drop []stmt
 	if s.pending {
@@ -83,7 +83,8 @@ func (s *settling) settle(ctx context.Context) (differ []item, err error) {
 	return differ, nil
 }
 
-// insert inserts the grants that nobody has decided about, and gives the statements that move their money.
+// insert inserts the grants that nobody has decided about, compares the others with what was there, and gives the
+// statements that move the money of the new ones.
 func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
 	items, err := s.undecided(ctx, t, s.items)
 	if err != nil || len(items) == 0 {
@@ -111,7 +112,7 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 			return nil, nil, err
 		}
 	}
-	stmts, err = s.post(fresh, s.known, batch)
+	stmts, err = s.moveMoney(fresh, s.known, batch)
 	return stmts, differ, err
 }
 
@@ -170,9 +171,9 @@ type posting struct {
 	grants int64
 }
 
-// post gives the statements that move the money of the fresh grants. The rows that other batches want as well, the
+// moveMoney gives the statements that move the money of the fresh grants. The rows that other batches want as well, the
 // pool's and the campaign's, come late.
-func (l *Ledger) post(fresh []item, known map[string]knownCampaign, batch int64) ([]stmt, error) {
+func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch int64) ([]stmt, error) {
 	campaigns, users, err := add(fresh, known)
 	if err != nil {
 		return nil, err

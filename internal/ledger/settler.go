@@ -72,7 +72,7 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known := make(map[string]knownCampaign)
-	planned, refused := s.sort(ctx, grants, known, errs)
+	planned, refused := s.checkPlans(ctx, grants, known, errs)
 	for part := range slices.Chunk(planned, MaxBatch) {
 		refused = append(refused, s.settle(ctx, part, known, errs)...)
 	}
@@ -88,9 +88,9 @@ func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return (&Settler{config: s.config, pending: true, missing: s.missing}).Handle(ctx, grants)
 }
 
-// sort parts the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of malformed
+// checkPlans parts the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of malformed
 // grants and of grants whose plan can't be read.
-func (s *Settler) sort(
+func (s *Settler) checkPlans(
 	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
 ) (planned, refused []item) {
 	planned = make([]item, 0, len(grants))
@@ -104,9 +104,13 @@ func (s *Settler) sort(
 		if errs[i] = outage; outage != nil { // asking once more would be one more timeout
 			continue
 		}
-		if it.reason, errs[i] = s.checkPlan(ctx, it.grant, known, missing); errs[i] != nil {
-			if hongbao.IsOutage(errs[i]) {
-				outage = errs[i]
+		k, reason, err := s.lookUp(ctx, it.grant, known, missing)
+		if err == nil && reason == "" {
+			reason, err = s.checkPlan(ctx, it.grant, k)
+		}
+		if it.reason, errs[i] = reason, err; err != nil {
+			if hongbao.IsOutage(err) {
+				outage = err
 			}
 			continue
 		}
@@ -138,37 +142,40 @@ func malformed(g *hongbao.Grant) error {
 		g.Campaign, err)
 }
 
-// checkPlan compares a grant with its campaign and the plan, and gives the reason if it is to go to quarantine. It
-// adds the grant's campaign to known, or, if the ledger does not have it, to missing with whether a person has
-// disowned it.
-func (s *Settler) checkPlan(
+// lookUp gives a grant's campaign, or the reason if the grant is to go to quarantine. It adds the campaign to known, or,
+// if the ledger does not have it, to missing with whether a person has disowned it.
+func (s *Settler) lookUp(
 	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, missing map[string]bool,
-) (Reason, error) {
+) (k knownCampaign, reason Reason, err error) {
 	k, ok := known[g.Campaign]
 	disowned, met := missing[g.Campaign]
 	if !ok && !met {
-		var err error
 		if k, ok, err = s.config.Ledger.lookUp(ctx, g.Campaign); err != nil {
-			return "", err
+			return k, "", err
 		}
 		if ok {
 			known[g.Campaign] = k
 		} else if disowned, err = s.config.Ledger.disowned(ctx, g.Campaign); err != nil {
-			return "", err
+			return k, "", err
 		} else {
 			missing[g.Campaign] = disowned
 		}
 	}
 	switch {
-	case !ok && disowned:
-		return NoCampaign, nil
-	case !ok: // an error of its own for each grant: the batch has no failure in common
-		s.alarm(g.Campaign)
-		return "", hongbao.Heldf("grant %s waits: %w, so nobody can tell what it is worth. Let ledger.dsn name the right "+
-			"ledger, or bring back the one that has campaign %s; if there is none, `hongbao quarantine campaign %s` sends its "+
-			"grants to quarantine", g.EventID(),
-			ErrNoCampaign, g.Campaign, g.Campaign)
+	case ok:
+		return k, "", nil
+	case disowned:
+		return k, NoCampaign, nil
 	}
+	s.alarm(g.Campaign)
+	// An error of its own for each grant: the batch has no failure in common.
+	return k, "", hongbao.Heldf("grant %s waits: %w, so nobody can tell what it is worth. Let ledger.dsn name the right "+
+		"ledger, or bring back the one that has campaign %s; if there is none, `hongbao quarantine campaign %s` sends its "+
+		"grants to quarantine", g.EventID(), ErrNoCampaign, g.Campaign, g.Campaign)
+}
+
+// checkPlan compares a grant with its campaign and the plan, and gives the reason if it is to go to quarantine.
+func (s *Settler) checkPlan(ctx context.Context, g *hongbao.Grant, k knownCampaign) (Reason, error) {
 	if g.Packet < 1 || g.Packet > k.packets {
 		return PacketNotPlanned, nil
 	}
@@ -212,7 +219,7 @@ func (a *alarms) due(campaign string) bool {
 // the database can't hold one (a balance that would overflow), it halves them until each culprit stands alone.
 func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
 	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
-	refused, err := call.settle(ctx)
+	refused, err := call.post(ctx)
 	if err == nil {
 		return refused
 	}
