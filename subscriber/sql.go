@@ -210,7 +210,8 @@ func (s *sqlSink) hold(ctx context.Context, tx *sql.Tx, events []topic.Event) (m
 	})
 	for _, k := range order {
 		var seen []byte
-		row := tx.QueryRowContext(ctx, `INSERT INTO hongbao_position (name, source, shard, turns, seen) VALUES ($1, $2, $3, 1, $4)
+		row := tx.QueryRowContext(ctx, `INSERT INTO hongbao_position (name, source, shard, turns, seen)
+			VALUES ($1, $2, $3, 1, $4)
 			ON CONFLICT (name, source, shard) DO UPDATE SET turns = hongbao_position.turns + 1 RETURNING seen`,
 			s.cfg.Name, k.source, k.shard, []byte{})
 		if err := row.Scan(&seen); err != nil {
@@ -231,7 +232,8 @@ func (s *sqlSink) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*posit
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE hongbao_position SET seen = $1 WHERE name = $2 AND source = $3 AND shard = $4`,
+		if _, err := tx.ExecContext(ctx, `UPDATE hongbao_position SET seen = $1
+			WHERE name = $2 AND source = $3 AND shard = $4`,
 			seen, s.cfg.Name, k.source, k.shard); err != nil {
 			return fmt.Errorf("store the position of shard %d: %w", k.shard, err)
 		}
@@ -247,7 +249,8 @@ func (s *sqlSink) judge(err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
 	defer cancel()
-	if _, probe := s.cfg.DB.ExecContext(ctx, `DELETE FROM hongbao_position WHERE name = $1 AND turns < 0`, s.cfg.Name); probe != nil {
+	if _, probe := s.cfg.DB.ExecContext(ctx, `DELETE FROM hongbao_position WHERE name = $1 AND turns < 0`,
+		s.cfg.Name); probe != nil {
 		return hongbao.Outagef(hongbao.ClassUnknown, "%w; and the database does not take writes: %w", err, probe)
 	}
 	return err

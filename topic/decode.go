@@ -117,8 +117,11 @@ func (h *messageHeaders) event(key, value []byte) (Event, error) {
 	if err := json.Unmarshal(value, &b); err != nil {
 		return Event{}, fmt.Errorf("value: %w", err)
 	}
-	if err := b.check(); err != nil {
-		return Event{}, err
+	if b.Amount == nil || b.Shard == nil {
+		return Event{}, errors.New("amount and shard must be there")
+	}
+	if b.Currency != "" && !currencyCode.MatchString(b.Currency) {
+		return Event{}, fmt.Errorf("currency %.40q: want three capital letters", b.Currency)
 	}
 	if err := h.agree(&b, key); err != nil {
 		return Event{}, err
@@ -127,48 +130,11 @@ func (h *messageHeaders) event(key, value []byte) (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("time: %w", err)
 	}
-	if len(h.trace) > 0 {
-		if err := hongbao.CheckID(string(h.trace)); err != nil {
-			return Event{}, fmt.Errorf("header %s: %w", cloudevent.HeaderTrace, err)
-		}
-	}
-	return Event{Source: string(h.source), Grant: hongbao.Grant{
+	e := Event{Source: string(h.source), Grant: hongbao.Grant{
 		Shard: *b.Shard, Seq: b.Seq, Epoch: b.Epoch, Campaign: b.Campaign, Packet: b.Packet, Amount: *b.Amount,
 		User: b.User, RequestID: b.RequestID, Trace: string(h.trace), Time: when.UTC(), Currency: b.Currency, Code: b.Code,
-	}}, nil
-}
-
-func (b *body) check() error {
-	if err := hongbao.CheckCampaignID(b.Campaign); err != nil {
-		return fmt.Errorf("campaign: %w", err)
-	}
-	if err := hongbao.CheckID(b.User); err != nil {
-		return fmt.Errorf("user: %w", err)
-	}
-	if b.RequestID != "" {
-		if err := hongbao.CheckID(b.RequestID); err != nil {
-			return fmt.Errorf("request_id: %w", err)
-		}
-	}
-	if b.Currency != "" && !currencyCode.MatchString(b.Currency) {
-		return fmt.Errorf("currency %.40q: want three capital letters", b.Currency)
-	}
-	if b.Code != "" {
-		if err := hongbao.CheckCode(b.Code); err != nil {
-			return fmt.Errorf("code: %w", err)
-		}
-	}
-	if b.Amount == nil || *b.Amount < 0 || *b.Amount > hongbao.MaxAmount {
-		return errors.New("amount: want 0 to 2^53-1")
-	}
-	if b.Shard == nil || *b.Shard < 0 {
-		return errors.New("shard: want 0 or more")
-	}
-	if most := int64(hongbao.MaxAmount); b.Packet < 1 || b.Packet > most || b.Seq < 1 || b.Seq > most || b.Epoch < 1 ||
-		b.Epoch > most {
-		return errors.New("packet, seq, epoch: want 1 to 2^53-1")
-	}
-	return nil
+	}}
+	return e, cloudevent.CheckGrant(&e.Grant)
 }
 
 // agree tells whether headers and key say the same as the value, and whether no header is missing.

@@ -41,9 +41,8 @@ func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) 
 		return err
 	}
 	c.Client, c.Key = client, key
-	if !b.begin(&c) {
-		return refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its "+
-			"answer")
+	if err := b.begin(&c); err != nil {
+		return err
 	}
 	defer b.finish(&c)
 	answers, err := b.book.Credit(r.Context(), []payment.Credit{c})
@@ -67,17 +66,18 @@ func statusOf(a *payment.Credited) int {
 // clientKey is an idempotency key, which is its client's own.
 type clientKey struct{ client, key string }
 
-// begin tells whether no other request with the key is under way in this process. Between processes the book's own lock
+// begin refuses a key with which another request is under way in this process. Between processes the book's own lock
 // lets the second one wait for the first.
-func (b *Balance) begin(c *payment.Credit) bool {
+func (b *Balance) begin(c *payment.Credit) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := clientKey{c.Client, c.Key}
 	if b.running[key] {
-		return false
+		return refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its "+
+			"answer")
 	}
 	b.running[key] = true
-	return true
+	return nil
 }
 
 func (b *Balance) finish(c *payment.Credit) {
@@ -165,11 +165,7 @@ func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error)
 			"a key has 1 to 128 printable ASCII characters without spaces")
 	}
 	c.Client, c.Key = client, key
-	if !b.begin(&c) {
-		return c, refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get "+
-			"its answer")
-	}
-	return c, nil
+	return c, b.begin(&c)
 }
 
 // byReference is GET /v1/credits/{reference}.
@@ -205,16 +201,10 @@ func (b *Balance) account(w http.ResponseWriter, r *http.Request, _ string) erro
 	if err != nil {
 		return unread(err)
 	}
-	type balance struct {
-		Currency string         `json:"currency"`
-		Balance  hongbao.Amount `json:"balance"`
-		Credits  int64          `json:"credits"`
+	if list == nil {
+		list = []payment.AccountBalance{}
 	}
-	balances := make([]balance, len(list))
-	for i, a := range list {
-		balances[i] = balance(a)
-	}
-	write(w, http.StatusOK, map[string]any{"account": id, "balances": balances})
+	write(w, http.StatusOK, map[string]any{"account": id, "balances": list})
 	return nil
 }
 

@@ -46,7 +46,8 @@ func checkAccounts(ctx context.Context, t txn) (list []Difference, err error) {
 		CAST(SUM(amount) AS DECIMAL(20, 0)),
 		CAST(SUM(n) AS DECIMAL(20, 0)), CAST(SUM(numbered) AS DECIMAL(20, 0)), CAST(MAX(last) AS DECIMAL(20, 0)) FROM (
 			SELECT id, currency, balance, credits, 0 AS amount, 0 AS n, 0 AS numbered, 0 AS last FROM credit_account
-			UNION ALL SELECT account, currency, 0, 0, amount, 1, CASE WHEN line_no >= 1 THEN 1 ELSE 0 END, COALESCE(line_no, 0) FROM credit) AS b
+			UNION ALL SELECT account, currency, 0, 0, amount, 1, CASE WHEN line_no >= 1 THEN 1 ELSE 0 END,
+				COALESCE(line_no, 0) FROM credit) AS b
 		GROUP BY id, currency
 		HAVING SUM(balance) <> SUM(amount) OR SUM(credits) <> SUM(n) OR SUM(numbered) <> SUM(n) OR MAX(last) <> SUM(n)
 		ORDER BY id, currency`, nil, func(s scan) error {
@@ -68,7 +69,8 @@ func checkFunds(ctx context.Context, t txn) (list []Difference, err error) {
 			SELECT client, currency, funded, credited, credits, 0 AS fundings, 0 AS amount, 0 AS n FROM credit_fund
 			UNION ALL SELECT client, currency, 0, 0, 0, amount, 0, 0 FROM credit_funding
 			UNION ALL SELECT client, currency, 0, 0, 0, 0, amount, 1 FROM credit) AS b
-		GROUP BY client, currency HAVING SUM(funded) <> SUM(fundings) OR SUM(credited) <> SUM(amount) OR SUM(credits) <> SUM(n)
+		GROUP BY client, currency
+		HAVING SUM(funded) <> SUM(fundings) OR SUM(credited) <> SUM(amount) OR SUM(credits) <> SUM(n)
 		ORDER BY client, currency`, nil, func(s scan) error {
 		var client, currency string
 		var funded, credited, credits, fundings, amount, n int64

@@ -173,7 +173,8 @@ func (l *Ledger) missing(ctx context.Context, t txn, steps []migration) (done []
 		}
 	}
 	if err := t.run(ctx, stmt{sql: `CREATE TABLE IF NOT EXISTS hongbao_schema (
-		version bigint PRIMARY KEY, name text NOT NULL, sum text NOT NULL, lowest bigint NOT NULL, applied_at bigint NOT NULL)`}); err != nil {
+		version bigint PRIMARY KEY, name text NOT NULL, sum text NOT NULL, lowest bigint NOT NULL,
+		applied_at bigint NOT NULL)`}); err != nil {
 		return nil, err
 	}
 	var has schema

@@ -152,8 +152,10 @@ func (m *mysqlConnector) gate(ctx context.Context, conn mysqlConn) error {
 	return nil
 }
 
-const mysqlAsk = `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_read_only',
-	'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'sync_binlog', 'binlog_format',
+const mysqlAsk = `SHOW SESSION VARIABLES WHERE Variable_name IN (
+	'version', 'read_only', 'super_read_only', 'innodb_read_only',
+	'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method',
+	'log_bin', 'sync_binlog', 'binlog_format',
 	'sql_mode', 'max_allowed_packet')`
 
 func readMySQLSettings(ctx context.Context, conn mysqlConn) (mysqlSettings, error) {

@@ -141,51 +141,20 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (wait
 // with its place in the list.
 func packQuarantine(list []Quarantined) (rows, facts []any) {
 	n := len(list)
-	text := func(of func(q *Quarantined, has *hongbao.Grant) string) []string {
-		column := make([]string, n)
-		for i := range list {
-			column[i] = of(&list[i], list[i].had())
+	grants, had := make([]item, n), make([]item, n)
+	reasons, entries := make([]string, n), make([]string, n)
+	has, places := make([]int64, n), make([]int64, n)
+	for i := range list {
+		q := &list[i]
+		grants[i].grant, had[i].grant = &q.Grant, q.had()
+		reasons[i], entries[i], places[i] = string(q.Reason), q.Grant.EntryID, int64(i)
+		if q.Has != nil {
+			has[i] = 1
 		}
-		return column
 	}
-	number := func(of func(q *Quarantined, has *hongbao.Grant) int64) []int64 {
-		column := make([]int64, n)
-		for i := range list {
-			column[i] = of(&list[i], list[i].had())
-		}
-		return column
-	}
-	campaigns := text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.Campaign })
-	packets := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Packet })
-	users := text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.User })
-	amounts := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return int64(q.Grant.Amount) })
-	shards := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return int64(q.Grant.Shard) })
-	seqs := number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Seq })
-	rows = []any{
-		text(func(q *Quarantined, _ *hongbao.Grant) string { return string(q.Reason) }), campaigns, packets, users,
-		amounts, shards, seqs,
-		number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Epoch }),
-		text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.RequestID }),
-		number(func(q *Quarantined, _ *hongbao.Grant) int64 { return q.Grant.Time.UnixMilli() }),
-		text(func(q *Quarantined, _ *hongbao.Grant) string { return q.Grant.EntryID }),
-		number(func(q *Quarantined, _ *hongbao.Grant) int64 {
-			if q.Has == nil {
-				return 0
-			}
-			return 1
-		}),
-		text(func(_ *Quarantined, has *hongbao.Grant) string { return has.User }),
-		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return int64(has.Amount) }),
-		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return int64(has.Shard) }),
-		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return has.Seq }),
-		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return has.Epoch }),
-		text(func(_ *Quarantined, has *hongbao.Grant) string { return has.RequestID }),
-		number(func(_ *Quarantined, has *hongbao.Grant) int64 { return has.Time.UnixMilli() }),
-	}
-	places := make([]int64, n)
-	for i := range places {
-		places[i] = int64(i)
-	}
+	g := columnsOf(grants)
+	rows = slices.Concat([]any{reasons}, g, []any{entries, has}, columnsOf(had)[2:]) // all but campaign and packet
+	campaigns, packets, users, amounts, shards, seqs := g[0], g[1], g[2], g[3], g[4], g[5]
 	return rows, []any{campaigns, packets, shards, seqs, users, amounts, places}
 }
 
@@ -197,8 +166,9 @@ func (q *Quarantined) had() *hongbao.Grant {
 	return q.Has
 }
 
-const quarantineColumns = `id, reason, campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, entry_id,
-	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at, resolved_at, resolved_by, resolution`
+const quarantineColumns = `id, reason, ` + grantColumns + `, entry_id,
+	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at,
+	resolved_at, resolved_by, resolution`
 
 func scanQuarantined(s scan) (Quarantined, error) {
 	var q Quarantined

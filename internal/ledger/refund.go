@@ -107,7 +107,8 @@ func (l *Ledger) count(ctx context.Context, closed *stream.Entry, missing int64)
 // open is what is left in the campaign's pool, and how many of its grants wait in quarantine.
 func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, waiting int64, err error) {
 	id := c.Spec.ID
-	err = t.query(ctx, `SELECT balance, (SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at = 0) FROM account WHERE id = $2`,
+	err = t.query(ctx, `SELECT balance, (SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at = 0)
+		FROM account WHERE id = $2`,
 		[]any{id, PoolAccount(id)}, func(s scan) error { return s(&pool, &waiting) })
 	return pool, waiting, err
 }

@@ -191,8 +191,8 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 	for _, id := range ids {
 		// Below 0 is refused by its CHECK: nothing is granted after the refund, not even a packet without a value.
 		stmts = append(stmts,
-			stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END, grants = grants + $3
-			WHERE id = $1`, args: []any{id, int64(campaigns[id].amount), campaigns[id].grants}})
+			stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END,
+			grants = grants + $3 WHERE id = $1`, args: []any{id, int64(campaigns[id].amount), campaigns[id].grants}})
 	}
 	// The transfers come after the rows that they refer to are locked: MySQL reads those under a shared lock, and two
 	// batches that both hold one can't get on to write.

@@ -88,8 +88,8 @@ func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return (&Settler{config: s.config, pending: true, missing: s.missing}).Handle(ctx, grants)
 }
 
-// checkPlans parts the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of malformed
-// grants and of grants whose plan can't be read.
+// checkPlans parts the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of
+// malformed grants and of grants whose plan can't be read.
 func (s *Settler) checkPlans(
 	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
 ) (planned, refused []item) {
@@ -142,8 +142,8 @@ func malformed(g *hongbao.Grant) error {
 		g.Campaign, err)
 }
 
-// lookUp gives a grant's campaign, or the reason if the grant is to go to quarantine. It adds the campaign to known, or,
-// if the ledger does not have it, to missing with whether a person has disowned it.
+// lookUp gives a grant's campaign, or the reason if the grant is to go to quarantine. It adds the campaign to known,
+// or, if the ledger does not have it, to missing with whether a person has disowned it.
 func (s *Settler) lookUp(
 	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, missing map[string]bool,
 ) (k knownCampaign, reason Reason, err error) {

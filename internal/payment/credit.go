@@ -40,10 +40,10 @@ var (
 
 // AccountBalance is what an account holds in one currency.
 type AccountBalance struct {
-	Currency string
-	Balance  hongbao.Amount
+	Currency string         `json:"currency"`
+	Balance  hongbao.Amount `json:"balance"`
 	// Credits is how many credits make up the balance.
-	Credits int64
+	Credits int64 `json:"credits"`
 }
 
 // StatementLine is a credit in the statement of its account and currency. Lines are numbered 1, 2, 3, ... in the

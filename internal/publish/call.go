@@ -2,11 +2,11 @@ package publish
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -41,34 +41,11 @@ func admit(g *hongbao.Grant, shard int) error {
 	if g.Shard != shard || shard < 0 {
 		return fmt.Errorf("it is of shard %d among grants of shard %d", g.Shard, shard)
 	}
-	if err := hongbao.CheckCampaignID(g.Campaign); err != nil {
-		return fmt.Errorf("campaign %.80q: %w", g.Campaign, err)
-	}
-	for _, id := range [...]struct {
-		name, value string
-		optional    bool
-	}{{"user", g.User, false}, {"request id", g.RequestID, true}, {"traceparent", g.Trace, true}} {
-		if id.value == "" && id.optional {
-			continue
-		}
-		if err := hongbao.CheckID(id.value); err != nil {
-			return fmt.Errorf("%s %.140q: %w", id.name, id.value, err)
-		}
-	}
-	if most := int64(hongbao.MaxAmount); g.Packet < 1 || g.Packet > most || g.Seq < 1 || g.Seq > most || g.Epoch < 1 ||
-		g.Epoch > most {
-		return errors.New("packet, seq and epoch must be 1 to 2^53-1")
-	}
-	if g.Amount < 0 || g.Amount > hongbao.MaxAmount {
-		return fmt.Errorf("amount %d: want 0 to 2^53-1", g.Amount)
+	if err := cloudevent.CheckGrant(g); err != nil {
+		return err
 	}
 	if y := g.Time.UTC().Year(); y < 1970 || y > 9999 {
 		return fmt.Errorf("time %v: want the years 1970 to 9999", g.Time)
-	}
-	if g.Code != "" {
-		if err := hongbao.CheckCode(g.Code); err != nil {
-			return fmt.Errorf("code: %w", err)
-		}
 	}
 	return checkEntryID(g.EntryID)
 }

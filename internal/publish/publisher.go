@@ -38,7 +38,8 @@ var _ hongbao.Handler = (*Publisher)(nil)
 func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
 	log, err := NewLog(cfg)
 	if !knob.IsName(cfg.Worker) {
-		err = errors.Join(err, fmt.Errorf("publisher configuration: Worker %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -", cfg.Worker))
+		err = errors.Join(err, fmt.Errorf("publisher configuration: Worker %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -",
+			cfg.Worker))
 	}
 	if claims == nil || entries == nil {
 		err = errors.Join(err, errors.New("publisher configuration: Claims and Entries must be given"))

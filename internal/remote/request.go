@@ -150,8 +150,8 @@ func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *
 	return result{verdict: Done}
 }
 
-// get asks for a credit by its reference. Done: the body is what the remote has. NotSent: the remote does not have it now.
-// Unknown tells nothing.
+// get asks for a credit by its reference. Done: the body is what the remote has. NotSent: the remote does not have it
+// now. Unknown tells nothing.
 func (h *Handler) get(ctx context.Context, reference string) ([]byte, result) {
 	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
 	switch {
