@@ -55,12 +55,12 @@ func planCmd() *cobra.Command {
 			}
 			out := struct {
 				Spec    hongbao.Campaign `json:"spec"`
-				Amounts []bin            `json:"amounts"`
-			}{c, histogram(plan.Amounts)}
+				Amounts []money.Bin      `json:"amounts"`
+			}{c, money.Histogram(plan.Amounts)}
 			return printAnswer(cmd, out, func(w io.Writer) error {
 				fmt.Fprintf(w, "campaign %s (%s), %s: %d packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, c.Packets,
 					money.Text(c.Total, c.Currency), c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), c.TimeZone)
-				return writeHistogram(w, out.Amounts, c.Currency)
+				return money.WriteHistogram(w, out.Amounts, c.Currency)
 			})
 		},
 	}

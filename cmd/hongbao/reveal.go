@@ -61,7 +61,7 @@ func verifyCmd() *cobra.Command {
 				return app.Found("campaign %.80q does not verify: %w", d.Campaign, err)
 			}
 			out := verified{Campaign: c.ID, Currency: c.Currency, Hash: d.Hash, Compared: published != "",
-				Amounts: histogram(plan.Amounts)}
+				Amounts: money.Histogram(plan.Amounts)}
 			if grants != "" {
 				seen, err := readFile(cmd, grants,
 					func(r io.Reader) (campaign.GrantsChecked, error) { return campaign.CheckGrants(r, c.ID, plan) })
@@ -90,7 +90,7 @@ type verified struct {
 	// Compared: the hash is the one that was given as published.
 	Compared bool           `json:"compared_with_published"`
 	Grants   *checkedGrants `json:"grants"` // null if none were given
-	Amounts  []bin          `json:"amounts"`
+	Amounts  []money.Bin    `json:"amounts"`
 }
 
 type checkedGrants struct {
@@ -110,7 +110,7 @@ func (v *verified) write(w io.Writer) error {
 			"campaigns)\n",
 			g.Grants, money.Text(g.Amount, v.Currency), g.Repeated, g.Others)
 	}
-	return writeHistogram(w, v.Amounts, v.Currency)
+	return money.WriteHistogram(w, v.Amounts, v.Currency)
 }
 
 // readFile reads a file, or standard input for "-". A signal ends the wait for standard input.

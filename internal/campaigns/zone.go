@@ -26,7 +26,8 @@ func Transitions(c hongbao.Campaign) ([]Transition, error) {
 		err = errors.New("it is the machine's own")
 	}
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "offsets of campaign %.80q, time zone %.80q: %w", c.ID, c.TimeZone, err)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "offsets of campaign %.80q, time zone %.80q: %w", c.ID, c.TimeZone,
+			err)
 	}
 	t, end := c.From.In(loc), c.To.Add(afterWindow)
 	_, offset := t.Zone()

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"errors"
@@ -11,32 +11,27 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-const demoFolder = "hongbao-demo-"
+const folderPrefix = "hongbao-demo-"
 
-// sweepCmd is what the demo starts to have its folder removed however it ends, also by SIGKILL: its standard input ends
-// then.
-func sweepCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "demo-sweep FOLDER", Hidden: true, Short: "Remove a demo's folder when standard input ends",
-		Args: exactly(1, "a demo's FOLDER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !strings.HasPrefix(filepath.Base(args[0]), demoFolder) {
-				return app.Usage("%.200q is no demo's folder", args[0])
-			}
-			if _, err := io.Copy(io.Discard, cmd.InOrStdin()); err != nil {
-				return fmt.Errorf("wait for the demo's end: %w", err)
-			}
-			// What the demo had started ends with it, but maybe a moment later, and may write until then.
-			again := backoff.WithMaxRetries(backoff.NewConstantBackOff(100*time.Millisecond), 50)
-			err := backoff.Retry(func() error { return os.RemoveAll(args[0]) }, again)
-			return wrap("remove the demo's folder", err)
-		},
+// Sweep removes a demo's folder when life ends. The demo starts `hongbao demo-sweep`, so that the folder goes however it
+// ends, also by SIGKILL: life is that process's standard input.
+func Sweep(folder string, life io.Reader) error {
+	if !strings.HasPrefix(filepath.Base(folder), folderPrefix) {
+		return app.Usage("%.200q is no demo's folder", folder)
 	}
+	if _, err := io.Copy(io.Discard, life); err != nil {
+		return fmt.Errorf("wait for the demo's end: %w", err)
+	}
+	// What the demo had started ends with it, but maybe a moment later, and may write until then.
+	again := backoff.WithMaxRetries(backoff.NewConstantBackOff(100*time.Millisecond), 50)
+	if err := backoff.Retry(func() error { return os.RemoveAll(folder) }, again); err != nil {
+		return fmt.Errorf("remove the demo's folder: %w", err)
+	}
+	return nil
 }
 
 // sweeper will remove the demo's folder.
@@ -47,7 +42,7 @@ type sweeper struct {
 
 // makeFolder makes the demo's folder and starts its sweeper.
 func makeFolder() (string, *sweeper, error) {
-	dir, err := os.MkdirTemp("", demoFolder)
+	dir, err := os.MkdirTemp("", folderPrefix)
 	if err != nil {
 		return "", nil, fmt.Errorf("make a temporary folder: %w", err)
 	}

@@ -1,7 +1,8 @@
-package main
+package demo
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -14,25 +15,24 @@ import (
 )
 
 // show draws the progress: on a terminal one line that changes, else a line whenever a tenth more is delivered.
-func (d *demo) show(at standing) error {
+func (d *Demo) show(at standing) {
 	line := fmt.Sprintf("%5.1fs    granted %d  settled %d  published %d  worker kills %d", time.Since(d.started).Seconds(),
 		at.granted, at.settled,
 		at.published, d.kills)
-	if f, ok := d.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		_, err := fmt.Fprintf(d.out, "\r%-100s", line)
-		return wrap("show the progress", err)
+	if f, ok := d.Out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprintf(d.Out, "\r%-100s", line)
+		return
 	}
-	tenth := (at.granted + at.settled + at.published) * 10 / (3 * min(d.packets, int64(d.users)))
+	tenth := (at.granted + at.settled + at.published) * 10 / (3 * min(d.Packets, int64(d.Users)))
 	if tenth == d.shown {
-		return nil
+		return
 	}
 	d.shown = tenth
-	_, err := fmt.Fprintln(d.out, line)
-	return wrap("show the progress", err)
+	fmt.Fprintln(d.Out, line)
 }
 
-// demonstrated is what `hongbao demo --json` tells.
-type demonstrated struct {
+// Result is what a demo showed.
+type Result struct {
 	Grabs       int64                     `json:"grabs"`
 	Users       int                       `json:"users"`
 	GrabSeconds float64                   `json:"grab_seconds"`
@@ -41,20 +41,23 @@ type demonstrated struct {
 	Kills       int                       `json:"worker_kills"`
 	Seconds     float64                   `json:"seconds"`
 	Audit       *audit.Report             `json:"audit"`
+
+	demo *Demo
 }
 
-func (d *demo) shownAs(r *audit.Report) *demonstrated {
+func (d *Demo) result(r *audit.Report) *Result {
 	c := d.crowd
-	return &demonstrated{c.grabs, d.users, c.took.Seconds(), c.outcomes, c.lost.Load(), d.kills,
-		time.Since(d.started).Seconds(), r}
+	return &Result{c.grabs, d.Users, c.took.Seconds(), c.outcomes, c.lost.Load(), d.kills,
+		time.Since(d.started).Seconds(), r, d}
 }
 
-// report tells a person what happened.
-func (d *demo) report(r *audit.Report) error {
-	c, w := d.crowd, d.out
-	fmt.Fprintf(w, "\ngrabs        %d by %d users in %.1f s: %.0f a second, from %d callers\n", c.grabs, d.users,
+// Write tells a person what happened.
+func (result *Result) Write(w io.Writer) error {
+	d, r := result.demo, result.Audit
+	c := d.crowd
+	fmt.Fprintf(w, "\ngrabs        %d by %d users in %.1f s: %.0f a second, from %d callers\n", c.grabs, d.Users,
 		c.took.Seconds(),
-		float64(c.grabs)/c.took.Seconds(), demoCallers)
+		float64(c.grabs)/c.took.Seconds(), callers)
 	fmt.Fprintf(w, "latency      half within %s, 99 of 100 within %s, the slowest %s (lost replies included)\n",
 		micros(c.latency.ValueAtQuantile(50)),
 		micros(c.latency.ValueAtQuantile(99)), micros(c.latency.Max()))
@@ -67,7 +70,7 @@ func (d *demo) report(r *audit.Report) error {
 		"twice, %d of them had a packet\n"+
 		"             and got the same receipt again\n\n", c.lost.Load(), d.kills, c.again, c.same)
 	fmt.Fprintln(w, "amounts of the packets that were granted")
-	if err := writeHistogram(w, histogram(c.amounts), "CNY"); err != nil {
+	if err := money.WriteHistogram(w, money.Histogram(c.amounts), "CNY"); err != nil {
 		return err
 	}
 	t := &r.Total

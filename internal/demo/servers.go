@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	demoPartitions = 4
-	demoTopic      = "hongbao.grants"
+	partitions = 4
+	topicName  = "hongbao.grants"
 )
 
 // servers are what the demo talks to; nothing of them is left after close.
@@ -32,28 +32,28 @@ type servers struct {
 }
 
 // startServers starts them. What was started is in the answer even after an error.
-func (d *demo) startServers() (*servers, error) {
+func (d *Demo) startServers() (*servers, error) {
 	s := &servers{}
 	if path, err := exec.LookPath("redis-server"); err == nil {
 		if err := s.startRedis(path, d.dir); err != nil {
 			return s, err
 		}
-		fmt.Fprintf(d.out, "redis     %s at %s, appendonly yes\n", path, s.redisAddr)
+		fmt.Fprintf(d.Out, "redis     %s at %s, appendonly yes\n", path, s.redisAddr)
 	} else {
 		if s.mini, err = miniredis.Run(); err != nil {
 			return s, fmt.Errorf("start miniredis: %w", err)
 		}
 		s.redisAddr = s.mini.Addr()
-		fmt.Fprintln(d.out, "redis     miniredis, in this process: no redis-server is on the PATH. It counts deliveries and "+
+		fmt.Fprintln(d.Out, "redis     miniredis, in this process: no redis-server is on the PATH. It counts deliveries and "+
 			"idle times\n"+
 			"          differently: for looking, not for money")
 	}
 	var err error
-	if s.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(demoPartitions, demoTopic)); err != nil {
+	if s.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topicName)); err != nil {
 		return s, fmt.Errorf("start the in-process Kafka broker: %w", err)
 	}
 	s.kafkaAddr = s.kafka.ListenAddrs()[0]
-	fmt.Fprintf(d.out, "kafka     kfake, in this process, topic %s\nledger    SQLite in %s\n", demoTopic, d.dir)
+	fmt.Fprintf(d.Out, "kafka     kfake, in this process, topic %s\nledger    SQLite in %s\n", topicName, d.dir)
 	return s, nil
 }
 

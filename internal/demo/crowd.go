@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	demoCallers   = 256
-	demoTwice     = 5  // every so-many-th user grabs a second time
-	demoLoseEvery = 40 // every so-many-th answer of Redis is lost
+	callers   = 256
+	twice     = 5  // every so-many-th user grabs a second time
+	loseEvery = 40 // every so-many-th answer of Redis is lost
 )
 
 // crowd are the demo's users. What it counts may be read when run has returned.
 type crowd struct {
-	d        *demo
+	d        *Demo
 	rdb      *redis.Client
 	producer *producer.Producer
 	lost     atomic.Int64
@@ -40,10 +40,10 @@ type crowd struct {
 	took     time.Duration
 }
 
-func newCrowd(d *demo) (*crowd, error) {
+func newCrowd(d *Demo) (*crowd, error) {
 	c := &crowd{d: d, outcomes: map[hongbao.Outcome]int64{}, latency: hdrhistogram.New(1, 60_000_000, 3)}
 	var err error
-	if c.rdb, err = lossyRedis(d.Config, demoLoseEvery, func() { c.lost.Add(1) }); err != nil {
+	if c.rdb, err = lossyRedis(d.Config, loseEvery, func() { c.lost.Add(1) }); err != nil {
 		return nil, err
 	}
 	cfg := d.Config.ProducerConfig()
@@ -55,11 +55,11 @@ func newCrowd(d *demo) (*crowd, error) {
 // run lets every user grab, and returns when all have their answers.
 func (c *crowd) run(ctx context.Context) error {
 	start := time.Now()
-	errs := make([]error, demoCallers)
+	errs := make([]error, callers)
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
-			for u := i; u < c.d.users && errs[i] == nil; u += demoCallers {
+			for u := i; u < c.d.Users && errs[i] == nil; u += callers {
 				errs[i] = c.user(ctx, u)
 			}
 		})
@@ -72,7 +72,7 @@ func (c *crowd) run(ctx context.Context) error {
 // user grabs, and some users grab once more: under another request id, so it is no repeat.
 func (c *crowd) user(ctx context.Context, u int) error {
 	first, err := c.grab(ctx, u)
-	if err != nil || u%demoTwice != 0 {
+	if err != nil || u%twice != 0 {
 		return err
 	}
 	second, err := c.grab(ctx, u)
@@ -93,7 +93,7 @@ func (c *crowd) user(ctx context.Context, u int) error {
 }
 
 func (c *crowd) grab(ctx context.Context, u int) (hongbao.Answer, error) {
-	g := hongbao.Grab{Campaign: demoCampaign, User: fmt.Sprintf("user-%06d", u)}
+	g := hongbao.Grab{Campaign: campaignID, User: fmt.Sprintf("user-%06d", u)}
 	start := time.Now()
 	a, err := c.producer.Grab(ctx, &g)
 	spent := time.Since(start)
