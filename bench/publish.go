@@ -102,7 +102,7 @@ func (b *publishBench) ours(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	group := "kafka-" + strconv.Itoa(b.runs)
-	p, err := b.publisher(layout, topic, group, &shards.Reader{Redis: b.fixture.rdb, Space: layout})
+	p, err := b.publisher(layout, topic, group, &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
 	if err != nil {
 		return 0, err
 	}

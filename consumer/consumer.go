@@ -84,15 +84,3 @@ func jitter(d time.Duration) time.Duration {
 	}
 	return d - d/5 + rand.N(2*d/5)
 }
-
-// sleep waits; false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

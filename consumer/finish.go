@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -82,8 +83,7 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 // ackPatiently repeats the script, which may run twice, while Redis is out of reach: for as long as the lease lasts
 // that the last renewal gave.
 func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) error {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(min(50*time.Millisecond, s.cfg.Lease/4)),
-		backoff.WithMaxInterval(s.cfg.Lease/4), backoff.WithMaxElapsedTime(s.cfg.Lease*2/3))
+	policy := retry.Backoff(min(50*time.Millisecond, s.cfg.Lease/4), s.cfg.Lease/4, s.cfg.Lease*2/3)
 	var last error
 	err := backoff.Retry(func() error {
 		if last != nil {

@@ -39,11 +39,11 @@ const (
 
 // bundle is one deployment of a test's own.
 type bundle struct {
-	rdb   *redis.Client
-	addr  string // where workers connect to
-	name  string
-	space *shards.Layout
-	seqs  []int64 // by shard: the last event written
+	rdb    *redis.Client
+	addr   string // where workers connect to
+	name   string
+	layout *shards.Layout
+	seqs   []int64 // by shard: the last event written
 }
 
 func setup(t *testing.T, n int) *bundle {
@@ -62,7 +62,7 @@ func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 	}
 	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
 	b := setupOn(t, r, n)
-	shardstest.KeepOpen(t, b.rdb, b.space)
+	shardstest.KeepOpen(t, b.rdb, b.layout)
 	return b, r
 }
 
@@ -70,13 +70,13 @@ func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 	t.Helper()
 	b := &bundle{rdb: r.Client(t), addr: r.Addr, name: testkit.Prefix(t), seqs: make([]int64, n)}
 	var err error
-	b.space, err = shards.NewLayout(hongbao.Space{Prefix: b.name, Shards: n})
+	b.layout, err = shards.NewLayout(hongbao.Space{Prefix: b.name, Shards: n})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
-func (b *bundle) keys() shards.Keys { return b.space.Shard(0) }
+func (b *bundle) keys() shards.Keys { return b.layout.Shard(0) }
 
 // fields are those of an entry of n grants from seq first on. Packet p belongs to user u<p> and has the amount 100+p%7.
 func fields(first int64, n int) []any {
@@ -108,7 +108,7 @@ func (b *bundle) add(t *testing.T, shard int, grants ...int) []string {
 
 // push is add for goroutines, which must not end the test.
 func (b *bundle) push(ctx context.Context, shard int, grants ...int) ([]string, error) {
-	k := b.space.Shard(shard)
+	k := b.layout.Shard(shard)
 	pipe := b.rdb.TxPipeline()
 	var cmds []*redis.StringCmd
 	for _, n := range grants {
@@ -168,7 +168,7 @@ func clientOptions(addr string) *redis.Options {
 func (b *bundle) config(t testing.TB, name string, h hongbao.Handler) Config {
 	t.Helper()
 	c := DefaultConfig()
-	c.Redis, c.Reads, c.Space = b.client(t, b.addr), b.client(t, b.addr), b.space.Space
+	c.Redis, c.Reads, c.Space = b.client(t, b.addr), b.client(t, b.addr), b.layout.Space
 	c.Group, c.Consumer, c.Handler, c.Log = group, name, h, zap.NewNop()
 	quick(&c)
 	return c
@@ -195,7 +195,7 @@ func (b *bundle) pending(t testing.TB, n int64) {
 // idle waits until all that was written is read and acked.
 func (b *bundle) idle(t testing.TB, shard int) {
 	t.Helper()
-	k := b.space.Shard(shard)
+	k := b.layout.Shard(shard)
 	testkit.EventuallyOK(t, soon, func() error {
 		groups, err := b.rdb.XInfoGroups(context.Background(), k.Events()).Result()
 		if err != nil {

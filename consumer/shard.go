@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -72,7 +73,7 @@ func (s *shard) rest(ctx context.Context, err error) {
 	pause := min(s.c.backoffOf(s.timesBroken, brokenPause), maxBrokenPause)
 	s.log.Error("ALARM: shard is broken, a person has to look; it is tried again", zap.String("code", ShardBroken),
 		zap.Duration("pause", pause), zap.Error(err))
-	sleep(ctx, pause)
+	retry.Pause(ctx, pause)
 }
 
 // survive deals with an error of a call to Redis; false if the shard is broken.
@@ -96,7 +97,7 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 	s.stands(s.waits(err), err)
 	pause := min(s.c.backoffOf(s.failures, 50*time.Millisecond), 5*time.Second)
 	s.log.Warn("shard waits: a call to Redis failed", zap.Error(err), zap.Duration("pause", pause))
-	sleep(ctx, pause)
+	retry.Pause(ctx, pause)
 	return true
 }
 

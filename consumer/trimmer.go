@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -106,7 +107,7 @@ func (t *Trimmer) Run(ctx context.Context) error {
 				t.cfg.Log.Warn("trim failed, it is tried again", zap.Int("shard", shard), zap.Error(err))
 			}
 		}
-		if !sleep(ctx, jitter(t.cfg.Every)) {
+		if !retry.Pause(ctx, jitter(t.cfg.Every)) {
 			return nil
 		}
 	}

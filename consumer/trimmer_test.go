@@ -25,7 +25,7 @@ func (b *bundle) trimmer(t *testing.T, groups ...string) (*Trimmer, *observer.Ob
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
 	cfg := DefaultTrimmerConfig()
-	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = b.rdb, b.space.Space, groups, zap.New(core)
+	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = b.rdb, b.layout.Space, groups, zap.New(core)
 	cfg.Retention, cfg.Every = 0, 10*time.Millisecond
 	tr, err := NewTrimmer(cfg)
 	require.NoError(t, err)

@@ -19,12 +19,12 @@ import (
 
 func plainConfig(t *testing.T) Config {
 	t.Helper()
-	space, err := shards.NewLayout(hongbao.Space{Prefix: "unit", Shards: 1})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: "unit", Shards: 1})
 	require.NoError(t, err)
 	c := DefaultConfig()
 	rdb := redis.NewClient(clientOptions("127.0.0.1:1")) // never connected to
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	c.Redis, c.Reads, c.Space, c.Group, c.Consumer = rdb, rdb, space.Space, group, "w"
+	c.Redis, c.Reads, c.Space, c.Group, c.Consumer = rdb, rdb, layout.Space, group, "w"
 	c.Handler, c.Log = newSink(nil), zap.NewNop()
 	return c
 }
@@ -197,12 +197,4 @@ func TestSame(t *testing.T) {
 	require.True(t, same(context.Canceled, context.Canceled))
 	require.False(t, same(uncomparable{"a"}, uncomparable{"a"}))
 	require.False(t, same(one, uncomparable{"a"}))
-}
-
-func TestSleepEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	require.True(t, sleep(ctx, 0))
-	cancel()
-	require.False(t, sleep(ctx, time.Hour))
 }

@@ -196,7 +196,7 @@ func (p *Producer) startWatch() {
 		if p.cfg.Log == nil {
 			return
 		}
-		w := &shards.Watch{Redis: p.cfg.Redis, Space: p.layout, Alarm: func(code string, err error) {
+		w := &shards.Watch{Redis: p.cfg.Redis, Layout: p.layout, Alarm: func(code string, err error) {
 			p.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 		}}
 		p.watches.Go(func() { _ = w.Run(p.ctx) }) // it ends with the context only

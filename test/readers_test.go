@@ -71,7 +71,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) [
 		IdleTimeout: time.Minute,
 		MetadataTTL: time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
 		ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
-	}, claims, &shards.Reader{Redis: b.rdb, Space: b.layout})
+	}, claims, &shards.Reader{Redis: b.rdb, Layout: b.layout})
 	require.NoError(t, err)
 	t.Cleanup(pub.Close)
 	cfg := consumer.DefaultConfig()

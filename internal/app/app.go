@@ -116,7 +116,7 @@ func (a *App) store() (*campaigns.Store, error) {
 
 func (a *App) locks() (*lock.Locks, error) {
 	cfg := a.Config.LockConfig()
-	cfg.Redis, cfg.Space = a.redis, a.space
+	cfg.Redis, cfg.Layout = a.redis, a.space
 	return lock.New(cfg)
 }
 

@@ -125,7 +125,7 @@ func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Reque
 	if sink == configs.SinkKafka {
 		claims := a.Config.ClaimsConfig()
 		claims.Done = deadletter.RequeueSink(sink)
-		to.Handler, err = a.publisherTo(ctx, a.Config.Publisher.Topic, claims, &shards.Reader{Redis: a.redis, Space: a.space})
+		to.Handler, err = a.publisherTo(ctx, a.Config.Publisher.Topic, claims, &shards.Reader{Redis: a.redis, Layout: a.space})
 	} else if a.Config.Settlement.Kind == configs.SettleRemote {
 		to.Handler, err = a.atRemote(ctx, false, Word{})
 	} else {

@@ -30,7 +30,7 @@ func (a *App) openTopic(ctx context.Context) (*publish.Log, error) {
 // publisher makes the publisher of sink kafka; needs Redis.
 func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 	return a.publisherTo(ctx, a.Config.Publisher.Topic, a.Config.ClaimsConfig(),
-		&shards.Reader{Redis: a.redis, Space: a.space})
+		&shards.Reader{Redis: a.redis, Layout: a.space})
 }
 
 // publisherTo makes a publisher to a topic, with claims of its own.

@@ -30,9 +30,9 @@ func TestClaimRefusesBadCalls(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1}) // never reached
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	space, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
 	require.NoError(t, err)
-	b := &bundle{rdb: rdb, space: space}
+	b := &bundle{rdb: rdb, layout: layout}
 	c := b.claims(t, "w1")
 	good := []stream.SeqRange{{First: 1, Last: 2}}
 	for name, bad := range map[string]struct {
@@ -131,12 +131,12 @@ func TestClaimBehindTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	claims := func(done string) *claims.Claims {
-		c, err := claims.New(claims.Config{Redis: b.rdb, Space: b.space.Space, Sink: "kafka", Done: done, Owner: "w1",
+		c, err := claims.New(claims.Config{Redis: b.rdb, Space: b.layout.Space, Sink: "kafka", Done: done, Owner: "w1",
 			Lease: time.Minute, Trimmed: true})
 		require.NoError(t, err)
 		return c
 	}
-	require.NoError(t, shards.Of(b.rdb, b.space.Shard(0)).RaiseDoneFloor(t.Context(), 0, 1, nil))
+	require.NoError(t, shards.Of(b.rdb, b.layout.Shard(0)).RaiseDoneFloor(t.Context(), 0, 1, nil))
 	events := []stream.SeqRange{{First: 5, Last: 6}}
 	a, err := claims("").Claim(t.Context(), 0, "c1", events, "")
 	require.NoError(t, err)

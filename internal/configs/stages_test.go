@@ -83,7 +83,7 @@ func settles(c *Config) error {
 
 func ends(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 	lc := c.LockConfig()
-	lc.Redis, lc.Space = rdb, space
+	lc.Redis, lc.Layout = rdb, space
 	locks, err := lock.New(lc)
 	if err != nil {
 		return err

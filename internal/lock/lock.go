@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -20,8 +21,8 @@ var ErrLost = errors.New("the lock was lost")
 // Config of Locks. Every field must be set.
 type Config struct {
 	Redis redis.UniversalClient
-	// Space is the deployment's; the locks live on its first shard.
-	Space *shards.Layout
+	// Layout is the deployment's; the locks live on its first shard.
+	Layout *shards.Layout
 	// How long a lock outlives a holder that died. It is renewed every third of it.
 	Lease time.Duration `want:"30ms to 1h"`
 	// How often a lock that another holds is tried.
@@ -37,13 +38,13 @@ type Locks struct {
 // New checks the configuration.
 func New(cfg Config) (*Locks, error) {
 	errs := knob.Check(&cfg)
-	if cfg.Redis == nil || cfg.Space == nil {
-		errs = append(errs, errors.New("Redis and Space are required"))
+	if cfg.Redis == nil || cfg.Layout == nil {
+		errs = append(errs, errors.New("Redis and Layout are required"))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("lock: %w", errors.Join(errs...))
 	}
-	return &Locks{cfg: cfg, k: cfg.Space.Shard(0)}, nil
+	return &Locks{cfg: cfg, k: cfg.Layout.Shard(0)}, nil
 }
 
 // Do waits for the lock, until ctx ends, and runs fn while it holds it. fn's context ends with the cause ErrLost when
@@ -95,11 +96,7 @@ func (l *Locks) take(ctx context.Context, call *shards.LockCall) (time.Time, err
 		if held > 0 {
 			wait = min(wait, held+time.Millisecond)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Pause(ctx, wait) {
 			return sent, fmt.Errorf("wait for lock %s: %w", call.Name, context.Cause(ctx))
 		}
 	}

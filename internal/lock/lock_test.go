@@ -20,9 +20,9 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 type bundle struct {
-	rdb   *redis.Client
-	space *shards.Layout
-	key   string
+	rdb    *redis.Client
+	layout *shards.Layout
+	key    string
 }
 
 func setup(t *testing.T) *bundle {
@@ -30,14 +30,14 @@ func setup(t *testing.T) *bundle {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
-	return &bundle{rdb: testkit.Redis(t).Client(t), space: space, key: space.Shard(0).Lock("refund")}
+	return &bundle{rdb: testkit.Redis(t).Client(t), layout: layout, key: layout.Shard(0).Lock("refund")}
 }
 
 func (b *bundle) locks(t *testing.T, lease time.Duration) *lock.Locks {
 	t.Helper()
-	l, err := lock.New(lock.Config{Redis: b.rdb, Space: b.space, Lease: lease, Poll: 2 * time.Millisecond})
+	l, err := lock.New(lock.Config{Redis: b.rdb, Layout: b.layout, Lease: lease, Poll: 2 * time.Millisecond})
 	require.NoError(t, err)
 	return l
 }
@@ -134,9 +134,9 @@ func TestLostWithoutRedis(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
-	b := &bundle{rdb: server.Client(t), space: space, key: space.Shard(0).Lock("refund")}
+	b := &bundle{rdb: server.Client(t), layout: layout, key: layout.Shard(0).Lock("refund")}
 	const lease = 300 * time.Millisecond
 	err = b.locks(t, lease).Do(t.Context(), "refund", func(ctx context.Context) error {
 		require.NoError(t, server.Stop())
@@ -166,7 +166,7 @@ func TestDeadHolder(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := lock.New(lock.Config{})
-	for _, part := range []string{"Redis and Space", "Lease", "Poll"} {
+	for _, part := range []string{"Redis and Layout", "Lease", "Poll"} {
 		require.ErrorContains(t, err, part)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // watch watches the servers as a process does that has seen no event.
 func (w *world) watch(t *testing.T) {
 	t.Helper()
-	watch := &shards.Watch{Redis: w.server.Client(t), Space: w.space, Every: 10 * time.Millisecond}
+	watch := &shards.Watch{Redis: w.server.Client(t), Layout: w.space, Every: 10 * time.Millisecond}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- watch.Run(ctx) }()

@@ -284,7 +284,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	first, made := seqOfLedgerID(firstID)
 	last, alsoMade := seqOfLedgerID(lastID)
 	if !made || !alsoMade {
-		return (&shards.Reader{Redis: e.Redis, Space: e.Space}).Entries(ctx, shard, firstID, lastID)
+		return (&shards.Reader{Redis: e.Redis, Layout: e.Space}).Entries(ctx, shard, firstID, lastID)
 	}
 	var out []stream.Entry
 	missing := map[int64]bool{} // seqs that the ledger does not have

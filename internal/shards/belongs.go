@@ -12,16 +12,16 @@ import (
 // AskBelongs asks in a pipeline whose a Redis is: by the key of the prefix and by the shard's meta. Once the pipeline
 // was carried out the answer tells: Broken if it belongs to another deployment or was founded with another number of
 // shards, ErrFrozen if one of the keys is not there. It writes nothing.
-func AskBelongs(ctx context.Context, pipe redis.Pipeliner, space *Layout,
+func AskBelongs(ctx context.Context, pipe redis.Pipeliner, layout *Layout,
 	k Keys) (judge func(deployment string) error) {
 	fields := []string{deploymentField, shardsField}
-	keys := []string{space.Deployment(), k.Meta()}
+	keys := []string{layout.Deployment(), k.Meta()}
 	cmds := make([]*redis.SliceCmd, len(keys))
 	for i, key := range keys {
 		cmds[i] = pipe.HMGet(ctx, key, fields...)
 	}
 	return func(deployment string) error {
-		want := []string{deployment, strconv.Itoa(space.Len())}
+		want := []string{deployment, strconv.Itoa(layout.Len())}
 		for i := range keys {
 			has := cmds[i].Val()
 			if has[0] == nil {

@@ -27,10 +27,10 @@ func TestDoneBits(t *testing.T) {
 	b := setup(t)
 	b.group(t, "kafka")
 	rapid.Check(t, func(rt *rapid.T) {
-		space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+		layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 		require.NoError(rt, err)
-		k := space.Shard(0)
-		require.NoError(rt, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
+		k := layout.Shard(0)
+		require.NoError(rt, shards.Found(t.Context(), b.rdb, layout, shards.FoundCall{Deployment: "test"}))
 		require.NoError(rt, b.rdb.HSet(t.Context(), k.Meta(), "seq", 1<<30).Err())
 		want := map[int64]bool{}
 		for range rapid.IntRange(1, 6).Draw(rt, "acks") {

@@ -152,7 +152,7 @@ func loadCases() map[string]scriptCase {
 			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events()} },
 			prep:  func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Found(ctx, b.rdb, b.space, shards.FoundCall{Deployment: "test"})
+				return shards.Found(ctx, b.rdb, b.layout, shards.FoundCall{Deployment: "test"})
 			},
 		},
 		"freeze": {
@@ -175,7 +175,7 @@ func loadCases() map[string]scriptCase {
 				if err != nil {
 					return err
 				}
-				_, err = shards.Of(b.rdb, b.k).Reopen(ctx, b.space, &shards.Reopening{
+				_, err = shards.Of(b.rdb, b.k).Reopen(ctx, b.layout, &shards.Reopening{
 					Was: shards.Frozen{Seq: 2 * shards.ChunkEvents, Epoch: 1, Token: token}, Epoch: 2, Last: 3*shards.ChunkEvents - 1,
 					Known: 5, Sinks: []string{"kafka"},
 				})

@@ -207,13 +207,13 @@ func TestClaimsAgainstModel(t *testing.T) {
 	t.Parallel()
 	b, losts := setup(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
-		space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+		layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 		require.NoError(rt, err)
-		require.NoError(rt, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
-		require.NoError(rt, b.rdb.HSet(t.Context(), space.Shard(0).Meta(), "seq", 1<<30).Err())
+		require.NoError(rt, shards.Found(t.Context(), b.rdb, layout, shards.FoundCall{Deployment: "test"}))
+		require.NoError(rt, b.rdb.HSet(t.Context(), layout.Shard(0).Meta(), "seq", 1<<30).Err())
 		l := &claimLives{
 			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(),
-			k: space.Shard(0),
+			k: layout.Shard(0),
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"claim": l.claims, "complete": l.complete, "release": l.release, "delete": l.deletedByHand, "": l.size,

@@ -103,7 +103,7 @@ func TestLoadWithCodes(t *testing.T) {
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
 	stopAt, stored := int64(0), int64(50)
-	cfg := campaigns.Config{Redis: b.rdb, Space: b.space.Space, Chunk: 7}
+	cfg := campaigns.Config{Redis: b.rdb, Space: b.layout.Space, Chunk: 7}
 	load := func() error {
 		store, err := campaigns.New(cfg)
 		require.NoError(t, err)

@@ -61,21 +61,21 @@ type FoundCall struct {
 // deployment, founding or number of shards, and a shard that has lost its meta but not its stream.
 //
 // It does not see that Redis has lost everything: only the ledger can tell, and who calls Found has asked it.
-func Found(ctx context.Context, rdb redis.UniversalClient, space *Layout, c FoundCall) error {
+func Found(ctx context.Context, rdb redis.UniversalClient, layout *Layout, c FoundCall) error {
 	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
 	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
-	if err := m.Put(ctx, rdb, space); err != nil {
+	if err := m.Put(ctx, rdb, layout); err != nil {
 		return err
 	}
-	for i := range space.Len() {
+	for i := range layout.Len() {
 		epoch := int64(1)
 		if c.Epochs != nil {
 			epoch = c.Epochs[i]
 		}
-		k := space.Shard(i)
+		k := layout.Shard(i)
 		server, err := serverOf(ctx, rdb, k)
 		if err == nil {
-			err = m.put(ctx, rdb, space, []string{k.Meta(), k.Events()},
+			err = m.put(ctx, rdb, layout, []string{k.Meta(), k.Events()},
 				[]any{"shard", i, epochField, epoch, seqField, 0, "finished", 0, openedField, server.RunID, historyField,
 					server.ReplID})
 		}
@@ -87,20 +87,20 @@ func Found(ctx context.Context, rdb redis.UniversalClient, space *Layout, c Foun
 }
 
 // Put marks the prefix, and no shard.
-func (m Mark) Put(ctx context.Context, rdb redis.UniversalClient, space *Layout) error {
-	return m.put(ctx, rdb, space, []string{space.Deployment()},
+func (m Mark) Put(ctx context.Context, rdb redis.UniversalClient, layout *Layout) error {
+	return m.put(ctx, rdb, layout, []string{layout.Deployment()},
 		[]any{schemaField, SchemaVersion, lowestField, lowestSchema})
 }
 
 // put marks the first key; the second one is a shard's stream.
-func (m Mark) put(ctx context.Context, rdb redis.Scripter, space *Layout, keys []string, fields []any) error {
-	reply, err := foundScript.runPlain(ctx, rdb, keys, append([]any{m.Deployment, space.Len(), m.Founding}, fields...))
+func (m Mark) put(ctx context.Context, rdb redis.Scripter, layout *Layout, keys []string, fields []any) error {
+	reply, err := foundScript.runPlain(ctx, rdb, keys, append([]any{m.Deployment, layout.Len(), m.Founding}, fields...))
 	switch {
 	case err != nil:
 		return err
 	case len(reply) == 3 && reply[0] == "differs":
 		return differs(keys[0], reply[1], reply[2], map[string]string{
-			deploymentField: m.Deployment, shardsField: strconv.Itoa(space.Len()), foundingField: m.Founding}[reply[1]])
+			deploymentField: m.Deployment, shardsField: strconv.Itoa(layout.Len()), foundingField: m.Founding}[reply[1]])
 	case len(reply) == 1 && reply[0] == "lost":
 		return hongbao.Errorf(hongbao.ClassBroken,
 			"redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
@@ -139,21 +139,21 @@ func serverOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (Server, e
 }
 
 // ReadMark tells whose the prefix is; false if it is nobody's.
-func ReadMark(ctx context.Context, rdb redis.UniversalClient, space *Layout) (m Mark, shards int, found bool,
+func ReadMark(ctx context.Context, rdb redis.UniversalClient, layout *Layout) (m Mark, shards int, found bool,
 	err error) {
-	has, err := rdb.HGetAll(ctx, space.Deployment()).Result()
+	has, err := rdb.HGetAll(ctx, layout.Deployment()).Result()
 	if err != nil {
-		return Mark{}, 0, false, fmt.Errorf("read %s: %w", space.Deployment(), Classify(err))
+		return Mark{}, 0, false, fmt.Errorf("read %s: %w", layout.Deployment(), Classify(err))
 	}
 	if len(has) == 0 {
 		return Mark{}, 0, false, nil
 	}
-	if err := checkSchema(space.Deployment(), has); err != nil {
+	if err := checkSchema(layout.Deployment(), has); err != nil {
 		return Mark{}, 0, false, err
 	}
 	shards, err = strconv.Atoi(has[shardsField])
 	if err != nil {
-		return Mark{}, 0, false, differs(space.Deployment(), shardsField, has[shardsField], strconv.Itoa(space.Len()))
+		return Mark{}, 0, false, differs(layout.Deployment(), shardsField, has[shardsField], strconv.Itoa(layout.Len()))
 	}
 	return Mark{Deployment: has[deploymentField], Founding: has[foundingField]}, shards, true, nil
 }
@@ -178,11 +178,11 @@ func checkSchema(key string, has map[string]string) error {
 }
 
 // ReadShards tells what each shard was founded as; nil for one that is not there.
-func ReadShards(ctx context.Context, rdb redis.UniversalClient, space *Layout) ([]*Founded, error) {
+func ReadShards(ctx context.Context, rdb redis.UniversalClient, layout *Layout) ([]*Founded, error) {
 	pipe := rdb.Pipeline()
-	cmds := make([]*redis.SliceCmd, space.Len())
+	cmds := make([]*redis.SliceCmd, layout.Len())
 	for i := range cmds {
-		cmds[i] = pipe.HMGet(ctx, space.Shard(i).Meta(), deploymentField, foundingField, epochField, openedField)
+		cmds[i] = pipe.HMGet(ctx, layout.Shard(i).Meta(), deploymentField, foundingField, epochField, openedField)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read the meta of %d shards: %w", len(cmds), Classify(err))
@@ -197,7 +197,7 @@ func ReadShards(ctx context.Context, rdb redis.UniversalClient, space *Layout) (
 		epoch, err := strconv.ParseInt(text(2), 10, 64)
 		if err != nil {
 			return nil, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is no number: "+
-				"find out who can write to Redis", space.Shard(i).Meta(), text(2))
+				"find out who can write to Redis", layout.Shard(i).Meta(), text(2))
 		}
 		out[i] = &Founded{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3)}
 	}
@@ -207,8 +207,8 @@ func ReadShards(ctx context.Context, rdb redis.UniversalClient, space *Layout) (
 // Open checks that a Redis is the deployment's, that its key layout is one that this build knows, and that no shard is
 // missing; it writes nothing. The answer's Founding is to be compared with the ledger's. Broken with ErrNotFounded if
 // nothing, or not all, is there.
-func Open(ctx context.Context, rdb redis.UniversalClient, space *Layout, deployment string) (Mark, error) {
-	m, n, found, err := ReadMark(ctx, rdb, space)
+func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout, deployment string) (Mark, error) {
+	m, n, found, err := ReadMark(ctx, rdb, layout)
 	switch {
 	case err != nil:
 		return m, err
@@ -216,18 +216,18 @@ func Open(ctx context.Context, rdb redis.UniversalClient, space *Layout, deploym
 		return m, hongbao.Errorf(hongbao.ClassBroken,
 			"%w: this Redis has no deployment under redis key %s; let redis.addrs and deployment.key_prefix name the "+
 				"right one, `hongbao init` founds a new one. If it was there before, Redis has lost what it had: `hongbao recover`",
-			ErrNotFounded, space.Deployment())
+			ErrNotFounded, layout.Deployment())
 	case m.Deployment != deployment:
-		return m, differs(space.Deployment(), deploymentField, m.Deployment, deployment)
-	case n != space.Len():
-		return m, differs(space.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(space.Len()))
+		return m, differs(layout.Deployment(), deploymentField, m.Deployment, deployment)
+	case n != layout.Len():
+		return m, differs(layout.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(layout.Len()))
 	}
-	all, err := ReadShards(ctx, rdb, space)
+	all, err := ReadShards(ctx, rdb, layout)
 	if err != nil {
 		return m, err
 	}
 	for i, has := range all {
-		switch key := space.Shard(i).Meta(); {
+		switch key := layout.Shard(i).Meta(); {
 		case has == nil:
 			return m, hongbao.Errorf(hongbao.ClassBroken,
 				"%w to the end, or Redis has lost shard %d (redis key %s): if `hongbao init` was killed, run it again; "+

@@ -13,9 +13,9 @@ import (
 func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
 	before := b.dump(t)
-	require.ErrorContains(t, shards.Found(t.Context(), b.rdb, b.space, shards.FoundCall{Deployment: "other"}), `deployment is "test"`)
+	require.ErrorContains(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "other"}), `deployment is "test"`)
 	more, err := shards.NewLayout(hongbao.Space{Prefix: b.prefix, Shards: 2})
 	require.NoError(t, err)
 	same := more.Shard(0).Meta() == b.k.Meta()
@@ -56,22 +56,22 @@ func TestOpenWritesNothing(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 3})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 3})
 	require.NoError(t, err)
-	b := &bundle{rdb: rdb, space: space, prefix: prefix, k: space.Shard(1)}
+	b := &bundle{rdb: rdb, layout: layout, prefix: prefix, k: layout.Shard(1)}
 	refused := func(part string) {
 		t.Helper()
 		before := b.dump(t)
-		_, err := shards.Open(t.Context(), rdb, space, "prod")
+		_, err := shards.Open(t.Context(), rdb, layout, "prod")
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 		require.ErrorContains(t, err, part)
 		require.Equal(t, before, b.dump(t))
 	}
 	refused("`hongbao init` founds a new one")
-	require.NoError(t, shards.Found(t.Context(), rdb, space,
+	require.NoError(t, shards.Found(t.Context(), rdb, layout,
 		shards.FoundCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
 	before := b.dump(t)
-	m, err := shards.Open(t.Context(), rdb, space, "prod")
+	m, err := shards.Open(t.Context(), rdb, layout, "prod")
 	require.NoError(t, err)
 	require.Equal(t, shards.Mark{Deployment: "prod", Founding: "abc"}, m)
 	require.Equal(t, before, b.dump(t))
@@ -91,11 +91,11 @@ func TestOpenWritesNothing(t *testing.T) {
 		return func() { require.NoError(t, rdb.HSet(t.Context(), key, field, was).Err()) }
 	}
 	for _, c := range []struct{ key, field, value, part string }{
-		{space.Deployment(), "deployment", "staging", `its deployment is "staging"`},
-		{space.Deployment(), "shards", "4", `its shards is "4"`},
-		{space.Deployment(), "shards", "four", `its shards is "four"`},
-		{space.Deployment(), "schema", "0", "`hongbao init` brings it up to date"},
-		{space.Deployment(), "lowest", "2", "upgrade this program"},
+		{layout.Deployment(), "deployment", "staging", `its deployment is "staging"`},
+		{layout.Deployment(), "shards", "4", `its shards is "4"`},
+		{layout.Deployment(), "shards", "four", `its shards is "four"`},
+		{layout.Deployment(), "schema", "0", "`hongbao init` brings it up to date"},
+		{layout.Deployment(), "lowest", "2", "upgrade this program"},
 		{b.k.Meta(), "founding", "xyz", `its founding is "xyz"`},
 		{b.k.Meta(), "epoch", "x", "no number"},
 	} {
@@ -103,12 +103,12 @@ func TestOpenWritesNothing(t *testing.T) {
 		refused(c.part)
 		back()
 	}
-	back := change(space.Deployment(), "schema", "7")
-	_, err = shards.Open(t.Context(), rdb, space, "prod")
+	back := change(layout.Deployment(), "schema", "7")
+	_, err = shards.Open(t.Context(), rdb, layout, "prod")
 	require.NoError(t, err, "a newer layout is no reason for an older build to stop, until its lowest version says so")
 	back()
 	require.NoError(t, rdb.Del(t.Context(), b.k.Meta()).Err())
 	refused("Redis has lost shard 1")
-	require.NoError(t, rdb.Del(t.Context(), space.Deployment()).Err())
+	require.NoError(t, rdb.Del(t.Context(), layout.Deployment()).Err())
 	refused("`hongbao recover`")
 }

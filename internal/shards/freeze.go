@@ -138,7 +138,7 @@ type Reopening struct {
 
 // Reopen opens a frozen shard for the server that has it. False: it does not stand as it was found any more. A repeat
 // answers the same.
-func (k *Shard) Reopen(ctx context.Context, space *Layout, o *Reopening) (bool, error) {
+func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool, error) {
 	keys := []string{k.Keys.Meta(), k.Keys.Events()}
 	for _, sink := range o.Sinks {
 		keys = append(keys, k.Keys.Claims(sink))
@@ -166,7 +166,7 @@ func (k *Shard) Reopen(ctx context.Context, space *Layout, o *Reopening) (bool, 
 	}
 	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History,
 		len(o.Sinks),
-		deploymentField, o.Mark.Deployment, shardsField, space.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index()}
+		deploymentField, o.Mark.Deployment, shardsField, layout.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index()}
 	v, err := conn.Eval(ctx, textsFor("", false).text(openScript), keys, args...).Result()
 	if err != nil {
 		return false, fmt.Errorf("script open on %s: %w", k.Keys.Meta(), Classify(err))

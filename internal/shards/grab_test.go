@@ -73,11 +73,11 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 		b: b, r: rand.New(rand.NewPCG(seed, 1)), seen: map[hongbao.Outcome]int{}, limits: map[hongbao.Limit]bool{},
 		name: fmt.Sprintf("history %d", seed),
 	}
-	space, err := shards.NewLayout(hongbao.Space{Prefix: fmt.Sprintf("%s-%d", b.prefix, seed), Shards: 1})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: fmt.Sprintf("%s-%d", b.prefix, seed), Shards: 1})
 	require.NoError(t, err)
-	h.b = &bundle{rdb: b.rdb, space: space, k: space.Shard(0)}
+	h.b = &bundle{rdb: b.rdb, layout: layout, k: layout.Shard(0)}
 	h.k = h.b.k
-	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, shards.Found(t.Context(), b.rdb, layout, shards.FoundCall{Deployment: "test"}))
 	c := h.spec()
 	h.users = 1 + h.r.IntN(60)
 	h.m, err = newModel(c, h.b.load(t, c))

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // bundle is one deployment with one shard.
 type bundle struct {
 	rdb    *redis.Client
-	space  *shards.Layout
+	layout *shards.Layout
 	k      shards.Keys
 	prefix string
 	holds  map[string]stream.SeqRange // by id: the events of entries that written made
@@ -40,10 +40,10 @@ func setupOn(t *testing.T, rdb *redis.Client) *bundle {
 	t.Helper()
 	b := &bundle{rdb: rdb, prefix: testkit.Prefix(t)}
 	var err error
-	b.space, err = shards.NewLayout(hongbao.Space{Prefix: b.prefix, Shards: 1})
+	b.layout, err = shards.NewLayout(hongbao.Space{Prefix: b.prefix, Shards: 1})
 	require.NoError(t, err)
-	b.k = b.space.Shard(0)
-	require.NoError(t, shards.Found(t.Context(), rdb, b.space, shards.FoundCall{Deployment: "test"}))
+	b.k = b.layout.Shard(0)
+	require.NoError(t, shards.Found(t.Context(), rdb, b.layout, shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -96,7 +96,7 @@ func spec(id string, packets int64) hongbao.Campaign {
 
 func (b *bundle) store(t testing.TB) *campaigns.Store {
 	t.Helper()
-	s, err := campaigns.New(campaigns.Config{Redis: b.rdb, Space: b.space.Space, Chunk: 1000})
+	s, err := campaigns.New(campaigns.Config{Redis: b.rdb, Space: b.layout.Space, Chunk: 1000})
 	require.NoError(t, err)
 	return s
 }

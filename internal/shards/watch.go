@@ -33,9 +33,9 @@ type sight struct {
 // one server, in one round trip. It freezes shards that were opened for another server, or before this one was demoted
 // and promoted again.
 type Watch struct {
-	Redis redis.UniversalClient
-	Space *Layout
-	Every time.Duration // 0 for a second
+	Redis  redis.UniversalClient
+	Layout *Layout
+	Every  time.Duration // 0 for a second
 	// Frozen is called at each look for each shard that is frozen or gone; nil for none. It must not block.
 	Frozen func(shard int)
 	// Alarm is called once for each change that may cost money; nil for none.
@@ -68,7 +68,7 @@ func (w *Watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for node, list := range w.nodes(ctx) {
-		now, err := see(ctx, node, w.Space, list)
+		now, err := see(ctx, node, w.Layout, list)
 		if err != nil {
 			continue // calls to it fail as well, and say so
 		}
@@ -87,7 +87,7 @@ func (w *Watch) look(ctx context.Context) {
 func (w *Watch) freeze(ctx context.Context, now *sight) {
 	for _, shard := range now.strange {
 		if !now.heads[shard].Frozen {
-			z, err := Of(w.Redis, w.Space.Shard(shard)).Freeze(ctx)
+			z, err := Of(w.Redis, w.Layout.Shard(shard)).Freeze(ctx)
 			if err != nil || !z.Frozen {
 				continue // it is looked at again
 			}
@@ -101,8 +101,8 @@ func (w *Watch) freeze(ctx context.Context, now *sight) {
 // nodes are the servers, each with the shards that it has now.
 func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
 	all := map[redis.UniversalClient][]int{}
-	for i := range w.Space.Len() {
-		if node, err := NodeOf(ctx, w.Redis, w.Space.Shard(i)); err == nil {
+	for i := range w.Layout.Len() {
+		if node, err := NodeOf(ctx, w.Redis, w.Layout.Shard(i)); err == nil {
 			all[node] = append(all[node], i)
 		}
 	}
@@ -123,12 +123,12 @@ func NodeOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (redis.Unive
 }
 
 // see asks one server for INFO and for the heads of its shards.
-func see(ctx context.Context, node redis.UniversalClient, space *Layout, list []int) (*sight, error) {
+func see(ctx context.Context, node redis.UniversalClient, layout *Layout, list []int) (*sight, error) {
 	pipe := node.Pipeline()
 	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
 	heads := make([]*redis.SliceCmd, len(list))
 	for i, shard := range list {
-		heads[i] = pipe.HMGet(ctx, space.Shard(shard).Meta(), standFields...)
+		heads[i] = pipe.HMGet(ctx, layout.Shard(shard).Meta(), standFields...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
@@ -142,7 +142,7 @@ func see(ctx context.Context, node redis.UniversalClient, space *Layout, list []
 			s.missing = append(s.missing, shard)
 			continue
 		}
-		head, err := Of(node, space.Shard(shard)).parseHead(heads[i])
+		head, err := Of(node, layout.Shard(shard)).parseHead(heads[i])
 		if err != nil {
 			return nil, err
 		}

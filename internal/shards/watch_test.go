@@ -42,7 +42,7 @@ func (b *bundle) watch(t *testing.T) *watched {
 	rdb := redis.NewClient(b.rdb.Options())
 	rdb.AddHook(out)
 	w := &shards.Watch{
-		Redis: rdb, Space: b.space, Every: 10 * time.Millisecond,
+		Redis: rdb, Layout: b.layout, Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) {
 			out.mu.Lock()
 			defer out.mu.Unlock()

@@ -14,21 +14,21 @@ import (
 
 // Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by
 // hand; where somebody has seen more than Redis has, they go on behind that, as after an accepted loss.
-func Open(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout) error {
+func Open(ctx context.Context, rdb redis.UniversalClient, layout *shards.Layout) error {
 	var errs []error
-	for i := range space.Len() {
-		errs = append(errs, open(ctx, rdb, space, shards.Of(rdb, space.Shard(i))))
+	for i := range layout.Len() {
+		errs = append(errs, open(ctx, rdb, layout, shards.Of(rdb, layout.Shard(i))))
 	}
 	return errors.Join(errs...)
 }
 
-func open(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, k *shards.Shard) error {
+func open(ctx context.Context, rdb redis.UniversalClient, layout *shards.Layout, k *shards.Shard) error {
 	z, err := k.Freeze(ctx)
 	if err != nil || !z.Frozen {
 		return err
 	}
 	if z.Seen > z.Seq {
-		_, err = k.Reopen(ctx, space, &shards.Reopening{
+		_, err = k.Reopen(ctx, layout, &shards.Reopening{
 			Was: z, Epoch: z.Epoch + 1, Known: z.Seen, Last: (z.Seen/shards.ChunkEvents+1)*shards.ChunkEvents - 1,
 		})
 		return err
@@ -42,7 +42,7 @@ func open(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, 
 }
 
 // KeepOpen opens frozen shards until the test ends. What fails while servers are away is tried again.
-func KeepOpen(t testing.TB, rdb redis.UniversalClient, space *shards.Layout) {
+func KeepOpen(t testing.TB, rdb redis.UniversalClient, layout *shards.Layout) {
 	t.Helper()
 	done := make(chan struct{})
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -53,7 +53,7 @@ func KeepOpen(t testing.TB, rdb redis.UniversalClient, space *shards.Layout) {
 			case <-t.Context().Done():
 				return
 			case <-tick.C:
-				_ = Open(t.Context(), rdb, space)
+				_ = Open(t.Context(), rdb, layout)
 			}
 		}
 	}()
