@@ -6,7 +6,8 @@
 //   - campaign plans the packets (a seed, a deterministic split, a shuffle), publishes the plan's hash and loads the
 //     packets into the stock of a Redis shard;
 //   - producer collects the grabs that wait, up to 128 of one campaign, and has lua/grab.lua decide them in one
-//     atomic step: receipts, limits, stock, and one entry in the shard's stream of events;
+//     atomic step: receipts, limits, stock, and one entry in the shard's stream of events; internal/serve takes grabs
+//     over HTTP;
 //   - consumer brings the entries from a consumer group to a Handler, with a lease, parking, dead letters and an ack
 //     that marks each grant's done bit;
 //   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever

@@ -21,7 +21,7 @@ func TestUsageIsRefused(t *testing.T) {
 		{"campaign", "pause"},
 		{"campaign", "list", "x"}, {"config", "nonsense"}, {"config", "check", "x"}, {"grab", "rain"},
 		{"grab", "rain", "u", "x"},
-		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"},
+		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"}, {"serve", "x"},
 		{"balance", "client", "x"}, {"balance", "fund", "w"}, {"balance", "client", "revoke", "w"}, {"tail", "x"},
 		{"version", "x"},
 	} {

@@ -33,6 +33,7 @@ type App struct {
 	redis   redis.UniversalClient
 	ledger  *ledger.Ledger
 	founded founding
+	opening sync.Mutex // of sharedLedger
 	mu      sync.Mutex // sinks are opened side by side
 	closes  []func() error
 }

@@ -15,6 +15,17 @@ func (a *App) openLedger(ctx context.Context) (err error) {
 	return err
 }
 
+// sharedLedger opens the ledger when it is first asked for, and again after a failure. Calls may come at once.
+func (a *App) sharedLedger(ctx context.Context) (*ledger.Ledger, error) {
+	a.opening.Lock()
+	defer a.opening.Unlock()
+	if a.ledger != nil {
+		return a.ledger, nil
+	}
+	err := a.openLedger(ctx)
+	return a.ledger, err
+}
+
 func (a *App) newLedger(ctx context.Context) (*ledger.Ledger, error) {
 	l, err := a.reachLedger(ctx)
 	if err != nil {

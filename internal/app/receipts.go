@@ -38,15 +38,23 @@ func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
 	if err != nil {
 		return out, err
 	}
-	grants, err := a.ledger.UserGrants(ctx, id, user)
+	list, err = ledgerReceipts(ctx, a.ledger, id, user)
 	out.Source, out.Incomplete, out.Currency = "ledger", c.State != ledger.StateRefunded, c.Spec.Currency
+	out.Receipts = append(out.Receipts, list...)
+	return out, err
+}
+
+// ledgerReceipts reads a user's receipts from the ledger.
+func ledgerReceipts(ctx context.Context, l *ledger.Ledger, id, user string) ([]hongbao.Receipt, error) {
+	grants, err := l.UserGrants(ctx, id, user)
+	list := make([]hongbao.Receipt, len(grants))
 	for i := range grants {
 		g := &grants[i]
-		out.Receipts = append(out.Receipts, hongbao.Receipt{
+		list[i] = hongbao.Receipt{
 			Packet: g.Packet, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq, Time: g.Time, RequestID: g.RequestID, Code: g.Code,
-		})
+		}
 	}
-	return out, err
+	return list, err
 }
 
 // redisReceipts reads a user's receipts from Redis, with their codes.

@@ -13,7 +13,7 @@ import (
 // unsafeNames lists what unsafe.allow may name.
 func unsafeNames() []string {
 	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, unsafeSASL,
-		UnsafeRemoteToken, UnsafeBalanceListen)
+		UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen)
 }
 
 // UnsafeRedisAppendOnly allows a Redis without an append-only file, which a managed one may not offer: what its
@@ -30,11 +30,12 @@ const UnsafeRedisRunID = "redis_run_id"
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"
 
-// UnsafeRemoteToken and UnsafeBalanceListen allow tokens in clear text where something else protects them: a service
-// mesh, a proxy on the same machine.
+// UnsafeRemoteToken, UnsafeBalanceListen and UnsafeServeListen allow tokens in clear text where something else protects
+// them: a service mesh, a proxy on the same machine.
 const (
 	UnsafeRemoteToken   = "remote_token_without_tls"
 	UnsafeBalanceListen = "balance_listen_without_tls"
+	UnsafeServeListen   = "serve_listen_without_tls"
 )
 
 // check looks for values that are fine by themselves and contradict each other.
@@ -49,6 +50,7 @@ func (l *loader) check(c *Config) {
 	l.checkLedger(c)
 	l.checkTimes(c)
 	l.checkRemote(c)
+	l.checkServe(c)
 	c.redisTLS = l.tls("redis", &c.Redis.TLS)
 	if c.has(SinkKafka) {
 		l.checkKafka(c)

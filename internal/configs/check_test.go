@@ -100,7 +100,7 @@ var contradictions = map[string]struct {
 		[]string{"--kafka.tls"}},
 	"SASL off": {[]string{"--kafka.sasl_username=x"},
 		"kafka.sasl_mechanism: it is none, but user or password are set", []string{"--kafka.sasl_username="}},
-	"unsafe": {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, redis_run_id, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, did you mean fsync?`, nil},
+	"unsafe": {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, redis_run_id, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, serve_listen_without_tls, did you mean fsync?`, nil},
 	"remote, no URL": {[]string{"--settlement.kind=remote", "--remote.retention=24h", "--remote.queryable=true"},
 		"remote.url: it is empty, but settlement.kind is remote", []string{"--remote.url=https://bank.internal"}},
 	"remote, not declared": {[]string{"--settlement.kind=remote", "--remote.url=https://b"},
@@ -135,6 +135,14 @@ var contradictions = map[string]struct {
 		"balance.tls_key: it is empty, but balance.tls_cert is set", []string{"--balance.tls_cert="}},
 	"balance, key": {[]string{"--balance.tls_key=/no/such"},
 		"balance.tls_cert: it is empty, but balance.tls_key is set", []string{"--balance.tls_key="}},
+	"serve, slow grabs": {[]string{"--serve.write_timeout=5s"},
+		"producer.call_timeout: it is 5s, want it below serve.write_timeout", []string{"--producer.call_timeout=4900ms"}},
+	"serve, head": {[]string{"--serve.read_timeout=4s"},
+		"serve.read_header_timeout: it is 5s, want it not above serve.read_timeout", []string{"--serve.read_header_timeout=4s"}},
+	"serve, certificate": {[]string{"--serve.tls_cert=/no/such"},
+		"serve.tls_key: it is empty, but serve.tls_cert is set", []string{"--serve.tls_cert="}},
+	"serve, callers' certificates": {[]string{"--serve.tls_client_ca=/no/such"},
+		"serve.tls_client_ca: it is set, but serve.tls_cert is not", []string{"--serve.tls_client_ca="}},
 }
 
 func TestContradictions(t *testing.T) {
@@ -210,7 +218,7 @@ func TestTLS(t *testing.T) {
 	openCert, openKey := certificate(t, 0o644)
 	junk := write(t, "junk.pem", "junk", 0o600)
 	sections := map[string][]string{
-		"redis": {"--redis.tls"}, "kafka": {"--kafka.tls"}, "remote": {"--remote.url=https://bank.internal"}, "balance": {},
+		"redis": {"--redis.tls"}, "kafka": {"--kafka.tls"}, "remote": {"--remote.url=https://bank.internal"}, "balance": {}, "serve": {},
 	}
 	for name, c := range map[string]struct {
 		args []string // SECTION is the one that has them
@@ -234,7 +242,7 @@ func TestTLS(t *testing.T) {
 			for _, a := range c.args {
 				args = append(args, strings.Replace(a, "SECTION", section, 1))
 			}
-			if section == "balance" && strings.Contains(c.want, "tls_ca") {
+			if (section == "balance" || section == "serve") && strings.Contains(c.want, "tls_ca") {
 				continue // it asks nobody for a certificate
 			}
 			got := (&input{args: args}).problems(t)

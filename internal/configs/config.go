@@ -46,6 +46,7 @@ type Config struct {
 	Settlement Settlement
 	Remote     Remote
 	Balance    Balance
+	Serve      Serve
 	Publisher  publish.Config
 	Kafka      Kafka
 	Store      campaigns.Config
@@ -59,9 +60,9 @@ type Config struct {
 
 	settings []Setting
 
-	redisTLS, kafkaTLS, remoteTLS, balanceTLS *tls.Config
-	kafkaSASL                                 sasl.Mechanism
-	pairs                                     []*keyPair
+	redisTLS, kafkaTLS, remoteTLS, balanceTLS, serveTLS *tls.Config
+	kafkaSASL                                           sasl.Mechanism
+	pairs                                               []*keyPair
 }
 
 // Deployment is what all processes of a deployment have in common. Only Sinks may change during its life.

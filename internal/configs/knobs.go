@@ -21,6 +21,7 @@ var sections = []struct{ name, doc string }{
 	{"remote", "A remote balance system, and what it is able to do. Used if settlement.kind is remote; " +
 		"docs/remote-balance.md tells more."},
 	{"balance", "The server `hongbao balance`. Used by that command only."},
+	{"serve", "The server `hongbao serve`; docs/http.md tells more. Used by that command only."},
 	{"kafka", "How to reach Kafka, and the topic. Not looked at if kafka is not among deployment.sinks."},
 	{"publisher", "How grants are put into the topic."},
 	{"campaign", "Loading campaigns, holding their plans, and letting them go."},

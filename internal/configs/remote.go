@@ -55,7 +55,7 @@ func (l *loader) checkRemote(c *Config) {
 	c.remoteTLS = l.remoteTLS(r)
 	l.order("balance.handle_timeout", b.HandleTimeout, "below balance.write_timeout", b.WriteTimeout,
 		"its answer would never be written", "balance.write_timeout")
-	c.balanceTLS = l.balanceTLS(b)
+	c.balanceTLS = l.serverTLS("balance.tls", b.TLSCert, b.TLSKey)
 	l.checkPlain(c)
 }
 
@@ -95,17 +95,17 @@ func (l *loader) remoteTLS(r *Remote) *tls.Config {
 	return l.tlsFiles(name, &r.TLS)
 }
 
-// balanceTLS reads the server's certificate; nil without.
-func (l *loader) balanceTLS(b *Balance) *tls.Config {
+// serverTLS reads a server's certificate; nil without. name is what the two knobs' names begin with.
+func (l *loader) serverTLS(name, cert, key string) *tls.Config {
 	switch {
-	case b.TLSCert == "" && b.TLSKey == "":
+	case cert == "" && key == "":
 		return nil
-	case b.TLSCert == "":
-		l.bad("balance.tls_cert", "it is empty, but balance.tls_key is set: set both or none")
+	case cert == "":
+		l.bad(name+"_cert", "it is empty, but %s_key is set: set both or none", name)
 		return nil
-	case b.TLSKey == "":
-		l.bad("balance.tls_key", "it is empty, but balance.tls_cert is set: set both or none")
+	case key == "":
+		l.bad(name+"_key", "it is empty, but %s_cert is set: set both or none", name)
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: l.keyPair("balance.tls", b.TLSCert, b.TLSKey).server}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: l.keyPair(name, cert, key).server}
 }

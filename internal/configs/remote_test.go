@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"crypto/tls"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,8 @@ func TestPlainHTTP(t *testing.T) {
 			"remote_token_without_tls"},
 		"listener": {"--balance.listen=0.0.0.0:8081", "balance.listen: it is not on loopback, and balance.tls_cert is empty",
 			"balance_listen_without_tls"},
+		"grabs": {"--serve.listen=0.0.0.0:8080", "serve.listen: it is not on loopback, and serve.tls_cert is empty",
+			"serve_listen_without_tls"},
 		"by name": {"--balance.listen=bank:8081", "balance.listen: it is not on loopback, and balance.tls_cert is empty",
 			"balance_listen_without_tls"},
 	} {
@@ -37,10 +40,14 @@ func TestPlainHTTP(t *testing.T) {
 	cert, key := certificate(t, 0o600)
 	for _, arg := range []string{"--remote.url=http://127.0.0.1:1", "--remote.url=http://[::1]:1",
 		"--remote.url=http://localhost:1", "--balance.listen=localhost:1",
-		"--balance.listen=[::1]:1", "--remote.url=https://bank.internal"} {
+		"--balance.listen=[::1]:1", "--serve.listen=127.0.0.1:0", "--remote.url=https://bank.internal"} {
 		(&input{args: []string{arg}, env: []string{"HONGBAO_REMOTE_TOKEN=x"}}).must(t)
 	}
 	(&input{args: []string{"--remote.url=http://bank.internal"}}).must(t)
 	(&input{args: []string{"--balance.listen=0.0.0.0:1", "--balance.tls_cert=" + cert, "--balance.tls_key=" + key}}).must(
 		t)
+	c := (&input{args: []string{"--serve.listen=0.0.0.0:1", "--serve.tls_cert=" + cert, "--serve.tls_key=" + key,
+		"--serve.tls_client_ca=" + cert}}).must(t).ServeConfig()
+	require.Equal(t, tls.RequireAndVerifyClientCert, c.TLS.ClientAuth)
+	require.EqualValues(t, tls.VersionTLS12, c.TLS.MinVersion)
 }

@@ -59,7 +59,9 @@ func grabs(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 	p := c.ProducerConfig()
 	p.Redis, p.Space = rdb, space.Space
 	_, grab := producer.New(p)
-	return cmp.Or(store, plans, grab)
+	sv := c.ServeConfig()
+	sv.Keys, sv.Issuer, sv.Audience = "keys.json", "issuer", "audience"
+	return cmp.Or(store, plans, grab, sv.Check())
 }
 
 func works(c *Config, rdb, reads redis.UniversalClient, space *shards.Layout) error {

@@ -1,0 +1,79 @@
+package configs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"slices"
+
+	"github.com/hongbao-project/hongbao/internal/serve"
+)
+
+// Serve is the server `hongbao serve`.
+type Serve struct {
+	serve.Config
+	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has it.
+	TLSCert string `knob:"serve.tls_cert,common"`
+	// File with the key of the certificate, in PEM; closed to others as a secret's file is.
+	TLSKey string `knob:"serve.tls_key,common"`
+	// File with the certificates of those who may sign a caller's, in PEM; then only callers with such a certificate are
+	// let in. Empty: callers need none.
+	TLSClientCA string `knob:"serve.tls_client_ca"`
+}
+
+// checkServe compares the knobs of the server with each other and with the producer's.
+func (l *loader) checkServe(c *Config) {
+	s := &c.Serve
+	l.order("producer.call_timeout", c.Producer.CallTimeout, "below serve.write_timeout", s.WriteTimeout,
+		"the answer to a slow grab would never be written", "serve.write_timeout")
+	l.order("serve.read_header_timeout", s.ReadHeaderTimeout, "not above serve.read_timeout", s.ReadTimeout+1, "",
+		"serve.read_timeout")
+	c.serveTLS = l.serverTLS("serve.tls", s.TLSCert, s.TLSKey)
+	if l.p.fine("serve.tls_cert", "serve.tls_client_ca") && s.TLSClientCA != "" {
+		l.clientCA(c.serveTLS, s.TLSClientCA)
+	}
+	host, _, err := net.SplitHostPort(s.Listen)
+	if err == nil && l.p.fine("serve.listen", "serve.tls_cert", "serve.tls_key", "unsafe.allow") && s.TLSCert == "" &&
+		!loopback(host) && !slices.Contains(c.Unsafe.Allow, UnsafeServeListen) {
+		l.bad("serve.listen", "it is not on loopback, and serve.tls_cert is empty, so tokens would come in clear text: "+
+			"set serve.tls_cert and serve.tls_key, or add %s to unsafe.allow", UnsafeServeListen)
+	}
+}
+
+// clientCA makes the server ask callers for a certificate.
+func (l *loader) clientCA(t *tls.Config, path string) {
+	if t == nil {
+		l.bad("serve.tls_client_ca", "it is set, but serve.tls_cert is not: set both or none")
+		return
+	}
+	data, _, err := readFile(path, maxFile)
+	t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+	switch {
+	case err != nil:
+		l.bad("serve.tls_client_ca", "it can't be read: %v", err)
+	case !t.ClientCAs.AppendCertsFromPEM(data):
+		l.bad("serve.tls_client_ca", "%s holds no certificate in PEM", path)
+	}
+}
+
+// ServeConfig is complete.
+func (c *Config) ServeConfig() serve.Config {
+	out := c.Serve.Config
+	out.TLS = c.serveTLS.Clone()
+	return out
+}
+
+// ServeKeyFile reads the key set of serve.keys, and says who else can; nil if that is a URL.
+func (c *Config) ServeKeyFile() func() (text []byte, open string, err error) {
+	if c.Serve.KeysURL() != "" {
+		return nil
+	}
+	path := c.Serve.Keys
+	return func() ([]byte, string, error) {
+		text, info, err := readFile(path, maxFile)
+		if err != nil {
+			return nil, "", err
+		}
+		return text, tooOpen(path, info), nil
+	}
+}

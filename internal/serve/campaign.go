@@ -1,0 +1,157 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Receipts is what a user holds in a campaign.
+type Receipts struct {
+	Campaign string    `json:"campaign"`
+	User     string    `json:"user"`
+	Currency string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
+	Receipts []Receipt `json:"receipts" nullable:"false"`
+	// Incomplete: the ledger answered, and it has not all yet.
+	Incomplete bool `json:"incomplete,omitempty" doc:"True while some receipts may be missing: ask again later."`
+}
+
+// ownReceipts is GET /v1/campaigns/{id}/grabs/me.
+func (s *Server) ownReceipts(w http.ResponseWriter, r *http.Request, who *caller) error {
+	id, err := campaignID(r)
+	if err != nil {
+		return err
+	}
+	out, err := s.reader.Receipts(r.Context(), id, who.user)
+	if err != nil {
+		return unread(err)
+	}
+	writeJSON(w, &out)
+	return nil
+}
+
+// CampaignAnswer is what a campaign shows to everybody.
+type CampaignAnswer struct {
+	Campaign string    `json:"campaign"`
+	Name     string    `json:"name"`
+	Kind     string    `json:"kind" enum:"red_packet,coupon"`
+	Currency string    `json:"currency,omitempty" doc:"ISO 4217; absent for coupons without a value."`
+	Status   string    `json:"status" enum:"not_started,open,sold_out,paused,frozen,ended" doc:"What a grab would meet."`
+	Starts   time.Time `json:"starts"`
+	Ends     time.Time `json:"ends"`
+	Time     time.Time `json:"time" doc:"The server's clock, by which grabs are decided."`
+	// StartsIn and EndsIn are 0 once that is past.
+	StartsIn int64 `json:"starts_in_ms" doc:"Milliseconds until it starts, 0 if it has."`
+	EndsIn   int64 `json:"ends_in_ms" doc:"Milliseconds until it ends, 0 if it has."`
+}
+
+// campaign is GET /v1/campaigns/{id}.
+func (s *Server) campaign(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	id, err := campaignID(r)
+	if err != nil {
+		return err
+	}
+	window, err := s.windows.get(r.Context(), id)
+	if err != nil {
+		return unread(err)
+	}
+	writeJSON(w, CampaignAnswer{
+		Campaign: id, Name: window.Name, Kind: window.Kind, Currency: window.Currency, Status: statusOf(&window),
+		Starts: window.From.UTC(), Ends: window.To.UTC(), Time: window.Now.UTC(),
+		StartsIn: max(0, window.From.Sub(window.Now).Milliseconds()),
+		EndsIn:   max(0, window.To.Sub(window.Now).Milliseconds()),
+	})
+	return nil
+}
+
+// statusOf says what a grab would meet, in the order in which lua/grab.lua looks.
+func statusOf(w *shards.Window) string {
+	switch ended := !w.Now.Before(w.To); {
+	case w.State == "frozen":
+		return "frozen"
+	case w.State == "paused" && !ended:
+		return "paused"
+	case w.State == "closed", w.State == "refunded":
+		return "ended"
+	case w.State == "loading", w.Now.Before(w.From):
+		return "not_started"
+	case ended:
+		return "ended"
+	case w.SoldOut:
+		return "sold_out"
+	}
+	return "open"
+}
+
+// unread is the answer to a question that a server behind this one did not answer.
+func unread(err error) error {
+	if errors.Is(err, shards.ErrNotInRedis) {
+		return &problem{code: "unknown_campaign", detail: "see the id"}
+	}
+	return &problem{code: "unavailable", detail: "ask again", wait: retryAfter, cause: err}
+}
+
+// Bounds of what is remembered of campaigns.
+const (
+	windowAge  = time.Second
+	maxWindows = 10_000
+)
+
+// windows remembers for a moment what campaigns show, so that a crowd that looks at one costs Redis nothing.
+type windows struct {
+	reader Reader
+	asking singleflight.Group
+
+	mu    sync.Mutex
+	known map[string]seen
+}
+
+// seen is what was read, and when. A campaign that is not there has the error.
+type seen struct {
+	window shards.Window
+	err    error
+	at     time.Time
+}
+
+func newWindows(reader Reader) *windows { return &windows{reader: reader, known: map[string]seen{}} }
+
+// get gives what a campaign shows, with the time that it is now.
+func (v *windows) get(ctx context.Context, campaign string) (shards.Window, error) {
+	v.mu.Lock()
+	has, ok := v.known[campaign]
+	v.mu.Unlock()
+	if !ok || time.Since(has.at) > windowAge {
+		select {
+		case r := <-v.asking.DoChan(campaign, func() (any, error) {
+			return v.ask(context.WithoutCancel(ctx), campaign), nil
+		}):
+			has, _ = r.Val.(seen)
+		case <-ctx.Done():
+			return shards.Window{}, ctx.Err()
+		}
+	}
+	has.window.Now = has.window.Now.Add(time.Since(has.at))
+	return has.window, has.err
+}
+
+func (v *windows) ask(ctx context.Context, campaign string) seen {
+	has := seen{}
+	has.window, has.err = v.reader.Window(ctx, campaign)
+	has.at = time.Now()
+	if has.err != nil && !errors.Is(has.err, shards.ErrNotInRedis) {
+		return has
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.known) >= maxWindows {
+		clear(v.known)
+	}
+	v.known[campaign] = has
+	return has
+}

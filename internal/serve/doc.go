@@ -1,0 +1,24 @@
+// Package serve answers grabs over HTTP. docs/http.md describes it for its callers, docs/openapi.json for their
+// programs.
+//
+// There are two listeners. The public one takes requests of users:
+//
+//	POST /v1/campaigns/{id}/grabs      grab; needs a token
+//	GET  /v1/campaigns/{id}/grabs/me   the caller's own receipts; needs a token
+//	GET  /v1/campaigns/{id}            status and countdown by the server's clock
+//	GET  /openapi.json                 the OpenAPI document
+//
+// The ops listener has /livez and /readyz. Neither asks Redis: an outage of Redis must not take every process out of
+// its load balancer at once.
+//
+// A user comes from a verified JWT, and so does each fact that a limit counts by. The body of a request has no word in
+// either. A key of the key set is good for one algorithm, the one that the key names.
+//
+// A decided grab is 200 with its outcome. What is undecided is 503 with Retry-After. Every refusal is a problem of
+// RFC 9457 with a code of the table in problem.go; it repeats nothing of the request.
+//
+// What it refuses, in this order: a path that does not exist (404), also one that a client or a proxy would rewrite;
+// a method that does not exist (405); a missing or wrong token (401); more requests than the user's rate (429);
+// another content type or an encoding (415); a body above its bound (413); what is not one flat JSON object with
+// exactly the known names, each once (400); ids out of range (400). Slow senders are cut off by timeouts.
+package serve

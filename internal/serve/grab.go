@@ -1,0 +1,173 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/flatjson"
+)
+
+// retryAfter is when an undecided grab is worth another try: the producer has tried for a while already.
+const retryAfter = time.Second
+
+// grabRequest is the body of a grab.
+type grabRequest struct {
+	RequestID string `json:"request_id,omitempty" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"One for all repeats."`
+}
+
+// Receipt is a packet that a user holds.
+type Receipt struct {
+	Packet    int64     `json:"packet" doc:"Number of the packet in the campaign."`
+	Amount    int64     `json:"amount" doc:"Minor units of the currency: cents, fen."`
+	Event     string    `json:"event" doc:"Shard and seq of the grant, as the topic has them."`
+	Time      time.Time `json:"time" doc:"When it was granted."`
+	RequestID string    `json:"request_id,omitempty" doc:"The request id of the grab."`
+	Code      string    `json:"code,omitempty" doc:"The coupon's code."`
+}
+
+// ReceiptsOf gives receipts as they are answered.
+func ReceiptsOf(list []hongbao.Receipt) []Receipt {
+	out := make([]Receipt, len(list))
+	for i := range list {
+		r := &list[i]
+		out[i] = Receipt{r.Packet, int64(r.Amount), fmt.Sprintf("%d-%d", r.Shard, r.Seq), r.Time.UTC(), r.RequestID, r.Code}
+	}
+	return out
+}
+
+// LimitHit says which limit refused a grab.
+type LimitHit struct {
+	By     string    `json:"by" doc:"user, or the fact that the limit counts by."`
+	Per    string    `json:"per" enum:"campaign,day,hour"`
+	Max    int64     `json:"max"`
+	Resets time.Time `json:"resets,omitzero" doc:"When it counts anew; absent for a limit per campaign."`
+}
+
+// GrabAnswer is what a decided grab gets.
+type GrabAnswer struct {
+	Outcome   string    `json:"outcome" enum:"granted,already_granted,limit_reached,sold_out,not_started,ended,paused"`
+	Currency  string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
+	Receipts  []Receipt `json:"receipts,omitempty" nullable:"false" doc:"Of granted: the one; of already_granted: all."`
+	Limit     *LimitHit `json:"limit,omitempty" doc:"Of limit_reached."`
+	Starts    time.Time `json:"starts,omitzero" doc:"When the campaign opens; of not_started."`
+	Time      time.Time `json:"time" doc:"When it was decided."`
+	RequestID string    `json:"request_id,omitempty" doc:"The grab's, drawn by the server if the grab had none."`
+}
+
+// grab is POST /v1/campaigns/{id}/grabs.
+func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error {
+	id, err := campaignID(r)
+	if err != nil {
+		return err
+	}
+	o, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	g := hongbao.Grab{Campaign: id, User: who.user, Facts: who.facts}
+	for name := range o {
+		if name != "request_id" {
+			return refuse("unknown_field", "the body has request_id only; user and facts come with the token")
+		}
+		g.RequestID, _ = o.Text(name)
+		if hongbao.CheckID(g.RequestID) != nil {
+			return refuse("request_id_invalid", `want 1 to 128 printable ASCII characters without spaces, and not "-"`)
+		}
+	}
+	answer, err := s.grabber.Grab(r.Context(), &g)
+	if err != nil {
+		return grabProblem(&g, err)
+	}
+	return s.answer(w, r, &g, &answer)
+}
+
+// grabProblem says what is wrong with a grab that could not be decided. Of a grab that passes its own check the
+// producer refuses two things for good: that it has no request id, and, once it has one, that a fact is missing.
+func grabProblem(g *hongbao.Grab, err error) error {
+	if hongbao.ClassOf(err) != hongbao.ClassPermanent {
+		return err
+	}
+	if g.RequestID == "" {
+		return &problem{code: "request_id_required", detail: "send a request_id, a new one for each packet", cause: err}
+	}
+	return &problem{
+		code: "fact_missing", detail: "the issuer of the token must put it into a claim that serve.facts names", cause: err,
+	}
+}
+
+// answer writes what was decided.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, g *hongbao.Grab, a *hongbao.Answer) error {
+	switch {
+	case a.Outcome == hongbao.OutcomeUnknownCampaign:
+		return refuse(string(a.Outcome), "see the id")
+	case !a.Outcome.Final():
+		return &problem{code: string(a.Outcome), detail: "send the same request again", wait: retryAfter}
+	}
+	out := GrabAnswer{Outcome: string(a.Outcome), Time: a.Time.UTC(), RequestID: g.RequestID}
+	if len(a.Receipts) > 0 {
+		out.Receipts = ReceiptsOf(a.Receipts)
+		if window, err := s.windows.get(r.Context(), g.Campaign); err == nil { // else amounts are in minor units
+			out.Currency = window.Currency
+		}
+	}
+	if l := a.Limit; l != nil {
+		out.Limit = &LimitHit{l.Limit.By, string(l.Limit.Per), l.Limit.Max, utc(l.Resets)}
+	}
+	out.Starts = utc(a.Starts)
+	writeJSON(w, &out)
+	return nil
+}
+
+// utc leaves no time at all as it is.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}
+
+func campaignID(r *http.Request) (string, error) {
+	id := r.PathValue("id")
+	if hongbao.CheckCampaignID(id) != nil {
+		return "", refuse("campaign_invalid", "want 1 to 64 of a-z, 0-9, - and _, beginning with a letter")
+	}
+	return id, nil
+}
+
+// read gives the body as one flat JSON object.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) (flatjson.Object, error) {
+	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
+		media, params, err := mime.ParseMediaType(kind)
+		charset := params["charset"]
+		if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+			return nil, refuse("content_type", "send Content-Type: application/json")
+		}
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return nil, refuse("content_encoding", "send the body as it is, without Content-Encoding")
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.BodyBytes))
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
+		return nil, refuse("body_too_large", fmt.Sprintf("a body has at most %d bytes", s.cfg.BodyBytes))
+	case err != nil:
+		return nil, &problem{code: "body_incomplete", detail: "nothing was grabbed; send it again", cause: err}
+	}
+	o, err := flatjson.Parse(data, "", 0)
+	for want, code := range map[error]string{
+		flatjson.ErrEmpty: "body_required", flatjson.ErrSyntax: "invalid_json",
+		flatjson.ErrDuplicate: "duplicate_field", flatjson.ErrNested: "nested_value",
+	} {
+		if errors.Is(err, want) {
+			return nil, refuse(code, "the body can't be taken: "+err.Error())
+		}
+	}
+	return o, err
+}

@@ -1,0 +1,174 @@
+package serve
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Every outcome has its answer: decided ones are 200, an unknown campaign is 404, undecided ones are 503.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	for _, outcome := range hongbao.Outcomes() {
+		r := s.call(t, "POST", "/v1/campaigns/"+string(outcome)+"/grabs", good)
+		switch {
+		case outcome == hongbao.OutcomeUnknownCampaign:
+			r.refused(t, "unknown_campaign")
+			require.Empty(t, r.head.Get("Retry-After"))
+		case !outcome.Final():
+			r.refused(t, string(outcome))
+			require.Equal(t, "1", r.head.Get("Retry-After"))
+		default:
+			require.Equal(t, http.StatusOK, r.status, outcome)
+			require.Equal(t, string(outcome), r.body["outcome"])
+			require.Equal(t, "2023-11-14T22:13:20.123Z", r.body["time"])
+			require.Equal(t, "r1", r.body["request_id"])
+			require.Equal(t, "no-store", r.head.Get("Cache-Control"))
+		}
+	}
+	r := s.call(t, "POST", "/v1/campaigns/granted/grabs", good)
+	require.Equal(t, "CNY", r.body["currency"])
+	require.JSONEq(t, `[{"packet":7,"amount":185,"event":"1-9","time":"2023-11-14T22:13:20.123Z","request_id":"r1"}]`,
+		string(must(json.Marshal(r.body["receipts"]))))
+	r = s.call(t, "POST", "/v1/campaigns/limit_reached/grabs", good)
+	require.JSONEq(t, `{"by":"device","per":"day","max":2,"resets":"2023-11-14T22:13:20.123Z"}`,
+		string(must(json.Marshal(r.body["limit"]))))
+	require.Equal(t, "2023-11-14T23:13:20.123Z", s.call(t, "POST", "/v1/campaigns/not_started/grabs", good).body["starts"])
+}
+
+// What the producer could not decide says whether it may have happened.
+func TestGrabErrors(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	for id, code := range map[string]string{
+		"counts": "fact_missing", "transient": "unavailable", "broken": "unavailable", "unknown": "outcome_unknown",
+	} {
+		r := s.call(t, "POST", "/v1/campaigns/"+id+"/grabs", "{}")
+		r.refused(t, code, id)
+		require.Equal(t, code != "fact_missing", r.head.Get("Retry-After") == "1", id)
+	}
+	s.call(t, "POST", "/v1/campaigns/several/grabs", "{}").refused(t, "request_id_required")
+	require.Equal(t, 3, s.logs.FilterMessage("a request failed").Len())
+}
+
+// badBodies are bodies and heads that are no grab, and their codes.
+var badBodies = map[string]struct {
+	body string
+	code string
+	head []string
+}{
+	"empty":               {"", "body_required", nil},
+	"blank":               {" \n", "body_required", nil},
+	"too large":           {`{"request_id":"` + strings.Repeat("r", 4<<10) + `"}`, "body_too_large", nil},
+	"50 MB":               {strings.Repeat(" ", 50<<20), "body_too_large", nil},
+	"no JSON":             {"request_id=r1", "invalid_json", nil},
+	"half":                {`{"request_id":`, "invalid_json", nil},
+	"two":                 {good + good, "invalid_json", nil},
+	"a list":              {"[" + good + "]", "invalid_json", nil},
+	"a text":              {`"r1"`, "invalid_json", nil},
+	"null":                {"null", "invalid_json", nil},
+	"not UTF-8":           {"{\"request_id\":\"\xff\"}", "invalid_json", nil},
+	"deep":                {strings.Repeat("[", 2_000) + strings.Repeat("]", 2_000), "invalid_json", nil},
+	"twice":               {`{"request_id":"r1","request_id":"r2"}`, "duplicate_field", nil},
+	"twice, escaped":      {`{"request_id":"r1","request\u005fid":"r2"}`, "duplicate_field", nil},
+	"an object inside":    {`{"request_id":{}}`, "nested_value", nil},
+	"a list inside":       {`{"request_id":["r1"]}`, "nested_value", nil},
+	"another's user":      {`{"user":"u2","request_id":"r1"}`, "unknown_field", nil},
+	"another's user_id":   {`{"user_id":"u2"}`, "unknown_field", nil},
+	"facts":               {`{"device":"d2"}`, "unknown_field", nil},
+	"another case":        {`{"Request_ID":"r1"}`, "unknown_field", nil},
+	"id is a number":      {`{"request_id":7}`, "request_id_invalid", nil},
+	"id is null":          {`{"request_id":null}`, "request_id_invalid", nil},
+	"id is empty":         {`{"request_id":""}`, "request_id_invalid", nil},
+	"id is -":             {`{"request_id":"-"}`, "request_id_invalid", nil},
+	"id with a space":     {`{"request_id":"r 1"}`, "request_id_invalid", nil},
+	"id with a break":     {`{"request_id":"r\n1"}`, "request_id_invalid", nil},
+	"id with a NUL":       {`{"request_id":"r\u00001"}`, "request_id_invalid", nil},
+	"id in Chinese":       {`{"request_id":"红包"}`, "request_id_invalid", nil},
+	"id of 129":           {`{"request_id":"` + strings.Repeat("r", 129) + `"}`, "request_id_invalid", nil},
+	"no type":             {good, "content_type", []string{"Content-Type", ""}},
+	"another type":        {good, "content_type", []string{"Content-Type", "text/plain"}},
+	"another charset":     {good, "content_type", []string{"Content-Type", "application/json; charset=latin1"}},
+	"type with a bad tag": {good, "content_type", []string{"Content-Type", "application/json; ="}},
+	"gzip":                {good, "content_encoding", []string{"Content-Encoding", "gzip"}},
+	"identity":            {good, "content_encoding", []string{"Content-Encoding", "identity"}},
+}
+
+// Nothing is grabbed with a body that is no grab.
+func TestBadBodies(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	for name, c := range badBodies {
+		var tweaks []tweak
+		if c.head != nil {
+			tweaks = append(tweaks, header(c.head[0], c.head[1]))
+		}
+		r := s.call(t, "POST", "/v1/campaigns/granted/grabs", c.body, tweaks...)
+		r.refused(t, c.code, name)
+		require.NotContains(t, r.text, "u2", "nothing of the body is repeated")
+		require.Equal(t, c.code == "body_too_large", r.closed, name)
+	}
+	require.Empty(t, s.grabbed())
+	for name, body := range map[string]string{"with a charset": good, "no id": "{}", "blanks": " { } "} {
+		r := s.call(t, "POST", "/v1/campaigns/granted/grabs", body,
+			header("Content-Type", "application/json; charset=UTF-8"))
+		require.Equal(t, http.StatusOK, r.status, name)
+	}
+}
+
+// Paths and methods that do not exist are refused, none is redirected, and nothing is grabbed.
+func TestBadPaths(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	for _, path := range []string{
+		"/", "/v1", "/v1/campaigns", "/v1/campaigns/", "/v1/campaigns/granted/", "/v1/campaigns/granted/grabs/",
+		"/v1/campaigns/granted/grabs/you", "//v1/campaigns/granted/grabs", "/v1/campaigns/granted//grabs",
+		"/v1/campaigns/x/../granted/grabs", "/v1/campaigns/./granted/grabs", "/V1/campaigns/granted/grabs",
+		"/v1/campaigns/granted/grabs/me/", "/v1/campaigns/granted%2fgrabs/x", "/openapi.json/", "/livez", "/readyz", "/metrics",
+		"/debug/pprof/",
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			s.call(t, method, path, good).refused(t, "not_found", "%s %s", method, path)
+		}
+	}
+	for _, id := range []string{
+		"0", "-1", "Granted", "1%20or%201=1", "..%2fx", "%7b1%7d", "*", "granted%00", "granted%2fgrabs", "a%3ab",
+		"%e7%ba%a2%e5%8c%85", strings.Repeat("a", 65), "%2e%2e", "gr%C3%A4nted",
+	} {
+		for method, path := range map[string]string{
+			"POST": "/v1/campaigns/" + id + "/grabs", "GET": "/v1/campaigns/" + id + "/grabs/me",
+			"get": "/v1/campaigns/" + id,
+		} {
+			s.call(t, strings.ToUpper(method), path, good).refused(t, "campaign_invalid", path)
+		}
+	}
+	for _, e := range endpoints() {
+		path := strings.Replace(e.path, "{id}", "granted", 1)
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get", "BREW"} {
+			if method != e.method {
+				r := s.call(t, method, path, good)
+				r.refused(t, "method_not_allowed", "%s %s", method, path)
+				require.Equal(t, e.method, r.head.Get("Allow"))
+			}
+		}
+		r := s.call(t, "HEAD", path, "")
+		require.Equal(t, http.StatusMethodNotAllowed, r.status)
+	}
+	require.Empty(t, s.grabbed())
+}
+
+// What the caller sent does not end up in the log as lines of their own.
+func TestLogTakesNoLines(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	s.call(t, "POST", "/v1/campaigns/x%0a%7b%22level%22:%22error%22%7d/grabs", good).refused(t, "campaign_invalid")
+	for _, l := range s.logs.All() {
+		require.NotContains(t, l.Message, "\n")
+	}
+}

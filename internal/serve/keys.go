@@ -1,0 +1,193 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+)
+
+// Bounds of key sets.
+const (
+	// fileAge is how often the file is read.
+	fileAge = time.Second
+	// urlAge is how often the URL is asked. An unknown key id asks it too: at most once a unknownEvery, and its request
+	// waits for unknownWait at most.
+	urlAge       = 5 * time.Minute
+	unknownEvery = 10 * time.Second
+	unknownWait  = 3 * time.Second
+	urlTimeout   = 10 * time.Second
+	maxKeySet    = 1 << 20
+	minSecret    = 32 // bytes of a secret of HS256
+)
+
+// errNoKeys says that no key set was read yet.
+var errNoKeys = errors.New("no key set was read yet")
+
+// keySet finds the key that a token was signed with.
+type keySet struct {
+	storage jwkset.Storage
+	secrets bool // the set may hold secrets of HS256
+	file    func() ([]byte, string, error)
+	log     *zap.Logger
+
+	mu   sync.Mutex
+	read time.Time
+	text []byte
+}
+
+// newFileKeys reads the set from a file, and reads it again when it has changed.
+func newFileKeys(ctx context.Context, file func() ([]byte, string, error), log *zap.Logger) (*keySet, error) {
+	k := &keySet{storage: jwkset.NewMemoryStorage(), secrets: true, file: file, log: log}
+	return k, k.load(ctx)
+}
+
+// newURLKeys asks the URL for the set until ctx ends. The set may be out of reach at first.
+func newURLKeys(ctx context.Context, url string, log *zap.Logger) (*keySet, error) {
+	from, err := jwkset.NewStorageFromHTTP(url, jwkset.HTTPClientStorageOptions{
+		Client: &http.Client{
+			Timeout: urlTimeout, Transport: shortBodies{http.DefaultTransport},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		Ctx: ctx, HTTPTimeout: urlTimeout, RefreshInterval: urlAge, NoErrorReturnFirstHTTPReq: true,
+		RefreshErrorHandler: func(_ context.Context, err error) {
+			log.Error("the key set can't be read; tokens are checked with the keys that were read before",
+				zap.String("url", url), zap.String("code", "keys_unread"), zap.Error(err))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	storage, err := jwkset.NewHTTPClient(jwkset.HTTPClientOptions{
+		HTTPURLs: map[string]jwkset.Storage{url: from}, RateLimitWaitMax: unknownWait,
+		RefreshUnknownKID: rate.NewLimiter(rate.Every(unknownEvery), 1),
+	})
+	return &keySet{storage: storage, log: log}, err
+}
+
+// shortBodies cuts off an answer that is no key set.
+type shortBodies struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s shortBodies) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := s.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(res.Body, maxKeySet), res.Body}
+	return res, nil
+}
+
+// find gives the key for a token that names a key and an algorithm.
+func (k *keySet) find(ctx context.Context, kid, alg string) (any, error) {
+	if k.file != nil {
+		k.refresh(ctx)
+	}
+	jwk, err := k.storage.KeyRead(ctx, kid)
+	if err != nil {
+		if all, errAll := k.storage.KeyReadAll(ctx); errAll == nil && len(all) == 0 {
+			err = errNoKeys
+		}
+		return nil, err
+	}
+	if has := string(jwk.Marshal().ALG); has != alg {
+		return nil, fmt.Errorf("the key is for algorithm %q", has)
+	}
+	return k.usable(&jwk)
+}
+
+// usable gives what a signature is verified with; the type of a key must be that of its algorithm.
+func (k *keySet) usable(jwk *jwkset.JWK) (any, error) {
+	key := jwk.Key()
+	if private, ok := key.(interface{ Public() crypto.PublicKey }); ok {
+		key = private.Public()
+	}
+	m, good := jwk.Marshal(), false
+	switch alg := m.ALG; pub := key.(type) {
+	case []byte:
+		if !k.secrets {
+			return nil, errors.New("a secret does not come from a URL: put it into a file")
+		}
+		if len(pub) < minSecret {
+			return nil, fmt.Errorf("the secret has %d bytes: want at least %d", len(pub), minSecret)
+		}
+		good = alg == jwkset.AlgHS256
+	case *rsa.PublicKey:
+		good = alg == jwkset.AlgRS256 && pub.Size() >= 256
+	case *ecdsa.PublicKey:
+		good = alg == jwkset.AlgES256 && pub.Curve == elliptic.P256()
+	case ed25519.PublicKey:
+		good = alg == jwkset.AlgEdDSA
+	}
+	if !good || m.USE == jwkset.UseEnc || m.KID == "" {
+		return nil, fmt.Errorf("want a kid, an alg of %v that fits to the key, RSA of 2048 bits or more, and no use but sig",
+			algorithms)
+	}
+	return key, nil
+}
+
+// refresh reads the file again if nobody has for a moment. A file that can't be used leaves the keys as they are.
+func (k *keySet) refresh(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.read) < fileAge {
+		return
+	}
+	if err := k.load(ctx); err != nil {
+		k.log.Error("the key set has changed and can't be used; the keys before it go on until the file is right",
+			zap.String("code", "keys_unread"), zap.Error(err))
+	}
+}
+
+// load reads the file. Every key must be usable.
+func (k *keySet) load(ctx context.Context) error {
+	k.read = time.Now()
+	text, open, err := k.file()
+	if err != nil || bytes.Equal(text, k.text) {
+		return err
+	}
+	k.text = text // what can't be used is told once
+	var set jwkset.JWKSMarshal
+	if err := json.Unmarshal(text, &set); err != nil {
+		return fmt.Errorf("it is no JSON Web Key Set: %w", err)
+	}
+	if len(set.Keys) == 0 {
+		return errors.New(`it has no keys: want {"keys": [...]}`)
+	}
+	keys, err := set.JWKSlice()
+	if err != nil {
+		return fmt.Errorf("it is no JSON Web Key Set: %w", err)
+	}
+	seen := map[string]bool{}
+	for i := range keys {
+		m := keys[i].Marshal()
+		if _, err := k.usable(&keys[i]); err != nil {
+			return fmt.Errorf("key %d, %.80q: %w", i+1, m.KID, err)
+		}
+		if seen[m.KID] {
+			return fmt.Errorf("key %d, %.80q: the kid comes twice", i+1, m.KID)
+		}
+		seen[m.KID] = true
+		if _, secret := keys[i].Key().([]byte); secret && open != "" {
+			return fmt.Errorf("key %d is a secret, but %s", i+1, open)
+		}
+	}
+	return k.storage.KeyReplaceAll(ctx, keys)
+}

@@ -1,0 +1,280 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// raw sends what an HTTP client would not, and gives all that comes back.
+func (s *server) raw(t *testing.T, text string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = io.WriteString(conn, text)
+	require.NoError(t, err)
+	all, _ := io.ReadAll(conn) // an abrupt end is one too
+	return string(all)
+}
+
+// Slow heads and slow bodies are cut off; meanwhile others are answered.
+func TestSlowSenders(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{cfg: func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = time.Second, 2*time.Second }})
+	ended := make(chan string, 2)
+	grab := "POST /v1/campaigns/granted/grabs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " +
+		hs().sign(t, "u1") + "\r\n"
+	go func() { ended <- s.raw(t, grab) }()
+	go func() { ended <- s.raw(t, grab+"Content-Length: 18\r\n\r\n{\"request") }()
+	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).status)
+	for range 2 {
+		if answer := <-ended; strings.HasPrefix(answer, "HTTP/1.1 408 Request Timeout\r\n") && strings.Contains(answer, "body_") {
+			require.Contains(t, answer, `"code":"body_incomplete"`)
+		}
+	}
+	require.Len(t, s.grabbed(), 1)
+}
+
+// A head that is too large, and what is no HTTP, get an answer, and nothing is grabbed.
+func TestOddHeads(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	head := "POST /v1/campaigns/granted/grabs HTTP/1.1\r\nHost: x\r\n"
+	for text, want := range map[string]string{
+		head + "X: " + strings.Repeat("x", 20<<10) + "\r\n\r\n": "431 ",
+		"junk\r\n\r\n": "400 ",
+		"POST /v1/campaigns/granted/grabs HTTP/1.1\r\n\r\n":                                            "400 ",
+		head + "Content-Length: -1\r\n\r\n":                                                            "400 ",
+		head + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}":                                      "400 ",
+		head + "Transfer-Encoding: gzip, chunked\r\n\r\n":                                              "501 ",
+		"POST /v1/campaigns/granted/grabs HTTP/3.0\r\nHost: x\r\n\r\n":                                 "505 ",
+		"CONNECT /v1/campaigns/granted/grabs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n":         "405 ",
+		"GET http://other/v1/campaigns/granted/grabs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n": "405 ",
+	} {
+		answer := s.raw(t, text)
+		require.True(t, strings.HasPrefix(answer, "HTTP/1.1 "+want), "%.60q: %.60q", text, answer)
+	}
+	require.Empty(t, s.grabbed())
+}
+
+// More connections than allowed wait, and are served when others end.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{cfg: func(c *Config) { c.Connections = 1 }})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "GET /v1/campaigns/c HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.NoError(t, res.Body.Close())
+	done := make(chan int, 1)
+	go func() { done <- s.call(t, "GET", "/v1/campaigns/c", "").status }()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	select {
+	case <-done:
+		t.Error("a second connection was served beside the first")
+	case <-ctx.Done():
+	}
+	require.NoError(t, conn.Close())
+	require.Equal(t, http.StatusOK, <-done)
+}
+
+// A server that is told to stop says that it is not ready, takes requests for the drain delay, and answers those that
+// are under way.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	f := &fake{hold: make(chan struct{}), began: make(chan struct{}, 2)}
+	s := setup(t, options{fake: f, cfg: func(c *Config) { c.DrainDelay = 2 * time.Second }})
+	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/readyz", "").status)
+	grab := make(chan int, 2)
+	go func() { grab <- s.call(t, "POST", "/v1/campaigns/granted/grabs", good).status }()
+	<-f.began
+	stopped := make(chan struct{})
+	go func() { s.stop(); close(stopped) }()
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		return s.call(t, "GET", s.ops+"/readyz", "").status == http.StatusServiceUnavailable
+	}, "it is not ready")
+	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").status, "it lives")
+	go func() { grab <- s.call(t, "POST", "/v1/campaigns/granted/grabs", good).status }()
+	<-f.began // a request that comes within the delay is taken
+	close(f.hold)
+	require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{<-grab, <-grab})
+	<-stopped
+	_, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.Error(t, err)
+}
+
+// Health does not depend on what is behind the server, and stands on the ops listener only.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{fake: &fake{err: io.ErrUnexpectedEOF}})
+	for _, path := range []string{"/livez", "/readyz"} {
+		r := s.call(t, "GET", s.ops+path, "", header("Authorization", ""))
+		require.Equal(t, http.StatusOK, r.status)
+		require.Equal(t, "ok", r.body["status"])
+		s.call(t, "GET", path, "").refused(t, "not_found")
+	}
+	require.Equal(t, http.StatusNotFound, s.call(t, "POST", s.ops+"/v1/campaigns/granted/grabs", good).status)
+}
+
+// A user who makes too many requests waits; others do not. It counts reads too, and nothing is grabbed.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{cfg: func(c *Config) { c.Rate, c.Burst = 1, 2 }})
+	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).status)
+	require.Equal(t, http.StatusOK, s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "").status)
+	refused := 0
+	for range 20 {
+		if r := s.call(t, "POST", "/v1/campaigns/granted/grabs", good); r.status != http.StatusOK {
+			r.refused(t, "rate_limited")
+			require.Equal(t, "1", r.head.Get("Retry-After"))
+			refused++
+		}
+	}
+	require.Positive(t, refused)
+	require.Len(t, s.grabbed(), 21-refused)
+	require.Equal(t, http.StatusOK,
+		s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(hs().sign(t, "u2"))).status)
+}
+
+// A limiter lets through its burst at once, then its rate, however its users come and go.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	l := newLimits(2, 4)
+	now := time.Unix(1_700_000_000, 0)
+	let := 0
+	for i := range 100_000 { // 100 s
+		at := now.Add(time.Duration(i) * time.Millisecond)
+		if wait := l.take("u1", at); wait == 0 {
+			let++
+		} else {
+			require.LessOrEqual(t, wait, time.Second/2)
+		}
+		require.Zero(t, l.take(fmt.Sprint("other", i), at))
+	}
+	require.InDelta(t, 4+2*100, let, 1)
+	require.Less(t, len(l.now)+len(l.before), 2*2_100, "who has gone is forgotten")
+}
+
+// What a campaign shows follows its state and Redis' clock, which goes on while the answer is remembered.
+func TestCampaign(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	r := s.call(t, "GET", "/v1/campaigns/rain", "", header("Authorization", ""))
+	require.Equal(t, http.StatusOK, r.status)
+	require.Equal(t, []any{"rain", "Rain", "red_packet", "CNY", "open", "2023-11-14T22:13:20.123Z", float64(0)},
+		[]any{r.body["campaign"], r.body["name"], r.body["kind"], r.body["currency"], r.body["status"], r.body["starts"],
+			r.body["starts_in_ms"]})
+	at, err := time.Parse(time.RFC3339, r.body["time"].(string))
+	require.NoError(t, err)
+	require.WithinRange(t, at, decided.Add(time.Minute), decided.Add(2*time.Minute))
+	require.EqualValues(t, decided.Add(time.Hour).Sub(at).Milliseconds(), r.body["ends_in_ms"])
+	s.call(t, "GET", "/v1/campaigns/absent", "").refused(t, "unknown_campaign")
+	s.fake.mu.Lock()
+	s.fake.err = io.ErrUnexpectedEOF
+	s.fake.mu.Unlock()
+	s.call(t, "GET", "/v1/campaigns/other", "").refused(t, "unavailable")
+	s.call(t, "GET", "/v1/campaigns/other/grabs/me", "").refused(t, "unavailable")
+	s.call(t, "GET", "/v1/campaigns/absent/grabs/me", "").refused(t, "unknown_campaign")
+}
+
+// A crowd that looks at a campaign asks Redis once a second.
+func TestWindowsAreRemembered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{window: shards.Window{Now: decided}}
+		v := newWindows(f)
+		for range 1_000 {
+			for _, id := range []string{"rain", "absent"} {
+				_, _ = v.get(t.Context(), id)
+			}
+		}
+		require.Equal(t, 2, f.reads)
+		time.Sleep(windowAge)
+		w, err := v.get(t.Context(), "rain")
+		require.NoError(t, err)
+		require.Equal(t, decided.Add(windowAge), w.Now)
+		time.Sleep(time.Millisecond)
+		_, err = v.get(t.Context(), "absent")
+		require.ErrorIs(t, err, shards.ErrNotInRedis)
+		require.Equal(t, 3, f.reads)
+	})
+}
+
+func TestStatusOf(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state string
+		now   time.Duration // after the start; it lasts an hour
+		sold  bool
+		want  string
+	}{
+		"loading":                  {"loading", -time.Minute, false, "not_started"},
+		"loading, late":            {"loading", time.Minute, false, "not_started"},
+		"before":                   {"open", -time.Millisecond, false, "not_started"},
+		"at the start":             {"open", 0, false, "open"},
+		"sold out":                 {"open", time.Minute, true, "sold_out"},
+		"at the end":               {"open", time.Hour, false, "ended"},
+		"sold out, and ended":      {"open", time.Hour, true, "ended"},
+		"closed early":             {"closed", time.Minute, false, "ended"},
+		"refunded":                 {"refunded", time.Minute, false, "ended"},
+		"paused":                   {"paused", time.Minute, false, "paused"},
+		"paused before":            {"paused", -time.Minute, false, "paused"},
+		"paused, and ended":        {"paused", time.Hour, false, "ended"},
+		"frozen":                   {"frozen", time.Minute, false, "frozen"},
+		"closed before it started": {"closed", -time.Minute, false, "ended"},
+	} {
+		w := shards.Window{State: c.state, From: decided, To: decided.Add(time.Hour), Now: decided.Add(c.now), SoldOut: c.sold}
+		require.Equal(t, c.want, statusOf(&w), name)
+	}
+}
+
+// A configuration that could hang or leak is refused, all problems at once.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{Rate: -1}, Deps{})
+	for _, want := range []string{"Listen ", "OpsListen ", "serve.keys is empty", "serve.issuer is empty",
+		"serve.audience is empty", "serve.user_claim is empty", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
+		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "Connections is 0",
+		"HeaderBytes is 0", "BodyBytes is 0", "Grabber, Reader and Log are required"} {
+		require.ErrorContains(t, err, want)
+	}
+	for item, want := range map[string]string{
+		"user=claim:x": `"user" is who grabs`, "device": "want it as device=claim:device_id",
+		"device=body:x": "want it as device=claim:device_id", "device=claim:": "want it as device=claim:device_id",
+		"d=claim:x": "",
+	} {
+		cfg := testConfig()
+		cfg.Facts = []string{item}
+		if err := cfg.Check(); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
+	for keys, good := range map[string]bool{
+		"https://id.test/keys": true, "http://127.0.0.1:1/keys": true, "http://localhost/keys": true,
+		"http://id.test/keys": false, "ftp://id.test/keys": false, "file:///keys": false,
+	} {
+		cfg := testConfig()
+		cfg.Keys = keys
+		require.Equal(t, good, cfg.Check() == nil, keys)
+	}
+}

@@ -1,0 +1,310 @@
+package serve
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	secret      = []byte("0123456789abcdef0123456789abcdef")
+	rsaKey      = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+	ecKey       = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
+	_, edKey, _ = ed25519.GenerateKey(rand.Reader)
+)
+
+// jwk is a key as a set has it.
+func jwk(t *testing.T, key any, kid, alg string) json.RawMessage {
+	t.Helper()
+	k, err := jwkset.NewJWKFromKey(key, jwkset.JWKOptions{
+		Marshal:  jwkset.JWKMarshalOptions{Private: true},
+		Metadata: jwkset.JWKMetadataOptions{KID: kid, ALG: jwkset.ALG(alg)},
+	})
+	require.NoError(t, err)
+	text, err := json.Marshal(k.Marshal())
+	require.NoError(t, err)
+	return text
+}
+
+func set(t *testing.T, keys ...json.RawMessage) []byte {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"keys": keys})
+	require.NoError(t, err)
+	return text
+}
+
+func allKeys(t *testing.T) []byte {
+	t.Helper()
+	return set(t, jwk(t, secret, "hs", "HS256"), jwk(t, rsaKey().Public(), "rs", "RS256"),
+		jwk(t, ecKey().Public(), "es", "ES256"), jwk(t, edKey.Public(), "ed", "EdDSA"))
+}
+
+// token is what a token is made of. change alters the claims and the head of a good one.
+type token struct {
+	method jwt.SigningMethod
+	key    crypto.PrivateKey
+	kid    string
+}
+
+func hs() token { return token{jwt.SigningMethodHS256, secret, "hs"} }
+
+func (k token) sign(t *testing.T, user string, change ...func(claims jwt.MapClaims, head map[string]any)) string {
+	t.Helper()
+	claims := jwt.MapClaims{
+		"iss": "https://id.test", "aud": "hongbao", "sub": user, "exp": time.Now().Add(time.Hour).Unix(), "dev": "d-" + user,
+	}
+	tok := jwt.NewWithClaims(k.method, claims)
+	tok.Header["kid"] = k.kid
+	for _, f := range change {
+		f(claims, tok.Header)
+	}
+	text, err := tok.SignedString(k.key)
+	require.NoError(t, err)
+	return text
+}
+
+// claim sets a claim; nil takes it out.
+func claim(name string, value any) func(jwt.MapClaims, map[string]any) {
+	return func(claims jwt.MapClaims, _ map[string]any) {
+		if claims[name] = value; value == nil {
+			delete(claims, name)
+		}
+	}
+}
+
+// head sets a field of the token's head; nil takes it out.
+func head(name string, value any) func(jwt.MapClaims, map[string]any) {
+	return func(_ jwt.MapClaims, h map[string]any) {
+		if h[name] = value; value == nil {
+			delete(h, name)
+		}
+	}
+}
+
+// fake is a producer and a reader in memory. A campaign's id says what its grabs get.
+type fake struct {
+	mu     sync.Mutex
+	grabs  []hongbao.Grab
+	reads  int
+	window shards.Window
+	err    error
+	hold   chan struct{} // if set, a grab waits for it
+	began  chan struct{}
+}
+
+var (
+	decided   = time.UnixMilli(1_700_000_000_123)
+	errAbsent = hongbao.Errorf(hongbao.ClassPermanent, "campaign absent: %w", shards.ErrNotInRedis)
+)
+
+func (f *fake) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
+	f.mu.Lock()
+	f.grabs = append(f.grabs, *g)
+	f.mu.Unlock()
+	if f.hold != nil {
+		f.began <- struct{}{}
+		select {
+		case <-f.hold:
+		case <-ctx.Done():
+			return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassUnknown, "no answer yet: %w", ctx.Err())
+		}
+	}
+	a := hongbao.Answer{Outcome: hongbao.Outcome(g.Campaign), Time: decided}
+	mine := hongbao.Receipt{Packet: 7, Amount: 185, Shard: 1, Seq: 9, Time: decided, RequestID: g.RequestID}
+	switch g.Campaign {
+	case "granted", "already_granted":
+		a.Receipts = []hongbao.Receipt{mine}
+	case "limit_reached":
+		a.Limit = &hongbao.LimitHit{Limit: hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 2}, Resets: decided}
+	case "not_started":
+		a.Starts = decided.Add(time.Hour)
+	case "several":
+		return a, hongbao.Errorf(hongbao.ClassPermanent, "no request id")
+	case "counts":
+		g.RequestID = "drawn"
+		return a, hongbao.Errorf(hongbao.ClassPermanent, "no fact")
+	case "transient":
+		return a, hongbao.Outagef(hongbao.ClassTransient, "away")
+	case "broken":
+		return a, hongbao.Errorf(hongbao.ClassBroken, "broken")
+	case "unknown":
+		return a, hongbao.Outagef(hongbao.ClassUnknown, "no answer")
+	}
+	return a, nil
+}
+
+func (f *fake) Window(_ context.Context, campaign string) (shards.Window, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	if campaign == "absent" {
+		return shards.Window{}, errAbsent
+	}
+	return f.window, f.err
+}
+
+func (f *fake) Receipts(_ context.Context, campaign, user string) (Receipts, error) {
+	if campaign == "absent" {
+		return Receipts{}, errAbsent
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Receipts{Campaign: campaign, User: user, Receipts: []Receipt{}}, f.err
+}
+
+func (f *fake) grabbed() []hongbao.Grab {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]hongbao.Grab(nil), f.grabs...)
+}
+
+func testConfig() Config {
+	return Config{
+		Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Issuer: "https://id.test", Audience: "hongbao", UserClaim: "sub",
+		Keys: "keys.json", Facts: []string{"device=claim:dev"}, Rate: 100_000, Burst: 100_000, Connections: 64, HeaderBytes: 8 << 10,
+		BodyBytes: 4 << 10, ReadHeaderTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: 20 * time.Second, DrainTimeout: 20 * time.Second,
+	}
+}
+
+// server is a Server that runs.
+type server struct {
+	*fake
+	*Server
+	url, ops string
+	logs     *observer.ObservedLogs
+	stop     func() // and wait
+}
+
+// options of a server; what is nil is as it should be.
+type options struct {
+	cfg  func(*Config)
+	keys func() ([]byte, string, error)
+	fake *fake
+}
+
+func setup(t *testing.T, o options) *server {
+	t.Helper()
+	core, logs := observer.New(zapcore.DebugLevel)
+	s := &server{fake: o.fake, logs: logs}
+	if s.fake == nil {
+		s.fake = &fake{window: shards.Window{State: "open", Name: "Rain", Kind: "red_packet", Currency: "CNY",
+			From: decided, To: decided.Add(time.Hour), Now: decided.Add(time.Minute)}}
+	}
+	cfg := testConfig()
+	if o.cfg != nil {
+		o.cfg(&cfg)
+	}
+	if o.keys == nil && cfg.KeysURL() == "" {
+		text := allKeys(t)
+		o.keys = func() ([]byte, string, error) { return text, "", nil }
+	}
+	var err error
+	s.Server, err = New(cfg, Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core)})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, ended := make(chan [2]net.Addr, 1), make(chan error, 1)
+	go func() { ended <- s.Run(ctx, func(public, ops net.Addr) { ready <- [2]net.Addr{public, ops} }) }()
+	select {
+	case at := <-ready:
+		s.url, s.ops = "http://"+at[0].String(), "http://"+at[1].String()
+	case err := <-ended:
+		cancel()
+		require.NoError(t, err)
+	}
+	s.stop = sync.OnceFunc(func() { cancel(); require.NoError(t, <-ended) })
+	t.Cleanup(s.stop)
+	return s
+}
+
+// reply is an answer, read whole.
+type reply struct {
+	status int
+	head   http.Header
+	text   string
+	body   map[string]any
+	closed bool
+}
+
+func (r *reply) code() string { c, _ := r.body["code"].(string); return c }
+
+type tweak func(*http.Request)
+
+func as(token string) tweak { return header("Authorization", "Bearer "+token) }
+
+func header(name, value string) tweak {
+	return func(r *http.Request) {
+		if r.Header.Del(name); value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+}
+
+// call sends one request, as user u1 and as it should be but for the tweaks, on a connection of its own.
+func (s *server) call(t *testing.T, method, url, body string, tweaks ...tweak) *reply {
+	t.Helper()
+	if strings.HasPrefix(url, "/") {
+		url = s.url + url
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+hs().sign(t, "u1"))
+	req.Header.Set("Content-Type", "application/json")
+	for _, f := range tweaks {
+		f(req)
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	r := &reply{status: resp.StatusCode, head: resp.Header, text: string(data), closed: resp.Close}
+	if strings.HasSuffix(r.head.Get("Content-Type"), "json") && len(data) > 0 {
+		require.NoError(t, json.Unmarshal(data, &r.body), "%s", data)
+	}
+	return r
+}
+
+// refused makes sure that an answer is a problem with the code.
+func (r *reply) refused(t *testing.T, code string, about ...any) {
+	t.Helper()
+	require.Equal(t, code, r.code(), about...)
+	require.Equal(t, refusals[code].status, r.status, about...)
+	require.Equal(t, "application/problem+json", r.head.Get("Content-Type"))
+	require.EqualValues(t, r.status, r.body["status"])
+	require.Equal(t, r.head.Get("X-Request-Id"), r.body["instance"])
+	require.NotEmpty(t, r.body["detail"])
+	require.Equal(t, refusals[code].title, r.body["title"])
+}
+
+const good = `{"request_id":"r1"}`

@@ -1,0 +1,52 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Window is what a campaign shows to everybody.
+type Window struct {
+	State, Name, Kind, Currency string
+	From, To                    time.Time
+	// SoldOut: every packet is granted.
+	SoldOut bool
+	// Now is Redis' time, by which grabs are decided.
+	Now time.Time
+}
+
+// Window reads what a campaign shows to everybody; ErrNotInRedis (Permanent) if the campaign is not there.
+func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
+	node, err := NodeOf(ctx, k.rdb, k.Keys)
+	if err != nil {
+		return Window{}, err
+	}
+	pipe := node.Pipeline()
+	clock := pipe.Time(ctx)
+	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "packets",
+		"granted")
+	if _, err := pipe.Exec(ctx); err != nil {
+		return Window{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
+	}
+	var text [8]string
+	for i, v := range fields.Val() {
+		text[i], _ = v.(string) // an absent field is empty
+	}
+	if text[0] == "" {
+		return Window{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	}
+	from, errFrom := strconv.ParseInt(text[4], 10, 64)
+	to, errTo := strconv.ParseInt(text[5], 10, 64)
+	if errFrom != nil || errTo != nil {
+		return Window{}, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its window is %.30q to %.30q", campaign,
+			text[4], text[5])
+	}
+	return Window{
+		State: text[0], Name: text[1], Kind: text[2], Currency: text[3], From: time.UnixMilli(from), To: time.UnixMilli(to),
+		SoldOut: text[6] == text[7], Now: clock.Val(),
+	}, nil
+}
