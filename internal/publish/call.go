@@ -78,7 +78,8 @@ func (c *call) result() []error {
 	return nil
 }
 
-func (c *call) tookOne() { c.most = min(2*c.most, c.limit) }
+// widen lets the next batch be larger: the broker has taken one.
+func (c *call) widen() { c.most = min(2*c.most, c.limit) }
 
 func covers(events []stream.SeqRange, seq int64) bool {
 	for _, r := range events {

@@ -64,7 +64,7 @@ func (k *check) warn(format string, args ...any) {
 
 // topic gives the topic, created if need be.
 func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
-	t, err := k.look(ctx, false)
+	t, err := k.describeTopic(ctx, false)
 	if !errors.Is(err, kafka.UnknownTopicOrPartition) {
 		return t, err
 	}
@@ -78,11 +78,11 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	if err := k.create(ctx); err != nil {
 		return t, err
 	}
-	return k.look(ctx, true)
+	return k.describeTopic(ctx, true)
 }
 
-// look asks for the topic. must: it was just created, so wait until the brokers have told each other.
-func (k *check) look(ctx context.Context, must bool) (kafka.Topic, error) {
+// describeTopic asks for the topic. must: it was just created, so wait until every broker knows it.
+func (k *check) describeTopic(ctx context.Context, must bool) (kafka.Topic, error) {
 	c := &k.l.cfg
 	var found kafka.Topic
 	missing := false
@@ -198,7 +198,7 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 
 // describe asks for settings and notes those that the broker does not tell.
 func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name string, settings ...string) error {
-	told := map[string]bool{}
+	answered := map[string]bool{}
 	var denied error
 	err := k.l.ask(ctx, "asking for the settings of "+name, func(ctx context.Context) error {
 		res, err := k.l.client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
@@ -209,10 +209,10 @@ func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name stri
 		}
 		for _, r := range res.Resources {
 			if denied = r.Error; denied != nil {
-				return nil //nolint:nilerr // a refusal is told by denied, and a second try would get it too
+				return nil //nolint:nilerr // denied has the refusal, and a second try would get it too
 			}
 			for _, e := range r.ConfigEntries {
-				k.values[e.ConfigName], told[e.ConfigName] = e.ConfigValue, true
+				k.values[e.ConfigName], answered[e.ConfigName] = e.ConfigValue, true
 			}
 		}
 		return nil
@@ -221,7 +221,7 @@ func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name stri
 		return err
 	}
 	for _, s := range settings {
-		if told[s] {
+		if answered[s] {
 			continue
 		}
 		reason := "the broker does not tell it"
@@ -239,7 +239,7 @@ func (k *check) same(setting, want, why string) {
 	}
 }
 
-func (k *check) number(setting string, look func(int64)) {
+func (k *check) number(setting string, check func(int64)) {
 	got, ok := k.values[setting]
 	if !ok {
 		return
@@ -249,7 +249,7 @@ func (k *check) number(setting string, look func(int64)) {
 		k.refuse("%s is %.40q, which is no number", setting, got)
 		return
 	}
-	look(n)
+	check(n)
 }
 
 func (k *check) insync() {

@@ -17,12 +17,12 @@ import (
 // again; if only the time of this call ends, the next call goes on reading where this one stopped.
 func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) error {
 	born := p.now()
-	look := s.searchFor(o)
-	b, err := p.reach(ctx, s, &o.st, look)
+	progress := s.searchFor(o)
+	b, err := p.reach(ctx, s, &o.st, progress)
 	if err != nil {
 		return err
 	}
-	all, err := p.find(ctx, c, o, look, b.end)
+	all, err := p.find(ctx, c, o, progress, b.end)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 		if p.tooOld(born) { // so long a log: go round, see whose the claim is by now, and read what has come since
 			return nil
 		}
-		err = p.letGo(ctx, s, c, o, look, born)
+		err = p.letGo(ctx, s, c, o, progress, born)
 	}
 	if err == nil {
 		delete(s.searches, o.claim.ID)
@@ -40,7 +40,7 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 
 // letGo makes sure that no copy of the batch, which was not found, is in the log or can come any more, and releases its
 // claim.
-func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, look *search, born time.Time) error {
+func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, progress *search, born time.Time) error {
 	st := &o.st
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
@@ -64,7 +64,7 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, loo
 		return err
 	}
 	p.count.fences.Add(1)
-	if all, err := p.find(ctx, c, o, look, sent.base); err != nil || all {
+	if all, err := p.find(ctx, c, o, progress, sent.base); err != nil || all {
 		return err
 	}
 	released, err := p.releaseClaim(ctx, c, &o.claim)
@@ -85,30 +85,30 @@ type search struct {
 const maxSearches = 64
 
 func (s *slot) searchFor(o *claimed) *search {
-	look := s.searches[o.claim.ID]
-	if look == nil {
+	progress := s.searches[o.claim.ID]
+	if progress == nil {
 		if s.searches == nil || len(s.searches) == maxSearches {
 			s.searches = make(map[string]*search)
 		}
-		look = &search{next: o.st.noted, seen: make(map[int64]struct{})}
-		s.searches[o.claim.ID] = look
+		progress = &search{next: o.st.noted, seen: make(map[int64]struct{})}
+		s.searches[o.claim.ID] = progress
 	}
-	return look
+	return progress
 }
 
 // reach makes sure that the log still holds everything that is to be read.
-func (p *Publisher) reach(ctx context.Context, s *slot, st *stored, look *search) (bounds, error) {
+func (p *Publisher) reach(ctx context.Context, s *slot, st *stored, progress *search) (bounds, error) {
 	b, err := p.ends(ctx, st.partition)
 	if err != nil {
 		return b, err
 	}
-	if b.end < look.next {
+	if b.end < progress.next {
 		if !s.knewBack(st) {
-			return b, p.wentBack(s, look.next, "its end is at offset "+decimal(b.end))
+			return b, p.wentBack(s, progress.next, "its end is at offset "+decimal(b.end))
 		}
-		*look = search{next: b.start, seen: make(map[int64]struct{})} // it stands anywhere in the new log, or nowhere
+		*progress = search{next: b.start, seen: make(map[int64]struct{})} // it stands anywhere in the new log, or nowhere
 	}
-	if b.start > look.next {
+	if b.start > progress.next {
 		return b, p.waits(st, "the log begins at offset "+decimal(b.start)+" only: retention removed what may have held it")
 	}
 	return b, nil
@@ -121,10 +121,10 @@ func (p *Publisher) waits(st *stored, why string) error {
 }
 
 // find looks for the batch's events up to end. True: all are there and the claim is settled.
-func (p *Publisher) find(ctx context.Context, c *call, o *claimed, look *search, end int64) (bool, error) {
+func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *search, end int64) (bool, error) {
 	st := &o.st
-	err := p.read(ctx, st.partition, bounds{look.next, end}, func(r *record) error {
-		look.next = r.offset + 1
+	err := p.read(ctx, st.partition, bounds{progress.next, end}, func(r *record) error {
+		progress.next = r.offset + 1
 		e, err := topic.DecodeMessage(r.headers, r.key, r.value)
 		if errors.Is(err, topic.ErrForeign) || e.Source != p.source || e.Grant.Shard != c.shard {
 			return nil
@@ -133,16 +133,16 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, look *search,
 			return nil //nolint:nilerr // a record that can't be read is not this batch's: it was encoded here
 		}
 		if covers(o.claim.Events, e.Grant.Seq) {
-			look.seen[e.Grant.Seq] = struct{}{}
+			progress.seen[e.Grant.Seq] = struct{}{}
 		}
 		return nil
 	})
 	if err != nil {
-		return false, fmt.Errorf("looking for a batch of %d grants, up to offset %d of %d so far: %w", st.count(), look.next,
-			end, err)
+		return false, fmt.Errorf("looking for a batch of %d grants, up to offset %d of %d so far: %w", st.count(),
+			progress.next, end, err)
 	}
-	look.next = max(look.next, end)
-	switch int64(len(look.seen)) {
+	progress.next = max(progress.next, end)
+	switch int64(len(progress.seen)) {
 	case 0:
 		return false, nil
 	case st.count():
@@ -150,6 +150,6 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, look *search,
 		_, err := p.completeClaim(ctx, c, &o.claim)
 		return true, err
 	}
-	return false, p.waits(st, decimal(int64(len(look.seen)))+
+	return false, p.waits(st, decimal(int64(len(progress.seen)))+
 		" of its events are in the log, though a batch is stored whole or not at all")
 }

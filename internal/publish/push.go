@@ -26,7 +26,7 @@ type push struct {
 
 // nextBatch takes the session and fills a batch from what is left of the call, as much as the bounds allow.
 func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, error) {
-	open, err := p.take(ctx, s)
+	open, err := p.takeSession(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, bas
 	n := b.st.count()
 	p.count.batches.Add(1)
 	p.count.grants.Add(n)
-	c.tookOne()
+	c.widen()
 	b.open.sequence += int32(n)
 	b.open.end, b.open.known = max(b.open.end, base+n), p.now()
 	s.keep(b.open)
@@ -118,7 +118,7 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 	if err := p.probe(ctx, s, b.open); err != nil {
 		return fmt.Errorf("the broker refuses a grant alone (%w), so a minimal record was tried: %w", cause, err)
 	}
-	c.tookOne()
+	c.widen()
 	c.settle(b.claim.Events, hongbao.Errorf(hongbao.ClassPermanent,
 		"%s takes a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition),
 		cause))

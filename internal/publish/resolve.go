@@ -134,7 +134,7 @@ func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 	return p.wentBack(s, st.noted, fmt.Sprintf("a batch was appended at offset %d", base))
 }
 
-// wentBack is told once for what was stored before: then the slot goes on with the log that is there now.
+// wentBack reports once that the log went back: then the slot goes on with the log that is there now.
 func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 	s.back = p.now()
 	return hongbao.Errorf(hongbao.ClassBroken,
@@ -143,6 +143,6 @@ func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 			"again; see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
 }
 
-// knewBack tells whether the batch was stored before it was told that the log went back: its noted offset is one of the
+// knewBack tells whether the batch was stored before the report that the log went back: its noted offset is one of the
 // log before.
 func (s *slot) knewBack(st *stored) bool { return st.ms <= s.back.UnixMilli() }

@@ -15,7 +15,7 @@ type slot struct {
 	batch   *batch
 	// searches are those that are not at their end, by claim.
 	searches map[string]*search
-	back     time.Time // when it was told that the log went back
+	back     time.Time // when Handle last reported that the log went back
 }
 
 // session is a producer id whose next sequence is certainly unused: its last claim, if it had any, ended with this
@@ -39,8 +39,8 @@ func (s *slot) lock(ctx context.Context) bool {
 
 func (s *slot) unlock() { <-s.turn }
 
-// take gives the slot's session, or opens one, and leaves the slot without: put it back with keep.
-func (p *Publisher) take(ctx context.Context, s *slot) (*session, error) {
+// takeSession gives the slot's session, or opens one, and leaves the slot without: put it back with keep.
+func (p *Publisher) takeSession(ctx context.Context, s *slot) (*session, error) {
 	open := s.session
 	s.session = nil
 	if open == nil || int(open.sequence) > math.MaxInt32-maxBatchGrants {
