@@ -31,7 +31,7 @@ type Plans struct {
 	held    map[string]*list.Element // of *heldPlan
 	recent  *list.List               // most recently used first
 	packets int64                    // of all that is held
-	flights map[string]*flight
+	calls   map[string]*call
 }
 
 type heldPlan struct {
@@ -39,8 +39,8 @@ type heldPlan struct {
 	plan     *Plan
 }
 
-// flight is a plan on its way. plan, err and again are set before done is closed.
-type flight struct {
+// call makes a plan that several may wait for. plan, err and again are set before done is closed.
+type call struct {
 	done  chan struct{}
 	plan  *Plan
 	err   error
@@ -57,12 +57,12 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "plans can't be kept: %w", errors.Join(errs...))
 	}
 	return &Plans{
-		source:  config.Source,
-		most:    config.MaxPackets,
-		making:  make(chan struct{}, 1),
-		held:    make(map[string]*list.Element),
-		recent:  list.New(),
-		flights: make(map[string]*flight),
+		source: config.Source,
+		most:   config.MaxPackets,
+		making: make(chan struct{}, 1),
+		held:   make(map[string]*list.Element),
+		recent: list.New(),
+		calls:  make(map[string]*call),
 	}, nil
 }
 
@@ -74,7 +74,7 @@ func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hong
 		plan, f, mine := p.find(campaign)
 		switch {
 		case mine:
-			p.fly(ctx, campaign, f)
+			p.run(ctx, campaign, f)
 		case f != nil:
 			select {
 			case <-f.done:
@@ -97,28 +97,28 @@ func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hong
 	}
 }
 
-// find gives the plan if it is held, else the flight that will bring it; mine if the caller has to fly it.
-func (p *Plans) find(campaign string) (plan *Plan, f *flight, mine bool) {
+// find gives the plan if it is held, else the call that makes it; mine if the caller has to run it.
+func (p *Plans) find(campaign string) (plan *Plan, f *call, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e := p.held[campaign]; e != nil {
 		p.recent.MoveToFront(e)
 		return e.Value.(*heldPlan).plan, nil, false //nolint:forcetypeassert // the list holds nothing else
 	}
-	if f = p.flights[campaign]; f != nil {
+	if f = p.calls[campaign]; f != nil {
 		return nil, f, false
 	}
-	f = &flight{done: make(chan struct{}), again: true}
-	p.flights[campaign] = f
+	f = &call{done: make(chan struct{}), again: true}
+	p.calls[campaign] = f
 	return nil, f, true
 }
 
-// fly makes the plan and lands the flight, even if the source panics.
-func (p *Plans) fly(ctx context.Context, campaign string, f *flight) {
+// run makes the plan and ends the call, even if the source panics.
+func (p *Plans) run(ctx context.Context, campaign string, f *call) {
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.flights, campaign)
+		delete(p.calls, campaign)
 		if f.plan != nil {
 			p.hold(campaign, f.plan)
 		}
