@@ -5,19 +5,22 @@
 // first write, gives the same answer when it runs twice, and changes nothing if a key holds another type. The head of
 // each .lua file says what it does, KEYS, ARGV with units, reply, cost, first write and what a repeat does.
 //
-//	grab                          one campaign's grabs: receipts, limits, stock, one entry
-//	found, create_campaign, load, state  a deployment's shards; a campaign's way from loading to open and paused
-//	close, refunded, purge_campaign      a campaign's way from closed out of Redis
-//	reclaim, renew, park, remove_idle_consumers  the consumer's leases, parking and dead workers, on the pending list
-//	ack, dead_letter              the ends of a delivery
-//	trim                          the stream's other end, and how far everybody is
-//	claim, complete, release      a push in progress, with a fence
-//	once                          "push once" by message id
-//	codes                         coupons' codes beside a campaign
-//	resolve_letter                the end of a dead letter
-//	replay                        what a named replay covers
-//	bits, fields, parking, stub   what others include
-//	lock                          a named lock with one owner
+//	grab                                  one campaign's grabs: receipts, limits, stock, one entry
+//	found, open, freeze                   a deployment's shards; how a shard is frozen and opened anew
+//	create_campaign, load, codes, state   a campaign's way into Redis, to open and paused
+//	close, refunded, purge_campaign       a campaign's way from closed out of Redis
+//	end_lost                              the end of a campaign that Redis has lost
+//	create_group, remove_idle_consumers   a consumer group, and the consumers of workers that are no more
+//	reclaim, renew, park                  the consumer's leases and parking, on the pending list
+//	ack, dead_letter                      the ends of a delivery
+//	trim, raise_done_floor                the stream's other end, with the done bits behind it
+//	claim, complete, release              a push in progress, with a fence
+//	once                                  "push once" by message id
+//	resolve_letter                        the end of a dead letter
+//	replay, replayed                      what a named replay covers, and where it goes on
+//	lock                                  a named lock with one owner
+//	guard                                 what stands in front of the scripts of a shard
+//	bits, fields, parking, stub           what others include
 package lua
 
 import "embed"
