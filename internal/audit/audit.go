@@ -273,8 +273,8 @@ func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 	}
 }
 
-// noteSeq notes the seq of a grant without a receipt, so that it is not named as a gap besides. Only where the ledger is
-// all that is left of a campaign it says something about doubles.
+// noteSeq notes the seq of a grant without a receipt, so that it is not named as a gap besides. Only where the ledger
+// is all that is left of a campaign it says something about doubles.
 func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 	isNew := r.shards[g.Shard].seen.add(g.Seq)
 	if !isNew && from == inLedger && !c.inRedis() && !r.partial() {

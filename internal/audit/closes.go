@@ -92,7 +92,8 @@ func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 			return shards.Classify(err)
 		}
 		if err == nil && state != stateClosed && state != stateRefunded {
-			r.differs(c, FundingDiffers, "ledger", "the ledger has refunded it, but in Redis it is %.20q: Redis went back in time", state)
+			r.differs(c, FundingDiffers, "ledger",
+				"the ledger has refunded it, but in Redis it is %.20q: Redis went back in time", state)
 		}
 		return nil
 	}

@@ -55,8 +55,8 @@ type Plan interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
 
-// Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out what they would tell, and the report
-// says so.
+// Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out what they would tell, and the
+// report says so.
 type Config struct {
 	Redis redis.UniversalClient
 	Space *shards.Layout

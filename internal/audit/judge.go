@@ -223,7 +223,8 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	case l == nil:
 	case c.inRedis():
 		if l.Funded != c.counts.Funded {
-			r.differs(c, FundingDiffers, "ledger", "Redis has a total of %d, the ledger has funded %d", c.counts.Funded, l.Funded)
+			r.differs(c, FundingDiffers, "ledger", "Redis has a total of %d, the ledger has funded %d", c.counts.Funded,
+				l.Funded)
 		}
 		return r.judgeRefund(ctx, c)
 	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
@@ -236,8 +237,8 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 				return nil // it was loaded while the audit was reading
 			}
 		}
-		r.differs(c, CampaignMissing, "Redis", "the ledger has settled %d of its grants and not refunded it, but it is not in "+
-			"Redis", l.Grants)
+		r.differs(c, CampaignMissing, "Redis",
+			"the ledger has settled %d of its grants and not refunded it, but it is not in Redis", l.Grants)
 	}
 	return nil
 }

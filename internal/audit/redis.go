@@ -53,8 +53,8 @@ func (c *campaign) lost() bool { return c.ledger != nil && c.ledger.Closed && c.
 
 // ended says who ended a lost campaign, and why.
 func (c *campaign) ended() string {
-	return fmt.Sprintf("Redis had lost something of the campaign, and %.128s ended it from the ledger: %.200q", c.ledger.By,
-		c.ledger.Why)
+	return fmt.Sprintf("Redis had lost something of the campaign, and %.128s ended it from the ledger: %.200q",
+		c.ledger.By, c.ledger.Why)
 }
 
 // snapshot is a campaign on one shard at one instant, and what was read after it.

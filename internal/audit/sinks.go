@@ -54,8 +54,8 @@ func (r *run) readLedger(ctx context.Context) error {
 func (r *run) balance(c *campaign) {
 	l := c.ledger
 	if l.Funded != l.Granted+l.Refunded+l.Pool {
-		r.differs(c, LedgerUnbalanced, "ledger", "funded %d, but granted %d + refunded %d + open %d = %d", l.Funded, l.Granted,
-			l.Refunded, l.Pool, l.Granted+l.Refunded+l.Pool)
+		r.differs(c, LedgerUnbalanced, "ledger", "funded %d, but granted %d + refunded %d + open %d = %d", l.Funded,
+			l.Granted, l.Refunded, l.Pool, l.Granted+l.Refunded+l.Pool)
 	}
 	if !l.Closed && l.Refunded != 0 || l.Closed && l.Refunded != l.Funded-l.Granted {
 		r.differs(c, LedgerUnbalanced, "ledger", "refunded %d of funded %d with %d granted, closed: %t", l.Refunded, l.Funded,

@@ -85,8 +85,8 @@ func eachRaw(after string, read func(first, last string, n int) ([]shards.RawEnt
 	}
 }
 
-// Each calls fn for pages of a sink's dead letters on a shard, in the order in which they died, until fn fails. after is
-// an id of the stream; "" begins.
+// Each calls fn for pages of a sink's dead letters on a shard, in the order in which they died, until fn fails. after
+// is an id of the stream; "" begins.
 func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
 	read := func(first, last string, n int) ([]shards.RawEntry, error) {
 		return l.shard(shard).Letters(ctx, sink, first, last, n)
@@ -139,7 +139,7 @@ const MaxListed = 10_000
 var errEnough = errors.New("enough")
 
 // List gives up to limit letters that the filter picks, in the order of sinks, shards and time. after is the ID of the
-// last letter of the page before, "" for the first page. next is the ID to go on after; empty if this was the last page.
+// last letter of the page before, "" for the first page. next is the ID to go on after; empty after the last page.
 func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (page []Letter, next string,
 	err error) {
 	if limit < 1 || limit > MaxListed {

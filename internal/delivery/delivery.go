@@ -131,7 +131,7 @@ func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Result
 	return left, errs, err
 }
 
-// giveUp refuses the grants. An outage is the target's fault, not theirs. A batch that shares one error is halved first.
+// giveUp refuses the grants. An outage is the target's fault, not theirs. It halves a batch that shares one error.
 func (d *Deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []error, out Results) error {
 	if at := slices.IndexFunc(errs, hongbao.IsOutage); at >= 0 {
 		return fmt.Errorf("the target is out of reach for longer than %s: %w", d.Patience, errs[at])

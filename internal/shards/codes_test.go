@@ -109,7 +109,7 @@ func TestLoadWithCodes(t *testing.T) {
 		require.NoError(t, err)
 		return store.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
 	}
-	require.ErrorContains(t, load(), "give StoreConfig.Codes")
+	require.ErrorContains(t, load(), "give Config.Codes")
 	cfg.Codes = func(_ context.Context, id string, after int64, n int) (codes []string, err error) {
 		require.Equal(t, "rain", id)
 		if after == stopAt {
