@@ -3,8 +3,8 @@
 //
 // The life of one grab, in order:
 //
-//   - campaign plans the packets (a seed, a deterministic split, a shuffle), publishes the plan's hash and loads the
-//     packets into the stock of a Redis shard;
+//   - campaign plans the packets (a seed, a deterministic split, a shuffle) and their hash; internal/campaigns loads
+//     them into the stock of a Redis shard;
 //   - producer collects the grabs that wait, up to 128 of one campaign, and has lua/grab.lua decide them in one
 //     atomic step: receipts, limits, stock, and one entry in the shard's stream of events; internal/serve takes grabs
 //     over HTTP;
@@ -15,8 +15,7 @@
 //     internal/httpapi serves such a system;
 //   - internal/publish has the Handler that puts the grant into a Kafka topic, one copy each, by the stored claims of
 //     internal/claims;
-//   - subscriber reads that topic for other teams, who have its effect once each; topic holds what both sides say of
-//     a record;
+//   - subscriber reads that topic for other teams and has each grant's effect once; topic says how a record looks;
 //   - internal/closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis;
 //     internal/lock has the named locks under which one process at a time does so;
 //   - internal/replay delivers grants once more, from the stream or the ledger;
