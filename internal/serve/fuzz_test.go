@@ -1,0 +1,81 @@
+package serve
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// garble changes a few bytes of a text.
+func garble(r *rand.Rand, text string) string {
+	b := []byte(text)
+	for range r.IntN(3) {
+		if at := r.IntN(len(b) + 1); at < len(b) && r.IntN(2) == 0 {
+			b[at] = byte(r.IntN(256))
+		} else {
+			b = append(b[:at], append([]byte{byte(r.IntN(256))}, b[at:]...)...)
+		}
+	}
+	return string(b)
+}
+
+// Each of 10,000 odd requests gets an answer below 500, a refusal is a problem with a code of the table, and nothing is
+// grabbed but what was answered 200.
+func TestFuzzedRequests(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	h, r := s.Handler(), rand.New(rand.NewPCG(1, 2))
+	pick := func(all ...string) string { return all[r.IntN(len(all))] }
+	tokens := []string{hs().sign(t, "u1"), hs().sign(t, "u2")}
+	for _, bad := range badTokens(t) {
+		tokens = append(tokens, bad)
+	}
+	bodies := []string{good, "{}"}
+	for name, c := range badBodies {
+		if name != "50 MB" {
+			bodies = append(bodies, c.body)
+		}
+	}
+	answers := map[int]int{}
+	for range 10_000 {
+		path := pick("/v1/campaigns/granted/grabs", "/v1/campaigns/granted/grabs", "/v1/campaigns/granted/grabs/me",
+			"/v1/campaigns/granted", "/openapi.json")
+		if r.IntN(4) == 0 {
+			path = "/" + garble(r, path[1:])
+		}
+		req, err := http.NewRequestWithContext(t.Context(), pick("POST", "POST", "POST", "GET", "PUT", "post", "HEAD"),
+			"http://x/", strings.NewReader(garble(r, pick(bodies...))))
+		require.NoError(t, err)
+		req.URL = &url.URL{Path: path, RawQuery: garble(r, "user=u2")}
+		token := tokens[0]
+		if r.IntN(3) == 0 {
+			token = garble(r, pick(tokens...))
+		}
+		req.Header["Authorization"] = []string{garble(r, "Bearer ") + token}
+		req.Header["Content-Type"] = []string{garble(r, "application/json")}
+		w, before := httptest.NewRecorder(), len(s.grabbed())
+		h.ServeHTTP(w, req)
+		answers[w.Code]++
+		require.Less(t, w.Code, http.StatusInternalServerError, "%s %q", req.Method, path)
+		if w.Code == http.StatusOK {
+			continue
+		}
+		var p Problem
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+		require.Equal(t, refusals[p.Code].status, w.Code, "%q", p.Code)
+		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+		require.Len(t, s.grabbed(), before, "a refusal grabs nothing")
+	}
+	for _, status := range []int{200, 400, 401, 404, 405, 415} {
+		require.Positive(t, answers[status], "%d: %v", status, answers)
+	}
+	for _, g := range s.grabbed() {
+		require.Contains(t, []string{"u1", "u2"}, g.User)
+	}
+}
