@@ -1,11 +1,11 @@
--- resolve_letter: ends a dead letter by a person's decision: it leaves the dead letters and stands, whole, among the decided ones.
+-- resolve_letter: ends a dead letter by a person's decision: it leaves the dead letters and stands, whole, among the resolved ones.
 --
--- KEYS  1 dead letters  2 decided letters
+-- KEYS  1 dead letters  2 resolved letters
 -- ARGV  1 id of the letter  2 decision, "requeued" or "dropped"  3 who decided  4 why
--- Reply "decided", or "gone" if there is no such letter (any more)
+-- Reply "resolved", or "gone" if there is no such letter (any more)
 -- Cost  O(fields of the letter)
--- First write XADD to the decided ones: it grows memory. The letter's own fields are copied behind those of the decision.
--- Repeat answers "gone": the letter was decided.
+-- First write XADD to the resolved ones: it grows memory. The letter's own fields are copied behind those of the decision.
+-- Repeat answers "gone": the letter was resolved.
 
 redis.call('XLEN', KEYS[2])
 local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
@@ -14,10 +14,10 @@ if not letter then
 end
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
-local record = { 'letter', ARGV[1], 'decision', ARGV[2], 'by', ARGV[3], 'why', ARGV[4], 'decided', now }
+local record = { 'letter', ARGV[1], 'decision', ARGV[2], 'by', ARGV[3], 'why', ARGV[4], 'resolved', now }
 for _, field in ipairs(letter[2]) do
 	record[#record + 1] = field
 end
 redis.call('XADD', KEYS[2], '*', unpack(record))
 redis.call('XDEL', KEYS[1], ARGV[1])
-return { 'decided' }
+return { 'resolved' }

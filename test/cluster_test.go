@@ -129,7 +129,7 @@ func oneSlotAShard(t *testing.T, b *bundle) {
 		for _, key := range []string{
 			k.Meta(), k.Events(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain"), k.Counters("rain", "c"),
 			k.Done("kafka", 7),
-			k.Claims("kafka"), k.Dead("kafka"), k.Decided("kafka"), k.Replay("r"), k.Once("n", "m"), k.Refunded(),
+			k.Claims("kafka"), k.Dead("kafka"), k.Resolved("kafka"), k.Replay("r"), k.Once("n", "m"), k.Refunded(),
 			k.Lock("close"),
 		} {
 			got, err := b.rdb.ClusterKeySlot(t.Context(), key).Result()

@@ -34,7 +34,7 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	c.exactly(c.topic)
 	require.Empty(t, openClaims(c, "kafka"))
 	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Dead("kafka")).Val())
-	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Decided("kafka")).Val(), "each letter was ended once")
+	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Resolved("kafka")).Val(), "each letter was ended once")
 	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
 }
 

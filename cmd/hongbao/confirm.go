@@ -39,7 +39,7 @@ settlement.kind is remote.
 --not-booked: the remote did not have it at the time --asked, and no request could be under way any more. It is sent
 anew, once. A request after that time is in doubt again, so the same command may run twice.
 
-The letters are kept among the decided ones, with who and why. Begin with --dry-run: it prints the references to ask
+The letters are kept among the resolved ones, with who and why. Begin with --dry-run: it prints the references to ask
 about. Where the remote or the ledger can tell, its answer counts, and not the person's.
 
 A credit whose letter was dropped, or whose event Redis has lost, is named with --packet, as spring-rain/17; ` +

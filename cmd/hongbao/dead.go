@@ -199,7 +199,7 @@ func deadDropCmd() *cobra.Command {
 	var f decideFlags
 	cmd := &cobra.Command{
 		Use: "drop [LETTER...]", Short: "Decide that dead letters are not to be delivered, and end them",
-		Long: "Ends the letters without delivering them. They are kept among the decided ones, whole, with who and why, and " +
+		Long: "Ends the letters without delivering them. They are kept among the resolved ones, whole, with who and why, and " +
 			"the audit names\n" +
 			"their grants as decided.",
 		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",

@@ -13,7 +13,7 @@ import (
 
 // A dropped letter is named as decided and is no difference; one that was requeued stays a difference until its sink
 // has the grant.
-func TestDecidedLetters(t *testing.T) {
+func TestResolvedLetters(t *testing.T) {
 	t.Parallel()
 	for what, differs := range map[string]bool{shards.Dropped: false, shards.Requeued: true} {
 		t.Run(what, func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package deadletter reads dead letters, and resolves them: it delivers a letter's grant after all (Requeue), or
 // records that nobody is to deliver it (Drop). It is the only place that knows what a letter looks like.
 //
-// Nothing but a person's decision ends a letter. One step of Redis moves the letter, whole, to the decided ones, with
+// Nothing but a person's decision ends a letter. One step of Redis moves the letter, whole, to the resolved ones, with
 // who decided and why; it stays there for ever.
 //
 // A requeue delivers first and ends the letter afterwards. Killed in between, it is done again, and the Handler makes

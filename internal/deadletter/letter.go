@@ -127,7 +127,7 @@ func parseResolved(sink string, shard int, values []string) Resolved {
 	for _, f := range []struct {
 		name string
 		to   *string
-	}{{"letter", &id}, {"decision", &r.Decision}, {"by", &r.By}, {"why", &r.Why}, {"decided", new(string)}} {
+	}{{"letter", &id}, {"decision", &r.Decision}, {"by", &r.By}, {"why", &r.Why}, {"resolved", new(string)}} {
 		if len(values) < 2 || values[0] != f.name {
 			break
 		}

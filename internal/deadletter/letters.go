@@ -100,10 +100,10 @@ func (l *Letters) Each(ctx context.Context, sink string, shard int, after string
 	})
 }
 
-// EachResolved calls fn for a sink's decided letters on a shard, in the order of the decisions.
+// EachResolved calls fn for a sink's resolved letters on a shard, in the order of the decisions.
 func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn func(*Resolved)) error {
 	read := func(first, last string, n int) ([]shards.RawEntry, error) {
-		return l.shard(shard).DecidedLetters(ctx, sink, first, last, n)
+		return l.shard(shard).ResolvedLetters(ctx, sink, first, last, n)
 	}
 	return eachRaw("", read, func(raw []shards.RawEntry) error {
 		for i := range raw {

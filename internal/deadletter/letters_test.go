@@ -131,7 +131,7 @@ func TestRequeue(t *testing.T) {
 	require.Equal(t, map[string]int{"1-5": 1, "0-3": 1, "0-4": 1}, w.target.copies)
 	require.Equal(t, "0-7 0-0", idsOf(list(t, l, deadletter.Filter{})))
 
-	log, err := shards.Of(w.rdb, w.space.Shard(0)).DecidedLetters(t.Context(), "kafka", "-", "+", 10)
+	log, err := shards.Of(w.rdb, w.space.Shard(0)).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 2)
 	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", "mended,\nby hand"}, log[0].Values[2:8])
@@ -187,7 +187,7 @@ func TestRequeueKilled(t *testing.T) {
 	}
 	var log int64
 	for shard := range shardCount {
-		log += w.rdb.XLen(t.Context(), w.space.Shard(shard).Decided("kafka")).Val()
+		log += w.rdb.XLen(t.Context(), w.space.Shard(shard).Resolved("kafka")).Val()
 	}
 	require.Equal(t, int64(4), log, "each letter is ended once")
 	t.Logf("killed %d times", kills)
@@ -209,7 +209,7 @@ func TestDrop(t *testing.T) {
 	_, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.ErrorIs(t, err, deadletter.ErrNoLetter)
 	require.Equal(t, "0-3 0-4 0-7 1-5", idsOf(list(t, l, deadletter.Filter{})))
-	log, err := shards.Of(w.rdb, w.space.Shard(0)).DecidedLetters(t.Context(), "kafka", "-", "+", 10)
+	log, err := shards.Of(w.rdb, w.space.Shard(0)).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(log[0].Values, " "), "decision dropped by ann")
 	require.Contains(t, strings.Join(log[0].Values, " "), "entry.forged 1")

@@ -63,7 +63,7 @@ func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 	if err != nil {
 		return err
 	}
-	c.shards[shard], err = k.Told(ctx, func(seq int64) bool {
+	c.shards[shard], err = k.GrantsByReceipts(ctx, func(seq int64) bool {
 		return seq >= head.DoneFloor && seq <= head.Seq && !done.Has(seq) && !aside[seq]
 	})
 	for seq, g := range c.shards[shard] {

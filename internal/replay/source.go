@@ -310,7 +310,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	}
 	if err == nil && len(missing) > 0 {
 		var granted map[int64]hongbao.Grant
-		granted, err = shards.Of(e.Redis, e.Space.Shard(shard)).Told(ctx, func(seq int64) bool { return missing[seq] })
+		granted, err = shards.Of(e.Redis, e.Space.Shard(shard)).GrantsByReceipts(ctx, func(seq int64) bool { return missing[seq] })
 		for _, g := range granted {
 			_ = add(g) // it gives no error
 		}

@@ -273,7 +273,7 @@ func keepCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"resolve_letter": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Dead("kafka"), b.k.Decided("kafka")} },
+			keys:  func(b *bundle) []string { return []string{b.k.Dead("kafka"), b.k.Resolved("kafka")} },
 			prep:  deadLetter,
 			call: func(ctx context.Context, b *bundle) error {
 				id := "1-1"

@@ -146,8 +146,8 @@ func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
 // Dead is a stream: the sink's dead letters.
 func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
 
-// Decided is a stream: the sink's dead letters that a person requeued or dropped, whole, with who and why.
-func (k Keys) Decided(sink string) string { return k.tag + "dead:" + sink + ":log" }
+// Resolved is a stream: the sink's dead letters that a person requeued or dropped, whole, with who and why.
+func (k Keys) Resolved(sink string) string { return k.tag + "dead:" + sink + ":log" }
 
 // Replay is a hash: what a named replay covers on the shard.
 func (k Keys) Replay(name string) string { return k.tag + "replay:" + name }

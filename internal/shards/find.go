@@ -52,9 +52,9 @@ func FindCampaigns(ctx context.Context, rdb redis.UniversalClient, on ...Keys) (
 	return found, node(ctx, rdb)
 }
 
-// Told gives, by seq, the grants that users were told of and that wanted wants, from the receipts. A receipt has no
+// GrantsByReceipts gives, by seq, the grants that wanted wants, made from the users' receipts. A receipt has no
 // epoch and no trace: the epoch is the shard's present one.
-func (k *Shard) Told(ctx context.Context, wanted func(seq int64) bool) (map[int64]hongbao.Grant, error) {
+func (k *Shard) GrantsByReceipts(ctx context.Context, wanted func(seq int64) bool) (map[int64]hongbao.Grant, error) {
 	head, err := k.OpenHead(ctx)
 	if err != nil {
 		return nil, err
@@ -63,13 +63,13 @@ func (k *Shard) Told(ctx context.Context, wanted func(seq int64) bool) (map[int6
 	if err != nil {
 		return nil, err
 	}
-	told := map[int64]hongbao.Grant{}
+	grants := map[int64]hongbao.Grant{}
 	for at := range places {
 		id := at.Campaign
 		err := k.EachReceipts(ctx, id, func(user string, receipts []hongbao.Receipt) error {
 			for i := range receipts {
 				if r := &receipts[i]; wanted(r.Seq) {
-					told[r.Seq] = hongbao.Grant{
+					grants[r.Seq] = hongbao.Grant{
 						Campaign: id, User: user, Packet: r.Packet, Amount: r.Amount, Shard: k.Keys.Index(), Seq: r.Seq,
 						Epoch:     head.Epoch,
 						RequestID: r.RequestID, Time: r.Time.UTC(),
@@ -82,5 +82,5 @@ func (k *Shard) Told(ctx context.Context, wanted func(seq int64) bool) (map[int6
 			return nil, err
 		}
 	}
-	return told, nil
+	return grants, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// A letter is decided once, and stands among the decided ones with everything it had.
+// A letter is decided once, and stands among the resolved ones with everything it had.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -25,11 +25,11 @@ func TestDecide(t *testing.T) {
 		require.Equal(t, want, decided)
 	}
 	require.Zero(t, b.rdb.XLen(ctx, b.k.Dead("kafka")).Val())
-	log, err := shards.Of(b.rdb, b.k).DecidedLetters(ctx, "kafka", "-", "+", 10)
+	log, err := shards.Of(b.rdb, b.k).ResolvedLetters(ctx, "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 1)
 	v := log[0].Values
-	require.Equal(t, []string{"letter", letters[0].ID, "decision", "requeued", "by", "ann", "why", "mended", "decided"},
+	require.Equal(t, []string{"letter", letters[0].ID, "decision", "requeued", "by", "ann", "why", "mended", "resolved"},
 		v[:9])
 	require.Equal(t, letters[0].Values, v[10:])
 }

@@ -22,15 +22,15 @@ type Decision struct {
 	By, Why      string
 }
 
-// ResolveLetter moves a dead letter to the decided ones, with the decision, in one step. It tells whether that was done
+// ResolveLetter moves a dead letter to the resolved ones, with the decision, in one step. It tells whether that was done
 // now: false if the letter is not there (any more).
 func (k *Shard) ResolveLetter(ctx context.Context, d *Decision) (bool, error) {
-	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.Decided(d.Sink)},
+	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.Resolved(d.Sink)},
 		[]any{d.Letter, d.What, d.By, d.Why})
 	if err != nil {
 		return false, err
 	}
-	return one(resolveLetterScript, reply, func(s string) (bool, error) { return s == "decided", nil })
+	return one(resolveLetterScript, reply, func(s string) (bool, error) { return s == "resolved", nil })
 }
 
 // Letters reads a shard's dead letters of a sink from first to last as Range reads entries.
@@ -38,10 +38,10 @@ func (k *Shard) Letters(ctx context.Context, sink, first, last string, count int
 	return rangeOf(ctx, k.rdb, k.Keys.Dead(sink), first, last, count)
 }
 
-// DecidedLetters reads a shard's decided letters of a sink as Range reads entries: the fields letter, decision, by, why
-// and decided, then those of the letter.
-func (k *Shard) DecidedLetters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
-	return rangeOf(ctx, k.rdb, k.Keys.Decided(sink), first, last, count)
+// ResolvedLetters reads a shard's resolved letters of a sink as Range reads entries: the fields letter, decision, by, why
+// and resolved, then those of the letter.
+func (k *Shard) ResolvedLetters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
+	return rangeOf(ctx, k.rdb, k.Keys.Resolved(sink), first, last, count)
 }
 
 func rangeOf(ctx context.Context, rdb redis.UniversalClient, key, first, last string, count int) ([]RawEntry, error) {
