@@ -8,7 +8,7 @@
 //   - while the handler is at them their lease is renewed; when it is lost, or the handler makes no progress, the
 //     handler is cancelled and writes nothing more;
 //   - what succeeded gets its done bits, and entries of which nothing is left are acked, in one script;
-//   - an entry that can't be read, or that the numbers of its shard refute (shards.Head.Refute), becomes a dead
+//   - an entry that can't be read, or that the numbers of its shard refute (their seq and epoch), becomes a dead
 //     letter whole, and sets no done bit, so it takes no event's place;
 //   - what failed for good, or too often, becomes a dead letter; what may work later is parked, and others flow on;
 //   - when the whole sink is down the shard waits with what it holds, one probe at a time, and no grant loses an

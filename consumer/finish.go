@@ -139,7 +139,9 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error)
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
 		[]shards.Parking{{ID: it.ID, Level: min(it.Attempt, s.c.topLevel()), Attempts: attempts}})
 	if err != nil || n == 0 {
-		return err == nil, err // not ours any more, or deleted from the stream: who takes it next sees that
+		// Not ours any more, or deleted from the stream: who takes it next sees that. After an error it stays pending, and
+		// its attempt counts.
+		return true, err
 	}
 	s.c.count.parked.Add(1)
 	s.log.Warn("entry parked", zap.String("entry", it.ID), zap.Int64("attempt", it.Attempt), zap.Int("grants", len(again)),

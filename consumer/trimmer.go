@@ -189,7 +189,8 @@ func (t *Trimmer) report(shard int, out *shards.Trimmed) {
 			zap.Strings("groups", out.Missing))
 	}
 	if len(unknown) > 0 {
-		log.Warn("groups that nobody declared hold the stream back: declare them, or remove them with XGROUP DESTROY",
+		log.Warn("groups that deployment.sinks does not name hold the stream back; if nobody works for one any more, remove "+
+			"it with XGROUP DESTROY; one of a program of your own may stay",
 			zap.Strings("groups", unknown))
 	}
 }

@@ -171,7 +171,7 @@ func TestUnknownGroupIsRespectedAndReported(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, kept, 800)
 	require.Equal(t, "1000", b.meta(t, "finished"), "it is no declared group: the grab's bound does not wait for it")
-	require.Equal(t, 1, logs.FilterMessageSnippet("nobody declared").Len())
+	require.Equal(t, 1, logs.FilterMessageSnippet("deployment.sinks does not name").Len())
 }
 
 // jump moves the shard's seq, as if many events had been before.

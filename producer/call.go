@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -75,7 +76,7 @@ func (c *call) send() []result {
 // carried out gets the same answers.
 func (c *call) repeat(ctx context.Context) error {
 	var doubt error // a try of which nobody knows whether it was carried out
-	last := retry(ctx, func() error {
+	last := whileAway(ctx, func() error {
 		last := c.try(ctx)
 		var facts *shards.FactsError
 		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
@@ -95,13 +96,9 @@ func (c *call) repeat(ctx context.Context) error {
 	return last
 }
 
-// retry repeats a call while Redis is out of reach or does not answer, until ctx ends. It gives the last try's error,
+// whileAway repeats a call while Redis is out of reach or does not answer, until ctx ends. It gives the last try's error,
 // not the context's, which has no class.
-func retry(ctx context.Context, try func() error) error {
-	policy := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(250*time.Millisecond),
-		backoff.WithMaxElapsedTime(0), // the context bounds it
-	)
+func whileAway(ctx context.Context, try func() error) error {
 	var last error
 	err := backoff.Retry(func() error {
 		last = try()
@@ -109,7 +106,7 @@ func retry(ctx context.Context, try func() error) error {
 			return backoff.Permanent(last)
 		}
 		return last
-	}, backoff.WithContext(policy, ctx))
+	}, backoff.WithContext(retry.Backoff(5*time.Millisecond, 250*time.Millisecond, 0), ctx)) // ctx bounds it
 	if err == nil {
 		return nil
 	}

@@ -15,8 +15,10 @@ import (
 func Example() {
 	rdb, space, stop := loaded.Campaign(loaded.Rain("spring-rain", 2, 100))
 	defer stop()
+	const deployment = loaded.Deployment
+
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, loaded.Deployment
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, deployment
 	p, err := producer.New(cfg) // one for the whole program; it collects the grabs of all goroutines
 	check(err)
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // Grab asks for a packet and returns the answer. If g has no request id, and the campaign gives one packet a user, an
@@ -41,8 +42,9 @@ func (l *lane) sendLoop() {
 		results := c.send()
 		if again := l.answer(c.batch, results); len(again) > 0 {
 			pause := 20*time.Millisecond + rand.N(80*time.Millisecond)
-			l.waitAgain(again, pause)
-			sleep(l.p.ctx, pause)
+			if l.waitAgain(again, pause) {
+				retry.Pause(l.p.ctx, pause)
+			}
 		}
 	}
 }
@@ -52,7 +54,7 @@ type waiter struct {
 	grab   hongbao.Grab // a copy: a caller whose context ends may use his again while the call is under way
 	facts  map[string]string
 	info   *info     // what check went by
-	sent   bool      // a call has it; under the lane's mu
+	sent   bool      // a call has it, or it was answered; under the lane's mu
 	left   bool      // its caller has left; under the lane's mu
 	until  time.Time // when its caller gets an undecided outcome; zero until there is one
 	answer hongbao.Answer
@@ -120,7 +122,7 @@ func (l *lane) queue(w *waiter) error {
 // call. Where a call waits for a disk or a replica, that takes longest, and calls do not wait for each other.
 func (l *lane) pays(loops int) bool {
 	info := l.info()
-	return info.durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*info.most()/4
+	return loops == 1 || info.durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*info.most()/4
 }
 
 // next fills the call with grabs that wait, as many as the script decides at once. False: nobody waits, or too few for
@@ -141,6 +143,7 @@ func (l *lane) next(c *call) bool {
 		case w.info.factNames != c.info.factNames:
 			w.err = hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s: it was replaced, its limits count by %q now; "+
 				"nothing happened, try again", l.id, c.info.factNames)
+			w.sent = true
 			w.done <- struct{}{}
 		default:
 			w.sent = true
@@ -169,31 +172,39 @@ func (l *lane) answer(batch []*waiter, results []result) (again []*waiter) {
 	return again
 }
 
-// waitAgain puts undecided grabs back in front of the queue. The shard would tell the others the same: all wait as one,
-// and each is told the undecided outcome when his time is up.
-func (l *lane) waitAgain(again []*waiter, pause time.Duration) {
+// waitAgain puts undecided grabs behind the others, and answers those whose time is up. A frozen shard would answer
+// frozen to all that wait, so all are undecided. A busy one still has receipts and refusals to give: a grab that was
+// not sent yet keeps its turn. True: nobody waits but undecided grabs, so the next call can wait as well.
+func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	undecided := hongbao.Answer{Outcome: again[0].answer.Outcome, Time: now}
-	again = slices.DeleteFunc(again, func(w *waiter) bool { return w.left })
-	l.waiting = slices.Insert(l.waiting, 0, again...)
+	now, outcome := time.Now(), again[0].answer.Outcome
+	for _, w := range again {
+		if !w.left {
+			w.sent = false
+			l.waiting = append(l.waiting, w)
+		}
+	}
+	allUndecided = true
 	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
-		if w.left {
+		if w.answer.Outcome == "" && outcome == hongbao.OutcomeFrozen {
+			w.answer = hongbao.Answer{Outcome: outcome, Time: now}
+		}
+		if w.left || w.answer.Outcome == "" {
+			allUndecided = allUndecided && w.left
 			return false
 		}
-		if w.sent = false; w.until.IsZero() {
+		if w.until.IsZero() {
 			w.until = now.Add(l.p.cfg.UndecidedTimeout)
-		}
-		if w.answer.Outcome == "" {
-			w.answer = undecided
 		}
 		if now.Add(pause).Before(w.until) {
 			return false
 		}
+		w.sent = true
 		w.done <- struct{}{}
 		return true
 	})
+	return allUndecided
 }
 
 // wait waits for the answer, or until the caller leaves, or Close gives up.
@@ -214,7 +225,12 @@ func (l *lane) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) {
 		ended = l.p.ctx.Err()
 	}
 	switch sent := l.leave(w); {
-	case sent: // the call is under way and keeps w
+	case sent: // the call is under way and keeps w, or has just ended
+		select {
+		case <-w.done:
+			return w.end()
+		default:
+		}
 		return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassUnknown,
 			"grab in campaign %s, request id %s: no answer yet (it may be granted; repeat it with the same request id): %w",
 			l.id, w.grab.RequestID, ended)
@@ -245,15 +261,6 @@ func (l *lane) leave(w *waiter) (sent bool) {
 		l.left = 0
 	}
 	return false
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // newRequestID makes up an id: 36 random bits, enough to tell one user's grabs in one campaign apart.

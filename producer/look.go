@@ -50,7 +50,7 @@ type inspected struct {
 func (l *lane) first(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
 	defer cancel()
-	err = retry(ctx, func() error {
+	err = whileAway(ctx, func() error {
 		if found, err = l.look(ctx); errors.Is(err, shards.ErrFrozen) { // it takes longer than a call
 			return hongbao.Errorf(hongbao.ClassTransient, "nothing was decided: %w", err)
 		}

@@ -18,8 +18,8 @@
 //
 // The position of a sink knows exactly which events of a shard were seen, in any order: parked grants come late, and a
 // plain high-water mark would drop them. It holds up to 4,096 runs of events without a hole. Beyond that it forgets
-// below the oldest hole; an event from there is neither had twice nor lost in silence: it goes to the dead-letter topic
-// as "too_old".
+// below the oldest hole; an event from there has no second effect and is reported, not dropped: it goes to the
+// dead-letter topic as "too_old".
 //
 // What it refuses: to skip what expired before it was read, or what a topic made anew has lost. Run returns an error
 // of class Broken that says what to do.

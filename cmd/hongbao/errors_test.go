@@ -31,6 +31,7 @@ var lines = map[string]struct{ server, args string }{
 	"balance fund":          {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
 	"campaign refund-lost":  {"redis", "rain --amount 1 --by ann --why gone"},
 	"dead confirm":          {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
+	"serve":                 {"redis", ""},
 }
 
 // Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag

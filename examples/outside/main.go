@@ -1,6 +1,5 @@
-// Command outside is a program of its own module that builds on Hongbao's public packages only. `outside` serves grabs
-// over HTTP, mails each winner from a consumer group of its own, and reads the topic. `outside verify FILE HASH` checks
-// a draw.
+// Command outside, a module of its own, needs Hongbao's public packages only. `outside` serves grabs over HTTP, mails
+// each winner from a consumer group of its own, and reads the topic. `outside verify FILE HASH` checks a draw.
 package main
 
 import (
@@ -48,7 +47,6 @@ func serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS"), ContextTimeoutEnabled: true})
-	defer rdb.Close()
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return web(ctx, rdb) })
 	parts.Go(func() error { return mail(ctx, rdb) })
@@ -91,11 +89,12 @@ func web(ctx context.Context, rdb *redis.Client) error {
 		_ = json.NewEncoder(w).Encode(answer) // the client may be gone
 	})
 	server := &http.Server{Addr: os.Getenv("LISTEN"), Handler: mux, ReadHeaderTimeout: time.Second}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	answered := make(chan error, 1)
+	defer context.AfterFunc(ctx, func() { answered <- server.Shutdown(context.Background()) })()
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return p.Close(context.Background()) // waits for the grabs that are under way
+	return errors.Join(<-answered, p.Close(context.Background())) // both wait for the grabs that are under way
 }
 
 // mailer is a Handler of this program's own. A grant may come more than once, so it mails by the grant's id.
@@ -123,7 +122,8 @@ func mail(ctx context.Context, rdb *redis.Client) error {
 	once := must(dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "mail", Lease: time.Minute,
 		Keep: 24 * time.Hour}))
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Log = rdb, rdb, space, "mail", logger
+	cfg.Redis, cfg.Reads = rdb, redis.NewClient(rdb.Options()) // reads that wait have connections of their own
+	cfg.Space, cfg.Group, cfg.Log = space, "mail", logger
 	cfg.Consumer, cfg.Handler = fmt.Sprint("mail-", time.Now().UnixNano()), mailer{once}
 	return must(consumer.New(cfg)).Run(ctx)
 }

@@ -38,16 +38,20 @@ func TestGenerated(t *testing.T) {
 
 // readComments gives the first paragraph of the comment of a knob's field.
 func readComments(t *testing.T) func(*entry) string {
-	packages := map[string]*ast.Package{}
+	packages := map[string][]*ast.File{}
 	return func(k *entry) string {
 		path := strings.TrimPrefix(k.Owner.PkgPath(), "github.com/hongbao-project/hongbao/")
 		if packages[path] == nil {
-			parsed, err := parser.ParseDir(token.NewFileSet(), "../../"+path, nil, parser.ParseComments)
+			names, err := filepath.Glob("../../" + path + "/*.go")
 			require.NoError(t, err)
-			packages[path] = parsed[filepath.Base(path)]
+			for _, name := range names {
+				file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+				require.NoError(t, err)
+				packages[path] = append(packages[path], file)
+			}
 		}
 		doc := ""
-		ast.Inspect(packages[path], func(n ast.Node) bool {
+		find := func(n ast.Node) bool {
 			if s, ok := n.(*ast.TypeSpec); ok && s.Name.Name == k.Owner.Name() {
 				for _, f := range s.Type.(*ast.StructType).Fields.List {
 					if len(f.Names) == 1 && f.Names[0].Name == k.Field {
@@ -56,7 +60,10 @@ func readComments(t *testing.T) func(*entry) string {
 				}
 			}
 			return true
-		})
+		}
+		for _, file := range packages[path] {
+			ast.Inspect(file, find)
+		}
 		return strings.Join(strings.Fields(doc), " ")
 	}
 }

@@ -130,7 +130,7 @@ func (k *Knob) Text(cfg any) string {
 	v := k.value(cfg)
 	switch k.Kind() {
 	case "list":
-		return strings.Join(v.Interface().([]string), ",")
+		return strings.Join(v.Interface().([]string), ",") //nolint:forcetypeassert // a list is a []string
 	case "bool":
 		return strconv.FormatBool(v.Bool())
 	case "integer", "duration":

@@ -12,7 +12,7 @@ import (
 // pageRows is how many grants are read at once: a long iteration holds no connection and no snapshot between pages.
 const pageRows = 2_000
 
-// selectGrants reads what scanGrantCode reads. The code is ” if the campaign has none.
+// selectGrants reads what scanGrantCode reads. The code is empty if the campaign has none.
 const selectGrants = `SELECT ` + grantColumns + `, batch,
 	COALESCE((SELECT code FROM code WHERE code.campaign = grants.campaign AND code.packet = grants.packet), '')
 	FROM grants `

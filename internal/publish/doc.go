@@ -21,5 +21,5 @@
 // it has seen (deleted and made again, or its tail was lost) it says so with a Broken error, once; then it goes on with
 // the log that is there, and looks in all of it for the batches that were stored before.
 //
-// DecodeMessage and Scan are the other direction: what subscribers, tail and audit read.
+// Log.Scan reads the topic; package topic decodes a record: what subscribers, tail and audit read.
 package publish

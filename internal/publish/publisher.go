@@ -132,8 +132,8 @@ func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
 		return p.lookBack(ctx, s, c, &b.claimed)
 	case sent.verdict == fenced: // the claim was taken over; the next one tells how that went
 		return nil
-	case sent.verdict == again || sent.unsure:
-		return p.undecided(s, sent)
+	case !sent.unsure && (sent.verdict == tooMuch || sent.verdict == refused || sent.verdict == absent):
+		return p.giveBack(ctx, s, c, b, sent)
 	}
-	return p.giveBack(ctx, s, c, b, sent)
+	return p.undecided(s, sent)
 }

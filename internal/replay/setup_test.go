@@ -3,7 +3,6 @@ package replay_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -241,14 +240,6 @@ func list(t *testing.T, l *deadletter.Letters, f deadletter.Filter) []deadletter
 	require.NoError(t, err)
 	require.Empty(t, next)
 	return page
-}
-
-func idsOf(page []deadletter.Letter) string {
-	var ids []string
-	for _, l := range page {
-		ids = append(ids, fmt.Sprintf("%d-%d", l.Shard, l.Seq))
-	}
-	return strings.Join(ids, " ")
 }
 
 func newEntry(k shards.Keys, values ...string) *redis.XAddArgs {

@@ -99,7 +99,9 @@ func (k *Shard) sawGranted(answers []hongbao.Answer, terms *Terms) {
 		if a := &answers[i]; a.Outcome == hongbao.OutcomeGranted {
 			stateOf(k.rdb, k.Keys).saw(a.Receipts[len(a.Receipts)-1].Seq)
 			if a.Receipts[0].Time.Equal(a.Time) { // else it is a repeat, which may be of another period
-				terms.expiring.Store(true)
+				if now := time.Now(); now.UnixNano() >= terms.expiring.Load() {
+					terms.expiring.Store(now.Add(time.Minute).UnixNano()) // a server that took over may have lost it
+				}
 				return
 			}
 		}
@@ -115,7 +117,7 @@ type Terms struct {
 	oneEach   bool  // a user gets one packet only
 	byUser    int   // number of limits
 	byFact    []factLimit
-	expiring  atomic.Bool // the hashes of the periods have their expiry
+	expiring  atomic.Int64 // until when nobody asks again for the expiry of the periods' hashes; in Unix ns
 }
 
 type factLimit struct {
@@ -169,7 +171,7 @@ func grabArgs(call *GrabCall) []any {
 	distinct, traces := common(call.Grabs)
 	head := make([]byte, 0, 7+len(terms.byFact)*(n+1))
 	head = append(head, byte(n), byte(terms.byUser), byte(len(terms.byFact)),
-		bit(distinct), bit(traces), bit(terms.oneEach), bit(!terms.expiring.Load()))
+		bit(distinct), bit(traces), bit(terms.oneEach), bit(time.Now().UnixNano() >= terms.expiring.Load()))
 	args := make([]any, 3, 5+len(terms.args)+(3+len(terms.byFact))*n)
 	args[0], args[2] = call.MaxBacklog, call.Campaign
 	args = append(args, terms.args...)

@@ -1,0 +1,23 @@
+package producer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// A caller who leaves at the very moment that he is told "busy" does not count as one who waits. Else the lane would
+// believe that fewer wait than do, and start no call for the last of them.
+func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
+	t.Parallel()
+	l := &lane{p: &Producer{cfg: Config{UndecidedTimeout: time.Millisecond}}}
+	w := &waiter{sent: true, done: make(chan struct{}, 1), answer: hongbao.Answer{Outcome: hongbao.OutcomeBusy}}
+	require.True(t, l.waitAgain([]*waiter{w}, time.Second), "nobody else waits")
+	require.Empty(t, l.waiting)
+	require.Len(t, w.done, 1, "its time is up")
+	require.True(t, l.leave(w), "its answer is there")
+	require.Zero(t, l.left)
+}
