@@ -60,9 +60,9 @@ func ExampleOnce() {
 	// Output:
 	// m1 done <nil>
 	// m1 done <nil>
-	// m2 unknown push message "m2": the line broke
-	// m2 unknown <nil>
-	// m2 granted retaken
+	// m2 in_doubt push message "m2": the line broke
+	// m2 in_doubt <nil>
+	// m2 mine retaken
 	// m2 done <nil>
 	// arrived: [m1 m2]
 }

@@ -42,11 +42,11 @@ type State string
 // somebody is pushing it now. InDoubt: somebody was about to push it and never said how it ended; it may have been
 // pushed.
 const (
-	Free    State = "new"
-	Mine    State = "granted"
+	Free    State = "free"
+	Mine    State = "mine"
 	Done    State = "done"
 	Held    State = "held"
-	InDoubt State = "unknown"
+	InDoubt State = "in_doubt"
 )
 
 // NewOnce checks the configuration.

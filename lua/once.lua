@@ -1,14 +1,14 @@
--- once: the state of one message id of "push once": absent (new), claimed by a token until a time, or done.
+-- once: the state of one message id of "push once": absent (free), claimed by a token until a time, or done.
 --
 -- KEYS  1 the message id's key
 -- ARGV  1 what to do: claim, retake, complete, release  2 token  3 lease, ms  4 retention, ms
--- Reply claim: "granted", "done", "held" (a live claim), "unknown" (the lease of a claim is over: it may have been pushed)
---       retake, of an unknown one that was found not to have been pushed: "granted", or the state as for claim
+-- Reply claim: "mine", "done", "held" (a live claim), "in_doubt" (the lease of a claim is over: it may have been pushed)
+--       retake, of one in doubt that was found not to have been pushed: "mine", or the state as for claim
 --       complete, release: "ok", or "lost" if the token is not the claim's
 -- Cost  O(1)
 -- First write SET: it grows memory.
--- Repeat of claim or retake by the same token within the lease: "granted". Of complete: "ok". Of release: "lost".
--- A claim is kept for the retention, so an ended lease never looks new. Kept as "claimed token until" or "done token".
+-- Repeat of claim or retake by the same token within the lease: "mine". Of complete: "ok". Of release: "lost".
+-- A claim is kept for the retention, so an ended lease never looks free. Kept as "claimed token until" or "done token".
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -42,7 +42,7 @@ if state == 'done' then
 elseif state == 'claimed' and not over and not mine then
 	return { 'held' }
 elseif over and ARGV[1] ~= 'retake' then
-	return { 'unknown' }
+	return { 'in_doubt' }
 end
 redis.call('SET', KEYS[1], 'claimed ' .. ARGV[2] .. ' ' .. string.format('%.0f', now + ARGV[3]), 'PX', ARGV[4])
-return { 'granted' }
+return { 'mine' }
