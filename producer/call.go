@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -139,7 +138,11 @@ func (c *call) try(ctx context.Context) error {
 		return nil
 	}
 	if c.info.durability != hongbao.DurabilityFast {
-		if err := c.lane.durable(ctx, c.info, users, receipts); err != nil {
+		err := shard.Durable(ctx, &shards.DurableCall{
+			Campaign: c.lane.id, Class: c.info.durability, NoWaitAOF: !c.info.waitAOF, Timeout: c.lane.p.cfg.DurabilityTimeout,
+			Users: users, Receipts: receipts,
+		})
+		if err != nil {
 			return afterGrant(err)
 		}
 	}
@@ -158,77 +161,13 @@ func (c *call) try(ctx context.Context) error {
 	return nil
 }
 
-// afterGrant makes sure that an error that came after a grant does not say that nothing happened.
+// afterGrant makes sure that an error that came after a grant does not say that nothing happened, whatever its class.
 func afterGrant(err error) error {
-	if hongbao.ClassOf(err) != hongbao.ClassTransient {
+	switch {
+	case hongbao.ClassOf(err) == hongbao.ClassUnknown:
 		return err
+	case hongbao.IsOutage(err):
+		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but not known to be safe yet: %w", err)
 	}
-	return hongbao.Outagef(hongbao.ClassUnknown, "granted, but not known to be safe yet: %w", err)
-}
-
-// durable waits until a replica, or the disk, has the users' receipts. WAIT and WAITAOF look at the primary's offset
-// after the connection's last command, so the receipts are read ahead of them; then it does not matter which connection
-// made the grab, and a repeated grab waits for the first one's write as well. A primary that does not have the receipts
-// is another one than decided the grab: a replica that was promoted without them.
-func (l *lane) durable(ctx context.Context, i *info, users []string, receipts [][]hongbao.Receipt) error {
-	timeout := l.p.cfg.DurabilityTimeout
-	if at, ok := ctx.Deadline(); ok { // Redis is told of it in ms; at least one
-		timeout = max(min(timeout, time.Until(at)), time.Millisecond)
-	}
-	wait := []any{"WAIT", 1, timeout.Milliseconds()}
-	if i.durability == hongbao.DurabilityFsync {
-		if !i.waitAOF {
-			return nil // appendfsync always: on disk before the answer
-		}
-		wait = []any{"WAITAOF", 1, 0, timeout.Milliseconds()}
-	}
-	node, err := shards.NodeOf(ctx, l.rdb, l.keys)
-	if err != nil {
-		return err
-	}
-	pipe := node.Pipeline()
-	held := pipe.HMGet(ctx, l.keys.Receipts(l.id), users...)
-	cmd := pipe.Do(ctx, wait...)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("%s for durability class %q: %w", wait[0], i.durability, shards.Classify(err))
-	}
-	for k, v := range held.Val() {
-		text, _ := v.(string) // absent: nothing is held
-		if !holds(text, receipts[k]) {
-			return hongbao.Outagef(hongbao.ClassUnknown,
-				"the receipt of user %s is not on %s: another server became the primary meanwhile", users[k], l.keys.Meta())
-		}
-	}
-	copies, err := firstInt(cmd.Val())
-	if err != nil {
-		return err
-	}
-	if copies < 1 {
-		return hongbao.Outagef(hongbao.ClassUnknown, "%s: durability class %q was not reached within %s", wait[0],
-			i.durability, timeout)
-	}
-	return nil
-}
-
-// holds tells whether a user's receipts, as Redis keeps them, hold all of the list.
-func holds(text string, list []hongbao.Receipt) bool {
-	for i := range list {
-		r := &list[i]
-		if !strings.Contains("\n"+text, fmt.Sprintf("\n%d %d %d ", r.Packet, r.Amount, r.Seq)) {
-			return false
-		}
-	}
-	return true
-}
-
-// firstInt reads the answer of WAIT, a number, or of WAITAOF, a list that begins with the local disk.
-func firstInt(v any) (int64, error) {
-	if list, ok := v.([]any); ok && len(list) > 0 {
-		v = list[0]
-	}
-	n, ok := v.(int64)
-	if !ok {
-		return 0, fmt.Errorf("redis answered %T to WAIT, want a number", v)
-	}
-	return n, nil
+	return hongbao.Errorf(hongbao.ClassUnknown, "granted, but nobody can tell whether it is safe: %w", err)
 }

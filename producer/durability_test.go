@@ -247,3 +247,29 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	require.False(t, hook.armed.Load(), "the fault fired")
 	require.True(t, promoted.HExists(t.Context(), b.k.Receipts("rain"), "u1").Val(), "the user was told that he has won")
 }
+
+// A user who may not WAIT gets no "nothing happened": the grant was made before.
+func TestDurabilityRefused(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b.loadClass(t, hongbao.DurabilityReplica)
+	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
+	p := b.producer(t, nil)
+	testkit.EventuallyOK(t, 20*time.Second, func() error {
+		_, err := p.Grab(t.Context(), grab("u0", "r0"))
+		return err
+	}, "the replica is there")
+	require.NoError(t, b.admin.Do(t.Context(), "ACL", "SETUSER", "default", "-wait").Err())
+	_, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.ErrorContains(t, err, "NOPERM")
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
+	require.False(t, hongbao.IsOutage(err), "%v", err)
+	require.Len(t, b.grants(t)["u1"], 1, "it was granted")
+	require.NoError(t, b.admin.Do(t.Context(), "ACL", "SETUSER", "default", "+wait").Err())
+	a, err := p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
+}

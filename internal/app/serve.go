@@ -18,7 +18,7 @@ import (
 // Serve answers grabs over HTTP until ctx ends.
 func (a *App) Serve(ctx context.Context) error {
 	cfg := a.Config.ServeConfig()
-	if err := cfg.Check(); err != nil {
+	if err := errors.Join(cfg.Check(), a.Config.CheckServe()); err != nil {
 		return Usage("%w", err)
 	}
 	if cfg.TLS == nil && a.allows(configs.UnsafeServeListen) {

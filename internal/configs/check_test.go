@@ -135,8 +135,6 @@ var contradictions = map[string]struct {
 		"balance.tls_key: it is empty, but balance.tls_cert is set", []string{"--balance.tls_cert="}},
 	"balance, key": {[]string{"--balance.tls_key=/no/such"},
 		"balance.tls_cert: it is empty, but balance.tls_key is set", []string{"--balance.tls_key="}},
-	"serve, slow grabs": {[]string{"--serve.write_timeout=5s"},
-		"producer.call_timeout: it is 5s, want it below serve.write_timeout", []string{"--producer.call_timeout=4900ms"}},
 	"serve, head": {[]string{"--serve.read_timeout=4s"},
 		"serve.read_header_timeout: it is 5s, want it not above serve.read_timeout", []string{"--serve.read_header_timeout=4s"}},
 	"serve, certificate": {[]string{"--serve.tls_cert=/no/such"},
@@ -267,4 +265,13 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, "r", have.ServerName)
 	require.EqualValues(t, 0x0303, have.MinVersion)
 	require.Nil(t, (&input{args: []string{"--remote.url=https://b"}}).must(t).RemoteConfig().TLS, "the system's roots")
+}
+
+// A call timeout above serve.write_timeout stops nobody but a server: no other command writes answers to grabs.
+func TestCallTimeoutConcernsOnlyServe(t *testing.T) {
+	t.Parallel()
+	c := (&input{args: []string{"--producer.call_timeout=30s"}}).must(t)
+	require.ErrorContains(t, c.CheckServe(), "producer.call_timeout is 30s, want it below serve.write_timeout, which is 30s")
+	c = (&input{args: []string{"--producer.call_timeout=30s", "--serve.write_timeout=31s"}}).must(t)
+	require.NoError(t, c.CheckServe())
 }

@@ -3,6 +3,7 @@ package configs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"slices"
 
@@ -21,11 +22,10 @@ type Serve struct {
 	TLSClientCA string `knob:"serve.tls_client_ca"`
 }
 
-// checkServe compares the knobs of the server with each other and with the producer's.
+// checkServe compares the knobs of the server with each other. Where it is compared with the producer's is CheckServe:
+// who does not serve may have any.
 func (l *loader) checkServe(c *Config) {
 	s := &c.Serve
-	l.order("producer.call_timeout", c.Producer.CallTimeout, "below serve.write_timeout", s.WriteTimeout,
-		"the answer to a slow grab would never be written", "serve.write_timeout")
 	l.order("serve.read_header_timeout", s.ReadHeaderTimeout, "not above serve.read_timeout", s.ReadTimeout+1, "",
 		"serve.read_timeout")
 	c.serveTLS = l.serverTLS("serve.tls", s.TLSCert, s.TLSKey)
@@ -54,6 +54,15 @@ func (l *loader) clientCA(t *tls.Config, path string) {
 	case !t.ClientCAs.AppendCertsFromPEM(data):
 		l.bad("serve.tls_client_ca", "%s holds no certificate in PEM", path)
 	}
+}
+
+// CheckServe compares the knobs of the server with the producer's.
+func (c *Config) CheckServe() error {
+	if call, write := c.Producer.CallTimeout, c.Serve.WriteTimeout; call >= write {
+		return fmt.Errorf("producer.call_timeout is %s, want it below serve.write_timeout, which is %s: the answer to a slow "+
+			"grab would never be written; lower the one or raise the other", call, write)
+	}
+	return nil
 }
 
 // ServeConfig is complete.
