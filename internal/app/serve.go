@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 
 	"go.uber.org/zap"
@@ -47,17 +48,69 @@ type campaignReader struct{ *App }
 
 // Window reads what a campaign shows to everybody.
 func (c campaignReader) Window(ctx context.Context, id string) (shards.Window, error) {
-	return shards.Of(c.redis, c.space.Home(id)).Window(ctx, id)
+	w, err := shards.Of(c.redis, c.space.Home(id)).Window(ctx, id)
+	if errors.Is(err, shards.ErrNotInRedis) {
+		err = errors.Join(c.whole(ctx, id), err)
+	}
+	return w, err
+}
+
+// whole tells whether it says anything that a campaign is not there: this must be the deployment's Redis, and have all
+// of its marks. Of a frozen shard the reads say so themselves.
+func (c campaignReader) whole(ctx context.Context, id string) error {
+	pipe := c.redis.Pipeline()
+	belongs := shards.AskBelongs(ctx, pipe, c.space, c.space.Home(id))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("look whose Redis this is: %w", shards.Classify(err))
+	}
+	return belongs(c.Config.Deployment.ID)
+}
+
+// held gives what a user may be told that he holds by Redis: it is durable, as the answer to a grab is.
+func (c campaignReader) held(ctx context.Context, id, user string) (shards.Held, error) {
+	shard := shards.Of(c.redis, c.space.Home(id))
+	h, err := shard.UserHeld(ctx, id, user)
+	switch {
+	case h.Open != nil:
+		return h, h.Open
+	case errors.Is(err, shards.ErrNotInRedis):
+		return h, errors.Join(c.whole(ctx, id), err)
+	case err != nil || len(h.Receipts) == 0:
+		return h, err
+	}
+	call := &shards.DurableCall{Campaign: id, Class: h.Class, Timeout: c.Config.Producer.DurabilityTimeout,
+		Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}}
+	if err = shard.Durable(ctx, call); shards.NoWaitAOF(err) {
+		err = c.durableByItself(ctx, shard, h.Class)
+	}
+	if err != nil || !h.Codes {
+		return h, err
+	}
+	missing, err := shard.FillCodes(ctx, id, h.Receipts)
+	return h, errors.Join(append(missing, err)...)
+}
+
+// durableByItself refuses a server that knows no WAITAOF and answers before the disk has the write.
+func (c campaignReader) durableByItself(ctx context.Context, shard *shards.Shard, class hongbao.Durability) error {
+	node, err := shards.NodeOf(ctx, c.redis, shard.Keys)
+	if err != nil {
+		return err
+	}
+	servers, err := shards.Inspect(ctx, node)
+	if err != nil {
+		return err
+	}
+	return servers[0].Check(class)
 }
 
 // Receipts asks Redis, and the ledger, if there is one, once the campaign has left Redis.
 func (c campaignReader) Receipts(ctx context.Context, id, user string) (serve.Receipts, error) {
 	out := serve.Receipts{Campaign: id, User: user}
-	list, err := c.redisReceipts(ctx, id, user)
+	h, err := c.held(ctx, id, user)
 	if err == nil {
-		out.Receipts, out.Currency = serve.ReceiptsOf(list), c.currency(ctx, id)
+		out.Receipts, out.Currency = serve.ReceiptsOf(h.Receipts), h.Currency
 	}
-	if !errors.Is(err, shards.ErrNotInRedis) || c.Config.Ledger.DSN == "" {
+	if !errors.Is(err, shards.ErrNotInRedis) || errors.Is(err, shards.ErrFrozen) || c.Config.Ledger.DSN == "" {
 		return out, err
 	}
 	l, err := c.sharedLedger(ctx)
@@ -71,7 +124,8 @@ func (c campaignReader) Receipts(ctx context.Context, id, user string) (serve.Re
 	if err != nil {
 		return out, err
 	}
-	if list, err = ledgerReceipts(ctx, l, id, user); err != nil {
+	list, err := ledgerReceipts(ctx, l, id, user)
+	if err != nil {
 		return out, err
 	}
 	out.Receipts, out.Currency, out.Incomplete = serve.ReceiptsOf(list), stored.Spec.Currency,

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -91,7 +92,12 @@ func statusOf(w *shards.Window) string {
 
 // unread is the answer to a question that a server behind this one did not answer.
 func unread(err error) error {
-	if errors.Is(err, shards.ErrNotInRedis) {
+	switch {
+	case errors.Is(err, shards.ErrFrozen), errors.Is(err, shards.ErrLost):
+		return &problem{code: "frozen", detail: "ask again", wait: retryAfter, cause: err}
+	case errors.Is(err, shards.ErrNotDurable):
+		return &problem{code: "not_durable", detail: "ask again", wait: retryAfter, cause: err}
+	case hongbao.ClassOf(err) == hongbao.ClassPermanent && errors.Is(err, shards.ErrNotInRedis):
 		return &problem{code: "unknown_campaign", detail: "see the id"}
 	}
 	return &problem{code: "unavailable", detail: "ask again", wait: retryAfter, cause: err}

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 var update = flag.Bool("update", false, "write docs/openapi.yaml anew")
@@ -104,6 +105,10 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	limited.call(t, "GET", "/v1/campaigns/granted/grabs/me", "")
 	check(&all[1], limited.call(t, "GET", "/v1/campaigns/granted/grabs/me", ""))
 
+	for _, err := range []error{shards.ErrFrozen, shards.ErrNotDurable} {
+		s := setup(t, options{fake: &fake{err: err}})
+		check(&all[1], s.call(t, "GET", "/v1/campaigns/granted/grabs/me", ""))
+	}
 	for _, code := range []string{"not_found", "method_not_allowed", "body_incomplete"} {
 		seen[code] = true // of no path, no method, no whole request
 	}

@@ -43,7 +43,9 @@ var refusals = map[string]refusal{
 	"unknown_campaign": {http.StatusNotFound, "There is no such campaign"},
 	"busy": {http.StatusServiceUnavailable,
 		"Nothing is decided yet: grants come faster than they are settled"},
-	"frozen":          {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
+	"frozen": {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
+	"not_durable": {http.StatusServiceUnavailable,
+		"Nothing is told yet: what the user holds is not as safe as the campaign promises"},
 	"unavailable":     {http.StatusServiceUnavailable, "Nothing happened: a server behind this one does not answer"},
 	"outcome_unknown": {http.StatusServiceUnavailable, "The grab may or may not have been decided"},
 }

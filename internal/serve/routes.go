@@ -40,14 +40,14 @@ func endpoints() []endpoint {
 			method: http.MethodGet, path: "/v1/campaigns/{id}/grabs/me", id: "own-receipts", summary: "The caller's receipts",
 			description: "Lists what the token's user holds in a campaign, with the codes of coupons.",
 			answer:      Receipts{}, do: (*Server).ownReceipts,
-			codes: []string{"campaign_invalid", "unknown_campaign", "unavailable"},
+			codes: []string{"campaign_invalid", "unknown_campaign", "frozen", "not_durable", "unavailable"},
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}", id: "campaign", summary: "Status and countdown of a campaign",
 			description: "Says whether grabs are decided now, and by the server's own clock when that begins and ends. " +
 				"It is up to a second old.",
 			open: true, answer: CampaignAnswer{}, do: (*Server).campaign,
-			codes: []string{"campaign_invalid", "unknown_campaign", "unavailable"},
+			codes: []string{"campaign_invalid", "unknown_campaign", "frozen", "unavailable"},
 		},
 	}
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -277,4 +279,23 @@ func TestConfig(t *testing.T) {
 		cfg.Keys = keys
 		require.Equal(t, good, cfg.Check() == nil, keys)
 	}
+}
+
+// What may be lost, or is not safe yet, has its own code: nobody is told that there is no such campaign.
+func TestReadsThatSayNothing(t *testing.T) {
+	t.Parallel()
+	frozen := fmt.Errorf("%w: it is so", shards.ErrFrozen)
+	for code, err := range map[string]error{
+		"frozen":      hongbao.Errorf(hongbao.ClassPermanent, "campaign c: %w: %w", shards.ErrNotInRedis, shards.ErrLost),
+		"not_durable": hongbao.Outagef(hongbao.ClassUnknown, "%w: it is so", shards.ErrNotDurable),
+		"unavailable": io.ErrUnexpectedEOF,
+	} {
+		s := setup(t, options{fake: &fake{err: err}})
+		r := s.call(t, "GET", "/v1/campaigns/c/grabs/me", "")
+		r.refused(t, code)
+		require.Equal(t, "1", r.head.Get("Retry-After"))
+	}
+	s := setup(t, options{fake: &fake{err: errors.Join(frozen, errAbsent)}})
+	s.call(t, "GET", "/v1/campaigns/c/grabs/me", "").refused(t, "frozen")
+	s.call(t, "GET", "/v1/campaigns/c", "").refused(t, "frozen")
 }

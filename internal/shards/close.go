@@ -172,26 +172,3 @@ func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.D
 			campaign, r.string())
 	}
 }
-
-// UserReceipts gives a user's receipts in a campaign; ErrNotInRedis (Permanent) if the campaign is not there, or if
-// Redis has lost something of it and may have lost his receipts: the ledger has them.
-func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) ([]hongbao.Receipt, error) {
-	var from, text *redis.StringCmd
-	var lost *redis.SliceCmd
-	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error { // one instant: it may leave Redis meanwhile
-		from, text = p.HGet(ctx, k.Keys.Campaign(campaign), "from"), p.HGet(ctx, k.Keys.Receipts(campaign), user)
-		lost = p.HMGet(ctx, k.Keys.Campaign(campaign), LostField, "state")
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, Classify(err))
-	}
-	if errors.Is(from.Err(), redis.Nil) || text.Val() == "" && (lost.Val()[0] != nil || lost.Val()[1] == stateFrozen) {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
-	}
-	start, err := from.Int64()
-	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field from: %w", campaign, err)
-	}
-	return ParseReceipts(k.Keys.Index(), start, text.Val())
-}

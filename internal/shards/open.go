@@ -195,6 +195,21 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 	return cmd, nil
 }
 
+// askOpen asks, ahead of other reads in a pipeline to the shard's server, whether they tell what is so now: ErrFrozen if
+// the shard is frozen or gone, or was opened for another server than this one, which may have lost something.
+func (k *Shard) askOpen(ctx context.Context, pipe redis.Pipeliner) (judge func() error) {
+	server := pipe.Info(ctx, "server", "replication")
+	meta := pipe.HMGet(ctx, k.Keys.Meta(), standFields...)
+	return func() error {
+		s := parseInfo(server.Val())
+		if stand := parseStand(meta.Val()); !stand.openFor(&s) {
+			return frozenError(k.Keys.Meta() + " is frozen or gone, or was not opened for this server: what Redis says of " +
+				"campaigns may be the past, until a worker has opened it")
+		}
+		return nil
+	}
+}
+
 // loadAndCall does both in one pipeline. Somebody may still empty the server's cache between them: then it begins anew.
 // (A transaction would not do: a Redis that is out of memory takes none.)
 func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string,

@@ -19,14 +19,15 @@ type Window struct {
 	Now time.Time
 }
 
-// Window reads what a campaign shows to everybody; ErrNotInRedis (Permanent) if the campaign is not there.
+// Window reads what a campaign shows to everybody. On a shard that is frozen its state is frozen, whatever Redis says.
+// ErrNotInRedis (Permanent) if the campaign is not there, ErrFrozen if that says nothing.
 func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	node, err := NodeOf(ctx, k.rdb, k.Keys)
 	if err != nil {
 		return Window{}, err
 	}
 	pipe := node.Pipeline()
-	clock := pipe.Time(ctx)
+	open, clock := k.askOpen(ctx, pipe), pipe.Time(ctx)
 	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "packets",
 		"granted")
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -36,8 +37,15 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	for i, v := range fields.Val() {
 		text[i], _ = v.(string) // an absent field is empty
 	}
+	frozen := open()
+	if text[0] == "" && frozen != nil {
+		return Window{}, fmt.Errorf("campaign %s: %w", campaign, frozen)
+	}
 	if text[0] == "" {
 		return Window{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	}
+	if frozen != nil {
+		text[0] = stateFrozen
 	}
 	from, errFrom := strconv.ParseInt(text[4], 10, 64)
 	to, errTo := strconv.ParseInt(text[5], 10, 64)

@@ -1,0 +1,171 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// onRedis is an App over a Redis of its own, with a campaign "rain" of the class.
+func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability) *App {
+	t.Helper()
+	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
+		"HONGBAO_REDIS_ADDRS="+server.Addr)
+	space, err := shards.NewLayout(cfg.Space())
+	require.NoError(t, err)
+	a := &App{Config: cfg, log: zap.NewNop(), space: space, redis: server.Client(t)}
+	require.NoError(t, shards.Found(t.Context(), a.redis, space, shards.FoundCall{Deployment: "test"}))
+	now := time.Now().Truncate(time.Millisecond)
+	c := campaign.Complete(hongbao.Campaign{
+		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 100, Packets: 10,
+		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: class,
+	})
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	store, err := a.store()
+	require.NoError(t, err)
+	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	return a
+}
+
+// grants makes a grab that no durability is waited for.
+func (a *App) grants(t *testing.T, user string) {
+	t.Helper()
+	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user, RequestID: "r1"}}}
+	answers, err := shards.Of(a.redis, a.space.Home("rain")).Grab(t.Context(), call, nil)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
+}
+
+// A user is told of nothing that a failover could still take away: while no replica has it his receipts are not read.
+func TestOwnReceiptsAreDurable(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: server})
+	a := onRedis(t, server, hongbao.DurabilityReplica)
+	r := campaignReader{a}
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := a.redis.Do(t.Context(), "WAIT", 1, 100).Int()
+		return err == nil && n == 1
+	}, "the replica is there")
+	require.NoError(t, replica.Stop())
+	a.grants(t, "u1")
+	_, err := r.Receipts(t.Context(), "rain", "u1")
+	require.ErrorIs(t, err, shards.ErrNotDurable)
+	none, err := r.Receipts(t.Context(), "rain", "u2")
+	require.NoError(t, err, "who holds nothing waits for nobody")
+	require.Empty(t, none.Receipts)
+	require.NoError(t, replica.Cont())
+	testkit.EventuallyOK(t, 20*time.Second, func() error {
+		got, err := r.Receipts(t.Context(), "rain", "u1")
+		if err == nil {
+			require.Len(t, got.Receipts, 1)
+			require.Equal(t, "CNY", got.Currency)
+		}
+		return err
+	}, "the replica goes on")
+}
+
+// Of class fsync the disk has it first; a server that can't say so is refused.
+func TestOwnReceiptsAreOnDisk(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}),
+		hongbao.DurabilityFsync)
+	a.grants(t, "u1")
+	got, err := campaignReader{a}.Receipts(t.Context(), "rain", "u1")
+	require.NoError(t, err)
+	require.Len(t, got.Receipts, 1)
+	servers, err := shards.Inspect(t.Context(), a.redis)
+	require.NoError(t, err)
+	if !servers[0].NeedsWaitAOF() {
+		require.NoError(t, a.redis.ConfigSet(t.Context(), "appendfsync", "everysec").Err())
+		_, err = campaignReader{a}.Receipts(t.Context(), "rain", "u1")
+		require.ErrorContains(t, err, "set appendfsync always")
+	}
+}
+
+// What a frozen shard, or a Redis that has lost its data, says of a campaign is never final.
+func TestReadsOfAFrozenShard(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast)
+	a.grants(t, "u1")
+	r, k := campaignReader{a}, a.space.Home("rain")
+	state := func() string {
+		w, err := r.Window(t.Context(), "rain")
+		require.NoError(t, err)
+		return w.State
+	}
+	frozen := func(id string) {
+		t.Helper()
+		_, err := r.Receipts(t.Context(), id, "u1")
+		require.ErrorIs(t, err, shards.ErrFrozen)
+	}
+	require.Equal(t, "open", state())
+	_, err := r.Window(t.Context(), "none")
+	require.ErrorIs(t, err, shards.ErrNotInRedis)
+	require.NotErrorIs(t, err, shards.ErrFrozen)
+
+	require.NoError(t, a.redis.HSet(t.Context(), k.Meta(), "frozen", 1).Err())
+	require.Equal(t, "frozen", state())
+	frozen("rain")
+	frozen("none")
+	require.NoError(t, a.redis.HDel(t.Context(), k.Meta(), "frozen").Err())
+	opened := a.redis.HGet(t.Context(), k.Meta(), "opened").Val()
+	require.NoError(t, a.redis.HSet(t.Context(), k.Meta(), "opened", "another run").Err())
+	require.Equal(t, "frozen", state(), "it was started anew, and nobody has looked yet")
+	frozen("rain")
+	require.NoError(t, a.redis.HSet(t.Context(), k.Meta(), "opened", opened).Err())
+	require.Equal(t, "open", state())
+
+	require.NoError(t, a.redis.Del(t.Context(), k.Campaign("rain"), a.space.Deployment()).Err())
+	_, err = r.Window(t.Context(), "rain")
+	require.ErrorIs(t, err, shards.ErrFrozen, "the mark of the prefix is gone, so more may be")
+	frozen("rain")
+	require.NoError(t, a.redis.FlushAll(t.Context()).Err())
+	_, err = r.Window(t.Context(), "rain")
+	require.ErrorIs(t, err, shards.ErrFrozen)
+	frozen("rain")
+}
+
+// A campaign that Redis has lost is not "unknown" to a user whose receipts may be among what was lost.
+func TestReceiptsOfALostCampaign(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast)
+	require.NoError(t, a.redis.HSet(t.Context(), a.space.Home("rain").Campaign("rain"), "state", "frozen").Err())
+	_, err := campaignReader{a}.Receipts(t.Context(), "rain", "u1")
+	require.ErrorIs(t, err, shards.ErrLost)
+}
+
+// A server whose answers to slow grabs would never be written does not begin.
+func TestServeWantsTimeForItsAnswers(t *testing.T) {
+	t.Parallel()
+	a := &App{Config: config(t, "HONGBAO_PRODUCER_CALL_TIMEOUT=30s"), log: zap.NewNop()}
+	err := a.Serve(t.Context())
+	require.ErrorContains(t, err, "producer.call_timeout is 30s, want it below serve.write_timeout")
+	var usage UsageError
+	require.ErrorAs(t, err, &usage)
+}
