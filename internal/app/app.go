@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -33,8 +34,9 @@ type App struct {
 	redis   redis.UniversalClient
 	ledger  *ledger.Ledger
 	founded founding
-	opening sync.Mutex // of sharedLedger
-	mu      sync.Mutex // sinks are opened side by side
+	opening singleflight.Group // of shared
+	shared  opened             // by sharedLedger
+	mu      sync.Mutex         // sinks are opened side by side
 	closes  []func() error
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
@@ -15,15 +16,35 @@ func (a *App) openLedger(ctx context.Context) (err error) {
 	return err
 }
 
-// sharedLedger opens the ledger when it is first asked for, and again after a failure. Calls may come at once.
+// ledgerFailedFor is how long sharedLedger remembers that the ledger could not be opened.
+const ledgerFailedFor = time.Second
+
+// sharedLedger opens the ledger when it is first asked for, and again after a failure, but not at once. Calls may come
+// at once: they share one attempt, and wait no longer than they want to.
 func (a *App) sharedLedger(ctx context.Context) (*ledger.Ledger, error) {
-	a.opening.Lock()
-	defer a.opening.Unlock()
-	if a.ledger != nil {
-		return a.ledger, nil
+	opened := a.opening.DoChan("", func() (any, error) {
+		o := &a.shared // one call at a time is here
+		if o.ledger == nil && time.Since(o.failed) > ledgerFailedFor {
+			if o.ledger, o.err = a.newLedger(context.WithoutCancel(ctx)); o.err != nil {
+				o.failed = time.Now()
+			}
+		}
+		return o.ledger, o.err
+	})
+	select {
+	case r := <-opened:
+		l, _ := r.Val.(*ledger.Ledger) // nil with an error
+		return l, r.Err
+	case <-ctx.Done():
+		return nil, hongbao.Outagef(hongbao.ClassTransient, "the ledger was still being opened: %w", ctx.Err())
 	}
-	err := a.openLedger(ctx)
-	return a.ledger, err
+}
+
+// opened is what came of the last attempt to open the ledger.
+type opened struct {
+	ledger *ledger.Ledger
+	err    error
+	failed time.Time
 }
 
 func (a *App) newLedger(ctx context.Context) (*ledger.Ledger, error) {

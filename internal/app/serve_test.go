@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -168,4 +169,19 @@ func TestServeWantsTimeForItsAnswers(t *testing.T) {
 	require.ErrorContains(t, err, "producer.call_timeout is 30s, want it below serve.write_timeout")
 	var usage UsageError
 	require.ErrorAs(t, err, &usage)
+}
+
+// A ledger that is away is tried once a second, and nobody waits longer than he wants to.
+func TestSharedLedgerIsTriedOnce(t *testing.T) {
+	t.Parallel()
+	a := &App{Config: config(t, "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"),
+		log: zap.NewNop()}
+	_, first := a.sharedLedger(t.Context())
+	require.Error(t, first)
+	_, again := a.sharedLedger(t.Context())
+	require.Same(t, first, again, "it is remembered")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := a.sharedLedger(gone)
+	require.Error(t, err)
 }

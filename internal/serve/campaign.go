@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -107,12 +108,17 @@ func unread(err error) error {
 const (
 	windowAge  = time.Second
 	maxWindows = 10_000
+	// maxAsking is how many campaigns are asked for at once: strangers who make ids up leave connections to the grabs.
+	maxAsking = 8
 )
+
+var errAsking = errors.New("too many campaigns are being asked for")
 
 // windows remembers for a moment what campaigns show, so that a crowd that looks at one costs Redis nothing.
 type windows struct {
 	reader Reader
 	asking singleflight.Group
+	room   chan struct{} // one for each that is being asked for
 
 	mu    sync.Mutex
 	known map[string]seen
@@ -125,7 +131,9 @@ type seen struct {
 	at     time.Time
 }
 
-func newWindows(reader Reader) *windows { return &windows{reader: reader, known: map[string]seen{}} }
+func newWindows(reader Reader) *windows {
+	return &windows{reader: reader, known: map[string]seen{}, room: make(chan struct{}, maxAsking)}
+}
 
 // get gives what a campaign shows, with the time that it is now.
 func (v *windows) get(ctx context.Context, campaign string) (shards.Window, error) {
@@ -148,6 +156,12 @@ func (v *windows) get(ctx context.Context, campaign string) (shards.Window, erro
 
 func (v *windows) ask(ctx context.Context, campaign string) seen {
 	has := seen{}
+	select {
+	case v.room <- struct{}{}:
+		defer func() { <-v.room }()
+	default:
+		return seen{err: errAsking}
+	}
 	has.window, has.err = v.reader.Window(ctx, campaign)
 	has.at = time.Now()
 	if has.err != nil && !errors.Is(has.err, shards.ErrNotInRedis) {
@@ -156,8 +170,10 @@ func (v *windows) ask(ctx context.Context, campaign string) seen {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.known) >= maxWindows {
-		clear(v.known)
+		maps.DeleteFunc(v.known, func(_ string, old seen) bool { return time.Since(old.at) > windowAge })
 	}
-	v.known[campaign] = has
+	if len(v.known) < maxWindows { // else all are of the last second
+		v.known[campaign] = has
+	}
 	return has
 }

@@ -1,4 +1,4 @@
-// Package serve answers grabs over HTTP. docs/http.md describes it for its callers, docs/openapi.json for their
+// Package serve answers grabs over HTTP. docs/http.md describes it for its callers, docs/openapi.yaml for their
 // programs.
 //
 // There are two listeners. The public one takes requests of users:

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,9 @@ import (
 
 // retryAfter is when an undecided grab is worth another try: the producer has tried for a while already.
 const retryAfter = time.Second
+
+// currencyWait is how long a decided grab waits for the name of its currency.
+const currencyWait = 500 * time.Millisecond
 
 // grabRequest is the body of a grab.
 type grabRequest struct {
@@ -112,9 +116,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, g *hongbao.Grab,
 	out := GrabAnswer{Outcome: string(a.Outcome), Time: a.Time.UTC(), RequestID: g.RequestID}
 	if len(a.Receipts) > 0 {
 		out.Receipts = ReceiptsOf(a.Receipts)
-		if window, err := s.windows.get(r.Context(), g.Campaign); err == nil { // else amounts are in minor units
+		ctx, cancel := context.WithTimeout(r.Context(), currencyWait)
+		if window, err := s.windows.get(ctx, g.Campaign); err == nil { // else amounts are in minor units
 			out.Currency = window.Currency
 		}
+		cancel()
 	}
 	if l := a.Limit; l != nil {
 		out.Limit = &LimitHit{l.Limit.By, string(l.Limit.Per), l.Limit.Max, utc(l.Resets)}

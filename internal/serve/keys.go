@@ -48,6 +48,7 @@ type keySet struct {
 	mu   sync.Mutex
 	read time.Time
 	text []byte
+	open string // what the checks of text went by
 }
 
 // newFileKeys reads the set from a file, and reads it again when it has changed.
@@ -64,7 +65,11 @@ func newURLKeys(ctx context.Context, url string, log *zap.Logger) (*keySet, erro
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		Ctx: ctx, HTTPTimeout: urlTimeout, RefreshInterval: urlAge, NoErrorReturnFirstHTTPReq: true,
+		Storage: fullSets{jwkset.NewMemoryStorage()},
 		RefreshErrorHandler: func(_ context.Context, err error) {
+			if errors.Is(err, context.Canceled) { // the server ends
+				return
+			}
 			log.Error("the key set can't be read; tokens are checked with the keys that were read before",
 				zap.String("url", url), zap.String("code", "keys_unread"), zap.Error(err))
 		},
@@ -77,6 +82,18 @@ func newURLKeys(ctx context.Context, url string, log *zap.Logger) (*keySet, erro
 		RefreshUnknownKID: rate.NewLimiter(rate.Every(unknownEvery), 1),
 	})
 	return &keySet{storage: storage, log: log}, err
+}
+
+// fullSets refuses to give up its keys for none: an answer that is JSON need not be a key set.
+type fullSets struct{ jwkset.Storage }
+
+// KeyReplaceAll implements jwkset.Storage.
+func (s fullSets) KeyReplaceAll(ctx context.Context, keys []jwkset.JWK) error {
+	if len(keys) == 0 {
+		return errors.New(`the answer has no keys that can be used here: want {"keys": [...]}; see that serve.keys is the ` +
+			"address of a key set")
+	}
+	return s.Storage.KeyReplaceAll(ctx, keys)
 }
 
 // shortBodies cuts off an answer that is no key set.
@@ -95,8 +112,11 @@ func (s shortBodies) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// find gives the key for a token that names a key and an algorithm.
+// find gives the key for a token that names a key and an algorithm. It takes unknownWait at most, and a caller who
+// hangs up does not end it: an unknown kid has the URL asked once for all callers.
 func (k *keySet) find(ctx context.Context, kid, alg string) (any, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unknownWait)
+	defer cancel()
 	if k.file != nil {
 		k.refresh(ctx)
 	}
@@ -160,10 +180,10 @@ func (k *keySet) refresh(ctx context.Context) {
 func (k *keySet) load(ctx context.Context) error {
 	k.read = time.Now()
 	text, open, err := k.file()
-	if err != nil || bytes.Equal(text, k.text) {
+	if err != nil || k.text != nil && bytes.Equal(text, k.text) && open == k.open {
 		return err
 	}
-	k.text = text // what can't be used is told once
+	k.text, k.open = text, open // what can't be used is told once; a chmod may mend it
 	var set jwkset.JWKSMarshal
 	if err := json.Unmarshal(text, &set); err != nil {
 		return fmt.Errorf("it is no JSON Web Key Set: %w", err)

@@ -31,11 +31,11 @@ func newLimits(perSecond, burst int) *limits {
 
 // take takes one request of the user; if he has made too many, it tells after how long he may make the next.
 func (l *limits) take(user string, at time.Time) (wait time.Duration) {
-	reserved := l.of(user, at).ReserveN(at, 1)
-	if wait = reserved.DelayFrom(at); wait > 0 {
-		reserved.CancelAt(at)
+	one := l.of(user, at)
+	if one.AllowN(at, 1) {
+		return 0
 	}
-	return wait
+	return max(1, time.Duration((1-one.TokensAt(at))/float64(l.rate)*float64(time.Second)))
 }
 
 // of gives the user's limiter.

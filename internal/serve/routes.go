@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -87,6 +88,9 @@ func (s *Server) route(e *endpoint) http.Handler {
 }
 
 func (s *Server) admit(e *endpoint, w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), s.answerTime())
+	defer cancel()
+	r = r.WithContext(ctx)
 	if e.method != "" && e.method != r.Method {
 		w.Header().Set("Allow", e.method)
 		return refuse("method_not_allowed", "this path takes "+e.method+" only")
@@ -103,6 +107,11 @@ func (s *Server) admit(e *endpoint, w http.ResponseWriter, r *http.Request) erro
 		return &problem{code: "rate_limited", detail: "come back after Retry-After seconds", wait: wait}
 	}
 	return e.do(s, w, r, who)
+}
+
+// answerTime is how long a request may take, so that there is time left to write its answer.
+func (s *Server) answerTime() time.Duration {
+	return max(s.cfg.WriteTimeout-time.Second, s.cfg.WriteTimeout/2)
 }
 
 func (s *Server) openapi(w http.ResponseWriter, _ *http.Request, _ *caller) error {

@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -159,13 +161,22 @@ type listener struct {
 	ended  chan error
 }
 
+// httpLog takes what net/http has to say. Its message is constant, so the sampler bounds it however texts differ.
+type httpLog struct{ *zap.Logger }
+
+// Write implements io.Writer.
+func (l httpLog) Write(text []byte) (int, error) {
+	l.Info("net/http on a connection", zap.ByteString("text", bytes.TrimSpace(text)))
+	return len(text), nil
+}
+
 func (s *Server) start(ctx context.Context, l net.Listener, h http.Handler) *listener {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	run := &listener{at: l.Addr(), ended: make(chan error, 1), server: &http.Server{
 		Handler: h, ReadHeaderTimeout: s.cfg.ReadHeaderTimeout, ReadTimeout: s.cfg.ReadTimeout,
 		WriteTimeout: s.cfg.WriteTimeout, IdleTimeout: s.cfg.IdleTimeout, MaxHeaderBytes: s.cfg.HeaderBytes,
-		Protocols: protocols, ErrorLog: zap.NewStdLog(s.log),
+		Protocols: protocols, ErrorLog: log.New(httpLog{s.log}, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}}
 	go func() {

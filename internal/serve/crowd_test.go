@@ -1,0 +1,120 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// A key file that was open to others is taken once it is closed, though its text is the same.
+func TestKeyFileIsClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		text, open := set(t, jwk(t, secret, "old", "HS256")), ""
+		k, err := newFileKeys(t.Context(), func() ([]byte, string, error) { return text, open, nil }, zap.NewNop())
+		require.NoError(t, err)
+		text, open = set(t, jwk(t, secret, "new", "HS256")), "it is open to others"
+		time.Sleep(fileAge)
+		_, err = k.find(t.Context(), "new", "HS256")
+		require.Error(t, err)
+		open = ""
+		time.Sleep(fileAge)
+		_, err = k.find(t.Context(), "new", "HS256")
+		require.NoError(t, err)
+	})
+}
+
+// An unknown kid of a caller who hangs up still asks the URL; an answer without keys leaves the keys as they are.
+func TestKeysFromURLStay(t *testing.T) {
+	t.Parallel()
+	var text atomic.Pointer[[]byte]
+	put := func(b []byte) { text.Store(&b) }
+	put(set(t, jwk(t, edKey.Public(), "old", "EdDSA")))
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(*text.Load()) }))
+	t.Cleanup(keys.Close)
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	s := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
+	put(set(t, jwk(t, edKey.Public(), "new", "EdDSA")))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.verifier.keys.find(gone, "new", "EdDSA")
+	require.NoError(t, err)
+	require.Zero(t, s.logs.FilterMessageSnippet("the key set can't be read").Len())
+
+	put([]byte(`{"error":"maintenance"}`))
+	other := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
+	require.NotZero(t, other.logs.FilterMessageSnippet("the key set can't be read").Len())
+	put(set(t, jwk(t, edKey.Public(), "old", "EdDSA")))
+	_, err = other.verifier.keys.find(t.Context(), "old", "EdDSA")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, other.call(t, "POST", "/v1/campaigns/granted/grabs", good,
+		as(token{jwt.SigningMethodEdDSA, edKey, "old"}.sign(t, "u1"))).status)
+	require.Error(t, fullSets{}.KeyReplaceAll(t.Context(), nil))
+}
+
+// slowWindows answers nobody until it is let go.
+type slowWindows struct {
+	fake
+	n   atomic.Int64
+	let chan struct{}
+}
+
+func (f *slowWindows) Window(context.Context, string) (shards.Window, error) {
+	f.n.Add(1)
+	<-f.let
+	return shards.Window{}, errAbsent
+}
+
+// Strangers who make ids up have few of them asked for at once; the others are told to come again.
+func TestWindowsAreAskedForByFew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowWindows{let: make(chan struct{})}
+		v := newWindows(f)
+		var full atomic.Int64
+		for i := range 100 {
+			go func() {
+				if _, err := v.get(t.Context(), "c"+strconv.Itoa(i)); err == errAsking { //nolint:errorlint // it is itself
+					full.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		require.EqualValues(t, maxAsking, f.n.Load())
+		require.EqualValues(t, 100-maxAsking, full.Load())
+		close(f.let)
+		synctest.Wait()
+	})
+}
+
+// A user who goes on asking while he has to wait gets his rate all the same.
+func TestRefusedRequestsCostNothing(t *testing.T) {
+	t.Parallel()
+	l := newLimits(1, 2)
+	at, let := time.Unix(1_700_000_000, 0), 0
+	for range 10_000 { // 100 s
+		if at = at.Add(10 * time.Millisecond); l.take("u1", at) == 0 {
+			let++
+		}
+	}
+	require.InDelta(t, 2+100, let, 1)
+}
+
+// A request ends before the time to write its answer does.
+func TestRequestsHaveADeadline(t *testing.T) {
+	t.Parallel()
+	f := &fake{hold: make(chan struct{}), began: make(chan struct{}, 1)}
+	s := setup(t, options{fake: f, cfg: func(c *Config) { c.WriteTimeout = 1500 * time.Millisecond }})
+	s.call(t, "POST", "/v1/campaigns/granted/grabs", good).refused(t, "outcome_unknown")
+}
