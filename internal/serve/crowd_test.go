@@ -41,7 +41,9 @@ func TestKeysFromURLStay(t *testing.T) {
 	var text atomic.Pointer[[]byte]
 	put := func(b []byte) { text.Store(&b) }
 	put(set(t, jwk(t, edKey.Public(), "old", "EdDSA")))
-	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(*text.Load()) }))
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(*text.Load())
+	}))
 	t.Cleanup(keys.Close)
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	s := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
@@ -52,7 +54,12 @@ func TestKeysFromURLStay(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, s.logs.FilterMessageSnippet("the key set can't be read").Len())
 
+	third := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
 	put([]byte(`{"error":"maintenance"}`))
+	_, err = third.verifier.keys.find(t.Context(), "other", "EdDSA")
+	require.Error(t, err)
+	_, err = third.verifier.keys.find(t.Context(), "new", "EdDSA")
+	require.NoError(t, err, "an answer without keys takes none away")
 	other := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
 	require.NotZero(t, other.logs.FilterMessageSnippet("the key set can't be read").Len())
 	put(set(t, jwk(t, edKey.Public(), "old", "EdDSA")))
