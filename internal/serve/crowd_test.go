@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -25,11 +26,11 @@ func TestKeyFileIsClosed(t *testing.T) {
 		k, err := newFileKeys(t.Context(), func() ([]byte, string, error) { return text, open, nil }, zap.NewNop())
 		require.NoError(t, err)
 		text, open = set(t, jwk(t, secret, "new", "HS256")), "it is open to others"
-		time.Sleep(fileAge)
+		retry.Pause(t.Context(), fileAge)
 		_, err = k.find(t.Context(), "new", "HS256")
 		require.Error(t, err)
 		open = ""
-		time.Sleep(fileAge)
+		retry.Pause(t.Context(), fileAge)
 		_, err = k.find(t.Context(), "new", "HS256")
 		require.NoError(t, err)
 	})
@@ -92,7 +93,7 @@ func TestWindowsAreAskedForByFew(t *testing.T) {
 		var full atomic.Int64
 		for i := range 100 {
 			go func() {
-				if _, err := v.get(t.Context(), "c"+strconv.Itoa(i)); err == errAsking { //nolint:errorlint // it is itself
+				if _, err := v.get(t.Context(), "c"+strconv.Itoa(i)); err == errAsking {
 					full.Add(1)
 				}
 			}()

@@ -109,7 +109,8 @@ func (s *Server) Run(ctx context.Context, ready func(public, ops net.Addr)) erro
 
 // openKeys reads the key set for the first time.
 func (s *Server) openKeys(ctx context.Context) error {
-	keys, err := (*keySet)(nil), error(nil)
+	var keys *keySet
+	var err error
 	if s.keyFile != nil {
 		keys, err = newFileKeys(ctx, s.keyFile, s.log)
 	} else {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"go.uber.org/zap"
 )
 
@@ -198,14 +200,14 @@ func TestKeySetIsReadAgain(t *testing.T) {
 		require.True(t, has("old"))
 		put(set(t, jwk(t, secret, "new", "HS256")))
 		require.False(t, has("new"), "it is read once a second")
-		time.Sleep(fileAge)
+		retry.Pause(t.Context(), fileAge)
 		require.True(t, has("new"))
 		require.False(t, has("old"), "a key that is gone is good no more")
 		put([]byte("junk"))
-		time.Sleep(fileAge)
+		retry.Pause(t.Context(), fileAge)
 		require.True(t, has("new"))
 		fails = errors.New("gone")
-		time.Sleep(fileAge)
+		retry.Pause(t.Context(), fileAge)
 		require.True(t, has("new"))
 	})
 }
