@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -26,13 +25,17 @@ import (
 func (s *server) raw(t *testing.T, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if !assert.NoError(t, err) {
+	if err != nil {
+		t.Error(err)
 		return ""
 	}
 	defer conn.Close()
-	assert.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
-	_, err = io.WriteString(conn, text)
-	assert.NoError(t, err)
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Error(err)
+	}
+	if _, err = io.WriteString(conn, text); err != nil {
+		t.Error(err)
+	}
 	all, _ := io.ReadAll(conn) // an abrupt end is one too
 	return string(all)
 }
