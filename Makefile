@@ -4,6 +4,7 @@
 SECONDS ?= 300
 FUZZTIME ?= 10s
 ROW ?=
+ROUNDS ?= 5
 TIMEOUT ?= 10m
 GOLANGCI_VERSION := v2.15.0
 
@@ -47,8 +48,8 @@ $(GOLANGCI):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/golangci-lint $@
 
-bench: setup ## measure every row against a plain loop, or ROW=grab_1x512 only; writes bench/results.json
-	go run ./bench -row '$(ROW)' -out bench/results.json
+bench: setup ## measure every row against its baseline, or ROW=grab_1x512 only, ROUNDS=5 times; writes bench/results.json
+	go run ./bench -row '$(ROW)' -rounds $(ROUNDS) -out bench/results.json
 
 soak: setup build ## load for SECONDS=300 with workers killed and stopped, close, refund, verify, a killed replay, compare; ends with JSON
 	go build -o bin/soak ./test/soak
