@@ -117,12 +117,14 @@ func (l *lane) queue(w *waiter) error {
 	return nil
 }
 
+// payingGrabs is how many grabs have to wait for one call more.
+const payingGrabs = 8
+
 // pays tells whether so many calls under way are better than one fewer; under mu. Redis takes little longer for ten
 // grabs than for one. So where few grabs wait, which is so in each process of a fleet, they go together in the next
 // call. Where a call waits for a disk or a replica, that takes longest, and calls do not wait for each other.
 func (l *lane) pays(loops int) bool {
-	info := l.info()
-	return loops == 1 || info.durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*info.most()/4
+	return loops == 1 || l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*payingGrabs
 }
 
 // next fills the call with grabs that wait, as many as the script decides at once. False: nobody waits, or too few for
