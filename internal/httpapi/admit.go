@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -149,17 +148,4 @@ func write(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n'))
-}
-
-// checkHead refuses a body that is not plain JSON.
-func checkHead(r *http.Request) error {
-	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	charset := params["charset"]
-	if err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return refuse(http.StatusUnsupportedMediaType, "content_type", "send Content-Type: application/json")
-	}
-	if r.Header.Get("Content-Encoding") != "" {
-		return refuse(http.StatusUnsupportedMediaType, "content_encoding", "send the body as it is, without Content-Encoding")
-	}
-	return nil
 }

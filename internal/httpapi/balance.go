@@ -4,16 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"path"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // Book is where credits are booked. ledger.Ledger is one. A repeat of a credit changes nothing.
@@ -63,43 +62,26 @@ func NewBalance(cfg Config, book Book, reader Reader, log *zap.Logger) (*Balance
 // Run serves until ctx ends, then takes no more, and returns when the requests under way are answered or the drain
 // time is over. ready, if not nil, is called with the address once it listens.
 func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", b.cfg.Listen)
+	l, err := web.Listen(ctx, b.cfg.Listen, "balance.listen")
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w; is another process there? see balance.listen", b.cfg.Listen, err)
-	}
-	if b.cfg.TLS != nil {
-		l = tls.NewListener(l, b.cfg.TLS)
-	}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	srv := &http.Server{
-		Handler: b.Handler(), ReadHeaderTimeout: b.cfg.ReadHeaderTimeout, ReadTimeout: b.cfg.ReadTimeout,
-		WriteTimeout: b.cfg.WriteTimeout, IdleTimeout: b.cfg.IdleTimeout, MaxHeaderBytes: b.cfg.HeaderBytes,
-		Protocols: protocols, ErrorLog: zap.NewStdLog(b.log),
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		return err
 	}
 	if ready != nil {
 		ready(l.Addr())
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
+	if b.cfg.TLS != nil {
+		l = tls.NewListener(l, b.cfg.TLS)
+	}
+	srv := web.Start(context.WithoutCancel(ctx), l, b.Handler(), web.Limits{
+		ReadHeaderTimeout: b.cfg.ReadHeaderTimeout, ReadTimeout: b.cfg.ReadTimeout, WriteTimeout: b.cfg.WriteTimeout,
+		IdleTimeout: b.cfg.IdleTimeout, HeaderBytes: b.cfg.HeaderBytes,
+	}, zap.NewStdLog(b.log))
 	select {
-	case err := <-ended:
-		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	case err := <-srv.Ended:
+		return err
 	case <-ctx.Done():
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.cfg.DrainTimeout)
-	defer cancel()
-	err = srv.Shutdown(drain)
-	if err != nil {
-		err = errors.Join(fmt.Errorf("requests were cut off after %s; their callers repeat them with the same keys: %w",
-			b.cfg.DrainTimeout, err), srv.Close())
-	}
-	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
-		err = errors.Join(err, end)
-	}
-	return err
+	return srv.Stop(b.cfg.DrainTimeout, "their callers repeat them with the same keys")
 }
 
 // endpoint is what a path takes. Its work gets the client whose token came.
@@ -129,13 +111,7 @@ func (b *Balance) Handler() http.Handler {
 		return refuse(http.StatusNotFound, "not_found", "there is no such path; see docs/openapi-balance.yaml")
 	}})
 	mux.Handle("/", unknown)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p := r.URL.EscapedPath(); p != path.Clean(p) { // ServeMux would redirect to the clean path
-			unknown.ServeHTTP(w, r)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
+	return web.CleanPaths(mux, unknown)
 }
 
 // route checks what every request must pass, and writes its error. The endpoints of a path differ in their methods.

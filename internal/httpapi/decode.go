@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,31 +10,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/flatjson"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // read gives the body as one JSON object, or tells what is wrong with it, without its content.
 func read(w http.ResponseWriter, r *http.Request, most int64, list string, items int) (flatjson.Object, error) {
-	if err := checkHead(r); err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	var tooLong *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLong):
-		return nil, refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("a body has at most %d bytes",
-			most))
-	case err != nil:
-		return nil, &problem{http.StatusRequestTimeout, "body_incomplete",
-			"the body did not arrive whole; nothing was booked", err}
-	}
-	o, err := flatjson.Parse(data, list, items)
-	for want, code := range map[error]string{
-		flatjson.ErrEmpty: "body_required", flatjson.ErrSyntax: "invalid_json", flatjson.ErrDuplicate: "duplicate_field",
-		flatjson.ErrNested: "nested_value", flatjson.ErrTooMany: "too_many_credits",
-	} {
-		if errors.Is(err, want) {
-			return nil, refuse(http.StatusBadRequest, code, "the body can't be taken: "+err.Error())
-		}
+	o, err := web.ReadObject(w, r, web.Body{Bytes: most, List: list, Items: items, TooMany: "too_many_credits",
+		Incomplete: "the body did not arrive whole; nothing was booked"})
+	var bad *web.BodyError
+	if errors.As(err, &bad) {
+		err = &problem{bad.Status, bad.Code, bad.Detail, bad.Cause}
 	}
 	return o, err
 }

@@ -65,6 +65,9 @@ func TestDocumentHasTheCodes(t *testing.T) {
 	}
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
+	shared, err := filepath.Glob("../web/*.go")
+	require.NoError(t, err)
+	files = append(files, shared...)
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -77,6 +80,10 @@ func TestDocumentHasTheCodes(t *testing.T) {
 			case *ast.CallExpr:
 				if id, ok := n.Fun.(*ast.Ident); ok && id.Name == "refuse" {
 					list = n.Args[1:2]
+				}
+			case *ast.KeyValueExpr: // of a web.BodyError or a web.Body
+				if id, ok := n.Key.(*ast.Ident); ok && (id.Name == "Code" || id.Name == "TooMany") {
+					list = []ast.Expr{n.Value}
 				}
 			case *ast.CompositeLit:
 				if id, ok := n.Type.(*ast.Ident); ok && id.Name == "problem" {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -207,17 +207,9 @@ type reply struct {
 
 func (r *reply) code() string { c, _ := r.body["code"].(string); return c }
 
-type tweak func(*http.Request)
+type tweak = webtest.Tweak
 
-func as(token string) tweak { return header("Authorization", "Bearer "+token) }
-
-func header(name, value string) tweak {
-	return func(r *http.Request) {
-		if r.Header.Del(name); value != "" {
-			r.Header.Set(name, value)
-		}
-	}
-}
+var as, header = webtest.As, webtest.Header
 
 // call sends one request, as it should be but for the tweaks, on a connection of its own.
 func (s *server) call(t *testing.T, method, path, body string, tweaks ...tweak) *reply {
@@ -232,19 +224,11 @@ func (s *server) call(t *testing.T, method, path, body string, tweaks ...tweak) 
 	for _, f := range tweaks {
 		f(req)
 	}
-	client := &http.Client{
-		Transport:     &http.Transport{},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
+	a, err := webtest.Send(req)
 	require.NoError(t, err)
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	r := &reply{status: resp.StatusCode, head: resp.Header, text: string(data), closed: resp.Close}
-	if r.head.Get("Content-Type") == "application/json" && len(data) > 0 {
-		require.NoError(t, json.Unmarshal(data, &r.body), "%s", data)
+	r := &reply{status: a.Status, head: a.Head, text: string(a.Text), closed: a.Closed}
+	if r.head.Get("Content-Type") == "application/json" && len(a.Text) > 0 {
+		require.NoError(t, json.Unmarshal(a.Text, &r.body), "%s", a.Text)
 	}
 	return r
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/flatjson"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // retryAfter is when an undecided grab is worth another try: the producer has tried for a while already.
@@ -148,32 +146,10 @@ func campaignID(r *http.Request) (string, error) {
 
 // read gives the body as one flat JSON object.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (flatjson.Object, error) {
-	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
-		media, params, err := mime.ParseMediaType(kind)
-		charset := params["charset"]
-		if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-			return nil, refuse("content_type", "send Content-Type: application/json")
-		}
-	}
-	if r.Header.Get("Content-Encoding") != "" {
-		return nil, refuse("content_encoding", "send the body as it is, without Content-Encoding")
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.BodyBytes))
-	var tooLong *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLong):
-		return nil, refuse("body_too_large", fmt.Sprintf("a body has at most %d bytes", s.cfg.BodyBytes))
-	case err != nil:
-		return nil, &problem{code: "body_incomplete", detail: "nothing was grabbed; send it again", cause: err}
-	}
-	o, err := flatjson.Parse(data, "", 0)
-	for want, code := range map[error]string{
-		flatjson.ErrEmpty: "body_required", flatjson.ErrSyntax: "invalid_json",
-		flatjson.ErrDuplicate: "duplicate_field", flatjson.ErrNested: "nested_value",
-	} {
-		if errors.Is(err, want) {
-			return nil, refuse(code, "the body can't be taken: "+err.Error())
-		}
+	o, err := web.ReadObject(w, r, web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"})
+	var bad *web.BodyError
+	if errors.As(err, &bad) {
+		err = &problem{code: bad.Code, detail: bad.Detail, cause: bad.Cause}
 	}
 	return o, err
 }

@@ -3,9 +3,9 @@ package serve
 import (
 	"context"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/web"
 	"math/rand/v2"
 	"net/http"
-	"path"
 	"time"
 )
 
@@ -65,13 +65,7 @@ func (s *Server) Handler() http.Handler {
 		return refuse("not_found", "docs/http.md and /openapi.json list the paths")
 	}})
 	mux.Handle("/", unknown)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p := r.URL.EscapedPath(); p != path.Clean(p) { // ServeMux would redirect to the clean path
-			unknown.ServeHTTP(w, r)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
+	return web.CleanPaths(mux, unknown)
 }
 
 // route checks what every request must pass, before anything of its body is read, and writes its error.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // Grabber decides grabs. producer.Producer is one: it collects the grabs of all callers into calls.
@@ -56,6 +56,9 @@ type Server struct {
 	draining atomic.Bool
 }
 
+// sendAgain is what callers do whose requests are cut off.
+const sendAgain = "a grab that is sent again with its request id gets its answer"
+
 // logged is how many lines of one kind the log gets a second: every request may be refused.
 const logged = 10
 
@@ -87,11 +90,11 @@ func (s *Server) Run(ctx context.Context, ready func(public, ops net.Addr)) erro
 	if err := s.openKeys(own); err != nil {
 		return err
 	}
-	public, err := s.listen(ctx, s.cfg.Listen, "serve.listen")
+	public, err := web.Listen(ctx, s.cfg.Listen, "serve.listen")
 	if err != nil {
 		return err
 	}
-	ops, err := s.listen(ctx, s.cfg.OpsListen, "serve.ops_listen")
+	ops, err := web.Listen(ctx, s.cfg.OpsListen, "serve.ops_listen")
 	if err != nil {
 		return errors.Join(err, public.Close())
 	}
@@ -104,7 +107,7 @@ func (s *Server) Run(ctx context.Context, ready func(public, ops net.Addr)) erro
 	}
 	outer, inner := s.start(own, public, s.Handler()), s.start(own, ops, s.ops())
 	err = s.wait(ctx, outer, inner)
-	return errors.Join(err, outer.stop(s.cfg.DrainTimeout), inner.stop(s.cfg.DrainTimeout))
+	return errors.Join(err, outer.Stop(s.cfg.DrainTimeout, sendAgain), inner.Stop(s.cfg.DrainTimeout, sendAgain))
 }
 
 // openKeys reads the key set for the first time.
@@ -124,21 +127,12 @@ func (s *Server) openKeys(ctx context.Context) error {
 	return err
 }
 
-func (s *Server) listen(ctx context.Context, address, knob string) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w; is another process there? see %s", address, err, knob)
-	}
-	return l, nil
-}
-
 // wait waits until ctx has ended and the drain delay after it is over, or until a listener fails.
-func (s *Server) wait(ctx context.Context, outer, inner *listener) error {
+func (s *Server) wait(ctx context.Context, outer, inner *web.Server) error {
 	select {
-	case err := <-outer.ended:
+	case err := <-outer.Ended:
 		return err
-	case err := <-inner.ended:
+	case err := <-inner.Ended:
 		return err
 	case <-ctx.Done():
 	}
@@ -146,20 +140,13 @@ func (s *Server) wait(ctx context.Context, outer, inner *listener) error {
 	delay := time.NewTimer(s.cfg.DrainDelay)
 	defer delay.Stop()
 	select {
-	case err := <-outer.ended:
+	case err := <-outer.Ended:
 		return err
-	case err := <-inner.ended:
+	case err := <-inner.Ended:
 		return err
 	case <-delay.C:
 		return nil
 	}
-}
-
-// listener is an HTTP server that runs. ended gets its error unless it was stopped, and is closed when it has ended.
-type listener struct {
-	server *http.Server
-	at     net.Addr
-	ended  chan error
 }
 
 // httpLog takes what net/http has to say. Its message is constant, so the sampler bounds it however texts differ.
@@ -171,35 +158,9 @@ func (l httpLog) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func (s *Server) start(ctx context.Context, l net.Listener, h http.Handler) *listener {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	run := &listener{at: l.Addr(), ended: make(chan error, 1), server: &http.Server{
-		Handler: h, ReadHeaderTimeout: s.cfg.ReadHeaderTimeout, ReadTimeout: s.cfg.ReadTimeout,
-		WriteTimeout: s.cfg.WriteTimeout, IdleTimeout: s.cfg.IdleTimeout, MaxHeaderBytes: s.cfg.HeaderBytes,
-		Protocols: protocols, ErrorLog: log.New(httpLog{s.log}, "", 0),
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}}
-	go func() {
-		if err := run.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			run.ended <- fmt.Errorf("serve on %s: %w", run.at, err)
-		}
-		close(run.ended)
-	}()
-	return run
-}
-
-// stop takes no more requests and waits for those under way.
-func (l *listener) stop(most time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	defer cancel()
-	err := l.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(fmt.Errorf("requests on %s were cut off after %s; a grab that is sent again with its request id "+
-			"gets its answer: %w", l.at, most, err), l.server.Close())
-	}
-	for failed := range l.ended {
-		err = errors.Join(err, failed)
-	}
-	return err
+func (s *Server) start(ctx context.Context, l net.Listener, h http.Handler) *web.Server {
+	return web.Start(ctx, l, h, web.Limits{
+		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout, ReadTimeout: s.cfg.ReadTimeout, WriteTimeout: s.cfg.WriteTimeout,
+		IdleTimeout: s.cfg.IdleTimeout, HeaderBytes: s.cfg.HeaderBytes,
+	}, log.New(httpLog{s.log}, "", 0))
 }

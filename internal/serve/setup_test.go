@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -255,17 +255,9 @@ type reply struct {
 
 func (r *reply) code() string { c, _ := r.body["code"].(string); return c }
 
-type tweak func(*http.Request)
+type tweak = webtest.Tweak
 
-func as(token string) tweak { return header("Authorization", "Bearer "+token) }
-
-func header(name, value string) tweak {
-	return func(r *http.Request) {
-		if r.Header.Del(name); value != "" {
-			r.Header.Set(name, value)
-		}
-	}
-}
+var as, header = webtest.As, webtest.Header
 
 // call sends one request, as user u1 and as it should be but for the tweaks, on a connection of its own.
 func (s *server) call(t *testing.T, method, url, body string, tweaks ...tweak) *reply {
@@ -283,26 +275,15 @@ func (s *server) call(t *testing.T, method, url, body string, tweaks ...tweak) *
 	for _, f := range tweaks {
 		f(req)
 	}
-	client := &http.Client{
-		Transport:     &http.Transport{},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
+	a, err := webtest.Send(req)
 	if err != nil {
 		t.Error(err)
 		return &reply{}
 	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Error(err)
-		return &reply{}
-	}
-	r := &reply{status: resp.StatusCode, head: resp.Header, text: string(data), closed: resp.Close}
-	if strings.HasSuffix(r.head.Get("Content-Type"), "json") && len(data) > 0 {
-		if err := json.Unmarshal(data, &r.body); err != nil {
-			t.Errorf("%s: %v", data, err)
+	r := &reply{status: a.Status, head: a.Head, text: string(a.Text), closed: a.Closed}
+	if strings.HasSuffix(r.head.Get("Content-Type"), "json") && len(a.Text) > 0 {
+		if err := json.Unmarshal(a.Text, &r.body); err != nil {
+			t.Errorf("%s: %v", a.Text, err)
 		}
 	}
 	return r

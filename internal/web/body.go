@@ -1,0 +1,88 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/hongbao-project/hongbao/internal/flatjson"
+)
+
+// Body is what a request's body may be.
+type Body struct {
+	Bytes int64
+	// List is the one field that may hold objects, up to Items; empty for none. A longer list gets the code TooMany.
+	List    string
+	Items   int
+	TooMany string
+	// Incomplete is what a caller is told whose body came too slowly or not whole.
+	Incomplete string
+}
+
+// BodyError refuses a body. Its texts hold nothing of it.
+type BodyError struct {
+	Status       int
+	Code, Detail string
+	Cause        error // for the log only
+}
+
+func (e *BodyError) Error() string { return e.Code + ": " + e.Detail }
+func (e *BodyError) Unwrap() error { return e.Cause }
+
+// ReadObject gives the body as one JSON object. Its error is a *BodyError.
+func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Object, error) {
+	if err := checkHead(r); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, body.Bytes))
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
+		return nil, &BodyError{Status: http.StatusRequestEntityTooLarge, Code: "body_too_large",
+			Detail: fmt.Sprintf("a body has at most %d bytes", body.Bytes)}
+	case err != nil:
+		return nil, &BodyError{Status: http.StatusRequestTimeout, Code: "body_incomplete",
+			Detail: body.Incomplete, Cause: err}
+	}
+	o, err := flatjson.Parse(data, body.List, body.Items)
+	if err != nil {
+		return nil, &BodyError{Status: http.StatusBadRequest, Code: body.codeOf(err),
+			Detail: "the body can't be taken: " + err.Error()}
+	}
+	return o, nil
+}
+
+// parseCodes are the codes of what flatjson finds, but for a list that is too long.
+var parseCodes = map[error]string{
+	flatjson.ErrEmpty: "body_required", flatjson.ErrSyntax: "invalid_json", flatjson.ErrDuplicate: "duplicate_field",
+	flatjson.ErrNested: "nested_value",
+}
+
+func (b *Body) codeOf(err error) string {
+	for want, code := range parseCodes {
+		if errors.Is(err, want) {
+			return code
+		}
+	}
+	return b.TooMany
+}
+
+// checkHead refuses a body that is not plain JSON.
+func checkHead(r *http.Request) error {
+	if kind := r.Header.Get("Content-Type"); kind != "application/json" { // as nearly all send it
+		media, params, err := mime.ParseMediaType(kind)
+		charset := params["charset"]
+		if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+			return &BodyError{Status: http.StatusUnsupportedMediaType, Code: "content_type",
+				Detail: "send Content-Type: application/json"}
+		}
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return &BodyError{Status: http.StatusUnsupportedMediaType, Code: "content_encoding",
+			Detail: "send the body as it is, without Content-Encoding"}
+	}
+	return nil
+}

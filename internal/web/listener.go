@@ -1,0 +1,87 @@
+// Package web is what the HTTP servers of this project share: a listener with every limit that ends in good order, and
+// the body of a request, read with care.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"path"
+	"time"
+)
+
+// Limits are those of one listener's connections.
+type Limits struct {
+	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+	HeaderBytes                                               int
+}
+
+// Listen opens an address that a knob names.
+func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; is another process there? see %s", address, err, knob)
+	}
+	return l, nil
+}
+
+// Server is an HTTP/1.1 server that runs.
+type Server struct {
+	// Ended gets the server's error unless it was stopped, and is closed when it has ended.
+	Ended  chan error
+	server *http.Server
+	at     net.Addr
+}
+
+// Start serves on l until Stop. Requests have ctx; errors is told what net/http has to say.
+func Start(ctx context.Context, l net.Listener, h http.Handler, limits Limits, errors *log.Logger) *Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	s := &Server{at: l.Addr(), Ended: make(chan error, 1), server: &http.Server{
+		Handler: h, ReadHeaderTimeout: limits.ReadHeaderTimeout, ReadTimeout: limits.ReadTimeout,
+		WriteTimeout: limits.WriteTimeout, IdleTimeout: limits.IdleTimeout, MaxHeaderBytes: limits.HeaderBytes,
+		Protocols: protocols, ErrorLog: errors,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}}
+	go s.serve(l)
+	return s
+}
+
+func (s *Server) serve(l net.Listener) {
+	if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		s.Ended <- fmt.Errorf("serve on %s: %w", s.at, err)
+	}
+	close(s.Ended)
+}
+
+// Stop takes no more requests and waits for those under way, at most so long. Its error says what callers whose
+// requests were cut off can do.
+func (s *Server) Stop(most time.Duration, remedy string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("requests on %s were cut off after %s; %s: %w", s.at, most, remedy, err),
+			s.server.Close())
+	}
+	for failed := range s.Ended {
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// CleanPaths gives odd paths to unknown. http.ServeMux would redirect them to the clean path, before anybody has
+// checked a token.
+func CleanPaths(mux *http.ServeMux, unknown http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.EscapedPath(); p != path.Clean(p) {
+			unknown.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
