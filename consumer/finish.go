@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
@@ -83,22 +82,15 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 // ackPatiently repeats the script, which may run twice, while Redis is out of reach: for as long as the lease lasts
 // that the last renewal gave.
 func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) error {
-	policy := retry.Backoff(min(50*time.Millisecond, s.cfg.Lease/4), s.cfg.Lease/4, s.cfg.Lease*2/3)
 	var last error
-	err := backoff.Retry(func() error {
+	policy := retry.Backoff(min(50*time.Millisecond, s.cfg.Lease/4), s.cfg.Lease/4, s.cfg.Lease*2/3)
+	return retry.Do(l.ctx, policy, func() (again bool, err error) {
 		if last != nil {
 			s.log.Warn("ack failed, it is tried again", zap.Error(last))
 		}
 		_, last = s.redis.Ack(context.WithoutCancel(l.ctx), s.cfg.Group, runs, ids)
-		if hongbao.ClassOf(last) == hongbao.ClassBroken || errors.Is(last, shards.ErrStale) {
-			return backoff.Permanent(last)
-		}
-		return last
-	}, backoff.WithContext(policy, l.ctx))
-	if err != nil {
-		return last // the library would give the context's error instead, without a class
-	}
-	return nil
+		return hongbao.ClassOf(last) != hongbao.ClassBroken && !errors.Is(last, shards.ErrStale), last
+	})
 }
 
 // parkOrDeadLetter makes dead letters of an item's grants that failed for good or too often, and parks the item if

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -98,18 +96,10 @@ func (c *call) repeat(ctx context.Context) error {
 // whileAway repeats a call while Redis is out of reach or does not answer, until ctx ends. It gives the last try's error,
 // not the context's, which has no class.
 func whileAway(ctx context.Context, try func() error) error {
-	var last error
-	err := backoff.Retry(func() error {
-		last = try()
-		if last != nil && !hongbao.IsOutage(last) {
-			return backoff.Permanent(last)
-		}
-		return last
-	}, backoff.WithContext(retry.Backoff(5*time.Millisecond, 250*time.Millisecond, 0), ctx)) // ctx bounds it
-	if err == nil {
-		return nil
-	}
-	return last
+	return retry.Do(ctx, retry.Backoff(5*time.Millisecond, 250*time.Millisecond, 0), func() (bool, error) { // ctx bounds it
+		err := try()
+		return hongbao.IsOutage(err), err
+	})
 }
 
 // try makes the call once. What was granted is durable and has its codes when it returns without an error.

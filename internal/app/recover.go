@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // recoverer opens the ledger and the topic by connections of its own.
@@ -33,9 +33,7 @@ func (a *App) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
 
 // tendShards opens shards that are frozen and have lost nothing, until ctx ends.
 func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second),
-		backoff.WithMaxInterval(30*time.Second),
-		backoff.WithMaxElapsedTime(0))
+	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for {
 		r, err := a.recoverer(ctx)
 		if err == nil {
@@ -50,7 +48,7 @@ func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
 		if hongbao.ClassOf(err) == hongbao.ClassBroken && ctx.Err() == nil {
 			a.log.Warn("this worker can't look after frozen shards yet, it is tried again", zap.Error(err))
 		}
-		if !pause(ctx, policy.NextBackOff()) {
+		if !retry.Pause(ctx, policy.NextBackOff()) {
 			return nil
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // remote makes the handler that settles at a remote balance system and records it in the ledger. again and word: see
@@ -77,7 +78,7 @@ type alarmed struct {
 
 // sweep finds out about credits in doubt whose events come no more, until ctx ends.
 func (a *alarmed) sweep(ctx context.Context) {
-	for pause(ctx, a.app.Config.Remote.ClaimTime) {
+	for retry.Pause(ctx, a.app.Config.Remote.ClaimTime) {
 		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
 			a.app.log.Warn("credits may be booked at the remote, and it does not tell yet", zap.Int("credits", left),
 				zap.Error(err))

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // The codes of a sink that was not opened yet; consumer.Health has those of its shards after that.
@@ -63,9 +63,7 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 	sink := zap.String("sink", w.config.Group)
 	err := w.open(ctx)
 	first(err)
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second),
-		backoff.WithMaxInterval(30*time.Second),
-		backoff.WithMaxElapsedTime(0))
+	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for tries := 0; err != nil; tries++ {
 		away := hongbao.IsOutage(err)
 		switch {
@@ -80,7 +78,7 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		default:
 			w.app.log.Warn("the sink can't be reached yet", sink, zap.Error(err))
 		}
-		if !pause(ctx, policy.NextBackOff()) {
+		if !retry.Pause(ctx, policy.NextBackOff()) {
 			if away {
 				return nil
 			}
@@ -180,7 +178,7 @@ const healthEvery = time.Minute
 
 // tellHealth tells in the log, again and again, which sinks do not work.
 func (all sinkWorkers) tellHealth(ctx context.Context) error {
-	for pause(ctx, healthEvery) {
+	for retry.Pause(ctx, healthEvery) {
 		for _, w := range all {
 			if h := w.health(); h.bad > 0 {
 				w.app.log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group),
@@ -191,13 +189,4 @@ func (all sinkWorkers) tellHealth(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

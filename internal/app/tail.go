@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/publish"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -74,7 +75,7 @@ func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 		default:
 			return err
 		}
-		if !pause(ctx, 200*time.Millisecond) {
+		if !retry.Pause(ctx, 200*time.Millisecond) {
 			return nil
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -195,10 +196,7 @@ func (s *Store) Resume(ctx context.Context, id string) error {
 
 // patiently repeats a call that is safe to repeat while Redis is out of reach.
 func (s *Store) patiently(ctx context.Context, call func() error) error {
-	policy := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(2*time.Second),
-		backoff.WithMaxElapsedTime(max(s.cfg.Patience, 1)),
-	)
+	policy := retry.Backoff(20*time.Millisecond, 2*time.Second, max(s.cfg.Patience, 1))
 	return backoff.Retry(func() error {
 		err := call()
 		if err != nil && !hongbao.IsOutage(err) {

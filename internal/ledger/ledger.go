@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // Ledger is the database that says who was paid. All methods may be called at once, by many workers and processes.
@@ -100,34 +101,22 @@ var errOverdraw = errors.New("it would pay more than was funded")
 
 // write runs a transaction, again and again while it loses against others, a bounded number of times.
 func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stmt, error)) error {
-	var last error
-	run := func() error {
+	run := func() (again bool, err error) {
 		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 		defer cancel()
-		err := l.store.write(tctx, func(t txn) ([]stmt, error) { return fn(tctx, t) })
-		if last = err; err == nil {
-			return nil
-		}
+		err = l.store.write(tctx, func(t txn) ([]stmt, error) { return fn(tctx, t) })
+		again = errors.Is(err, errAgain)
 		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller's end is not the database's failure
-			last = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
+			err = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
 		}
-		if errors.Is(err, errAgain) {
-			return err
-		}
-		return backoff.Permanent(err)
+		return again, err
 	}
-	wait := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(2*time.Millisecond),
-		backoff.WithMaxInterval(100*time.Millisecond),
-		backoff.WithMaxElapsedTime(l.config.Timeout),
-	)
+	wait := retry.Backoff(2*time.Millisecond, 100*time.Millisecond, l.config.Timeout)
 	retries := l.config.Retries
 	if l.dialect.plainFirst {
 		retries++ // a first insert that meets a packet takes none
 	}
-	// Retry reports an end of ctx without a class; the last try's error has one.
-	_ = backoff.Retry(run, backoff.WithContext(backoff.WithMaxRetries(wait, uint64(retries)), ctx))
-	return last
+	return retry.Do(ctx, backoff.WithMaxRetries(wait, uint64(retries)), run)
 }
 
 // read runs fn on one snapshot.

@@ -27,6 +27,20 @@ func Backoff(first, longest, limit time.Duration) *backoff.ExponentialBackOff {
 		backoff.WithMaxElapsedTime(limit))
 }
 
+// Do tries until try is done, does not want to try again, or policy gives up. It gives the last try's error: the
+// library would give the context's, which has no class.
+func Do(ctx context.Context, policy backoff.BackOff, try func() (again bool, err error)) error {
+	var last error
+	_ = backoff.Retry(func() error {
+		var again bool
+		if again, last = try(); last != nil && !again {
+			return backoff.Permanent(last)
+		}
+		return last
+	}, backoff.WithContext(policy, ctx))
+	return last
+}
+
 // Poll calls fn now and after each pause, until fn is done or fails. It gives the cause of ctx if that ends first.
 func Poll(ctx context.Context, pause time.Duration, fn func() (done bool, err error)) error {
 	for {

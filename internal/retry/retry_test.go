@@ -3,6 +3,7 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,35 @@ func TestBackoff(t *testing.T) {
 		require.Greater(t, longest, 2*time.Second)
 		require.LessOrEqual(t, longest, 6*time.Second)
 		require.InDelta(t, time.Minute, time.Since(start), float64(6*time.Second))
+	})
+}
+
+// The last try's error comes back, whatever ended the tries.
+func TestDo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		do := func(ctx context.Context, again bool, most time.Duration) error {
+			tries = 0
+			return retry.Do(ctx, retry.Backoff(time.Second, time.Second, most), func() (bool, error) {
+				tries++
+				return again, fmt.Errorf("try %d", tries)
+			})
+		}
+		require.EqualError(t, do(t.Context(), false, 0), "try 1")
+		err := do(t.Context(), true, 10*time.Second)
+		require.Greater(t, tries, 3)
+		require.EqualError(t, err, fmt.Sprintf("try %d", tries))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err = do(ctx, true, 0)
+		require.EqualError(t, err, fmt.Sprintf("try %d", tries), "not that of the context")
+		require.Greater(t, tries, 2)
+		require.NoError(t, retry.Do(t.Context(), retry.Backoff(time.Second, time.Second, 0), func() (bool, error) {
+			tries++
+			return true, map[bool]error{true: nil, false: errors.New("again")}[tries > 20]
+		}))
+		require.Greater(t, tries, 20)
 	})
 }
 
