@@ -189,7 +189,7 @@ func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided boo
 	}
 	allUndecided = true
 	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
-		if w.answer.Outcome == "" && outcome == hongbao.OutcomeFrozen {
+		if !w.left && w.answer.Outcome == "" && outcome == hongbao.OutcomeFrozen { // who has left reads his answer meanwhile
 			w.answer = hongbao.Answer{Outcome: outcome, Time: now}
 		}
 		if w.left || w.answer.Outcome == "" {

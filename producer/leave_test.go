@@ -21,3 +21,17 @@ func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
 	require.True(t, l.leave(w), "its answer is there")
 	require.Zero(t, l.left)
 }
+
+// A caller who has left reads his answer without the lane's lock, so a frozen shard's answer is not written into it.
+func TestFrozenAnswersNobodyWhoLeft(t *testing.T) {
+	t.Parallel()
+	l := &lane{p: &Producer{cfg: Config{UndecidedTimeout: time.Minute}}}
+	wait := func() *waiter { return &waiter{done: make(chan struct{}, 1)} }
+	left, stays := wait(), wait()
+	l.waiting = []*waiter{left, stays, wait()}
+	require.False(t, l.leave(left))
+	told := &waiter{sent: true, done: make(chan struct{}, 1), answer: hongbao.Answer{Outcome: hongbao.OutcomeFrozen}}
+	require.True(t, l.waitAgain([]*waiter{told}, time.Second))
+	require.Empty(t, left.answer.Outcome)
+	require.Equal(t, hongbao.OutcomeFrozen, stays.answer.Outcome)
+}
