@@ -54,8 +54,9 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 		require.Len(t, entries[i].Grants, 1)
 		g := &entries[i].Grants[0]
 		require.Equal(t, int64(i+1), g.Seq)
-		has, err := shards.Of(b.rdb, k).UserReceipts(t.Context(), "rain", g.User)
+		held, err := shards.Of(b.rdb, k).UserHeld(t.Context(), "rain", g.User)
 		require.NoError(t, err)
+		has := held.Receipts
 		require.Len(t, has, 1)
 		require.Equal(t, []any{g.Packet, g.Amount, g.Seq}, []any{has[0].Packet, has[0].Amount, has[0].Seq})
 		sum += g.Amount

@@ -124,7 +124,11 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 	if err != nil {
 		return err
 	}
-	settler, err := a.settler(ctx)
+	plans, err := a.plans()
+	if err != nil {
+		return err
+	}
+	settler, err := a.settler(ctx, plans)
 	if err != nil {
 		return err
 	}

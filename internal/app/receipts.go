@@ -23,10 +23,9 @@ type Receipts struct {
 // Receipts asks Redis, and the ledger if the campaign is not there.
 func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
 	out := Receipts{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
-	list, err := a.redisReceipts(ctx, id, user)
+	h, err := a.redisReceipts(ctx, id, user)
 	if err == nil {
-		out.Receipts = append(out.Receipts, list...)
-		out.Currency = a.currency(ctx, id)
+		out.Receipts, out.Currency = append(out.Receipts, h.Receipts...), h.Currency
 	}
 	if !errors.Is(err, shards.ErrNotInRedis) {
 		return out, err
@@ -38,7 +37,7 @@ func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
 	if err != nil {
 		return out, err
 	}
-	list, err = ledgerReceipts(ctx, a.ledger, id, user)
+	list, err := ledgerReceipts(ctx, a.ledger, id, user)
 	out.Source, out.Incomplete, out.Currency = "ledger", c.State != ledger.StateRefunded, c.Spec.Currency
 	out.Receipts = append(out.Receipts, list...)
 	return out, err
@@ -57,16 +56,21 @@ func ledgerReceipts(ctx context.Context, l *ledger.Ledger, id, user string) ([]h
 	return list, err
 }
 
-// redisReceipts reads a user's receipts from Redis, with their codes.
-func (a *App) redisReceipts(ctx context.Context, id, user string) ([]hongbao.Receipt, error) {
-	k := a.space.Home(id)
-	list, err := shards.Of(a.redis, k).UserReceipts(ctx, id, user)
-	if err != nil || len(list) == 0 {
-		return list, err
+// redisReceipts reads what a user holds by Redis, with the codes; also of a frozen shard, since an operator asks.
+func (a *App) redisReceipts(ctx context.Context, id, user string) (shards.Held, error) {
+	shard := shards.Of(a.redis, a.space.Home(id))
+	h, err := shard.UserHeld(ctx, id, user)
+	if err != nil {
+		return h, err
 	}
-	if _, has, err := shards.Of(a.redis, k).Terms(ctx, id); err != nil || !has {
-		return list, err
+	return h, fillCodes(ctx, shard, id, &h)
+}
+
+// fillCodes adds the codes of packets that have some.
+func fillCodes(ctx context.Context, shard *shards.Shard, id string, h *shards.Held) error {
+	if !h.Codes || len(h.Receipts) == 0 {
+		return nil
 	}
-	missing, err := shards.Of(a.redis, k).FillCodes(ctx, id, list)
-	return list, errors.Join(append(missing, err)...)
+	missing, err := shard.FillCodes(ctx, id, h.Receipts)
+	return errors.Join(append(missing, err)...)
 }

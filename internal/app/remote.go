@@ -24,7 +24,7 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*remote.Handle
 	if err != nil {
 		return nil, err
 	}
-	settler, err := a.settler(ctx)
+	settler, err := a.settler(ctx, plans)
 	if err != nil {
 		return nil, err
 	}

@@ -83,11 +83,10 @@ func (c campaignReader) held(ctx context.Context, id, user string) (shards.Held,
 	if err = shard.Durable(ctx, call); shards.NoWaitAOF(err) {
 		err = c.durableByItself(ctx, shard, h.Class)
 	}
-	if err != nil || !h.Codes {
+	if err != nil {
 		return h, err
 	}
-	missing, err := shard.FillCodes(ctx, id, h.Receipts)
-	return h, errors.Join(append(missing, err)...)
+	return h, fillCodes(ctx, shard, id, &h)
 }
 
 // durableByItself refuses a server that knows no WAITAOF and answers before the disk has the write.

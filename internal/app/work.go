@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -97,17 +98,17 @@ func (a *App) handler(ctx context.Context, sink string) (hongbao.Handler, error)
 			h, err := a.remote(ctx, false, Word{})
 			return &alarmed{h, a}, err
 		}
-		return a.settler(ctx)
+		plans, err := a.plans()
+		if err != nil {
+			return nil, err
+		}
+		return a.settler(ctx, plans)
 	}
 	return nil, fmt.Errorf("sink %q has no handler", sink)
 }
 
 // settler settles in the ledger.
-func (a *App) settler(ctx context.Context) (*ledger.Settler, error) {
-	plans, err := a.plans()
-	if err != nil {
-		return nil, err
-	}
+func (a *App) settler(ctx context.Context, plans *campaign.Plans) (*ledger.Settler, error) {
 	return ledger.NewSettler(ledger.SettlerConfig{Ledger: a.ledger, Plan: plans, Log: a.log, OnQuarantine: a.freeze(ctx)})
 }
 

@@ -3,11 +3,11 @@ package configs
 import (
 	"crypto/tls"
 	"net"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/remote"
 )
 
@@ -64,22 +64,21 @@ func (l *loader) checkPlain(c *Config) {
 	u, err := url.Parse(c.Remote.URL)
 	if err == nil && l.p.fine("remote.url", "remote.token", "unsafe.allow") && u.Scheme == "http" &&
 		c.Remote.Token != "" &&
-		!loopback(u.Hostname()) && !slices.Contains(c.Unsafe.Allow, UnsafeRemoteToken) {
+		!knob.IsLoopback(u.Hostname()) && !slices.Contains(c.Unsafe.Allow, UnsafeRemoteToken) {
 		l.bad("remote.url", "it is http, so remote.token would be sent in clear text: use https, or add %s to unsafe.allow",
 			UnsafeRemoteToken)
 	}
-	host, _, err := net.SplitHostPort(c.Balance.Listen)
-	if err == nil && l.p.fine("balance.listen", "balance.tls_cert", "balance.tls_key", "unsafe.allow") &&
-		c.Balance.TLSCert == "" &&
-		!loopback(host) && !slices.Contains(c.Unsafe.Allow, UnsafeBalanceListen) {
-		l.bad("balance.listen", "it is not on loopback, and balance.tls_cert is empty, so tokens would come in clear text: "+
-			"set balance.tls_cert and balance.tls_key, or add %s to unsafe.allow", UnsafeBalanceListen)
-	}
+	l.checkListen(c, "balance", c.Balance.Listen, c.Balance.TLSCert, UnsafeBalanceListen)
 }
 
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+// checkListen refuses a section's listener that would take tokens in clear text from another machine.
+func (l *loader) checkListen(c *Config, section, listen, cert, allow string) {
+	host, _, err := net.SplitHostPort(listen)
+	if err == nil && l.p.fine(section+".listen", section+".tls_cert", section+".tls_key", "unsafe.allow") && cert == "" &&
+		!knob.IsLoopback(host) && !slices.Contains(c.Unsafe.Allow, allow) {
+		l.bad(section+".listen", "it is not on loopback, and %[1]s.tls_cert is empty, so tokens would come in clear text: "+
+			"set %[1]s.tls_cert and %[1]s.tls_key, or add %[2]s to unsafe.allow", section, allow)
+	}
 }
 
 // remoteTLS reads the files for an https remote; nil for the system's roots.

@@ -37,14 +37,7 @@ func (l *loader) tls(section string, t *TLS) *tls.Config {
 func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
-		data, _, err := readFile(t.CA, maxFile)
-		c.RootCAs = x509.NewCertPool()
-		switch {
-		case err != nil:
-			l.bad(name+"_ca", "it can't be read: %v", err)
-		case !c.RootCAs.AppendCertsFromPEM(data):
-			l.bad(name+"_ca", "%s holds no certificate in PEM", t.CA)
-		}
+		c.RootCAs = l.roots(name+"_ca", t.CA)
 	}
 	switch {
 	case t.Cert != "" && t.Key != "":
@@ -55,6 +48,19 @@ func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 		l.bad(name+"_cert", "it is empty, but %s_key is set: set both or none", name)
 	}
 	return c
+}
+
+// roots reads the certificates of those who may sign others; name is the knob's.
+func (l *loader) roots(name, path string) *x509.CertPool {
+	data, _, err := readFile(path, maxFile)
+	pool := x509.NewCertPool()
+	switch {
+	case err != nil:
+		l.bad(name, "it can't be read: %v", err)
+	case !pool.AppendCertsFromPEM(data):
+		l.bad(name, "%s holds no certificate in PEM", path)
+	}
+	return pool
 }
 
 // keyPair reads the files of a certificate; name is what their knobs' names begin with.

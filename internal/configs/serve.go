@@ -2,10 +2,7 @@ package configs
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"net"
-	"slices"
 
 	"github.com/hongbao-project/hongbao/internal/serve"
 )
@@ -32,12 +29,7 @@ func (l *loader) checkServe(c *Config) {
 	if l.p.fine("serve.tls_cert", "serve.tls_client_ca") && s.TLSClientCA != "" {
 		l.clientCA(c.serveTLS, s.TLSClientCA)
 	}
-	host, _, err := net.SplitHostPort(s.Listen)
-	if err == nil && l.p.fine("serve.listen", "serve.tls_cert", "serve.tls_key", "unsafe.allow") && s.TLSCert == "" &&
-		!loopback(host) && !slices.Contains(c.Unsafe.Allow, UnsafeServeListen) {
-		l.bad("serve.listen", "it is not on loopback, and serve.tls_cert is empty, so tokens would come in clear text: "+
-			"set serve.tls_cert and serve.tls_key, or add %s to unsafe.allow", UnsafeServeListen)
-	}
+	l.checkListen(c, "serve", s.Listen, s.TLSCert, UnsafeServeListen)
 }
 
 // clientCA makes the server ask callers for a certificate.
@@ -46,14 +38,7 @@ func (l *loader) clientCA(t *tls.Config, path string) {
 		l.bad("serve.tls_client_ca", "it is set, but serve.tls_cert is not: set both or none")
 		return
 	}
-	data, _, err := readFile(path, maxFile)
-	t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-	switch {
-	case err != nil:
-		l.bad("serve.tls_client_ca", "it can't be read: %v", err)
-	case !t.ClientCAs.AppendCertsFromPEM(data):
-		l.bad("serve.tls_client_ca", "%s holds no certificate in PEM", path)
-	}
+	t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, l.roots("serve.tls_client_ca", path)
 }
 
 // CheckServe compares the knobs of the server with the producer's.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"reflect"
 	"regexp"
@@ -183,6 +184,12 @@ func isListen(s string) bool {
 	_, port, err := net.SplitHostPort(s)
 	_, errPort := strconv.ParseUint(port, 10, 16)
 	return err == nil && errPort == nil
+}
+
+// IsLoopback tells whether a host is this machine.
+func IsLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 func isAddress(s string) bool {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -79,7 +78,7 @@ func (c *Config) Check() error {
 		}
 	}
 	if u, err := url.Parse(c.KeysURL()); err != nil || c.KeysURL() != "" && u.Scheme != "https" &&
-		(u.Scheme != "http" || !isLoopback(u.Hostname())) {
+		(u.Scheme != "http" || !knob.IsLoopback(u.Hostname())) {
 		errs = append(errs, errors.New("serve.keys is a URL, but not an https:// one: anybody on the way could put keys in"))
 	}
 	if _, err := c.facts(); err != nil {
@@ -89,11 +88,6 @@ func (c *Config) Check() error {
 		return nil
 	}
 	return fmt.Errorf("server configuration: %w", errors.Join(errs...))
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // facts gives the claim of each fact.

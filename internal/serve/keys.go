@@ -41,8 +41,7 @@ var errNoKeys = errors.New("no key set was read yet")
 // keySet finds the key that a token was signed with.
 type keySet struct {
 	storage jwkset.Storage
-	secrets bool // the set may hold secrets of HS256
-	file    func() ([]byte, string, error)
+	file    func() ([]byte, string, error) // nil for a URL: then no key may be a secret
 	log     *zap.Logger
 
 	mu   sync.Mutex
@@ -53,7 +52,7 @@ type keySet struct {
 
 // newFileKeys reads the set from a file, and reads it again when it has changed.
 func newFileKeys(ctx context.Context, file func() ([]byte, string, error), log *zap.Logger) (*keySet, error) {
-	k := &keySet{storage: jwkset.NewMemoryStorage(), secrets: true, file: file, log: log}
+	k := &keySet{storage: jwkset.NewMemoryStorage(), file: file, log: log}
 	return k, k.load(ctx)
 }
 
@@ -142,7 +141,7 @@ func (k *keySet) usable(jwk *jwkset.JWK) (any, error) {
 	m, good := jwk.Marshal(), false
 	switch alg := m.ALG; pub := key.(type) {
 	case []byte:
-		if !k.secrets {
+		if k.file == nil {
 			return nil, errors.New("a secret does not come from a URL: put it into a file")
 		}
 		if len(pub) < minSecret {

@@ -162,12 +162,12 @@ func TestRefundedAndRetired(t *testing.T) {
 	require.ErrorContains(t, err, "it is open, only a refunded one")
 
 	closed := b.closed(t, "rain", 5, 2)
-	receipts, err := shards.Of(b.rdb, b.k).UserReceipts(t.Context(), "rain", "u1")
+	held, err := shards.Of(b.rdb, b.k).UserHeld(t.Context(), "rain", "u1")
 	require.NoError(t, err)
-	require.Len(t, receipts, 1)
-	none, err := shards.Of(b.rdb, b.k).UserReceipts(t.Context(), "rain", "u9")
+	require.Len(t, held.Receipts, 1)
+	none, err := shards.Of(b.rdb, b.k).UserHeld(t.Context(), "rain", "u9")
 	require.NoError(t, err)
-	require.Empty(t, none)
+	require.Empty(t, none.Receipts)
 	at, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
 	require.NoError(t, err)
 	again, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
@@ -199,7 +199,7 @@ func TestRefundedAndRetired(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n, key)
 	}
-	_, err = shards.Of(b.rdb, b.k).UserReceipts(t.Context(), "rain", "u1")
+	_, err = shards.Of(b.rdb, b.k).UserHeld(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
 }
 

@@ -58,9 +58,3 @@ func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, erro
 	h.Receipts, err = ParseReceipts(k.Keys.Index(), start, text.Val())
 	return h, err
 }
-
-// UserReceipts is UserHeld of a shard that may be frozen, for an operator.
-func (k *Shard) UserReceipts(ctx context.Context, campaign, user string) ([]hongbao.Receipt, error) {
-	h, err := k.UserHeld(ctx, campaign, user)
-	return h.Receipts, err
-}
