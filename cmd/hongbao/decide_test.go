@@ -161,7 +161,7 @@ func TestReplayToLedger(t *testing.T) {
 	d.refused(2, []string{"replay", "letters", "--to", "balance", "--dead", "kafak"}, "--dead", `"kafak" is not among deployment.sinks (balance)`)
 	d.refused(1, []string{"replay", "mend", "--to", "balance", "--user", "u1"}, "replay_exists_with_other_range",
 		"take another name")
-	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian" is not in the ledger`, "hongbao campaign list")
+	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian": the campaign is not in the ledger`, "hongbao campaign list")
 }
 
 // F37, B40: both versions are shown; a decision pays once from the reserve, or voids; the audit then agrees.

@@ -31,6 +31,7 @@ type App struct {
 	worker string // names this process, never twice
 	makes  bool   // the deployment's topic is made if it is missing
 
+	parent  *App // whose Redis and ledger this one uses, for one call; nil: it opens its own
 	redis   redis.UniversalClient
 	ledger  *ledger.Ledger
 	founded founding

@@ -12,6 +12,10 @@ import (
 
 // openLedger connects, and refuses a ledger that was not founded as this deployment's. It writes nothing.
 func (a *App) openLedger(ctx context.Context) (err error) {
+	if a.parent != nil {
+		a.ledger, err = a.parent.sharedLedger(ctx)
+		return err
+	}
 	a.ledger, err = a.newLedger(ctx)
 	return err
 }
@@ -120,6 +124,6 @@ func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, e
 
 func errNoCampaign(id string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
-		"campaign %.80q is not in the ledger: `hongbao campaign create` makes it, `hongbao campaign list` shows those that "+
-			"are there", id)
+		"campaign %.80q: %w: `hongbao campaign create` makes it, `hongbao campaign list` shows those that are there", id,
+		ledger.ErrNoCampaign)
 }

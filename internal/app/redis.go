@@ -18,6 +18,9 @@ import (
 // openRedis connects, and refuses a Redis that was not founded as this deployment's or that would lose receipts. It
 // writes nothing.
 func (a *App) openRedis(ctx context.Context) error {
+	if a.parent != nil {
+		return nil // its parent has opened it
+	}
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}

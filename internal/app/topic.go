@@ -123,12 +123,16 @@ func (s *campaignSource) Codes(ctx context.Context, id string, packets []int64) 
 
 // open opens the ledger once. s.mu is held.
 func (s *campaignSource) open(ctx context.Context) (*ledger.Ledger, error) {
-	if s.ledger == nil {
-		l, err := s.app.newLedger(ctx)
-		if err != nil {
-			return nil, err
-		}
+	if s.ledger != nil {
+		return s.ledger, nil
+	}
+	open := s.app.newLedger
+	if s.app.parent != nil {
+		open = s.app.parent.sharedLedger
+	}
+	l, err := open(ctx)
+	if err == nil {
 		s.ledger = l
 	}
-	return s.ledger, nil
+	return l, err
 }

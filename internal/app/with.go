@@ -30,3 +30,17 @@ func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) err
 	}
 	return do(a)
 }
+
+// Within gives one call of a long-lived process, such as a request, an App of its own. It uses the parent's Redis,
+// which is open, and its ledger, which is opened when somebody first needs it; what the call opens besides is closed
+// with it. Calls may come at once.
+func (a *App) Within(ctx context.Context, n Needs, do func(a *App) error) (err error) {
+	own := &App{Config: a.Config, log: a.log, space: a.space, worker: workerName(), parent: a, redis: a.redis}
+	defer own.Shut(&err)
+	if n.Ledger {
+		if err := own.openLedger(ctx); err != nil {
+			return err
+		}
+	}
+	return do(own)
+}

@@ -204,22 +204,28 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err
 	return r, nil
 }
 
+// Why an order is refused. ErrMissing is a Conflict, ErrAmount is Permanent.
+var (
+	ErrMissing = errors.New("the ledger and the close differ")
+	ErrAmount  = errors.New("wrong amount")
+)
+
 // agree compares what was ordered with how far the campaign is.
 func (c *Closer) agree(o *Order, s *Standing) error {
 	if n := -s.Missing(); n > 0 {
-		return hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants more than the close tells of; nothing "+
-			"was moved. Somebody wrote to Redis or to the ledger: `hongbao audit --campaign %s` names what was paid without a "+
-			"receipt", n, o.Campaign)
+		return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has paid %d grants more than the close tells of; "+
+			"nothing was moved. Somebody wrote to Redis or to the ledger: `hongbao audit --campaign %s` names what was paid without a "+
+			"receipt", ErrMissing, n, o.Campaign)
 	}
 	if s.Refund == nil && s.Settled() && s.Missing() != o.Missing {
-		return hongbao.Errorf(hongbao.ClassConflict, "group %s has finished everything up to the close, and %d grants are "+
-			"missing in the ledger, not %d; nothing was moved. They are dead letters or in quarantine: `hongbao audit "+
+		return hongbao.Errorf(hongbao.ClassConflict, "%w: group %s has finished everything up to the close, and %d "+
+			"grants are missing in the ledger, not %d; nothing was moved. They are dead letters or in quarantine: `hongbao audit "+
 			"--campaign %s` names them. Decide them first; if they are not to be paid, refund with --missing %d --amount %d",
-			c.cfg.Group, s.Missing(), o.Missing, o.Campaign, s.Missing(), s.Amount())
+			ErrMissing, c.cfg.Group, s.Missing(), o.Missing, o.Campaign, s.Missing(), s.Amount())
 	}
 	if has := s.Amount(); has != o.Amount && (s.Settled() || o.Missing == 0) {
 		return hongbao.Errorf(hongbao.ClassPermanent,
-			"the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", has, o.Amount)
+			"%w: the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", ErrAmount, has, o.Amount)
 	}
 	if !s.Settled() {
 		return hongbao.Errorf(hongbao.ClassTransient,

@@ -76,6 +76,12 @@ func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongb
 		[]any{user, campaign, int64(pageRows)}, scanGrantCode}.all(ctx, l)
 }
 
+// PacketGrant gives the grant of one packet of a campaign; false if the ledger has none.
+func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64) (hongbao.Grant, bool, error) {
+	return question[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
+		selectGrants + `WHERE campaign = $1 AND packet = $2`, []any{campaign, packet}, scanGrantCode}.one(ctx, l)
+}
+
 // Totals is what the ledger has counted of one campaign, all of one instant. CheckConservation compares it with the
 // rows.
 type Totals struct {

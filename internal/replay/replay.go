@@ -95,8 +95,8 @@ type Options struct {
 // ErrOtherReplay says that the name was begun with another range or target. Its error is a Conflict.
 var ErrOtherReplay = errors.New("replay_exists_with_other_range")
 
-// covers is what a name stands for; it is stored as JSON.
-type covers struct {
+// Covers is what a name stands for; it is stored as JSON.
+type Covers struct {
 	Target string `json:"target"`
 	Done   string `json:"done"`
 	Dead   string `json:"dead,omitempty"`
@@ -158,7 +158,7 @@ type shardRun struct {
 
 // begin notes what the replay covers, or compares it with what was noted; a dry run looks only.
 func (w *run) begin(ctx context.Context) error {
-	text, err := json.Marshal(covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
+	text, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "write down what it covers: %w", err)
 	}
@@ -241,10 +241,13 @@ func (w *run) shards(ctx context.Context) error {
 		g.Go(func() error {
 			ctx := shards.WithEpoch(ctx, w.shard[shard].epoch) // what it writes changes nothing once the shard was opened anew
 			deliver := func(p *part) error { return w.part(ctx, shard, p) }
+			var err error
 			if w.opts.Dead != "" {
-				return w.eachLetter(ctx, shard, deliver)
+				err = w.eachLetter(ctx, shard, deliver)
+			} else {
+				err = w.source.each(ctx, shard, w.shard[shard].seqs, deliver)
 			}
-			if err := w.source.each(ctx, shard, w.shard[shard].seqs, deliver); err != nil {
+			if err != nil {
 				return err
 			}
 			return w.noteNext(ctx, shard, 0)

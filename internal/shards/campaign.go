@@ -91,7 +91,7 @@ func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	}
 	switch reply[2] {
 	case "missing":
-		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is not in Redis: load it first", campaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: load it first", campaign, ErrNotInRedis)
 	case "packets":
 		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s has not all its packets yet: load it to the end first",
 			campaign)

@@ -19,26 +19,34 @@ type Place struct {
 
 // FindCampaigns finds the campaigns of which Redis has any key on the shards. It goes over all keys of each server once.
 func FindCampaigns(ctx context.Context, rdb redis.UniversalClient, on ...Keys) (map[Place]bool, error) {
-	const keysAtOnce = 1_000
 	heads := map[string]int{}
 	for _, k := range on {
 		heads[k.Campaign("")] = k.Index()
 	}
-	var mu sync.Mutex // a cluster's servers are asked at once
 	found := map[Place]bool{}
+	err := eachKey(ctx, rdb, "*}:c:*", func(key string) {
+		head, id, _ := strings.Cut(key, "}:c:")
+		if shard, ok := heads[head+"}:c:"]; ok {
+			id, _, _ = strings.Cut(id, ":") // the stock and receipts of a campaign whose hash is gone count as well
+			found[Place{shard, id}] = true
+		}
+	})
+	return found, err
+}
+
+// eachKey calls fn for the keys of each server that match a pattern, by one goroutine at a time. A key may come twice.
+func eachKey(ctx context.Context, rdb redis.UniversalClient, pattern string, fn func(key string)) error {
+	const keysAtOnce = 1_000
+	var mu sync.Mutex // a cluster's servers are asked at once
 	node := func(ctx context.Context, rdb redis.Cmdable) error {
 		for cursor := uint64(0); ; {
-			keys, next, err := rdb.Scan(ctx, cursor, "*}:c:*", keysAtOnce).Result()
+			keys, next, err := rdb.Scan(ctx, cursor, pattern, keysAtOnce).Result()
 			if err != nil {
-				return fmt.Errorf("look for campaigns: %w", Classify(err))
+				return fmt.Errorf("look for keys %s: %w", pattern, Classify(err))
 			}
 			mu.Lock()
 			for _, key := range keys {
-				head, id, _ := strings.Cut(key, "}:c:")
-				if shard, ok := heads[head+"}:c:"]; ok {
-					id, _, _ = strings.Cut(id, ":") // the stock and receipts of a campaign whose hash is gone count as well
-					found[Place{shard, id}] = true
-				}
+				fn(key)
 			}
 			mu.Unlock()
 			if cursor = next; cursor == 0 {
@@ -47,9 +55,9 @@ func FindCampaigns(ctx context.Context, rdb redis.UniversalClient, on ...Keys) (
 		}
 	}
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		return found, cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return node(ctx, c) })
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return node(ctx, c) })
 	}
-	return found, node(ctx, rdb)
+	return node(ctx, rdb)
 }
 
 // GrantsByReceipts gives, by seq, the grants that wanted wants, made from the users' receipts. A receipt has no

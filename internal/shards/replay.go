@@ -3,6 +3,11 @@ package shards
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -15,6 +20,10 @@ type Replay struct {
 	Covers string
 	Last   int64 // seq
 	Next   int64 // the seq where its next run goes on; 0 for the first
+	// Ended: a run came to the end and nothing failed, so a further one begins with the first again. Begun is when the
+	// first run began. Only LookUpReplay tells both.
+	Ended bool
+	Begun time.Time
 }
 
 // BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last one now. For a replay
@@ -42,7 +51,7 @@ func (k *Shard) Replayed(ctx context.Context, name string, next int64) error {
 
 // LookUpReplay tells how a named replay was begun on a shard; false if it was not. It writes nothing.
 func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, error) {
-	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last", "next").Result()
+	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last", "next", "begun").Result()
 	if err != nil {
 		return Replay{}, false, fmt.Errorf("read %s: %w", k.Keys.Replay(name), Classify(err))
 	}
@@ -51,11 +60,30 @@ func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, er
 		return Replay{}, false, nil
 	}
 	last, _ := v[1].(string) // absent: refused below
-	next, ok := v[2].(string)
-	if !ok {
+	next, noted := v[2].(string)
+	if !noted {
 		next = "0"
 	}
-	r := replyReader{rest: []string{last, next}}
-	out := Replay{Covers: covers, Last: r.int64(), Next: r.int64()}
+	begun, _ := v[3].(string)
+	r := replyReader{rest: []string{last, next, begun}}
+	out := Replay{Covers: covers, Last: r.int64(), Next: r.int64(), Begun: time.UnixMilli(r.int64()).UTC()}
+	out.Ended = noted && out.Next == 0
 	return out, true, r.err
+}
+
+// FindReplays finds the shards on which each replay was begun. It goes over all keys of each server once.
+func FindReplays(ctx context.Context, rdb redis.UniversalClient, layout *Layout) (map[string][]int, error) {
+	heads := map[string]int{}
+	for i := range layout.Len() {
+		heads[layout.Shard(i).Replay("")] = i
+	}
+	found := map[string][]int{}
+	err := eachKey(ctx, rdb, "*}:replay:*", func(key string) {
+		head, name, _ := strings.Cut(key, "}:replay:")
+		shard, ok := heads[head+"}:replay:"]
+		if ok && !slices.Contains(found[name], shard) { // a scan may bring a key twice
+			found[name] = append(found[name], shard)
+		}
+	})
+	return found, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -146,4 +147,31 @@ func rawEntries(list []any, attempt int64) ([]RawEntry, error) {
 		}
 	}
 	return out, nil
+}
+
+// EntryOf finds the entry that has an event, which was decided at a time; false if the stream does not have it any more.
+func (k *Shard) EntryOf(ctx context.Context, seq int64, decided time.Time) (stream.Entry, bool, error) {
+	// An entry's id is the time of its decision, or later where the clock went back.
+	for from := strconv.FormatInt(decided.UnixMilli(), 10); ; {
+		raw, err := k.Range(ctx, from, "+", entriesPage)
+		if err != nil {
+			return stream.Entry{}, false, err
+		}
+		entries, _, _, err := k.Decode(ctx, raw)
+		if err != nil {
+			return stream.Entry{}, false, err
+		}
+		for i := range entries {
+			switch e := &entries[i]; {
+			case e.Seq > seq:
+				return stream.Entry{}, false, nil
+			case e.Last() >= seq:
+				return *e, true, nil
+			}
+		}
+		if len(raw) < entriesPage {
+			return stream.Entry{}, false, nil
+		}
+		from = "(" + raw[len(raw)-1].ID
+	}
 }

@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// ReplayState is how far a named replay is, by what Redis has noted of it, whoever runs it.
+type ReplayState struct {
+	Name   string        `json:"name"`
+	Target string        `json:"target"`
+	Dead   string        `json:"dead,omitempty"` // the sink whose dead letters it delivers
+	Filter replay.Filter `json:"filter"`
+	Begun  time.Time     `json:"begun"`
+	// Events are those that it covers by their seqs, Looked how many of them runs have looked at so far.
+	Events int64 `json:"events"`
+	Looked int64 `json:"looked"`
+	// Finished: a run came to the end of each shard, and nothing failed.
+	Finished bool `json:"finished"`
+}
+
+// Replays tells of all replays that were ever begun, in the order of their names.
+func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
+	found, err := shards.FindReplays(ctx, a.redis, a.space)
+	if err != nil {
+		return nil, err
+	}
+	out := []ReplayState{}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		s, err := a.replayState(ctx, name, found[name])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// ReplayState tells of one replay; false if nobody has begun it.
+func (a *App) ReplayState(ctx context.Context, name string) (s ReplayState, found bool, err error) {
+	var on []int
+	for i := range a.space.Len() {
+		_, there, err := shards.Of(a.redis, a.space.Shard(i)).LookUpReplay(ctx, name)
+		if err != nil {
+			return s, false, err
+		}
+		if there {
+			on = append(on, i)
+		}
+	}
+	if len(on) == 0 {
+		return s, false, nil
+	}
+	s, err = a.replayState(ctx, name, on)
+	return s, err == nil, err
+}
+
+func (a *App) replayState(ctx context.Context, name string, on []int) (ReplayState, error) {
+	s := ReplayState{Name: name, Finished: true}
+	for _, shard := range on {
+		r, found, err := shards.Of(a.redis, a.space.Shard(shard)).LookUpReplay(ctx, name)
+		if err != nil {
+			return s, err
+		}
+		if !found { // somebody deleted it meanwhile
+			continue
+		}
+		var covers replay.Covers
+		if err := json.Unmarshal([]byte(r.Covers), &covers); err != nil {
+			return s, fmt.Errorf("what replay %s covers can't be read on shard %d: %w", name, shard, err)
+		}
+		s.Target, s.Dead, s.Filter = covers.Target, covers.Dead, covers.Filter
+		if s.Begun.IsZero() || r.Begun.Before(s.Begun) {
+			s.Begun = r.Begun
+		}
+		first := max(1, covers.Filter.Seqs.First)
+		all := max(0, r.Last-first+1)
+		s.Events += all
+		switch {
+		case r.Ended:
+			s.Looked += all
+		case r.Next > first:
+			s.Looked += min(r.Next-first, all)
+		}
+		s.Finished = s.Finished && r.Ended
+	}
+	return s, nil
+}

@@ -1,0 +1,315 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/publish"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// Trail is where the grants of one user, or of one packet, stand in a campaign. It has no codes: these are for their
+// users only.
+type Trail struct {
+	Campaign string      `json:"campaign"`
+	Currency string      `json:"currency,omitempty"`
+	Steps    []TrailStep `json:"grants"`
+	// Unread names what could not be asked, and why: where it is named, an absent step says nothing.
+	Unread []Unread `json:"unread"`
+}
+
+// Unread is a server that could not be asked.
+type Unread struct {
+	Where string `json:"where"` // redis, ledger or topic
+	Why   string `json:"why"`
+}
+
+// TrailStep is one packet's way: from the receipt to the topic. A step that is not there is nil.
+type TrailStep struct {
+	Packet int64 `json:"packet"`
+	// Receipt is what the user was told, Ledger what the ledger has booked, by the packet's number.
+	Receipt *TrailGrant  `json:"receipt"`
+	Entry   *TrailEntry  `json:"entry"`
+	Ledger  *TrailGrant  `json:"ledger"`
+	Topic   *TrailRecord `json:"topic"`
+	// Sinks tells for each sink whether it has finished the event.
+	Sinks []TrailSink `json:"sinks"`
+}
+
+// TrailGrant is a grant as a receipt or the ledger has it.
+type TrailGrant struct {
+	Event     string         `json:"event"`
+	User      string         `json:"user"`
+	Amount    hongbao.Amount `json:"amount"`
+	RequestID string         `json:"request_id,omitempty"`
+	Time      time.Time      `json:"time"`
+}
+
+// TrailEntry is where the event stands in its shard's stream.
+type TrailEntry struct {
+	ID     string `json:"id"`
+	Epoch  int64  `json:"epoch"`
+	Grants int    `json:"grants"` // that came in the same entry
+}
+
+// TrailRecord is where the event stands in the topic.
+type TrailRecord struct {
+	Partition int   `json:"partition"`
+	Offset    int64 `json:"offset"`
+}
+
+// TrailSink tells whether a sink has finished an event: it settled or published it, or made it a dead letter.
+type TrailSink struct {
+	Sink     string `json:"sink"`
+	Finished bool   `json:"finished"`
+}
+
+// TrailOf is a question for a trail: by user, or by packet if that is not 0.
+type TrailOf struct {
+	Campaign, User string
+	Packet         int64
+}
+
+// topicTime bounds how long a trail searches the topic.
+const topicTime = 5 * time.Second
+
+// Trail follows grants through all stores. It needs Redis; the ledger is opened if there is one.
+func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
+	t := &tracing{app: a, q: q, grants: map[int64]*trailed{}}
+	t.out = Trail{Campaign: q.Campaign, Steps: []TrailStep{}, Unread: []Unread{}}
+	inLedger := t.ledger(ctx)
+	inRedis, err := t.receipts(ctx)
+	if err != nil {
+		t.unread("redis", err)
+	}
+	if !inLedger && !inRedis && len(t.out.Unread) == 0 {
+		return nil, errNoCampaign(q.Campaign)
+	}
+	if err == nil {
+		for _, g := range t.grants {
+			if err := t.follow(ctx, g); err != nil {
+				t.unread("redis", err)
+				break
+			}
+		}
+	}
+	if err := t.topic(ctx); err != nil {
+		t.unread("topic", err)
+	}
+	for _, g := range t.grants {
+		t.out.Steps = append(t.out.Steps, g.TrailStep)
+	}
+	slices.SortFunc(t.out.Steps, func(a, b TrailStep) int { return int(a.Packet - b.Packet) })
+	return &t.out, nil
+}
+
+// tracing is one run of Trail.
+type tracing struct {
+	app    *App
+	q      TrailOf
+	out    Trail
+	grants map[int64]*trailed // by packet
+}
+
+// trailed is a step and the grant that it is looked up by.
+type trailed struct {
+	TrailStep
+	grant hongbao.Grant
+}
+
+func (t *tracing) unread(where string, err error) {
+	t.out.Unread = append(t.out.Unread, Unread{where, err.Error()})
+}
+
+func (t *tracing) packet(g *hongbao.Grant) *trailed {
+	if t.grants[g.Packet] == nil {
+		t.grants[g.Packet] = &trailed{TrailStep: TrailStep{Packet: g.Packet, Sinks: []TrailSink{}}, grant: *g}
+	}
+	return t.grants[g.Packet]
+}
+
+func trailGrant(g *hongbao.Grant) *TrailGrant {
+	return &TrailGrant{g.EventID(), g.User, g.Amount, g.RequestID, g.Time.UTC()}
+}
+
+// ledger reads what the ledger has booked; it tells whether the ledger has the campaign.
+func (t *tracing) ledger(ctx context.Context) bool {
+	if t.app.Config.Ledger.DSN == "" {
+		return false
+	}
+	rows, found, err := t.ledgerRows(ctx)
+	if err != nil {
+		t.unread("ledger", err)
+	}
+	for i := range rows {
+		t.packet(&rows[i]).Ledger = trailGrant(&rows[i])
+	}
+	return found
+}
+
+func (t *tracing) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, error) {
+	a := t.app
+	if a.ledger == nil {
+		if err := a.openLedger(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	c, found, err := a.ledger.Campaign(ctx, t.q.Campaign)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	t.out.Currency = c.Spec.Currency
+	if t.q.Packet == 0 {
+		rows, err := a.ledger.UserGrants(ctx, t.q.Campaign, t.q.User)
+		return rows, true, err
+	}
+	row, found, err := a.ledger.PacketGrant(ctx, t.q.Campaign, t.q.Packet)
+	if err != nil || !found {
+		return nil, true, err
+	}
+	return []hongbao.Grant{row}, true, nil
+}
+
+// errSeen ends a search.
+var errSeen = errors.New("seen")
+
+// receipts reads what users were told. By a packet whose user the ledger does not know it looks through all receipts.
+func (t *tracing) receipts(ctx context.Context) (found bool, err error) {
+	user := t.q.User
+	if g := t.grants[t.q.Packet]; t.q.Packet != 0 && g != nil {
+		user = g.grant.User
+	}
+	shard := shards.Of(t.app.redis, t.app.space.Home(t.q.Campaign))
+	if user == "" {
+		err := shard.EachReceipts(ctx, t.q.Campaign, func(of string, list []hongbao.Receipt) error {
+			if slices.ContainsFunc(list, func(r hongbao.Receipt) bool { return r.Packet == t.q.Packet }) {
+				user = of
+				return errSeen
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errSeen) {
+			return false, err
+		}
+	}
+	h, err := shard.UserHeld(ctx, t.q.Campaign, user)
+	if errors.Is(err, shards.ErrNotInRedis) && !errors.Is(err, shards.ErrLost) {
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	t.out.Currency = h.Currency
+	for i := range h.Receipts {
+		r := &h.Receipts[i]
+		if t.q.Packet != 0 && r.Packet != t.q.Packet {
+			continue
+		}
+		g := hongbao.Grant{Campaign: t.q.Campaign, User: user, Packet: r.Packet, Amount: r.Amount, Shard: r.Shard,
+			Seq: r.Seq, Time: r.Time, RequestID: r.RequestID}
+		p := t.packet(&g)
+		p.Receipt, p.grant = trailGrant(&g), g
+	}
+	return true, nil
+}
+
+// follow looks for a grant's entry, and asks the sinks' done bits.
+func (t *tracing) follow(ctx context.Context, p *trailed) error {
+	g := &p.grant
+	shard := shards.Of(t.app.redis, t.app.space.Shard(g.Shard))
+	for _, sink := range t.app.Config.Deployment.Sinks {
+		done, err := shard.GroupDone(ctx, sink, stream.SeqRange{First: g.Seq, Last: g.Seq})
+		if err != nil && !errors.Is(err, shards.ErrFrozen) {
+			return err
+		}
+		if err == nil {
+			p.Sinks = append(p.Sinks, TrailSink{sink, done.Has(g.Seq)})
+		}
+	}
+	e, found, err := shard.EntryOf(ctx, g.Seq, g.Time)
+	if found {
+		p.Entry = &TrailEntry{e.ID, e.Epoch, len(e.Grants)}
+	}
+	return err
+}
+
+// topic searches the topic from when the first of the grants was decided.
+func (t *tracing) topic(ctx context.Context) error {
+	if len(t.grants) == 0 || !slices.Contains(t.app.Config.Deployment.Sinks, configs.SinkKafka) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicTime)
+	defer cancel()
+	l, err := t.app.openTopic(ctx)
+	if err != nil {
+		return err
+	}
+	wanted, since := map[string]*trailed{}, time.Time{}
+	for _, p := range t.grants {
+		wanted[p.grant.EventID()] = p
+		if since.IsZero() || p.grant.Time.Before(since) {
+			since = p.grant.Time
+		}
+	}
+	from, err := t.offsets(ctx, l, since)
+	if err != nil {
+		return err
+	}
+	type place struct {
+		event string
+		at    TrailRecord
+	}
+	places := make(chan place, len(wanted))
+	_, err = l.Scan(ctx, from, func(partition int, offset int64, e topic.Event) error {
+		if id := e.Grant.EventID(); wanted[id] != nil && e.Grant.Campaign == t.q.Campaign {
+			select {
+			case places <- place{id, TrailRecord{partition, offset}}:
+			default: // there are copies
+			}
+			if len(places) == len(wanted) {
+				return errSeen
+			}
+		}
+		return nil
+	})
+	close(places)
+	for p := range places {
+		if to := wanted[p.event]; to.Topic == nil {
+			to.Topic = &p.at
+		}
+	}
+	switch {
+	case errors.Is(err, errSeen):
+		return nil
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("the search from %s on took longer than %s: `hongbao tail` reads it all", since.Format(time.RFC3339),
+			topicTime)
+	}
+	return err
+}
+
+// offsets are where the search in the topic begins: only in the partitions that can have the grants. A record's time is
+// that of the broker or of the worker, so it begins a minute earlier.
+func (t *tracing) offsets(ctx context.Context, l *publish.Log, since time.Time) ([]int64, error) {
+	from, end, err := l.Offsets(ctx, since.Add(-time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	for partition := range from {
+		has := false
+		for _, p := range t.grants {
+			has = has || l.Partition(p.grant.Shard) == partition
+		}
+		if !has {
+			from[partition] = end[partition]
+		}
+	}
+	return from, nil
+}
