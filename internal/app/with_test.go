@@ -4,11 +4,13 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // config is that of an environment.
@@ -66,4 +68,40 @@ func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	require.ErrorContains(t, err, "127.0.0.1:2")
+}
+
+// A call of a long-lived process has its own App: what it opens is closed with it, and the ledger is the parent's, which
+// stays open for the next one. With the ledger away only the calls that need it fail.
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	a, err := New(config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")))
+	require.NoError(t, err)
+	defer func() { a.Shut(&err); require.NoError(t, err) }()
+	done := func(*App) error { return nil }
+	require.NoError(t, a.Within(t.Context(), Needs{}, done))
+	require.Error(t, a.Within(t.Context(), Needs{Ledger: true}, done), "the ledger was never founded")
+
+	_, err = ledger.Migrate(t.Context(), a.Config.LedgerConfig())
+	require.NoError(t, err)
+	l, err := ledger.Open(t.Context(), a.Config.LedgerConfig())
+	require.NoError(t, err)
+	_, err = l.Found(t.Context(), ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
+		Shards: 1})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	testkit.EventuallyOK(t, 10*time.Second, func() error { return a.Within(t.Context(), Needs{Ledger: true}, done) },
+		"the failure is remembered for a moment only")
+	failed, closed := errors.New("do failed"), false
+	for range 2 {
+		closed = false
+		err := a.Within(t.Context(), Needs{Ledger: true}, func(own *App) error {
+			require.NotSame(t, a, own)
+			own.atEnd(func() error { closed = true; return nil })
+			_, err := own.List(t.Context())
+			require.NoError(t, err, "the ledger is open")
+			return failed
+		})
+		require.ErrorIs(t, err, failed)
+		require.True(t, closed)
+	}
 }
