@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 
 	"go.uber.org/zap"
 
@@ -25,6 +24,9 @@ func (a *App) Serve(ctx context.Context) error {
 	if cfg.TLS == nil && a.allows(configs.UnsafeServeListen) {
 		a.log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
 	}
+	if cfg.ControlTLS == nil && a.allows(configs.UnsafeControlListen) {
+		a.log.Warn("unsafe.allow: API keys come in clear text to " + cfg.ControlListen)
+	}
 	grabs := a.Config.ProducerConfig()
 	grabs.Redis, grabs.Space, grabs.Log = a.redis, a.space.Space, a.log
 	p, err := producer.New(grabs)
@@ -33,9 +35,13 @@ func (a *App) Serve(ctx context.Context) error {
 	}
 	s, err := serve.New(cfg, serve.Deps{Grabber: p, Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), Log: a.log})
 	if err == nil {
-		err = s.Run(ctx, func(public, ops net.Addr) {
-			a.log.Info("serving grabs", zap.Stringer("address", public), zap.Bool("tls", cfg.TLS != nil),
-				zap.Stringer("ops", ops))
+		err = s.Run(ctx, func(at serve.Addresses) {
+			fields := []zap.Field{zap.Stringer("address", at.Public), zap.Bool("tls", cfg.TLS != nil),
+				zap.Stringer("ops", at.Ops)}
+			if at.Control != nil {
+				fields = append(fields, zap.Stringer("control", at.Control), zap.Bool("control_tls", cfg.ControlTLS != nil))
+			}
+			a.log.Info("serving grabs", fields...)
 		})
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grabs.CallTimeout)

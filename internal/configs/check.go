@@ -13,7 +13,7 @@ import (
 // unsafeNames lists what unsafe.allow may name.
 func unsafeNames() []string {
 	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, unsafeSASL,
-		UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen)
+		UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen, UnsafeControlListen)
 }
 
 // UnsafeRedisAppendOnly allows a Redis without an append-only file, which a managed one may not offer: what its
@@ -30,12 +30,13 @@ const UnsafeRedisRunID = "redis_run_id"
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"
 
-// UnsafeRemoteToken, UnsafeBalanceListen and UnsafeServeListen allow tokens in clear text where something else protects
-// them: a service mesh, a proxy on the same machine.
+// UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen and UnsafeControlListen allow tokens and keys in clear text
+// where something else protects them: a service mesh, a proxy on the same machine.
 const (
 	UnsafeRemoteToken   = "remote_token_without_tls"
 	UnsafeBalanceListen = "balance_listen_without_tls"
 	UnsafeServeListen   = "serve_listen_without_tls"
+	UnsafeControlListen = "serve_control_listen_without_tls"
 )
 
 // check looks for values that are fine by themselves and contradict each other.

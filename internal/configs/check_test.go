@@ -100,7 +100,7 @@ var contradictions = map[string]struct {
 		[]string{"--kafka.tls"}},
 	"SASL off": {[]string{"--kafka.sasl_username=x"},
 		"kafka.sasl_mechanism: it is none, but user or password are set", []string{"--kafka.sasl_username="}},
-	"unsafe": {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, redis_run_id, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, serve_listen_without_tls, did you mean fsync?`, nil},
+	"unsafe": {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, redis_run_id, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, serve_listen_without_tls, serve_control_listen_without_tls, did you mean fsync?`, nil},
 	"remote, no URL": {[]string{"--settlement.kind=remote", "--remote.retention=24h", "--remote.queryable=true"},
 		"remote.url: it is empty, but settlement.kind is remote", []string{"--remote.url=https://bank.internal"}},
 	"remote, not declared": {[]string{"--settlement.kind=remote", "--remote.url=https://b"},
@@ -141,6 +141,11 @@ var contradictions = map[string]struct {
 		"serve.tls_key: it is empty, but serve.tls_cert is set", []string{"--serve.tls_cert="}},
 	"serve, callers' certificates": {[]string{"--serve.tls_client_ca=/no/such"},
 		"serve.tls_client_ca: it is set, but serve.tls_cert is not", []string{"--serve.tls_client_ca="}},
+	"control, certificate": {[]string{"--serve.control_tls_cert=/no/such"},
+		"serve.control_tls_key: it is empty, but serve.control_tls_cert is set", []string{"--serve.control_tls_cert="}},
+	"control, callers' certificates": {[]string{"--serve.control_tls_client_ca=/no/such"},
+		"serve.control_tls_client_ca: it is set, but serve.control_tls_cert is not",
+		[]string{"--serve.control_tls_client_ca="}},
 }
 
 func TestContradictions(t *testing.T) {

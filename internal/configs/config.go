@@ -60,9 +60,9 @@ type Config struct {
 
 	settings []Setting
 
-	redisTLS, kafkaTLS, remoteTLS, balanceTLS, serveTLS *tls.Config
-	kafkaSASL                                           sasl.Mechanism
-	pairs                                               []*keyPair
+	redisTLS, kafkaTLS, remoteTLS, balanceTLS, serveTLS, controlTLS *tls.Config
+	kafkaSASL                                                       sasl.Mechanism
+	pairs                                                           []*keyPair
 }
 
 // Deployment is what all processes of a deployment have in common. Only Sinks may change during its life.

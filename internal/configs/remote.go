@@ -68,16 +68,17 @@ func (l *loader) checkPlain(c *Config) {
 		l.bad("remote.url", "it is http, so remote.token would be sent in clear text: use https, or add %s to unsafe.allow",
 			UnsafeRemoteToken)
 	}
-	l.checkListen(c, "balance", c.Balance.Listen, c.Balance.TLSCert, UnsafeBalanceListen)
+	l.checkListen(c, "balance.", c.Balance.Listen, c.Balance.TLSCert, UnsafeBalanceListen)
 }
 
-// checkListen refuses a section's listener that would take tokens in clear text from another machine.
-func (l *loader) checkListen(c *Config, section, listen, cert, allow string) {
+// checkListen refuses a listener that would take tokens or keys in clear text from another machine. name is what the
+// names of its knobs begin with.
+func (l *loader) checkListen(c *Config, name, listen, cert, allow string) {
 	host, _, err := net.SplitHostPort(listen)
-	if err == nil && l.p.fine(section+".listen", section+".tls_cert", section+".tls_key", "unsafe.allow") && cert == "" &&
+	if err == nil && l.p.fine(name+"listen", name+"tls_cert", name+"tls_key", "unsafe.allow") && cert == "" &&
 		!knob.IsLoopback(host) && !slices.Contains(c.Unsafe.Allow, allow) {
-		l.bad(section+".listen", "it is not on loopback, and %[1]s.tls_cert is empty, so tokens would come in clear text: "+
-			"set %[1]s.tls_cert and %[1]s.tls_key, or add %[2]s to unsafe.allow", section, allow)
+		l.bad(name+"listen", "it is not on loopback, and %[1]stls_cert is empty, so tokens would come in clear text: "+
+			"set %[1]stls_cert and %[1]stls_key, or add %[2]s to unsafe.allow", name, allow)
 	}
 }
 

@@ -17,6 +17,12 @@ type Serve struct {
 	// File with the certificates of those who may sign a caller's, in PEM; then only callers with such a certificate are
 	// let in. Empty: callers need none.
 	TLSClientCA string `knob:"serve.tls_client_ca"`
+	// The same three for the control listener.
+	ControlTLSCert string `knob:"serve.control_tls_cert"`
+	// File with the key of that certificate, in PEM.
+	ControlTLSKey string `knob:"serve.control_tls_key"`
+	// File with the certificates of those who may sign the certificate of a caller of the control listener, in PEM.
+	ControlTLSClientCA string `knob:"serve.control_tls_client_ca"`
 }
 
 // checkServe compares the knobs of the server with each other. Where it is compared with the producer's is CheckServe:
@@ -26,19 +32,23 @@ func (l *loader) checkServe(c *Config) {
 	l.order("serve.read_header_timeout", s.ReadHeaderTimeout, "not above serve.read_timeout", s.ReadTimeout+1, "",
 		"serve.read_timeout")
 	c.serveTLS = l.serverTLS("serve.tls", s.TLSCert, s.TLSKey)
-	if l.p.fine("serve.tls_cert", "serve.tls_client_ca") && s.TLSClientCA != "" {
-		l.clientCA(c.serveTLS, s.TLSClientCA)
-	}
-	l.checkListen(c, "serve", s.Listen, s.TLSCert, UnsafeServeListen)
+	l.clientCA(c.serveTLS, "serve.tls", s.TLSClientCA)
+	c.controlTLS = l.serverTLS("serve.control_tls", s.ControlTLSCert, s.ControlTLSKey)
+	l.clientCA(c.controlTLS, "serve.control_tls", s.ControlTLSClientCA)
+	l.checkListen(c, "serve.", s.Listen, s.TLSCert, UnsafeServeListen)
+	l.checkListen(c, "serve.control_", s.ControlListen, s.ControlTLSCert, UnsafeControlListen)
 }
 
-// clientCA makes the server ask callers for a certificate.
-func (l *loader) clientCA(t *tls.Config, path string) {
-	if t == nil {
-		l.bad("serve.tls_client_ca", "it is set, but serve.tls_cert is not: set both or none")
-		return
+// clientCA makes the server ask callers for a certificate, if path is not empty. name is what the knobs' names begin
+// with.
+func (l *loader) clientCA(t *tls.Config, name, path string) {
+	switch {
+	case path == "" || !l.p.fine(name+"_cert", name+"_client_ca"):
+	case t == nil:
+		l.bad(name+"_client_ca", "it is set, but %s_cert is not: set both or none", name)
+	default:
+		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, l.roots(name+"_client_ca", path)
 	}
-	t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, l.roots("serve.tls_client_ca", path)
 }
 
 // CheckServe compares the knobs of the server with the producer's.
@@ -53,7 +63,7 @@ func (c *Config) CheckServe() error {
 // ServeConfig is complete.
 func (c *Config) ServeConfig() serve.Config {
 	out := c.Serve.Config
-	out.TLS = c.serveTLS.Clone()
+	out.TLS, out.ControlTLS = c.serveTLS.Clone(), c.controlTLS.Clone()
 	return out
 }
 

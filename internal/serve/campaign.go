@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // Receipts is what a user holds in a campaign.
@@ -34,7 +35,7 @@ func (s *Server) ownReceipts(w http.ResponseWriter, r *http.Request, who *caller
 	if err != nil {
 		return unread(err)
 	}
-	writeJSON(w, &out)
+	web.WriteJSON(w, http.StatusOK, &out)
 	return nil
 }
 
@@ -54,7 +55,7 @@ type CampaignAnswer struct {
 }
 
 // campaign is GET /v1/campaigns/{id}.
-func (s *Server) campaign(w http.ResponseWriter, r *http.Request, _ *caller) error {
+func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 	id, err := campaignID(r)
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request, _ *caller) err
 	if err != nil {
 		return unread(err)
 	}
-	writeJSON(w, CampaignAnswer{
+	web.WriteJSON(w, http.StatusOK, CampaignAnswer{
 		Campaign: id, Name: window.Name, Kind: window.Kind, Currency: window.Currency, Status: statusOf(&window),
 		Starts: window.From.UTC(), Ends: window.To.UTC(), Time: window.Now.UTC(),
 		StartsIn: max(0, window.From.Sub(window.Now).Milliseconds()),
@@ -95,13 +96,13 @@ func statusOf(w *shards.Window) string {
 func unread(err error) error {
 	switch {
 	case errors.Is(err, shards.ErrFrozen), errors.Is(err, shards.ErrLost):
-		return &problem{code: "frozen", detail: "ask again", wait: retryAfter, cause: err}
+		return &web.Refusal{Code: "frozen", Detail: "ask again", Wait: retryAfter, Cause: err}
 	case errors.Is(err, shards.ErrNotDurable):
-		return &problem{code: "not_durable", detail: "ask again", wait: retryAfter, cause: err}
+		return &web.Refusal{Code: "not_durable", Detail: "ask again", Wait: retryAfter, Cause: err}
 	case hongbao.ClassOf(err) == hongbao.ClassPermanent && errors.Is(err, shards.ErrNotInRedis):
-		return &problem{code: "unknown_campaign", detail: "see the id"}
+		return &web.Refusal{Code: "unknown_campaign", Detail: "see the id"}
 	}
-	return &problem{code: "unavailable", detail: "ask again", wait: retryAfter, cause: err}
+	return &web.Refusal{Code: "unavailable", Detail: "ask again", Wait: retryAfter, Cause: err}
 }
 
 // Bounds of what is remembered of campaigns.

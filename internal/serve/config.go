@@ -20,8 +20,10 @@ type Config struct {
 	Listen string `knob:"serve.listen,common" default:"127.0.0.1:8080" form:"listen"`
 	// Address of /livez and /readyz, for the machines that run this process.
 	OpsListen string `knob:"serve.ops_listen,common" default:"127.0.0.1:8082" form:"listen"`
-	// TLS, if not nil, is what the public listener offers; it holds the certificate.
-	TLS *tls.Config
+	// Address of administration; it is opened only where there is any.
+	ControlListen string `knob:"serve.control_listen,common" default:"127.0.0.1:8081" form:"listen"`
+	// TLS and ControlTLS, if not nil, are what the public and the control listener offer; they hold the certificates.
+	TLS, ControlTLS *tls.Config
 	// The JSON Web Key Set of those who sign tokens: path of a file, which is read again when it has changed, or an
 	// https:// URL, which is asked every 5 minutes. Each key names its algorithm: HS256, RS256, ES256 or EdDSA. Has no
 	// default.
@@ -40,7 +42,7 @@ type Config struct {
 	Rate int `knob:"serve.rate,common" default:"5" want:"1 to 1_000_000 requests a second"`
 	// Requests of one user at once.
 	Burst int `knob:"serve.burst,common" default:"20" want:"1 to 1_000_000 requests"`
-	// Open connections of users; more wait until one is closed.
+	// Open connections of each listener; more wait until one is closed.
 	Connections int `knob:"serve.connections" default:"20000" want:"1 to 1_000_000 connections"`
 	// A request's head at most.
 	HeaderBytes int `knob:"serve.header_bytes" default:"16384" want:"1024 to 1_048_576 bytes"`

@@ -1,21 +1,23 @@
 // Package serve answers grabs over HTTP. docs/http.md describes it for its callers, docs/openapi.yaml for their
 // programs.
 //
-// There are two listeners. The public one takes requests of users:
+// There are three listeners. The public one takes requests of users:
 //
 //	POST /v1/campaigns/{id}/grabs      grab; needs a token
 //	GET  /v1/campaigns/{id}/grabs/me   the caller's own receipts; needs a token
 //	GET  /v1/campaigns/{id}            status and countdown by the server's clock
 //	GET  /openapi.json                 the OpenAPI document
 //
-// The ops listener has /livez and /readyz. Neither asks Redis: an outage of Redis must not take every process out of
-// its load balancer at once.
+// The control listener has what Deps.Control gives, administration; without it there is none.
+//
+// The ops listener has /livez and /readyz, and what Deps.Ops adds. Neither of the two asks Redis: an outage of Redis
+// must not take every process out of its load balancer at once.
 //
 // A user comes from a verified JWT, and so does each fact that a limit counts by. The body of a request has no word in
 // either. A key of the key set is good for one algorithm, the one that the key names.
 //
 // A decided grab is 200 with its outcome. What is undecided is 503 with Retry-After. Every refusal is a problem of
-// RFC 9457 with a code of the table in problem.go; it repeats nothing of the request.
+// RFC 9457 with a code of the tables in routes.go and of internal/web; it repeats nothing of the request.
 //
 // What it refuses, in this order: a path that does not exist (404), also one that a client or a proxy would rewrite;
 // a method that does not exist (405); a missing or wrong token (401); more requests than the user's rate (429);

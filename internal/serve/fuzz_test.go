@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // garble changes a few bytes of a text.
@@ -66,9 +68,9 @@ func TestFuzzedRequests(t *testing.T) {
 		if w.Code == http.StatusOK {
 			continue
 		}
-		var p Problem
+		var p web.Problem
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
-		require.Equal(t, refusals[p.Code].status, w.Code, "%q", p.Code)
+		require.Equal(t, web.CodeOf(p.Code).Status, w.Code, "%q", p.Code)
 		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 		require.Len(t, s.grabbed(), before, "a refusal grabs nothing")
 	}

@@ -2,13 +2,11 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/flatjson"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -68,18 +66,18 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	if err != nil {
 		return err
 	}
-	o, err := s.read(w, r)
+	o, err := web.ReadObject(w, r, web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"})
 	if err != nil {
 		return err
 	}
 	g := hongbao.Grab{Campaign: id, User: who.user, Facts: who.facts}
 	for name := range o {
 		if name != "request_id" {
-			return refuse("unknown_field", "the body has request_id only; user and facts come with the token")
+			return web.Refuse("unknown_field", "the body has request_id only; user and facts come with the token")
 		}
 		g.RequestID, _ = o.Text(name)
 		if hongbao.CheckID(g.RequestID) != nil {
-			return refuse("request_id_invalid", `want 1 to 128 printable ASCII characters without spaces, and not "-"`)
+			return web.Refuse("request_id_invalid", `want 1 to 128 printable ASCII characters without spaces, and not "-"`)
 		}
 	}
 	answer, err := s.grabber.Grab(r.Context(), &g)
@@ -96,10 +94,10 @@ func grabProblem(g *hongbao.Grab, err error) error {
 		return err
 	}
 	if g.RequestID == "" {
-		return &problem{code: "request_id_required", detail: "send a request_id, a new one for each packet", cause: err}
+		return &web.Refusal{Code: "request_id_required", Detail: "send a request_id, a new one for each packet", Cause: err}
 	}
-	return &problem{
-		code: "fact_missing", detail: "the issuer of the token must put it into a claim that serve.facts names", cause: err,
+	return &web.Refusal{
+		Code: "fact_missing", Detail: "the issuer of the token must put it into a claim that serve.facts names", Cause: err,
 	}
 }
 
@@ -107,9 +105,9 @@ func grabProblem(g *hongbao.Grab, err error) error {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, g *hongbao.Grab, a *hongbao.Answer) error {
 	switch {
 	case a.Outcome == hongbao.OutcomeUnknownCampaign:
-		return refuse(string(a.Outcome), "see the id")
+		return web.Refuse(string(a.Outcome), "see the id")
 	case !a.Outcome.Final():
-		return &problem{code: string(a.Outcome), detail: "send the same request again", wait: retryAfter}
+		return &web.Refusal{Code: string(a.Outcome), Detail: "send the same request again", Wait: retryAfter}
 	}
 	out := GrabAnswer{Outcome: string(a.Outcome), Time: a.Time.UTC(), RequestID: g.RequestID}
 	if len(a.Receipts) > 0 {
@@ -124,7 +122,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, g *hongbao.Grab,
 		out.Limit = &LimitHit{l.Limit.By, string(l.Limit.Per), l.Limit.Max, utc(l.Resets)}
 	}
 	out.Starts = utc(a.Starts)
-	writeJSON(w, &out)
+	web.WriteJSON(w, http.StatusOK, &out)
 	return nil
 }
 
@@ -139,17 +137,7 @@ func utc(t time.Time) time.Time {
 func campaignID(r *http.Request) (string, error) {
 	id := r.PathValue("id")
 	if hongbao.CheckCampaignID(id) != nil {
-		return "", refuse("campaign_invalid", "want 1 to 64 of a-z, 0-9, - and _, beginning with a letter")
+		return "", web.Refuse("campaign_invalid", "want 1 to 64 of a-z, 0-9, - and _, beginning with a letter")
 	}
 	return id, nil
-}
-
-// read gives the body as one flat JSON object.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) (flatjson.Object, error) {
-	o, err := web.ReadObject(w, r, web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"})
-	var bad *web.BodyError
-	if errors.As(err, &bad) {
-		err = &problem{code: bad.Code, detail: bad.Detail, cause: bad.Cause}
-	}
-	return o, err
 }

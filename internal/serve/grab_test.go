@@ -148,13 +148,13 @@ func TestBadPaths(t *testing.T) {
 			s.call(t, strings.ToUpper(method), path, good).refused(t, "campaign_invalid", path)
 		}
 	}
-	for _, e := range endpoints() {
-		path := strings.Replace(e.path, "{id}", "granted", 1)
+	for _, e := range s.endpoints() {
+		path := strings.Replace(e.Path, "{id}", "granted", 1)
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get", "BREW"} {
-			if method != e.method {
+			if method != e.Method {
 				r := s.call(t, method, path, good)
 				r.refused(t, "method_not_allowed", "%s %s", method, path)
-				require.Equal(t, e.method, r.head.Get("Allow"))
+				require.Equal(t, e.Method, r.head.Get("Allow"))
 			}
 		}
 		r := s.call(t, "HEAD", path, "")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 var update = flag.Bool("update", false, "write docs/openapi.yaml anew")
@@ -26,7 +27,7 @@ const openapiFile = "../../docs/openapi.yaml"
 // docs/openapi.yaml is made of the endpoints and their types.
 func TestDocumentIsCommitted(t *testing.T) {
 	t.Parallel()
-	text, err := Document().YAML()
+	text, err := (&Server{}).API().Document().YAML()
 	require.NoError(t, err)
 	if *update {
 		require.NoError(t, os.WriteFile(openapiFile, text, 0o644))
@@ -38,7 +39,7 @@ func TestDocumentIsCommitted(t *testing.T) {
 
 func document(t *testing.T) (doc map[string]any, compile func(pointer string) *jsonschema.Schema) {
 	t.Helper()
-	text, err := Document().YAML()
+	text, err := (&Server{}).API().Document().YAML()
 	require.NoError(t, err)
 	require.NoError(t, yaml.Unmarshal(text, &doc))
 	c := jsonschema.NewCompiler()
@@ -58,10 +59,10 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	s := setup(t, options{cfg: func(c *Config) { c.Rate, c.Burst = 1, 1_000 }})
 	limited := setup(t, options{cfg: func(c *Config) { c.Rate, c.Burst = 1, 1 }})
 	seen := map[string]bool{}
-	check := func(e *endpoint, r *reply) {
+	check := func(e *web.Endpoint, r *reply) {
 		t.Helper()
 		status := strconv.Itoa(r.status)
-		at := "/paths/" + strings.ReplaceAll(e.path, "/", "~1") + "/" + strings.ToLower(e.method) + "/responses/" + status
+		at := "/paths/" + strings.ReplaceAll(e.Path, "/", "~1") + "/" + strings.ToLower(e.Method) + "/responses/" + status
 		media := strings.NewReplacer("/", "~1", "+", "%2B").Replace(r.head.Get("Content-Type"))
 		schema := compile(at + "/content/" + media + "/schema")
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(r.text))
@@ -70,13 +71,13 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		if code := r.code(); code != "" {
 			seen[code] = true
 			at := any(doc)
-			for _, name := range []string{"paths", e.path, strings.ToLower(e.method), "responses", status, "description"} {
+			for _, name := range []string{"paths", e.Path, strings.ToLower(e.Method), "responses", status, "description"} {
 				at = at.(map[string]any)[name]
 			}
-			require.Regexp(t, `\b`+code+`\b`, at, e.path)
+			require.Regexp(t, `\b`+code+`\b`, at, e.Path)
 		}
 	}
-	all := endpoints()
+	all := s.endpoints()
 	grab := &all[0]
 	for _, id := range append(outcomes(), "transient", "unknown", "Bad") {
 		check(grab, s.call(t, "POST", "/v1/campaigns/"+id+"/grabs", good))
@@ -94,13 +95,13 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	for i := range all[1:] {
 		e := &all[i+1]
 		for _, id := range []string{"granted", "absent", "Bad"} {
-			check(e, s.call(t, e.method, strings.Replace(e.path, "{id}", id, 1), ""))
+			check(e, s.call(t, e.Method, strings.Replace(e.Path, "{id}", id, 1), ""))
 		}
 	}
 	for i := range all[:2] {
 		e := &all[i]
-		path := strings.Replace(e.path, "{id}", "granted", 1)
-		check(e, s.call(t, e.method, path, good, as("x")))
+		path := strings.Replace(e.Path, "{id}", "granted", 1)
+		check(e, s.call(t, e.Method, path, good, as("x")))
 	}
 	limited.call(t, "GET", "/v1/campaigns/granted/grabs/me", "")
 	check(&all[1], limited.call(t, "GET", "/v1/campaigns/granted/grabs/me", ""))
@@ -112,7 +113,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	for _, code := range []string{"not_found", "method_not_allowed", "body_incomplete"} {
 		seen[code] = true // of no path, no method, no whole request
 	}
-	require.Equal(t, slices.Sorted(maps.Keys(refusals)), slices.Sorted(maps.Keys(seen)), "every code was met")
+	require.Equal(t, slices.Sorted(maps.Keys(public())), slices.Sorted(maps.Keys(seen)), "every code was met")
 
 	r := s.call(t, "GET", "/openapi.json", "", header("Authorization", ""))
 	require.Equal(t, http.StatusOK, r.status)
@@ -129,6 +130,26 @@ func outcomes() (all []string) {
 	return all
 }
 
+// public has each code of the public listener with its status.
+func public() map[string]int {
+	all := map[string]int{}
+	for _, e := range (&Server{}).endpoints() {
+		for _, code := range append(e.Codes, "not_found", "method_not_allowed", "unauthorized") {
+			all[code] = web.CodeOf(code).Status
+		}
+	}
+	return all
+}
+
+// Each code that only this listener answers belongs to an endpoint.
+func TestCodesAreUsed(t *testing.T) {
+	t.Parallel()
+	all := public()
+	for code := range codes {
+		require.Contains(t, all, code)
+	}
+}
+
 // docs/http.md has each code with its status.
 func TestPageHasTheCodes(t *testing.T) {
 	t.Parallel()
@@ -139,8 +160,8 @@ func TestPageHasTheCodes(t *testing.T) {
 		have[m[1]] = m[2]
 	}
 	want := map[string]string{}
-	for code, what := range refusals {
-		want[code] = strconv.Itoa(what.status)
+	for code, status := range public() {
+		want[code] = strconv.Itoa(status)
 	}
 	require.Equal(t, want, have)
 }

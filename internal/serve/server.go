@@ -39,8 +39,16 @@ type Deps struct {
 	Reader  Reader
 	// KeyFile reads the file of Config.Keys; nil if that is a URL. open says who else can read the file; empty for nobody.
 	KeyFile func() (text []byte, open string, err error)
-	Log     *zap.Logger
+	// Control is what the control listener serves; nil: the listener is not opened. Requests that last, as streams do,
+	// end by themselves when the context of Run does.
+	Control http.Handler
+	// Ops adds paths to the ops listener, if it is not nil.
+	Ops func(*http.ServeMux)
+	Log *zap.Logger
 }
+
+// Addresses are those that a Server listens on. Control is nil without that listener.
+type Addresses struct{ Public, Control, Ops net.Addr }
 
 // Server answers grabs over HTTP. Its methods may be called at once; Run is called once.
 type Server struct {
@@ -52,7 +60,9 @@ type Server struct {
 	verifier *verifier
 	limits   *limits
 	log      *zap.Logger
-	document []byte
+	public   http.Handler
+	control  http.Handler
+	inner    http.Handler // of the ops listener
 	draining atomic.Bool
 }
 
@@ -78,36 +88,93 @@ func New(cfg Config, deps Deps) (*Server, error) {
 			return zapcore.NewSamplerWithOptions(c, time.Second, logged, 0)
 		})),
 	}
-	s.document, err = Document().MarshalJSON()
+	s.control, s.inner = deps.Control, s.ops(deps.Ops)
+	s.public, err = s.API().Handler()
 	return s, err
 }
 
+// Handler is what the public listener serves, once Run has read the key set.
+func (s *Server) Handler() http.Handler { return s.public }
+
 // Run serves until ctx ends. Then it says that it is not ready, takes requests for the drain delay, and returns when
-// those under way are answered or the drain time is over. ready, if not nil, is called once both listeners are open.
-func (s *Server) Run(ctx context.Context, ready func(public, ops net.Addr)) error {
+// those under way are answered or the drain time is over. ready, if not nil, is called once all listeners are open.
+func (s *Server) Run(ctx context.Context, ready func(Addresses)) error {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	if err := s.openKeys(own); err != nil {
 		return err
 	}
-	public, err := web.Listen(ctx, s.cfg.Listen, "serve.listen")
+	all, at, err := s.listen(ctx)
 	if err != nil {
 		return err
 	}
-	ops, err := web.Listen(ctx, s.cfg.OpsListen, "serve.ops_listen")
-	if err != nil {
-		return errors.Join(err, public.Close())
-	}
 	if ready != nil {
-		ready(public.Addr(), ops.Addr())
+		ready(at)
 	}
-	public = netutil.LimitListener(public, s.cfg.Connections)
-	if s.cfg.TLS != nil {
-		public = tls.NewListener(public, s.cfg.TLS)
+	failed, ended := make(chan struct{}, len(all)), make(chan error, len(all))
+	stop, stopAll := context.WithCancel(own)
+	defer stopAll()
+	for _, l := range all {
+		go func() { ended <- s.serve(own, stop, l, failed) }()
 	}
-	outer, inner := s.start(own, public, s.Handler()), s.start(own, ops, s.ops())
-	err = s.wait(ctx, outer, inner)
-	return errors.Join(err, outer.Stop(s.cfg.DrainTimeout, sendAgain), inner.Stop(s.cfg.DrainTimeout, sendAgain))
+	s.wait(ctx, failed)
+	stopAll()
+	var errs error
+	for range all {
+		errs = errors.Join(errs, <-ended)
+	}
+	return errs
+}
+
+// listening is a listener that is open, and what it serves.
+type listening struct {
+	net.Listener
+	handler http.Handler
+}
+
+// listen opens every listener, or none.
+func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err error) {
+	open := func(address, knob string, t *tls.Config, h http.Handler) net.Addr {
+		if err != nil {
+			return nil
+		}
+		var l net.Listener
+		if l, err = web.Listen(ctx, address, knob); err != nil {
+			return nil
+		}
+		bound := l.Addr()
+		if l = netutil.LimitListener(l, s.cfg.Connections); t != nil {
+			l = tls.NewListener(l, t)
+		}
+		all = append(all, listening{l, h})
+		return bound
+	}
+	at.Public = open(s.cfg.Listen, "serve.listen", s.cfg.TLS, s.public)
+	if s.control != nil {
+		at.Control = open(s.cfg.ControlListen, "serve.control_listen", s.cfg.ControlTLS, s.control)
+	}
+	at.Ops = open(s.cfg.OpsListen, "serve.ops_listen", nil, s.inner)
+	if err != nil {
+		for _, l := range all {
+			err = errors.Join(err, l.Close())
+		}
+	}
+	return all, at, err
+}
+
+// serve serves one listener until stop ends or the listener fails, and says so to the others.
+func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- struct{}) error {
+	server := web.Start(ctx, l, l.handler, web.Limits{
+		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout, ReadTimeout: s.cfg.ReadTimeout, WriteTimeout: s.cfg.WriteTimeout,
+		IdleTimeout: s.cfg.IdleTimeout, HeaderBytes: s.cfg.HeaderBytes,
+	}, log.New(httpLog{s.log}, "", 0))
+	var err error
+	select {
+	case err = <-server.Ended:
+		failed <- struct{}{}
+	case <-stop.Done():
+	}
+	return errors.Join(err, server.Stop(s.cfg.DrainTimeout, sendAgain))
 }
 
 // openKeys reads the key set for the first time.
@@ -128,24 +195,18 @@ func (s *Server) openKeys(ctx context.Context) error {
 }
 
 // wait waits until ctx has ended and the drain delay after it is over, or until a listener fails.
-func (s *Server) wait(ctx context.Context, outer, inner *web.Server) error {
+func (s *Server) wait(ctx context.Context, failed <-chan struct{}) {
 	select {
-	case err := <-outer.Ended:
-		return err
-	case err := <-inner.Ended:
-		return err
+	case <-failed:
+		return
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
 	delay := time.NewTimer(s.cfg.DrainDelay)
 	defer delay.Stop()
 	select {
-	case err := <-outer.Ended:
-		return err
-	case err := <-inner.Ended:
-		return err
+	case <-failed:
 	case <-delay.C:
-		return nil
 	}
 }
 
@@ -156,11 +217,4 @@ type httpLog struct{ *zap.Logger }
 func (l httpLog) Write(text []byte) (int, error) {
 	l.Info("net/http on a connection", zap.ByteString("text", bytes.TrimSpace(text)))
 	return len(text), nil
-}
-
-func (s *Server) start(ctx context.Context, l net.Listener, h http.Handler) *web.Server {
-	return web.Start(ctx, l, h, web.Limits{
-		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout, ReadTimeout: s.cfg.ReadTimeout, WriteTimeout: s.cfg.WriteTimeout,
-		IdleTimeout: s.cfg.IdleTimeout, HeaderBytes: s.cfg.HeaderBytes,
-	}, log.New(httpLog{s.log}, "", 0))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
@@ -143,6 +144,66 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.call(t, "POST", s.ops+"/v1/campaigns/granted/grabs", good).status)
 }
 
+// The control listener and what is added to the ops listener are served on their own, and end with the others, after a
+// request that is under way there.
+func TestControl(t *testing.T) {
+	t.Parallel()
+	began, hold := make(chan struct{}), make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, _ *http.Request) {
+		close(began)
+		<-hold
+		_, _ = io.WriteString(w, "slow")
+	})
+	s := setup(t, options{control: mux, ops: func(ops *http.ServeMux) {
+		ops.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metric 1") })
+	}})
+	require.Equal(t, "metric 1", s.call(t, "GET", s.ops+"/metrics", "").text)
+	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").status)
+	for _, url := range []string{"/slow", "/metrics", s.ops + "/slow", s.ctl + "/metrics", s.ctl + "/livez"} {
+		require.Equal(t, http.StatusNotFound, s.call(t, "GET", url, "").status, url)
+	}
+	slow := make(chan string, 1)
+	go func() { slow <- s.call(t, "GET", s.ctl+"/slow", "").text }()
+	<-began
+	stopped := make(chan struct{})
+	go func() { s.stop(); close(stopped) }()
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	}, "the public listener has ended")
+	select {
+	case <-stopped:
+		t.Error("it ended before its last request did")
+	default:
+	}
+	close(hold)
+	require.Equal(t, "slow", <-slow)
+	<-stopped
+}
+
+// A listener that can't be opened closes those that are open.
+func TestListenersOpenTogether(t *testing.T) {
+	t.Parallel()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := free.Addr().String()
+	require.NoError(t, free.Close())
+	cfg, f, text := testConfig(), &fake{}, allKeys(t)
+	cfg.Listen, cfg.OpsListen = address, address
+	s, err := New(cfg, Deps{Grabber: f, Reader: f, Log: zap.NewNop(), Control: http.NotFoundHandler(),
+		KeyFile: func() ([]byte, string, error) { return text, "", nil }})
+	require.NoError(t, err)
+	err = s.Run(t.Context(), func(Addresses) { t.Error("it is ready") })
+	require.ErrorContains(t, err, "serve.ops_listen")
+	again, err := net.Listen("tcp", address)
+	require.NoError(t, err, "the public listener was closed")
+	require.NoError(t, again.Close())
+}
+
 // A user who makes too many requests waits; others do not. It counts reads too, and nothing is grabbed.
 func TestRate(t *testing.T) {
 	t.Parallel()
@@ -259,7 +320,7 @@ func TestStatusOf(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Rate: -1}, Deps{})
-	for _, want := range []string{"Listen ", "OpsListen ", "serve.keys is empty", "serve.issuer is empty",
+	for _, want := range []string{"Listen ", "OpsListen ", "ControlListen ", "serve.keys is empty", "serve.issuer is empty",
 		"serve.audience is empty", "serve.user_claim is empty", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
 		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "Connections is 0",
 		"HeaderBytes is 0", "BodyBytes is 0", "Grabber, Reader and Log are required"} {

@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/web"
 	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
 
@@ -187,7 +187,7 @@ func (f *fake) grabbed() []hongbao.Grab {
 
 func testConfig() Config {
 	return Config{
-		Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Issuer: "https://id.test", Audience: "hongbao", UserClaim: "sub",
+		Listen: "127.0.0.1:0", ControlListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Issuer: "https://id.test", Audience: "hongbao", UserClaim: "sub",
 		Keys: "keys.json", Facts: []string{"device=claim:dev"}, Rate: 100_000, Burst: 100_000, Connections: 64, HeaderBytes: 8 << 10,
 		BodyBytes: 4 << 10, ReadHeaderTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 20 * time.Second, DrainTimeout: 20 * time.Second,
@@ -199,6 +199,7 @@ type server struct {
 	*fake
 	*Server
 	url, ops string
+	ctl      string // empty without a control listener
 	logs     *observer.ObservedLogs
 	stop     func() // and wait
 }
@@ -208,6 +209,9 @@ type options struct {
 	cfg  func(*Config)
 	keys func() ([]byte, string, error)
 	fake *fake
+
+	control http.Handler
+	ops     func(*http.ServeMux)
 }
 
 func setup(t *testing.T, o options) *server {
@@ -227,14 +231,18 @@ func setup(t *testing.T, o options) *server {
 		o.keys = func() ([]byte, string, error) { return text, "", nil }
 	}
 	var err error
-	s.Server, err = New(cfg, Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core)})
+	s.Server, err = New(cfg, Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core),
+		Control: o.control, Ops: o.ops})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	ready, ended := make(chan [2]net.Addr, 1), make(chan error, 1)
-	go func() { ended <- s.Run(ctx, func(public, ops net.Addr) { ready <- [2]net.Addr{public, ops} }) }()
+	ready, ended := make(chan Addresses, 1), make(chan error, 1)
+	go func() { ended <- s.Run(ctx, func(at Addresses) { ready <- at }) }()
 	select {
 	case at := <-ready:
-		s.url, s.ops = "http://"+at[0].String(), "http://"+at[1].String()
+		s.url, s.ops = "http://"+at.Public.String(), "http://"+at.Ops.String()
+		if at.Control != nil {
+			s.ctl = "http://" + at.Control.String()
+		}
 	case err := <-ended:
 		cancel()
 		require.NoError(t, err)
@@ -293,12 +301,12 @@ func (s *server) call(t *testing.T, method, url, body string, tweaks ...tweak) *
 func (r *reply) refused(t *testing.T, code string, about ...any) {
 	t.Helper()
 	require.Equal(t, code, r.code(), about...)
-	require.Equal(t, refusals[code].status, r.status, about...)
+	require.Equal(t, web.CodeOf(code).Status, r.status, about...)
 	require.Equal(t, "application/problem+json", r.head.Get("Content-Type"))
 	require.EqualValues(t, r.status, r.body["status"])
 	require.Equal(t, r.head.Get("X-Request-Id"), r.body["instance"])
 	require.NotEmpty(t, r.body["detail"])
-	require.Equal(t, refusals[code].title, r.body["title"])
+	require.Equal(t, web.CodeOf(code).Title, r.body["title"])
 }
 
 const good = `{"request_id":"r1"}`

@@ -9,6 +9,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // algorithms are those that a token may be signed by.
@@ -55,7 +56,7 @@ func (v *verifier) identify(r *http.Request) (*caller, error) {
 		return v.keys.find(r.Context(), kid, t.Method.Alg())
 	})
 	if errors.Is(err, errNoKeys) {
-		return nil, &problem{code: "unavailable", detail: "send the same request again", wait: time.Second, cause: err}
+		return nil, &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: time.Second, Cause: err}
 	}
 	if err != nil {
 		return nil, unauthorized(err)
@@ -79,6 +80,6 @@ func (v *verifier) identify(r *http.Request) (*caller, error) {
 }
 
 func unauthorized(cause error) error {
-	return &problem{code: "unauthorized", detail: "send a token that is valid here as Authorization: Bearer ...",
-		cause: cause}
+	return &web.Refusal{Code: "unauthorized", Detail: "send a token that is valid here as Authorization: Bearer ...",
+		Cause: cause}
 }

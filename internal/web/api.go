@@ -1,0 +1,117 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.uber.org/zap"
+)
+
+// RequestID is the header of an answer that tells answers apart in the server's log.
+const RequestID = "X-Request-Id"
+
+// Endpoint is what a path does for a method, and what the OpenAPI document says of it.
+type Endpoint struct {
+	Method, Path, ID, Summary, Description string
+	// Params are those in the path, in the query and in headers.
+	Params []*huma.Param
+	// Security names the schemes of API.Schemes of which a request passes one; none: everybody may ask.
+	Security []string
+	// Body and Answer are values of the types of the request's body and of the answer; nil for none.
+	Body, Answer any
+	// Status is that of the answer; 0 is 200.
+	Status int
+	// Codes are those of the problems that it can answer, besides those that every endpoint can.
+	Codes []string
+	// Do checks who asks, then answers. What it returns becomes a problem.
+	Do func(w http.ResponseWriter, r *http.Request) error
+}
+
+// API is what one listener answers.
+type API struct {
+	Title, Description string
+	// Pages says to a caller with an unknown path where the paths are listed.
+	Pages     string
+	Schemes   map[string]*huma.SecurityScheme
+	Endpoints []Endpoint
+	// AnswerTime is how long a request may take.
+	AnswerTime time.Duration
+	// Other takes the paths that no endpoint has; nil: they get not_found.
+	Other http.Handler
+	Log   *zap.Logger
+}
+
+// CampaignID is the parameter that names a campaign in a path.
+func CampaignID() *huma.Param {
+	return &huma.Param{
+		Name: "id", In: "path", Required: true, Description: "The campaign's id.",
+		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"},
+	}
+}
+
+// Handler answers the endpoints, and /openapi.json. An odd path is unknown like any other: a redirect would answer
+// before anybody has checked who asks.
+func (a *API) Handler() (http.Handler, error) {
+	document, err := a.Document().MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("make the OpenAPI document: %w", err)
+	}
+	paths := map[string][]Endpoint{"/openapi.json": {{Method: http.MethodGet,
+		Do: func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(document) // a caller who is gone needs no answer
+			return nil
+		}}}}
+	for _, e := range a.Endpoints {
+		paths[e.Path] = append(paths[e.Path], e)
+	}
+	mux := http.NewServeMux()
+	for path, list := range paths {
+		mux.Handle(path, a.path(list))
+	}
+	unknown := a.checked(func(http.ResponseWriter, *http.Request) error { return Refuse("not_found", a.Pages) })
+	other := a.Other
+	if other == nil {
+		other = unknown
+	}
+	mux.Handle("/", other)
+	return CleanPaths(mux, unknown), nil
+}
+
+// path answers the methods of one path.
+func (a *API) path(list []Endpoint) http.Handler {
+	methods := make([]string, len(list))
+	for i := range list {
+		methods[i] = list[i].Method
+	}
+	allow := strings.Join(methods, ", ")
+	return a.checked(func(w http.ResponseWriter, r *http.Request) error {
+		for i := range list {
+			if list[i].Method == r.Method {
+				return list[i].Do(w, r)
+			}
+		}
+		w.Header().Set("Allow", allow)
+		return Refuse("method_not_allowed", "this path takes "+allow+" only")
+	})
+}
+
+// checked gives each request its id and its deadline, and writes its error.
+func (a *API) checked(do func(w http.ResponseWriter, r *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set(RequestID, fmt.Sprintf("%016x", rand.Uint64()))
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		ctx, cancel := context.WithTimeout(r.Context(), a.AnswerTime)
+		defer cancel()
+		if err := do(w, r.WithContext(ctx)); err != nil {
+			Fail(w, r, a.Log, err)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+type thing struct {
+	Name string `json:"name"`
+}
+
+// shop is an API of two methods on one path.
+func shop(do func(w http.ResponseWriter, r *http.Request) error) (*API, *observer.ObservedLogs) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	return &API{
+		Title: "Shop", Pages: "see the shop", AnswerTime: time.Minute, Log: zap.New(core),
+		Endpoints: []Endpoint{
+			{Method: "GET", Path: "/v1/things", ID: "list", Answer: thing{}, Do: do},
+			{Method: "POST", Path: "/v1/things", ID: "make", Answer: thing{}, Body: thing{}, Status: http.StatusCreated,
+				Security: []string{"key"}, Codes: []string{"rate_limited"}, Do: do},
+		},
+	}, logs
+}
+
+func ask(t *testing.T, a *API, method, path string) (*httptest.ResponseRecorder, Problem) {
+	t.Helper()
+	h, err := a.Handler()
+	require.NoError(t, err)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+	var p Problem
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+	return w, p
+}
+
+// Each method of a path has its own handler; others are told which there are. Unknown and odd paths are refused.
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	a, _ := shop(func(w http.ResponseWriter, r *http.Request) error {
+		deadline, ok := r.Context().Deadline()
+		if left := time.Until(deadline); !ok || left <= 0 || left > time.Minute {
+			t.Errorf("it has %s left", left)
+		}
+		WriteJSON(w, http.StatusCreated, thing{r.Method})
+		return nil
+	})
+	for _, method := range []string{"GET", "POST"} {
+		w, _ := ask(t, a, method, "/v1/things")
+		require.Equal(t, http.StatusCreated, w.Code)
+		require.JSONEq(t, `{"name":"`+method+`"}`, w.Body.String())
+		require.Len(t, w.Header().Get(RequestID), 16)
+		require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	}
+	w, p := ask(t, a, "PUT", "/v1/things")
+	require.Equal(t, "method_not_allowed", p.Code)
+	require.Equal(t, "GET, POST", w.Header().Get("Allow"))
+	for _, path := range []string{"/", "/v1/thing", "/v1/things/", "//v1/things", "/v1/../v1/things"} {
+		w, p := ask(t, a, "GET", path)
+		require.Equal(t, Problem{Type: "about:blank", Title: "There is no such path", Status: 404, Detail: "see the shop",
+			Instance: w.Header().Get(RequestID), Code: "not_found"}, p)
+	}
+	a.Other = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		WriteJSON(w, http.StatusOK, Problem{Code: "page"})
+	})
+	_, p = ask(t, a, "GET", "/console")
+	require.Equal(t, "page", p.Code)
+	_, p = ask(t, a, "GET", "//console")
+	require.Equal(t, "not_found", p.Code)
+}
+
+// An error says what the caller has to do, by what it is or by its class, and the log has its cause.
+func TestFail(t *testing.T) {
+	t.Parallel()
+	for code, err := range map[string]error{
+		"rate_limited":    &Refusal{Code: "rate_limited", Wait: 1001 * time.Millisecond},
+		"body_too_large":  &BodyError{Code: "body_too_large"},
+		"unavailable":     hongbao.Outagef(hongbao.ClassTransient, "away: secret"),
+		"outcome_unknown": errors.New("secret"),
+		"unauthorized":    &Refusal{Code: "unauthorized", Cause: io.ErrUnexpectedEOF},
+	} {
+		a, logs := shop(func(http.ResponseWriter, *http.Request) error { return err })
+		w, p := ask(t, a, "GET", "/v1/things")
+		require.Equal(t, code, p.Code)
+		require.Equal(t, CodeOf(code).Status, w.Code)
+		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+		require.NotContains(t, w.Body.String(), "secret")
+		wait := map[string]string{"rate_limited": "2", "unavailable": "1", "outcome_unknown": "1"}
+		require.Equal(t, wait[code], w.Header().Get("Retry-After"))
+		require.Equal(t, code == "unauthorized", w.Header().Get("WWW-Authenticate") == "Bearer")
+		failed := 0
+		if w.Code >= http.StatusInternalServerError {
+			failed = 1
+		}
+		require.Equal(t, failed, logs.FilterMessage("a request failed").Len(), code)
+	}
+}
+
+// A code has one meaning.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	require.PanicsWithValue(t,
+		`the code "not_found" means "There is no such path", and "Gone": name one of the two otherwise`,
+		func() { AddCodes(map[string]Code{"not_found": {404, "Gone"}}) })
+	require.Panics(t, func() { CodeOf("no_such_code") })
+}
+
+// The document has every method, its answer, and the codes by status.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	a, _ := shop(nil)
+	text, err := a.Document().YAML()
+	require.NoError(t, err)
+	for _, want := range []string{"operationId: list", "operationId: make", `"201":`, `"429":`, "code unauthorized",
+		"code not_found", "application/problem+json", "Retry-After"} {
+		require.Contains(t, string(text), want)
+	}
+	require.Equal(t, 1, strings.Count(string(text), "code unauthorized"), "the open one asks for nothing")
+}

@@ -1,0 +1,76 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Document is the OpenAPI 3.1 document of the API, made of the endpoints and of their Go types.
+func (a *API) Document() *huma.OpenAPI {
+	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	doc := &huma.OpenAPI{
+		OpenAPI:    "3.1.0",
+		Info:       &huma.Info{Title: a.Title, Version: "v1", Description: a.Description},
+		Components: &huma.Components{Schemas: schemas, SecuritySchemes: a.Schemes},
+	}
+	for i := range a.Endpoints {
+		doc.AddOperation(a.Endpoints[i].operation(schemas))
+	}
+	return doc
+}
+
+// operation describes the endpoint.
+func (e *Endpoint) operation(schemas huma.Registry) *huma.Operation {
+	answer := &huma.Response{Description: "Decided, or read."}
+	if e.Answer != nil {
+		answer.Content = content(schemas, "application/json", e.Answer)
+	}
+	op := &huma.Operation{
+		Method: e.Method, Path: e.Path, OperationID: e.ID, Summary: e.Summary, Description: e.Description,
+		Parameters: e.Params,
+		Responses:  map[string]*huma.Response{strconv.Itoa(cmp.Or(e.Status, http.StatusOK)): answer},
+	}
+	codes := append(slices.Clone(e.Codes), "not_found")
+	for _, scheme := range e.Security {
+		op.Security = append(op.Security, map[string][]string{scheme: {}})
+	}
+	if len(e.Security) > 0 {
+		codes = append(codes, "unauthorized")
+	}
+	if e.Body != nil {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: content(schemas, "application/json", e.Body)}
+	}
+	for status, list := range byStatus(codes) {
+		r := &huma.Response{
+			Description: "code " + strings.Join(list, ", "), Content: content(schemas, "application/problem+json", Problem{}),
+		}
+		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+			r.Headers = map[string]*huma.Param{"Retry-After": {
+				Description: "Seconds to wait.", Schema: &huma.Schema{Type: huma.TypeInteger},
+			}}
+		}
+		op.Responses[strconv.Itoa(status)] = r
+	}
+	return op
+}
+
+func content(schemas huma.Registry, kind string, v any) map[string]*huma.MediaType {
+	t := reflect.TypeOf(v)
+	return map[string]*huma.MediaType{kind: {Schema: schemas.Schema(t, true, t.Name())}}
+}
+
+// byStatus sorts codes by the status that they come with.
+func byStatus(list []string) map[int][]string {
+	out := map[int][]string{}
+	for _, code := range list {
+		status := CodeOf(code).Status
+		out[status] = append(out[status], code)
+	}
+	return out
+}

@@ -1,0 +1,150 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Code is what the code of a problem stands for.
+type Code struct {
+	Status int
+	Title  string
+}
+
+// codes has every code that a problem can have. A code never changes its meaning. Those that only one package answers
+// come by AddCodes.
+var codes = map[string]Code{
+	"not_found":          {http.StatusNotFound, "There is no such path"},
+	"method_not_allowed": {http.StatusMethodNotAllowed, "The path does not take this method"},
+	"unauthorized":       {http.StatusUnauthorized, "The caller's credentials are missing or are not good here"},
+	"rate_limited":       {http.StatusTooManyRequests, "The caller makes too many requests"},
+	"content_type":       {http.StatusUnsupportedMediaType, "The body is not application/json"},
+	"content_encoding":   {http.StatusUnsupportedMediaType, "The body is encoded"},
+	"body_too_large":     {http.StatusRequestEntityTooLarge, "The body is too large"},
+	"body_incomplete":    {http.StatusRequestTimeout, "The body did not arrive whole"},
+	"body_required":      {http.StatusBadRequest, "The body is empty"},
+	"invalid_json":       {http.StatusBadRequest, "The body is not one JSON object"},
+	"duplicate_field":    {http.StatusBadRequest, "A name comes twice in the body"},
+	"nested_value":       {http.StatusBadRequest, "The body has an object or a list where none belongs"},
+	"unknown_field":      {http.StatusBadRequest, "The body has a field that does not exist"},
+	"campaign_invalid":   {http.StatusBadRequest, "This can't be the id of a campaign"},
+	"unknown_campaign":   {http.StatusNotFound, "There is no such campaign"},
+	"frozen":             {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
+	"unavailable":        {http.StatusServiceUnavailable, "Nothing happened: a server behind this one does not answer"},
+	"outcome_unknown":    {http.StatusServiceUnavailable, "The request may or may not have been carried out"},
+}
+
+// AddCodes adds the codes of a package, while the program starts, and gives them back. It panics if one is there
+// already: a code has one meaning on all listeners.
+func AddCodes(own map[string]Code) map[string]Code {
+	for code, what := range own {
+		if has, ok := codes[code]; ok {
+			panic(fmt.Sprintf("the code %q means %q, and %q: name one of the two otherwise", code, has.Title, what.Title))
+		}
+		codes[code] = what
+	}
+	return own
+}
+
+// CodeOf gives the meaning of a code. It panics if there is none: no caller gets a code that no page explains.
+func CodeOf(code string) Code {
+	what, ok := codes[code]
+	if !ok {
+		panic(fmt.Sprintf("the code %q does not exist; there are %v", code, slices.Sorted(maps.Keys(codes))))
+	}
+	return what
+}
+
+// Problem is the body of an answer that refuses, by RFC 9457.
+type Problem struct {
+	Type     string `json:"type" doc:"Always about:blank: the code tells the kinds apart."`
+	Title    string `json:"title" doc:"What the code means."`
+	Status   int    `json:"status" doc:"The HTTP status."`
+	Detail   string `json:"detail" doc:"What to do about it."`
+	Instance string `json:"instance" doc:"The X-Request-Id of this answer, for the server's log."`
+	Code     string `json:"code" doc:"What went wrong; the page of the API lists the codes."`
+}
+
+// Refusal is the error that becomes a Problem. Its texts hold nothing of the request.
+type Refusal struct {
+	Code, Detail string
+	Wait         time.Duration // for Retry-After; 0 for none
+	Cause        error         // for the log only
+}
+
+func (e *Refusal) Error() string { return e.Code + ": " + e.Detail }
+func (e *Refusal) Unwrap() error { return e.Cause }
+
+// Refuse refuses a request for what the request itself is.
+func Refuse(code, detail string) error { return &Refusal{Code: code, Detail: detail} }
+
+// refusalOf gives what an error says to the caller. Where the error is none of this package, its class does.
+func refusalOf(err error) *Refusal {
+	var refused *Refusal
+	var body *BodyError
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &body):
+		return &Refusal{Code: body.Code, Detail: body.Detail, Cause: body.Cause}
+	}
+	switch hongbao.ClassOf(err) {
+	case hongbao.ClassTransient, hongbao.ClassBroken:
+		return &Refusal{Code: "unavailable", Detail: "send the same request again", Wait: time.Second, Cause: err}
+	case hongbao.ClassPermanent, hongbao.ClassConflict, hongbao.ClassUnknown:
+	}
+	return &Refusal{Code: "outcome_unknown", Detail: "send the same request again, with the same request id",
+		Wait: time.Second, Cause: err}
+}
+
+// Fail answers with an error, and logs its cause.
+func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, err error) {
+	e := refusalOf(err)
+	what, h := CodeOf(e.Code), w.Header()
+	id := h.Get(RequestID)
+	fields := []zap.Field{
+		zap.String("request_id", id), zap.String("method", r.Method), zap.String("path", r.URL.Path),
+		zap.Int("status", what.Status), zap.String("problem", e.Code), zap.NamedError("cause", e.Cause),
+	}
+	if e.Cause != nil && what.Status >= http.StatusInternalServerError && !errors.Is(e.Cause, context.Canceled) {
+		log.Warn("a request failed", fields...)
+	} else {
+		log.Debug("a request was refused", fields...)
+	}
+	if e.Wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((e.Wait+time.Second-1)/time.Second)))
+	}
+	if what.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	writeAs(w, what.Status, "application/problem+json", &Problem{
+		Type: "about:blank", Title: what.Title, Status: what.Status, Detail: e.Detail, Instance: id, Code: e.Code,
+	})
+}
+
+// WriteJSON answers with a value of a type that can always be written as JSON.
+func WriteJSON(w http.ResponseWriter, status int, v any) { writeAs(w, status, "application/json", v) }
+
+// writeAs sends JSON. The status line is gone when the body fails, so nothing more can be told to the caller.
+func writeAs(w http.ResponseWriter, status int, kind string, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("an answer of type %T can't be written as JSON: %v", v, err))
+	}
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Content-Length", strconv.Itoa(len(data)+1))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n'))
+}
