@@ -32,6 +32,8 @@ var lines = map[string]struct{ server, args string }{
 	"campaign refund-lost":  {"redis", "rain --amount 1 --by ann --why gone"},
 	"dead confirm":          {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 	"serve":                 {"redis", ""},
+	"key create":            {"ledger", "--role viewer"}, "key list": {"ledger", ""},
+	"key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
 }
 
 // Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag

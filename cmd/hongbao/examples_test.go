@@ -124,6 +124,12 @@ var play = []act{
 		s.set("SERVE_LISTEN", freeAddr(s.t), "SERVE_OPS_LISTEN", freeAddr(s.t), "SERVE_DRAIN_DELAY", "0s")
 	}},
 	{command: "balance client revoke", says: "revoked tokens: 1"},
+	{command: "key create", after: func(s *stage, r result) {
+		s.words["5xk2q7vmaz3t"] = regexp.MustCompile("hb_([a-z2-7]{12})_[0-9a-f]{64}").FindStringSubmatch(r.out)[1]
+	}},
+	{command: "key list", says: `"role":"gateway"`},
+	{command: "key rotate", says: "hb_"},
+	{command: "key revoke", says: "is revoked"},
 }
 
 // furnish puts into the folder what a user has: the program, and the repository's examples. The campaign's window is

@@ -96,6 +96,8 @@ var cases = map[string]func(*testing.T, *fixture){
 	"nobody credits more than was funded":         testFundExhausted,
 	"a fund is filled once":                       testFundOnce,
 	"tokens of clients":                           testTokens,
+	"API keys":                                    testKeys,
+	"an API key rotated by many at once":          testKeysTogether,
 	"credits one by one, and the database away":   funded(testCreditAway),
 }
 

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+func keyCmd() *cobra.Command {
+	return family("key", "Make API keys for people and programs; list, rotate or revoke them",
+		"An API key says who calls the administration API, the console, or names the user of a grab. Its role says what it may "+
+			"do; see docs/security.md.\n"+
+			"The ledger has the SHA-256 of its secret only. Servers that run notice a change within 10 seconds.",
+		keyCreateCmd(), keyListCmd(), keyRotateCmd(), keyRevokeCmd())
+}
+
+func keyCreateCmd() *cobra.Command {
+	var (
+		want    access.Key
+		role    string
+		expires string
+	)
+	cmd := &cobra.Command{
+		Use: "create", Short: "Make an API key, and print it: it is shown this once",
+		Long: "Makes an API key with a role, and prints it: it is shown this once.\n\n" +
+			"viewer     reads\n" +
+			"operator   loads, pauses and resumes campaigns and sinks, requeues letters, replays\n" +
+			"treasurer  creates, closes and refunds campaigns, decides about quarantine, drops letters\n" +
+			"gateway    grabs for the users that it names, and nothing else\n\n" +
+			"A treasurer may do what an operator may, and an operator what a viewer may. With --campaign the key is good for " +
+			"these campaigns only,\nand for nothing that concerns the whole deployment.",
+		Example: "  hongbao key create --role operator --note \"ann\"\n" +
+			"  hongbao key create --role gateway --campaign 'spring-*' --expires 2160h",
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			want.Role = access.Role(role)
+			if want.Expires, err = parseExpiry(expires); err == nil {
+				err = want.Check(time.Now())
+			}
+			if err != nil {
+				return app.Usage("%w (see `%s --help`)", err, cmd.CommandPath())
+			}
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+				k, err := a.CreateKey(cmd.Context(), want)
+				if err != nil {
+					return err
+				}
+				return printKey(cmd, k)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&role, "role", "", "viewer, operator, treasurer or gateway (required)")
+	flags.StringSliceVar(&want.Campaigns, "campaign", nil,
+		"a campaign that it is good for, or a prefix as spring-*; may be given often (default all)")
+	flags.StringVar(&expires, "expires", "", "when it ends: a time, or how long from now, as 2160h (default never)")
+	flags.StringVar(&want.Note, "note", "", "whose it is, for the list")
+	return cmd
+}
+
+// parseExpiry reads a time, or a duration from now on.
+func parseExpiry(text string) (time.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return time.Now().Add(d).UTC().Truncate(time.Second), nil
+	}
+	return parseTime("--expires", text)
+}
+
+// printKey prints a new key alone, so that a script may take it.
+func printKey(cmd *cobra.Command, k *app.NewKey) error {
+	return printAnswer(cmd, k, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, k.Text)
+		return err
+	})
+}
+
+func keyListCmd() *cobra.Command {
+	all := false
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the API keys that are good",
+		Example: "  hongbao key list\n  hongbao key list --all --json", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+				keys, err := a.Keys(cmd.Context(), all)
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, map[string]any{"keys": keys}, func(w io.Writer) error { return writeKeys(w, keys) })
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "those that are revoked or expired, too")
+	return cmd
+}
+
+func writeKeys(w io.Writer, keys []access.Key) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KEY\tROLE\tCAMPAIGNS\tCREATED\tEXPIRES\tREVOKED\tNOTE")
+	at := func(at time.Time) string {
+		if at.IsZero() {
+			return "-"
+		}
+		return at.Format(time.RFC3339)
+	}
+	for i := range keys {
+		k := &keys[i]
+		campaigns := "all"
+		if len(k.Campaigns) > 0 {
+			campaigns = strings.Join(k.Campaigns, ",")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Role, campaigns, at(k.Created), at(k.Expires), at(k.Revoked),
+			k.Note)
+	}
+	return t.Flush()
+}
+
+func keyRotateCmd() *cobra.Command {
+	overlap := 24 * time.Hour
+	cmd := &cobra.Command{
+		Use: "rotate KEY", Short: "Give an API key a new secret, and print it: it is shown this once",
+		Long: "Gives an API key a new secret. Role, campaigns and expiry stay. The old secret is good for --overlap, so that its " +
+			"owner can change over\nwithout a pause; the one before that is dead at once.",
+		Example: "  hongbao key rotate 5xk2q7vmaz3t\n  hongbao key rotate 5xk2q7vmaz3t --overlap 0s",
+		Args:    exactly(1, "one key, by its id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if overlap < 0 {
+				return app.Usage("--overlap: give 0s or more (see `%s --help`)", cmd.CommandPath())
+			}
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+				k, err := a.RotateKey(cmd.Context(), args[0], overlap)
+				if err != nil {
+					return err
+				}
+				return printKey(cmd, k)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&overlap, "overlap", overlap, "how long the old secret stays good")
+	return cmd
+}
+
+func keyRevokeCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke KEY", Short: "End an API key for ever, and the console sessions that were begun with it",
+		Example: "  hongbao key revoke 5xk2q7vmaz3t", Args: exactly(1, "one key, by its id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+				k, err := a.RevokeKey(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, k, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "key %s is revoked; servers refuse it within 10 seconds\n", k.ID)
+					return err
+				})
+			})
+		},
+	}
+}

@@ -1,0 +1,114 @@
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// What a key's text is made of: hb_<id>_<secret>.
+const (
+	keyPrefix   = "hb_"
+	keyIDLen    = 12
+	secretBytes = 32
+)
+
+// Bounds of a key's fields.
+const (
+	maxNote      = 200
+	maxCampaigns = 100
+)
+
+// Key is an API key as the ledger has it. The secret is not in it.
+type Key struct {
+	ID   string `json:"id"`
+	Role Role   `json:"role"`
+	// Campaigns are ids, or prefixes that end with *. Empty: all campaigns, and the whole deployment.
+	Campaigns []string `json:"campaigns"`
+	// Hash is the SHA-256 of the secret in hex. OldHash is that of the secret before, which is good until OldUntil.
+	Hash     string    `json:"-"`
+	OldHash  string    `json:"-"`
+	OldUntil time.Time `json:"-"`
+	Created  time.Time `json:"created"`
+	Expires  time.Time `json:"expires,omitzero"` // zero: never
+	Revoked  time.Time `json:"revoked,omitzero"` // zero: it is not
+	Note     string    `json:"note,omitempty"`
+}
+
+// NewKey draws the id and the secret of a key, and gives the text that its owner sends. Nobody else has it.
+func NewKey(role Role, campaigns []string) (key Key, text string) {
+	key = Key{ID: strings.ToLower(rand.Text()[:keyIDLen]), Role: role, Campaigns: campaigns}
+	text, key.Hash = NewSecret(key.ID)
+	return key, text
+}
+
+// NewSecret draws a secret for a key: the text that its owner sends, and the hash that is stored.
+func NewSecret(id string) (text, hash string) {
+	var b [secretBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	secret := hex.EncodeToString(b[:])
+	return keyPrefix + id + "_" + secret, Hash(secret)
+}
+
+// Hash is what is stored of a secret.
+func Hash(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// split takes a key's text apart; false if it is none.
+func split(text string) (id, secret string, ok bool) {
+	rest, ok := strings.CutPrefix(text, keyPrefix)
+	id, secret, has := strings.Cut(rest, "_")
+	return id, secret, ok && has && len(id) == keyIDLen && len(secret) == 2*secretBytes
+}
+
+// live tells whether the key is good at a time, whatever its secret.
+func (k *Key) live(now time.Time) bool {
+	return k.Revoked.IsZero() && (k.Expires.IsZero() || now.Before(k.Expires))
+}
+
+// opens tells whether a secret is the key's. It takes the same time whatever the secret is.
+func (k *Key) opens(secret string, now time.Time) bool {
+	hash := []byte(Hash(secret))
+	is := subtle.ConstantTimeCompare(hash, []byte(k.Hash))
+	was := subtle.ConstantTimeCompare(hash, []byte(k.OldHash))
+	return is == 1 || was == 1 && now.Before(k.OldUntil)
+}
+
+// Check names everything that is wrong with a key that is to be stored.
+func (k *Key) Check(now time.Time) error {
+	var errs []error
+	if !slices.Contains(Roles(), k.Role) {
+		errs = append(errs, fmt.Errorf("role %.40q does not exist: want one of %v", k.Role, Roles()))
+	}
+	if len(k.Campaigns) > maxCampaigns {
+		errs = append(errs, fmt.Errorf("it names %d campaigns: want up to %d; a prefix* stands for many", len(k.Campaigns),
+			maxCampaigns))
+	}
+	for _, c := range k.Campaigns {
+		if err := hongbao.CheckCampaignID(strings.TrimSuffix(c, "*")); err != nil && c != "*" {
+			errs = append(errs, fmt.Errorf("campaign %.80q: %w; a prefix ends with *", c, err))
+		} else if c == "*" {
+			errs = append(errs, errors.New("campaign * is not a scope: name no campaign for all of them"))
+		}
+	}
+	if !k.Expires.IsZero() && !k.Expires.After(now) {
+		errs = append(errs, fmt.Errorf("it would have expired at %s already", k.Expires.Format(time.RFC3339)))
+	}
+	if len(k.Note) > maxNote || strings.ContainsFunc(k.Note, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		errs = append(errs, fmt.Errorf("the note is one line of up to %d bytes", maxNote))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent, "the API key can't be stored: %w", errors.Join(errs...))
+}

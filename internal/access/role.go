@@ -1,0 +1,121 @@
+package access
+
+import "slices"
+
+// Role is what an API key is good for.
+type Role string
+
+// The roles. Each of the first three may do what the ones before it may.
+const (
+	// RoleViewer reads.
+	RoleViewer Role = "viewer"
+	// RoleOperator runs what is there: campaigns, sinks, dead letters that are to be delivered.
+	RoleOperator Role = "operator"
+	// RoleTreasurer decides about money.
+	RoleTreasurer Role = "treasurer"
+	// RoleGateway is a program that grabs for its users. It may do nothing else.
+	RoleGateway Role = "gateway"
+)
+
+// Roles lists the roles in the order of the table.
+func Roles() []Role { return []Role{RoleViewer, RoleOperator, RoleTreasurer, RoleGateway} }
+
+// Action is what a caller wants to do.
+type Action string
+
+// The actions that an API key may be good for.
+const (
+	ReadCampaigns    Action = "read_campaigns"
+	ReadGrants       Action = "read_grants"
+	ReadSinks        Action = "read_sinks"
+	ReadLetters      Action = "read_letters"
+	ReadQuarantine   Action = "read_quarantine"
+	ReadJournal      Action = "read_journal"
+	LoadCampaign     Action = "load_campaign"
+	PauseCampaign    Action = "pause_campaign"
+	ResumeCampaign   Action = "resume_campaign"
+	RequeueLetters   Action = "requeue_letters"
+	Replay           Action = "replay"
+	PauseSink        Action = "pause_sink"
+	ResumeSink       Action = "resume_sink"
+	LimitSink        Action = "limit_sink"
+	CreateCampaign   Action = "create_campaign"
+	CloseCampaign    Action = "close_campaign"
+	Refund           Action = "refund"
+	RevealCampaign   Action = "reveal_campaign"
+	DropLetters      Action = "drop_letters"
+	DecideQuarantine Action = "decide_quarantine"
+	Grab             Action = "grab"
+)
+
+// The actions that only the command line takes, with the ledger's DSN. They stand in the journal.
+const (
+	ManageKeys     Action = "manage_keys"
+	AcceptLoss     Action = "accept_loss"
+	RefundLost     Action = "refund_lost"
+	DisownCampaign Action = "disown_campaign"
+	ConfirmCredits Action = "confirm_credits"
+	ManageClients  Action = "manage_clients"
+	FundClient     Action = "fund_client"
+)
+
+// Rule says which roles may take an action.
+type Rule struct {
+	Action Action
+	// What says it to a person.
+	What  string
+	Roles []Role
+	// Whole says that the action is never about one campaign, so a key with a campaign scope may not take it.
+	Whole bool
+}
+
+// rules is the table. It stands here only.
+var rules = []Rule{
+	{Action: ReadCampaigns, What: "list campaigns, look at one: counts, window, plan hash; never its seed", Roles: readers},
+	{Action: ReadGrants, What: "read a user's receipts, and the trail of a grant; never a coupon's code", Roles: grantReaders},
+	{Action: ReadSinks, What: "see sinks, workers, lag and audits", Roles: readers, Whole: true},
+	{Action: ReadLetters, What: "read dead letters", Roles: readers},
+	{Action: ReadQuarantine, What: "read the quarantine", Roles: readers},
+	{Action: ReadJournal, What: "read the journal", Roles: readers, Whole: true},
+	{Action: LoadCampaign, What: "load a campaign into Redis", Roles: operators},
+	{Action: PauseCampaign, What: "pause a campaign", Roles: operators},
+	{Action: ResumeCampaign, What: "resume a campaign", Roles: operators},
+	{Action: RequeueLetters, What: "deliver dead letters after all", Roles: operators},
+	{Action: Replay, What: "replay grants", Roles: operators},
+	{Action: PauseSink, What: "pause a sink", Roles: operators, Whole: true},
+	{Action: ResumeSink, What: "resume a sink", Roles: operators, Whole: true},
+	{Action: LimitSink, What: "set a sink's rate limit", Roles: operators, Whole: true},
+	{Action: CreateCampaign, What: "create and fund a campaign", Roles: treasurers},
+	{Action: CloseCampaign, What: "close a campaign, also before its end", Roles: treasurers},
+	{Action: Refund, What: "refund what is left", Roles: treasurers},
+	{Action: RevealCampaign, What: "make the seed of a refunded campaign public", Roles: treasurers},
+	{Action: DropLetters, What: "drop dead letters", Roles: treasurers},
+	{Action: DecideQuarantine, What: "pay or void a grant in quarantine", Roles: treasurers},
+	{Action: Grab, What: "grab for the users that it names", Roles: []Role{RoleGateway}},
+	{Action: ManageKeys, What: "make, rotate, revoke and list API keys", Whole: true},
+	{Action: AcceptLoss, What: "accept that Redis has lost something", Whole: true},
+	{Action: RefundLost, What: "end a campaign that Redis has lost"},
+	{Action: DisownCampaign, What: "say that the ledger will never have a campaign"},
+	{Action: ConfirmCredits, What: "say what the remote has booked", Whole: true},
+	{Action: ManageClients, What: "make and revoke tokens of the balance API", Whole: true},
+	{Action: FundClient, What: "fill a fund of the balance API", Whole: true},
+}
+
+var (
+	readers      = []Role{RoleViewer, RoleOperator, RoleTreasurer}
+	grantReaders = []Role{RoleViewer, RoleOperator, RoleTreasurer, RoleGateway}
+	operators    = []Role{RoleOperator, RoleTreasurer}
+	treasurers   = []Role{RoleTreasurer}
+)
+
+// Rules gives the table of actions and roles. An action without a role is the command line's only.
+func Rules() []Rule { return slices.Clone(rules) }
+
+// ruleOf gives the rule for an action; one that nobody may take if there is none.
+func ruleOf(a Action) Rule {
+	i := slices.IndexFunc(rules, func(r Rule) bool { return r.Action == a })
+	if i < 0 {
+		return Rule{Action: a, Whole: true}
+	}
+	return rules[i]
+}

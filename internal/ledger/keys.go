@@ -1,0 +1,124 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+)
+
+// maxLiveKeys bounds the keys that are live at once: each program that checks keys holds all of them.
+const maxLiveKeys = 10_000
+
+const keyColumns = `id, role, campaigns, hash, old_hash, old_until, created_at, expires_at, revoked_at, note`
+
+func scanKey(s scan) (k access.Key, err error) {
+	var role, campaigns string
+	var oldUntil, created, expires, revoked int64
+	err = s(&k.ID, &role, &campaigns, &k.Hash, &k.OldHash, &oldUntil, &created, &expires, &revoked, &k.Note)
+	k.Role, k.Campaigns = access.Role(role), strings.Fields(campaigns)
+	k.OldUntil, k.Created, k.Expires, k.Revoked = atMilli(oldUntil), atMilli(created), atMilli(expires), atMilli(revoked)
+	return k, err
+}
+
+// atMilli and milli turn a time into a column and back; the zero time is 0.
+func atMilli(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func milli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// AddKey stores a new API key, and gives it as it is stored.
+func (l *Ledger) AddKey(ctx context.Context, k access.Key) (access.Key, error) {
+	now := time.Now()
+	if err := k.Check(now); err != nil {
+		return access.Key{}, err
+	}
+	k.Created = atMilli(now.UnixMilli())
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		live, _, err := question[int64]{sql: `SELECT COUNT(*) FROM api_key WHERE revoked_at = 0 AND
+			(expires_at = 0 OR expires_at > $1)`, args: []any{now.UnixMilli()}, row: number}.first(ctx, t)
+		if err == nil && live >= maxLiveKeys {
+			err = hongbao.Errorf(hongbao.ClassPermanent, "%d keys are live already: revoke some with `hongbao key revoke`", live)
+		}
+		return []stmt{{sql: `INSERT INTO api_key (id, role, campaigns, hash, created_at, expires_at, note)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`, args: []any{k.ID, string(k.Role), strings.Join(k.Campaigns, " "), k.Hash,
+			milli(k.Created), milli(k.Expires), k.Note}}}, err
+	})
+	if err != nil {
+		return access.Key{}, fmt.Errorf("store API key %s: %w", k.ID, err)
+	}
+	return k, nil
+}
+
+// LiveKeys gives the API keys that are neither revoked nor expired.
+func (l *Ledger) LiveKeys(ctx context.Context) ([]access.Key, error) {
+	return question[access.Key]{"read the live API keys", `SELECT ` + keyColumns + ` FROM api_key WHERE revoked_at = 0 AND
+		(expires_at = 0 OR expires_at > $1)`, []any{time.Now().UnixMilli()}, scanKey}.all(ctx, l)
+}
+
+// Keys gives all API keys, those that are over too, in the order in which they were made.
+func (l *Ledger) Keys(ctx context.Context) ([]access.Key, error) {
+	return question[access.Key]{"read the API keys",
+		`SELECT ` + keyColumns + ` FROM api_key ORDER BY created_at, id`, nil, scanKey}.all(ctx, l)
+}
+
+// RevokeKey ends an API key for ever. A repeat changes nothing.
+func (l *Ledger) RevokeKey(ctx context.Context, id string) (access.Key, error) {
+	return l.changeKey(ctx, "revoke", id, func(k *access.Key, now time.Time) error {
+		if k.Revoked.IsZero() {
+			k.Revoked = now
+		}
+		return nil
+	})
+}
+
+// RotateKey gives an API key a new secret. The old one is good for the overlap; the one before that is dead at once.
+func (l *Ledger) RotateKey(ctx context.Context, id, hash string, overlap time.Duration) (access.Key, error) {
+	return l.changeKey(ctx, "rotate", id, func(k *access.Key, now time.Time) error {
+		if !k.Revoked.IsZero() || !k.Expires.IsZero() && !k.Expires.After(now) {
+			return hongbao.Errorf(hongbao.ClassPermanent, "it is revoked or expired: make a new one with `hongbao key create`")
+		}
+		if k.Hash != hash { // a commit without an answer is tried again
+			k.OldHash, k.OldUntil, k.Hash = k.Hash, now.Add(overlap), hash
+		}
+		return nil
+	})
+}
+
+// changeKey changes a key, under its lock.
+func (l *Ledger) changeKey(ctx context.Context, what, id string, change func(*access.Key, time.Time) error) (k access.Key,
+	err error) {
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		// The update that changes nothing takes the row's lock on every database.
+		if err := t.run(ctx, stmt{sql: `UPDATE api_key SET id = id WHERE id = $1`, args: []any{id}}); err != nil {
+			return nil, err
+		}
+		var found bool
+		k, found, err = question[access.Key]{sql: `SELECT ` + keyColumns + ` FROM api_key WHERE id = $1`, args: []any{id},
+			row: scanKey}.first(ctx, t)
+		if err == nil && !found {
+			err = hongbao.Errorf(hongbao.ClassPermanent, "there is no such key; `hongbao key list` shows those that there are")
+		}
+		if err == nil {
+			err = change(&k, atMilli(time.Now().UnixMilli()))
+		}
+		return []stmt{{sql: `UPDATE api_key SET hash = $2, old_hash = $3, old_until = $4, revoked_at = $5 WHERE id = $1`,
+			args: []any{id, k.Hash, k.OldHash, milli(k.OldUntil), milli(k.Revoked)}}}, err
+	})
+	if err != nil {
+		return access.Key{}, fmt.Errorf("%s API key %.40s: %w", what, id, err)
+	}
+	return k, nil
+}

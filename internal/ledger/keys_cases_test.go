@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+)
+
+// testKeys makes, rotates, revokes and lists API keys.
+func testKeys(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	drawn, _ := access.NewKey(access.RoleOperator, []string{"rain", "spring-*"})
+	drawn.Expires, drawn.Note = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond), "Ann's 🧧 laptop"
+	first, err := l.AddKey(ctx, drawn)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), first.Created, time.Minute)
+	drawn.Created = first.Created
+	require.Equal(t, drawn, first)
+	short, _ := access.NewKey(access.RoleViewer, nil)
+	short.Expires = time.Now().Add(300 * time.Millisecond)
+	_, err = l.AddKey(ctx, short)
+	require.NoError(t, err)
+
+	live := func() []access.Key {
+		keys, err := l.LiveKeys(ctx)
+		require.NoError(t, err)
+		return keys
+	}
+	require.Eventually(t, func() bool { return len(live()) == 1 }, 10*time.Second, 20*time.Millisecond, "one has expired")
+	require.Equal(t, first, live()[0])
+	bad, _ := access.NewKey("root", nil)
+	_, err = l.AddKey(ctx, bad)
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+
+	_, hash := access.NewSecret(first.ID)
+	turned, err := l.RotateKey(ctx, first.ID, hash, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, first.Hash, turned.OldHash)
+	require.Equal(t, hash, turned.Hash)
+	require.WithinDuration(t, time.Now().Add(time.Hour), turned.OldUntil, time.Minute)
+	require.Equal(t, turned, live()[0])
+
+	gone, err := l.RevokeKey(ctx, first.ID)
+	require.NoError(t, err)
+	require.False(t, gone.Revoked.IsZero())
+	again, err := l.RevokeKey(ctx, first.ID)
+	require.NoError(t, err)
+	require.Equal(t, gone, again, "a repeat changes nothing")
+	require.Empty(t, live())
+	for _, id := range []string{first.ID, short.ID, "nobody"} {
+		_, err = l.RotateKey(ctx, id, hash, 0)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), id)
+	}
+	_, err = l.RevokeKey(ctx, "nobody")
+	require.ErrorContains(t, err, "hongbao key list")
+	all, err := l.Keys(ctx)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, []string{first.ID, short.ID}, []string{all[0].ID, all[1].ID}, "in the order in which they were made")
+}
+
+// testKeysTogether rotates one key from many processes: each secret that was replaced is known in its turn.
+func testKeysTogether(t *testing.T, f *fixture) {
+	k, _ := access.NewKey(access.RoleViewer, nil)
+	_, err := f.ledger.AddKey(t.Context(), k)
+	require.NoError(t, err)
+	const many = 8
+	var wg sync.WaitGroup
+	olds, errs := make([]string, many), make([]error, many)
+	for i := range many {
+		wg.Go(func() {
+			_, hash := access.NewSecret(k.ID)
+			var has access.Key
+			has, errs[i] = f.ledger.RotateKey(t.Context(), k.ID, hash, time.Hour)
+			olds[i] = has.OldHash
+		})
+	}
+	wg.Wait()
+	seen := map[string]bool{}
+	for i := range many {
+		require.NoError(t, errs[i])
+		require.False(t, seen[olds[i]], "two replaced the same secret")
+		seen[olds[i]] = true
+	}
+	require.True(t, seen[k.Hash])
+}
