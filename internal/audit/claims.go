@@ -17,12 +17,12 @@ var claimFormat = regexp.MustCompile(`^\d+ (\d+) [^\n]*\n([^\n]*)\n`)
 // readClaims counts the pushes in progress. One whose lease is over and whose events are all finished is a difference:
 // no worker will come to finish it.
 func (r *run) readClaims(ctx context.Context) error {
+	if r.partial() {
+		return nil
+	}
 	now, err := r.Redis.Time(ctx).Result()
 	if err != nil {
 		return fmt.Errorf("time: %w", shards.Classify(err))
-	}
-	if r.partial() {
-		return nil
 	}
 	for _, k := range r.sinks {
 		for _, s := range r.shards {
@@ -52,7 +52,7 @@ func (r *run) claim(k *sink, s *shard, id, text string, now time.Time) {
 	}
 	for events := range strings.SplitSeq(m[2], ",") {
 		a, b, _ := strings.Cut(events, "-")
-		if p := &k.at[s.Index()]; p.firstUndone(max(parseSeq(a), p.finished+1), parseSeq(b)) > 0 {
+		if k.at[s.Index()].anyUndone(parseSeq(a), parseSeq(b)) {
 			return // its events are pending: whoever takes them over finishes the claim
 		}
 	}

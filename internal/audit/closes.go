@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -81,7 +82,7 @@ func (r *run) closedBy(c *campaign, shard int) int64 {
 func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	for shard, snap := range c.on {
-		if snap.state == stateRefunded && !l.Closed {
+		if snap.state == campaigns.Refunded && !l.Closed {
 			r.differs(c, FundingDiffers, "ledger", "Redis says that it was refunded, the ledger has no refund")
 		}
 		if !l.Closed || snap.over() {
@@ -91,7 +92,7 @@ func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return shards.Classify(err)
 		}
-		if err == nil && state != stateClosed && state != stateRefunded {
+		if err == nil && state != campaigns.Closed && state != campaigns.Refunded {
 			r.differs(c, FundingDiffers, "ledger",
 				"the ledger has refunded it, but in Redis it is %.20q: Redis went back in time", state)
 		}

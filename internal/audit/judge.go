@@ -267,7 +267,7 @@ func (r *run) judgeSeqs(s *shard) {
 // them, and workers take them out one by one when they stand behind an unfinished one.
 func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
 	for _, k := range r.sinks {
-		if k.at[s.Index()].firstUndone(seqs.First, seqs.Last) > 0 {
+		if k.at[s.Index()].anyUndone(seqs.First, seqs.Last) {
 			return k
 		}
 	}

@@ -21,14 +21,14 @@ func (p *progress) done(seq int64) bool {
 	return seq <= p.finished || seq <= p.upto && p.bits.Has(seq)
 }
 
-// firstUndone is the first of the seqs that the group has not finished; 0 if it has finished all.
-func (p *progress) firstUndone(first, last int64) int64 {
-	for seq := first; seq <= last; seq++ {
+// anyUndone tells whether the group has not finished some of the seqs.
+func (p *progress) anyUndone(first, last int64) bool {
+	for seq := max(first, p.finished+1); seq <= last; seq++ {
 		if !p.done(seq) {
-			return seq
+			return true
 		}
 	}
-	return 0
+	return false
 }
 
 // waitQuiet waits until every group has finished everything, or the time is over.

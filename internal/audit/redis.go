@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -76,17 +77,10 @@ type snapshot struct {
 }
 
 // loading tells that the stock is still being filled; nothing is granted yet.
-func (s *snapshot) loading() bool { return s.state == "loading" }
-
-// The states of a campaign that grants nothing any more: frozen since Redis has lost something of it, or closed.
-const (
-	stateFrozen   = "frozen"
-	stateClosed   = "closed"
-	stateRefunded = "refunded"
-)
+func (s *snapshot) loading() bool { return s.state == campaigns.Loading }
 
 // over tells that the campaign was closed on the shard.
-func (s *snapshot) over() bool { return s.state == stateClosed || s.state == stateRefunded }
+func (s *snapshot) over() bool { return s.state == campaigns.Closed || s.state == campaigns.Refunded }
 
 func (s *snapshot) parse(m map[string]string) error {
 	s.state, s.currency = m["state"], m["currency"]
@@ -183,7 +177,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 		return nil
 	}
 	c.on[s.Index()] = snap
-	if snap.state == stateFrozen {
+	if snap.state == campaigns.Frozen {
 		r.differs(c, CampaignFrozen, s.Campaign(c.id), "`hongbao recover` left it frozen")
 	}
 	if snap.loading() {

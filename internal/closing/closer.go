@@ -142,7 +142,7 @@ func (c *Closer) standing(ctx context.Context, id string, e stream.Entry, notThe
 	if exists {
 		out.Finished = finished
 	}
-	if out.Settled() { // else nobody asks, and it reads every grant
+	if out.Settled() { // else nobody asks
 		out.Held, err = c.cfg.Ledger.Held(ctx, id)
 	}
 	return out, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -18,23 +19,23 @@ var ann = deadletter.Decider{By: "ann", Why: "mended,\nby hand"}
 
 // buried is a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, 5 of shard 1,
 // and an entry that can't be read .
-func buried(t *testing.T) *world {
+func buried(t *testing.T) *deadlettertest.World {
 	t.Helper()
-	w := setup(t)
-	w.add(t, 10)
-	w.bury(t, 0, 3, hongbao.ClassPermanent)
-	w.bury(t, 0, 4, hongbao.ClassPermanent)
-	w.bury(t, 0, 7, hongbao.ClassConflict)
-	w.bury(t, 1, 5, hongbao.ClassPermanent)
-	w.buryEntry(t, "v", "1", "k", "grant", "c", "rain", "forged", "1")
+	w := deadlettertest.Setup(t)
+	w.Add(t, 10)
+	w.Bury(t, 0, 3, hongbao.ClassPermanent)
+	w.Bury(t, 0, 4, hongbao.ClassPermanent)
+	w.Bury(t, 0, 7, hongbao.ClassConflict)
+	w.Bury(t, 1, 5, hongbao.ClassPermanent)
+	w.BuryEntry(t, "v", "1", "k", "grant", "c", "rain", "forged", "1")
 	return w
 }
 
 func TestListLetters(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	l := w.letters()
-	page := list(t, l, deadletter.Filter{})
+	l := w.Letters()
+	page := deadlettertest.List(t, l, deadletter.Filter{})
 	require.Equal(t, "0-3 0-4 0-7 0-0 1-5", idsOf(page))
 	for name, c := range map[string]struct {
 		filter deadletter.Filter
@@ -47,7 +48,7 @@ func TestListLetters(t *testing.T) {
 		"to":       {deadletter.Filter{To: page[0].Last}, ""},
 		"future":   {deadletter.Filter{From: time.Now().Add(time.Hour)}, ""},
 	} {
-		require.Equal(t, c.want, idsOf(list(t, l, c.filter)), name)
+		require.Equal(t, c.want, idsOf(deadlettertest.List(t, l, c.filter)), name)
 	}
 	var paged []deadletter.Letter
 	for after, pages := "", 0; ; pages++ {
@@ -74,13 +75,13 @@ func TestListLetters(t *testing.T) {
 func TestGetLetter(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	require.NoError(t, w.rdb.XTrimMaxLen(t.Context(), w.space.Shard(0).Events(), 0).Err())
-	l := w.letters()
-	page := list(t, l, deadletter.Filter{})
+	require.NoError(t, w.Redis.XTrimMaxLen(t.Context(), w.Layout.Shard(0).Events(), 0).Err())
+	l := w.Letters()
+	page := deadlettertest.List(t, l, deadletter.Filter{})
 	one, err := l.Get(t.Context(), page[0].ID)
 	require.NoError(t, err)
 	require.Equal(t, page[0], one)
-	g := grant(0, 3)
+	g := deadlettertest.Grant(0, 3)
 	g.EntryID = one.Entry
 	require.Equal(t, &g, one.Grant)
 	require.Equal(t, "permanent", one.Class)
@@ -107,44 +108,44 @@ func TestGetLetter(t *testing.T) {
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	l := w.letters()
-	cfg := delivery.Options{Handler: w.target, BatchGrants: 2, Patience: time.Second}
+	l := w.Letters()
+	cfg := delivery.Options{Handler: w.Target, BatchGrants: 2, Patience: time.Second}
 	kafka := deadletter.Filter{Sinks: []string{"kafka"}}
-	before := w.dump(t)
+	before := w.Dump(t)
 	report, err := l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, ann, true)
 	require.NoError(t, err)
-	require.Equal(t, before, w.dump(t))
-	require.Zero(t, w.target.calls)
+	require.Equal(t, before, w.Dump(t))
+	require.Zero(t, w.Target.Calls)
 	require.Equal(t, int64(5), report.Matched)
 	require.Equal(t, int64(1), report.Unreadable)
 
-	page := list(t, l, deadletter.Filter{})
+	page := deadlettertest.List(t, l, deadletter.Filter{})
 	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{IDs: []string{page[4].ID}, Filter: kafka}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Resolved)
-	require.Equal(t, map[string]int{"1-5": 1}, w.target.copies, "one")
+	require.Equal(t, map[string]int{"1-5": 1}, w.Target.Copies, "one")
 	permanent := kafka
 	permanent.Class = "permanent"
 	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: permanent}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(2), report.Resolved, "all of a class")
-	require.Equal(t, map[string]int{"1-5": 1, "0-3": 1, "0-4": 1}, w.target.copies)
-	require.Equal(t, "0-7 0-0", idsOf(list(t, l, deadletter.Filter{})))
+	require.Equal(t, map[string]int{"1-5": 1, "0-3": 1, "0-4": 1}, w.Target.Copies)
+	require.Equal(t, "0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
 
-	log, err := shards.Of(w.rdb, w.space.Shard(0)).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
+	log, err := shards.Of(w.Redis, w.Layout.Shard(0)).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 2)
 	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", "mended,\nby hand"}, log[0].Values[2:8])
 	require.Contains(t, log[0].Values, "entry.g")
 
-	w.target.before = func(_ int, grants []hongbao.Grant) []error {
+	w.Target.Before = func(_ int, grants []hongbao.Grant) []error {
 		return []error{hongbao.Errorf(hongbao.ClassPermanent, "no again")}
 	}
 	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Failed)
 	require.Contains(t, report.Failures[0].Letter, "kafka/0/")
-	require.Equal(t, "0-7 0-0", idsOf(list(t, l, deadletter.Filter{})), "what is refused again stays as it was")
+	require.Equal(t, "0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})), "what is refused again stays as it was")
 	for _, who := range []deadletter.Decider{{}, {By: "ann"}, {Why: "x"}, {By: "a b", Why: "x"},
 		{By: "ann", Why: strings.Repeat("x", 1001)}} {
 		_, err := l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, who, false)
@@ -159,14 +160,14 @@ func TestRequeue(t *testing.T) {
 func TestRequeueKilled(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	l := w.letters()
-	cfg := delivery.Options{Handler: w.target, BatchGrants: 1, Patience: time.Second}
+	l := w.Letters()
+	cfg := delivery.Options{Handler: w.Target, BatchGrants: 1, Patience: time.Second}
 	kafka := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}
 	kills := 0
 	for run := 1; run < 20; run++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		left := run % 3
-		w.target.before = func(int, []hongbao.Grant) []error {
+		w.Target.Before = func(int, []hongbao.Grant) []error {
 			if left--; left == 0 {
 				kills++
 				cancel() // the sink takes it, and then nothing more happens
@@ -180,14 +181,14 @@ func TestRequeueKilled(t *testing.T) {
 		}
 		require.ErrorContains(t, err, "run it again to go on")
 	}
-	require.Equal(t, "0-0", idsOf(list(t, l, deadletter.Filter{})))
+	require.Equal(t, "0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
 	require.Positive(t, kills)
 	for _, id := range []string{"0-3", "0-4", "0-7", "1-5"} {
-		require.Positive(t, w.target.copies[id], id)
+		require.Positive(t, w.Target.Copies[id], id)
 	}
 	var log int64
-	for shard := range shardCount {
-		log += w.rdb.XLen(t.Context(), w.space.Shard(shard).Resolved("kafka")).Val()
+	for shard := range deadlettertest.Shards {
+		log += w.Redis.XLen(t.Context(), w.Layout.Shard(shard).Resolved("kafka")).Val()
 	}
 	require.Equal(t, int64(4), log, "each letter is ended once")
 	t.Logf("killed %d times", kills)
@@ -196,20 +197,20 @@ func TestRequeueKilled(t *testing.T) {
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	l := w.letters()
-	whole := list(t, l, deadletter.Filter{})[3]
-	before := w.dump(t)
+	l := w.Letters()
+	whole := deadlettertest.List(t, l, deadletter.Filter{})[3]
+	before := w.Dump(t)
 	report, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, true)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Matched)
-	require.Equal(t, before, w.dump(t))
+	require.Equal(t, before, w.Dump(t))
 	report, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Resolved)
 	_, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.ErrorIs(t, err, deadletter.ErrNoLetter)
-	require.Equal(t, "0-3 0-4 0-7 1-5", idsOf(list(t, l, deadletter.Filter{})))
-	log, err := shards.Of(w.rdb, w.space.Shard(0)).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
+	require.Equal(t, "0-3 0-4 0-7 1-5", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
+	log, err := shards.Of(w.Redis, w.Layout.Shard(0)).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(log[0].Values, " "), "decision dropped by ann")
 	require.Contains(t, strings.Join(log[0].Values, " "), "entry.forged 1")
@@ -222,21 +223,21 @@ func TestDrop(t *testing.T) {
 func TestRequeueOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	w.target.before = func(calls int, _ []hongbao.Grant) []error {
-		for shard := range shardCount {
+	w.Target.Before = func(calls int, _ []hongbao.Grant) []error {
+		for shard := range deadlettertest.Shards {
 			if calls == 2 {
-				require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(shard).Meta(), "epoch", 2).Err())
+				require.NoError(t, w.Redis.HSet(t.Context(), w.Layout.Shard(shard).Meta(), "epoch", 2).Err())
 			}
 		}
 		return nil
 	}
-	l := w.letters()
-	cfg := delivery.Options{Handler: w.target, BatchGrants: 1, Patience: time.Second}
+	l := w.Letters()
+	cfg := delivery.Options{Handler: w.Target, BatchGrants: 1, Patience: time.Second}
 	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}
 	report, err := l.Requeue(t.Context(), cfg, pick, ann, false)
 	require.ErrorIs(t, err, shards.ErrStale)
 	require.EqualValues(t, 1, report.Resolved)
-	require.Equal(t, "0-4 0-7 0-0 1-5", idsOf(list(t, l, deadletter.Filter{})))
+	require.Equal(t, "0-4 0-7 0-0 1-5", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
 	report, err = l.Requeue(t.Context(), cfg, pick, ann, false)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, report.Resolved)

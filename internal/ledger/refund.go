@@ -122,7 +122,7 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *stream.Entry
 		return payment.Refund{}, err
 	}
 	held, want, id := c.held(), closed.Close, c.Spec.ID
-	waits := nothingPending(ctx, t, id)
+	waits, disagrees := nothingPending(ctx, t, id), c.agrees(n, pool)
 	switch {
 	case closed.Kind != stream.EntryClose || closed.Seq < 1 || missing < 0:
 		err = hongbao.Errorf(hongbao.ClassPermanent, "entry %s is no close, or %d missing grants are no number", closed.ID,
@@ -142,8 +142,8 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *stream.Entry
 	case held.Granted+missing < want.Granted:
 		err = hongbao.Errorf(hongbao.ClassTransient, "%w: the ledger holds %d of %d grants", payment.ErrSettling,
 			held.Granted, want.Granted)
-	case c.agrees(n, pool) != nil:
-		err = c.agrees(n, pool)
+	case disagrees != nil:
+		err = disagrees
 	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
 		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d grants with amount %d, the ledger has %d with "+
 			"%d, and %d are said to be missing: run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount,

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -25,7 +26,7 @@ func golden(t require.TestingT, n numbers, ms int64, grants []hongbao.Grant) []b
 	for i := range grants {
 		m := newMessage("/hongbao/d1")
 		m.encode(&grants[i])
-		when := grants[i].Time.Format(timeLayout)
+		when := grants[i].Time.Format(cloudevent.TimeLayout)
 		headers := []protocol.Header{
 			{Key: "ce_specversion", Value: []byte("1.0")}, {Key: "ce_source", Value: []byte("/hongbao/d1")},
 			{Key: "ce_type", Value: []byte("hongbao.grant.v1")}, {Key: "content-type", Value: []byte("application/json")},
@@ -157,7 +158,7 @@ func TestLargestGrantFitsTheSmallestBatch(t *testing.T) {
 		Packet: 1<<53 - 1,
 		Amount: hongbao.MaxAmount, User: id, RequestID: id, Trace: id, Time: time.UnixMilli(253402300799999),
 	}
-	b := newBatch(sourcePrefix + strings.Repeat("d", 64))
+	b := newBatch(cloudevent.SourcePrefix + strings.Repeat("d", 64))
 	b.start(numbers{}, 1)
 	require.True(t, b.add(&g, 8<<10))
 }

@@ -82,10 +82,5 @@ func (c *call) result() []error {
 func (c *call) widen() { c.most = min(2*c.most, c.limit) }
 
 func covers(events []stream.SeqRange, seq int64) bool {
-	for _, r := range events {
-		if seq >= r.First && seq <= r.Last {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(events, func(r stream.SeqRange) bool { return r.Has(seq) })
 }

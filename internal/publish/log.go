@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
@@ -31,7 +32,7 @@ func NewLog(cfg Config) (*Log, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, source: sourcePrefix + cfg.Deployment, transport: newTransport(&cfg)}
+	l := &Log{cfg: cfg, source: cloudevent.SourcePrefix + cfg.Deployment, transport: newTransport(&cfg)}
 	l.client = newClient(&cfg, l.transport)
 	l.expiration.Store(int64(cfg.ProducerExpiration))
 	return l, nil

@@ -9,12 +9,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/cloudevent"
 )
 
-// What the headers of a message hold; docs/topic.md describes them.
-const (
-	sourcePrefix = cloudevent.SourcePrefix
-	timeLayout   = cloudevent.TimeLayout
-)
-
 // message encodes one message at a time: value, and the headers that differ; fixed are those that don't.
 type message struct {
 	fixedGrant, fixedFence []byte
@@ -59,7 +53,7 @@ func (m *message) numberHeader(name string, n int64) {
 
 func (m *message) setTime(ms int64) {
 	if ms != m.whenMS {
-		m.when = time.UnixMilli(ms).UTC().AppendFormat(m.when[:0], timeLayout)
+		m.when = time.UnixMilli(ms).UTC().AppendFormat(m.when[:0], cloudevent.TimeLayout)
 		m.whenMS = ms
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -71,7 +72,7 @@ func setup(t *testing.T) *world {
 	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(ctx, w.rdb, w.space, shards.FoundCall{Deployment: "test", Founding: has.Founding}))
-	token, err := shards.ServerToken(ctx, w.rdb, w.space.Shard(0))
+	token, err := shardstest.Token(ctx, w.rdb, w.space.Shard(0))
 	require.NoError(t, err)
 	require.NoError(t, w.ledger.SetShard(ctx, 0, 0, ledger.ShardState{Epoch: 1, Token: token}))
 	w.fund(t, id, 0)

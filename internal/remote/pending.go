@@ -84,7 +84,7 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 			if hongbao.ClassOf(err) == hongbao.ClassUnknown { // they may be noted all the same
 				h.known.setUnsent(reference, call.Batch)
 			}
-			it.err = wrap(err, "credit %s was not asked for", reference)
+			it.err = fmt.Errorf("credit %s was not asked for: %w", reference, err)
 		}
 		return nil, nil
 	}
@@ -249,9 +249,4 @@ func failAll(items []*item, err error) {
 	for _, it := range items {
 		it.err = err
 	}
-}
-
-// wrap keeps the class of an error of the ledger.
-func wrap(err error, format string, args ...any) error {
-	return fmt.Errorf(format+": %w", append(args, err)...)
 }

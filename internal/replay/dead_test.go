@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -20,12 +21,12 @@ var ann = deadletter.Decider{By: "ann", Why: "mended,\nby hand"}
 func buried(t *testing.T) *world {
 	t.Helper()
 	w := setup(t)
-	w.add(t, 10)
-	w.bury(t, 0, 3, hongbao.ClassPermanent)
-	w.bury(t, 0, 4, hongbao.ClassPermanent)
-	w.bury(t, 0, 7, hongbao.ClassConflict)
-	w.bury(t, 1, 5, hongbao.ClassPermanent)
-	w.buryEntry(t, "v", "1", "k", "grant", "c", "rain", "forged", "1")
+	w.Add(t, 10)
+	w.Bury(t, 0, 3, hongbao.ClassPermanent)
+	w.Bury(t, 0, 4, hongbao.ClassPermanent)
+	w.Bury(t, 0, 7, hongbao.ClassConflict)
+	w.Bury(t, 1, 5, hongbao.ClassPermanent)
+	w.BuryEntry(t, "v", "1", "k", "grant", "c", "rain", "forged", "1")
 	return w
 }
 
@@ -35,9 +36,9 @@ func TestReplayOfDeadLetters(t *testing.T) {
 	w := buried(t)
 	report := w.run(t, w.config("dead"), replay.Options{Dead: "kafka", Filter: replay.Filter{Campaign: "snow"}})
 	require.True(t, report.Finished)
-	require.Equal(t, map[string]int{"0-3": 1, "0-7": 1, "1-5": 1}, w.target.copies)
+	require.Equal(t, map[string]int{"0-3": 1, "0-7": 1, "1-5": 1}, w.Target.Copies)
 	require.Equal(t, int64(1), report.Unreadable)
-	require.Len(t, list(t, w.letters(), deadletter.Filter{}), 5)
+	require.Len(t, deadlettertest.List(t, w.Letters(), deadletter.Filter{}), 5)
 	report = w.run(t, w.config("dead"), replay.Options{Dead: "kafka", Filter: replay.Filter{Campaign: "snow"}})
 	require.Equal(t, int64(3), report.Before)
 	require.Zero(t, report.Delivered)
@@ -48,31 +49,31 @@ func TestReplayOfDeadLetters(t *testing.T) {
 func TestLost(t *testing.T) {
 	t.Parallel()
 	w := buried(t) // dead: 0-3 0-4 0-7 1-5
-	l := w.letters()
-	_, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{list(t, l, deadletter.Filter{})[1].ID}}, ann, false) // 0-4
+	l := w.Letters()
+	_, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{deadlettertest.List(t, l, deadletter.Filter{})[1].ID}}, ann, false) // 0-4
 	require.NoError(t, err)
-	for shard := range shardCount {
-		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 8}},
+	for shard := range deadlettertest.Shards {
+		_, err := shards.Of(w.Redis, w.Layout.Shard(shard)).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 8}},
 			nil)
 		require.NoError(t, err)
 	}
-	lost, err := replay.FindLost(t.Context(), w.rdb, w.space, "kafka")
+	lost, err := replay.FindLost(t.Context(), w.Redis, w.Layout, "kafka")
 	require.NoError(t, err)
 	// delivered while the sink is read
-	_, err = shards.Of(w.rdb, w.space.Shard(0)).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 9, Last: 9}}, nil)
+	_, err = shards.Of(w.Redis, w.Layout.Shard(0)).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 9, Last: 9}}, nil)
 	require.NoError(t, err)
 	for _, seq := range []int64{2, 5, 8} {
-		for shard := range shardCount {
-			g := grant(shard, seq)
+		for shard := range deadlettertest.Shards {
+			g := deadlettertest.Grant(shard, seq)
 			lost.Has(&g)
 		}
 	}
 	lost.Has(&hongbao.Grant{Shard: 7, Seq: 1})
 	lost.Expired(1) // keeps events from 2 on
 	var picked []string
-	for shard := range shardCount {
+	for shard := range deadlettertest.Shards {
 		for seq := int64(1); seq <= 10; seq++ {
-			if g := grant(shard, seq); lost.Picks(&g) {
+			if g := deadlettertest.Grant(shard, seq); lost.Picks(&g) {
 				picked = append(picked, g.EventID())
 			}
 		}
@@ -82,6 +83,6 @@ func TestLost(t *testing.T) {
 	cfg.Only = lost.Picks
 	require.Equal(t, int64(6), w.run(t, cfg, replay.Options{}).Delivered)
 	require.False(t, lost.Picks(&hongbao.Grant{Shard: 7, Seq: 1}))
-	require.Equal(t, 1, w.target.copies["0-6"])
-	require.Len(t, w.target.copies, 6, fmt.Sprint(w.target.copies))
+	require.Equal(t, 1, w.Target.Copies["0-6"])
+	require.Len(t, w.Target.Copies, 6, fmt.Sprint(w.Target.Copies))
 }

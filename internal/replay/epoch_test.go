@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -14,10 +15,10 @@ import (
 // opensAnew raises the epochs while the target has its second batch in hand, as an opening does.
 func (w *world) opensAnew(t *testing.T) {
 	t.Helper()
-	w.target.before = func(calls int, _ []hongbao.Grant) []error {
-		for shard := range shardCount {
+	w.Target.Before = func(calls int, _ []hongbao.Grant) []error {
+		for shard := range deadlettertest.Shards {
 			if calls == 2 {
-				require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(shard).Meta(), "epoch", 2).Err())
+				require.NoError(t, w.Redis.HSet(t.Context(), w.Layout.Shard(shard).Meta(), "epoch", 2).Err())
 			}
 		}
 		return nil
@@ -29,7 +30,7 @@ func (w *world) opensAnew(t *testing.T) {
 func TestReplayOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 100)
+	w.Add(t, 100)
 	w.opensAnew(t)
 	cfg := w.config("copy")
 	cfg.Parallel = 1
@@ -39,8 +40,8 @@ func TestReplayOfAnotherEpoch(t *testing.T) {
 	require.ErrorIs(t, err, shards.ErrStale)
 	require.ErrorContains(t, err, "start it again under this name to go on")
 	require.False(t, report.Finished)
-	require.Equal(t, 2, w.target.calls, "the fault fired")
-	done, err := shards.Of(w.rdb, w.space.Shard(0)).Done(t.Context(), replay.DoneSink("copy"),
+	require.Equal(t, 2, w.Target.Calls, "the fault fired")
+	done, err := shards.Of(w.Redis, w.Layout.Shard(0)).Done(t.Context(), replay.DoneSink("copy"),
 		stream.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)
 	require.True(t, done.Has(20))
@@ -48,6 +49,6 @@ func TestReplayOfAnotherEpoch(t *testing.T) {
 
 	require.True(t, w.run(t, cfg, replay.Options{}).Finished)
 	for event := range w.events(all) {
-		require.Positive(t, w.target.copies[event])
+		require.Positive(t, w.Target.Copies[event])
 	}
 }

@@ -43,7 +43,7 @@ func (f *Filter) check(shards int) error {
 func (f *Filter) onShard(shard int) bool { return f.Shard == nil || *f.Shard == shard }
 
 func (f *Filter) matches(g *hongbao.Grant) bool {
-	return f.onShard(g.Shard) && (f.Seqs.Last == 0 || g.Seq >= f.Seqs.First && g.Seq <= f.Seqs.Last) &&
+	return f.onShard(g.Shard) && (f.Seqs.Last == 0 || f.Seqs.Has(g.Seq)) &&
 		(f.Campaign == "" || g.Campaign == f.Campaign) && (f.User == "" || g.User == f.User) &&
 		(f.From.IsZero() || !g.Time.Before(f.From)) && (f.To.IsZero() || g.Time.Before(f.To))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -15,8 +16,8 @@ import (
 // forge writes an entry of one or two grants to a thief under an id; "*" for the next one.
 func (w *world) forge(t *testing.T, id string, seq, epoch int64, lines string) {
 	t.Helper()
-	require.NoError(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.space.Shard(0).Events(), ID: id, Values: []any{
-		"v", 1, "k", "grant", "c", "rain", "q", seq, "e", epoch, "t", began, "g", lines,
+	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Layout.Shard(0).Events(), ID: id, Values: []any{
+		"v", 1, "k", "grant", "c", "rain", "q", seq, "e", epoch, "t", deadlettertest.Began, "g", lines,
 	}}).Err())
 }
 
@@ -30,15 +31,15 @@ func TestForgedEntriesAreNotReplayed(t *testing.T) {
 	w.forge(t, "5-1", 1<<40, 1, theft)         // far ahead, before all others
 	w.forge(t, "5-2", 3, 2, theft)             // of an epoch that has not begun
 	w.forge(t, "5-3", 60, 1, theft+"\n"+theft) // begins in the range, and its end is ahead
-	w.add(t, 54)
+	w.Add(t, 54)
 	w.forge(t, "1700000000010-60", 61, 1, theft)    // ahead
 	w.forge(t, "1700000000010-61", 20, 1<<9, theft) // in the middle, of a later epoch
-	w.add(t, 6)
+	w.Add(t, 6)
 	w.ledger.grants[0] = nil // nothing is settled yet: only the stream has the grants
 	report := w.run(t, w.config("copy"), replay.Options{})
-	require.Equal(t, w.events(all), w.target.copies)
-	for _, g := range w.target.got {
-		require.Equal(t, grant(g.Shard, g.Seq), g, "nothing of the thief's")
+	require.Equal(t, w.events(all), w.Target.Copies)
+	for _, g := range w.Target.Got {
+		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), g, "nothing of the thief's")
 	}
 	require.Equal(t, replay.Counts{FromStream: 120, Forged: 5}, report.Counts)
 	require.Equal(t, int64(120), report.Looked)
@@ -52,13 +53,13 @@ func TestForgedEntriesAreNotReplayed(t *testing.T) {
 func TestForgedEntryDoesNotMisleadTheSearch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 100)
+	w.Add(t, 100)
 	w.forge(t, "1700000000500-1", 1, 9, theft) // a low seq behind all others, of a later epoch
 	zero := 0
 	w.ledger.grants[0] = nil
 	report := w.run(t, w.config("copy"),
 		replay.Options{Filter: replay.Filter{Shard: &zero, Seqs: stream.SeqRange{First: 95, Last: 100}}})
-	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 0 && g.Seq >= 95 }), w.target.copies)
+	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 0 && g.Seq >= 95 }), w.Target.Copies)
 	require.Zero(t, report.NotFound)
 }
 
@@ -67,13 +68,13 @@ func TestForgedEntryDoesNotMisleadTheSearch(t *testing.T) {
 func TestRealEntriesAreNotForged(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 100)
-	require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Meta(), "epoch", 2).Err())
+	w.Add(t, 100)
+	require.NoError(t, w.Redis.HSet(t.Context(), w.Layout.Shard(0).Meta(), "epoch", 2).Err())
 	cfg := w.config("copy")
 	cfg.Parallel = 1
-	w.target.before = func(calls int, _ []hongbao.Grant) []error {
+	w.Target.Before = func(calls int, _ []hongbao.Grant) []error {
 		if calls <= 5 {
-			w.add(t, 20)
+			w.Add(t, 20)
 		}
 		return nil
 	}

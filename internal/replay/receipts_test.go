@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -19,13 +20,13 @@ import (
 // tell writes the receipts of grants, as the grabs did.
 func (w *world) tell(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
-	k := w.space.Shard(shard)
+	k := w.Layout.Shard(shard)
 	for _, seq := range seqs {
-		g := grant(shard, seq)
-		require.NoError(t, w.rdb.HSet(t.Context(), k.Campaign(g.Campaign), "from", began).Err())
-		has := w.rdb.HGet(t.Context(), k.Receipts(g.Campaign), g.User).Val()
-		one := fmt.Sprintf("\n%d %d %d %d %s", g.Packet, g.Amount, g.Seq, g.Time.UnixMilli()-began, g.RequestID)
-		require.NoError(t, w.rdb.HSet(t.Context(), k.Receipts(g.Campaign), g.User, strings.TrimPrefix(has+one, "\n")).Err())
+		g := deadlettertest.Grant(shard, seq)
+		require.NoError(t, w.Redis.HSet(t.Context(), k.Campaign(g.Campaign), "from", deadlettertest.Began).Err())
+		has := w.Redis.HGet(t.Context(), k.Receipts(g.Campaign), g.User).Val()
+		one := fmt.Sprintf("\n%d %d %d %d %s", g.Packet, g.Amount, g.Seq, g.Time.UnixMilli()-deadlettertest.Began, g.RequestID)
+		require.NoError(t, w.Redis.HSet(t.Context(), k.Receipts(g.Campaign), g.User, strings.TrimPrefix(has+one, "\n")).Err())
 	}
 }
 
@@ -33,8 +34,8 @@ func (w *world) tell(t *testing.T, shard int, seqs ...int64) {
 func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
 	for _, seq := range seqs {
-		require.EqualValues(t, 1, w.rdb.XDel(t.Context(), w.space.Shard(shard).Events(),
-			fmt.Sprintf("%d-%d", began+seq/5, seq)).Val())
+		require.EqualValues(t, 1, w.Redis.XDel(t.Context(), w.Layout.Shard(shard).Events(),
+			fmt.Sprintf("%d-%d", deadlettertest.Began+seq/5, seq)).Val())
 	}
 	w.ledger.grants[shard] = slices.DeleteFunc(w.ledger.grants[shard],
 		func(g hongbao.Grant) bool { return slices.Contains(seqs, g.Seq) })
@@ -43,8 +44,8 @@ func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 // done tells which of the seqs the sink has finished.
 func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list []int64) {
 	t.Helper()
-	bits, err := shards.Of(w.rdb, w.space.Shard(shard)).Done(t.Context(), sink,
-		stream.SeqRange{First: 1, Last: w.seq[shard]})
+	bits, err := shards.Of(w.Redis, w.Layout.Shard(shard)).Done(t.Context(), sink,
+		stream.SeqRange{First: 1, Last: w.Seq[shard]})
 	require.NoError(t, err)
 	for _, seq := range seqs {
 		if bits.Has(seq) {
@@ -60,21 +61,21 @@ func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list 
 func TestReceiptsAfterLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 30)
+	w.Add(t, 30)
 	w.tell(t, 0, 9, 10, 11, 12, 13, 14, 15, 20)
-	w.bury(t, 0, 14, hongbao.ClassPermanent) // waits
-	w.bury(t, 0, 15, hongbao.ClassPermanent)
-	letter := list(t, w.letters(), deadletter.Filter{})[1]
-	dropped, err := w.letters().Drop(t.Context(), deadletter.Pick{IDs: []string{letter.ID}},
+	w.Bury(t, 0, 14, hongbao.ClassPermanent) // waits
+	w.Bury(t, 0, 15, hongbao.ClassPermanent)
+	letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[1]
+	dropped, err := w.Letters().Drop(t.Context(), deadletter.Pick{IDs: []string{letter.ID}},
 		deadletter.Decider{By: "ann", Why: "no"}, false)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, dropped.Resolved)
-	k := shards.Of(w.rdb, w.space.Shard(0))
+	k := shards.Of(w.Redis, w.Layout.Shard(0))
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 	w.vanish(t, 0, 10, 11, 12, 13, 14, 15, 20, 21)
 	// the letters' bits are no longer what keeps them away
-	require.NoError(t, w.rdb.Del(t.Context(), w.space.Shard(0).Done("kafka", 0)).Err())
+	require.NoError(t, w.Redis.Del(t.Context(), w.Layout.Shard(0).Done("kafka", 0)).Err())
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 
@@ -82,16 +83,16 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	cfg.Sink = "kafka"
 	dry := w.run(t, cfg, replay.Options{DryRun: true})
 	require.EqualValues(t, 4, dry.FromReceipts)
-	require.Empty(t, w.target.copies)
+	require.Empty(t, w.Target.Copies)
 	report := w.run(t, cfg, replay.Options{})
 	require.True(t, report.Finished)
 	lost := []int64{13, 14, 15, 21} // 21 was told to nobody
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 1 || !slices.Contains(lost, g.Seq) }),
-		w.target.copies)
+		w.Target.Copies)
 	require.Equal(t, replay.Counts{FromStream: 52, FromReceipts: 4, NotFound: 4}, report.Counts)
-	for i := range w.target.got {
-		g := &w.target.got[i]
-		require.Equal(t, grant(g.Shard, g.Seq), *g, "as it was told")
+	for i := range w.Target.Got {
+		g := &w.Target.Got[i]
+		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), *g, "as it was told")
 	}
 	require.Equal(t, []int64{10, 11, 12, 13, 20}, w.done(t, 0, "kafka", 9, 10, 11, 12, 13, 14, 15, 20, 21))
 
@@ -108,25 +109,25 @@ func TestReceiptsAfterLedger(t *testing.T) {
 func TestEntriesFromReceipts(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 9)
+	w.Add(t, 9)
 	w.tell(t, 0, 3, 4)
 	w.vanish(t, 0, 3, 4, 6)
-	twin := grant(0, 5)
+	twin := deadlettertest.Grant(0, 5)
 	twin.User = "twin"
 	w.ledger.add(twin)
-	entries, err := (&replay.Entries{Redis: w.rdb, Space: w.space, Ledger: &w.ledger}).Entries(t.Context(), 0, "0-2",
+	entries, err := (&replay.Entries{Redis: w.Redis, Space: w.Layout, Ledger: &w.ledger}).Entries(t.Context(), 0, "0-2",
 		"0-7")
 	require.NoError(t, err)
 	var seqs []int64
 	for _, e := range entries {
 		require.Len(t, e.Grants, 1)
-		want := grant(0, e.Seq)
+		want := deadlettertest.Grant(0, e.Seq)
 		want.EntryID = fmt.Sprintf("0-%d", e.Seq)
 		require.Equal(t, want, e.Grants[0])
 		seqs = append(seqs, e.Seq)
 	}
 	require.Equal(t, []int64{2, 3, 4, 5, 7}, seqs)
-	none, err := (&replay.Entries{Redis: w.rdb, Space: w.space}).Entries(t.Context(), 0, "0-5", "0-7")
+	none, err := (&replay.Entries{Redis: w.Redis, Space: w.Layout}).Entries(t.Context(), 0, "0-5", "0-7")
 	require.NoError(t, err)
 	require.Empty(t, none)
 }
@@ -135,13 +136,13 @@ func TestEntriesFromReceipts(t *testing.T) {
 func TestSkippedSeqsAreNotMissing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 20)
-	k := w.space.Shard(0)
+	w.Add(t, 20)
+	k := w.Layout.Shard(0)
 	w.trim(t, 0, 21)
-	require.NoError(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: []any{
-		"v", 1, "k", "grant", "c", "rain", "q", 131, "e", 3, "t", began, "g", "500 1 u1 - -",
+	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: []any{
+		"v", 1, "k", "grant", "c", "rain", "q", 131, "e", 3, "t", deadlettertest.Began, "g", "500 1 u1 - -",
 	}}).Err())
-	require.NoError(t, w.rdb.HSet(t.Context(), k.Meta(), "seq", 131, "epoch", 3, "skipped", "21-64,71-130").Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), k.Meta(), "seq", 131, "epoch", 3, "skipped", "21-64,71-130").Err())
 	shard := 0
 	report := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Shard: &shard}})
 	require.True(t, report.Finished)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -20,18 +21,18 @@ import (
 func TestStreamThenLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 300)
+	w.Add(t, 300)
 	w.trim(t, 0, 101)
-	require.NoError(t, w.rdb.Del(t.Context(), w.space.Shard(1).Events()).Err()) // all of it
+	require.NoError(t, w.Redis.Del(t.Context(), w.Layout.Shard(1).Events()).Err()) // all of it
 	report := w.run(t, w.config("copy"), replay.Options{})
 	require.True(t, report.Finished)
-	require.Equal(t, w.events(all), w.target.copies)
+	require.Equal(t, w.events(all), w.Target.Copies)
 	require.Equal(t, replay.Counts{FromStream: 200, FromLedger: 400}, report.Counts)
 	require.Equal(t, int64(600), report.Events)
 	require.Equal(t, int64(600), report.Looked)
-	var last [shardCount]int64
-	for _, g := range w.target.got {
-		require.Equal(t, grant(g.Shard, g.Seq), g)
+	var last [deadlettertest.Shards]int64
+	for _, g := range w.Target.Got {
+		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), g)
 		require.Greater(t, g.Seq, last[g.Shard])
 		last[g.Shard] = g.Seq
 	}
@@ -40,24 +41,24 @@ func TestStreamThenLedger(t *testing.T) {
 	require.True(t, again.Finished)
 	require.Zero(t, again.Delivered)
 	require.Equal(t, int64(600), again.Before)
-	require.Equal(t, w.events(all), w.target.copies, "a repeat pushes nothing")
+	require.Equal(t, w.events(all), w.Target.Copies, "a repeat pushes nothing")
 }
 
 // The stream is trimmed while the replay reads it: what it overtakes comes from the ledger.
 func TestTrimmedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 2000)
+	w.Add(t, 2000)
 	cfg := w.config("copy")
 	cfg.Parallel = 1
-	w.target.before = func(calls int, grants []hongbao.Grant) []error {
+	w.Target.Before = func(calls int, grants []hongbao.Grant) []error {
 		if g := grants[0]; calls%7 == 0 && g.Seq+400 < 2000 {
 			w.trim(t, g.Shard, g.Seq+400)
 		}
 		return nil
 	}
 	report := w.run(t, cfg, replay.Options{})
-	require.Equal(t, w.events(all), w.target.copies)
+	require.Equal(t, w.events(all), w.Target.Copies)
 	require.Positive(t, report.FromLedger)
 	require.Equal(t, int64(4000), report.FromLedger+report.FromStream)
 	require.Zero(t, report.NotFound)
@@ -67,23 +68,23 @@ func TestTrimmedMeanwhile(t *testing.T) {
 func TestGapsAreTold(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 50)
-	k := w.space.Shard(0)
-	require.NoError(t, w.rdb.XDel(t.Context(), k.Events(), "1700000000002-10", "1700000000002-11").Err()) // seqs 10 and 11
+	w.Add(t, 50)
+	k := w.Layout.Shard(0)
+	require.NoError(t, w.Redis.XDel(t.Context(), k.Events(), "1700000000002-10", "1700000000002-11").Err()) // seqs 10 and 11
 	// 10 is not settled
 	w.ledger.grants[0] = append(w.ledger.grants[0][:9:9], w.ledger.grants[0][10:]...)
-	w.buryEntry(t, "x", "1")
-	require.NoError(t, w.rdb.XAdd(t.Context(), newEntry(k, "v", "1", "what", "ever")).Err())
-	require.NoError(t, w.rdb.XAdd(t.Context(), newEntry(k, "v", "1", "k", "close", "c", "rain", "q", "51", "e", "1", "t",
+	w.BuryEntry(t, "x", "1")
+	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "v", "1", "what", "ever")).Err())
+	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "v", "1", "k", "close", "c", "rain", "q", "51", "e", "1", "t",
 		"1700000100000", "g", "1 2 3 4")).Err())
-	require.NoError(t, w.rdb.HSet(t.Context(), k.Meta(), "seq", 51).Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), k.Meta(), "seq", 51).Err())
 	report := w.run(t, w.config("copy"), replay.Options{})
 	want := w.events(func(g *hongbao.Grant) bool { return g.EventID() != "0-10" })
-	require.Equal(t, want, w.target.copies)
+	require.Equal(t, want, w.Target.Copies)
 	require.Equal(t, replay.Counts{FromStream: 98, FromLedger: 1, NotFound: 1, Unreadable: 1}, report.Counts)
 
-	require.NoError(t, w.rdb.XAdd(t.Context(), newEntry(k, "v", "3", "new", "words")).Err())
-	require.NoError(t, w.rdb.HSet(t.Context(), k.Meta(), "seq", 60).Err())
+	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "v", "3", "new", "words")).Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), k.Meta(), "seq", 60).Err())
 	r, err := replay.New(w.config("newer"))
 	require.NoError(t, err)
 	_, err = r.Run(t.Context(), replay.Options{})
@@ -94,23 +95,23 @@ func TestGapsAreTold(t *testing.T) {
 func TestSameSeq(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 20)
+	w.Add(t, 20)
 	w.trim(t, 0, 15)
 	twin := w.ledger.grants[0][4]
 	twin.Packet, twin.User = 999, "other"
 	w.ledger.grants[0] = append(w.ledger.grants[0][:5:5], append([]hongbao.Grant{twin}, w.ledger.grants[0][5:]...)...)
 	report := w.run(t, w.config("copy"), replay.Options{})
-	require.Equal(t, w.events(all), w.target.copies)
+	require.Equal(t, w.events(all), w.Target.Copies)
 	require.Equal(t, int64(1), report.SameSeq)
 }
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 200)
+	w.Add(t, 200)
 	w.trim(t, 0, 90)
 	one := 1
-	at := func(seq int64) time.Time { return time.UnixMilli(began + seq*1000).UTC() }
+	at := func(seq int64) time.Time { return time.UnixMilli(deadlettertest.Began + seq*1000).UTC() }
 	for name, c := range map[string]struct {
 		filter replay.Filter
 		pick   func(g *hongbao.Grant) bool
@@ -134,11 +135,11 @@ func TestFilters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := w.config(strings.ReplaceAll(name, " ", "-"))
-			mine := &target{copies: map[string]int{}}
+			mine := &deadlettertest.Target{Copies: map[string]int{}}
 			cfg.Handler = mine
 			want := w.events(c.pick)
 			report := w.run(t, cfg, replay.Options{Filter: c.filter})
-			require.Equal(t, want, mine.copies)
+			require.Equal(t, want, mine.Copies)
 			require.Equal(t, int64(len(want)), report.Matched)
 			require.True(t, report.Finished)
 		})
@@ -149,11 +150,11 @@ func TestFilters(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 100)
-	before := w.dump(t)
+	w.Add(t, 100)
+	before := w.Dump(t)
 	dry := w.run(t, w.config("copy"), replay.Options{DryRun: true, Filter: replay.Filter{Campaign: "rain"}})
-	require.Equal(t, before, w.dump(t))
-	require.Zero(t, w.target.calls)
+	require.Equal(t, before, w.Dump(t))
+	require.Zero(t, w.Target.Calls)
 	require.Equal(t, int64(100), dry.Matched)
 	require.Zero(t, dry.Delivered)
 	var text strings.Builder
@@ -162,22 +163,22 @@ func TestDryRun(t *testing.T) {
 
 	wet := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Campaign: "rain"}})
 	require.Equal(t, dry.Matched, wet.Delivered, "the dry run told the truth")
-	before = w.dump(t)
+	before = w.Dump(t)
 	dry = w.run(t, w.config("copy"), replay.Options{DryRun: true, Filter: replay.Filter{Campaign: "rain"}})
 	require.Equal(t, int64(100), dry.Before)
-	require.Equal(t, before, w.dump(t))
+	require.Equal(t, before, w.Dump(t))
 }
 
 // A name keeps what it covers: another range or target is refused, and what is granted later is not in it.
 func TestNameKeepsItsRange(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 30)
+	w.Add(t, 30)
 	w.run(t, w.config("copy"), replay.Options{})
-	w.add(t, 30)
+	w.Add(t, 30)
 	report := w.run(t, w.config("copy"), replay.Options{})
 	require.Equal(t, []int64{30, 30}, report.Last)
-	require.Len(t, w.target.copies, 60)
+	require.Len(t, w.Target.Copies, 60)
 	other := w.config("copy")
 	other.Target = "elsewhere"
 	for _, c := range []struct {
@@ -192,7 +193,7 @@ func TestNameKeepsItsRange(t *testing.T) {
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	}
 	w.run(t, w.config("copy-2"), replay.Options{})
-	require.Equal(t, 2, w.target.copies["0-1"], "another name is another replay")
+	require.Equal(t, 2, w.Target.Copies["0-1"], "another name is another replay")
 }
 
 // Stopped at random points again and again, a replay ends with the same result. The handler is one that, as the ledger,
@@ -200,14 +201,14 @@ func TestNameKeepsItsRange(t *testing.T) {
 func TestStoppedAnywhere(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 1000)
+	w.Add(t, 1000)
 	w.trim(t, 0, 400)
 	stops := 0
 	for ; ; stops++ {
 		require.Less(t, stops, 1000)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		left := rand.IntN(12)
-		w.target.before = func(_ int, grants []hongbao.Grant) []error {
+		w.Target.Before = func(_ int, grants []hongbao.Grant) []error {
 			if left--; left < 0 {
 				cancel(errStopped)
 				errs := make([]error, len(grants))
@@ -217,8 +218,8 @@ func TestStoppedAnywhere(t *testing.T) {
 				return errs
 			}
 			for i, g := range grants {
-				if w.target.copies[g.EventID()] > 0 { // it came before: ignored
-					w.target.copies[g.EventID()] = 0
+				if w.Target.Copies[g.EventID()] > 0 { // it came before: ignored
+					w.Target.Copies[g.EventID()] = 0
 					grants[i].Trace = "again"
 				}
 			}
@@ -236,7 +237,7 @@ func TestStoppedAnywhere(t *testing.T) {
 		require.ErrorContains(t, err, "start it again under this name")
 	}
 	require.Greater(t, stops, 10)
-	require.Equal(t, w.events(all), w.target.copies)
+	require.Equal(t, w.events(all), w.Target.Copies)
 	t.Logf("stopped %d times", stops)
 }
 
@@ -246,10 +247,10 @@ var errStopped = errors.New("stopped")
 func TestFailuresAreNamed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 100)
+	w.Add(t, 100)
 	bad := map[string]bool{"0-33": true, "1-77": true}
 	shared := hongbao.Errorf(hongbao.ClassConflict, "a claim in the way")
-	w.target.before = func(_ int, grants []hongbao.Grant) []error {
+	w.Target.Before = func(_ int, grants []hongbao.Grant) []error {
 		errs := make([]error, len(grants))
 		found := false
 		for i := range grants {
@@ -278,14 +279,14 @@ func TestFailuresAreNamed(t *testing.T) {
 	report = w.run(t, w.config("copy"), replay.Options{})
 	require.True(t, report.Finished)
 	require.Equal(t, int64(2), report.Delivered)
-	require.Equal(t, w.events(all), w.target.copies)
+	require.Equal(t, w.events(all), w.Target.Copies)
 }
 
 // An outage is waited out; one that lasts longer than the patience ends the run, and the next one goes on.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 100)
+	w.Add(t, 100)
 	down := func(from, to int) func(int, []hongbao.Grant) []error {
 		return func(calls int, grants []hongbao.Grant) []error {
 			if calls < from || calls > to {
@@ -298,11 +299,11 @@ func TestOutage(t *testing.T) {
 			return errs
 		}
 	}
-	w.target.before = down(3, 5)
+	w.Target.Before = down(3, 5)
 	cfg := w.config("copy")
 	cfg.Parallel = 1
 	require.True(t, w.run(t, cfg, replay.Options{Filter: replay.Filter{Campaign: "rain"}}).Finished)
-	w.target.before = down(w.target.calls+2, 1e9)
+	w.Target.Before = down(w.Target.Calls+2, 1e9)
 	cfg = w.config("copy-2")
 	cfg.Patience = 0
 	r, err := replay.New(cfg)
@@ -311,27 +312,27 @@ func TestOutage(t *testing.T) {
 	require.ErrorContains(t, err, "out of reach")
 	require.True(t, hongbao.IsOutage(err))
 	require.Zero(t, report.Failed, "an outage is held against no grant")
-	w.target.before = nil
+	w.Target.Before = nil
 	require.True(t, w.run(t, cfg, replay.Options{Filter: replay.Filter{Campaign: "snow"}}).Finished)
-	require.Equal(t, w.events(all), w.target.copies)
+	require.Equal(t, w.events(all), w.Target.Copies)
 }
 
 // With a handler that marks, the replay looks at the done bits and sets none.
 func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 50)
-	for shard := range shardCount {
-		_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), "kafka",
+	w.Add(t, 50)
+	for shard := range deadlettertest.Shards {
+		_, err := shards.Of(w.Redis, w.Layout.Shard(shard)).Ack(t.Context(), "kafka",
 			[]stream.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
 		require.NoError(t, err)
 	}
 	cfg := w.config("mend")
 	cfg.DoneSink, cfg.Marks = "kafka", true
 	report := w.run(t, cfg, replay.Options{})
-	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq > 20 && g.Seq < 30 }), w.target.copies)
+	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq > 20 && g.Seq < 30 }), w.Target.Copies)
 	require.Equal(t, int64(82), report.Before)
-	done, err := shards.Of(w.rdb, w.space.Shard(0)).Done(t.Context(), "kafka", stream.SeqRange{First: 21, Last: 21})
+	done, err := shards.Of(w.Redis, w.Layout.Shard(0)).Done(t.Context(), "kafka", stream.SeqRange{First: 21, Last: 21})
 	require.NoError(t, err)
 	require.False(t, done.Has(21))
 }

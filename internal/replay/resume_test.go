@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 4000)
+	w.Add(t, 4000)
 	w.trim(t, 1, 2000)
 	broken := func(_ int, grants []hongbao.Grant) []error {
 		errs := make([]error, len(grants))
@@ -30,7 +31,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 		}
 		return errs
 	}
-	w.target.before = broken
+	w.Target.Before = broken
 	cfg := w.config("copy")
 	cfg.Parallel = 1 // else one shard's end would end the other anywhere
 	r, err := replay.New(cfg)
@@ -41,7 +42,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 	require.Zero(t, first.Resumed)
 
 	dry := w.run(t, cfg, replay.Options{DryRun: true})
-	w.target.before = nil
+	w.Target.Before = nil
 	second := w.run(t, cfg, replay.Options{})
 	require.Greater(t, second.Resumed, int64(1000), "shard 0 was read to seq 3000, but for a page")
 	require.Equal(t, dry.Resumed, second.Resumed)
@@ -50,7 +51,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 	require.EqualValues(t, 8000, second.Looked)
 	require.EqualValues(t, 8000-2999, second.Delivered)
 	require.True(t, second.Finished)
-	require.Equal(t, w.events(all), w.target.copies)
+	require.Equal(t, w.events(all), w.Target.Copies)
 
 	third := w.run(t, cfg, replay.Options{})
 	require.Zero(t, third.Resumed)
@@ -62,9 +63,9 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 func TestGoesOnBeforeAFailure(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 4000)
+	w.Add(t, 4000)
 	var fails string
-	w.target.before = func(_ int, grants []hongbao.Grant) []error {
+	w.Target.Before = func(_ int, grants []hongbao.Grant) []error {
 		errs := make([]error, len(grants))
 		for i := range grants {
 			if grants[i].EventID() == fails {
@@ -81,18 +82,18 @@ func TestGoesOnBeforeAFailure(t *testing.T) {
 	require.EqualValues(t, 1, report.Delivered)
 	require.Positive(t, report.Resumed)
 	require.Less(t, report.Resumed, int64(2500))
-	require.Equal(t, w.events(all), w.target.copies)
+	require.Equal(t, w.events(all), w.Target.Copies)
 }
 
 func TestTimeRangeIsFoundWithoutReadingTheRest(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 4000)
+	w.Add(t, 4000)
 	w.trim(t, 0, 3500) // shard 0 has it in the ledger, shard 1 in the stream
-	at := func(seq int64) time.Time { return time.UnixMilli(began + seq*1000).UTC() }
+	at := func(seq int64) time.Time { return time.UnixMilli(deadlettertest.Began + seq*1000).UTC() }
 	report := w.run(t, w.config("minute"), replay.Options{Filter: replay.Filter{From: at(2000), To: at(2060)}})
 	require.EqualValues(t, 2*60, report.Delivered)
-	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq >= 2000 && g.Seq < 2060 }), w.target.copies)
+	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq >= 2000 && g.Seq < 2060 }), w.Target.Copies)
 	const slack = 10 * 60 // five minutes on both sides, a grant a second
 	require.LessOrEqual(t, report.Events, int64(2*(60+slack+20)))
 	require.LessOrEqual(t, report.FromStream+report.FromLedger, report.Events)
@@ -116,9 +117,9 @@ func TestTimeRangeIsFoundWithoutReadingTheRest(t *testing.T) {
 func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.add(t, 100)
+	w.Add(t, 100)
 	w.ledger.grants[0] = w.ledger.grants[0][:70]
-	other := grant(1, 5)
+	other := deadlettertest.Grant(1, 5)
 	other.Packet = 1 << 40
 	w.ledger.grants[1][4] = other // another packet under that seq is not this grant
 	cfg := w.config("mend")
@@ -131,7 +132,7 @@ func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	}
 	require.Zero(t, dry.Delivered)
 	require.EqualValues(t, 31, wet.Delivered)
-	require.Len(t, w.target.copies, 200, "the ledger judges all of them")
+	require.Len(t, w.Target.Copies, 200, "the ledger judges all of them")
 	var text strings.Builder
 	require.NoError(t, dry.Write(&text))
 	require.NoError(t, wet.Write(&text))

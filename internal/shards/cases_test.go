@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -171,7 +172,7 @@ func loadCases() map[string]scriptCase {
 			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events(), b.k.Claims("kafka")} },
 			prep:  claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				token, err := shards.ServerToken(ctx, b.rdb, b.k)
+				token, err := shardstest.Token(ctx, b.rdb, b.k)
 				if err != nil {
 					return err
 				}

@@ -79,9 +79,10 @@ func NoWaitAOF(err error) bool {
 
 // holds tells whether a user's receipts, as Redis keeps them, hold all of the list.
 func holds(text string, list []hongbao.Receipt) bool {
+	text = "\n" + text
 	for i := range list {
 		r := &list[i]
-		if !strings.Contains("\n"+text, fmt.Sprintf("\n%d %d %d ", r.Packet, r.Amount, r.Seq)) {
+		if !strings.Contains(text, fmt.Sprintf("\n%d %d %d ", r.Packet, r.Amount, r.Seq)) {
 			return false
 		}
 	}

@@ -120,12 +120,6 @@ func differs(key, field, has, want string) error {
 		key, field, has, want, what)
 }
 
-// ServerToken names the run of the server that has a shard: each start gives a new one. Empty if the server hides it.
-func ServerToken(ctx context.Context, rdb redis.UniversalClient, k Keys) (string, error) {
-	server, err := serverOf(ctx, rdb, k)
-	return server.RunID, err
-}
-
 func serverOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (Server, error) {
 	node, err := NodeOf(ctx, rdb, k)
 	if err != nil {

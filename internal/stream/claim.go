@@ -38,5 +38,8 @@ var ErrFenced = errors.New("the claim was taken over by another worker")
 // SeqRange is a run of events of one shard, both ends included.
 type SeqRange struct{ First, Last int64 }
 
+// Has tells whether a seq is in the run.
+func (r SeqRange) Has(seq int64) bool { return r.First <= seq && seq <= r.Last }
+
 // Len is the number of events in the run.
 func (r SeqRange) Len() int64 { return r.Last - r.First + 1 }

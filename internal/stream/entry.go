@@ -3,10 +3,11 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"github.com/hongbao-project/hongbao"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hongbao-project/hongbao"
 )
 
 // EntryVersion is the newest version of stream entries that this build reads.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -95,7 +96,7 @@ func (s *soak) grab(ctx context.Context) error {
 		wg.Go(func() {
 			for k := next.Add(1) - 1; k < total && errs[i] == nil; k = next.Add(1) - 1 {
 				due := begin.Add(time.Duration(float64(k) / float64(s.rate) * float64(time.Second)))
-				if !until(ctx, due) {
+				if !retry.Pause(ctx, time.Until(due)) {
 					errs[i] = ctx.Err()
 					return
 				}
@@ -113,17 +114,6 @@ func (s *soak) grab(ctx context.Context) error {
 		trouble = append(trouble, c.trouble...)
 	}
 	return errors.Join(errors.Join(errs...), errors.Join(trouble...), p.Close(context.WithoutCancel(ctx)))
-}
-
-func until(ctx context.Context, at time.Time) bool {
-	t := time.NewTimer(time.Until(at))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // grab makes the campaign's next grab; every tenth is made twice with the same request id. It returns how many grabs it

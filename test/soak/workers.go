@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // worker is a process of its own that works for one sink. Its lock is held while it is stopped or replaced.
@@ -171,7 +172,7 @@ func (w *workers) pause(ctx context.Context, one *worker) error {
 	if err := one.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop worker %s: %w", one.name, err)
 	}
-	past := until(ctx, time.Now().Add(lease+2*time.Second))
+	past := retry.Pause(ctx, lease+2*time.Second)
 	if err := one.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		return fmt.Errorf("wake worker %s: %w", one.name, err)
 	}

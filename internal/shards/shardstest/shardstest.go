@@ -1,4 +1,4 @@
-// Package shardstest opens frozen shards in tests, where no recoverer with a ledger does it.
+// Package shardstest founds shards for tests, and opens frozen ones, where no recoverer with a ledger does it.
 package shardstest
 
 import (
@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by
@@ -58,4 +61,33 @@ func KeepOpen(t testing.TB, rdb redis.UniversalClient, layout *shards.Layout) {
 		}
 	}()
 	t.Cleanup(func() { tick.Stop(); <-done })
+}
+
+// Token names the run of the server that has a shard.
+func Token(ctx context.Context, rdb redis.UniversalClient, k shards.Keys) (string, error) {
+	node, err := shards.NodeOf(ctx, rdb, k)
+	if err != nil {
+		return "", err
+	}
+	servers, err := shards.Inspect(ctx, node)
+	if err != nil {
+		return "", err
+	}
+	return servers[0].RunID, nil
+}
+
+// Founded founds a deployment of four shards on a real server, as if each had come a long way.
+func Founded(t *testing.T) (*redis.Client, *shards.Layout) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	require.NoError(t, err)
+	rdb := testkit.Redis(t).Client(t)
+	require.NoError(t, shards.Found(t.Context(), rdb, layout, shards.FoundCall{Deployment: "test"}))
+	for i := range layout.Len() {
+		require.NoError(t, rdb.HSet(t.Context(), layout.Shard(i).Meta(), "seq", 1<<40).Err())
+	}
+	return rdb, layout
 }
