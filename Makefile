@@ -13,10 +13,10 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test race lint bench soak fuzz
+.PHONY: help setup build demo test test-deploy race lint bench soak fuzz
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what the tests need: Redis, PostgreSQL, MariaDB, Java, Maven (apt-get) and Kafka (Maven); says what it does
 	scripts/setup.sh
@@ -32,6 +32,9 @@ test: setup ## install what is missing, vet, soak for a minute, run every test: 
 	go vet ./...
 	$(MAKE) --no-print-directory soak SECONDS=60
 	go test -count=1 -timeout $(TIMEOUT) -p 2 ./...
+
+test-deploy: setup ## the chart, rendered and checked: deploy/test, a module of its own
+	cd deploy/test && go vet ./... && go test -count=1 -timeout $(TIMEOUT) ./...
 
 race: setup ## the tests of what runs concurrently, under the race detector
 	go test -race -count=1 -timeout 20m -p 1 $(RACE)

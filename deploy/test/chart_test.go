@@ -1,0 +1,268 @@
+package test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/releaseutil"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// kinds are those that the chart may render.
+func kinds() map[string]metav1.Object {
+	return map[string]metav1.Object{
+		"v1/ConfigMap": &corev1.ConfigMap{}, "v1/Service": &corev1.Service{}, "v1/ServiceAccount": &corev1.ServiceAccount{},
+		"apps/v1/Deployment": &appsv1.Deployment{}, "batch/v1/Job": &batchv1.Job{}, "batch/v1/CronJob": &batchv1.CronJob{},
+		"policy/v1/PodDisruptionBudget":      &policyv1.PodDisruptionBudget{},
+		"networking.k8s.io/v1/NetworkPolicy": &networkingv1.NetworkPolicy{},
+	}
+}
+
+// render gives what Helm would send to Kubernetes, each manifest decoded by its type: a field that does not exist, comes
+// twice or differs in case only is an error.
+func render(values map[string]any) ([]metav1.Object, error) {
+	chart, err := loader.Load("../chart")
+	if err != nil {
+		return nil, err
+	}
+	all, err := chartutil.ToRenderValues(chart, values,
+		chartutil.ReleaseOptions{Name: "hongbao", Namespace: "money", Revision: 1, IsInstall: true},
+		chartutil.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(chart, all)
+	if err != nil {
+		return nil, err
+	}
+	var out []metav1.Object
+	for name, text := range files {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		for _, manifest := range releaseutil.SplitManifests(text) {
+			object, err := decode(manifest)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w in\n%s", name, err, manifest)
+			}
+			if object != nil {
+				out = append(out, object)
+			}
+		}
+	}
+	return out, nil
+}
+
+func decode(manifest string) (metav1.Object, error) {
+	text, err := yaml.YAMLToJSONStrict([]byte(manifest))
+	if err != nil || string(text) == "null" {
+		return nil, err
+	}
+	var kind metav1.TypeMeta
+	if err := yaml.Unmarshal(text, &kind); err != nil {
+		return nil, err
+	}
+	object := kinds()[kind.APIVersion+"/"+kind.Kind]
+	if object == nil {
+		return nil, fmt.Errorf("%s/%s: the chart has no such kind", kind.APIVersion, kind.Kind)
+	}
+	strict, err := kjson.UnmarshalStrict(text, object)
+	for _, e := range strict {
+		err = fmt.Errorf("%w; %w", e, err)
+	}
+	return object, err
+}
+
+func readValues(t *testing.T, path string) map[string]any {
+	t.Helper()
+	values, err := chartutil.ReadValuesFile(path)
+	require.NoError(t, err)
+	return values
+}
+
+// rendered is a chart's manifests by what tests ask.
+type rendered struct {
+	t       *testing.T
+	objects []metav1.Object
+	pods    map[string]corev1.PodTemplateSpec // by the name of what makes them
+}
+
+func newRendered(t *testing.T, values map[string]any) *rendered {
+	t.Helper()
+	objects, err := render(values)
+	require.NoError(t, err)
+	r := &rendered{t: t, objects: objects, pods: map[string]corev1.PodTemplateSpec{}}
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *appsv1.Deployment:
+			r.pods[o.Name] = o.Spec.Template
+		case *batchv1.Job:
+			r.pods[o.Name] = o.Spec.Template
+		case *batchv1.CronJob:
+			r.pods[o.Name] = o.Spec.JobTemplate.Spec.Template
+		}
+	}
+	return r
+}
+
+// named finds the one object of a type with a name.
+func named[T metav1.Object](r *rendered, name string) T {
+	r.t.Helper()
+	var found T
+	n := 0
+	for _, o := range r.objects {
+		if x, ok := o.(T); ok && o.GetName() == name {
+			found, n = x, n+1
+		}
+	}
+	require.Equal(r.t, 1, n, "%T %s", found, name)
+	return found
+}
+
+// selected are the pods that a selector means.
+func (r *rendered) selected(s map[string]string) (names []string) {
+	for name, pod := range r.pods {
+		if labels.SelectorFromSet(s).Matches(labels.Set(pod.Labels)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Each values file of the chart renders to manifests that Kubernetes' own types take strictly, whose parts find each
+// other, and whose processes Hongbao would start.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("../chart/ci/*-values.yaml")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(paths), 3)
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			r := newRendered(t, readValues(t, path))
+			for name, pod := range r.pods {
+				r.checkPod(name, &pod)
+				r.checkProcess(name, &pod)
+			}
+			for _, o := range r.objects {
+				r.checkReferences(o)
+			}
+			r.checkUnique()
+		})
+	}
+}
+
+// checkUnique wants each name once a kind.
+func (r *rendered) checkUnique() {
+	seen := map[string]bool{}
+	for _, o := range r.objects {
+		key := fmt.Sprintf("%T %s", o, o.GetName())
+		require.False(r.t, seen[key], key)
+		require.LessOrEqual(r.t, len(o.GetName()), 52, "a CronJob's Jobs and their pods get longer names")
+		seen[key] = true
+	}
+}
+
+// checkReferences wants every selector to mean pods, and every port to be one of theirs.
+func (r *rendered) checkReferences(o metav1.Object) {
+	switch o := o.(type) {
+	case *corev1.Service:
+		names := r.selected(o.Spec.Selector)
+		require.Len(r.t, names, 1, o.Name)
+		for _, p := range o.Spec.Ports {
+			require.NotZero(r.t, containerPort(r.pods[names[0]].Spec.Containers[0], p.TargetPort.StrVal), "%s: %s", o.Name, p.Name)
+		}
+	case *appsv1.Deployment:
+		require.Equal(r.t, []string{o.Name}, r.selected(o.Spec.Selector.MatchLabels))
+		for _, s := range o.Spec.Template.Spec.TopologySpreadConstraints {
+			require.Equal(r.t, []string{o.Name}, r.selected(s.LabelSelector.MatchLabels))
+		}
+	case *policyv1.PodDisruptionBudget:
+		require.Len(r.t, r.selected(o.Spec.Selector.MatchLabels), 1, o.Name)
+	case *networkingv1.NetworkPolicy:
+		require.NotEmpty(r.t, r.selected(o.Spec.PodSelector.MatchLabels), o.Name)
+	}
+}
+
+func containerPort(c corev1.Container, name string) int32 {
+	for _, p := range c.Ports {
+		if p.Name == name {
+			return p.ContainerPort
+		}
+	}
+	return 0
+}
+
+// checkPod wants a pod that no attacker of its process gains from.
+func (r *rendered) checkPod(name string, pod *corev1.PodTemplateSpec) {
+	s := pod.Spec.SecurityContext
+	require.True(r.t, *s.RunAsNonRoot, name)
+	require.Equal(r.t, int64(65532), *s.RunAsUser)
+	require.Equal(r.t, corev1.SeccompProfileTypeRuntimeDefault, s.SeccompProfile.Type)
+	require.False(r.t, *pod.Spec.AutomountServiceAccountToken)
+	require.Len(r.t, pod.Spec.Containers, 1)
+	c := pod.Spec.Containers[0]
+	require.True(r.t, *c.SecurityContext.ReadOnlyRootFilesystem)
+	require.False(r.t, *c.SecurityContext.AllowPrivilegeEscalation)
+	require.Equal(r.t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
+	require.False(r.t, c.Resources.Limits.Memory().IsZero())
+	require.False(r.t, c.Resources.Requests.Cpu().IsZero())
+	volumes := map[string]bool{}
+	for _, v := range pod.Spec.Volumes {
+		volumes[v.Name] = true
+		if v.ConfigMap != nil {
+			named[*corev1.ConfigMap](r, v.ConfigMap.Name)
+		}
+		if v.Secret != nil {
+			require.Equal(r.t, int32(0o440), *v.Secret.DefaultMode)
+		}
+	}
+	require.Len(r.t, c.VolumeMounts, len(volumes))
+	for _, m := range c.VolumeMounts {
+		require.True(r.t, volumes[m.Name] && m.ReadOnly, "%s mounts %s", name, m.Name)
+	}
+	for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		require.True(r.t, p == nil || containerPort(c, p.HTTPGet.Port.StrVal) != 0, name)
+	}
+}
+
+// What contradicts itself is refused before Kubernetes sees it.
+func TestChartRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ values, says string }{
+		"unknown value":       {"serv: {}", "serv"},
+		"password in the env": {"env: {PASSWORD: x}", "PASSWORD"},
+		"secret as a text":    {"secrets: {HONGBAO_REDIS_PASSWORD: hunter2}", "HONGBAO_REDIS_PASSWORD"},
+		"no keys":             {"serve: {keys: {url: ''}}", "name a url or a secret"},
+		"two sources of keys": {"serve: {keys: {secret: x}}", "not both"},
+		"keys in clear text":  {"serve: {keys: {url: 'http://id.example.com'}}", "serve"},
+		"what the chart sets": {"config: {serve: {listen: '0.0.0.0:1'}}", "config.serve.listen: the chart sets it"},
+		"sink without worker": {"work: {sinks: {kafka: {enabled: false}}}", "no Deployment works for"},
+		"worker without sink": {"config: {deployment: {sinks: [kafka]}}", "has no such sink"},
+		"unknown sink":        {"work: {sinks: {mail: {}}}", "mail"},
+		"not a digest":        {"image: {digest: latest}", "digest"},
+		"half a replica":      {"serve: {replicas: 0.5}", "replicas"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			values := map[string]any{}
+			require.NoError(t, yaml.Unmarshal([]byte(c.values), &values))
+			_, err := render(chartutil.CoalesceTables(values, readValues(t, "../chart/ci/small-values.yaml")))
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}
