@@ -35,10 +35,13 @@ func (s *shard) decode(items []item) (readable []item, unreadable []refusal, err
 }
 
 // skipDone leaves out the grants that the sink has finished in an earlier delivery. It asks once, for all items. The
-// head of the shard refutes a forged entry.
+// head of the shard refutes a forged entry. The error may be that the sink is paused.
 func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged []refusal, err error) {
 	ranges, of := neighbours(items)
 	p, err := s.redis.Progress(context.WithoutCancel(ctx), s.cfg.Group, ranges...)
+	if err == nil {
+		err = s.controlled(p.Sink)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

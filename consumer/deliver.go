@@ -31,7 +31,7 @@ func (s *shard) batch(items []item) int {
 // deliver brings the open grants of one batch to the handler, until each is done or has failed by itself. There is one
 // result for each of them, in order: nil for a grant that is done. It ends early, with errUnanswered for the rest, when
 // the lease or the drain time does: what a cancelled handler says of a grant is not held against it. The error is
-// Broken.
+// Broken, or says that the sink is paused.
 func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 	d := delivery{s: s, l: l}
 	var all []int
@@ -56,6 +56,9 @@ type delivery struct {
 // handle brings the grants with these places to the handler. It waits out outages, and halves what fails as a whole.
 func (d *delivery) handle(places []int) error {
 	for outages := int64(1); len(places) > 0 && d.l.ctx.Err() == nil; outages++ {
+		if err := d.s.mayCall(d.l.ctx); err != nil {
+			return err
+		}
 		errs := d.call(places)
 		var outage, broken error
 		left, leftErrs := places[:0:0], errs[:0:0]

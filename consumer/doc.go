@@ -11,6 +11,7 @@
 //   - an entry that can't be read, or that the numbers of its shard refute (their seq and epoch), becomes a dead
 //     letter whole, and sets no done bit, so it takes no event's place;
 //   - what failed for good, or too often, becomes a dead letter; what may work later is parked, and others flow on;
+//   - while people have paused the sink (`hongbao sink pause`) the shard holds nothing, and no grant loses an attempt;
 //   - when the whole sink is down the shard waits with what it holds, one probe at a time, and no grant loses an
 //     attempt; nor does one whose claim a live worker holds (hongbao.Heldf).
 //

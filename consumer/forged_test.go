@@ -128,7 +128,7 @@ func TestOneRoundTripABatch(t *testing.T) {
 	s.onceEach(t, 100)
 	require.EqualValues(t, 1, w.Stats().Parked, "it was taken again")
 	for _, cmds := range hook.seen {
-		require.Equal(t, []string{"getrange", "hmget"}, cmds)
+		require.Equal(t, []string{"getrange", "hmget", "hgetall"}, cmds)
 	}
 	require.Less(t, len(hook.seen), 10)
 }

@@ -10,6 +10,8 @@ import (
 const (
 	// Working: the shard reads, and its grants reach the sink.
 	Working = "working"
+	// SinkPaused: a person has paused the sink; the shard holds nothing, and waits to be told to go on.
+	SinkPaused = "sink_paused"
 	// SinkDown: the sink is out of reach; the shard waits with what it holds.
 	SinkDown = "sink_down"
 	// RedisDown: calls to Redis fail; the shard tries again within seconds.
@@ -35,15 +37,16 @@ func (c *Consumer) Health() []Health {
 	return slices.Clone(c.health)
 }
 
-// stands notes how the shard stands.
-func (s *shard) stands(code string, err error) {
+// stands notes how the shard stands. It tells whether that is another code than before.
+func (s *shard) stands(code string, err error) (changed bool) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	h := &s.c.health[s.index]
-	if h.Code != code {
+	if changed = h.Code != code; changed {
 		h.Code, h.Since = code, time.Now()
 	}
 	h.Err = err
+	return changed
 }
 
 // broken joins the errors of the shards that are broken now.

@@ -70,16 +70,16 @@ func (s *shard) deliverAll(ctx context.Context, items []item) (left []item, err 
 	defer l.end()
 	for len(items) > 0 && err == nil && l.ctx.Err() == nil {
 		batch := items[:s.batch(items)]
-		results, broken := s.deliver(l, batch)
+		results, stopped := s.deliver(l, batch)
 		if l.lost() { // the entries may be another worker's by now: nothing more is written
 			if l.stuck() { // the batch stays pending: handed back it would come again at once, and never count an attempt
 				items = items[len(batch):]
 			}
-			return append(left, items...), broken
+			return append(left, items...), stopped
 		}
 		l.drop(batch)
 		unfinished, failed := s.finish(l, batch, results)
-		left, items, err = append(left, unfinished...), items[len(batch):], errors.Join(broken, failed)
+		left, items, err = append(left, unfinished...), items[len(batch):], errors.Join(stopped, failed)
 	}
 	return append(left, items...), err
 }

@@ -26,6 +26,9 @@ type shard struct {
 	hasGroup bool  // the group was there
 	failures int64 // in a row, of calls to Redis
 
+	control   shards.SinkControl // what people have told the workers of the sink
+	controlAt time.Time          // when Redis said so
+
 	nextReclaim    time.Time
 	lastWasReclaim bool    // the last entries were reclaimed, not read
 	reclaimLimit   int     // entries at once; small after some that may kill their worker
@@ -51,6 +54,8 @@ func (s *shard) run(ctx context.Context) (left int) {
 		switch left, err = s.step(ctx); {
 		case err == nil:
 			s.stands(Working, nil)
+		case errors.Is(err, errPaused):
+			s.pause(ctx, err)
 		case !s.survive(ctx, err):
 			s.rest(ctx, err)
 		}

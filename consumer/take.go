@@ -67,17 +67,20 @@ func (s *shard) reclaim(ctx context.Context) ([]item, error) {
 	for i := range levels {
 		levels[i] = s.c.backoff(int64(i))
 	}
-	entries, gone, err := s.redis.Reclaim(context.WithoutCancel(ctx), shards.ReclaimCall{
+	r, err := s.redis.Reclaim(context.WithoutCancel(ctx), shards.ReclaimCall{
 		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.room(), s.reclaimLimit),
 		Lease: s.cfg.Lease, Backoff: levels,
 	})
-	s.vanished(gone)
-	s.c.count.taken.Add(int64(len(entries)))
-	if len(entries) > 0 {
-		s.log.Info("reclaimed entries whose time had come: parked ones, or a dead worker's",
-			zap.Int("entries", len(entries)))
+	if err == nil {
+		err = s.controlled(r.Sink)
 	}
-	return hold(entries), err
+	s.vanished(r.Gone)
+	s.c.count.taken.Add(int64(len(r.Entries)))
+	if len(r.Entries) > 0 {
+		s.log.Info("reclaimed entries whose time had come: parked ones, or a dead worker's",
+			zap.Int("entries", len(r.Entries)))
+	}
+	return hold(r.Entries), err
 }
 
 func hold(entries []shards.RawEntry) []item {

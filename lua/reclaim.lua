@@ -1,10 +1,10 @@
 -- reclaim: gives a worker the pending entries whose time has come: those of workers that have not renewed their lease, and
--- parked ones whose backoff is over. Idle time is the clock of both.
+-- parked ones whose backoff is over. Idle time is the clock of both. While the sink is paused it gives none.
 --
--- KEYS  1 events
+-- KEYS  1 events  2 sink
 -- ARGV  1 group  2 the worker's consumer  3 how many entries at most  4 lease, ms
 --       5... backoff of the parking levels 0, 1, 2, ..., ms; the last one serves all levels above
--- Reply number of ids whose entry is gone from the stream, these ids; then for each entry taken: id, attempt, number of
+-- Reply number of fields and values of the sink's hash, these; number of ids whose entry is gone from the stream, these ids; then for each entry taken: id, attempt, number of
 --       its fields and values, these
 -- Cost  O(consumers + entries taken)
 -- First write XREADGROUP of what the consumer has pending behind the last possible id: nothing. It says that the worker lives, also
@@ -13,11 +13,16 @@
 -- Repeat takes nothing: what was taken is no longer idle.
 -- XAUTOCLAIM would not do: it would take parked entries as well, before their backoff is over.
 
+local reply = redis.call('HGETALL', KEYS[2])
+table.insert(reply, 1, tostring(#reply))
 if redis.call('EXISTS', KEYS[1]) == 0 then
 	return redis.error_reply('NOGROUP there is no stream of events')
 end
 redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', '1', 'STREAMS', KEYS[1], '18446744073709551614-0')
 local gone, entries, room = {}, {}, tonumber(ARGV[3])
+if redis.call('HGET', KEYS[2], 'paused') == '1' then
+	room = 0
+end
 for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
 	local name, pending
 	for i = 1, #info, 2 do
@@ -56,7 +61,7 @@ for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
 		end
 	end
 end
-local reply = { tostring(#gone) }
+reply[#reply + 1] = tostring(#gone)
 for _, id in ipairs(gone) do
 	reply[#reply + 1] = id
 end

@@ -34,6 +34,8 @@ var lines = map[string]struct{ server, args string }{
 	"serve":                 {"redis", ""},
 	"key create":            {"ledger", "--role viewer"}, "key list": {"ledger", ""},
 	"key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
+	"sink list":             {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
+	"sink resume": {"redis", "kafka --by ann --why mended"},
 }
 
 // Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag

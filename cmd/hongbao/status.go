@@ -44,6 +44,7 @@ func writeStatus(w io.Writer, s *app.Status) error {
 				x.Parked, x.Dead)
 		}
 	}
+	writePauses(t, s.Sinks)
 	fmt.Fprintln(t, "\nSINK\tWORKER\tSEEN\tHOLDS\t")
 	for i := range s.Sinks {
 		for _, x := range s.Sinks[i].Workers {

@@ -126,7 +126,7 @@ func (w *sinkWorker) health() sinkHealth {
 func healthOf(shards []consumer.Health) sinkHealth {
 	all := sinkHealth{code: consumer.Working}
 	rank := func(code string) int {
-		return slices.Index([]string{consumer.Working, consumer.SinkDown, consumer.RedisDown, consumer.ShardFrozen,
+		return slices.Index([]string{consumer.Working, consumer.SinkPaused, consumer.SinkDown, consumer.RedisDown, consumer.ShardFrozen,
 			consumer.ShardBroken}, code)
 	}
 	for _, h := range shards {
@@ -180,7 +180,11 @@ const healthEvery = time.Minute
 func (all sinkWorkers) tellHealth(ctx context.Context) error {
 	for retry.Pause(ctx, healthEvery) {
 		for _, w := range all {
-			if h := w.health(); h.bad > 0 {
+			h := w.health()
+			if h.code == consumer.SinkPaused {
+				w.app.log.Warn("a sink is paused, its grants wait until a person resumes it", zap.String("sink", w.config.Group),
+					zap.String("code", h.code), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
+			} else if h.bad > 0 {
 				w.app.log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group),
 					zap.String("code", h.code),
 					zap.Int("shards", h.bad), zap.Int("shard", h.worst.Shard), zap.Time("since", h.worst.Since),

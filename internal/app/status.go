@@ -19,10 +19,13 @@ type Status struct {
 type SinkStatus struct {
 	Sink string `json:"sink"`
 	// Waiting counts grants and closes that the sink has not finished; Oldest is how long the first of them has waited.
-	Waiting int64         `json:"waiting"`
-	Oldest  float64       `json:"oldest_seconds"`
+	Waiting int64   `json:"waiting"`
+	Oldest  float64 `json:"oldest_seconds"`
+	// Pending counts the entries that workers hold, and the parked ones.
+	Pending int64         `json:"pending_entries"`
 	Parked  int64         `json:"parked_entries"`
 	Dead    int64         `json:"dead_letters"`
+	Pause   SinkPause     `json:"pause"`
 	Shards  []ShardStatus `json:"shards"`
 	Workers []SinkWorker  `json:"workers"`
 }
@@ -48,7 +51,12 @@ type SinkWorker struct {
 
 // Status asks Redis how every sink stands.
 func (a *App) Status(ctx context.Context) (*Status, error) {
-	out := &Status{}
+	sinks, err := a.SinkStates(ctx)
+	return &Status{Sinks: sinks}, err
+}
+
+// SinkStates asks Redis how every sink stands. It only reads.
+func (a *App) SinkStates(ctx context.Context) (out []SinkStatus, err error) {
 	for _, sink := range a.Config.Deployment.Sinks {
 		s := SinkStatus{Sink: sink, Shards: []ShardStatus{}, Workers: []SinkWorker{}}
 		workers := map[string]shards.Worker{}
@@ -59,6 +67,7 @@ func (a *App) Status(ctx context.Context) (*Status, error) {
 			}
 			s.add(i, &g)
 			for _, w := range g.Workers {
+				s.Pending += w.Holds
 				if seen, ok := workers[w.Name]; ok {
 					w.Seen, w.Holds = min(w.Seen, seen.Seen), w.Holds+seen.Holds
 				}
@@ -69,7 +78,7 @@ func (a *App) Status(ctx context.Context) (*Status, error) {
 			w := workers[name]
 			s.Workers = append(s.Workers, SinkWorker{name, w.Seen < a.Config.Consumer.Lease, w.Seen.Seconds(), w.Holds})
 		}
-		out.Sinks = append(out.Sinks, s)
+		out = append(out, s)
 	}
 	return out, nil
 }
@@ -78,7 +87,9 @@ func (s *SinkStatus) add(shard int, g *shards.GroupStatus) {
 	s.Shards = append(s.Shards, ShardStatus{shard, g.Seq, g.Waiting, g.Oldest.Seconds(), g.Parked, g.Dead})
 	s.Waiting += g.Waiting
 	s.Oldest = max(s.Oldest, g.Oldest.Seconds())
+	s.Pending += g.Parked
 	s.Parked += g.Parked
+	s.Pause.add(&g.Control)
 	s.Dead += g.Dead
 }
 

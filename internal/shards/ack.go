@@ -44,10 +44,11 @@ func (k *Shard) Done(ctx context.Context, sink string, r stream.SeqRange) (Bitse
 type Progress struct {
 	Head
 	Done []Bitset // one for each range
+	Sink SinkControl
 }
 
-// Progress reads the head and the done bits of a consumer group in ranges of events, in one round trip. Events below
-// the done floor count as done, because their bits have been deleted.
+// Progress reads the head, the done bits of a consumer group in ranges of events, and whether the sink is paused, in one
+// round trip. Events below the done floor count as done, because their bits have been deleted.
 func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.SeqRange) (Progress, error) {
 	pipe := k.rdb.Pipeline()
 	read := make([]func() (Bitset, error), len(ranges))
@@ -56,9 +57,13 @@ func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.Seq
 	}
 	// after the bits: the floor is raised before any of them is deleted
 	head := pipe.HMGet(ctx, k.Keys.Meta(), headFields...)
+	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	var p Progress
 	var err error
+	if p.Sink, err = k.readControl(group, control); err != nil {
+		return p, err
+	}
 	if p.Head, err = k.parseHead(head); err != nil {
 		return p, err
 	}

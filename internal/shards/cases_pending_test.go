@@ -21,10 +21,10 @@ func pendingAndReached(t *testing.T, b *bundle) {
 func pendingCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"reclaim": {
-			keys: events, prep: pending,
+			keys: func(b *bundle) []string { return append(events(b), b.k.Sink("kafka")) }, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
 				call := shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}}
-				_, _, err := shards.Of(b.rdb, b.k).Reclaim(ctx, call)
+				_, err := shards.Of(b.rdb, b.k).Reclaim(ctx, call)
 				return err
 			},
 		},

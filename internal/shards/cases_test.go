@@ -359,6 +359,13 @@ func claimCases() map[string]scriptCase {
 			keys:  func(b *bundle) []string { return []string{b.k.Once("sms", "m1")} },
 			call:  once("claim"),
 		},
+		"sink": {
+			keys: func(b *bundle) []string { return []string{b.k.Sink("kafka")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := shards.Of(b.rdb, b.k).PauseSink(ctx, "kafka", "ann", "the bank is closed")
+				return err
+			},
+		},
 		"lock": {
 			keys: func(b *bundle) []string { return []string{b.k.Lock("close")} },
 			call: func(ctx context.Context, b *bundle) error {

@@ -143,6 +143,9 @@ func (k Keys) Done(sink string, chunk int64) string {
 // Claims is a hash: the sink's pushes in progress.
 func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
 
+// Sink is a hash: what people have told the workers of the sink.
+func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
+
 // Dead is a stream: the sink's dead letters.
 func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
 

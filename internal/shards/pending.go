@@ -35,25 +35,36 @@ type ReclaimCall struct {
 	Backoff []time.Duration
 }
 
-// Reclaim gives the worker the entries of dead workers and the parked ones whose backoff is over. gone are the ids of
-// entries that were deleted from the stream while they were pending: an incident.
-func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (entries []RawEntry, gone []string, err error) {
+// Reclaimed is what reclaim.lua gives.
+type Reclaimed struct {
+	// Entries are those of dead workers and the parked ones whose backoff is over; none while the sink is paused.
+	Entries []RawEntry
+	// Gone are the ids of entries that were deleted from the stream while they were pending: an incident.
+	Gone []string
+	Sink SinkControl
+}
+
+// Reclaim gives the worker the entries whose time has come. It also tells Redis that the worker lives.
+func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (out Reclaimed, err error) {
 	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds()}
 	for _, b := range t.Backoff {
 		args = append(args, b.Milliseconds())
 	}
-	reply, err := k.run(ctx, reclaimScript, []string{k.Keys.Events()}, args)
+	reply, err := k.run(ctx, reclaimScript, []string{k.Keys.Events(), k.Keys.Sink(t.Group)}, args)
 	if err != nil {
-		return nil, nil, err
+		return out, err
 	}
 	r := replyReader{rest: reply}
-	gone = r.strings(r.int())
+	if out.Sink, err = k.parseControl(t.Group, pairs(r.strings(r.int()))); err != nil {
+		return out, err
+	}
+	out.Gone = r.strings(r.int())
 	for r.err == nil && len(r.rest) > 0 {
 		e := RawEntry{ID: r.string(), Attempt: int64(r.int())}
 		e.Values = r.strings(r.int())
-		entries = append(entries, e)
+		out.Entries = append(out.Entries, e)
 	}
-	return entries, gone, r.done(reclaimScript)
+	return out, r.done(reclaimScript)
 }
 
 // Renewal is what became of a worker's hold on an entry.

@@ -17,12 +17,12 @@ const lease = time.Minute
 
 func (b *bundle) take(t testing.TB, worker string, count int) ([]shards.RawEntry, []string) {
 	t.Helper()
-	entries, gone, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{
+	r, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{
 		Group: "kafka", Consumer: worker, Count: count, Lease: lease,
 		Backoff: []time.Duration{0, 10 * time.Minute, time.Hour},
 	})
 	require.NoError(t, err)
-	return entries, gone
+	return r.Entries, r.Gone
 }
 
 func idsOf(entries []shards.RawEntry) []string {
@@ -186,15 +186,15 @@ func TestDeletedWhilePending(t *testing.T) {
 		row := b.owners(t, "kafka")[id]
 		require.Equal(t, "w1 1", row)
 	}
-	entries, gone, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(),
+	r, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(),
 		shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
-	require.Equal(t, []string{ids[1]}, idsOf(entries))
-	require.Equal(t, []string{ids[0], ids[2]}, gone)
-	_, gone, err = shards.Of(b.rdb, b.k).Reclaim(t.Context(),
+	require.Equal(t, []string{ids[1]}, idsOf(r.Entries))
+	require.Equal(t, []string{ids[0], ids[2]}, r.Gone)
+	r, err = shards.Of(b.rdb, b.k).Reclaim(t.Context(),
 		shards.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
-	require.Empty(t, gone, "told once")
+	require.Empty(t, r.Gone, "told once")
 }
 
 func TestForget(t *testing.T) {
@@ -229,7 +229,7 @@ func TestNoGroup(t *testing.T) {
 		t.Helper()
 		_, err := shards.Of(b.rdb, b.k).ReadNew(ctx, "kafka", "w1", 1, 0)
 		check("read", err)
-		_, _, err = shards.Of(b.rdb, b.k).Reclaim(ctx,
+		_, err = shards.Of(b.rdb, b.k).Reclaim(ctx,
 			shards.ReclaimCall{Group: "kafka", Consumer: "w1", Count: 1, Backoff: []time.Duration{0}})
 		check("take", err)
 		_, err = shards.Of(b.rdb, b.k).Renew(ctx, "kafka", "w1", []string{"1-1"})

@@ -19,6 +19,7 @@ type GroupStatus struct {
 	// Parked entries wait for another attempt, Dead letters for a person.
 	Parked, Dead int64
 	Workers      []Worker
+	Control      SinkControl
 }
 
 // Worker is a consumer of a group.
@@ -36,6 +37,9 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	var out GroupStatus
 	var err error
 	if out.Seq, err = k.LastSeq(ctx); err != nil {
+		return out, err
+	}
+	if out.Control, err = k.SinkControl(ctx, group); err != nil {
 		return out, err
 	}
 	finished, exists, err := k.GroupFinished(ctx, group, out.Seq)

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+func sinkCmd() *cobra.Command {
+	return family("sink", "Pause a sink, let it go on, and see how each stands",
+		"A sink is where grants are brought: balance (the ledger, or a remote balance system) or kafka (the topic). A "+
+			"pause reaches all workers of\n"+
+			"the deployment within a second. Grabs go on, and their grants wait in Redis.",
+		sinkListCmd(), sinkPauseCmd(), sinkResumeCmd())
+}
+
+func sinkListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "Tell how each sink stands: what waits, what is pending, parked or dead, and who has paused it",
+		Example: "  hongbao sink list\n  hongbao sink list --json", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
+				sinks, err := a.SinkStates(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, sinks, func(w io.Writer) error { return writeSinks(w, sinks) })
+			})
+		},
+	}
+}
+
+func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SINK\tWAITING\tSINCE\tPENDING\tPARKED\tDEAD\tWORKERS")
+	for i := range sinks {
+		s, alive := &sinks[i], 0
+		for _, x := range s.Workers {
+			if x.Alive {
+				alive++
+			}
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, s.Waiting, seconds(s.Oldest), s.Pending, s.Parked, s.Dead, alive)
+	}
+	writePauses(t, sinks)
+	return t.Flush()
+}
+
+// writePauses names the sinks that are paused.
+func writePauses(w io.Writer, sinks []app.SinkStatus) {
+	for i := range sinks {
+		s := &sinks[i]
+		if !s.Pause.Paused {
+			continue
+		}
+		where := ""
+		if n := len(s.Shards); s.Pause.PausedShards < n {
+			where = fmt.Sprintf(", on %d of %d shards only: pause or resume it again", s.Pause.PausedShards, n)
+		}
+		fmt.Fprintf(w, "%s is paused by %q since %s%s: %q\n", s.Sink, s.Pause.By, s.Pause.At.UTC().Format(time.RFC3339), where,
+			s.Pause.Why)
+	}
+}
+
+func sinkPauseCmd() *cobra.Command {
+	cmd := controlCmd((*app.App).PauseSink, "is paused")
+	cmd.Use, cmd.Short = "pause SINK", "Tell all workers to hand a sink nothing more, until it is resumed"
+	cmd.Long = "Each worker stops within a second. It finishes the call of the sink that has begun, hands back what it " +
+		"holds, and takes no attempt.\n" +
+		"Replays and requeued letters are a person's own work and go through. After producer.max_backlog events that wait, " +
+		"grabs are busy."
+	cmd.Example = "  hongbao sink pause balance --by ann --why \"the bank is closed until 02:00\""
+	return cmd
+}
+
+func sinkResumeCmd() *cobra.Command {
+	cmd := controlCmd((*app.App).ResumeSink, "goes on")
+	cmd.Use, cmd.Short = "resume SINK", "Let a paused sink go on, at all workers"
+	cmd.Example = "  hongbao sink resume balance --by ann --why \"the bank is open\""
+	return cmd
+}
+
+func controlCmd(do func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error),
+	said string) *cobra.Command {
+	who, why := "", ""
+	cmd := &cobra.Command{
+		Args: exactly(1, "one SINK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if who == "" || why == "" {
+				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+			}
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
+				c, err := do(a, cmd.Context(), args[0], who, why)
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, c, func(w io.Writer) error { return writeChange(w, &c, said) })
+			})
+		},
+	}
+	cmd.Flags().StringVar(&who, "by", "", "who decides; kept in Redis (required)")
+	cmd.Flags().StringVar(&why, "why", "", "why; kept in Redis (required)")
+	return cmd
+}
+
+func writeChange(w io.Writer, c *app.SinkChange, said string) error {
+	if !c.Changed && c.By != "" {
+		_, err := fmt.Fprintf(w, "%s %s, as before: by %q since %s: %q\n", c.Sink, said, c.By, c.At.UTC().Format(time.RFC3339),
+			c.Why)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s %s\n", c.Sink, said)
+	return err
+}

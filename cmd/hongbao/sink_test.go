@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// sinkState is how a sink stands by `hongbao sink list`.
+func (d *deployment) sinkState(sink string) app.SinkStatus {
+	d.t.Helper()
+	var list []app.SinkStatus
+	require.NoError(d.t, json.Unmarshal([]byte(d.ok("sink", "list", "--json")), &list))
+	for _, s := range list {
+		if s.Sink == sink {
+			return s
+		}
+	}
+	d.t.Fatalf("no sink %s in %v", sink, list)
+	return app.SinkStatus{}
+}
+
+// done counts the events that a sink has finished.
+func (d *deployment) doneBy(sink string) (n int64) {
+	d.t.Helper()
+	for i := range d.space.Len() {
+		bits, err := d.rdb.BitCount(d.t.Context(), d.space.Shard(i).Done(sink, 0), nil).Result()
+		require.NoError(d.t, err)
+		n += bits
+	}
+	return n
+}
+
+// Two worker processes under load: a paused sink gets nothing more, and the other one everything. No attempt is taken,
+// and when it goes on everything is settled once.
+func TestPausedSinkGetsNothing(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 2, postgres: true, kafka: true})
+	d.set("TRIMMER_RETENTION", "0s")
+	for _, id := range []string{"rain", "snow"} { // they live on two shards
+		d.campaign(id, 4000, 1_000_000)
+	}
+	workers := []*program{d.start("work"), d.start("work")}
+	for _, w := range workers {
+		w.says(`"working"`)
+	}
+	type crowd struct {
+		got int
+		err error
+	}
+	crowds := make(chan crowd, 2)
+	for _, id := range []string{"rain", "snow"} {
+		go func() {
+			got, err := d.grabs(id, 0, 4000)
+			crowds <- crowd{got, err}
+		}()
+	}
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.doneBy("balance") > 200 }, "some are settled")
+	require.Contains(t, d.ok("sink", "pause", "balance", "--by", "ann", "--why", "the bank is closed"), "balance is paused")
+	for _, w := range workers {
+		testkit.Eventually(t, 30*time.Second, func() bool {
+			return strings.Count(w.err.String(), "the sink was paused") >= 2
+		}, "each shard of the worker")
+	}
+	settled := d.doneBy("balance")
+	for range 2 {
+		c := <-crowds
+		require.NoError(t, c.err)
+		require.Equal(t, 4000, c.got)
+	}
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.doneBy("kafka") == 8000 }, "the other sink goes on")
+	require.Equal(t, settled, d.doneBy("balance"), "nothing was settled meanwhile")
+	s := d.sinkState("balance")
+	require.Equal(t, 8000-settled, s.Waiting)
+	require.True(t, s.Pause.Paused)
+	require.Equal(t, []any{2, "ann", "the bank is closed"}, []any{s.Pause.PausedShards, s.Pause.By, s.Pause.Why})
+	require.WithinDuration(t, time.Now(), s.Pause.At, time.Minute)
+	require.Equal(t, s.Pending, s.Parked, "workers hold nothing")
+	require.False(t, d.sinkState("kafka").Pause.Paused)
+	require.Contains(t, d.ok("status"), `balance is paused by "ann" since `)
+	require.Contains(t, d.ok("sink", "pause", "balance", "--by", "bob", "--why", "lunch"), `as before: by "ann"`)
+	for i := range d.space.Len() {
+		rows, err := d.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: d.space.Shard(i).Events(),
+			Group: "balance", Start: "-", End: "+", Count: 1000}).Result()
+		require.NoError(t, err)
+		for _, row := range rows {
+			require.Equal(t, "_retry/0", row.Consumer)
+			require.Zero(t, row.RetryCount, "no attempt was taken")
+		}
+	}
+	require.NotContains(t, workers[0].err.String()+workers[1].err.String(), "INCIDENT", "the trimmer has lost nothing")
+	require.Contains(t, d.ok("sink", "resume", "balance", "--by", "ann", "--why", "it is open"), "balance goes on")
+	d.quiet()
+	for _, w := range workers {
+		w.says("the sink goes on")
+		w.stop(syscall.SIGTERM)
+	}
+	require.EqualValues(t, 8000, d.doneBy("balance"))
+	d.agrees(8000)
+}
+
+// A sink is paused without the ledger, on a frozen shard, and before any worker has run.
+func TestPauseNeedsRedisOnly(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.set("LEDGER_DRIVER", "postgres", "LEDGER_DSN", "postgres://u@127.0.0.1:2/d")
+	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Meta(), "frozen", "1").Err())
+	d.ok("sink", "pause", "balance", "--by", "ann", "--why", "drill")
+	require.NoError(t, d.rdb.HDel(t.Context(), d.space.Shard(0).Meta(), "frozen").Err())
+	require.True(t, d.sinkState("balance").Pause.Paused)
+	d.ok("sink", "resume", "balance", "--by", "ann", "--why", "over")
+	s := d.sinkState("balance")
+	require.Equal(t, []any{false, 0, "over"}, []any{s.Pause.Paused, s.Pause.PausedShards, s.Pause.Why})
+	d.refused(2, []string{"sink", "pause", "pigeon", "--by", "ann", "--why", "x"}, "deployment.sinks")
+	d.refused(2, []string{"sink", "pause", "balance", "--by", "ann"}, "--why")
+}

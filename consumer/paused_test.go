@@ -1,0 +1,119 @@
+package consumer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func (b *bundle) pause(t *testing.T) {
+	t.Helper()
+	_, _, err := shards.Of(b.rdb, b.keys()).PauseSink(t.Context(), group, "ann", "the bank is closed")
+	require.NoError(t, err)
+}
+
+func (b *bundle) resume(t *testing.T) {
+	t.Helper()
+	_, _, err := shards.Of(b.rdb, b.keys()).ResumeSink(t.Context(), group, "ann", "it is open")
+	require.NoError(t, err)
+}
+
+func (b *bundle) paused(t *testing.T, w *worker) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() bool { return w.Health()[0].Code == SinkPaused }, "the worker knows")
+}
+
+// A sink that is down is paused while a worker tries it again and again: that ends, and no attempt is taken.
+func TestPauseDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 5, 5)
+	up := make(chan struct{})
+	s := newSink(down(up))
+	w := start(t, b.config(t, "w", s))
+	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() >= 2 }, "it is tried")
+	b.pause(t)
+	b.paused(t, w)
+	for _, id := range ids {
+		holder, count := b.holder(t, id)
+		require.Equal(t, "_retry/0", holder)
+		require.Zero(t, count)
+	}
+	require.ErrorContains(t, w.Health()[0].Err, `by "ann"`)
+	require.ErrorContains(t, w.Health()[0].Err, "the bank is closed")
+	close(up)
+	calls := s.numberOfCalls()
+	w2 := start(t, b.config(t, "w2", s)) // one that begins while the sink is paused
+	b.paused(t, w2)
+	require.Equal(t, calls, s.numberOfCalls())
+	b.resume(t)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	require.NoError(t, w2.stop())
+	s.onceEach(t, 10)
+	require.Empty(t, b.dead(t))
+}
+
+// A batch that fails as a whole is halved, grant by grant in the end. A pause ends that between two calls.
+func TestPauseBetweenTwoCallsOfABatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 8)
+	bad := hongbao.Errorf(hongbao.ClassTransient, "not now")
+	first := make(chan struct{})
+	s := newSink(nil)
+	s.refuse = func(_ context.Context, grants []hongbao.Grant) []error {
+		if s.numberOfCalls() == 1 {
+			<-first // a call that takes longer than what a worker knows is good for
+		}
+		errs := make([]error, len(grants))
+		for i := range errs {
+			errs[i] = bad
+		}
+		return errs
+	}
+	w := start(t, b.config(t, "w", s))
+	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "the call has begun")
+	b.pause(t)
+	paused := time.Now()
+	testkit.Eventually(t, soon, func() bool { return time.Since(paused) > controlAge }, "what the worker knows is old")
+	close(first)
+	b.paused(t, w)
+	require.Equal(t, 1, s.numberOfCalls(), "the halves were not tried")
+	b.pending(t, 1)
+	require.Zero(t, w.Stats().Parked)
+	require.NoError(t, w.stop())
+}
+
+// A paused worker lives on for those who look, and takes no entry of a dead one.
+func TestPausedWorkerReclaimsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 3)
+	k := shards.Of(b.rdb, b.keys())
+	_, err := k.CreateGroup(t.Context(), group)
+	require.NoError(t, err)
+	_, err = k.ReadNew(t.Context(), group, "dead", 10, 0)
+	require.NoError(t, err)
+	b.pause(t)
+	s := newSink(nil)
+	cfg := b.config(t, "w", s)
+	cfg.Lease = shortLease
+	w := start(t, cfg)
+	b.paused(t, w)
+	testkit.Eventually(t, soon, func() bool {
+		st, err := k.Status(t.Context(), group)
+		return err == nil && len(st.Workers) == 2 && st.Workers[0].Seen > 2*shortLease && st.Workers[0].Holds == 1
+	}, "the lease of the dead one is over, and its entry stays")
+	require.Zero(t, s.numberOfCalls())
+	b.resume(t)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 3)
+}

@@ -1,0 +1,82 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// SinkPause is what people last told the workers of a sink.
+type SinkPause struct {
+	// Paused: workers hand the sink nothing, on at least one shard.
+	Paused bool `json:"paused"`
+	// PausedShards is on how many; fewer than all if Redis failed under way, and then the same command again ends it.
+	PausedShards int `json:"paused_shards"`
+	// By, Why and At are those of the last pause or resume; empty if there was none.
+	By  string    `json:"by,omitempty"`
+	Why string    `json:"why,omitempty"`
+	At  time.Time `json:"at,omitzero"`
+}
+
+// add takes in how the sink stands on a shard. A shard on which it is paused tells more than one on which it is not.
+func (p *SinkPause) add(c *shards.SinkControl) {
+	if c.Paused {
+		p.PausedShards++
+	}
+	if c.Paused && !p.Paused || c.Paused == p.Paused && c.At.After(p.At) {
+		p.Paused, p.By, p.Why, p.At = c.Paused, c.By, c.Why, c.At
+	}
+}
+
+// SinkChange is what became of a pause or a resume.
+type SinkChange struct {
+	Sink string `json:"sink"`
+	// Changed is false if the sink stood so before.
+	Changed bool `json:"changed"`
+	SinkPause
+}
+
+// PauseSink tells all workers of a sink to hand it nothing more. Each stops within a second; a call of the sink that has
+// begun is finished. Entries wait, and no attempt is taken. who and why are kept in Redis until the sink goes on. It may
+// run twice: a sink that is paused keeps its first name and reason.
+func (a *App) PauseSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
+	return a.controlSink(ctx, sink, who, why, (*shards.Shard).PauseSink)
+}
+
+// ResumeSink lets a paused sink go on. It may run twice.
+func (a *App) ResumeSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
+	return a.controlSink(ctx, sink, who, why, (*shards.Shard).ResumeSink)
+}
+
+// maxWords bounds who and why, in bytes.
+const maxWords = 500
+
+func (a *App) controlSink(ctx context.Context, sink, who, why string,
+	do func(k *shards.Shard, ctx context.Context, sink, by, why string) (bool, shards.SinkControl, error),
+) (SinkChange, error) {
+	out := SinkChange{Sink: sink}
+	if err := a.checkSinks("sink", sink); err != nil {
+		return out, err
+	}
+	if who == "" || why == "" || len(who) > maxWords || len(why) > maxWords {
+		return out, Usage("who pauses or resumes a sink, and why, are required, with at most %d bytes each", maxWords)
+	}
+	var errs []error
+	for i := range a.space.Len() {
+		changed, now, err := do(shards.Of(a.redis, a.space.Shard(i)), ctx, sink, who, why)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("shard %d: %w", i, err))
+			continue
+		}
+		out.Changed = out.Changed || changed
+		out.add(&now)
+	}
+	if len(errs) > 0 {
+		return out, fmt.Errorf("sink %s: %d of %d shards were not told, run this again: %w", sink, len(errs),
+			a.space.Len(), errors.Join(errs...))
+	}
+	return out, nil
+}

@@ -1,0 +1,84 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+var sinkScript = newDrainScript("sink").with(unguarded) // a sink is paused on a frozen shard too
+
+// SinkControl is what people have told the workers of a sink, on one shard. Its zero is a sink that nobody touched.
+type SinkControl struct {
+	// Paused: no worker hands a grant to the sink.
+	Paused bool
+	// By, Why and At are those of the last pause or resume.
+	By, Why string
+	At      time.Time
+}
+
+// PauseSink pauses a sink on the shard for all workers. It tells whether that changed anything, and how the sink stands:
+// a sink that was paused before keeps its first name and reason.
+func (k *Shard) PauseSink(ctx context.Context, sink, by, why string) (changed bool, now SinkControl, err error) {
+	return k.controlSink(ctx, sink, "pause", by, why)
+}
+
+// ResumeSink lets a paused sink go on. It answers as PauseSink does.
+func (k *Shard) ResumeSink(ctx context.Context, sink, by, why string) (changed bool, now SinkControl, err error) {
+	return k.controlSink(ctx, sink, "resume", by, why)
+}
+
+func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (changed bool, now SinkControl, err error) {
+	reply, err := k.run(ctx, sinkScript, []string{k.Keys.Sink(sink)}, args)
+	if err != nil {
+		return false, now, err
+	}
+	r := replyReader{rest: reply}
+	changed = r.string() == "changed"
+	fields := r.rest
+	r.rest = nil
+	if now, err = k.parseControl(sink, pairs(fields)); err != nil {
+		return false, now, err
+	}
+	return changed, now, r.done(sinkScript)
+}
+
+// SinkControl reads what people have told the workers of a sink.
+func (k *Shard) SinkControl(ctx context.Context, sink string) (SinkControl, error) {
+	return k.readControl(sink, k.rdb.HGetAll(ctx, k.Keys.Sink(sink)))
+}
+
+func (k *Shard) readControl(sink string, answer *redis.MapStringStringCmd) (SinkControl, error) {
+	fields, err := answer.Result()
+	if err != nil {
+		return SinkControl{}, fmt.Errorf("read whether sink %s is paused: %w", sink, Classify(err))
+	}
+	return k.parseControl(sink, fields)
+}
+
+func (k *Shard) parseControl(sink string, fields map[string]string) (c SinkControl, err error) {
+	c = SinkControl{Paused: fields["paused"] == "1", By: fields["by"], Why: fields["why"]}
+	if at, ok := fields["at"]; ok {
+		ms, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return c, hongbao.Errorf(hongbao.ClassBroken, "%s, field at: somebody changed it by hand: %w", k.Keys.Sink(sink),
+				err)
+		}
+		c.At = time.UnixMilli(ms)
+	}
+	return c, nil
+}
+
+// pairs makes a map of fields and values in turn.
+func pairs(flat []string) map[string]string {
+	out := make(map[string]string, len(flat)/2)
+	for i := 0; i+1 < len(flat); i += 2 {
+		out[flat[i]] = flat[i+1]
+	}
+	return out
+}
