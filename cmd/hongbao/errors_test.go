@@ -34,7 +34,7 @@ var lines = map[string]struct{ server, args string }{
 	"serve":                 {"redis", ""},
 	"key create":            {"ledger", "--role viewer"}, "key list": {"ledger", ""},
 	"key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
-	"sink list":             {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
+	"sink list": {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
 	"sink resume": {"redis", "kafka --by ann --why mended"},
 }
 
