@@ -20,6 +20,7 @@ var rows = []row{
 	grabs(fleet{1, 512}, 2.4, 0.25),
 	grabs(fleet{64, 8}, 1.4, 0),
 	grabs(fleet{256, 2}, 0.8, 1.3),
+	{"http_grab", httpGrabRow},
 	{"settle_postgres", settleRow},
 	{"settle_http", settleHTTPRow},
 	{"publish_kafka", publishRow},

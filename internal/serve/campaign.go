@@ -138,10 +138,8 @@ func newWindows(reader Reader) *windows {
 
 // get gives what a campaign shows, with the time that it is now.
 func (v *windows) get(ctx context.Context, campaign string) (shards.Window, error) {
-	v.mu.Lock()
-	has, ok := v.known[campaign]
-	v.mu.Unlock()
-	if !ok || time.Since(has.at) > windowAge {
+	has, fresh := v.remembered(campaign)
+	if !fresh {
 		select {
 		case r := <-v.asking.DoChan(campaign, func() (any, error) {
 			return v.ask(context.WithoutCancel(ctx), campaign), nil
@@ -153,6 +151,28 @@ func (v *windows) get(ctx context.Context, campaign string) (shards.Window, erro
 	}
 	has.window.Now = has.window.Now.Add(time.Since(has.at))
 	return has.window, has.err
+}
+
+// remembered gives what was read of the campaign, and whether that is still good.
+func (v *windows) remembered(campaign string) (has seen, fresh bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	has, ok := v.known[campaign]
+	return has, ok && time.Since(has.at) <= windowAge
+}
+
+// currency gives the campaign's currency; empty if Redis does not say it soon.
+func (v *windows) currency(ctx context.Context, campaign string) string {
+	if has, fresh := v.remembered(campaign); fresh {
+		return has.window.Currency
+	}
+	ctx, cancel := context.WithTimeout(ctx, currencyWait)
+	defer cancel()
+	window, err := v.get(ctx, campaign)
+	if err != nil {
+		return ""
+	}
+	return window.Currency
 }
 
 func (v *windows) ask(ctx context.Context, campaign string) seen {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // Config of a Server.
@@ -60,6 +61,17 @@ type Config struct {
 	DrainDelay time.Duration `knob:"serve.drain_delay" default:"5s" want:"0s to 10m"`
 	// Wait for requests under way after that.
 	DrainTimeout time.Duration `knob:"serve.drain_timeout" default:"20s" want:"1ms to 1h"`
+}
+
+// DefaultConfig has every default; Keys, Issuer and Audience have none.
+func DefaultConfig() Config { return knob.Defaults[Config]() }
+
+// Limits are those of each listener's connections.
+func (c *Config) Limits() web.Limits {
+	return web.Limits{
+		ReadHeaderTimeout: c.ReadHeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout,
+		IdleTimeout: c.IdleTimeout, HeaderBytes: c.HeaderBytes,
+	}
 }
 
 // KeysURL is where the key set is asked for; empty if Keys names a file.

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -112,11 +111,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, g *hongbao.Grab,
 	out := GrabAnswer{Outcome: string(a.Outcome), Time: a.Time.UTC(), RequestID: g.RequestID}
 	if len(a.Receipts) > 0 {
 		out.Receipts = ReceiptsOf(a.Receipts)
-		ctx, cancel := context.WithTimeout(r.Context(), currencyWait)
-		if window, err := s.windows.get(ctx, g.Campaign); err == nil { // else amounts are in minor units
-			out.Currency = window.Currency
-		}
-		cancel()
+		out.Currency = s.windows.currency(r.Context(), g.Campaign) // without one amounts are in minor units
 	}
 	if l := a.Limit; l != nil {
 		out.Limit = &LimitHit{l.Limit.By, string(l.Limit.Per), l.Limit.Max, utc(l.Resets)}

@@ -40,20 +40,27 @@ var errNoKeys = errors.New("no key set was read yet")
 
 // keySet finds the key that a token was signed with.
 type keySet struct {
-	storage jwkset.Storage
+	storage jwkset.Storage                 // nil for a file
 	file    func() ([]byte, string, error) // nil for a URL: then no key may be a secret
 	log     *zap.Logger
 
-	mu   sync.Mutex
-	read time.Time
-	text []byte
-	open string // what the checks of text went by
+	mu    sync.Mutex // of what is known of the file
+	read  time.Time
+	text  []byte
+	open  string // what the checks of text went by
+	known map[string]fileKey
+}
+
+// fileKey is a usable key of the file, and its algorithm.
+type fileKey struct {
+	alg string
+	key any
 }
 
 // newFileKeys reads the set from a file, and reads it again when it has changed.
-func newFileKeys(ctx context.Context, file func() ([]byte, string, error), log *zap.Logger) (*keySet, error) {
-	k := &keySet{storage: jwkset.NewMemoryStorage(), file: file, log: log}
-	return k, k.load(ctx)
+func newFileKeys(file func() ([]byte, string, error), log *zap.Logger) (*keySet, error) {
+	k := &keySet{file: file, log: log}
+	return k, k.load()
 }
 
 // newURLKeys asks the URL for the set until ctx ends. The set may be out of reach at first.
@@ -114,11 +121,11 @@ func (s shortBodies) RoundTrip(r *http.Request) (*http.Response, error) {
 // find gives the key for a token that names a key and an algorithm. It takes unknownWait at most, and a caller who
 // hangs up does not end it: an unknown kid has the URL asked once for all callers.
 func (k *keySet) find(ctx context.Context, kid, alg string) (any, error) {
+	if k.file != nil {
+		return k.findInFile(kid, alg)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unknownWait)
 	defer cancel()
-	if k.file != nil {
-		k.refresh(ctx)
-	}
 	jwk, err := k.storage.KeyRead(ctx, kid)
 	if err != nil {
 		if all, errAll := k.storage.KeyReadAll(ctx); errAll == nil && len(all) == 0 {
@@ -130,6 +137,26 @@ func (k *keySet) find(ctx context.Context, kid, alg string) (any, error) {
 		return nil, fmt.Errorf("the key is for algorithm %q", has)
 	}
 	return k.usable(&jwk)
+}
+
+// findInFile reads the file again if nobody has for a moment. A file that can't be used leaves the keys as they are.
+func (k *keySet) findInFile(kid, alg string) (any, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.read) >= fileAge {
+		if err := k.load(); err != nil {
+			k.log.Error("the key set has changed and can't be used; the keys before it go on until the file is right",
+				zap.String("code", "keys_unread"), zap.Error(err))
+		}
+	}
+	has, ok := k.known[kid]
+	switch {
+	case !ok:
+		return nil, errors.New("the file has no such key")
+	case has.alg != alg:
+		return nil, fmt.Errorf("the key is for algorithm %q", has.alg)
+	}
+	return has.key, nil
 }
 
 // usable gives what a signature is verified with; the type of a key must be that of its algorithm.
@@ -162,21 +189,8 @@ func (k *keySet) usable(jwk *jwkset.JWK) (any, error) {
 	return key, nil
 }
 
-// refresh reads the file again if nobody has for a moment. A file that can't be used leaves the keys as they are.
-func (k *keySet) refresh(ctx context.Context) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if time.Since(k.read) < fileAge {
-		return
-	}
-	if err := k.load(ctx); err != nil {
-		k.log.Error("the key set has changed and can't be used; the keys before it go on until the file is right",
-			zap.String("code", "keys_unread"), zap.Error(err))
-	}
-}
-
 // load reads the file. Every key must be usable.
-func (k *keySet) load(ctx context.Context) error {
+func (k *keySet) load() error {
 	k.read = time.Now()
 	text, open, err := k.file()
 	if err != nil || k.text != nil && bytes.Equal(text, k.text) && open == k.open {
@@ -194,19 +208,21 @@ func (k *keySet) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("it is no JSON Web Key Set: %w", err)
 	}
-	seen := map[string]bool{}
+	known := make(map[string]fileKey, len(keys))
 	for i := range keys {
 		m := keys[i].Marshal()
-		if _, err := k.usable(&keys[i]); err != nil {
+		key, err := k.usable(&keys[i])
+		if err != nil {
 			return fmt.Errorf("key %d, %.80q: %w", i+1, m.KID, err)
 		}
-		if seen[m.KID] {
+		if _, twice := known[m.KID]; twice {
 			return fmt.Errorf("key %d, %.80q: the kid comes twice", i+1, m.KID)
 		}
-		seen[m.KID] = true
+		known[m.KID] = fileKey{string(m.ALG), key}
 		if _, secret := keys[i].Key().([]byte); secret && open != "" {
 			return fmt.Errorf("key %d is a secret, but %s", i+1, open)
 		}
 	}
-	return k.storage.KeyReplaceAll(ctx, keys)
+	k.known = known
+	return nil
 }

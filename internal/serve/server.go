@@ -164,10 +164,7 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 
 // serve serves one listener until stop ends or the listener fails, and says so to the others.
 func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- struct{}) error {
-	server := web.Start(ctx, l, l.handler, web.Limits{
-		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout, ReadTimeout: s.cfg.ReadTimeout, WriteTimeout: s.cfg.WriteTimeout,
-		IdleTimeout: s.cfg.IdleTimeout, HeaderBytes: s.cfg.HeaderBytes,
-	}, log.New(httpLog{s.log}, "", 0))
+	server := web.Start(ctx, l, l.handler, s.cfg.Limits(), log.New(httpLog{s.log}, "", 0))
 	var err error
 	select {
 	case err = <-server.Ended:
@@ -182,7 +179,7 @@ func (s *Server) openKeys(ctx context.Context) error {
 	var keys *keySet
 	var err error
 	if s.keyFile != nil {
-		keys, err = newFileKeys(ctx, s.keyFile, s.log)
+		keys, err = newFileKeys(s.keyFile, s.log)
 	} else {
 		keys, err = newURLKeys(ctx, s.cfg.KeysURL(), s.log)
 	}

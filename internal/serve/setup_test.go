@@ -99,8 +99,8 @@ func claim(name string, value any) func(jwt.MapClaims, map[string]any) {
 	}
 }
 
-// head sets a field of the token's head; nil takes it out.
-func head(name string, value any) func(jwt.MapClaims, map[string]any) {
+// headField sets a field of the token's head; nil takes it out.
+func headField(name string, value any) func(jwt.MapClaims, map[string]any) {
 	return func(_ jwt.MapClaims, h map[string]any) {
 		if h[name] = value; value == nil {
 			delete(h, name)

@@ -33,9 +33,9 @@ func TestGoodTokens(t *testing.T) {
 		for name, text := range map[string]string{
 			"one audience":     k.sign(t, "u-"+k.kid),
 			"among audiences":  k.sign(t, "u-"+k.kid, claim("aud", []string{"shop", "hongbao"})),
-			"with a jku":       k.sign(t, "u-"+k.kid, head("jku", s.url+"/keys")), // nobody asks there
+			"with a jku":       k.sign(t, "u-"+k.kid, headField("jku", s.url+"/keys")), // nobody asks there
 			"nbf in the past":  k.sign(t, "u-"+k.kid, claim("nbf", time.Now().Add(-time.Hour).Unix())),
-			"another's in jwk": k.sign(t, "u-"+k.kid, head("jwk", map[string]string{"kty": "oct", "k": "AAAA"})),
+			"another's in jwk": k.sign(t, "u-"+k.kid, headField("jwk", map[string]string{"kty": "oct", "k": "AAAA"})),
 		} {
 			r := s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(text))
 			require.Equal(t, http.StatusOK, r.status, "%s, %s: %s", k.kid, name, r.text)
@@ -78,9 +78,9 @@ func badTokens(t *testing.T) map[string]string {
 		"empty secret":           token{jwt.SigningMethodHS256, []byte{}, "hs"}.sign(t, "u1"),
 		"unknown kid":            token{jwt.SigningMethodHS256, secret, "zz"}.sign(t, "u1"),
 		"kid of another":         token{jwt.SigningMethodES256, ecKey(), "ed"}.sign(t, "u1"),
-		"no kid":                 hs().sign(t, "u1", head("kid", nil)),
-		"kid is a number":        hs().sign(t, "u1", head("kid", 7)),
-		"crit":                   hs().sign(t, "u1", head("crit", []string{"exp"})),
+		"no kid":                 hs().sign(t, "u1", headField("kid", nil)),
+		"kid is a number":        hs().sign(t, "u1", headField("kid", 7)),
+		"crit":                   hs().sign(t, "u1", headField("crit", []string{"exp"})),
 		"expired":                hs().sign(t, "u1", claim("exp", time.Now().Add(-time.Minute).Unix())),
 		"no exp":                 hs().sign(t, "u1", claim("exp", nil)),
 		"exp is a text":          hs().sign(t, "u1", claim("exp", "tomorrow")),
@@ -174,11 +174,11 @@ func TestBadKeySets(t *testing.T) {
 		"twice":         {set(t, jwk(t, secret, "x", "HS256"), jwk(t, ecKey().Public(), "x", "ES256")), "", "the kid comes twice"},
 		"open secret":   {allKeys(t), "it is open to others", "key 1 is a secret, but it is open to others"},
 	} {
-		_, err := newFileKeys(t.Context(), func() ([]byte, string, error) { return c.text, c.open, nil }, zap.NewNop())
+		_, err := newFileKeys(func() ([]byte, string, error) { return c.text, c.open, nil }, zap.NewNop())
 		require.ErrorContains(t, err, c.want, name)
 	}
 	public := set(t, jwk(t, rsaKey().Public(), "rs", "RS256"))
-	_, err = newFileKeys(t.Context(), func() ([]byte, string, error) { return public, "it is open to others", nil },
+	_, err = newFileKeys(func() ([]byte, string, error) { return public, "it is open to others", nil },
 		zap.NewNop())
 	require.NoError(t, err, "public keys may be read by everybody")
 }
@@ -191,7 +191,7 @@ func TestKeySetIsReadAgain(t *testing.T) {
 		put := func(b []byte) { text.Store(&b) }
 		put(set(t, jwk(t, secret, "old", "HS256")))
 		var fails error
-		k, err := newFileKeys(t.Context(), func() ([]byte, string, error) { return *text.Load(), "", fails }, zap.NewNop())
+		k, err := newFileKeys(func() ([]byte, string, error) { return *text.Load(), "", fails }, zap.NewNop())
 		require.NoError(t, err)
 		has := func(kid string) bool {
 			_, err := k.find(t.Context(), kid, "HS256")

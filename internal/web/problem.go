@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -146,5 +147,6 @@ func writeAs(w http.ResponseWriter, status int, kind string, v any) {
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(data)+1))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n'))
+	_, _ = w.Write(data)
+	_, _ = io.WriteString(w, "\n")
 }

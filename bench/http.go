@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/serve"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/web"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// httpCallers is how many connections grab at once.
+const httpCallers = 256
+
+// httpGrabRow compares grabs over HTTP with a bare handler that reads the same body and answers a constant. Both get
+// the same requests from the same callers, one after the other on a connection.
+func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
+	r, err := newFixture(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := o.n(200_000)
+	res := Result{
+		Name: "http_grab", Unit: "grabs/s", Want: 0.6,
+		HowOurs: fmt.Sprintf("%d grabs by %d connections through the server of `hongbao serve`, each user with a token "+
+			"(HS256), a limit by user and one by device and day, AOF everysec", n, httpCallers),
+		HowBaseline: "the same requests to a net/http handler that reads the body and answers a constant, on a listener with the " +
+			"same limits",
+	}
+	requests, err := httpRequests(n)
+	if err == nil {
+		err = res.inTurn(ctx, o.rounds,
+			func(ctx context.Context) (float64, error) { return bareGrabs(ctx, requests) },
+			func(ctx context.Context) (float64, error) { return r.httpGrabs(ctx, requests) })
+	}
+	return []Result{res}, errors.Join(err, r.close())
+}
+
+var benchSecret = []byte("a secret of the bench, 32 bytes.")
+
+// httpRequests are the grabs of n users, ready to be sent.
+func httpRequests(n int) ([][]byte, error) {
+	out := make([][]byte, n)
+	for i := range out {
+		t := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+			"iss": "https://id.example.com", "aud": "hongbao", "sub": user(i), "exp": time.Now().Add(time.Hour).Unix(),
+			"device_id": fmt.Sprintf("d%07d", i/2),
+		})
+		t.Header["kid"] = "k1"
+		token, err := t.SignedString(benchSecret)
+		if err != nil {
+			return nil, err
+		}
+		body := fmt.Sprintf(`{"request_id":"r%d"}`, i)
+		out[i] = fmt.Appendf(nil, "POST /v1/campaigns/bench/grabs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", token, len(body), body)
+	}
+	return out, nil
+}
+
+// httpCrowd sends every request and wants each answer to hold a text.
+func httpCrowd(ctx context.Context, address, want string, requests [][]byte) (float64, error) {
+	type connection struct {
+		net.Conn
+		in *bufio.Reader
+	}
+	all := make([]connection, httpCallers)
+	for i := range all {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return 0, err
+		}
+		defer c.Close()
+		all[i] = connection{c, bufio.NewReader(c)}
+	}
+	return crowd(ctx, httpCallers, len(requests), func(_ context.Context, i int) error {
+		c := all[i%httpCallers]
+		if _, err := c.Write(requests[i]); err != nil {
+			return err
+		}
+		res, err := http.ReadResponse(c.in, nil)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		answer, err := io.ReadAll(res.Body)
+		if err == nil && !bytes.Contains(answer, []byte(want)) {
+			err = fmt.Errorf("request %d got %s: %s", i, res.Status, answer)
+		}
+		return err
+	})
+}
+
+// bareGrabs sends the requests to a handler that does nothing, on a listener with the same limits.
+func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
+	l, err := web.Listen(ctx, "127.0.0.1:0", "the bench")
+	if err != nil {
+		return 0, err
+	}
+	cfg := serve.DefaultConfig()
+	bare := web.Start(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"outcome":"granted"}`)
+	}), cfg.Limits(), log.New(io.Discard, "", 0))
+	rate, err := httpCrowd(ctx, l.Addr().String(), "granted", requests)
+	return rate, errors.Join(err, bare.Stop(time.Minute, "run it again"))
+}
+
+// httpGrabs sends the requests to the server, which grabs through a producer.
+func (r *fixture) httpGrabs(ctx context.Context, requests [][]byte) (float64, error) {
+	space, err := r.deployment(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := r.load(ctx, space, spec("bench", len(requests))); err != nil {
+		return 0, err
+	}
+	grabs := producer.DefaultConfig()
+	grabs.Redis, grabs.Space, grabs.Deployment = r.rdb, space.Space, "bench"
+	p, err := producer.New(grabs)
+	if err != nil {
+		return 0, err
+	}
+	cfg := serve.DefaultConfig()
+	cfg.Listen, cfg.OpsListen, cfg.Keys, cfg.Issuer = "127.0.0.1:0", "127.0.0.1:0", "bench", "https://id.example.com"
+	cfg.DrainDelay, cfg.Audience, cfg.Facts = 0, "hongbao", []string{"device=claim:device_id"}
+	s, err := serve.New(cfg, serve.Deps{Grabber: p, Reader: benchReader{r, space}, Log: zap.NewNop(),
+		KeyFile: func() ([]byte, string, error) {
+			return fmt.Appendf(nil, `{"keys":[{"kty":"oct","kid":"k1","alg":"HS256","k":%q}]}`,
+				base64.RawURLEncoding.EncodeToString(benchSecret)), "", nil
+		}})
+	if err != nil {
+		return 0, errors.Join(err, p.Close(ctx))
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	at, ended := make(chan serve.Addresses, 1), make(chan error, 1)
+	go func() { ended <- s.Run(running, func(a serve.Addresses) { at <- a }) }()
+	rate := 0.0
+	select {
+	case address := <-at:
+		rate, err = httpCrowd(ctx, address.Public.String(), `"granted"`, requests)
+		stop()
+		err = errors.Join(err, <-ended)
+	case err = <-ended:
+	}
+	return rate, errors.Join(err, p.Close(ctx))
+}
+
+// benchReader reads campaigns from the row's Redis.
+type benchReader struct {
+	*fixture
+	space *shards.Layout
+}
+
+// Window implements serve.Reader.
+func (b benchReader) Window(ctx context.Context, id string) (shards.Window, error) {
+	return shards.Of(b.rdb, b.space.Home(id)).Window(ctx, id)
+}
+
+// Receipts implements serve.Reader.
+func (b benchReader) Receipts(context.Context, string, string) (serve.Receipts, error) {
+	return serve.Receipts{}, errors.New("the bench does not ask for receipts")
+}
