@@ -36,6 +36,7 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.filter.Campaign, "campaign", "", "only letters of this campaign")
 	flags.StringVar(&f.filter.Class, "class", "", "only letters of this class: "+strings.Join(deadletter.Classes(), ", "))
 	flags.StringVar(&f.filter.User, "user", "", "only letters of this user")
+	flags.StringVar(&f.filter.Reason, "reason", "", "only letters whose reason contains this text")
 	flags.StringVar(&f.from, "from-time", "", "only letters that died at or after this time, as 2026-02-17T20:00:00Z")
 	flags.StringVar(&f.until, "to-time", "", "only letters that died before this time")
 }

@@ -33,7 +33,7 @@ func quarantineListCmd() *cobra.Command {
 					deadletter.MaxListed)
 			}
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				page, err := a.ListQuarantine(cmd.Context(), after, limit, all)
+				page, err := a.ListQuarantine(cmd.Context(), app.QuarantineList{After: after, Limit: limit, All: all})
 				if err != nil {
 					return err
 				}

@@ -49,7 +49,6 @@ func replayCmd() *cobra.Command {
 				return err
 			}
 			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				f.Name = args[0]
 				report, err := a.Replay(cmd.Context(), f.Replay)
 				if report == nil {
 					return err
@@ -77,24 +76,9 @@ func replayCmd() *cobra.Command {
 
 // check reads the flags, and refuses what makes no sense before anything is opened.
 func (f *replayFlags) check(cmd *cobra.Command, name string) error {
-	if err := hongbao.CheckCampaignID(replay.DoneSink(name)); err != nil {
-		return app.Usage("NAME %.80q, which is kept as %.80q: %w", name, replay.DoneSink(name), err)
-	}
-	topic, other := strings.CutPrefix(f.To, "topic:")
-	switch {
-	case f.To != configs.SinkBalance && f.To != configs.SinkKafka && (!other || topic == ""):
-		return app.Usage("--to %.80q: want balance, kafka or topic:NAME (see `%s --help`)", f.To, cmd.CommandPath())
-	case f.Missing && f.To != configs.SinkKafka:
-		return app.Usage("--missing goes with --to kafka: the ledger finds by itself what it does not have")
-	case f.Missing && f.Dead != "":
-		return app.Usage("--missing and --dead exclude each other")
-	case f.Dead != "" && f.Dead == f.To:
-		return app.Usage("--dead %s --to %s would deliver nothing, they count as finished there: use `hongbao dead requeue "+
-			"--sink %s`", f.Dead, f.To, f.Dead)
-	case f.Rate < 0:
-		return app.Usage("--rate %v: give 0 or more grants per second", f.Rate)
-	case f.Patience < 0:
-		return app.Usage("--patience %s: give 0s or more", f.Patience)
+	f.Name = name
+	if err := f.Check(); err != nil {
+		return err
 	}
 	if cmd.Flags().Changed("shard") {
 		f.Filter.Shard = &f.shard

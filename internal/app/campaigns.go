@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -240,25 +241,46 @@ func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
 	return out, nil
 }
 
-// List lists the campaigns of the ledger.
-func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
-	out := []ListedCampaign{}
+// CampaignPage is a page of the list of campaigns.
+type CampaignPage struct {
+	Campaigns []ListedCampaign `json:"campaigns"`
+	Next      string           `json:"next"` // the last id of the page, to go on after; empty after the last page
+}
+
+// ListCampaigns lists up to limit campaigns of the ledger in the order of their ids, after an id. sees, if not nil,
+// picks them.
+func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees func(id string) bool) (CampaignPage,
+	error) {
+	out := CampaignPage{Campaigns: []ListedCampaign{}}
 	const page = 500
-	for after := ""; ; {
+	for {
 		list, err := a.ledger.Campaigns(ctx, after, page)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		for _, c := range list {
 			s := &c.Spec
-			out = append(out, ListedCampaign{s.ID, s.Kind, s.Packets, s.Currency, c.Funded, c.Granted, c.Refunded, c.State,
-				s.From.UTC(), s.To.UTC(), codesFrom(s)})
-			after = s.ID
+			if sees != nil && !sees(s.ID) {
+				continue
+			}
+			if len(out.Campaigns) == limit {
+				out.Next = out.Campaigns[limit-1].ID
+				return out, nil
+			}
+			out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Kind, s.Packets, s.Currency, c.Funded, c.Granted,
+				c.Refunded, c.State, s.From.UTC(), s.To.UTC(), codesFrom(s)})
 		}
 		if len(list) < page {
 			return out, nil
 		}
+		after = list[page-1].Spec.ID
 	}
+}
+
+// List lists the campaigns of the ledger.
+func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
+	all, err := a.ListCampaigns(ctx, "", math.MaxInt, nil)
+	return all.Campaigns, err
 }
 
 // Reveal makes the seed of a refunded campaign public.

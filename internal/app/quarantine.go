@@ -62,32 +62,54 @@ type QuarantinePage struct {
 	Next int64 `json:"next"`
 }
 
-// ListQuarantine lists the grants that wait for a decision; with all, those that were decided, too.
-func (a *App) ListQuarantine(ctx context.Context, after int64, limit int, all bool) (p QuarantinePage, err error) {
+// QuarantineList is a question for a page of the list.
+type QuarantineList struct {
+	After int64 // the number to go on after; 0 begins
+	Limit int
+	All   bool // those that were decided, too
+	// Sees, if not nil, tells for each campaign whether its grants are listed.
+	Sees func(campaign string) bool
+}
+
+// ListQuarantine lists the grants that wait for a decision.
+func (a *App) ListQuarantine(ctx context.Context, q QuarantineList) (p QuarantinePage, err error) {
 	read := a.ledger.Quarantine
-	if all {
+	if q.All {
 		read = a.ledger.QuarantineAll
 	}
-	list, err := read(ctx, after, limit)
-	if err != nil {
-		return p, err
-	}
 	c := newCurrencies(a.ledgerCurrency)
-	p.Grants = make([]Quarantined, len(list))
-	for i := range list {
-		p.Grants[i] = printable(&list[i], c.of(ctx, list[i].Grant.Campaign))
+	p.Grants = []Quarantined{}
+	for {
+		list, err := read(ctx, q.After, q.Limit)
+		if err != nil {
+			return p, err
+		}
+		for i := range list {
+			if q.Sees != nil && !q.Sees(list[i].Grant.Campaign) {
+				continue
+			}
+			p.Grants = append(p.Grants, printable(&list[i], c.of(ctx, list[i].Grant.Campaign)))
+			if len(p.Grants) == q.Limit {
+				p.Next = list[i].ID
+				return p, nil
+			}
+		}
+		if len(list) < q.Limit {
+			return p, nil
+		}
+		q.After = list[len(list)-1].ID
 	}
-	if len(list) == limit {
-		p.Next = list[limit-1].ID
-	}
-	return p, nil
 }
+
+// ErrNotQuarantined says that the quarantine has no such grant.
+var ErrNotQuarantined = errors.New("there is no such grant in quarantine")
 
 // Quarantined gives a grant in quarantine.
 func (a *App) Quarantined(ctx context.Context, id int64) (out Quarantined, err error) {
 	q, found, err := a.ledger.Quarantined(ctx, id)
 	if err == nil && !found {
-		err = fmt.Errorf("there is no quarantine %d; `hongbao quarantine list --all` shows those that there are", id)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "quarantine %d: %w; `hongbao quarantine list --all` shows those that "+
+			"there are", id, ErrNotQuarantined)
 	}
 	if err != nil {
 		return out, err

@@ -46,6 +46,30 @@ type Replay struct {
 	Patience time.Duration
 }
 
+// Check tells what makes no sense, before anything is opened.
+func (o *Replay) Check() error {
+	topic, other := strings.CutPrefix(o.To, "topic:")
+	if err := hongbao.CheckCampaignID(replay.DoneSink(o.Name)); err != nil {
+		return Usage("name %.80q, which is kept as %.80q: %w", o.Name, replay.DoneSink(o.Name), err)
+	}
+	switch {
+	case o.To != configs.SinkBalance && o.To != configs.SinkKafka && (!other || topic == ""):
+		return Usage("to %.80q: want balance, kafka or topic:NAME", o.To)
+	case o.Missing && o.To != configs.SinkKafka:
+		return Usage("missing goes with to kafka: the ledger finds by itself what it does not have")
+	case o.Missing && o.Dead != "":
+		return Usage("missing and dead exclude each other")
+	case o.Dead != "" && o.Dead == o.To:
+		return Usage("dead %s to %s would deliver nothing, they count as finished there: use `hongbao dead requeue --sink %s`",
+			o.Dead, o.To, o.Dead)
+	case o.Rate < 0:
+		return Usage("rate %v: give 0 or more grants per second", o.Rate)
+	case o.Patience < 0:
+		return Usage("patience %s: give 0s or more", o.Patience)
+	}
+	return nil
+}
+
 // Replay delivers grants once more. The report is nil if nothing was begun.
 func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err error) {
 	err = a.alone(ctx, &o, func(ctx context.Context) error {

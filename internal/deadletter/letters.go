@@ -32,6 +32,10 @@ type Filter struct {
 	Campaign string
 	Class    string
 	User     string
+	// Reason is a part of the letter's reason.
+	Reason string
+	// Sees, if not nil, tells for each campaign whether its letters are picked. A letter whose entry was gone has none.
+	Sees func(campaign string) bool
 	// From and To are when it became a dead letter: From is included, To is not.
 	From, To time.Time
 }
@@ -60,6 +64,7 @@ func (f *Filter) check() error {
 func (f *Filter) matches(l *Letter) bool {
 	return (f.Campaign == "" || l.Campaign() == f.Campaign) && (f.Class == "" || l.Class == f.Class) &&
 		(f.User == "" || l.Grant != nil && l.Grant.User == f.User) &&
+		strings.Contains(l.Reason, f.Reason) && (f.Sees == nil || f.Sees(l.Campaign())) &&
 		(f.From.IsZero() || !l.Last.Before(f.From)) && (f.To.IsZero() || l.Last.Before(f.To))
 }
 
