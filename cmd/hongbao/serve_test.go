@@ -43,7 +43,8 @@ func (d *deployment) serve(knobs ...string) *grabber {
 	d.t.Helper()
 	at, ops, keys := freeAddr(d.t), freeAddr(d.t), filepath.Join(d.t.TempDir(), "keys.json")
 	require.NoError(d.t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))
-	args := append([]string{"serve", "--serve.listen=" + at, "--serve.ops_listen=" + ops, "--serve.keys=" + keys,
+	args := append([]string{"serve", "--serve.listen=" + at, "--serve.ops_listen=" + ops, "--serve.control_listen=127.0.0.1:0",
+		"--serve.keys=" + keys,
 		"--serve.issuer=https://id.test", "--serve.audience=hongbao", "--serve.facts=device=claim:dev",
 		"--serve.drain_delay=0s", "--serve.rate=1000000", "--serve.burst=1000000"}, knobs...)
 	env := slices.Concat(d.env[:d.times], unhurried, d.env[d.times:])
@@ -200,7 +201,7 @@ func TestServeFaults(t *testing.T) {
 	require.Contains(t, bad.err, "serve.audience is empty")
 	require.NoError(t, os.Chmod(g.keys, 0o644))
 	open := d.run("serve", "--serve.keys="+g.keys, "--serve.issuer=x", "--serve.audience=x", "--serve.listen=127.0.0.1:0",
-		"--serve.ops_listen=127.0.0.1:0")
+		"--serve.ops_listen=127.0.0.1:0", "--serve.control_listen=127.0.0.1:0")
 	require.NotZero(t, open.code)
 	require.Contains(t, open.err, "key 1 is a secret, but "+g.keys+" is open to others")
 }

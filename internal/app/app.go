@@ -55,6 +55,9 @@ func New(cfg *configs.Config) (*App, error) {
 	return &App{Config: cfg, log: log, space: space, worker: workerName()}, nil
 }
 
+// Log is where the process tells what it does.
+func (a *App) Log() *zap.Logger { return a.log }
+
 // redisLog takes what go-redis has to say: connections that come and go. What matters comes back as an error besides.
 type redisLog struct{ *zap.SugaredLogger }
 

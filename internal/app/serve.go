@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"go.uber.org/zap"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Serve answers grabs over HTTP until ctx ends.
-func (a *App) Serve(ctx context.Context) error {
+// Serve answers grabs over HTTP until ctx ends, and on the control listener what control answers; nil for nothing.
+func (a *App) Serve(ctx context.Context, control http.Handler) error {
 	cfg := a.Config.ServeConfig()
 	if err := errors.Join(cfg.Check(), a.Config.CheckServe()); err != nil {
 		return Usage("%w", err)
@@ -33,7 +34,8 @@ func (a *App) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := serve.New(cfg, serve.Deps{Grabber: p, Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), Log: a.log})
+	s, err := serve.New(cfg, serve.Deps{Grabber: p, Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(),
+		Control: control, Log: a.log})
 	if err == nil {
 		err = s.Run(ctx, func(at serve.Addresses) {
 			fields := []zap.Field{zap.Stringer("address", at.Public), zap.Bool("tls", cfg.TLS != nil),

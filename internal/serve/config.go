@@ -21,7 +21,7 @@ type Config struct {
 	Listen string `knob:"serve.listen,common" default:"127.0.0.1:8080" form:"listen"`
 	// Address of /livez and /readyz, for the machines that run this process.
 	OpsListen string `knob:"serve.ops_listen,common" default:"127.0.0.1:8082" form:"listen"`
-	// Address of administration; it is opened only where there is any.
+	// Address of administration; it is opened only where there is a ledger.
 	ControlListen string `knob:"serve.control_listen,common" default:"127.0.0.1:8081" form:"listen"`
 	// TLS and ControlTLS, if not nil, are what the public and the control listener offer; they hold the certificates.
 	TLS, ControlTLS *tls.Config
@@ -72,6 +72,11 @@ func (c *Config) Limits() web.Limits {
 		ReadHeaderTimeout: c.ReadHeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout,
 		IdleTimeout: c.IdleTimeout, HeaderBytes: c.HeaderBytes,
 	}
+}
+
+// AnswerTime is how long a request may take, so that there is time left to write its answer.
+func (c *Config) AnswerTime() time.Duration {
+	return max(c.WriteTimeout-time.Second, c.WriteTimeout/2)
 }
 
 // KeysURL is where the key set is asked for; empty if Keys names a file.

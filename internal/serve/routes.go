@@ -30,7 +30,7 @@ func (s *Server) API() *web.API {
 		Schemes: map[string]*huma.SecurityScheme{
 			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT"},
 		},
-		Endpoints: s.endpoints(), AnswerTime: s.answerTime(), Log: s.log,
+		Endpoints: s.endpoints(), AnswerTime: s.cfg.AnswerTime(), Log: s.log,
 	}
 }
 
@@ -78,11 +78,6 @@ func (s *Server) asUser(
 		}
 		return do(w, r, who)
 	}
-}
-
-// answerTime is how long a request may take, so that there is time left to write its answer.
-func (s *Server) answerTime() time.Duration {
-	return max(s.cfg.WriteTimeout-time.Second, s.cfg.WriteTimeout/2)
 }
 
 // ops is what the ops listener serves. Neither path of its own asks another server.

@@ -26,6 +26,8 @@ type Endpoint struct {
 	Body, Answer any
 	// Status is that of the answer; 0 is 200.
 	Status int
+	// Accepted is a value of the type of the answer with status 202; nil if there is none.
+	Accepted any
 	// Codes are those of the problems that it can answer, besides those that every endpoint can.
 	Codes []string
 	// Do checks who asks, then answers. What it returns becomes a problem.

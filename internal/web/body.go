@@ -34,6 +34,15 @@ func (e *BodyError) Unwrap() error { return e.Cause }
 
 // ReadObject gives the body as one JSON object. Its error is a *BodyError.
 func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Object, error) {
+	data, err := ReadBody(w, r, body)
+	if err != nil {
+		return nil, err
+	}
+	return ParseObject(data, body)
+}
+
+// ReadBody gives the body, whatever it is, if its head says that it is plain JSON. Its error is a *BodyError.
+func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error) {
 	if err := checkHead(r); err != nil {
 		return nil, err
 	}
@@ -47,6 +56,11 @@ func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Obj
 		return nil, &BodyError{Status: http.StatusRequestTimeout, Code: "body_incomplete",
 			Detail: body.Incomplete, Cause: err}
 	}
+	return data, nil
+}
+
+// ParseObject reads a body as one JSON object. Its error is a *BodyError.
+func ParseObject(data []byte, body Body) (flatjson.Object, error) {
 	o, err := flatjson.Parse(data, body.List, body.Items)
 	if err != nil {
 		return nil, &BodyError{Status: http.StatusBadRequest, Code: body.codeOf(err),

@@ -36,6 +36,11 @@ func (e *Endpoint) operation(schemas huma.Registry) *huma.Operation {
 		Parameters: e.Params,
 		Responses:  map[string]*huma.Response{strconv.Itoa(cmp.Or(e.Status, http.StatusOK)): answer},
 	}
+	if e.Accepted != nil {
+		op.Responses[strconv.Itoa(http.StatusAccepted)] = &huma.Response{
+			Description: "It goes on.", Content: content(schemas, "application/json", e.Accepted),
+		}
+	}
 	codes := append(slices.Clone(e.Codes), "not_found")
 	for _, scheme := range e.Security {
 		op.Security = append(op.Security, map[string][]string{scheme: {}})

@@ -29,6 +29,7 @@ var codes = map[string]Code{
 	"not_found":          {http.StatusNotFound, "There is no such path"},
 	"method_not_allowed": {http.StatusMethodNotAllowed, "The path does not take this method"},
 	"unauthorized":       {http.StatusUnauthorized, "The caller's credentials are missing or are not good here"},
+	"forbidden":          {http.StatusForbidden, "The caller's API key is not good for this"},
 	"rate_limited":       {http.StatusTooManyRequests, "The caller makes too many requests"},
 	"content_type":       {http.StatusUnsupportedMediaType, "The body is not application/json"},
 	"content_encoding":   {http.StatusUnsupportedMediaType, "The body is encoded"},

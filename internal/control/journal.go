@@ -1,0 +1,3 @@
+package control
+
+func journalOperations() []operation { return nil }

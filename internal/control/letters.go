@@ -1,0 +1,216 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/web"
+)
+
+// lettersBody picks dead letters to decide about.
+type lettersBody struct {
+	Letter   string    `json:"letter,omitempty" doc:"One letter by its id; or give filters."`
+	Sink     string    `json:"sink,omitempty"`
+	Campaign string    `json:"campaign,omitempty"`
+	Class    string    `json:"class,omitempty" enum:"unknown,transient,permanent,conflict,broken"`
+	User     string    `json:"user,omitempty"`
+	Reason   string    `json:"reason,omitempty" doc:"Letters whose reason contains this text."`
+	From     time.Time `json:"from,omitzero" doc:"Letters that died at or after this time."`
+	To       time.Time `json:"to,omitzero" doc:"Letters that died before this time."`
+	All      bool      `json:"all,omitempty" doc:"Needed for a decision about all letters: without letter and filters."`
+	Why      string    `json:"why" doc:"Kept with each letter, as is the caller's key."`
+	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
+}
+
+// lettersAnswer is what came of a decision. It is deadletter.Report, and whether there may be more.
+type lettersAnswer struct {
+	*deadletter.Report
+	// More: the time was over before all letters were decided.
+	More bool `json:"more" doc:"True with 202: send it again, with a new Idempotency-Key, to go on."`
+}
+
+func letterOperations() []operation {
+	return []operation{
+		{
+			method: http.MethodGet, path: "/v1/dead-letters", id: "list-dead-letters", summary: "List dead letters",
+			description: "Oldest first within a sink and shard; next is the after of the next page.",
+			action:      access.ReadLetters, answer: app.LetterPage{}, codes: []string{"unknown_sink"},
+			params: []*huma.Param{
+				textParam("sink", "Only letters of this sink."), campaignParam("Only letters of this campaign."),
+				param("class", "query", "Only letters of this class.", &huma.Schema{Type: huma.TypeString, Enum: classes()}),
+				userParam("Only letters of this user."), textParam("reason", "Only letters whose reason contains this text."),
+				textParam("after", "The next of the page before."), limitParam(),
+			},
+			do: listLetters,
+		},
+		{
+			method: http.MethodGet, path: "/v1/dead-letters/{sink}/{shard}/{entry}", id: "show-dead-letter",
+			summary: "One dead letter", description: "The path is the letter's id. It has the whole entry.",
+			action: access.ReadLetters, answer: deadletter.Letter{}, codes: []string{"unknown_letter"},
+			params: []*huma.Param{
+				param("sink", "path", "The sink.", &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"}),
+				param("shard", "path", "The shard's number.", &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,4}$"}),
+				param("entry", "path", "The letter's place in the stream of letters.",
+					&huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,19}-[0-9]{1,19}$"}),
+			},
+			do: plainRead(func(ctx context.Context, c *call) (any, error) {
+				return c.letter(ctx, c.r.PathValue("sink")+"/"+c.r.PathValue("shard")+"/"+c.r.PathValue("entry"))
+			}),
+		},
+		letterChange("requeue", "Deliver dead letters after all",
+			"Delivers them to their sinks; those that a sink refuses again stay, and failures names them.",
+			access.RequeueLetters, app.Needs{},
+			func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
+				error) {
+				return c.app.Requeue(ctx, app.Requeue{Pick: pick, By: who, DryRun: dryRun})
+			}),
+		letterChange("drop", "Decide that nobody is to deliver dead letters",
+			"They leave the list for ever, and stand among the decided ones.", access.DropLetters, app.Needs{},
+			func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
+				error) {
+				return c.app.DropLetters(ctx, pick, who, dryRun)
+			}),
+	}
+}
+
+func classes() (all []any) {
+	for _, c := range deadletter.Classes() {
+		all = append(all, c)
+	}
+	return all
+}
+
+func listLetters(ctx context.Context, c *call) (any, error) {
+	q := c.query
+	f := deadletter.Filter{Campaign: q.campaign("campaign"), Class: q.text("class"), User: q.user("user"),
+		Reason: q.text("reason"), Sees: c.sees()}
+	if f.Class != "" && !slices.Contains(deadletter.Classes(), f.Class) {
+		q.fail("class is one of %s", strings.Join(deadletter.Classes(), ", "))
+	}
+	sink, after, limit := q.text("sink"), q.text("after"), q.limit()
+	if after != "" {
+		if _, _, _, err := deadletter.ParseID(after); err != nil {
+			q.fail("after is the next of the page before")
+		}
+	}
+	if err := q.done(); err != nil {
+		return nil, err
+	}
+	if err := c.pickSink(&f, sink); err != nil {
+		return nil, err
+	}
+	page, err := c.app.ListLetters(ctx, f, after, limit)
+	if page.Letters == nil {
+		page.Letters = []deadletter.Letter{}
+	}
+	return page, err
+}
+
+// pickSink picks the letters of one sink, or of all if it is empty.
+func (c *call) pickSink(f *deadletter.Filter, sink string) error {
+	if sink == "" {
+		return nil
+	}
+	if !slices.Contains(c.app.Config.Deployment.Sinks, sink) {
+		return web.Refuse("unknown_sink", "the deployment has the sinks "+strings.Join(c.app.Config.Deployment.Sinks, ", "))
+	}
+	f.Sinks = []string{sink}
+	return nil
+}
+
+// letter gives a letter that the caller may see. Of one that he may not see he is told what he is told of none.
+func (c *call) letter(ctx context.Context, id string) (deadletter.Letter, error) {
+	gone := web.Refuse("unknown_letter", "it was decided, or never was")
+	sink, shard, _, err := deadletter.ParseID(id)
+	if err != nil || shard >= c.app.Config.Deployment.Shards ||
+		!slices.Contains(c.app.Config.Deployment.Sinks, sink) {
+		return deadletter.Letter{}, gone
+	}
+	l, err := c.app.Letter(ctx, id)
+	if err == nil && !c.who.Sees(l.Campaign()) {
+		err = gone
+	}
+	return l, err
+}
+
+// letterChange is requeue or drop.
+func letterChange(name, summary, description string, action access.Action, needs app.Needs,
+	do func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
+		error)) operation {
+	return operation{
+		method: http.MethodPost, path: "/v1/dead-letters/" + name, id: name + "-dead-letters", summary: summary,
+		description: description + " Give a letter, or filters; all letters need all. Begin with dry_run.",
+		action:      action, needs: needs, body: lettersBody{}, answer: lettersAnswer{}, accepted: lettersAnswer{},
+		codes: []string{"unknown_letter", "unknown_sink", "unknown_campaign"},
+		do: func(ctx context.Context, c *call) (any, error) {
+			pick, err := c.pickLetters(ctx, action)
+			if err != nil {
+				return nil, err
+			}
+			who := deadletter.Decider{By: c.who.Key, Why: c.form.why()}
+			dryRun := c.form.flag("dry_run")
+			if err := c.form.done(); err != nil {
+				return nil, err
+			}
+			working, cancel := context.WithTimeout(ctx, c.cfg.Patience)
+			defer cancel()
+			report, err := do(working, c, pick, who, dryRun)
+			var found app.FoundError
+			switch {
+			case report != nil && errors.As(err, &found): // the report says it
+				return lettersAnswer{Report: report}, nil
+			case report != nil && err != nil && working.Err() != nil && ctx.Err() == nil:
+				return later{lettersAnswer{report, true}}, nil
+			}
+			return lettersAnswer{Report: report}, err
+		},
+	}
+}
+
+// pickLetters reads which letters are meant.
+func (c *call) pickLetters(ctx context.Context, action access.Action) (deadletter.Pick, error) {
+	f := c.form
+	var pick deadletter.Pick
+	id, sink := f.text("letter"), f.text("sink")
+	w := &pick.Filter
+	w.Campaign, w.User, w.Reason, w.Sees = f.text("campaign"), f.text("user"), f.text("reason"), c.sees()
+	w.Class, w.From, w.To = f.one("class", deadletter.Classes()...), f.time("from"), f.time("to")
+	filters := sink != "" || w.Campaign != "" || w.User != "" || w.Reason != "" || w.Class != "" || !w.From.IsZero() ||
+		!w.To.IsZero()
+	all := f.flag("all")
+	switch {
+	case w.Campaign != "" && hongbao.CheckCampaignID(w.Campaign) != nil:
+		f.fail("invalid_value", "campaign is the id of a campaign")
+	case w.User != "" && hongbao.CheckID(w.User) != nil:
+		f.fail("invalid_value", "user is the id of a user")
+	case id != "" && (filters || all), all && filters, id == "" && !filters && !all:
+		f.fail("invalid_value", "give letter, or filters, or all: one of the three")
+	}
+	if f.err != nil {
+		return pick, f.err
+	}
+	if id != "" {
+		pick.IDs = []string{id}
+		l, err := c.letter(ctx, id)
+		if err == nil {
+			w.Sinks = []string{l.Sink}
+		}
+		return pick, err
+	}
+	if w.Campaign != "" {
+		if err := c.who.Check(action, w.Campaign); err != nil {
+			return pick, err
+		}
+	}
+	return pick, c.pickSink(w, sink)
+}

@@ -1,0 +1,191 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/web"
+)
+
+// operation is a line of the table of endpoints.
+type operation struct {
+	method, path, id, summary, description string
+	action                                 access.Action
+	// needs are the servers without which nothing can be answered. Redis is open in any case.
+	needs  app.Needs
+	params []*huma.Param
+	// body is a value of the type of the request's body, nil for one that reads only. answer is that of the answer, and
+	// accepted that of the answer 202, nil for none.
+	body, answer, accepted any
+	// codes are those of the problems besides those that all can answer.
+	codes []string
+	do    func(ctx context.Context, c *call) (any, error)
+}
+
+// operations lists all endpoints.
+func operations() []operation {
+	var all []operation
+	for _, list := range [][]operation{campaignReads(), campaignChanges(), letterOperations(), quarantineOperations(),
+		sinkOperations(), replayOperations(), journalOperations()} {
+		for i := range list {
+			if list[i].body == nil {
+				all = append(all, list[i])
+			}
+		}
+	}
+	return all
+}
+
+// call is one request of a caller who may make it.
+type call struct {
+	*Control
+	r        *http.Request
+	who      access.Caller
+	app      *app.App // for this request
+	campaign string   // that of the path; empty if the path has none
+	query    *query   // of one that reads
+	form     *form    // of one that changes something
+	body     []byte   // the same, as it came
+}
+
+// later is an answer with status 202: the work goes on.
+type later struct{ answer any }
+
+// The codes that each endpoint can answer, and those of each that has a body.
+var (
+	commonCodes = []string{"forbidden", "unavailable", "outcome_unknown", "frozen"}
+	readCodes   = []string{"invalid_parameter"}
+	changeCodes = []string{"idempotency_key_required", "idempotency_key_reused", "idempotency_key_in_use", "content_type",
+		"content_encoding", "body_too_large", "body_incomplete", "body_required", "invalid_json", "duplicate_field",
+		"nested_value", "unknown_field", "invalid_value", "refused"}
+)
+
+// endpoint is the operation for the listener.
+func (c *Control) endpoint(o *operation) web.Endpoint {
+	e := web.Endpoint{
+		Method: o.method, Path: o.path, ID: o.id, Summary: o.summary, Description: o.description,
+		Params: o.params, Security: []string{"key"}, Body: o.body, Answer: o.answer, Accepted: o.accepted,
+		Codes: append(append([]string{}, commonCodes...), o.codes...),
+	}
+	if strings.Contains(o.path, "{id}") {
+		e.Params = append([]*huma.Param{web.CampaignID()}, e.Params...)
+		e.Codes = append(e.Codes, "campaign_invalid", "unknown_campaign")
+	}
+	if o.body == nil {
+		e.Codes = append(e.Codes, readCodes...)
+	} else {
+		e.Params = append(e.Params, idempotencyKey())
+		e.Codes = append(e.Codes, changeCodes...)
+	}
+	e.Do = func(w http.ResponseWriter, r *http.Request) error {
+		x, err := c.admit(o, r)
+		if err != nil {
+			return err
+		}
+		if o.body != nil {
+			return x.change(w, o)
+		}
+		return x.read(w, o)
+	}
+	return e
+}
+
+// admit checks who asks, and whether he may, before anything of the request but its path is looked at.
+func (c *Control) admit(o *operation, r *http.Request) (*call, error) {
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		key = ""
+	}
+	who, err := c.authority.Identify(r.Context(), key)
+	if err == nil {
+		err = who.May(o.action)
+	}
+	x := &call{Control: c, r: r, who: who, campaign: r.PathValue("id")}
+	if err == nil && x.campaign != "" {
+		if hongbao.CheckCampaignID(x.campaign) != nil {
+			return nil, web.Refuse("campaign_invalid", "want 1 to 64 of a-z, 0-9, - and _, beginning with a letter")
+		}
+		err = who.Check(o.action, x.campaign)
+	}
+	if err == nil {
+		return x, nil
+	}
+	if errors.Is(err, access.ErrForbidden) || errors.Is(err, access.ErrWhole) || errors.Is(err, access.ErrNotInScope) {
+		c.log.Warn("a caller asked for what his API key is not good for", zap.String("key", who.Key),
+			zap.String("action", string(o.action)), zap.String("campaign", x.campaign), zap.Error(err))
+	}
+	return nil, problemOf(err)
+}
+
+// read answers an operation that changes nothing.
+func (c *call) read(w http.ResponseWriter, o *operation) error {
+	values, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return web.Refuse("invalid_parameter", "the query can't be read")
+	}
+	c.query = &query{values: values}
+	answer, err := c.run(c.r.Context(), o)
+	if err != nil {
+		return err
+	}
+	web.WriteJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+// run does what the operation does.
+func (c *call) run(ctx context.Context, o *operation) (answer any, err error) {
+	err = c.Control.app.Within(ctx, o.needs, func(own *app.App) error {
+		c.app = own
+		answer, err = o.do(ctx, c)
+		return err
+	})
+	return answer, problemOf(err)
+}
+
+// sees is nil for a caller who may see all campaigns.
+func (c *call) sees() func(campaign string) bool {
+	if !c.who.Scoped() {
+		return nil
+	}
+	return c.who.Sees
+}
+
+// Parameters of queries.
+
+func param(name, in, description string, schema *huma.Schema) *huma.Param {
+	return &huma.Param{Name: name, In: in, Description: description, Schema: schema, Required: in == "path"}
+}
+
+func textParam(name, description string) *huma.Param {
+	least, most := 1, maxText
+	return param(name, "query", description, &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most})
+}
+
+func campaignParam(description string) *huma.Param {
+	return param("campaign", "query", description, web.CampaignID().Schema)
+}
+
+func userParam(description string) *huma.Param {
+	return param("user", "query", description, &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"})
+}
+
+func flagParam(name, description string) *huma.Param {
+	return param(name, "query", description, &huma.Schema{Type: huma.TypeBoolean})
+}
+
+func numberParam(name, description string, least, most float64) *huma.Param {
+	return param(name, "query", description, &huma.Schema{Type: huma.TypeInteger, Minimum: &least, Maximum: &most})
+}
+
+func limitParam() *huma.Param {
+	return numberParam("limit", "Items on a page, 50 if absent.", 1, maxPage)
+}
