@@ -22,7 +22,21 @@ func (a *API) Document() *huma.OpenAPI {
 	for i := range a.Endpoints {
 		doc.AddOperation(a.Endpoints[i].operation(schemas))
 	}
+	for name, schema := range schemas.Map() {
+		allowNull(schemas.TypeFromRef("#/components/schemas/"+name), schema)
+	}
 	return doc
+}
+
+// allowNull says of the fields that hold a pointer to an object, and are always there, that they may be null.
+func allowNull(t reflect.Type, schema *huma.Schema) {
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		field := schema.Properties[name]
+		if field != nil && field.Ref != "" && f.Type.Kind() == reflect.Pointer && !strings.Contains(options, "omit") {
+			schema.Properties[name] = &huma.Schema{OneOf: []*huma.Schema{{Ref: field.Ref}, {Type: "null"}}}
+		}
+	}
 }
 
 // operation describes the endpoint.
