@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // How old the list of keys and sessions may be.
@@ -15,33 +16,46 @@ const (
 	// renewAge is when the next request reads it again, while the others go on with the old one.
 	renewAge = 5 * time.Second
 	// unknownAge is how soon it is read again for a key or a session that it does not have.
-	unknownAge = time.Second
+	unknownAge = 200 * time.Millisecond
+	// failedAge is how soon it is read again after a failure.
+	failedAge = time.Second
 	// readTimeout bounds one reading.
 	readTimeout = 2 * time.Second
 )
 
-// Source gives the keys that are not revoked or expired. The ledger has it.
-type Source interface {
-	LiveKeys(ctx context.Context) ([]Key, error)
+// Live are the keys and sessions that are neither revoked nor over.
+type Live struct {
+	Keys     []Key
+	Sessions []Session
 }
 
-// Authority says who a caller is. It holds all live keys and reads them again every few seconds, so a request costs the
-// ledger nothing, whatever it brings. A key that is revoked is dead after 10 seconds at most; a new one is good after
-// one second. With the ledger away the last list is good until it is 10 seconds old.
+// Source has the keys and sessions. It is the ledger.
+type Source interface {
+	Live(ctx context.Context) (Live, error)
+	AddSession(ctx context.Context, s Session) error
+	EndSession(ctx context.Context, hash string) error
+}
+
+// Authority says who a caller is. It holds all live keys and sessions and reads them again every few seconds, so a
+// request costs the ledger nothing. For a key that it does not have it reads them once more, 5 times a second at most,
+// however many unknown ones come. A key that is revoked is dead after 10 seconds at most. With the ledger away, the last
+// list is good until it is 10 seconds old.
 //
 // All methods may be called at once.
 type Authority struct {
 	source  Source
-	now     func() time.Time
 	list    atomic.Pointer[list]
-	reading chan struct{} // holds one token: of the request that reads
-	failed  atomic.Pointer[failure]
+	reading chan struct{} // holds one token: of the request that reads, or changes something
+	failed  failure       // by who has the token
+	reads   atomic.Int64  // how many readings have begun
 }
 
-// list is what the ledger had at a time.
+// list is what the ledger had at a time. It is never changed.
 type list struct {
-	keys map[string]*Key
-	read time.Time // before it was read: what was revoked meanwhile may be in it
+	keys     map[string]*Key
+	sessions map[string]Session
+	read     time.Time // before it was read: what was revoked meanwhile may be in it
+	number   int64     // of its reading
 }
 
 // failure is the last reading that failed.
@@ -52,7 +66,7 @@ type failure struct {
 
 // NewAuthority makes an Authority over a source; it reads nothing yet.
 func NewAuthority(source Source) *Authority {
-	return &Authority{source: source, now: time.Now, reading: make(chan struct{}, 1)}
+	return &Authority{source: source, reading: make(chan struct{}, 1)}
 }
 
 // Identify says whose API key a text is. ErrUnauthorized says that it is not good here, whatever is wrong with it. A
@@ -62,34 +76,40 @@ func (a *Authority) Identify(ctx context.Context, keyText string) (Caller, error
 	if !ok {
 		return Caller{}, refused(ErrUnauthorized)
 	}
-	l, err := a.current(ctx, func(l *list) bool { return l.keys[id] != nil })
+	hash := Hash(secret)
+	return a.caller(ctx, func(l *list) *Key {
+		now := time.Now()
+		if k := l.keys[id]; k != nil && k.live(now) && k.hashed(hash, now) {
+			return k
+		}
+		return nil
+	})
+}
+
+// caller gives the owner of the key that find finds.
+func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, error) {
+	l, err := a.current(ctx, func(l *list) bool { return find(l) != nil })
 	if err != nil {
 		return Caller{}, err
 	}
-	now := a.now()
-	k := l.keys[id]
-	if k == nil || !k.live(now) || !k.opens(secret, now) {
-		return Caller{}, refused(ErrUnauthorized)
+	if k := find(l); k != nil {
+		return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns}, nil
 	}
-	return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns}, nil
+	return Caller{}, refused(ErrUnauthorized)
 }
 
-// current gives a list that is young enough. has tells whether a list has what is looked for; if it has not, the list
-// is read again a second after it was read last.
+// current gives a list that has what is looked for and is young enough, or one that was read after the call began.
 func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, error) {
+	begun, reads := time.Now(), a.reads.Load()
 	l := a.list.Load()
-	age := maxAge
-	if l != nil {
-		age = a.now().Sub(l.read)
-	}
-	if age < unknownAge || age < renewAge && has(l) {
+	found := l != nil && has(l)
+	if found && begun.Sub(l.read) < renewAge {
 		return l, nil
 	}
-	usable := age < maxAge && has(l)
 	select {
 	case a.reading <- struct{}{}:
 	default:
-		if usable {
+		if found && begun.Sub(l.read) < maxAge {
 			return l, nil // somebody reads it already
 		}
 		select {
@@ -99,33 +119,41 @@ func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, e
 		}
 	}
 	defer func() { <-a.reading }()
-	if newer := a.list.Load(); newer != l {
-		return newer, nil // read while we waited
+	if l = a.list.Load(); l != nil && (l.number > reads || has(l) && time.Since(l.read) < renewAge) {
+		return l, nil // read while this call waited
 	}
-	fresh, err := a.read(ctx)
-	if err != nil && age < maxAge {
+	fresh, err := a.read(ctx, l)
+	if err != nil && l != nil && has(l) && time.Since(l.read) < maxAge {
 		return l, nil
 	}
 	return fresh, err
 }
 
-// read reads the list, but not at once again after a failure: those who waited for that one share its answer.
-func (a *Authority) read(ctx context.Context) (*list, error) {
-	now := a.now()
-	if f := a.failed.Load(); f != nil && now.Sub(f.at) < unknownAge {
-		return nil, f.err
+// read reads the list, but not at once after the last reading, or after one that failed.
+func (a *Authority) read(ctx context.Context, last *list) (*list, error) {
+	if a.failed.err != nil && time.Since(a.failed.at) < failedAge {
+		return nil, a.failed.err
 	}
+	if last != nil && !retry.Pause(ctx, unknownAge-time.Since(last.read)) {
+		return nil, hongbao.Outagef(hongbao.ClassTransient, "the API keys were not read again: %w", context.Cause(ctx))
+	}
+	now, number := time.Now(), a.reads.Add(1)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	keys, err := a.source.LiveKeys(ctx)
+	live, err := a.source.Live(ctx)
 	if err != nil {
 		err = hongbao.Outagef(hongbao.ClassTransient, "read the API keys from the ledger: %w", err)
-		a.failed.Store(&failure{err, a.now()})
+		a.failed = failure{err, time.Now()}
 		return nil, err
 	}
-	l := &list{keys: make(map[string]*Key, len(keys)), read: now}
-	for i := range keys {
-		l.keys[keys[i].ID] = &keys[i]
+	a.failed = failure{}
+	l := &list{keys: make(map[string]*Key, len(live.Keys)), sessions: make(map[string]Session, len(live.Sessions)),
+		read: now, number: number}
+	for i := range live.Keys {
+		l.keys[live.Keys[i].ID] = &live.Keys[i]
+	}
+	for _, s := range live.Sessions {
+		l.sessions[s.Hash] = s
 	}
 	a.list.Store(l)
 	return l, nil

@@ -76,11 +76,10 @@ func (k *Key) live(now time.Time) bool {
 	return k.Revoked.IsZero() && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// opens tells whether a secret is the key's. It takes the same time whatever the secret is.
-func (k *Key) opens(secret string, now time.Time) bool {
-	hash := []byte(Hash(secret))
-	is := subtle.ConstantTimeCompare(hash, []byte(k.Hash))
-	was := subtle.ConstantTimeCompare(hash, []byte(k.OldHash))
+// hashed tells whether a secret's hash is the key's. It takes the same time whatever the hash is.
+func (k *Key) hashed(hash string, now time.Time) bool {
+	is := subtle.ConstantTimeCompare([]byte(hash), []byte(k.Hash))
+	was := subtle.ConstantTimeCompare([]byte(hash), []byte(k.OldHash))
 	return is == 1 || was == 1 && now.Before(k.OldUntil)
 }
 

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -38,7 +39,9 @@ type App struct {
 	opening singleflight.Group // of shared
 	shared  opened             // by sharedLedger
 	mu      sync.Mutex         // sinks are opened side by side
-	closes  []func() error
+
+	authority *access.Authority // by Authority
+	closes    []func() error
 }
 
 // New makes the log and the layout of keys, and opens nothing.

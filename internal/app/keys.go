@@ -7,21 +7,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 )
 
-// Authority says who a caller with an API key is. The ledger is opened when the first one comes.
-func (a *App) Authority() *access.Authority { return access.NewAuthority(liveKeys{a}) }
-
-// liveKeys reads the keys from the ledger of a long-lived process.
-type liveKeys struct{ app *App }
-
-// LiveKeys implements access.Source.
-func (k liveKeys) LiveKeys(ctx context.Context) ([]access.Key, error) {
-	l, err := k.app.sharedLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return l.LiveKeys(ctx)
-}
-
 // NewKey is an API key that was made or got a new secret.
 type NewKey struct {
 	access.Key

@@ -98,6 +98,11 @@ var cases = map[string]func(*testing.T, *fixture){
 	"tokens of clients":                           testTokens,
 	"API keys":                                    testKeys,
 	"an API key rotated by many at once":          testKeysTogether,
+	"a request is done once":                      testOnce,
+	"a request that fails":                        testOnceFails,
+	"a request that is under way":                 testOnceUnderWay,
+	"a request sent by many at once":              testOnceTogether,
+	"sessions of the console":                     testSessions,
 	"credits one by one, and the database away":   funded(testCreditAway),
 }
 

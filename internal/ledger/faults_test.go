@@ -81,6 +81,7 @@ func faults(t *testing.T, s *faulty) {
 		"the answer to COMMIT is lost":           testCommitAnswerLost,
 		"the server is out of reach":             testOutOfReach,
 		"another session holds a lock for long":  testLockTimeout,
+		"a request's answer is lost":             testOnceAnswerLost,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

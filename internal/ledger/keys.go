@@ -62,10 +62,14 @@ func (l *Ledger) AddKey(ctx context.Context, k access.Key) (access.Key, error) {
 	return k, nil
 }
 
-// LiveKeys gives the API keys that are neither revoked nor expired.
+// LiveKeys gives the API keys that are neither revoked nor expired, in the order in which they were made.
 func (l *Ledger) LiveKeys(ctx context.Context) ([]access.Key, error) {
+	return liveKeys(time.Now().UnixMilli()).all(ctx, l)
+}
+
+func liveKeys(now int64) question[access.Key] {
 	return question[access.Key]{"read the live API keys", `SELECT ` + keyColumns + ` FROM api_key WHERE revoked_at = 0 AND
-		(expires_at = 0 OR expires_at > $1)`, []any{time.Now().UnixMilli()}, scanKey}.all(ctx, l)
+		(expires_at = 0 OR expires_at > $1) ORDER BY created_at, id`, []any{now}, scanKey}
 }
 
 // Keys gives all API keys, those that are over too, in the order in which they were made.

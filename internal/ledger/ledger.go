@@ -99,12 +99,23 @@ var errAgain = errors.New("the transaction lost against another one")
 // errOverdraw marks a transaction that a CHECK on money refused.
 var errOverdraw = errors.New("it would pay more than was funded")
 
-// write runs a transaction, again and again while it loses against others, a bounded number of times.
+// write runs a transaction, again and again while it loses against others, a bounded number of times; or a part of one,
+// within Together.
 func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stmt, error)) error {
-	run := func() (again bool, err error) {
+	if t := togetherOf(ctx); t != nil {
+		return t.write(ctx, fn)
+	}
+	return l.again(ctx, func() error {
 		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 		defer cancel()
-		err = l.store.write(tctx, func(t txn) ([]stmt, error) { return fn(tctx, t) })
+		return l.store.write(tctx, func(t txn) ([]stmt, error) { return fn(tctx, t) })
+	})
+}
+
+// again runs a transaction until it does not lose against another one, a bounded number of times.
+func (l *Ledger) again(ctx context.Context, transact func() error) error {
+	run := func() (again bool, err error) {
+		err = transact()
 		again = errors.Is(err, errAgain)
 		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller's end is not the database's failure
 			err = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
@@ -119,8 +130,11 @@ func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stm
 	return retry.Do(ctx, backoff.WithMaxRetries(wait, uint64(retries)), run)
 }
 
-// read runs fn on one snapshot.
+// read runs fn on one snapshot; within Together, once that has written something, in its transaction.
 func (l *Ledger) read(ctx context.Context, fn func(context.Context, txn) error) error {
+	if begun, err := togetherOf(ctx).read(ctx, fn); begun {
+		return err
+	}
 	tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
 	return l.store.read(tctx, func(t txn) error { return fn(tctx, t) })
@@ -167,7 +181,7 @@ func (l *Ledger) lookUp(ctx context.Context, id string) (knownCampaign, bool, er
 			err = s(&k.currency, &k.packets)
 			return k, err
 		}}.one(ctx, l)
-	if found {
+	if found && togetherOf(ctx) == nil { // else it may be rolled back
 		l.known.put(id, k)
 	}
 	return k, found, err

@@ -25,6 +25,9 @@ func (p paged) query(ctx context.Context, sql string, args []any, row func(scan)
 // readPages runs fn on one snapshot. Config.Timeout bounds each of its queries and not all of them together, so each
 // must read a bounded number of rows.
 func (l *Ledger) readPages(ctx context.Context, fn func(context.Context, txn) error) error {
+	if begun, err := togetherOf(ctx).read(ctx, fn); begun {
+		return err
+	}
 	return l.store.read(ctx, func(t txn) error { return fn(ctx, paged{t, l.config.Timeout}) })
 }
 

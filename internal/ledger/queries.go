@@ -61,6 +61,8 @@ type queries struct {
 	// These insert a row, and change nothing if its key is taken.
 	insertCampaign, insertReserve, insertTransferOnce, insertCredit, insertFunding, insertToken string
 	insertDeployment, insertDisowned, insertAcceptedLoss, insertSeal                            string
+	// insertOnceClaim takes caller, idempotency_key, body_hash and claim; insertJournal takes the columns of journal.
+	insertOnceClaim, insertJournal string
 	// These add to a row, or insert it.
 	addToAccount, addToCreditAccount, addToFund string
 }
@@ -75,7 +77,8 @@ func (q *queries) byName() map[string]*string {
 		"delete_pending": &q.deletePending, "insert_campaign": &q.insertCampaign, "insert_reserve": &q.insertReserve,
 		"insert_transfer_once": &q.insertTransferOnce, "insert_credit": &q.insertCredit, "insert_funding": &q.insertFunding,
 		"insert_token": &q.insertToken, "insert_deployment": &q.insertDeployment, "insert_disowned": &q.insertDisowned,
-		"insert_accepted_loss": &q.insertAcceptedLoss, "insert_seal": &q.insertSeal, "add_to_account": &q.addToAccount,
+		"insert_accepted_loss": &q.insertAcceptedLoss, "insert_seal": &q.insertSeal,
+		"insert_once_claim": &q.insertOnceClaim, "insert_journal": &q.insertJournal, "add_to_account": &q.addToAccount,
 		"add_to_credit_account": &q.addToCreditAccount, "add_to_fund": &q.addToFund,
 	}
 }

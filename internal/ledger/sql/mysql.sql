@@ -200,3 +200,13 @@ ON DUPLICATE KEY UPDATE shard = accepted_loss.shard;
 -- name: insert_seal
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON DUPLICATE KEY UPDATE campaign = seal.campaign;
+
+-- name: insert_once_claim
+INSERT INTO idempotency (caller, idempotency_key, body_hash, claim, claimed_at, answer)
+VALUES ($1, $2, $3, $4, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000, '')
+ON DUPLICATE KEY UPDATE claim = idempotency.claim;
+
+-- name: insert_journal
+INSERT INTO journal (id, at, who, action, campaign, sink, outcome, request_id, details)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON DUPLICATE KEY UPDATE id = journal.id;

@@ -88,3 +88,8 @@ WHERE p.campaign = k.campaign COLLATE "C" AND p.packet = k.packet AND p.batch = 
 
 -- name: delete_pending
 DELETE FROM pending WHERE campaign = $2 AND packet = ANY ($1::bigint[]) AND $3::bigint IN (0, batch);
+
+-- name: insert_once_claim
+INSERT INTO idempotency (caller, idempotency_key, body_hash, claim, claimed_at, answer)
+VALUES ($1, $2, $3, $4, CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint), '')
+ON CONFLICT (caller, idempotency_key) DO NOTHING;

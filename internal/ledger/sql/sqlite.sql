@@ -78,3 +78,8 @@ WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND batch = k.value ->
 
 -- name: delete_pending
 DELETE FROM pending WHERE campaign = $2 AND packet IN (SELECT value ->> 0 FROM json_each($1)) AND $3 IN (0, batch);
+
+-- name: insert_once_claim
+INSERT INTO idempotency (caller, idempotency_key, body_hash, claim, claimed_at, answer)
+VALUES ($1, $2, $3, $4, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), '')
+ON CONFLICT (caller, idempotency_key) DO NOTHING;

@@ -56,3 +56,8 @@ ON CONFLICT (shard, epoch) DO NOTHING;
 -- name: insert_seal
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (campaign) DO NOTHING;
+
+-- name: insert_journal
+INSERT INTO journal (id, at, who, action, campaign, sink, outcome, request_id, details)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (id) DO NOTHING;

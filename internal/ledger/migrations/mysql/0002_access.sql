@@ -50,6 +50,7 @@ CREATE INDEX idempotency_by_time ON idempotency (claimed_at);
 CREATE TABLE console_session (
     hash       varchar(255) NOT NULL PRIMARY KEY, -- the SHA-256 of the id
     key_id     varchar(255) NOT NULL,
+    secret_hash varchar(255) NOT NULL, -- of the secret that began it: it ends with that
     created_at bigint NOT NULL,
     expires_at bigint NOT NULL,
     CONSTRAINT console_session_key FOREIGN KEY (key_id) REFERENCES api_key (id)

@@ -50,6 +50,7 @@ CREATE INDEX idempotency_by_time ON idempotency (claimed_at);
 CREATE TABLE console_session (
     hash       text COLLATE "C" PRIMARY KEY, -- the SHA-256 of the id
     key_id     text COLLATE "C" NOT NULL REFERENCES api_key (id),
+    secret_hash text NOT NULL, -- of the secret that began it: it ends with that
     created_at bigint NOT NULL,
     expires_at bigint NOT NULL
 );

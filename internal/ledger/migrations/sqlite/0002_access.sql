@@ -50,6 +50,7 @@ CREATE INDEX idempotency_by_time ON idempotency (claimed_at);
 CREATE TABLE console_session (
     hash       TEXT NOT NULL PRIMARY KEY, -- the SHA-256 of the id
     key_id     TEXT NOT NULL REFERENCES api_key (id),
+    secret_hash TEXT NOT NULL, -- of the secret that began it: it ends with that
     created_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT;

@@ -1,0 +1,91 @@
+package access
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// A session is known on every replica at once. It ends when it is ended, with its key, with the secret that began it,
+// and when it has lasted.
+func TestSessions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, text := NewKey(RoleOperator, []string{"rain"})
+		b := &book{keys: []Key{k}}
+		here, there := NewAuthority(b), NewAuthority(b)
+		begin := func() string {
+			id, err := here.StartSession(t.Context(), text, time.Hour)
+			require.NoError(t, err)
+			for _, a := range []*Authority{here, there} {
+				who, err := a.Session(t.Context(), id)
+				require.NoError(t, err)
+				require.Equal(t, Caller{Key: k.ID, Role: RoleOperator, Campaigns: []string{"rain"}}, who)
+			}
+			return id
+		}
+		over := func(id string) {
+			t.Helper()
+			time.Sleep(maxAge)
+			for _, a := range []*Authority{here, there} {
+				_, err := a.Session(t.Context(), id)
+				require.ErrorIs(t, err, ErrUnauthorized)
+			}
+		}
+		id := begin()
+		require.NotContains(t, b.sessions[0].Hash, id)
+		require.NoError(t, here.EndSession(t.Context(), id))
+		_, err := here.Session(t.Context(), id)
+		require.ErrorIs(t, err, ErrUnauthorized, "at once where it was ended")
+		over(id)
+
+		id = begin()
+		time.Sleep(time.Hour)
+		over(id)
+
+		id = begin()
+		fresh, hash := NewSecret(k.ID)
+		b.set(func() {
+			b.keys[0].OldHash, b.keys[0].OldUntil, b.keys[0].Hash = k.Hash, time.Now().Add(time.Minute), hash
+		})
+		time.Sleep(maxAge)
+		_, err = there.Session(t.Context(), id)
+		require.NoError(t, err, "the old secret is good still")
+		time.Sleep(time.Minute)
+		over(id)
+
+		text = fresh
+		id = begin()
+		b.set(func() { b.keys = nil })
+		over(id)
+		for _, bad := range []string{"", "x", id[1:], Hash(id), "hb_" + id} {
+			_, err := here.Session(t.Context(), bad)
+			require.ErrorIs(t, err, ErrUnauthorized)
+		}
+		_, err = here.StartSession(t.Context(), text, time.Hour)
+		require.ErrorIs(t, err, ErrUnauthorized)
+	})
+}
+
+func TestNoSessionWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, text := NewKey(RoleViewer, nil)
+		b := &book{keys: []Key{k}}
+		a := NewAuthority(b)
+		id, err := a.StartSession(t.Context(), text, time.Hour)
+		require.NoError(t, err)
+		b.set(func() { b.away = hongbao.Outagef(hongbao.ClassTransient, "gone") })
+		_, err = a.StartSession(t.Context(), text, time.Hour)
+		require.True(t, hongbao.IsOutage(err))
+		_, err = a.Session(t.Context(), id)
+		require.NoError(t, err, "what is known goes on")
+		time.Sleep(maxAge)
+		_, err = a.Session(t.Context(), id)
+		require.True(t, hongbao.IsOutage(err))
+	})
+}

@@ -1,0 +1,257 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+var _ access.Onces = (*Ledger)(nil)
+
+// exists tells whether a campaign is in the ledger.
+func (f *fixture) exists(t testing.TB, id string) bool {
+	t.Helper()
+	_, found, err := f.ledger.Campaign(t.Context(), id)
+	require.NoError(t, err)
+	return found
+}
+
+// creation is a request that creates a campaign, and what does it.
+func (f *fixture) creation(t testing.TB, id string) (access.Request, func(context.Context) ([]byte, error)) {
+	r := access.Request{Caller: "k1", Key: "a", Hash: "create " + id}
+	c := testCampaign(t, id, 3)
+	return r, func(ctx context.Context) ([]byte, error) {
+		_, err := f.ledger.CreateCampaign(ctx, c)
+		return []byte(`{"created":"` + id + `"}`), err
+	}
+}
+
+func never(context.Context) ([]byte, error) { panic("it was done twice") }
+
+func testOnce(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	r, do := f.creation(t, "rain")
+	answer, again, err := l.Once(ctx, r, do)
+	require.NoError(t, err)
+	require.False(t, again)
+	require.Equal(t, `{"created":"rain"}`, string(answer))
+	require.True(t, f.exists(t, "rain"))
+	for range 2 {
+		answer, again, err = l.Once(ctx, r, never)
+		require.NoError(t, err)
+		require.True(t, again)
+		require.Equal(t, `{"created":"rain"}`, string(answer))
+	}
+	other := r
+	other.Hash = "create snow"
+	_, _, err = l.Once(ctx, other, never)
+	require.ErrorIs(t, err, access.ErrKeyReused)
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+	other.Caller = "k2"
+	_, do = f.creation(t, "snow")
+	_, again, err = l.Once(ctx, other, do)
+	require.NoError(t, err)
+	require.False(t, again, "another caller's keys are others")
+	for _, key := range []string{"", "a b", "ä", strings.Repeat("k", 256), "a\n"} {
+		bad := r
+		bad.Key = key
+		_, _, err = l.Once(ctx, bad, never)
+		require.ErrorIs(t, err, access.ErrKeyRequired, "%q", key)
+	}
+	f.holds(t, "rain", nil)
+
+	// A day later the key is free.
+	f.tamper(t, stmt{sql: `UPDATE idempotency SET claimed_at = claimed_at - $1`, args: []any{onceAge.Milliseconds() + 1000}})
+	answer, again, err = l.Once(ctx, r, func(context.Context) ([]byte, error) { return []byte("{}"), nil })
+	require.NoError(t, err)
+	require.False(t, again)
+	require.Equal(t, "{}", string(answer))
+	var left int64
+	left, _, err = question[int64]{"count", `SELECT COUNT(*) FROM idempotency`, nil, number}.one(ctx, l)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, left, "the others were swept")
+}
+
+// testOnceFails rolls back what a request has done that fails after it, whatever it does with the error, and frees the
+// key.
+func testOnceFails(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	r, do := f.creation(t, "rain")
+	late := errors.New("the plan was not good")
+	_, again, err := l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
+		if answer, err := do(ctx); err != nil {
+			return answer, err
+		}
+		_, found, err := l.Campaign(ctx, "rain")
+		require.NoError(t, err)
+		require.True(t, found, "it sees what it has written")
+		return nil, late
+	})
+	require.ErrorIs(t, err, late)
+	require.False(t, again)
+	require.False(t, f.exists(t, "rain"))
+	require.Panics(t, func() {
+		_, _, _ = l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
+			_, _ = do(ctx)
+			panic("a fault of this build")
+		})
+	})
+	require.False(t, f.exists(t, "rain"))
+	r.Key = "b" // nobody has freed the first one
+	_, _, err = l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
+		_, err := do(ctx)
+		return nil, err
+	})
+	require.ErrorContains(t, err, "empty")
+	require.False(t, f.exists(t, "rain"), "without an answer nothing happens")
+
+	calls := 0
+	answer, again, err := l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
+		if calls++; calls == 1 { // a part fails, and the request goes on: all of it is tried again
+			_, err := l.CreateCampaign(ctx, testCampaign(t, "snow", 2))
+			require.NoError(t, err)
+			require.Error(t, l.write(ctx, func(context.Context, txn) ([]stmt, error) { return nil, errors.New("no") }))
+		}
+		return do(ctx)
+	})
+	require.NoError(t, err)
+	require.False(t, again)
+	require.Equal(t, 2, calls)
+	require.NotEmpty(t, answer)
+	require.True(t, f.exists(t, "rain"))
+	require.False(t, f.exists(t, "snow"))
+}
+
+// testOnceUnderWay refuses a repeat while the first request runs; one that lasted too long is taken over, and then does
+// nothing.
+func testOnceUnderWay(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	r, do := f.creation(t, "rain")
+	_, snow := f.creation(t, "snow")
+	_, _, err := l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
+		_, _, err := l.Once(t.Context(), r, never)
+		require.ErrorIs(t, err, access.ErrUnderWay)
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+		f.tamper(t, stmt{sql: `UPDATE idempotency SET claimed_at = claimed_at - $1`, args: []any{onceClaim.Milliseconds() + 1}})
+		answer, again, err := l.Once(t.Context(), r, do)
+		require.NoError(t, err)
+		require.False(t, again, "a process that has died")
+		require.NotEmpty(t, answer)
+		return snow(ctx) // it was only slow
+	})
+	require.ErrorIs(t, err, access.ErrUnderWay)
+	require.True(t, f.exists(t, "rain"))
+	require.False(t, f.exists(t, "snow"), "the first one's effect is rolled back")
+	answer, again, err := l.Once(ctx, r, never)
+	require.NoError(t, err)
+	require.True(t, again)
+	require.Equal(t, `{"created":"rain"}`, string(answer))
+}
+
+// testOnceTogether sends one request from many places at once, until each has its answer.
+func testOnceTogether(t *testing.T, f *fixture) {
+	const many = 8
+	r, do := f.creation(t, "rain")
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, many)
+	for i := range many {
+		wg.Go(func() {
+			errs[i] = retry.Poll(t.Context(), 10*time.Millisecond, func() (bool, error) {
+				answer, again, err := f.ledger.Once(t.Context(), r, do)
+				if errors.Is(err, access.ErrUnderWay) {
+					return false, nil
+				}
+				if err == nil && !again {
+					done.Add(1)
+				}
+				if err == nil && string(answer) != `{"created":"rain"}` {
+					return true, fmt.Errorf("another answer: %s", answer)
+				}
+				return true, err
+			})
+		})
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.EqualValues(t, 1, done.Load())
+	f.holds(t, "rain", nil)
+}
+
+// testOnceAnswerLost loses the database's answer to the COMMIT of a request, as a process does that dies between the
+// effect and its answer: the repeat gets the first answer.
+func testOnceAnswerLost(t *testing.T, s *faulty) {
+	proxy, config := s.behindProxy(t)
+	f := newFixture(t, config)
+	r, do := f.creation(t, "rain")
+	_, _, err := f.ledger.Once(t.Context(), r, func(ctx context.Context) ([]byte, error) {
+		answer, err := do(ctx)
+		if config.Driver == MySQL {
+			proxy.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("COMMIT")) },
+				testkit.MySQLAnswered)
+		} else {
+			s.loseCommit(proxy)
+		}
+		return answer, err
+	})
+	require.Equal(t, 1, proxy.Fired().Swallowed, "the fault did not happen")
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
+	answer, again, err := f.ledger.Once(t.Context(), r, never)
+	require.NoError(t, err)
+	require.True(t, again)
+	require.Equal(t, `{"created":"rain"}`, string(answer))
+	require.True(t, f.exists(t, "rain"))
+}
+
+// testSessions keeps sessions of the console.
+func testSessions(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	k, _ := access.NewKey(access.RoleViewer, nil)
+	_, err := l.AddKey(ctx, k)
+	require.NoError(t, err)
+	session := func(name string, lasts time.Duration) access.Session {
+		return access.Session{Hash: name, Key: k.ID, SecretHash: k.Hash,
+			Expires: time.Now().Add(lasts).UTC().Truncate(time.Millisecond)}
+	}
+	first := session("first", time.Hour)
+	require.NoError(t, l.AddSession(ctx, first))
+	require.NoError(t, l.AddSession(ctx, session("over", -time.Second)))
+	live, err := l.Live(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []access.Session{first}, live.Sessions)
+	require.Len(t, live.Keys, 1)
+	for i := range maxSessions {
+		require.NoError(t, l.AddSession(ctx, session(fmt.Sprintf("%03d", i), time.Hour)))
+	}
+	live, err = l.Live(ctx)
+	require.NoError(t, err)
+	require.Len(t, live.Sessions, maxSessions, "the oldest gave way")
+	for range 2 {
+		require.NoError(t, l.EndSession(ctx, "049"))
+	}
+	live, err = l.Live(ctx)
+	require.NoError(t, err)
+	require.Len(t, live.Sessions, maxSessions-1)
+	stranger := session("stranger", time.Hour)
+	stranger.Key = "nobody"
+	require.Error(t, l.AddSession(ctx, stranger))
+
+	_, err = l.RevokeKey(ctx, k.ID)
+	require.NoError(t, err)
+	live, err = l.Live(ctx)
+	require.NoError(t, err)
+	require.Empty(t, live.Keys)
+}

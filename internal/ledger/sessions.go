@@ -1,0 +1,69 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/access"
+)
+
+// maxSessions bounds the sessions that are live for one key; a new one ends the oldest.
+const maxSessions = 50
+
+// Live gives the API keys and the sessions of the console that are neither revoked nor over, of one snapshot.
+func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
+	return snapshot(ctx, l, "read the live API keys and sessions", func(ctx context.Context, t txn) (live access.Live,
+		err error) {
+		now := time.Now().UnixMilli()
+		if live.Keys, err = liveKeys(now).in(ctx, t); err != nil {
+			return live, err
+		}
+		live.Sessions, err = question[access.Session]{
+			sql:  `SELECT hash, key_id, secret_hash, expires_at FROM console_session WHERE expires_at > $1`,
+			args: []any{now}, row: scanSession}.in(ctx, t)
+		return live, err
+	})
+}
+
+func scanSession(s scan) (v access.Session, err error) {
+	var expires int64
+	err = s(&v.Hash, &v.Key, &v.SecretHash, &expires)
+	v.Expires = atMilli(expires)
+	return v, err
+}
+
+// AddSession stores a session of the console. It ends the oldest of the key's sessions if there are too many, and
+// deletes what has expired.
+func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
+	now := time.Now().UnixMilli()
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		err := t.run(ctx, stmt{sql: `DELETE FROM console_session WHERE expires_at <= $1`, args: []any{now}})
+		if err != nil {
+			return nil, err
+		}
+		has, err := question[string]{sql: `SELECT hash FROM console_session WHERE key_id = $1 ORDER BY created_at DESC, hash`,
+			args: []any{s.Key}, row: text}.in(ctx, t)
+		var stmts []stmt
+		for _, hash := range has[min(len(has), maxSessions-1):] {
+			stmts = append(stmts, stmt{sql: `DELETE FROM console_session WHERE hash = $1`, args: []any{hash}})
+		}
+		return append(stmts, stmt{sql: `INSERT INTO console_session (hash, key_id, secret_hash, created_at, expires_at)
+			VALUES ($1, $2, $3, $4, $5)`, args: []any{s.Hash, s.Key, s.SecretHash, now, milli(s.Expires)}}), err
+	})
+	if err != nil {
+		return fmt.Errorf("store a session of API key %s: %w", s.Key, err)
+	}
+	return nil
+}
+
+// EndSession deletes a session of the console; one that is not there is no error.
+func (l *Ledger) EndSession(ctx context.Context, hash string) error {
+	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
+		return []stmt{{sql: `DELETE FROM console_session WHERE hash = $1`, args: []any{hash}}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("delete a session: %w", err)
+	}
+	return nil
+}

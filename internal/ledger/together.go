@@ -1,0 +1,161 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+)
+
+// together is the transaction of a call of Together. It begins with the first write, so that what is read before holds
+// no lock and no connection.
+type together struct {
+	ledger *Ledger
+	ctx    context.Context // of the transaction, from when it has begun
+
+	mu     sync.Mutex // what fn does at once goes into the transaction one after the other
+	txn    txn        // nil: not begun
+	commit func() error
+	failed error // the first part of it that failed: then all of it is rolled back
+}
+
+type togetherKey struct{}
+
+func togetherOf(ctx context.Context) *together {
+	t, _ := ctx.Value(togetherKey{}).(*together)
+	return t
+}
+
+// errGivenUp ends a transaction that is not to be committed.
+var errGivenUp = errors.New("given up")
+
+// Together runs fn so that all that it writes with its context, by any method, is one transaction: committed when fn
+// has returned without an error, else rolled back. Within another Together it is a part of that. fn is called again if
+// the transaction loses against another one. From its first write on it has Config.Timeout, as any other transaction,
+// and what it reads is what it has written.
+func (l *Ledger) Together(ctx context.Context, fn func(context.Context) error) error {
+	if togetherOf(ctx) != nil {
+		return fn(ctx)
+	}
+	return l.again(ctx, func() error {
+		tctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		t := &together{ledger: l}
+		return t.run(context.WithValue(tctx, togetherKey{}, t), fn)
+	})
+}
+
+// run ends the transaction in any case, also when fn panics.
+func (t *together) run(ctx context.Context, fn func(context.Context) error) (err error) {
+	err = errGivenUp
+	defer func() { err = t.end(err) }()
+	return fn(ctx)
+}
+
+// begin begins the transaction, if it has not begun. The caller has the lock.
+func (t *together) begin(ctx context.Context) error {
+	if err := t.goneOn(); err != nil || t.txn != nil {
+		return err
+	}
+	// The transaction stays open over many calls, while the store has it within one: a coroutine holds it.
+	var cancel context.CancelFunc
+	t.ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), t.ledger.config.Timeout)
+	var err error
+	next, stop := iter.Pull(func(yield func(txn) bool) {
+		err = t.ledger.store.write(t.ctx, func(x txn) ([]stmt, error) {
+			if !yield(x) {
+				return nil, errGivenUp
+			}
+			return nil, nil
+		})
+	})
+	end := func() {
+		stop()
+		cancel()
+	}
+	x, ok := next()
+	if !ok {
+		end()
+		t.failed = err
+		return err
+	}
+	t.txn = x
+	t.commit = func() error {
+		defer end()
+		if t.failed == nil {
+			next()
+		}
+		return err
+	}
+	return nil
+}
+
+// goneOn is not nil if a part of the transaction has failed and fn goes on. The part is lost, and its failure may have
+// been a race that fn knows how to go on from: all of it is to be tried again.
+func (t *together) goneOn() error {
+	if t.failed == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errAgain, t.failed)
+}
+
+// end commits, if nothing has failed.
+func (t *together) end(err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err == nil && t.failed != nil:
+		err = t.goneOn()
+	case t.failed == nil:
+		t.failed = err
+	}
+	if t.commit != nil {
+		if committed := t.commit(); err == nil {
+			err = committed
+		}
+	}
+	return err
+}
+
+// write runs a part of the transaction.
+func (t *together) write(ctx context.Context, fn func(context.Context, txn) ([]stmt, error)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := t.bound(ctx)
+	defer cancel()
+	last, err := fn(ctx, t.txn)
+	if err == nil && len(last) > 0 {
+		err = t.txn.run(ctx, last...)
+	}
+	t.failed = err
+	return err
+}
+
+// read runs fn in the transaction; false if there is none, or it has not begun.
+func (t *together) read(ctx context.Context, fn func(context.Context, txn) error) (begun bool, err error) {
+	if t == nil {
+		return false, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.goneOn(); err != nil {
+		return true, err
+	}
+	if t.txn == nil {
+		return false, nil
+	}
+	ctx, cancel := t.bound(ctx)
+	defer cancel()
+	t.failed = fn(ctx, t.txn)
+	return true, t.failed
+}
+
+// bound gives the transaction's deadline to a part of it.
+func (t *together) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, _ := t.ctx.Deadline()
+	return context.WithDeadline(ctx, deadline)
+}
