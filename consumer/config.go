@@ -30,6 +30,11 @@ type Config struct {
 
 	// About how many grants a sink gets at once.
 	BatchGrants int `knob:"consumer.batch_grants" default:"2000" want:"1 to 100_000 grants"`
+	// Grants a second that all workers of the group hand over at most; 0 for no bound. What a person has set in Redis
+	// (`hongbao sink limit`) comes before it.
+	GrantsPerSecond int `want:"0 to 1_000_000_000 grants"`
+	// Calls of the Handler at once; 0 for one a shard.
+	MaxCalls int `want:"0 to 1024 calls"`
 	// Entries that are read or reclaimed at once at most.
 	MaxEntries int `knob:"consumer.max_entries" default:"1000" want:"1 to 10_000 entries"`
 	// How long a read waits for new entries.

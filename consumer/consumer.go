@@ -16,6 +16,7 @@ type Consumer struct {
 	cfg    Config
 	layout *shards.Layout
 	count  counters
+	calls  chan struct{} // has a token for each call that is going on; nil if their number has no bound
 
 	mu     sync.Mutex
 	health []Health // by shard
@@ -29,6 +30,9 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	cfg.Log = cfg.Log.With(zap.String("sink", cfg.Group), zap.String("consumer", cfg.Consumer))
 	c := &Consumer{cfg: cfg, layout: layout, health: make([]Health, layout.Len())}
+	if cfg.MaxCalls > 0 {
+		c.calls = make(chan struct{}, cfg.MaxCalls)
+	}
 	for i := range c.health {
 		c.health[i] = Health{Shard: i, Code: Working, Since: time.Now()}
 	}

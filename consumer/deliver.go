@@ -31,7 +31,7 @@ func (s *shard) batch(items []item) int {
 // deliver brings the open grants of one batch to the handler, until each is done or has failed by itself. There is one
 // result for each of them, in order: nil for a grant that is done. It ends early, with errUnanswered for the rest, when
 // the lease or the drain time does: what a cancelled handler says of a grant is not held against it. The error is
-// Broken, or says that the sink is paused.
+// Broken, or says why the rest must wait: the sink is paused, or its rate is used up.
 func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 	d := delivery{s: s, l: l}
 	var all []int
@@ -42,7 +42,11 @@ func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 		}
 	}
 	d.results = slices.Repeat([]error{errUnanswered}, len(all))
-	return d.results, d.handle(all)
+	for err == nil && len(all) > 0 {
+		n := s.portion(len(all))
+		err, all = d.handle(all[:n]), all[n:]
+	}
+	return d.results, err
 }
 
 // delivery is one hand-over of a batch to the handler.
@@ -56,7 +60,7 @@ type delivery struct {
 // handle brings the grants with these places to the handler. It waits out outages, and halves what fails as a whole.
 func (d *delivery) handle(places []int) error {
 	for outages := int64(1); len(places) > 0 && d.l.ctx.Err() == nil; outages++ {
-		if err := d.s.mayCall(d.l.ctx); err != nil {
+		if err := d.s.mayCall(d.l.ctx, len(places)); err != nil || d.l.ctx.Err() != nil {
 			return err
 		}
 		errs := d.call(places)
@@ -146,6 +150,14 @@ func later(err error) bool {
 
 // call is one call of the handler, with its time bounded and its panic caught. It gives one error, or nil, a grant.
 func (d *delivery) call(places []int) (errs []error) {
+	if d.s.c.calls != nil {
+		select {
+		case d.s.c.calls <- struct{}{}:
+			defer func() { <-d.s.c.calls }()
+		case <-d.l.ctx.Done():
+			return slices.Repeat([]error{errUnanswered}, len(places))
+		}
+	}
 	ctx, cancel := context.WithTimeout(d.l.ctx, d.s.cfg.HandleTimeout)
 	defer cancel()
 	d.l.called(time.Now())

@@ -33,18 +33,19 @@ func (s *shard) controlled(c shards.SinkControl) error {
 		errPaused, c.By, c.At.UTC().Format(time.RFC3339), c.Why, s.cfg.Group)
 }
 
-// mayCall refuses a call of the handler while the sink is paused. What was read with the batch is fresh enough as a
-// rule. A shard that can't tell is believed to stand as before: its lease ends soon.
-func (s *shard) mayCall(ctx context.Context) error {
-	if time.Since(s.controlAt) < controlAge {
-		return nil
+// mayCall refuses a call of the handler with n grants while the sink is paused, and waits for their turn at its rate.
+// What was read with the batch is fresh enough as a rule. A shard that can't tell is believed to stand as before: its
+// lease ends soon.
+func (s *shard) mayCall(ctx context.Context, n int) error {
+	if time.Since(s.controlAt) >= controlAge {
+		c, err := s.redis.SinkControl(ctx, s.cfg.Group)
+		if err != nil {
+			s.log.Warn("Redis can't tell whether the sink is paused", zap.Error(err))
+		} else if err := s.controlled(c); err != nil {
+			return err
+		}
 	}
-	c, err := s.redis.SinkControl(ctx, s.cfg.Group)
-	if err != nil {
-		s.log.Warn("Redis can't tell whether the sink is paused", zap.Error(err))
-		return nil
-	}
-	return s.controlled(c)
+	return s.turn(ctx, n)
 }
 
 // pause waits while the sink is paused. The worker holds nothing meanwhile.

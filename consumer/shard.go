@@ -56,6 +56,9 @@ func (s *shard) run(ctx context.Context) (left int) {
 			s.stands(Working, nil)
 		case errors.Is(err, errPaused):
 			s.pause(ctx, err)
+		case errors.Is(err, errLater):
+			s.stands(Working, nil)
+			retry.Pause(ctx, jitter(mostTurn))
 		case !s.survive(ctx, err):
 			s.rest(ctx, err)
 		}

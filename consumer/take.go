@@ -105,7 +105,11 @@ func (s *shard) vanished(ids []string) {
 
 // room is how many entries can be started at once.
 func (s *shard) room() int {
-	return min(max(1, int(float64(s.cfg.BatchGrants)/s.perEntry)), s.cfg.MaxEntries)
+	grants := s.cfg.BatchGrants
+	if rate := s.rate(); rate > 0 {
+		grants = min(grants, rate) // what waits longer for its turn is better held by nobody
+	}
+	return min(max(1, int(float64(grants)/s.perEntry)), s.cfg.MaxEntries)
 }
 
 // measure keeps in mind how many grants an entry has, so that the next read takes no more than can be started.

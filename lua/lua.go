@@ -14,7 +14,7 @@
 //	reclaim, renew, park                  the consumer's leases and parking, on the pending list
 //	ack, dead_letter                      the ends of a delivery
 //	trim, raise_done_floor                the stream's other end, with the done bits behind it
-//	sink                                  a sink is paused for all workers, or goes on
+//	sink, rate                            a sink is paused for all workers, or goes on; its rate over all workers
 //	claim, complete, release              a push in progress, with a fence
 //	once                                  "push once" by message id
 //	resolve_letter                        the end of a dead letter

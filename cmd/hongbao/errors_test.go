@@ -36,6 +36,7 @@ var lines = map[string]struct{ server, args string }{
 	"key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
 	"sink list": {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
 	"sink resume": {"redis", "kafka --by ann --why mended"},
+	"sink limit":  {"redis", "kafka --rate 5 --by ann --why slow"},
 }
 
 // Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag

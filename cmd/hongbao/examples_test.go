@@ -97,6 +97,7 @@ var play = []act{
 	{command: "audit", says: "agrees"},
 	{command: "status", says: `"sink":"kafka"`},
 	{command: "sink pause", says: "balance is paused"},
+	{command: "sink limit", says: "balance is limited to 500 grants a second"},
 	{command: "sink list", says: "the bank is closed until 02:00"},
 	{command: "sink resume", says: "balance goes on"},
 	{command: "replay", says: "finished"},

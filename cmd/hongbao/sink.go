@@ -13,11 +13,11 @@ import (
 )
 
 func sinkCmd() *cobra.Command {
-	return family("sink", "Pause a sink, let it go on, and see how each stands",
+	return family("sink", "Pause a sink, let it go on, bound its rate, and see how each stands",
 		"A sink is where grants are brought: balance (the ledger, or a remote balance system) or kafka (the topic). A "+
 			"pause reaches all workers of\n"+
 			"the deployment within a second. Grabs go on, and their grants wait in Redis.",
-		sinkListCmd(), sinkPauseCmd(), sinkResumeCmd())
+		sinkListCmd(), sinkPauseCmd(), sinkResumeCmd(), sinkLimitCmd())
 }
 
 func sinkListCmd() *cobra.Command {
@@ -52,10 +52,14 @@ func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
 	return t.Flush()
 }
 
-// writePauses names the sinks that are paused.
+// writePauses names the sinks that are paused, or whose rate people have set.
 func writePauses(w io.Writer, sinks []app.SinkStatus) {
 	for i := range sinks {
 		s := &sinks[i]
+		if rate := s.Limit.GrantsPerSecond; rate != nil {
+			fmt.Fprintf(w, "%s is limited to %s by %q since %s: %q\n", s.Sink, rateText(*rate), s.Limit.By,
+				s.Limit.At.UTC().Format(time.RFC3339), s.Limit.Why)
+		}
 		if !s.Pause.Paused {
 			continue
 		}
@@ -68,8 +72,15 @@ func writePauses(w io.Writer, sinks []app.SinkStatus) {
 	}
 }
 
+func rateText(rate int) string {
+	if rate == 0 {
+		return "no rate"
+	}
+	return fmt.Sprintf("%d grants a second", rate)
+}
+
 func sinkPauseCmd() *cobra.Command {
-	cmd := controlCmd((*app.App).PauseSink, "is paused")
+	cmd := controlCmd((*app.App).PauseSink, writePause("is paused"))
 	cmd.Use, cmd.Short = "pause SINK", "Tell all workers to hand a sink nothing more, until it is resumed"
 	cmd.Long = "Each worker stops within a second. It finishes the call of the sink that has begun, hands back what it " +
 		"holds, and takes no attempt.\n" +
@@ -80,14 +91,45 @@ func sinkPauseCmd() *cobra.Command {
 }
 
 func sinkResumeCmd() *cobra.Command {
-	cmd := controlCmd((*app.App).ResumeSink, "goes on")
+	cmd := controlCmd((*app.App).ResumeSink, writePause("goes on"))
 	cmd.Use, cmd.Short = "resume SINK", "Let a paused sink go on, at all workers"
 	cmd.Example = "  hongbao sink resume balance --by ann --why \"the bank is open\""
 	return cmd
 }
 
+func sinkLimitCmd() *cobra.Command {
+	rate, byKnob := 0, false
+	cmd := controlCmd(func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error) {
+		if byKnob {
+			return a.LimitSink(ctx, sink, nil, who, why)
+		}
+		return a.LimitSink(ctx, sink, &rate, who, why)
+	}, func(w io.Writer, c *app.SinkChange) error {
+		limit := "the knob of each worker"
+		if c.Limit.GrantsPerSecond != nil {
+			limit = rateText(*c.Limit.GrantsPerSecond)
+		}
+		_, err := fmt.Fprintf(w, "%s is limited to %s\n", c.Sink, limit)
+		return err
+	})
+	cmd.Use, cmd.Short = "limit SINK", "Bound how many grants a second all workers together hand to a sink"
+	cmd.Long = "Workers know it within a second, and share the rate fairly enough. It stands in Redis and comes before the " +
+		"knob\n" +
+		"sinks.SINK_grants_per_second, until --by-knob takes it back."
+	cmd.Example = "  hongbao sink limit balance --rate 500 --by ann --why \"the bank asked for it\""
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("rate") == byKnob {
+			return app.Usage("want either --rate or --by-knob (see `%s --help`)", cmd.CommandPath())
+		}
+		return nil
+	}
+	cmd.Flags().IntVar(&rate, "rate", 0, "grants a second; 0 for no bound")
+	cmd.Flags().BoolVar(&byKnob, "by-knob", false, "let each worker go by its knob again")
+	return cmd
+}
+
 func controlCmd(do func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error),
-	said string) *cobra.Command {
+	write func(w io.Writer, c *app.SinkChange) error) *cobra.Command {
 	who, why := "", ""
 	cmd := &cobra.Command{
 		Args: exactly(1, "one SINK"),
@@ -100,7 +142,7 @@ func controlCmd(do func(a *app.App, ctx context.Context, sink, who, why string) 
 				if err != nil {
 					return err
 				}
-				return printAnswer(cmd, c, func(w io.Writer) error { return writeChange(w, &c, said) })
+				return printAnswer(cmd, c, func(w io.Writer) error { return write(w, &c) })
 			})
 		},
 	}
@@ -109,12 +151,13 @@ func controlCmd(do func(a *app.App, ctx context.Context, sink, who, why string) 
 	return cmd
 }
 
-func writeChange(w io.Writer, c *app.SinkChange, said string) error {
-	if !c.Changed && c.By != "" {
-		_, err := fmt.Fprintf(w, "%s %s, as before: by %q since %s: %q\n", c.Sink, said, c.By, c.At.UTC().Format(time.RFC3339),
-			c.Why)
+func writePause(said string) func(w io.Writer, c *app.SinkChange) error {
+	return func(w io.Writer, c *app.SinkChange) error {
+		as, p := "", &c.Pause
+		if !c.Changed && p.By != "" {
+			as = fmt.Sprintf(", as before: by %q since %s: %q", p.By, p.At.UTC().Format(time.RFC3339), p.Why)
+		}
+		_, err := fmt.Fprintf(w, "%s %s%s\n", c.Sink, said, as)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s %s\n", c.Sink, said)
-	return err
 }

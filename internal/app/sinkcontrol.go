@@ -21,6 +21,22 @@ type SinkPause struct {
 	At  time.Time `json:"at,omitzero"`
 }
 
+// SinkLimit is the rate of a sink over all workers, as people have set it.
+type SinkLimit struct {
+	// GrantsPerSecond is 0 for no bound; nil: the knob of each worker counts (sinks.SINK_grants_per_second).
+	GrantsPerSecond *int      `json:"grants_per_second"`
+	By              string    `json:"by,omitempty"`
+	Why             string    `json:"why,omitempty"`
+	At              time.Time `json:"at,omitzero"`
+}
+
+// add takes in how the sink is limited on a shard: the last word counts.
+func (l *SinkLimit) add(c *shards.SinkControl) {
+	if c.LimitAt.After(l.At) {
+		*l = SinkLimit{c.Rate, c.LimitBy, c.LimitWhy, c.LimitAt}
+	}
+}
+
 // add takes in how the sink stands on a shard. A shard on which it is paused tells more than one on which it is not.
 func (p *SinkPause) add(c *shards.SinkControl) {
 	if c.Paused {
@@ -35,44 +51,63 @@ func (p *SinkPause) add(c *shards.SinkControl) {
 type SinkChange struct {
 	Sink string `json:"sink"`
 	// Changed is false if the sink stood so before.
-	Changed bool `json:"changed"`
-	SinkPause
+	Changed bool      `json:"changed"`
+	Pause   SinkPause `json:"pause"`
+	Limit   SinkLimit `json:"limit"`
 }
 
 // PauseSink tells all workers of a sink to hand it nothing more. Each stops within a second; a call of the sink that has
 // begun is finished. Entries wait, and no attempt is taken. who and why are kept in Redis until the sink goes on. It may
 // run twice: a sink that is paused keeps its first name and reason.
 func (a *App) PauseSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
-	return a.controlSink(ctx, sink, who, why, (*shards.Shard).PauseSink)
+	return a.controlSink(ctx, sink, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+		return k.PauseSink(ctx, sink, who, why)
+	})
 }
 
 // ResumeSink lets a paused sink go on. It may run twice.
 func (a *App) ResumeSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
-	return a.controlSink(ctx, sink, who, why, (*shards.Shard).ResumeSink)
+	return a.controlSink(ctx, sink, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+		return k.ResumeSink(ctx, sink, who, why)
+	})
+}
+
+// MaxRate bounds the rate of a sink, in grants a second.
+const MaxRate = 1_000_000_000
+
+// LimitSink bounds how many grants a second all workers together hand to a sink: 0 for no bound; nil lets each worker go
+// by its knob. Workers know it within a second. It may run twice.
+func (a *App) LimitSink(ctx context.Context, sink string, rate *int, who, why string) (SinkChange, error) {
+	if rate != nil && (*rate < 0 || *rate > MaxRate) {
+		return SinkChange{Sink: sink}, Usage("%d grants a second: want 0 to %d", *rate, MaxRate)
+	}
+	return a.controlSink(ctx, sink, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+		return k.LimitSink(ctx, sink, rate, who, why)
+	})
 }
 
 // maxWords bounds who and why, in bytes.
 const maxWords = 500
 
 func (a *App) controlSink(ctx context.Context, sink, who, why string,
-	do func(k *shards.Shard, ctx context.Context, sink, by, why string) (bool, shards.SinkControl, error),
-) (SinkChange, error) {
+	do func(k *shards.Shard) (changed bool, now shards.SinkControl, err error)) (SinkChange, error) {
 	out := SinkChange{Sink: sink}
 	if err := a.checkSinks("sink", sink); err != nil {
 		return out, err
 	}
 	if who == "" || why == "" || len(who) > maxWords || len(why) > maxWords {
-		return out, Usage("who pauses or resumes a sink, and why, are required, with at most %d bytes each", maxWords)
+		return out, Usage("who changes a sink, and why, are required, with at most %d bytes each", maxWords)
 	}
 	var errs []error
 	for i := range a.space.Len() {
-		changed, now, err := do(shards.Of(a.redis, a.space.Shard(i)), ctx, sink, who, why)
+		changed, now, err := do(shards.Of(a.redis, a.space.Shard(i)))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("shard %d: %w", i, err))
 			continue
 		}
 		out.Changed = out.Changed || changed
-		out.add(&now)
+		out.Pause.add(&now)
+		out.Limit.add(&now)
 	}
 	if len(errs) > 0 {
 		return out, fmt.Errorf("sink %s: %d of %d shards were not told, run this again: %w", sink, len(errs),

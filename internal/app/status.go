@@ -26,6 +26,7 @@ type SinkStatus struct {
 	Parked  int64         `json:"parked_entries"`
 	Dead    int64         `json:"dead_letters"`
 	Pause   SinkPause     `json:"pause"`
+	Limit   SinkLimit     `json:"limit"`
 	Shards  []ShardStatus `json:"shards"`
 	Workers []SinkWorker  `json:"workers"`
 }
@@ -90,6 +91,7 @@ func (s *SinkStatus) add(shard int, g *shards.GroupStatus) {
 	s.Pending += g.Parked
 	s.Parked += g.Parked
 	s.Pause.add(&g.Control)
+	s.Limit.add(&g.Control)
 	s.Dead += g.Dead
 }
 

@@ -47,6 +47,11 @@ func (l *loader) check(c *Config) {
 	if _, err := shards.NewLayout(hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: 1}); err != nil {
 		l.bad("deployment.key_prefix", "%.80q: want 1 to 32 bytes without {, }, : or white space", c.Deployment.KeyPrefix)
 	}
+	for _, sink := range []string{SinkBalance, SinkKafka} {
+		if name := "sinks." + sink + "_max_attempts"; l.p.fine(name) && c.sink(sink).MaxAttempts == 1 {
+			l.bad(name, "it is 1: want at least 2, so that a grant that kills its workers takes no other along; or 0")
+		}
+	}
 	l.checkRedis(c)
 	l.checkLedger(c)
 	l.checkTimes(c)

@@ -55,6 +55,7 @@ type Config struct {
 	Producer   producer.Config
 	Consumer   consumer.Config
 	Trimmer    consumer.TrimmerConfig
+	Sinks      Sinks
 	Log        Log
 	Unsafe     Unsafe
 
@@ -75,6 +76,25 @@ type Deployment struct {
 	Shards int `knob:"deployment.shards,common" default:"1" want:"1 to 1024"`
 	// Consumer groups that must exist: events are kept until each of them has finished.
 	Sinks []string `knob:"deployment.sinks,common" default:"balance,kafka" want:"balance, kafka"`
+}
+
+// Sinks has what is set for one sink alone.
+type Sinks struct {
+	Balance Sink `knob:"sinks.balance"`
+	Kafka   Sink `knob:"sinks.kafka"`
+}
+
+// Sink says how workers treat one sink.
+type Sink struct {
+	// Grants a second that all workers together hand to the sink; 0 for no bound. `hongbao sink limit` changes it at
+	// once, for all workers.
+	GrantsPerSecond int `knob:"_grants_per_second,common" default:"0" want:"0 to 1_000_000_000 grants"`
+	// Calls of the sink at once, of one worker; 0 for one a shard.
+	MaxCalls int `knob:"_max_calls" default:"0" want:"0 to 1024 calls"`
+	// About how many grants this sink gets at once; 0 for consumer.batch_grants.
+	BatchGrants int `knob:"_batch_grants" default:"0" want:"0 to 100_000 grants"`
+	// Attempts before a grant becomes a dead letter of this sink: at least 2, or 0 for consumer.max_attempts.
+	MaxAttempts int64 `knob:"_max_attempts" default:"0" want:"0 to 1000"`
 }
 
 // Redis says how to reach it.

@@ -46,7 +46,22 @@ func (c *Config) ProducerConfig() producer.Config {
 func (c *Config) ConsumerConfig(sink string) consumer.Config {
 	out := c.Consumer
 	out.Group = sink
+	own := c.sink(sink)
+	out.GrantsPerSecond, out.MaxCalls = own.GrantsPerSecond, own.MaxCalls
+	if own.BatchGrants != 0 {
+		out.BatchGrants = own.BatchGrants
+	}
+	if own.MaxAttempts != 0 {
+		out.MaxAttempts = own.MaxAttempts
+	}
 	return out
+}
+
+func (c *Config) sink(name string) *Sink {
+	if name == SinkKafka {
+		return &c.Sinks.Kafka
+	}
+	return &c.Sinks.Balance
 }
 
 // TrimmerConfig is complete but for Redis, Space and Log.

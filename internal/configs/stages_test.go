@@ -65,9 +65,13 @@ func grabs(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 }
 
 func works(c *Config, rdb, reads redis.UniversalClient, space *shards.Layout) error {
-	w := c.ConsumerConfig(SinkBalance)
-	w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, space.Space, "w1", nothing{}, zap.NewNop()
-	_, work := consumer.New(w)
+	var work error
+	for _, sink := range []string{SinkBalance, SinkKafka} {
+		w := c.ConsumerConfig(sink)
+		w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, space.Space, "w1", nothing{}, zap.NewNop()
+		_, err := consumer.New(w)
+		work = cmp.Or(work, err)
+	}
 	tr := c.TrimmerConfig()
 	tr.Redis, tr.Space, tr.Log = rdb, space.Space, zap.NewNop()
 	_, trim := consumer.NewTrimmer(tr)
@@ -280,4 +284,17 @@ func TestClaimsOfSinksAreTrimmed(t *testing.T) {
 	c, err := Load("../../configs/hongbao.yaml", nil, nil)
 	require.NoError(t, err)
 	require.True(t, c.ClaimsConfig().Trimmed)
+}
+
+// What is set for one sink counts for that one, in place of what is set for all.
+func TestKnobsOfOneSink(t *testing.T) {
+	t.Parallel()
+	c := (&input{args: []string{"--consumer.batch_grants=500", "--sinks.kafka_batch_grants=70",
+		"--sinks.kafka_max_attempts=5", "--sinks.balance_grants_per_second=9", "--sinks.balance_max_calls=3"}}).must(t)
+	balance, kafka := c.ConsumerConfig(SinkBalance), c.ConsumerConfig(SinkKafka)
+	require.Equal(t, []any{500, int64(12), 9, 3},
+		[]any{balance.BatchGrants, balance.MaxAttempts, balance.GrantsPerSecond, balance.MaxCalls})
+	require.Equal(t, []any{70, int64(5), 0, 0}, []any{kafka.BatchGrants, kafka.MaxAttempts, kafka.GrantsPerSecond, kafka.MaxCalls})
+	got := (&input{args: []string{"--sinks.kafka_max_attempts=1"}}).problems(t)
+	require.Contains(t, got[0], "at least 2")
 }

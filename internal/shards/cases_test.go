@@ -366,6 +366,15 @@ func claimCases() map[string]scriptCase {
 				return err
 			},
 		},
+		"rate": {
+			ages: true,
+			keys: func(b *bundle) []string { return []string{b.k.Rate("kafka")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := shards.Of(b.rdb, b.k).Turn(ctx, &shards.RateCall{Sink: "kafka", PerSecond: 1, Grants: 60,
+					Most: time.Hour})
+				return err
+			},
+		},
 		"lock": {
 			keys: func(b *bundle) []string { return []string{b.k.Lock("close")} },
 			call: func(ctx context.Context, b *bundle) error {

@@ -146,6 +146,9 @@ func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
 // Sink is a hash: what people have told the workers of the sink.
 func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
 
+// Rate is a string: when the next grant's turn at the sink is, if its rate is bounded. One shard has it, Home of the sink.
+func (k Keys) Rate(sink string) string { return k.tag + "rate:" + sink }
+
 // Dead is a stream: the sink's dead letters.
 func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
 

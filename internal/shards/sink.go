@@ -20,6 +20,11 @@ type SinkControl struct {
 	// By, Why and At are those of the last pause or resume.
 	By, Why string
 	At      time.Time
+	// Rate is how many grants a second all workers hand over at most, 0 for no bound; nil: each goes by its own setting.
+	Rate *int
+	// LimitBy, LimitWhy and LimitAt are those of the last change of Rate.
+	LimitBy, LimitWhy string
+	LimitAt           time.Time
 }
 
 // PauseSink pauses a sink on the shard for all workers. It tells whether that changed anything, and how the sink stands:
@@ -31,6 +36,17 @@ func (k *Shard) PauseSink(ctx context.Context, sink, by, why string) (changed bo
 // ResumeSink lets a paused sink go on. It answers as PauseSink does.
 func (k *Shard) ResumeSink(ctx context.Context, sink, by, why string) (changed bool, now SinkControl, err error) {
 	return k.controlSink(ctx, sink, "resume", by, why)
+}
+
+// LimitSink bounds the rate of a sink over all workers, in grants a second: 0 for no bound, nil for the setting of each
+// worker. It answers as PauseSink does.
+func (k *Shard) LimitSink(ctx context.Context, sink string, rate *int, by, why string) (changed bool, now SinkControl,
+	err error) {
+	text := ""
+	if rate != nil {
+		text = strconv.Itoa(*rate)
+	}
+	return k.controlSink(ctx, sink, "limit", by, why, text)
 }
 
 func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (changed bool, now SinkControl, err error) {
@@ -62,16 +78,29 @@ func (k *Shard) readControl(sink string, answer *redis.MapStringStringCmd) (Sink
 }
 
 func (k *Shard) parseControl(sink string, fields map[string]string) (c SinkControl, err error) {
-	c = SinkControl{Paused: fields["paused"] == "1", By: fields["by"], Why: fields["why"]}
-	if at, ok := fields["at"]; ok {
-		ms, err := strconv.ParseInt(at, 10, 64)
-		if err != nil {
-			return c, hongbao.Errorf(hongbao.ClassBroken, "%s, field at: somebody changed it by hand: %w", k.Keys.Sink(sink),
-				err)
+	c = SinkControl{Paused: fields["paused"] == "1", By: fields["by"], Why: fields["why"], LimitBy: fields["limit_by"],
+		LimitWhy: fields["limit_why"]}
+	number := func(field string) (n int64) {
+		if fields[field] == "" || err != nil {
+			return 0
 		}
-		c.At = time.UnixMilli(ms)
+		n, wrong := strconv.ParseInt(fields[field], 10, 64)
+		if wrong != nil || n < 0 {
+			err = hongbao.Errorf(hongbao.ClassBroken, "%s, field %s is %.40q: somebody changed it by hand", k.Keys.Sink(sink),
+				field, fields[field])
+		}
+		return n
 	}
-	return c, nil
+	for field, into := range map[string]*time.Time{"at": &c.At, "limit_at": &c.LimitAt} {
+		if ms := number(field); ms > 0 {
+			*into = time.UnixMilli(ms)
+		}
+	}
+	if fields["rate"] != "" {
+		rate := int(number("rate"))
+		c.Rate = &rate
+	}
+	return c, err
 }
 
 // pairs makes a map of fields and values in turn.

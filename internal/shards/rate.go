@@ -1,0 +1,29 @@
+package shards
+
+import (
+	"context"
+	"time"
+)
+
+var rateScript = newDrainScript("rate").with(unguarded)
+
+// RateCall asks for a turn at a sink of bounded rate.
+type RateCall struct {
+	Sink string
+	// PerSecond is the bound, above 0; Grants is how many are to be handed over.
+	PerSecond, Grants int
+	// Most is the longest wait that the caller takes.
+	Most time.Duration
+}
+
+// Turn gives the caller his turn, or tells that it is too far away. All workers of the sink must ask the same shard.
+func (k *Shard) Turn(ctx context.Context, c *RateCall) (given bool, wait time.Duration, err error) {
+	reply, err := k.run(ctx, rateScript, []string{k.Keys.Rate(c.Sink)}, []any{c.PerSecond, c.Grants, c.Most.Microseconds()})
+	if err != nil {
+		return false, 0, err
+	}
+	r := replyReader{rest: reply}
+	given = r.string() == "go"
+	wait = time.Duration(r.int64()) * time.Microsecond
+	return given, wait, r.done(rateScript)
+}
