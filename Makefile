@@ -33,7 +33,7 @@ test: setup ## install what is missing, vet, soak for a minute, run every test: 
 	$(MAKE) --no-print-directory soak SECONDS=60
 	go test -count=1 -timeout $(TIMEOUT) -p 2 ./...
 
-test-deploy: setup ## the chart, rendered and checked: deploy/test, a module of its own
+test-deploy: setup ## the chart, the rights, the image: deploy/test, a module of its own
 	cd deploy/test && go vet ./... && go test -count=1 -timeout $(TIMEOUT) ./...
 
 race: setup ## the tests of what runs concurrently, under the race detector

@@ -1,0 +1,258 @@
+package test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// users are the lines of deploy/rights/redis.acl by the user.
+func users(t *testing.T) map[string][]string {
+	t.Helper()
+	file, err := os.Open("../rights/redis.acl")
+	require.NoError(t, err)
+	defer file.Close()
+	out := map[string][]string{}
+	for s := bufio.NewScanner(file); s.Scan(); {
+		if words := strings.Fields(s.Text()); words[0] == "user" {
+			out[words[1]] = words[2:]
+		}
+	}
+	require.Len(t, out, 4)
+	return out
+}
+
+// guarded is a Redis, a PostgreSQL and a Kafka in which each role has only the rights of deploy/rights.
+type guarded struct {
+	t     *testing.T
+	redis *testkit.RedisServer
+	admin *redis.Client
+	pg    *testkit.PostgresServer
+	db    string
+	kafka *testkit.KafkaBroker
+}
+
+const topicName = "hongbao.grants"
+
+func newGuarded(t *testing.T) *guarded {
+	t.Helper()
+	g := &guarded{t: t, redis: testkit.NewRedis(t, testkit.RedisOptions{}), pg: testkit.NewPostgres(t, testkit.PostgresOptions{
+		Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})}
+	g.admin = g.redis.Client(t)
+	for name, rules := range users(t) {
+		args := []any{"ACL", "SETUSER", name}
+		for _, rule := range append(rules, "on", ">"+name) {
+			args = append(args, rule)
+		}
+		require.NoError(t, g.admin.Do(t.Context(), args...).Err(), name)
+	}
+	var err error
+	g.db, err = g.pg.CreateDatabase(t.Context())
+	require.NoError(t, err)
+	roles, err := os.ReadFile("../rights/postgres.sql")
+	require.NoError(t, err)
+	conn := g.connect("postgres")
+	_, err = conn.Exec(t.Context(), string(roles))
+	require.NoError(t, err)
+	g.startKafka()
+	return g
+}
+
+// startKafka starts a broker that lets nobody do anything: on its second listener callers log in, on its first there is
+// the administrator.
+func (g *guarded) startKafka() {
+	jaas := `org.apache.kafka.common.security.plain.PlainLoginModule required user_hongbao-worker="x" ` +
+		`user_hongbao-operator="x" user_hongbao-serve="x";`
+	g.kafka = testkit.NewKafka(g.t, testkit.KafkaOptions{Proxied: true, Properties: map[string]string{
+		"authorizer.class.name":                                          "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"super.users":                                                    "User:ANONYMOUS",
+		"listener.security.protocol.map":                                 "PLAINTEXT:PLAINTEXT,PROXIED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"sasl.enabled.mechanisms":                                        "PLAIN",
+		"listener.name.proxied.plain.sasl.jaas.config":                   jaas,
+		"listener.name.proxied.sasl.enabled.mechanisms":                  "PLAIN",
+		"listener.name.proxied.plain.sasl.server.callback.handler.class": "org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler",
+	}})
+	require.NoError(g.t, g.kafka.CreateTopic(g.t.Context(), topicName, 1, nil))
+	cmd := exec.CommandContext(g.t.Context(), "../rights/kafka-acls.sh")
+	cmd.Env = append(os.Environ(), "BOOTSTRAP="+g.kafka.Addr, "TOPIC="+topicName, "KAFKA_ACLS=echo")
+	out, err := cmd.CombinedOutput()
+	require.NoError(g.t, err, "%s", out)
+	g.allow(strings.Split(strings.TrimSpace(string(out)), "\n"))
+}
+
+// allow does what kafka-acls.sh would, by its arguments; a Java machine for each line takes seconds.
+func (g *guarded) allow(lines []string) {
+	operations := map[string]kmsg.ACLOperation{"Read": kmsg.ACLOperationRead, "Write": kmsg.ACLOperationWrite,
+		"Describe": kmsg.ACLOperationDescribe, "DescribeConfigs": kmsg.ACLOperationDescribeConfigs}
+	req := kmsg.NewPtrCreateACLsRequest()
+	for _, line := range lines {
+		acl := kmsg.NewCreateACLsRequestCreation()
+		acl.Host, acl.PermissionType, acl.ResourcePatternType = "*", kmsg.ACLPermissionTypeAllow, kmsg.ACLResourcePatternTypeLiteral
+		for words := strings.Fields(line); len(words) > 0; {
+			flag, value := words[0], ""
+			if words = words[1:]; len(words) > 0 && !strings.HasPrefix(words[0], "--") {
+				value, words = words[0], words[1:]
+			}
+			switch flag {
+			case "--bootstrap-server", "--add":
+			case "--allow-principal":
+				acl.Principal = value
+			case "--topic":
+				acl.ResourceType, acl.ResourceName = kmsg.ACLResourceTypeTopic, value
+			case "--cluster":
+				acl.ResourceType, acl.ResourceName = kmsg.ACLResourceTypeCluster, "kafka-cluster"
+			case "--operation":
+				require.Contains(g.t, operations, value)
+				acl.Operation = operations[value]
+				req.Creations = append(req.Creations, acl)
+			default:
+				require.Fail(g.t, flag)
+			}
+		}
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(g.kafka.Addr))
+	require.NoError(g.t, err)
+	defer client.Close()
+	res, err := req.RequestWith(g.t.Context(), client)
+	require.NoError(g.t, err)
+	require.Len(g.t, res.Results, len(req.Creations))
+	for _, r := range res.Results {
+		require.Zero(g.t, r.ErrorCode, "%v", r.ErrorMessage)
+	}
+}
+
+func (g *guarded) connect(role string) *pgx.Conn {
+	g.t.Helper()
+	conn, err := pgx.Connect(g.t.Context(), g.dsn(role))
+	require.NoError(g.t, err)
+	g.t.Cleanup(func() { _ = conn.Close(g.t.Context()) })
+	return conn
+}
+
+func (g *guarded) dsn(role string) string {
+	return strings.Replace(g.pg.DSN(g.db), "//postgres@", "//"+role+"@", 1)
+}
+
+// env is the configuration of a role.
+func (g *guarded) env(role, database string) []string {
+	return []string{
+		"HONGBAO_REDIS_ADDRS=" + g.redis.Addr, "HONGBAO_REDIS_USERNAME=hongbao-" + role, "HONGBAO_REDIS_PASSWORD=hongbao-" + role,
+		"HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=" + g.dsn(database),
+		"HONGBAO_KAFKA_BROKERS=" + g.kafka.Proxy.Addr, "HONGBAO_KAFKA_TOPIC=" + topicName,
+		"HONGBAO_KAFKA_SASL_MECHANISM=plain", "HONGBAO_KAFKA_SASL_USERNAME=hongbao-" + role, "HONGBAO_KAFKA_SASL_PASSWORD=x",
+		"HONGBAO_UNSAFE_ALLOW=sasl_plain_without_tls", "HONGBAO_TRIMMER_RETENTION=0s", "HONGBAO_CAMPAIGN_GRACE=0s",
+	}
+}
+
+// A campaign's whole life works with the rights of deploy/rights: no role asks for more, and none has what it must not
+// have.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	owner, operator := g.env("operator", "hongbao_owner"), g.env("operator", "hongbao_app")
+	worker, web := g.env("worker", "hongbao_app"), g.env("serve", "hongbao_app")
+	run(t, owner, "init")
+	run(t, operator, "config", "check", "--connect")
+	spec := campaignFile(t, 100)
+	run(t, operator, "campaign", "create", spec)
+	run(t, operator, "campaign", "load", "rain")
+	balance := start(t, program(t), worker, "work", "--sink=balance")
+	kafka := start(t, program(t), worker, "work", "--sink=kafka")
+	balance.says(`"working"`)
+	kafka.says(`"working"`)
+	for _, user := range []string{"u1", "u2", "u3"} {
+		require.Contains(t, run(t, web, "grab", "rain", user), "granted")
+	}
+	require.Contains(t, run(t, web, "grab", "rain", "u1"), "already_granted")
+	front := serve(t, program(t), web, "--serve.drain_delay=0s")
+	require.EqualValues(t, 100, front.mine("u1").Receipts[0].Amount)
+	require.Contains(t, run(t, operator, "audit", "--wait", "30s"), "agrees")
+	run(t, operator, "campaign", "close", "rain", "--early")
+	run(t, operator, "campaign", "refund", "rain", "--amount", "9700", "--wait", "30s")
+	run(t, operator, "campaign", "reveal", "rain")
+	testkit.Eventually(t, 30*time.Second, func() bool { return g.admin.Exists(t.Context(), "hb:{0}:c:rain").Val() == 0 },
+		"the worker takes the campaign out of Redis")
+	require.EqualValues(t, 100, front.mine("u1").Receipts[0].Amount, "from the ledger")
+	front.stop(40 * time.Second)
+	balance.stop(40 * time.Second)
+	kafka.stop(40 * time.Second)
+	log, err := g.admin.Do(t.Context(), "ACL", "LOG").Slice()
+	require.NoError(t, err)
+	require.Empty(t, log, "a role asked for what it has no right to")
+	g.refused()
+}
+
+// refused wants what no role needs to be refused.
+func (g *guarded) refused() {
+	t := g.t
+	for role, commands := range map[string][]string{
+		"hongbao-serve": {"XACK hb:{0}:events balance 1-1", "XDEL hb:{0}:events 1-1", "DEL hb:{0}:meta", "SCAN 0",
+			"XGROUP DESTROY hb:{0}:events balance", "FLUSHALL", "CONFIG SET appendonly no", "SCRIPT FLUSH", "KEYS *", "GET other"},
+		"hongbao-worker":   {"FLUSHALL", "CONFIG SET appendonly no", "RPUSH hb:x 1", "RENAME hb:x hb:y", "ACL LIST", "SET other 1"},
+		"hongbao-operator": {"FLUSHALL", "CONFIG SET appendonly no", "ACL LIST", "CLIENT KILL TYPE normal", "GET other"},
+		"hongbao-reader":   {"HSET hb:x a 1", "EVAL return 0", "GET other"},
+	} {
+		options := g.redis.Options()
+		options.Username, options.Password = role, role
+		client := redis.NewClient(options)
+		for _, command := range commands {
+			var args []any
+			for _, word := range strings.Fields(command) {
+				args = append(args, word)
+			}
+			require.ErrorContains(t, client.Do(t.Context(), args...).Err(), "NOPERM", "%s %s", role, command)
+		}
+		require.NoError(t, client.Close())
+	}
+	app := g.connect("hongbao_app")
+	for _, statement := range []string{"CREATE TABLE x (n integer)", "DROP TABLE grants", "ALTER TABLE grants ADD x integer",
+		"TRUNCATE grants", "CREATE ROLE x"} {
+		_, err := app.Exec(t.Context(), statement)
+		require.ErrorContains(t, err, "42501", statement)
+	}
+	_, err := try(t, g.env("serve", "hongbao_app"), "tail")
+	require.ErrorContains(t, err, "Topic Authorization Failed", "serve may not read the topic")
+}
+
+// Each command that a script calls is among those that a worker may use, but those of scripts that only operators run.
+func TestWorkersMayRunTheirScripts(t *testing.T) {
+	t.Parallel()
+	rules := strings.Join(users(t)["hongbao-worker"], " ")
+	admin := testkit.Redis(t).Client(t)
+	reads, err := admin.Do(t.Context(), "ACL", "CAT", "read").StringSlice()
+	require.NoError(t, err)
+	paths, err := filepath.Glob("../../lua/*.lua")
+	require.NoError(t, err)
+	require.Greater(t, len(paths), 20)
+	checked := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`call\('([A-Za-z]+)'`).FindAllStringSubmatch(string(text), -1) {
+			command := strings.ToLower(m[1])
+			if filepath.Base(path) == "load.lua" && command == "rpush" {
+				continue // the stock of a campaign, which operators load
+			}
+			allowed := strings.Contains(rules+" ", "+"+command+" ")
+			for _, read := range reads {
+				allowed = allowed || read == command || strings.HasPrefix(read, command+"|")
+			}
+			require.True(t, allowed, "%s calls %s", path, command)
+			checked++
+		}
+	}
+	require.Greater(t, checked, 50)
+}

@@ -1,0 +1,127 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// environ is that of this process without what configures Hongbao, and with more.
+func environ(more ...string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "HONGBAO_") {
+			env = append(env, v)
+		}
+	}
+	return append(env, more...)
+}
+
+// run runs the program to its end, which must be good, and gives what it printed.
+func run(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	out, err := try(t, env, args...)
+	require.NoError(t, err)
+	return out
+}
+
+func try(t *testing.T, env []string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t), args...)
+	cmd.Env, cmd.Dir = environ(env...), t.TempDir()
+	var says bytes.Buffer
+	cmd.Stderr = &says
+	out, err := cmd.Output()
+	if err != nil {
+		err = errors.Join(err, errors.New(strings.Join(args, " ")+": "+says.String()))
+	}
+	return string(out), err
+}
+
+// process is a run of the program that goes on.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	ended chan struct{}
+	mu    sync.Mutex
+	text  bytes.Buffer
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *process) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// start starts a program, which is killed at the test's end if it still runs.
+func start(t *testing.T, path string, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(path, args...), ended: make(chan struct{})}
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = environ(env...), t.TempDir(), p, p
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in ProcessState
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it may have ended
+		<-p.ended
+		if t.Failed() {
+			t.Logf("%v said:\n%s", args, p.log())
+		}
+	})
+	return p
+}
+
+// says waits until it has said something.
+func (p *process) says(text string) {
+	p.t.Helper()
+	testkit.Eventually(p.t, 60*time.Second, func() bool { return strings.Contains(p.log(), text) }, "%s", text)
+}
+
+// stop ends it as Kubernetes does: SIGTERM, and SIGKILL when the grace is over, which it must not need.
+func (p *process) stop(grace time.Duration) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
+	over := time.NewTimer(grace)
+	defer over.Stop()
+	select {
+	case <-p.ended:
+		require.Zero(p.t, p.cmd.ProcessState.ExitCode(), p.log())
+	case <-over.C:
+		require.Fail(p.t, "it needs more than its grace", p.log())
+	}
+}
+
+// campaignFile writes a campaign named rain that is open now: packets of 1.00 each, one a user.
+func campaignFile(t *testing.T, packets int) string {
+	t.Helper()
+	now := time.Now().UTC()
+	text := fmt.Sprintf(`{id: rain, name: Rain, kind: red_packet, currency: CNY, total: %d, packets: %d, split: {mode: even},
+window: {from: %s, to: %s}, time_zone: Asia/Shanghai, limits: [{by: user, per: campaign, max: 1}], sponsor: acme}`,
+		packets*100, packets, now.Add(-time.Hour).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339))
+	path := filepath.Join(t.TempDir(), "rain.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
