@@ -24,6 +24,9 @@ type Config struct {
 	// Log is told of alarms: a Redis that lost data, its append-only file or noeviction. Each server is looked at once a
 	// second for it. nil: nobody looks.
 	Log *zap.Logger
+	// Called, if not nil, is told of each call to Redis that has ended, before its grabs are answered. It is for metrics:
+	// it must be quick, and several goroutines call it at once.
+	Called func(Call) `json:"-"`
 	// Events of a shard that its slowest sink may not have finished, before grabs are answered busy.
 	MaxBacklog int64 `knob:"producer.max_backlog" default:"5000000" want:"1 to 1_000_000_000 events"`
 	// Calls of one campaign under way at once, at most; a second one starts where many grabs wait.
@@ -38,7 +41,17 @@ type Config struct {
 	DurabilityTimeout time.Duration `knob:"producer.durability_timeout" default:"1s" want:"1ms to 1m"`
 }
 
-// DefaultConfig has every default but Redis, Space, Deployment and Log.
+// Call is a call to Redis that has ended: it decided the grabs of many callers at once.
+type Call struct {
+	Campaign string
+	Grabs    int
+	// Took is its time with its repeats, and with the wait for a replica or the disk.
+	Took time.Duration
+	// Err is what all its grabs got; nil if they were answered.
+	Err error
+}
+
+// DefaultConfig has every default but Redis, Space, Deployment, Log and Called.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
 func (c *Config) check() (*shards.Layout, error) {

@@ -18,7 +18,8 @@ func auditCmd() *cobra.Command {
 			"the\n" +
 			"ledger and the topic, each once; seqs without a gap. With settlement.kind=remote the remote is asked for every " +
 			"grant\n" +
-			"besides, if it can be asked. It only reads, unless --seal is given. Exit code 0 if all agrees; 3 if anything " +
+			"besides, if it can be asked. It only reads, unless --seal is given; an audit of all campaigns leaves its verdict in " +
+			"Redis for the\nmetrics. Exit code 0 if all agrees; 3 if anything " +
 			"differs, or if\n" +
 			"grants wait for a sink and none of its workers lives.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain",

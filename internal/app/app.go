@@ -32,6 +32,8 @@ type App struct {
 	worker string // names this process, never twice
 	makes  bool   // the deployment's topic is made if it is missing
 
+	measures *measures // nil: nobody scrapes this process
+
 	parent  *App // whose Redis and ledger this one uses, for one call; nil: it opens its own
 	redis   redis.UniversalClient
 	ledger  *ledger.Ledger

@@ -4,10 +4,13 @@ import (
 	"context"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/publish"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -51,7 +54,22 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		}
 		cfg.Topic, cfg.TopicGroup = auditedTopic{topic}, configs.SinkKafka
 	}
-	return audit.Run(ctx, cfg, opts)
+	report, err := audit.Run(ctx, cfg, opts)
+	if err == nil && len(opts.Campaigns) == 0 {
+		a.keepVerdict(ctx, report)
+	}
+	return report, err
+}
+
+// keepVerdict keeps what a whole audit found, for the metrics. The report stands, whether that succeeds or not.
+func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
+	found := shards.Audited{Started: r.Started}
+	for _, n := range r.Found {
+		found.Differences += n
+	}
+	if err := shards.SetAudited(ctx, a.redis, a.space, found); err != nil {
+		a.log.Warn("the metrics do not learn what this audit found", zap.Error(err))
+	}
 }
 
 // auditedTopic shows the topic to the audit.

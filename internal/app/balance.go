@@ -9,14 +9,17 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/group"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the
@@ -89,6 +92,10 @@ func (a *App) ServeBalance(ctx context.Context) error {
 	if cfg.TLS == nil && a.allows(configs.UnsafeBalanceListen) {
 		a.log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
 	}
+	if cfg.OpsListen != "" {
+		a.measure("balance")
+		cfg.Wrap = a.measures.set.Requests
+	}
 	if err := a.openBook(ctx); err != nil {
 		return err
 	}
@@ -96,9 +103,22 @@ func (a *App) ServeBalance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.Run(ctx, func(at net.Addr) {
-		a.log.Info("serving balances", zap.Stringer("address", at), zap.Bool("tls", cfg.TLS != nil))
-	})
+	var serving atomic.Bool
+	parts := []group.Part{{Name: "balance", Run: func(ctx context.Context) error {
+		return b.Run(ctx, func(at net.Addr) {
+			serving.Store(true)
+			a.log.Info("serving balances", zap.Stringer("address", at), zap.Bool("tls", cfg.TLS != nil))
+		})
+	}}}
+	if a.measures != nil {
+		parts = append([]group.Part{a.opsPart("balance.ops_listen", cfg.OpsListen, func() error {
+			if !serving.Load() {
+				return web.ErrOpening
+			}
+			return nil
+		})}, parts...)
+	}
+	return group.Run(ctx, parts...)
 }
 
 // Clients gives the valid tokens of the balance server, and the funds of its clients.

@@ -86,6 +86,9 @@ func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 // ledgerConfig refuses a ledger that nobody has named: a file in the working directory would be another one each time.
 func (a *App) ledgerConfig() (ledger.Config, error) {
 	cfg := a.Config.LedgerConfig()
+	if a.measures != nil {
+		cfg.Observe = a.measures.ledger
+	}
 	if cfg.DSN == "" {
 		return cfg, Usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string " +
 			"of PostgreSQL or MySQL")

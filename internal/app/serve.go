@@ -30,12 +30,13 @@ func (a *App) Serve(ctx context.Context, control http.Handler) error {
 	}
 	grabs := a.Config.ProducerConfig()
 	grabs.Redis, grabs.Space, grabs.Log = a.redis, a.space.Space, a.log
+	counts := a.measureServe(&grabs)
 	p, err := producer.New(grabs)
 	if err != nil {
 		return err
 	}
-	s, err := serve.New(cfg, serve.Deps{Grabber: p, Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(),
-		Control: control, Log: a.log})
+	s, err := serve.New(cfg, serve.Deps{Grabber: &measuredGrabber{p, counts}, Wrap: a.measures.set.Requests,
+		Ops: a.measures.opsPaths, Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), Control: control, Log: a.log})
 	if err == nil {
 		err = s.Run(ctx, func(at serve.Addresses) {
 			fields := []zap.Field{zap.Stringer("address", at.Public), zap.Bool("tls", cfg.TLS != nil),

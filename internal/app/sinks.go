@@ -30,6 +30,7 @@ type sinkWorker struct {
 	config consumer.Config
 
 	mu       sync.Mutex
+	handler  hongbao.Handler    // of the sink itself
 	consumer *consumer.Consumer // nil as long as the sink was not opened
 	err      error              // why not
 	since    time.Time          // when it was to be opened first
@@ -47,7 +48,10 @@ func (w *sinkWorker) open(ctx context.Context) error {
 	h, err := w.app.handler(ctx, w.config.Group)
 	var c *consumer.Consumer
 	if err == nil {
-		w.config.Handler = h
+		w.handler, w.config.Handler = h, h
+		if w.app.measures != nil {
+			w.config.Handler = w.app.measures.sinks.Handler(w.config.Group, h)
+		}
 		c, err = consumer.New(w.config)
 	}
 	w.mu.Lock()
@@ -89,7 +93,7 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		}
 	}
 	w.app.log.Info("working", sink, zap.String("worker", w.app.worker), zap.Int("shards", w.app.space.Len()))
-	if a, ok := w.config.Handler.(*alarmed); ok {
+	if a, ok := w.handler.(*alarmed); ok {
 		sweeping, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() { a.sweep(sweeping) })

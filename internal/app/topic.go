@@ -18,13 +18,22 @@ import (
 
 // openTopic opens the deployment's topic to read it, and checks it. It needs no Redis.
 func (a *App) openTopic(ctx context.Context) (*publish.Log, error) {
-	pc := a.Config.PublisherConfig()
+	pc := a.publisherConfig()
 	pc.Create = pc.Create && a.makes
 	l, err := publish.NewLog(pc)
 	if err != nil {
 		return nil, err
 	}
 	return l, a.checkTopic(ctx, l, pc.Topic)
+}
+
+// publisherConfig is complete but for Worker.
+func (a *App) publisherConfig() publish.Config {
+	pc := a.Config.PublisherConfig()
+	if a.measures != nil {
+		pc.Observe = a.measures.kafka
+	}
+	return pc
 }
 
 // publisher makes the publisher of sink kafka; needs Redis.
@@ -41,7 +50,7 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc claims.Config,
 	if err != nil {
 		return nil, err
 	}
-	pc := a.Config.PublisherConfig()
+	pc := a.publisherConfig()
 	pc.Worker, pc.Topic, pc.Campaigns = a.worker, topic, &campaignSource{app: a}
 	pc.Create = pc.Create && (a.makes || topic != a.Config.Publisher.Topic)
 	p, err := publish.New(pc, claims, entries)

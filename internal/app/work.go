@@ -30,6 +30,9 @@ func (a *App) Work(ctx context.Context, sinks []string) error {
 	if err := a.checkSinks("--sink", sinks...); err != nil {
 		return err
 	}
+	if a.Config.Work.OpsListen != "" {
+		a.measure("work")
+	}
 	parts, err := a.parts(ctx, sinks)
 	if err != nil && ctx.Err() != nil {
 		return nil // told to stop before it had begun
@@ -69,6 +72,9 @@ func (a *App) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
 	for i, sink := range sinks {
 		all[i] = newSinkWorker(a, reads, sink)
 	}
+	if a.measures != nil {
+		parts = append([]group.Part{a.workOps(all)}, parts...)
+	}
 	return append(parts, group.Part{Name: "health", Run: all.tellHealth}, group.Part{Name: "sinks", Run: all.run}), nil
 }
 
@@ -87,7 +93,11 @@ func (a *App) retirer() (*closing.Retirer, error) {
 func (a *App) handler(ctx context.Context, sink string) (hongbao.Handler, error) {
 	switch sink {
 	case configs.SinkKafka:
-		return a.publisher(ctx)
+		p, err := a.publisher(ctx)
+		if a.measures != nil && err == nil {
+			a.measures.publisher.Store(p)
+		}
+		return p, err
 	case configs.SinkBalance:
 		if a.ledger == nil { // another try may have opened it
 			if err := a.openLedger(ctx); err != nil {

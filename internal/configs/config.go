@@ -47,6 +47,8 @@ type Config struct {
 	Remote     Remote
 	Balance    Balance
 	Serve      Serve
+	Work       Work
+	Ops        Ops
 	Publisher  publish.Config
 	Kafka      Kafka
 	Store      campaigns.Config
@@ -185,6 +187,27 @@ type Balance struct {
 	TLSCert string `knob:"balance.tls_cert"`
 	// File with the key of the certificate, in PEM; closed to others as a secret's file is.
 	TLSKey string `knob:"balance.tls_key"`
+}
+
+// Work is `hongbao work`.
+type Work struct {
+	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8083; empty for no such
+	// listener.
+	//
+	// It is empty by default since several workers may run on one machine.
+	OpsListen string `knob:"work.ops_listen,common" form:"ops"`
+}
+
+// Ops is what the ops listeners of serve, work and balance have in common.
+type Ops struct {
+	// Serve /debug/pprof there too. Whoever reaches it can read the memory of the process.
+	Pprof bool `knob:"ops.pprof" default:"false"`
+	// How long an answer of Redis about lag and state is good for, however often somebody scrapes.
+	Poll time.Duration `knob:"ops.poll" default:"5s" want:"100ms to 5m"`
+	// Wait for that answer.
+	PollTimeout time.Duration `knob:"ops.poll_timeout" default:"5s" want:"100ms to 1m"`
+	// Campaigns that are named in a metric at most.
+	Campaigns int `knob:"ops.campaigns" default:"20" want:"0 to 1000 campaigns"`
 }
 
 // Kafka says how to log in to it; the rest is in publish.Config.

@@ -22,6 +22,8 @@ var sections = []struct{ name, doc string }{
 		"docs/remote-balance.md tells more."},
 	{"balance", "The server `hongbao balance`. Used by that command only."},
 	{"serve", "The server `hongbao serve`; docs/http.md tells more. Used by that command only."},
+	{"work", "The worker `hongbao work`. Used by that command only."},
+	{"ops", "What the ops listeners of serve, work and balance have in common; docs/metrics.md tells more."},
 	{"kafka", "How to reach Kafka, and the topic. Not looked at if kafka is not among deployment.sinks."},
 	{"publisher", "How grants are put into the topic."},
 	{"campaign", "Loading campaigns, holding their plans, and letting them go."},

@@ -72,7 +72,11 @@ func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	if b.cfg.TLS != nil {
 		l = tls.NewListener(l, b.cfg.TLS)
 	}
-	srv := web.Start(context.WithoutCancel(ctx), l, b.Handler(), web.Limits{
+	h := b.Handler()
+	if b.cfg.Wrap != nil {
+		h = b.cfg.Wrap(h)
+	}
+	srv := web.Start(context.WithoutCancel(ctx), l, h, web.Limits{
 		ReadHeaderTimeout: b.cfg.ReadHeaderTimeout, ReadTimeout: b.cfg.ReadTimeout, WriteTimeout: b.cfg.WriteTimeout,
 		IdleTimeout: b.cfg.IdleTimeout, HeaderBytes: b.cfg.HeaderBytes,
 	}, zap.NewStdLog(b.log))

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/knob"
@@ -17,6 +18,11 @@ type Config struct {
 	Listen string `knob:"balance.listen,common" default:"127.0.0.1:8081" form:"listen"`
 	// TLS, if not nil, is what the listener offers; it holds the certificate.
 	TLS *tls.Config
+	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8084; empty for no such
+	// listener. The first two are on balance.listen as well.
+	OpsListen string `knob:"balance.ops_listen,common" form:"ops"`
+	// Wrap, if not nil, makes the handler that is served of the server's own.
+	Wrap func(http.Handler) http.Handler `json:"-"`
 	// A request's head must have arrived.
 	ReadHeaderTimeout time.Duration `knob:"balance.read_header_timeout" default:"5s" want:"1ms to 1m"`
 	// A request must have arrived whole.

@@ -166,6 +166,7 @@ var forms = map[string]struct {
 	"topic":   {IsTopic, `1 to 249 of a-z A-Z 0-9 . _ -, not "." or ".."`},
 	"address": {isAddress, "host:port, as 10.0.0.7:6379 or [::1]:6379"},
 	"listen":  {isListen, "host:port, as 127.0.0.1:8081 or [::1]:8081"},
+	"ops":     {func(s string) bool { return s == "" || isListen(s) }, "host:port, as 127.0.0.1:8083, or nothing for none"},
 	"url":     {isURL, "http(s)://host[:port][/path], without user and query"},
 }
 

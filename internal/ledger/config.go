@@ -41,6 +41,9 @@ type Config struct {
 	Timeout time.Duration `knob:"ledger.timeout" default:"10s" want:"10ms to 1h"`
 	// Repeats of a transaction that lost a deadlock or a lock.
 	Retries int `knob:"ledger.retries" default:"5" want:"1 to 100"`
+	// Observe, if not nil, is told of each transaction that has ended: its kind is read or write, and again says that it
+	// lost against another one and runs again. It must be quick, and is called at once by many.
+	Observe func(kind string, took time.Duration, again bool, err error) `json:"-"`
 	// UnsafeAllow names the settings that Open would refuse and shall accept all the same, of UnsafeSettings. The
 	// ledger may then forget money that it has confirmed.
 	UnsafeAllow []string

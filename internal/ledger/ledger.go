@@ -115,8 +115,10 @@ func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stm
 // again runs a transaction until it does not lose against another one, a bounded number of times.
 func (l *Ledger) again(ctx context.Context, transact func() error) error {
 	run := func() (again bool, err error) {
+		start := time.Now()
 		err = transact()
 		again = errors.Is(err, errAgain)
+		l.observe("write", start, again, err)
 		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller's end is not the database's failure
 			err = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
 		}
@@ -137,7 +139,16 @@ func (l *Ledger) read(ctx context.Context, fn func(context.Context, txn) error) 
 	}
 	tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
-	return l.store.read(tctx, func(t txn) error { return fn(tctx, t) })
+	start := time.Now()
+	err := l.store.read(tctx, func(t txn) error { return fn(tctx, t) })
+	l.observe("read", start, false, err)
+	return err
+}
+
+func (l *Ledger) observe(kind string, start time.Time, again bool, err error) {
+	if l.config.Observe != nil {
+		l.config.Observe(kind, time.Since(start), again, err)
+	}
 }
 
 // maxKnownCampaigns bounds the cache of campaigns.

@@ -36,6 +36,10 @@ type Config struct {
 	// messages.
 	Campaigns Campaigns
 
+	// Observe, if not nil, is told of each request that has ended, by its name in Kafka's protocol. An error says that no
+	// answer came; what a broker refuses is an answer. It must be quick, and is called at once by many.
+	Observe func(request string, took time.Duration, err error) `json:"-"`
+
 	// Deployment is the deployment's name; the source of its events is /hongbao/<Deployment>.
 	Deployment string `form:"name"`
 	// Worker names this worker in the claims. A Log needs none.

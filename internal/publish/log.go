@@ -62,7 +62,24 @@ func newTransport(c *Config) *kafka.Transport {
 }
 
 func newClient(c *Config, transport kafka.RoundTripper) *kafka.Client {
+	if c.Observe != nil {
+		transport = &observed{transport, c.Observe}
+	}
 	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: c.RequestTimeout, Transport: transport}
+}
+
+// observed tells of each request.
+type observed struct {
+	kafka.RoundTripper
+	tell func(request string, took time.Duration, err error)
+}
+
+// RoundTrip implements kafka.RoundTripper.
+func (o *observed) RoundTrip(ctx context.Context, to net.Addr, r kafka.Request) (kafka.Response, error) {
+	start := time.Now()
+	answer, err := o.RoundTripper.RoundTrip(ctx, to, r)
+	o.tell(r.ApiKey().String(), time.Since(start), err)
+	return answer, err
 }
 
 // produce sends one batch once. An error that is not Kafka's own says nothing about the batch: even a cancelled request

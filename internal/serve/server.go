@@ -42,6 +42,8 @@ type Deps struct {
 	// Control is what the control listener serves; nil: the listener is not opened. Requests that last, as streams do,
 	// end by themselves when the context of Run does.
 	Control http.Handler
+	// Wrap, if not nil, makes what the public listener serves of the server's own handler.
+	Wrap func(http.Handler) http.Handler
 	// Ops adds paths to the ops listener, if it is not nil.
 	Ops func(*http.ServeMux)
 	Log *zap.Logger
@@ -89,7 +91,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		})),
 	}
 	s.control, s.inner = deps.Control, s.ops(deps.Ops)
-	s.public, err = s.API().Handler()
+	if s.public, err = s.API().Handler(); err == nil && deps.Wrap != nil {
+		s.public = deps.Wrap(s.public)
+	}
 	return s, err
 }
 

@@ -164,6 +164,9 @@ func (k Keys) Once(name, id string) string { return k.tag + "once:" + name + ":"
 // Refunded is a sorted set: the campaigns that were refunded and wait for the end of their grace, by the time of it.
 func (k Keys) Refunded() string { return k.tag + "refunded" }
 
+// Audit is a hash: when the last whole audit began and how many differences it found. It stands on the first shard.
+func (k Keys) Audit() string { return k.tag + "audit" }
+
 // Lock is a string: the token of the lock's owner.
 func (k Keys) Lock(name string) string { return k.tag + "lock:" + name }
 

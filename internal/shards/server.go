@@ -24,6 +24,10 @@ type Server struct {
 	// RunID is another one after each start. ReplID names the history of writes that the server is at, and ReplID2 the one
 	// that it went on from when it was promoted, all zeros for none.
 	RunID, ReplID, ReplID2 string
+	// Memory is what the server uses, and MaxMemory its bound in bytes, 0 for none.
+	Memory, MaxMemory int64
+	// WritesFail: the last write or rewrite of its append-only file failed, or the last snapshot did.
+	WritesFail bool
 }
 
 // promoted names the history of writes that the server is at, if it was ever promoted; else "". A first replica that
@@ -93,6 +97,11 @@ func parseInfo(text string) Server {
 		RunID: info["run_id"], ReplID: info["master_replid"], ReplID2: info["master_replid2"],
 	}
 	s.Replicas, _ = strconv.Atoi(info["connected_slaves"]) // absent on a replica: none
+	s.Memory, _ = strconv.ParseInt(info["used_memory"], 10, 64)
+	s.MaxMemory, _ = strconv.ParseInt(info["maxmemory"], 10, 64)
+	for _, last := range []string{"aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"} {
+		s.WritesFail = s.WritesFail || info[last] == "err"
+	}
 	return s
 }
 

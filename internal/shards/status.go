@@ -14,12 +14,16 @@ import (
 type GroupStatus struct {
 	// Seq is the shard's last event, Waiting how many events up to it the group has not finished.
 	Seq, Waiting int64
-	// Oldest is how long ago the first entry that waits was written; 0 if none does.
-	Oldest time.Duration
-	// Parked entries wait for another attempt, Dead letters for a person.
-	Parked, Dead int64
-	Workers      []Worker
-	Control      SinkControl
+	// Oldest is how long ago the first entry that waits was written; 0 if none does. Unread is the same of the entries
+	// that no worker has read.
+	Oldest, Unread time.Duration
+	// Parked entries wait for another attempt, Dead letters for a person. Claims are open: their batches are on their
+	// way, or their workers died.
+	Parked, Dead, Claims int64
+	// ParkedAt counts the parked entries of each level.
+	ParkedAt []int64
+	Workers  []Worker
+	Control  SinkControl
 }
 
 // Worker is a consumer of a group.
@@ -31,6 +35,9 @@ type Worker struct {
 }
 
 const parkingPrefix = "_retry/"
+
+// maxLevels bounds the parking levels that are counted one by one: consumer.backoff doubles up to a day.
+const maxLevels = 64
 
 // Status tells how a group stands on a shard. It only reads, and what it reads moves meanwhile.
 func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
@@ -52,14 +59,17 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	if out.Waiting, err = k.unfinished(ctx, group, stream.SeqRange{First: finished + 1, Last: out.Seq}); err != nil {
 		return out, err
 	}
-	if out.Dead, err = k.rdb.XLen(ctx, k.Keys.Dead(group)).Result(); err != nil {
-		return out, fmt.Errorf("count the dead letters of %s: %w", group, Classify(err))
+	pipe := k.rdb.Pipeline()
+	dead, claims := pipe.XLen(ctx, k.Keys.Dead(group)), pipe.HLen(ctx, k.Keys.Claims(group))
+	if _, err = pipe.Exec(ctx); err != nil {
+		return out, fmt.Errorf("count the dead letters and claims of %s: %w", group, Classify(err))
 	}
+	out.Dead, out.Claims = dead.Val(), claims.Val()
 	if !exists {
 		return out, nil
 	}
 	if out.Waiting > 0 {
-		if out.Oldest, err = k.oldest(ctx, group); err != nil {
+		if out.Oldest, out.Unread, err = k.oldest(ctx, group); err != nil {
 			return out, err
 		}
 	}
@@ -84,35 +94,49 @@ func (k *Shard) unfinished(ctx context.Context, group string, r stream.SeqRange)
 	return n, nil
 }
 
-// oldest is how long ago the first entry was written that the group has not finished.
-func (k *Shard) oldest(ctx context.Context, group string) (time.Duration, error) {
+// oldest is how long ago the first entry was written that the group has not finished, and the first that nobody has
+// read.
+func (k *Shard) oldest(ctx context.Context, group string) (unfinished, unread time.Duration, err error) {
 	pipe := k.rdb.Pipeline()
 	now := pipe.Time(ctx)
 	pending := pipe.XPending(ctx, k.Keys.Events(), group)
 	groups := pipe.XInfoGroups(ctx, k.Keys.Events())
 	if _, err := pipe.Exec(ctx); err != nil {
-		return 0, fmt.Errorf("find the oldest entry of group %s: %w", group, Classify(err))
+		return 0, 0, fmt.Errorf("find the oldest entry of group %s: %w", group, Classify(err))
 	}
-	first := pending.Val().Lower
+	first, next := pending.Val().Lower, ""
 	for _, g := range groups.Val() {
-		if g.Name != group || first != "" {
+		if g.Name != group {
 			continue
 		}
-		next, err := k.Range(ctx, "("+g.LastDeliveredID, "+", 1)
-		if err != nil || len(next) == 0 {
-			return 0, err
+		entries, err := k.Range(ctx, "("+g.LastDeliveredID, "+", 1)
+		if err != nil {
+			return 0, 0, err
 		}
-		first = next[0].ID
+		if len(entries) > 0 {
+			next = entries[0].ID
+		}
 	}
-	if first == "" { // finished meanwhile
+	if first == "" {
+		first = next
+	}
+	if unread, err = k.age(next, now.Val()); err == nil {
+		unfinished, err = k.age(first, now.Val())
+	}
+	return unfinished, unread, err
+}
+
+// age is how long before now an entry was written; 0 for none: it was finished meanwhile.
+func (k *Shard) age(id string, now time.Time) (time.Duration, error) {
+	if id == "" {
 		return 0, nil
 	}
-	text, _, _ := strings.Cut(first, "-")
+	text, _, _ := strings.Cut(id, "-")
 	written, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s has an entry with the id %q: %w", k.Keys.Events(), first, err)
+		return 0, fmt.Errorf("%s has an entry with the id %q: %w", k.Keys.Events(), id, err)
 	}
-	return max(now.Val().Sub(time.UnixMilli(written)), 0), nil
+	return max(now.Sub(time.UnixMilli(written)), 0), nil
 }
 
 // consumers adds the group's workers, and what is parked.
@@ -122,8 +146,12 @@ func (k *Shard) consumers(ctx context.Context, group string, out *GroupStatus) e
 		return fmt.Errorf("consumers of group %s: %w", group, Classify(err))
 	}
 	for _, c := range list {
-		if strings.HasPrefix(c.Name, parkingPrefix) {
+		if level, ok := strings.CutPrefix(c.Name, parkingPrefix); ok {
 			out.Parked += c.Pending
+			if n, err := strconv.Atoi(level); err == nil && n >= 0 && n < maxLevels {
+				out.ParkedAt = append(out.ParkedAt, make([]int64, max(0, n+1-len(out.ParkedAt)))...)
+				out.ParkedAt[n] += c.Pending
+			}
 		} else {
 			out.Workers = append(out.Workers, Worker{Name: c.Name, Holds: c.Pending, Seen: c.Idle})
 		}

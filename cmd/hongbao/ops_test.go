@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// ops is where the ops listener of a program is, by the log line that names it.
+func (p *program) ops(line, field string) string {
+	p.t.Helper()
+	p.says(line)
+	for text := range strings.SplitSeq(p.err.String(), "\n") {
+		var fields map[string]any
+		if strings.Contains(text, line) && json.Unmarshal([]byte(text), &fields) == nil {
+			address, _ := fields[field].(string)
+			return "http://" + address
+		}
+	}
+	p.t.Fatalf("no log line %q", line)
+	return ""
+}
+
+// ask asks an ops listener.
+func ask(t *testing.T, url string) (status int, text string) {
+	t.Helper()
+	client := http.Client{Timeout: 10 * time.Second}
+	res, err := client.Get(url)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return res.StatusCode, string(body)
+}
+
+const opsLine = "serving metrics and health"
+
+// Servers and workers tell the same of the deployment; each tells what it did itself; the audit's verdict is there.
+func TestMetricsOfServeAndWork(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true, shards: 2})
+	d.set("OPS_POLL", "100ms", "OPS_PPROF", "true")
+	d.campaign("rain", 20, 2000)
+	g := d.serve()
+	for _, user := range []string{"u1", "u2", "u3", "u1"} {
+		status, text := g.call("POST", "/v1/campaigns/rain/grabs", "k1", user, "{}")
+		require.Equal(t, http.StatusOK, status, "%s", text)
+	}
+	server := g.ops("serving grabs", "ops")
+	_, text := ask(t, server+"/metrics")
+	for _, line := range []string{
+		`hongbao_grabs_total{outcome="granted"} 3`, `hongbao_grabs_total{outcome="already_granted"} 1`,
+		`hongbao_grab_seconds_count 4`, `hongbao_grab_calls_total{result="ok"} 4`,
+		`hongbao_campaign_left_packets{campaign="rain"} 17`,
+		`hongbao_http_requests_total{route="/v1/campaigns/{id}/grabs",status="200"} 4`,
+		`hongbao_sink_workers{sink="kafka"} 0`, `hongbao_state_up 1`, `hongbao_redis_append_only{server="` +
+			d.rdb.Options().Addr + `"} 1`, `hongbao_shard_open{shard="1"} 1`,
+	} {
+		require.Contains(t, text, line+"\n")
+	}
+	lag := func(text string) (n int) {
+		for _, shard := range []string{"0", "1"} {
+			n += strings.Count(text, `hongbao_sink_lag_grants{shard="`+shard+`",sink="balance"} 3`)
+		}
+		return n
+	}
+	require.Equal(t, 1, lag(text), "serve tells the lag when no worker lives: %s", text)
+	require.NotContains(t, text, "hongbao_audit_agrees ")
+
+	w := d.start("work", "--work.ops_listen=127.0.0.1:0")
+	worker := w.ops(opsLine, "address")
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		status, _ := ask(t, worker+"/readyz")
+		return status == http.StatusOK
+	}, "the worker is ready")
+	d.quiet()
+	d.ok("audit", "--wait", "10s")
+	testkit.EventuallyOK(t, 30*time.Second, func() error {
+		_, text = ask(t, worker+"/metrics")
+		for _, line := range []string{
+			`hongbao_worker_done_grants_total{sink="kafka"} 3`, `hongbao_worker_attempts_total{result="done",sink="balance"} 3`,
+			`hongbao_worker_shards{code="working",sink="kafka"} 2`, `hongbao_sink_workers{sink="kafka"} 1`,
+			`hongbao_sink_lag_grants{shard="0",sink="kafka"} 0`, `hongbao_audit_agrees 1`, `hongbao_audit_differences 0`,
+			`hongbao_kafka_errors_total{request="Produce"} 0`, `hongbao_sink_parked_entries{level="0",sink="kafka"} 0`,
+		} {
+			if !strings.Contains(text, line+"\n") {
+				return fmt.Errorf("no line %s in\n%s", line, text)
+			}
+		}
+		return nil
+	}, "the worker tells")
+	require.Regexp(t, `hongbao_ledger_transaction_seconds_count\{kind="write"\} [1-9]`, text)
+	status, _ := ask(t, worker+"/debug/pprof/goroutine?debug=1")
+	require.Equal(t, http.StatusOK, status)
+	w.stop(syscall.SIGTERM)
+}
+
+// A worker that can't open a sink is alive and not ready, and says why. Profiles are served only on demand. An address
+// that is taken stops the program.
+func TestReadinessOfAWorker(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
+	d := setup(t, options{kafka: true, broker: broker})
+	require.NoError(t, broker.Kill())
+	w := d.start("work", "--work.ops_listen=127.0.0.1:0")
+	ops := w.ops(opsLine, "address")
+	status, _ := ask(t, ops+"/livez")
+	require.Equal(t, http.StatusOK, status)
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		_, text := ask(t, ops+"/readyz")
+		return strings.Contains(text, `"opening sink kafka"`)
+	}, "sink kafka is missing")
+	status, _ = ask(t, ops+"/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	status, _ = ask(t, ops+"/debug/pprof/")
+	require.Equal(t, http.StatusNotFound, status)
+	taken := d.run("work", "--work.ops_listen="+strings.TrimPrefix(ops, "http://"))
+	require.NotZero(t, taken.code)
+	require.Contains(t, taken.err, "is another process there? see work.ops_listen")
+	require.NoError(t, broker.Restart())
+	testkit.Eventually(t, 60*time.Second, func() bool {
+		status, _ := ask(t, ops+"/readyz")
+		return status == http.StatusOK
+	}, "the sink is back")
+}
+
+// The balance server has an ops listener too.
+func TestMetricsOfBalance(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := startBalance(t, "127.0.0.1:0", filepath.Join(t.TempDir(), "balance.db"),
+		"HONGBAO_BALANCE_OPS_LISTEN=127.0.0.1:0")
+	ops, api := b.ops(opsLine, "address"), b.ops("serving balances", "address")
+	status, _ := ask(t, api+"/v1/credits")
+	require.Equal(t, http.StatusUnauthorized, status)
+	_, text := ask(t, ops+"/metrics")
+	require.Contains(t, text, `hongbao_http_requests_total{route="/v1/credits",status="401"} 1`)
+	require.Regexp(t, `hongbao_build_info\{command="balance",version="[^"]+"\} 1`, text)
+	status, _ = ask(t, ops+"/readyz")
+	require.Equal(t, http.StatusOK, status)
+	b.signal(syscall.SIGTERM)
+	r := b.wait(20 * time.Second)
+	require.Zero(t, r.code, r.err)
+}

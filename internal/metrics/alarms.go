@@ -1,0 +1,61 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Codes are those of docs/alarms.md that a long-lived process logs. A code that is not among them counts as other.
+func Codes() []string {
+	return []string{"redis_went_back", "redis_lost_data", "redis_lost_append_only", "redis_evicts", "campaign_paused",
+		"forged_entry", "shard_frozen", "redis_down", "shard_broken", "sink_broken", "sink_down", "unknown_campaign",
+		"events_lost", "dead_letter", "unreadable_entry", "handler_panicked", "group_vanished", "keys_unread", "fsync_slow",
+		"sink_opening"}
+}
+
+// CountAlarms makes a log that counts its lines with a code.
+func (s *Set) CountAlarms(log *zap.Logger) *zap.Logger {
+	count := s.counter(Alarms)
+	counters := map[string]prometheus.Counter{}
+	for _, code := range append(Codes(), "other") {
+		counters[code] = count.WithLabelValues(code) // from the start, so that the first line is an increase
+	}
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return alarmCore{c, counters} }))
+}
+
+type alarmCore struct {
+	zapcore.Core
+	counters map[string]prometheus.Counter
+}
+
+// With implements zapcore.Core.
+func (c alarmCore) With(fields []zapcore.Field) zapcore.Core {
+	return alarmCore{c.Core.With(fields), c.counters}
+}
+
+// Check implements zapcore.Core. A line below a warning has no code.
+func (c alarmCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Level < zapcore.WarnLevel {
+		return c.Core.Check(e, to)
+	}
+	if c.Enabled(e.Level) {
+		return to.AddCore(e, c)
+	}
+	return to
+}
+
+// Write implements zapcore.Core.
+func (c alarmCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	for i := range fields {
+		if fields[i].Key != "code" || fields[i].Type != zapcore.StringType {
+			continue
+		}
+		if n, ok := c.counters[fields[i].String]; ok {
+			n.Inc()
+		} else {
+			c.counters["other"].Inc()
+		}
+	}
+	return c.Core.Write(e, fields)
+}

@@ -1,0 +1,133 @@
+package metrics
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// GrabCounts measures grabs and the calls that carry them.
+type GrabCounts struct {
+	outcomes map[hongbao.Outcome]prometheus.Counter
+	errors   map[hongbao.Class]prometheus.Counter
+	took     prometheus.Observer
+
+	calls       *prometheus.CounterVec
+	ok          prometheus.Counter
+	callSeconds prometheus.Observer
+	callGrabs   prometheus.Observer
+
+	mu   sync.Mutex
+	seen map[string]time.Time // campaigns of calls, and when the last one was
+}
+
+// classes are those that an error may have.
+var classes = []hongbao.Class{hongbao.ClassTransient, hongbao.ClassUnknown, hongbao.ClassPermanent, hongbao.ClassConflict,
+	hongbao.ClassBroken}
+
+// Grabs measures the grabs of this process.
+func (s *Set) Grabs() *GrabCounts {
+	c := &GrabCounts{outcomes: map[hongbao.Outcome]prometheus.Counter{}, errors: map[hongbao.Class]prometheus.Counter{},
+		took: s.histogram(GrabSeconds).WithLabelValues(), calls: s.counter(Calls),
+		callSeconds: s.histogram(CallSeconds).WithLabelValues(), callGrabs: s.histogram(CallGrabs).WithLabelValues(),
+		seen: map[string]time.Time{}}
+	grabs := s.counter(Grabs)
+	for _, o := range hongbao.Outcomes() {
+		c.outcomes[o] = grabs.WithLabelValues(string(o))
+	}
+	for _, class := range classes {
+		c.errors[class] = grabs.WithLabelValues("error_" + class.String())
+	}
+	c.ok = c.calls.WithLabelValues("ok")
+	return c
+}
+
+// Grabbed counts a grab and what came of it.
+func (c *GrabCounts) Grabbed(g *hongbao.Grab, outcome hongbao.Outcome, err error, took time.Duration) {
+	if err != nil {
+		c.errors[hongbao.ClassOf(err)].Inc()
+	} else if n := c.outcomes[outcome]; n != nil {
+		n.Inc()
+	}
+	observe(c.took, took, g.Trace)
+}
+
+// Called counts a call. It tells of its campaign in Seen.
+func (c *GrabCounts) Called(campaign string, grabs int, took time.Duration, err error) {
+	if err == nil {
+		c.ok.Inc()
+	} else {
+		c.calls.WithLabelValues(hongbao.ClassOf(err).String()).Inc()
+	}
+	c.callSeconds.Observe(took.Seconds())
+	c.callGrabs.Observe(float64(grabs))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.seen) >= maxSeen {
+		clear(c.seen)
+	}
+	c.seen[campaign] = time.Now()
+}
+
+const (
+	// maxSeen bounds the campaigns that are remembered.
+	maxSeen = 10_000
+	// seenFor is how long a campaign without a grab is still shown.
+	seenFor = time.Hour
+)
+
+// Seen gives the campaigns of the last calls, at most so many, the last ones of them.
+func (c *GrabCounts) Seen(most int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []string
+	for id, at := range c.seen {
+		if time.Since(at) > seenFor {
+			delete(c.seen, id)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b string) int { return c.seen[b].Compare(c.seen[a]) })
+	return ids[:min(most, len(ids))]
+}
+
+// Requests measures what an HTTP handler answers.
+func (s *Set) Requests(h http.Handler) http.Handler {
+	count, took := s.counter(HTTPRequests), s.histogram(HTTPSeconds)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start, answer := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		h.ServeHTTP(answer, r)
+		_, route, _ := strings.Cut(r.Pattern, " ") // set by the mux; what it does not know has none
+		if route == "" {
+			route = r.Pattern
+		}
+		if route == "" {
+			route = "none"
+		}
+		count.WithLabelValues(route, strconv.Itoa(answer.status)).Inc()
+		took.WithLabelValues(route).Observe(time.Since(start).Seconds())
+	})
+}
+
+// statusWriter notes the status.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach the writer below.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,88 @@
+package metrics
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Set is what one process measures.
+type Set struct{ registry *prometheus.Registry }
+
+// New makes the Set of a process: the Go runtime's, the process' and the build's metrics are in it.
+func New(command, version string) *Set {
+	s := &Set{registry: prometheus.NewRegistry()}
+	s.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.gauge(BuildInfo).WithLabelValues(command, version).Set(1)
+	return s
+}
+
+// Handler answers scrapes, in OpenMetrics where that is asked for: only there exemplars are shown.
+func (s *Set) Handler() http.Handler {
+	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+}
+
+func (s *Set) counter(m *Metric) *prometheus.CounterVec {
+	m.is(Counter)
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Help}, m.Labels)
+	s.registry.MustRegister(c)
+	return c
+}
+
+func (s *Set) gauge(m *Metric) *prometheus.GaugeVec {
+	m.is(Gauge)
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.Name, Help: m.Help}, m.Labels)
+	s.registry.MustRegister(g)
+	return g
+}
+
+func (s *Set) histogram(m *Metric) *prometheus.HistogramVec {
+	m.is(Histogram)
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.Name, Help: m.Help, Buckets: m.Buckets}, m.Labels)
+	s.registry.MustRegister(h)
+	return h
+}
+
+// is panics if the table says otherwise: a bug, which every test of the package meets.
+func (m *Metric) is(k Kind) {
+	if m.Kind != k {
+		panic("metrics: " + m.Name + " is a " + string(m.Kind) + ", not a " + string(k))
+	}
+}
+
+// polled collects readings when it is scraped.
+type polled struct {
+	metrics []*Metric
+	descs   map[*Metric]*prometheus.Desc
+	read    func(add func(m *Metric, value float64, labels ...string))
+}
+
+func newPolled(read func(add func(m *Metric, value float64, labels ...string)), of ...*Metric) *polled {
+	p := &polled{metrics: of, descs: map[*Metric]*prometheus.Desc{}, read: read}
+	for _, m := range of {
+		p.descs[m] = prometheus.NewDesc(m.Name, m.Help, m.Labels, nil)
+	}
+	return p
+}
+
+// Describe implements prometheus.Collector.
+func (p *polled) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range p.metrics {
+		to <- p.descs[m]
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *polled) Collect(to chan<- prometheus.Metric) {
+	p.read(func(m *Metric, value float64, labels ...string) {
+		kind := prometheus.GaugeValue
+		if m.Kind == Counter {
+			kind = prometheus.CounterValue
+		}
+		to <- prometheus.MustNewConstMetric(p.descs[m], kind, value, slices.Clone(labels)...)
+	})
+}

@@ -1,0 +1,175 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+const sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// scrape gives what a scrape answers, in OpenMetrics.
+func scrape(t *testing.T, s *Set) string {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Contains(t, w.Header().Get("Content-Type"), "openmetrics")
+	return w.Body.String()
+}
+
+func has(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		require.Contains(t, text, line+"\n")
+	}
+}
+
+func TestGrabsAreCounted(t *testing.T) {
+	t.Parallel()
+	s := New("serve", "v1")
+	c := s.Grabs()
+	c.Grabbed(&hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
+	c.Grabbed(&hongbao.Grab{}, hongbao.OutcomeSoldOut, nil, time.Millisecond)
+	c.Grabbed(&hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassTransient, "away"), time.Second)
+	c.Called("rain", 2, time.Millisecond, nil)
+	c.Called("snow", 1, time.Millisecond, errors.New("no answer"))
+	text := scrape(t, s)
+	has(t, text, `hongbao_build_info{command="serve",version="v1"} 1.0`,
+		`hongbao_grabs_total{outcome="granted"} 1.0`, `hongbao_grabs_total{outcome="sold_out"} 1.0`,
+		`hongbao_grabs_total{outcome="busy"} 0.0`, `hongbao_grabs_total{outcome="error_transient"} 1.0`,
+		`hongbao_grab_seconds_count 3`, `hongbao_grab_calls_total{result="ok"} 1.0`,
+		`hongbao_grab_calls_total{result="unknown"} 1.0`, `hongbao_grab_call_grabs_sum 3.0`)
+	require.Contains(t, text, `hongbao_grab_seconds_bucket{le="0.005"} 2 # {trace_id="0af7651916cd43dd8448eb211c80319c"} 0.003`)
+	require.ElementsMatch(t, []string{"rain", "snow"}, c.Seen(5))
+	require.Len(t, c.Seen(1), 1)
+	require.Empty(t, c.Seen(0))
+}
+
+func TestRequestsAreCounted(t *testing.T) {
+	t.Parallel()
+	s := New("balance", "v1")
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/campaigns/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	h := s.Requests(mux)
+	for _, path := range []string{"/v1/campaigns/a", "/v1/campaigns/b", "/other/c", "/other/d"} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	}
+	has(t, scrape(t, s), `hongbao_http_requests_total{route="/v1/campaigns/{id}",status="418"} 2.0`,
+		`hongbao_http_requests_total{route="none",status="404"} 2.0`)
+}
+
+// stub is a handler that gives the errors.
+type stub []error
+
+func (s stub) Handle(context.Context, []hongbao.Grant) []error { return s }
+
+func TestSinksAreMeasured(t *testing.T) {
+	t.Parallel()
+	s := New("work", "v1")
+	w := s.Sinks()
+	errs := stub{nil, hongbao.Heldf("later"), hongbao.Outagef(hongbao.ClassTransient, "away"),
+		hongbao.Errorf(hongbao.ClassPermanent, "never"), errors.New("who knows")}
+	require.Equal(t, []error(errs), w.Handler("kafka", errs).Handle(t.Context(), make([]hongbao.Grant, 5)))
+	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), make([]hongbao.Grant, 3)))
+	w.Tally("kafka", func() Tally { return Tally{Done: 7, Shards: map[string]int{"working": 2}} })
+	has(t, scrape(t, s), `hongbao_worker_attempts_total{result="done",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="held",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="outage",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="permanent",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="unknown",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="done",sink="balance"} 3.0`,
+		`hongbao_worker_batch_grants_sum{sink="kafka"} 5.0`, `hongbao_worker_done_grants_total{sink="kafka"} 7.0`,
+		`hongbao_worker_shards{code="working",sink="kafka"} 2.0`)
+}
+
+func TestAlarmsAreCounted(t *testing.T) {
+	t.Parallel()
+	core, lines := observer.New(zap.InfoLevel)
+	s := New("work", "v1")
+	log := s.CountAlarms(zap.New(core)).With(zap.Int("shard", 1))
+	log.Error("ALARM", zap.String("code", "sink_down"))
+	log.Warn("alarm", zap.String("code", "fsync_slow"))
+	log.Warn("alarm", zap.String("code", "never heard of"))
+	log.Info("no alarm", zap.String("code", "sink_down"))
+	log.Debug("not written", zap.String("code", "sink_down"))
+	require.Equal(t, 4, lines.Len())
+	require.Equal(t, 4, lines.FilterField(zap.Int("shard", 1)).Len())
+	has(t, scrape(t, s), `hongbao_alarms_total{code="sink_down"} 1.0`, `hongbao_alarms_total{code="fsync_slow"} 1.0`,
+		`hongbao_alarms_total{code="other"} 1.0`, `hongbao_alarms_total{code="redis_down"} 0.0`)
+}
+
+// However many scrape, the state is asked for once; a failure is remembered as long, and leaves nothing stale behind.
+func TestStateIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	s, asked := New("serve", "v1"), 0
+	var fail error
+	at := time.Unix(1_700_000_000, 0)
+	c := &stateCache{poll: Poll{Every: time.Hour, Timeout: time.Second, Ask: func(ctx context.Context) (*State, error) {
+		asked++
+		_, bounded := ctx.Deadline()
+		require.True(t, bounded)
+		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2, Parked: []int64{0, 3},
+			Shards: []SinkShard{{Shard: 4, Lag: 5, Oldest: time.Minute}}}}, Shards: []ShardState{{Shard: 4, Open: true, Events: 9}},
+			Servers: []ServerState{{Server: "r:1", Memory: 10, AppendOnly: true}}, Campaigns: []CampaignState{{"rain", 3}},
+			Audit: &AuditState{at, 2}}, fail
+	}}}
+	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { scrape(t, s) })
+	}
+	wg.Wait()
+	require.Equal(t, 1, asked)
+	has(t, scrape(t, s), `hongbao_state_up 1.0`, `hongbao_sink_lag_grants{shard="4",sink="kafka"} 5.0`,
+		`hongbao_sink_oldest_seconds{shard="4",sink="kafka"} 60.0`, `hongbao_sink_parked_entries{level="1",sink="kafka"} 3.0`,
+		`hongbao_sink_workers{sink="kafka"} 2.0`, `hongbao_shard_open{shard="4"} 1.0`, `hongbao_shard_events{shard="4"} 9.0`,
+		`hongbao_redis_append_only{server="r:1"} 1.0`, `hongbao_redis_noeviction{server="r:1"} 0.0`,
+		`hongbao_campaign_left_packets{campaign="rain"} 3.0`, `hongbao_audit_agrees 0.0`, `hongbao_audit_differences 2.0`,
+		`hongbao_audit_timestamp_seconds 1.7e+09`)
+	fail, c.at = errors.New("Redis is away"), time.Now().Add(-2*time.Hour)
+	text := scrape(t, s)
+	scrape(t, s)
+	require.Equal(t, 2, asked)
+	has(t, text, `hongbao_state_up 0.0`)
+	require.False(t, strings.Contains(text, "hongbao_sink_lag_grants{"), "nothing stale")
+}
+
+func TestStoresAreMeasured(t *testing.T) {
+	t.Parallel()
+	s := New("work", "v1")
+	ledger, kafka := s.Ledger(), s.Kafka()
+	ledger("write", time.Second, false, nil)
+	ledger("write", time.Second, true, errors.New("lost"))
+	ledger("read", time.Second, false, hongbao.Errorf(hongbao.ClassTransient, "away"))
+	kafka("Produce", time.Second, nil)
+	kafka("Produce", time.Second, errors.New("away"))
+	s.Publisher(func() Published { return Published{Batches: 4} })
+	has(t, scrape(t, s), `hongbao_ledger_transaction_seconds_count{kind="write"} 2`,
+		`hongbao_ledger_errors_total{class="again",kind="write"} 1.0`,
+		`hongbao_ledger_errors_total{class="transient",kind="read"} 1.0`,
+		`hongbao_kafka_request_seconds_count{request="Produce"} 2`, `hongbao_kafka_errors_total{request="Produce"} 1.0`,
+		`hongbao_publish_batches_total 4.0`)
+}
+
+func TestTraceID(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", TraceID(sampled))
+	for flags, is := range map[string]bool{"00": false, "01": true, "03": true, "02": false, "0a": false, "0b": true, "ff": true} {
+		require.Equal(t, is, TraceID(sampled[:53]+flags) != "", flags)
+	}
+	require.Empty(t, TraceID(""))
+}

@@ -1,0 +1,131 @@
+package metrics
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Tally is what a worker has counted for a sink, and how its shards stand now.
+type Tally struct {
+	Done, Dead, Parked, HandedBack, Taken, Skipped, Outages, LeasesLost int64
+	// Shards counts them by how they stand.
+	Shards map[string]int
+}
+
+// Sinks measures the work for sinks.
+type Sinks struct {
+	results        *prometheus.CounterVec
+	seconds, sizes *prometheus.HistogramVec
+
+	mu      sync.Mutex
+	tallies map[string]func() Tally
+}
+
+// Sinks measures the sinks of this process.
+func (s *Set) Sinks() *Sinks {
+	w := &Sinks{results: s.counter(SinkResults), seconds: s.histogram(SinkSeconds), sizes: s.histogram(SinkGrants),
+		tallies: map[string]func() Tally{}}
+	s.registry.MustRegister(newPolled(w.read, SinkShards, WorkerDone, WorkerDead, WorkerParked, WorkerHanded, WorkerTaken,
+		WorkerSkipped, WorkerOutages, WorkerLeases))
+	return w
+}
+
+// Tally says what a sink's worker has counted, each time it is scraped.
+func (w *Sinks) Tally(sink string, tally func() Tally) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tallies[sink] = tally
+}
+
+func (w *Sinks) read(add func(m *Metric, value float64, labels ...string)) {
+	w.mu.Lock()
+	tallies := maps.Clone(w.tallies)
+	w.mu.Unlock()
+	for sink, tally := range tallies {
+		t := tally()
+		for code, n := range t.Shards {
+			add(SinkShards, float64(n), sink, code)
+		}
+		for m, n := range map[*Metric]int64{WorkerDone: t.Done, WorkerDead: t.Dead, WorkerParked: t.Parked,
+			WorkerHanded: t.HandedBack, WorkerTaken: t.Taken, WorkerSkipped: t.Skipped, WorkerOutages: t.Outages,
+			WorkerLeases: t.LeasesLost} {
+			add(m, float64(n), sink)
+		}
+	}
+}
+
+// Handler measures a sink's handler.
+func (w *Sinks) Handler(sink string, h hongbao.Handler) hongbao.Handler {
+	m := &measured{Handler: h, seconds: w.seconds.WithLabelValues(sink), sizes: w.sizes.WithLabelValues(sink),
+		results: map[string]prometheus.Counter{}}
+	for _, r := range append(slices.Collect(maps.Values(resultOf)), "done", "held", "outage") {
+		m.results[r] = w.results.WithLabelValues(sink, r)
+	}
+	return m
+}
+
+var resultOf = map[hongbao.Class]string{
+	hongbao.ClassTransient: hongbao.ClassTransient.String(), hongbao.ClassUnknown: hongbao.ClassUnknown.String(),
+	hongbao.ClassPermanent: hongbao.ClassPermanent.String(), hongbao.ClassConflict: hongbao.ClassConflict.String(),
+	hongbao.ClassBroken: hongbao.ClassBroken.String(),
+}
+
+// measured is a handler that is measured.
+type measured struct {
+	hongbao.Handler
+	seconds, sizes prometheus.Observer
+	results        map[string]prometheus.Counter
+}
+
+// Handle implements hongbao.Handler.
+func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	start := time.Now()
+	errs := m.Handler.Handle(ctx, grants)
+	trace := ""
+	for i := range grants {
+		if trace = grants[i].Trace; TraceID(trace) != "" {
+			break
+		}
+	}
+	observe(m.seconds, time.Since(start), trace)
+	m.sizes.Observe(float64(len(grants)))
+	done := len(grants)
+	for _, err := range errs {
+		if err != nil {
+			done--
+			m.results[result(err)].Inc()
+		}
+	}
+	m.results["done"].Add(float64(done))
+	return errs
+}
+
+func result(err error) string {
+	switch {
+	case hongbao.IsHeld(err):
+		return "held"
+	case hongbao.IsOutage(err):
+		return "outage"
+	}
+	return resultOf[hongbao.ClassOf(err)]
+}
+
+// Published is what a publisher has counted.
+type Published struct{ Batches, Resends, TakenOver int64 }
+
+// Publisher says what this process' publishers have counted, each time it is scraped.
+func (s *Set) Publisher(count func() Published) {
+	s.registry.MustRegister(newPolled(func(add func(m *Metric, value float64, labels ...string)) {
+		n := count()
+		add(PublishBatches, float64(n.Batches))
+		add(PublishResends, float64(n.Resends))
+		add(PublishTaken, float64(n.TakenOver))
+	}, PublishBatches, PublishResends, PublishTaken))
+}

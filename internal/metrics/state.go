@@ -1,0 +1,158 @@
+package metrics
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// State is how a deployment stands, as Redis tells it.
+type State struct {
+	Sinks     []SinkState
+	Shards    []ShardState
+	Servers   []ServerState
+	Campaigns []CampaignState
+	// Audit is the last whole audit; nil if there was none.
+	Audit *AuditState
+}
+
+// SinkState is how a sink stands. Parked counts the entries of each level.
+type SinkState struct {
+	Sink    string
+	Workers int
+	Paused  bool
+	Parked  []int64
+	Shards  []SinkShard
+}
+
+// SinkShard is how a sink stands on a shard.
+type SinkShard struct {
+	Shard                      int
+	Lag, Pending, Dead, Claims int64
+	Unread, Oldest             time.Duration
+}
+
+// ShardState is how a shard stands.
+type ShardState struct {
+	Shard  int
+	Open   bool
+	Events int64
+}
+
+// ServerState is how a server of Redis stands.
+type ServerState struct {
+	Server                         string
+	Memory, MaxMemory              int64
+	AppendOnly, WritesOK, Noevicts bool
+	Replicas                       int
+}
+
+// CampaignState is what a campaign has left.
+type CampaignState struct {
+	ID   string
+	Left int64
+}
+
+// AuditState is what the last whole audit found.
+type AuditState struct {
+	Started     time.Time
+	Differences int64
+}
+
+// Poll says how the state is asked for.
+type Poll struct {
+	// Ask gives the state; Timeout bounds it.
+	Ask     func(ctx context.Context) (*State, error)
+	Timeout time.Duration
+	// Every is how long an answer, or that there was none, is good for.
+	Every time.Duration
+}
+
+// State exports the deployment's state. It is asked for when somebody scrapes, and not again within Poll.Every.
+func (s *Set) State(p Poll) {
+	c := &stateCache{poll: p}
+	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
+}
+
+type stateCache struct {
+	poll Poll
+
+	mu    sync.Mutex // held while it is asked: scrapes at once share one answer
+	at    time.Time
+	took  time.Duration
+	state *State // nil: no answer
+}
+
+func (c *stateCache) get() (*State, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() || time.Since(c.at) >= c.poll.Every {
+		ctx, cancel := context.WithTimeout(context.Background(), c.poll.Timeout)
+		defer cancel()
+		start := time.Now()
+		state, err := c.poll.Ask(ctx)
+		if err != nil {
+			state = nil
+		}
+		c.state, c.at, c.took = state, time.Now(), time.Since(start)
+	}
+	return c.state, c.took
+}
+
+func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) {
+	state, took := c.get()
+	add(StateUp, truth(state != nil))
+	add(StateSeconds, took.Seconds())
+	if state == nil {
+		return
+	}
+	for i := range state.Sinks {
+		state.Sinks[i].read(add)
+	}
+	for _, s := range state.Shards {
+		shard := strconv.Itoa(s.Shard)
+		add(ShardOpen, truth(s.Open), shard)
+		add(ShardEvents, float64(s.Events), shard)
+	}
+	for _, s := range state.Servers {
+		add(RedisMemory, float64(s.Memory), s.Server)
+		add(RedisMaxMemory, float64(s.MaxMemory), s.Server)
+		add(RedisPersists, truth(s.AppendOnly), s.Server)
+		add(RedisWrites, truth(s.WritesOK), s.Server)
+		add(RedisKeeps, truth(s.Noevicts), s.Server)
+		add(RedisReplicas, float64(s.Replicas), s.Server)
+	}
+	for _, one := range state.Campaigns {
+		add(CampaignLeft, float64(one.Left), one.ID)
+	}
+	if a := state.Audit; a != nil {
+		add(AuditAgrees, truth(a.Differences == 0))
+		add(AuditDifferences, float64(a.Differences))
+		add(AuditTime, float64(a.Started.UnixMilli())/1000)
+	}
+}
+
+func (s *SinkState) read(add func(m *Metric, value float64, labels ...string)) {
+	add(Workers, float64(s.Workers), s.Sink)
+	add(SinkPaused, truth(s.Paused), s.Sink)
+	for level, n := range s.Parked {
+		add(ParkedEntries, float64(n), s.Sink, strconv.Itoa(level))
+	}
+	for _, x := range s.Shards {
+		shard := strconv.Itoa(x.Shard)
+		add(LagGrants, float64(x.Lag), s.Sink, shard)
+		add(LagSeconds, x.Unread.Seconds(), s.Sink, shard)
+		add(OldestSeconds, x.Oldest.Seconds(), s.Sink, shard)
+		add(PendingEntries, float64(x.Pending), s.Sink, shard)
+		add(DeadLetters, float64(x.Dead), s.Sink, shard)
+		add(OpenClaims, float64(x.Claims), s.Sink, shard)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,39 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Ledger makes what a ledger tells of its transactions; again says that one lost against another and runs again.
+func (s *Set) Ledger() func(kind string, took time.Duration, again bool, err error) {
+	seconds, errors := s.histogram(LedgerSeconds), s.counter(LedgerErrors)
+	for _, kind := range []string{"read", "write"} {
+		for _, class := range classes {
+			errors.WithLabelValues(kind, class.String())
+		}
+	}
+	return func(kind string, took time.Duration, again bool, err error) {
+		seconds.WithLabelValues(kind).Observe(took.Seconds())
+		switch {
+		case again:
+			errors.WithLabelValues(kind, "again").Inc()
+		case err != nil:
+			errors.WithLabelValues(kind, hongbao.ClassOf(err).String()).Inc()
+		}
+	}
+}
+
+// Kafka makes what a client of Kafka tells of its requests.
+func (s *Set) Kafka() func(request string, took time.Duration, err error) {
+	seconds, errors := s.histogram(KafkaSeconds), s.counter(KafkaErrors)
+	return func(request string, took time.Duration, err error) {
+		seconds.WithLabelValues(request).Observe(took.Seconds())
+		if err != nil {
+			errors.WithLabelValues(request).Inc()
+		} else {
+			errors.WithLabelValues(request)
+		}
+	}
+}
