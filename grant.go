@@ -46,3 +46,9 @@ func (g *Grant) EventID() string {
 type Handler interface {
 	Handle(ctx context.Context, grants []Grant) []error
 }
+
+// HandlerFunc is a function that is a Handler, as a middleware needs one (consumer.Config.Middleware).
+type HandlerFunc func(ctx context.Context, grants []Grant) []error
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, grants []Grant) []error { return f(ctx, grants) }

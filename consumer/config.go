@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,7 +27,10 @@ type Config struct {
 	// Consumer names this worker in the group. It must be new each time a worker starts.
 	Consumer string
 	Handler  hongbao.Handler
-	Log      *zap.Logger
+	// Middleware stands around the Handler: tracing, a log, a time limit (Timeout). The first one is the outermost. Each
+	// call of the worker goes through it, also when it tries a sink that is down.
+	Middleware []func(hongbao.Handler) hongbao.Handler
+	Log        *zap.Logger
 
 	// About how many grants a sink gets at once.
 	BatchGrants int `knob:"consumer.batch_grants" default:"2000" want:"1 to 100_000 grants"`
@@ -72,6 +76,9 @@ func (c *Config) check() (*shards.Layout, error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Redis == nil || c.Reads == nil || c.Handler == nil || c.Log == nil {
 		bad("Redis, Reads, Handler and Log are required")
+	}
+	if slices.ContainsFunc(c.Middleware, func(m func(hongbao.Handler) hongbao.Handler) bool { return m == nil }) {
+		bad("Middleware has a nil: want functions only")
 	}
 	if err := hongbao.CheckCampaignID(c.Group); err != nil {
 		bad("group %q: %w", c.Group, err)

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ func New(cfg Config) (*Consumer, error) {
 	layout, err := cfg.check()
 	if err != nil {
 		return nil, err
+	}
+	for _, m := range slices.Backward(cfg.Middleware) {
+		cfg.Handler = m(cfg.Handler)
 	}
 	cfg.Log = cfg.Log.With(zap.String("sink", cfg.Group), zap.String("consumer", cfg.Consumer))
 	c := &Consumer{cfg: cfg, layout: layout, health: make([]Health, layout.Len())}

@@ -1,0 +1,43 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+)
+
+// A middleware of one's own tells how long each call took; Timeout bounds it.
+func ExampleConfig_middleware() {
+	logged := func(next hongbao.Handler) hongbao.Handler {
+		return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+			begin := time.Now()
+			errs := next.Handle(ctx, grants)
+			fmt.Printf("%d grants, quick: %v\n", len(grants), time.Since(begin) < time.Second)
+			return errs
+		})
+	}
+	cfg := consumer.DefaultConfig()
+	cfg.Middleware = []func(hongbao.Handler) hongbao.Handler{logged, consumer.Timeout(20 * time.Millisecond)}
+	cfg.Handler = hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+		<-ctx.Done() // a sink that does not answer
+		errs := make([]error, len(grants))
+		for i := range errs {
+			errs[i] = ctx.Err()
+		}
+		return errs
+	})
+
+	// consumer.New makes this of both; the worker then calls it.
+	h := cfg.Handler
+	for i := len(cfg.Middleware) - 1; i >= 0; i-- {
+		h = cfg.Middleware[i](h)
+	}
+	errs := h.Handle(context.Background(), make([]hongbao.Grant, 3))
+	fmt.Println(hongbao.ClassOf(errs[0]), errs[0])
+	// Output:
+	// 3 grants, quick: true
+	// unknown the handler did not answer within 20ms: context deadline exceeded
+}

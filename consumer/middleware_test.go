@@ -1,0 +1,76 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func grants(n int) []hongbao.Grant { return make([]hongbao.Grant, n) }
+
+// What the time limit ended is Unknown, even if the handler called it Permanent; what failed for another reason, and
+// what is done, stays.
+func TestTimeoutIsUnknown(t *testing.T) {
+	t.Parallel()
+	refused := hongbao.Errorf(hongbao.ClassPermanent, "no such account")
+	slow := hongbao.HandlerFunc(func(ctx context.Context, _ []hongbao.Grant) []error {
+		<-ctx.Done()
+		return []error{nil, refused, ctx.Err(), hongbao.Errorf(hongbao.ClassPermanent, "credit: %w", ctx.Err())}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		errs := Timeout(3*time.Second)(slow).Handle(t.Context(), grants(4))
+		require.Equal(t, 3*time.Second, time.Since(begin))
+		require.NoError(t, errs[0])
+		require.Equal(t, refused, errs[1])
+		for _, err := range errs[2:] {
+			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
+			require.ErrorContains(t, err, "within 3s")
+		}
+	})
+	all := hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+		<-ctx.Done()
+		return []error{ctx.Err(), ctx.Err()}
+	})
+	shared := Timeout(time.Millisecond)(all).Handle(t.Context(), grants(2))
+	require.True(t, same(shared[0], shared[1]), "else a slow batch would not be halved")
+	quick := hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
+	require.Nil(t, Timeout(time.Hour)(quick).Handle(t.Context(), grants(1)))
+	lost, cancel := context.WithCancel(t.Context())
+	cancel() // the lease is lost: that is not the limit's doing
+	errs := Timeout(time.Hour)(slow).Handle(lost, grants(4))
+	require.Equal(t, context.Canceled, errs[2])
+}
+
+// The first middleware is the outermost, and a worker calls the handler through all of them.
+func TestMiddlewareOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 4)
+	var seen []string
+	named := func(name string) func(hongbao.Handler) hongbao.Handler {
+		return func(next hongbao.Handler) hongbao.Handler {
+			return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+				seen = append(seen, fmt.Sprint(name, " ", len(grants)))
+				return next.Handle(ctx, grants)
+			})
+		}
+	}
+	s := newSink(nil)
+	cfg := b.config(t, "w", s)
+	cfg.Middleware = []func(hongbao.Handler) hongbao.Handler{named("outer"), named("inner")}
+	w := start(t, cfg)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 4)
+	require.Equal(t, []string{"outer 4", "inner 4"}, seen)
+	cfg.Middleware = append(cfg.Middleware, nil)
+	_, err := New(cfg)
+	require.ErrorContains(t, err, "Middleware has a nil")
+}

@@ -1,0 +1,36 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Timeout is a middleware that ends the context of each call after d. An error that comes of it is of class Unknown,
+// whatever the Handler made of it: nobody knows whether the grant was done. Errors of other causes stay as they are. A
+// Handler that does not heed its context is not cut short; Config.HandleTimeout takes its lease away in the end.
+func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
+	return func(next hongbao.Handler) hongbao.Handler {
+		return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+			limited, cancel := context.WithTimeout(ctx, d)
+			defer cancel()
+			errs := next.Handle(limited, grants)
+			if limited.Err() == nil || ctx.Err() != nil {
+				return errs
+			}
+			var last, told error // an error that all grants share stays shared: the batch is halved then
+			for i, err := range errs {
+				if !errors.Is(err, context.DeadlineExceeded) {
+					continue
+				}
+				if last == nil || !same(err, last) {
+					last, told = err, hongbao.Errorf(hongbao.ClassUnknown, "the handler did not answer within %s: %w", d, err)
+				}
+				errs[i] = told
+			}
+			return errs
+		})
+	}
+}
