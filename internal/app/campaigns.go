@@ -24,8 +24,8 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 		if found {
 			if string(has.Canonical) != string(campaign.Canonical(c)) {
 				return has, false, hongbao.Errorf(hongbao.ClassConflict,
-					"campaign %s is in the ledger with another specification; nothing was changed. "+
-						"`hongbao campaign show %s` prints it; take another id for this one", c.ID, c.ID)
+					"campaign %s is in the ledger with another specification; nothing was changed (%w). "+
+						"`hongbao campaign show %s` prints it; take another id for this one", c.ID, ledger.ErrCampaignExists, c.ID)
 			}
 			return has, false, nil
 		}
@@ -183,19 +183,33 @@ type Created struct {
 // Create funds a campaign, draws its seed, and stores its codes: those that were read, or drawn by its pattern. The
 // same campaign again changes nothing.
 func (a *App) Create(ctx context.Context, c hongbao.Campaign, codes []string) (*Created, error) {
+	out, err := a.CreateFunded(ctx, c)
+	if err == nil {
+		err = a.StoreCodes(ctx, c, codes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.warnOfDurability(ctx, c.Durability)
+	return out, nil
+}
+
+// CreateFunded is the first step of Create, one transaction of the ledger.
+func (a *App) CreateFunded(ctx context.Context, c hongbao.Campaign) (*Created, error) {
 	stored, isNew, err := a.create(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.createCodes(ctx, &c, codes); err != nil {
-		return nil, err
-	}
-	a.warnOfDurability(ctx, c.Durability)
 	out := &Created{c.ID, isNew, stored.State, stored.Hash, "hongbao campaign load " + c.ID}
 	if stored.State == ledger.StateRefunded {
 		out.Next = "another id, if it is to rain again"
 	}
 	return out, nil
+}
+
+// StoreCodes is the second step of Create. It goes on where an earlier call was killed.
+func (a *App) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []string) error {
+	return a.createCodes(ctx, &c, codes)
 }
 
 // Pause makes a campaign answer paused until it is resumed.

@@ -3,7 +3,6 @@ package control
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -122,8 +121,9 @@ func campaignChanges() []operation {
 			description: "Funds the campaign of a specification and draws its secret seed; plan_hash commits to both. The same " +
 				"specification again changes nothing. Codes come from a pattern; the command line imports a file of them.",
 			action: access.CreateCampaign, needs: ledgerNeeded, body: hongbao.Campaign{}, answer: app.Created{},
-			codes: []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
-			do:    create,
+			accepted: app.Created{},
+			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
+			do:       create, raw: true, together: true, after: storeCodes,
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
@@ -163,8 +163,8 @@ func campaignChanges() []operation {
 			summary:     "Make the seed of a refunded campaign public",
 			description: "Gives the disclosure with which everybody can check the draw (`hongbao campaign verify`).",
 			action:      access.RevealCampaign, needs: ledgerNeeded, body: empty{}, answer: campaign.Disclosure{},
-			codes: []string{"not_refunded"},
-			do:    plainChange(func(ctx context.Context, c *call) (any, error) { return c.app.Reveal(ctx, c.campaign) }),
+			codes: []string{"not_refunded"}, together: true,
+			do: plainChange(func(ctx context.Context, c *call) (any, error) { return c.app.Reveal(ctx, c.campaign) }),
 		},
 	}
 }
@@ -186,6 +186,7 @@ func stateChange(name, summary, state string, action access.Action,
 		method: http.MethodPost, path: "/v1/campaigns/{id}/" + name, id: name + "-campaign", summary: summary,
 		description: "It works while the ledger is away; the journal has it once that is back.",
 		action:      action, body: empty{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
+		alone: true,
 		do: plainChange(func(ctx context.Context, c *call) (any, error) {
 			return stateAnswer{c.campaign, state}, do(c.app, ctx, c.campaign)
 		}),
@@ -194,9 +195,6 @@ func stateChange(name, summary, state string, action access.Action,
 
 // create reads the body as `hongbao campaign create` reads its file.
 func create(ctx context.Context, c *call) (any, error) {
-	if !json.Valid(c.body) { // campaign.Read takes YAML too
-		return nil, web.Refuse("invalid_json", "the body is one JSON object: the specification")
-	}
 	spec, err := campaign.Read(bytes.NewReader(c.body))
 	if err != nil {
 		return nil, err
@@ -208,7 +206,18 @@ func create(ctx context.Context, c *call) (any, error) {
 	if err := c.who.Check(access.CreateCampaign, spec.ID); err != nil {
 		return nil, err
 	}
-	return c.app.Create(ctx, spec, nil)
+	return c.app.CreateFunded(ctx, spec)
+}
+
+// storeCodes goes on by itself when there are many.
+func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
+	spec, err := campaign.Read(bytes.NewReader(c.body))
+	if err != nil || spec.Codes == nil {
+		return answer, err
+	}
+	return c.long(ctx, "codes of "+spec.ID, answer, ledgerNeeded, func(ctx context.Context, own *app.App) (any, error) {
+		return answer, own.StoreCodes(ctx, spec, nil)
+	})
 }
 
 // load goes on by itself when it takes longer than the caller waits.

@@ -17,7 +17,7 @@ import (
 )
 
 // maxText bounds a text field, in bytes.
-const maxText = 1_000
+const maxText = 500
 
 // form reads the fields of a body. It remembers the first that is wrong, so that the caller asks once, at the end.
 type form struct {

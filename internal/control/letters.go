@@ -58,7 +58,7 @@ func letterOperations() []operation {
 			summary: "One dead letter", description: "The path is the letter's id. It has the whole entry.",
 			action: access.ReadLetters, answer: deadletter.Letter{}, codes: []string{"unknown_letter"},
 			params: []*huma.Param{
-				param("sink", "path", "The sink.", &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"}),
+				sinkParam(),
 				param("shard", "path", "The shard's number.", &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,4}$"}),
 				param("entry", "path", "The letter's place in the stream of letters.",
 					&huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,19}-[0-9]{1,19}$"}),

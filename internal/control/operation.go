@@ -29,6 +29,18 @@ type operation struct {
 	// codes are those of the problems besides those that all can answer.
 	codes []string
 	do    func(ctx context.Context, c *call) (any, error)
+
+	// What follows is of those that change something.
+
+	// raw: the body is read by do.
+	raw bool
+	// together: all that do changes is in the ledger, in one transaction with the answer and the journal. Else what do
+	// changes stands before the answer does, and do may come twice.
+	together bool
+	// alone: it is done with the ledger away, too, and recorded later.
+	alone bool
+	// after is done behind the transaction, after a repeat as well. It may make the answer a later one.
+	after func(ctx context.Context, c *call, answer any) (any, error)
 }
 
 // operations lists all endpoints.
@@ -36,11 +48,7 @@ func operations() []operation {
 	var all []operation
 	for _, list := range [][]operation{campaignReads(), campaignChanges(), letterOperations(), quarantineOperations(),
 		sinkOperations(), replayOperations(), journalOperations()} {
-		for i := range list {
-			if list[i].body == nil {
-				all = append(all, list[i])
-			}
-		}
+		all = append(all, list...)
 	}
 	return all
 }
@@ -62,8 +70,7 @@ type later struct{ answer any }
 
 // The codes that each endpoint can answer, and those of each that has a body.
 var (
-	commonCodes = []string{"forbidden", "unavailable", "outcome_unknown", "frozen"}
-	readCodes   = []string{"invalid_parameter"}
+	commonCodes = []string{"forbidden", "invalid_parameter", "unavailable", "outcome_unknown", "frozen"}
 	changeCodes = []string{"idempotency_key_required", "idempotency_key_reused", "idempotency_key_in_use", "content_type",
 		"content_encoding", "body_too_large", "body_incomplete", "body_required", "invalid_json", "duplicate_field",
 		"nested_value", "unknown_field", "invalid_value", "refused"}
@@ -80,9 +87,7 @@ func (c *Control) endpoint(o *operation) web.Endpoint {
 		e.Params = append([]*huma.Param{web.CampaignID()}, e.Params...)
 		e.Codes = append(e.Codes, "campaign_invalid", "unknown_campaign")
 	}
-	if o.body == nil {
-		e.Codes = append(e.Codes, readCodes...)
-	} else {
+	if o.body != nil {
 		e.Params = append(e.Params, idempotencyKey())
 		e.Codes = append(e.Codes, changeCodes...)
 	}
@@ -133,7 +138,7 @@ func (c *call) read(w http.ResponseWriter, o *operation) error {
 		return web.Refuse("invalid_parameter", "the query can't be read")
 	}
 	c.query = &query{values: values}
-	answer, err := c.run(c.r.Context(), o)
+	answer, err := c.run(c.r.Context(), o.needs, o.do)
 	if err != nil {
 		return err
 	}
@@ -141,11 +146,12 @@ func (c *call) read(w http.ResponseWriter, o *operation) error {
 	return nil
 }
 
-// run does what the operation does.
-func (c *call) run(ctx context.Context, o *operation) (answer any, err error) {
-	err = c.Control.app.Within(ctx, o.needs, func(own *app.App) error {
+// run does something with an app of the request's own.
+func (c *call) run(ctx context.Context, needs app.Needs,
+	do func(ctx context.Context, c *call) (any, error)) (answer any, err error) {
+	err = c.Control.app.Within(ctx, needs, func(own *app.App) error {
 		c.app = own
-		answer, err = o.do(ctx, c)
+		answer, err = do(ctx, c)
 		return err
 	})
 	return answer, problemOf(err)

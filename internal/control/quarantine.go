@@ -55,7 +55,7 @@ func quarantineOperations() []operation {
 			description: "The same decision again moves nothing and gives the same answer.",
 			action:      access.DecideQuarantine, needs: ledgerNeeded, body: decideBody{}, answer: app.Quarantined{},
 			params: []*huma.Param{number}, codes: []string{"unknown_quarantine", "decided_otherwise", "not_payable"},
-			do: decide,
+			do: decide, together: true,
 		},
 	}
 }

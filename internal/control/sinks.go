@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 )
 
 // sinksAnswer is app.Status.
@@ -13,17 +15,53 @@ type sinksAnswer struct {
 	Sinks []app.SinkStatus `json:"sinks" nullable:"false"`
 }
 
+// sinkBody is the body of a pause and of a resume.
+type sinkBody struct {
+	Why string `json:"why" doc:"Kept until the sink goes on, as is the caller's key."`
+}
+
 func sinkOperations() []operation {
-	return []operation{{
-		method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "How all sinks stand",
-		description: "Gives for each sink what waits and since when, what is parked and dead, and its workers, by shard.",
-		action:      access.ReadSinks, answer: sinksAnswer{},
-		do: plainRead(func(ctx context.Context, c *call) (any, error) {
-			s, err := c.app.Status(ctx)
-			if err != nil {
+	return []operation{
+		{
+			method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "How all sinks stand",
+			description: "Gives for each sink what waits and since when, what is parked and dead, and its workers, by shard.",
+			action:      access.ReadSinks, answer: sinksAnswer{},
+			do: plainRead(func(ctx context.Context, c *call) (any, error) {
+				s, err := c.app.Status(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return sinksAnswer{s.Sinks}, nil
+			}),
+		},
+		sinkChange("pause", "Hand a sink nothing until it is resumed",
+			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink, (*app.App).PauseSink),
+		sinkChange("resume", "Let a paused sink go on", "All workers go on within a second.", access.ResumeSink,
+			(*app.App).ResumeSink),
+	}
+}
+
+// sinkChange is pause or resume. As of campaigns, it needs no ledger.
+func sinkChange(name, summary, description string, action access.Action,
+	do func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error)) operation {
+	return operation{
+		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
+		description: description + " It works while the ledger is away.", action: action, body: sinkBody{},
+		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, alone: true,
+		do: func(ctx context.Context, c *call) (any, error) {
+			why := c.form.why()
+			if err := c.form.done(); err != nil {
 				return nil, err
 			}
-			return sinksAnswer{s.Sinks}, nil
-		}),
-	}}
+			sink := c.r.PathValue("sink")
+			if err := c.pickSink(&deadletter.Filter{}, sink); err != nil {
+				return nil, err
+			}
+			return do(c.app, ctx, sink, "key:"+c.who.Key, why)
+		},
+	}
+}
+
+func sinkParam() *huma.Param {
+	return param("sink", "path", "The sink.", &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"})
 }
