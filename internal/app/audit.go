@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -27,6 +28,26 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 		c.Sealed, c.Sealable = true, false
 	}
 	return nil
+}
+
+// LastAudit is what the last whole audit found.
+type LastAudit struct {
+	// Verdict is none if there was no audit yet.
+	Verdict     string    `json:"verdict" enum:"agrees,differs,none"`
+	Started     time.Time `json:"started,omitzero"`
+	Differences int64     `json:"differences"`
+}
+
+// LastAudit tells what the last whole audit found, by whomever it was run.
+func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
+	last, found, err := shards.LastAudit(ctx, a.redis, a.space)
+	switch {
+	case err != nil || !found:
+		return LastAudit{Verdict: "none"}, err
+	case last.Differences > 0:
+		return LastAudit{string(audit.Differs), last.Started.UTC(), last.Differences}, nil
+	}
+	return LastAudit{Verdict: string(audit.Agrees), Started: last.Started.UTC()}, nil
 }
 
 // Audit audits Redis, which is open, and the sinks that the deployment has.

@@ -362,14 +362,22 @@ func TestPauseOfASink(t *testing.T) {
 	d := setup(t, options{})
 	var change app.SinkChange
 	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the bank is closed"}`).ok(t, http.StatusOK, &change)
-	require.True(t, change.Paused)
-	require.Equal(t, "the bank is closed", change.Why)
+	require.True(t, change.Pause.Paused)
+	require.Equal(t, "the bank is closed", change.Pause.Why)
 	var sinks sinksAnswer
 	d.get("viewer", "/v1/sinks").ok(t, http.StatusOK, &sinks)
 	require.True(t, sinks.Sinks[0].Pause.Paused)
 	require.Contains(t, sinks.Sinks[0].Pause.By, "key:")
 	d.post("operator", "/v1/sinks/balance/resume", `{"why":"it is open"}`).ok(t, http.StatusOK, &change)
-	require.False(t, change.Paused)
+	require.False(t, change.Pause.Paused)
+	for body, want := range map[string]*int{`"grants_per_second":500`: new(500), `"grants_per_second":0`: new(0),
+		`"by_knob":true`: nil} {
+		d.post("operator", "/v1/sinks/balance/limit", `{"why":"x",`+body+`}`).ok(t, http.StatusOK, &change)
+		require.Equal(t, want, change.Limit.GrantsPerSecond, body)
+	}
+	for _, body := range []string{`"by_knob":true,"grants_per_second":1`, `"by_knob":false`, `"grants_per_second":-1`} {
+		d.post("operator", "/v1/sinks/balance/limit", `{"why":"x",`+body+`}`).refused(t, "invalid_value")
+	}
 	d.post("operator", "/v1/sinks/kafka/pause", `{"why":"x"}`).refused(t, "unknown_sink")
 	d.post("operator", "/v1/sinks/balance/pause", `{}`).refused(t, "invalid_value")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/audit"
 )
 
 // What a viewer sees of a campaign that is granted in part, settled in part, on each database.
@@ -106,4 +107,21 @@ func TestBadQueries(t *testing.T) {
 	} {
 		d.get("viewer", path).refused(t, code)
 	}
+}
+
+// The last whole audit's verdict, whoever ran it.
+func TestLastAudit(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	var last app.LastAudit
+	d.get("viewer", "/v1/audit").ok(t, http.StatusOK, &last)
+	require.Equal(t, "none", last.Verdict)
+	d.campaign("rain", 10, 1_000)
+	d.do(func(a *app.App) error {
+		_, err := a.Audit(t.Context(), audit.Options{})
+		return err
+	})
+	d.get("viewer", "/v1/audit").ok(t, http.StatusOK, &last)
+	require.Equal(t, "agrees", last.Verdict)
+	require.False(t, last.Started.IsZero())
 }

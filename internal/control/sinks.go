@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -34,11 +35,54 @@ func sinkOperations() []operation {
 				return sinksAnswer{s.Sinks}, nil
 			}),
 		},
+		{
+			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "The verdict of the last whole audit",
+			description: "`hongbao audit` leaves it, whoever runs it; none if there was no audit.",
+			action:      access.ReadSinks, answer: app.LastAudit{},
+			do: plainRead(func(ctx context.Context, c *call) (any, error) { return c.app.LastAudit(ctx) }),
+		},
 		sinkChange("pause", "Hand a sink nothing until it is resumed",
 			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink, (*app.App).PauseSink),
 		sinkChange("resume", "Let a paused sink go on", "All workers go on within a second.", access.ResumeSink,
 			(*app.App).ResumeSink),
+		{
+			method: http.MethodPost, path: "/v1/sinks/{sink}/limit", id: "limit-sink",
+			summary:     "Bound how many grants a second all workers together hand to a sink",
+			description: "It comes before the knob of the workers, until by_knob takes it back. Workers know it within a second.",
+			action:      access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam()},
+			codes: []string{"unknown_sink"}, alone: true, do: limitSink,
+		},
 	}
+}
+
+// limitBody is the body of a limit.
+type limitBody struct {
+	GrantsPerSecond int64  `json:"grants_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"0 for no bound; or give by_knob."`
+	ByKnob          bool   `json:"by_knob,omitempty" doc:"Let each worker go by its knob again."`
+	Why             string `json:"why" doc:"Kept with the limit, as is the caller's key."`
+}
+
+func limitSink(ctx context.Context, c *call) (any, error) {
+	f := c.form
+	why, byKnob, rate := f.why(), f.flag("by_knob"), 0
+	has := f.has("grants_per_second")
+	if has && f.o["grants_per_second"] != json.Number("0") {
+		rate = int(f.number("grants_per_second", 1_000_000_000))
+	}
+	if has == byKnob {
+		f.fail("invalid_value", "give grants_per_second or by_knob, one of the two")
+	}
+	if err := f.done(); err != nil {
+		return nil, err
+	}
+	if err := c.pickSink(&deadletter.Filter{}, c.r.PathValue("sink")); err != nil {
+		return nil, err
+	}
+	to := &rate
+	if byKnob {
+		to = nil
+	}
+	return c.app.LimitSink(ctx, c.r.PathValue("sink"), to, "key:"+c.who.Key, why)
 }
 
 // sinkChange is pause or resume. As of campaigns, it needs no ledger.
