@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Gets what the tests need on Debian 12, as root or with sudo: Redis, PostgreSQL, MariaDB, Java 17, Maven, Kafka's jars.
+# Gets what the tests need on Debian 12, as root or with sudo: Redis, PostgreSQL, MariaDB, Java 17, Maven,
+# Prometheus, Kafka's jars.
 #   scripts/setup.sh                     everything; quick when all is there
 #   scripts/setup.sh --check             only says what is missing; status 1 if anything is
 #   scripts/setup.sh kafka [VERSION...]  only Kafka, for more versions
@@ -33,6 +34,7 @@ have() {
 	mariadb-server) command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] ;;
 	openjdk-17-jre-headless) java_is_new ;;
 	maven) command -v mvn >/dev/null ;;
+	prometheus) command -v prometheus >/dev/null && command -v promtool >/dev/null ;;
 	*) die "have: unknown package $1" ;;
 	esac
 }
@@ -46,7 +48,7 @@ java_is_new() {
 
 missing_packages() {
 	local p
-	for p in redis-server postgresql mariadb-server openjdk-17-jre-headless maven; do
+	for p in redis-server postgresql mariadb-server openjdk-17-jre-headless maven prometheus; do
 		have "$p" || printf '%s\n' "$p"
 	done
 }
@@ -68,6 +70,7 @@ services() {
 		redis-server) echo redis-server ;;
 		postgresql) echo postgresql ;;
 		mariadb-server) echo mariadb ;;
+		prometheus) echo prometheus ;;
 		esac
 	done
 }

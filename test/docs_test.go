@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/metrics"
+	"github.com/hongbao-project/hongbao/internal/metrics/mixin"
 )
 
 // Every log line that docs/operations.md tells to alert on is written somewhere, and its Deployment waits for the
@@ -90,6 +92,12 @@ func TestAlarmsAreDocumented(t *testing.T) {
 	}
 	delete(a.codes, "working")
 	require.Positive(t, a.calls)
+	for code := range a.codes {
+		require.True(t, code == "refund_waits" || slices.Contains(metrics.Codes(), code), "metrics.Codes lacks %s", code)
+	}
+	for _, alert := range mixin.Alerts(mixin.Production()) {
+		a.codes[alert.Code] = true
+	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(a.codes)), documented)
 }
 
