@@ -16,7 +16,8 @@ func serveCmd() *cobra.Command {
 		Long: "Serves the API of docs/http.md on serve.listen, that of docs/administration.md on serve.control_listen if " +
 			"there is a\nledger, and /livez and /readyz on serve.ops_listen, until SIGTERM or SIGINT; then it says that it " +
 			"is not ready, takes\nrequests for serve.drain_delay more, and answers what is under way. Users come with " +
-			"tokens (JWT) that somebody of\nserve.keys has signed, administrators with API keys (`hongbao key`).",
+			"tokens (JWT) that somebody of\nserve.keys has signed, or by gateways that sign (serve.gateway_keys) or have API " +
+			"keys; administrators come with API\nkeys (`hongbao key`).",
 		Example: "  hongbao serve --serve.keys=keys.json --serve.issuer=https://id.example.com --serve.audience=hongbao " +
 			"--serve.facts=device=claim:device_id",
 		Args: exactly(0, "no arguments"),

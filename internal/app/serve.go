@@ -35,8 +35,13 @@ func (a *App) Serve(ctx context.Context, control http.Handler) error {
 	if err != nil {
 		return err
 	}
-	s, err := serve.New(cfg, serve.Deps{Grabber: &measuredGrabber{p, counts}, Wrap: a.measures.set.Requests,
-		Ops: a.measures.opsPaths, Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), Control: control, Log: a.log})
+	deps := serve.Deps{Grabber: &measuredGrabber{p, counts}, Wrap: a.measures.set.Requests, Ops: a.measures.opsPaths,
+		Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(),
+		Control: control, Log: a.log}
+	if a.Config.Ledger.DSN != "" {
+		deps.Keys = a.Authority()
+	}
+	s, err := serve.New(cfg, deps)
 	if err == nil {
 		err = s.Run(ctx, func(at serve.Addresses) {
 			fields := []zap.Field{zap.Stringer("address", at.Public), zap.Bool("tls", cfg.TLS != nil),

@@ -67,12 +67,23 @@ func (c *Config) ServeConfig() serve.Config {
 	return out
 }
 
-// ServeKeyFile reads the key set of serve.keys, and says who else can; nil if that is a URL.
+// ServeKeyFile reads the key set of serve.keys, and says who else can; nil if that is no file.
 func (c *Config) ServeKeyFile() func() (text []byte, open string, err error) {
 	if c.Serve.KeysURL() != "" {
 		return nil
 	}
-	path := c.Serve.Keys
+	return keyFile(c.Serve.Keys)
+}
+
+// ServeGatewayKeyFile does the same for serve.gateway_keys.
+func (c *Config) ServeGatewayKeyFile() func() (text []byte, open string, err error) {
+	return keyFile(c.Serve.GatewayKeys)
+}
+
+func keyFile(path string) func() (text []byte, open string, err error) {
+	if path == "" {
+		return nil
+	}
 	return func() ([]byte, string, error) {
 		text, info, err := readFile(path, maxFile)
 		if err != nil {

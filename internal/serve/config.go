@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -35,14 +36,26 @@ type Config struct {
 	Audience string `knob:"serve.audience,common"`
 	// The claim of a token that has the user's id.
 	UserClaim string `knob:"serve.user_claim" default:"sub"`
-	// Where each fact that limits count by comes from, as device=claim:device_id. A fact without a source is unknown.
+	// Where each fact that limits count by comes from, as device=claim:device_id: a claim of a token; or signed:NAME, a
+	// name in what a gateway signs; or gateway:NAME, a name in the grabs of a gateway with an API key. A fact may have one
+	// source of each kind, and without one it is unknown.
 	Facts []string `knob:"serve.facts,common"`
+	// The keys of gateways that sign requests: path of a file like that of serve.keys, with secrets (HS256) only.
+	GatewayKeys string `knob:"serve.gateway_keys,common"`
 	// How far the clocks of this machine and of the tokens' issuer may be apart.
 	Leeway time.Duration `knob:"serve.leeway" default:"5s" want:"0s to 1m"`
 	// Requests of one user on average.
 	Rate int `knob:"serve.rate,common" default:"5" want:"1 to 1_000_000 requests a second"`
 	// Requests of one user at once.
 	Burst int `knob:"serve.burst,common" default:"20" want:"1 to 1_000_000 requests"`
+	// Requests of one address on average, whoever sends them; an IPv6 address counts by its first 64 bits. 0: any number.
+	AddressRate int `knob:"serve.address_rate,common" default:"0" want:"0 to 1_000_000 requests a second"`
+	// Requests of one address at once.
+	AddressBurst int `knob:"serve.address_burst" default:"200" want:"1 to 1_000_000 requests"`
+	// Networks of proxies that write into X-Forwarded-For where a request comes from, as 10.0.0.0/8.
+	TrustedProxies []string `knob:"serve.trusted_proxies"`
+	// Web pages that may read answers, as https://app.example.com.
+	CORSOrigins []string `knob:"serve.cors_origins"`
 	// Open connections of each listener; more wait until one is closed.
 	Connections int `knob:"serve.connections" default:"20000" want:"1 to 1_000_000 connections"`
 	// A request's head at most.
@@ -87,9 +100,24 @@ func (c *Config) KeysURL() string {
 	return ""
 }
 
+// tokens says whether users come with tokens.
+func (c *Config) tokens() bool { return c.Keys != "" || c.Issuer != "" || c.Audience != "" }
+
 // Check tells everything that is wrong with the configuration at once.
 func (c *Config) Check() error {
 	errs := knob.Check(c)
+	if c.tokens() {
+		errs = append(errs, c.checkTokens()...)
+	}
+	_, errFacts := c.factSources()
+	_, errProxies := c.proxies()
+	if errs = append(errs, errFacts, errProxies, c.checkOrigins()); errors.Join(errs...) == nil {
+		return nil
+	}
+	return fmt.Errorf("server configuration: %w", errors.Join(errs...))
+}
+
+func (c *Config) checkTokens() (errs []error) {
 	for name, v := range map[string]string{"keys": c.Keys, "issuer": c.Issuer, "audience": c.Audience,
 		"user_claim": c.UserClaim} {
 		if v == "" {
@@ -100,31 +128,63 @@ func (c *Config) Check() error {
 		(u.Scheme != "http" || !knob.IsLoopback(u.Hostname())) {
 		errs = append(errs, errors.New("serve.keys is a URL, but not an https:// one: anybody on the way could put keys in"))
 	}
-	if _, err := c.facts(); err != nil {
-		errs = append(errs, err)
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("server configuration: %w", errors.Join(errs...))
+	return errs
 }
 
-// facts gives the claim of each fact.
-func (c *Config) facts() (map[string]string, error) {
-	out := make(map[string]string, len(c.Facts))
+// proxies gives the networks of trusted proxies.
+func (c *Config) proxies() ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, len(c.TrustedProxies))
+	for i, text := range c.TrustedProxies {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p != p.Masked() {
+			return nil, fmt.Errorf("serve.trusted_proxies: %.80q: want a network, as 10.0.0.0/8", text)
+		}
+		out[i] = p
+	}
+	return out, nil
+}
+
+func (c *Config) checkOrigins() error {
+	for _, text := range c.CORSOrigins {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Scheme+"://"+u.Host != text ||
+			strings.Contains(text, "*") {
+			return fmt.Errorf("serve.cors_origins: %.80q: want an origin as browsers write it, https://app.example.com", text)
+		}
+	}
+	return nil
+}
+
+// The kinds of sources of facts.
+const (
+	fromClaim   = "claim"
+	fromSigned  = "signed"
+	fromGateway = "gateway"
+)
+
+// factSources are the facts of each kind of source, by their names there.
+type factSources map[string]map[string]string
+
+// factSources reads Facts.
+func (c *Config) factSources() (factSources, error) {
+	out := factSources{fromClaim: {}, fromSigned: {}, fromGateway: {}}
+	seen := map[string]bool{}
 	for _, item := range c.Facts {
 		fact, source, _ := strings.Cut(item, "=")
-		claim, ok := strings.CutPrefix(source, "claim:")
+		kind, name, _ := strings.Cut(source, ":")
 		err := hongbao.CheckFactName(fact)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("serve.facts: %.80q: the fact %.40q: %w", item, fact, err)
-		case !ok || claim == "":
-			return nil, fmt.Errorf("serve.facts: %.80q: want it as device=claim:device_id", item)
-		case out[fact] != "":
-			return nil, fmt.Errorf("serve.facts: the fact %q stands twice", fact)
+		case out[kind] == nil || name == "":
+			return nil, fmt.Errorf("serve.facts: %.80q: want it as device=claim:device_id, device=signed:device or "+
+				"device=gateway:device", item)
+		case kind != fromClaim && hongbao.CheckFactName(name) != nil:
+			return nil, fmt.Errorf("serve.facts: %.80q: %.40q: want a name like that of a fact", item, name)
+		case seen[kind+" "+fact] || out[kind][name] != "":
+			return nil, fmt.Errorf("serve.facts: %.80q: the fact has such a source already, or the source a fact", item)
 		}
-		out[fact] = claim
+		out[kind][name], seen[kind+" "+fact] = fact, true
 	}
 	return out, nil
 }

@@ -1,11 +1,13 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/flatjson"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -65,25 +67,55 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	if err != nil {
 		return err
 	}
-	o, err := web.ReadObject(w, r, web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"})
+	body, data := s.grabBody(), who.body
+	if !who.signed {
+		if data, err = web.ReadBody(w, r, body); err != nil {
+			return err
+		}
+	}
+	o, err := web.ParseObject(data, body)
 	if err != nil {
 		return err
 	}
 	g := hongbao.Grab{Campaign: id, User: who.user, Facts: who.facts}
 	for name := range o {
 		if name != "request_id" {
-			return web.Refuse("unknown_field", "the body has request_id only; user and facts come with the token")
+			return web.Refuse("unknown_field", "the body has request_id only; user and facts come with the credentials")
 		}
-		g.RequestID, _ = o.Text(name)
-		if hongbao.CheckID(g.RequestID) != nil {
-			return web.Refuse("request_id_invalid", `want 1 to 128 printable ASCII characters without spaces, and not "-"`)
+		if g.RequestID, err = requestID(o); err != nil {
+			return err
 		}
 	}
-	answer, err := s.grabber.Grab(r.Context(), &g)
+	if who.signed && g.RequestID == "" {
+		return web.Refuse("request_id_required", "send a request_id: a signed grab that is sent again gets its own answer")
+	}
+	out, err := s.decide(r.Context(), &g)
 	if err != nil {
-		return grabProblem(&g, err)
+		return err
 	}
-	return s.answer(w, r, &g, &answer)
+	web.WriteJSON(w, http.StatusOK, out)
+	return nil
+}
+
+func (s *Server) grabBody() web.Body {
+	return web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"}
+}
+
+func requestID(o flatjson.Object) (string, error) {
+	id, _ := o.Text("request_id")
+	if hongbao.CheckID(id) != nil {
+		return "", web.Refuse("request_id_invalid", `want 1 to 128 printable ASCII characters without spaces, and not "-"`)
+	}
+	return id, nil
+}
+
+// decide grabs, and gives what the caller is told.
+func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (*GrabAnswer, error) {
+	answer, err := s.grabber.Grab(ctx, g)
+	if err != nil {
+		return nil, grabProblem(g, err)
+	}
+	return s.answer(ctx, g, &answer)
 }
 
 // grabProblem says what is wrong with a grab that could not be decided. Of a grab that passes its own check the
@@ -96,29 +128,28 @@ func grabProblem(g *hongbao.Grab, err error) error {
 		return &web.Refusal{Code: "request_id_required", Detail: "send a request_id, a new one for each packet", Cause: err}
 	}
 	return &web.Refusal{
-		Code: "fact_missing", Detail: "the issuer of the token must put it into a claim that serve.facts names", Cause: err,
+		Code: "fact_missing", Detail: "who vouches for the user must send it where serve.facts says", Cause: err,
 	}
 }
 
-// answer writes what was decided.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, g *hongbao.Grab, a *hongbao.Answer) error {
+// answer gives what was decided as the caller is told it.
+func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer) (*GrabAnswer, error) {
 	switch {
 	case a.Outcome == hongbao.OutcomeUnknownCampaign:
-		return web.Refuse(string(a.Outcome), "see the id")
+		return nil, web.Refuse(string(a.Outcome), "see the id")
 	case !a.Outcome.Final():
-		return &web.Refusal{Code: string(a.Outcome), Detail: "send the same request again", Wait: retryAfter}
+		return nil, &web.Refusal{Code: string(a.Outcome), Detail: "send the same request again", Wait: retryAfter}
 	}
 	out := GrabAnswer{Outcome: string(a.Outcome), Time: a.Time.UTC(), RequestID: g.RequestID}
 	if len(a.Receipts) > 0 {
 		out.Receipts = ReceiptsOf(a.Receipts)
-		out.Currency = s.windows.currency(r.Context(), g.Campaign) // without one amounts are in minor units
+		out.Currency = s.windows.currency(ctx, g.Campaign) // without one amounts are in minor units
 	}
 	if l := a.Limit; l != nil {
 		out.Limit = &LimitHit{l.Limit.By, string(l.Limit.Per), l.Limit.Max, utc(l.Resets)}
 	}
 	out.Starts = utc(a.Starts)
-	web.WriteJSON(w, http.StatusOK, &out)
-	return nil
+	return &out, nil
 }
 
 // utc leaves no time at all as it is.

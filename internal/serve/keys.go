@@ -42,6 +42,7 @@ var errNoKeys = errors.New("no key set was read yet")
 type keySet struct {
 	storage jwkset.Storage                 // nil for a file
 	file    func() ([]byte, string, error) // nil for a URL: then no key may be a secret
+	secrets bool
 	log     *zap.Logger
 
 	mu    sync.Mutex // of what is known of the file
@@ -57,9 +58,9 @@ type fileKey struct {
 	key any
 }
 
-// newFileKeys reads the set from a file, and reads it again when it has changed.
-func newFileKeys(file func() ([]byte, string, error), log *zap.Logger) (*keySet, error) {
-	k := &keySet{file: file, log: log}
+// newFileKeys reads the set from a file, and reads it again when it has changed. secrets refuses all but secrets.
+func newFileKeys(file func() ([]byte, string, error), secrets bool, log *zap.Logger) (*keySet, error) {
+	k := &keySet{file: file, secrets: secrets, log: log}
 	return k, k.load()
 }
 
@@ -219,8 +220,11 @@ func (k *keySet) load() error {
 			return fmt.Errorf("key %d, %.80q: the kid comes twice", i+1, m.KID)
 		}
 		known[m.KID] = fileKey{string(m.ALG), key}
-		if _, secret := keys[i].Key().([]byte); secret && open != "" {
+		switch _, secret := keys[i].Key().([]byte); {
+		case secret && open != "":
 			return fmt.Errorf("key %d is a secret, but %s", i+1, open)
+		case !secret && k.secrets:
+			return fmt.Errorf("key %d is no secret: want secrets, of kty oct and alg HS256", i+1)
 		}
 	}
 	k.known = known

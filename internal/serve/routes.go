@@ -2,6 +2,7 @@ package serve
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,69 +16,117 @@ var codes = web.AddCodes(map[string]web.Code{
 	"request_id_required": {Status: http.StatusBadRequest,
 		Title: "A user may have several packets of this campaign, so each grab needs a request id"},
 	"fact_missing": {Status: http.StatusForbidden,
-		Title: "The token lacks a fact that the campaign's limits count by"},
+		Title: "A fact is missing that the campaign's limits count by"},
+	"user_invalid":  {Status: http.StatusBadRequest, Title: "This can't be the id of a user"},
+	"facts_invalid": {Status: http.StatusBadRequest, Title: "These can't be the facts of a grab"},
+	"grabs_invalid": {Status: http.StatusBadRequest, Title: "The body has no list of 1 to 128 grabs"},
 	"busy": {Status: http.StatusServiceUnavailable,
 		Title: "Nothing is decided yet: grants come faster than they are settled"},
 	"not_durable": {Status: http.StatusServiceUnavailable,
 		Title: "Nothing is told yet: what the user holds is not as safe as the campaign promises"},
 })
 
-// API is what the public listener answers, once Run has read the key set.
+// API is what the public listener answers, once Run has read the key sets.
 func (s *Server) API() *web.API {
-	return &web.API{
+	a := &web.API{
 		Title: "Hongbao", Description: "Grabs, receipts and countdowns. docs/http.md tells more.",
 		Pages: "docs/http.md and /openapi.json list the paths",
 		Schemes: map[string]*huma.SecurityScheme{
 			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT"},
+			"key":   {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
+			"signature": {Type: "http", Scheme: "Hongbao-HMAC",
+				Description: "A gateway's signature; docs/http.md shows how to sign."},
 		},
 		Endpoints: s.endpoints(), AnswerTime: s.cfg.AnswerTime(), Log: s.log,
 	}
+	if s.addresses != nil {
+		a.Admit = s.addresses.admit
+	}
+	return a
 }
 
+// bodyCodes are what can be wrong with a body.
+var bodyCodes = []string{"content_type", "content_encoding", "body_too_large", "body_incomplete", "body_required",
+	"invalid_json", "duplicate_field", "nested_value", "unknown_field"}
+
 func (s *Server) endpoints() []web.Endpoint {
-	id, token := []*huma.Param{web.CampaignID()}, []string{"token"}
+	id, user, key := []*huma.Param{web.CampaignID()}, []string{"token", "signature"}, []string{"key"}
 	return []web.Endpoint{
 		{
 			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs", ID: "grab", Summary: "Grab a packet",
-			Description: "Decides a grab of the token's user. Every decided outcome is 200. After 503, and when no answer " +
-				"came, send the same request again: with the same request_id a grab that was granted gets the same receipt. A " +
-				"campaign in which a user may have several packets requires a request_id.",
-			Params: id, Security: token, Body: grabRequest{}, Answer: GrabAnswer{}, Do: s.asUser(s.grab),
-			Codes: []string{"content_type", "content_encoding", "body_too_large", "body_incomplete", "body_required",
-				"invalid_json", "duplicate_field", "nested_value", "unknown_field", "campaign_invalid", "request_id_invalid",
-				"request_id_required", "fact_missing", "unknown_campaign", "busy", "frozen", "unavailable",
-				"outcome_unknown", "rate_limited"},
+			Description: "Decides a grab of the token's or the signature's user. Every decided outcome is 200. After 503, " +
+				"and when no answer came, send the same request again: with the same request_id a grab that was granted gets " +
+				"the same receipt. A campaign in which a user may have several packets requires a request_id, and so does a " +
+				"signature.",
+			Params: id, Security: user, Body: grabRequest{}, Answer: GrabAnswer{}, Do: s.asUser(s.grab),
+			Codes: slices.Concat(bodyCodes, []string{"campaign_invalid", "user_invalid", "facts_invalid",
+				"request_id_invalid", "request_id_required", "fact_missing", "unknown_campaign", "busy", "frozen",
+				"unavailable", "outcome_unknown", "rate_limited"}),
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs:batch", ID: "grab-batch",
+			Summary: "Grab for up to 128 users",
+			Description: "Decides the grabs of a gateway's users. There is a result for each, in the same order; what is " +
+				"wrong with one grab does not touch the others. Sent again, each grab gets its own answer again.",
+			Params: id, Security: key, Body: batchRequest{}, Answer: BatchAnswer{}, Do: s.grabBatch,
+			Codes: slices.Concat(bodyCodes, []string{"grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
+				"unavailable", "rate_limited"}),
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs", ID: "user-receipts", Summary: "A user's receipts",
+			Description: "Lists what a user holds in a campaign, without the codes of coupons.",
+			Params: append(id, &huma.Param{Name: "user", In: "query", Required: true, Description: "The user's id.",
+				Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"}}),
+			Security: key, Answer: Receipts{}, Do: s.userReceipts,
+			Codes: []string{"campaign_invalid", "user_invalid", "unknown_campaign", "forbidden", "frozen", "not_durable",
+				"unavailable", "rate_limited"},
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs/me", ID: "own-receipts", Summary: "The caller's receipts",
-			Description: "Lists what the token's user holds in a campaign, with the codes of coupons.",
-			Params:      id, Security: token, Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
-			Codes: []string{"campaign_invalid", "unknown_campaign", "frozen", "not_durable", "unavailable", "rate_limited"},
+			Description: "Lists what the token's or the signature's user holds in a campaign, with the codes of coupons.",
+			Params:      id, Security: user, Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
+			Codes: []string{"campaign_invalid", "user_invalid", "facts_invalid", "unknown_campaign", "frozen", "not_durable",
+				"unavailable", "rate_limited"},
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}", ID: "campaign", Summary: "Status and countdown of a campaign",
 			Description: "Says whether grabs are decided now, and by the server's own clock when that begins and ends. " +
 				"It is up to a second old.",
 			Params: id, Answer: CampaignAnswer{}, Do: s.campaign,
-			Codes: []string{"campaign_invalid", "unknown_campaign", "frozen", "unavailable"},
+			Codes: []string{"campaign_invalid", "unknown_campaign", "frozen", "unavailable", "rate_limited"},
 		},
 	}
 }
 
-// asUser checks whose request it is, and his rate, before anything of the body is read.
+// asUser checks whose request it is, and his rate, before anything is done.
 func (s *Server) asUser(
 	do func(w http.ResponseWriter, r *http.Request, who *caller) error,
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		who, err := s.verifier.identify(r)
+		who, err := s.identify(w, r)
 		if err != nil {
 			return err
 		}
 		if wait := s.limits.take(who.user, time.Now()); wait > 0 {
-			return &web.Refusal{Code: "rate_limited", Detail: "come back after Retry-After seconds", Wait: wait}
+			return rateLimited(wait)
 		}
 		return do(w, r, who)
 	}
+}
+
+// identify says which user a token or a signature is for.
+func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, error) {
+	switch scheme, text := credentials(r); {
+	case scheme == "bearer" && s.verifier != nil:
+		return s.verifier.identify(r, text)
+	case scheme == signedScheme:
+		return s.gateways.identify(w, r, text, s.grabBody())
+	}
+	return nil, unauthorized(nil)
+}
+
+func rateLimited(wait time.Duration) error {
+	return &web.Refusal{Code: "rate_limited", Detail: "come back after Retry-After seconds", Wait: wait}
 }
 
 // ops is what the ops listener serves. Neither path of its own asks another server.

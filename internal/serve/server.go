@@ -37,8 +37,13 @@ type Reader interface {
 type Deps struct {
 	Grabber Grabber
 	Reader  Reader
-	// KeyFile reads the file of Config.Keys; nil if that is a URL. open says who else can read the file; empty for nobody.
+	// KeyFile reads the file of Config.Keys; nil if that is a URL, or empty. open says who else can read the file; empty
+	// for nobody.
 	KeyFile func() (text []byte, open string, err error)
+	// GatewayKeyFile reads the file of Config.GatewayKeys; nil if that is empty.
+	GatewayKeyFile func() (text []byte, open string, err error)
+	// Keys knows the API keys; nil: there are none.
+	Keys Keys
 	// Control is what the control listener serves; nil: the listener is not opened. Requests that last, as streams do,
 	// end by themselves when the context of Run does.
 	Control http.Handler
@@ -54,14 +59,20 @@ type Addresses struct{ Public, Control, Ops net.Addr }
 
 // Server answers grabs over HTTP. Its methods may be called at once; Run is called once.
 type Server struct {
-	cfg      Config
-	grabber  Grabber
-	windows  *windows
-	reader   Reader
-	keyFile  func() ([]byte, string, error)
-	verifier *verifier
-	limits   *limits
-	log      *zap.Logger
+	cfg       Config
+	deps      Deps
+	grabber   Grabber
+	windows   *windows
+	reader    Reader
+	verifier  *verifier // nil: nobody comes with a token
+	gateways  *gateways
+	keys      Keys
+	limits    *limits
+	addresses *addresses // nil: an address may make any number of requests
+	log       *zap.Logger
+	// gatewayFacts are the facts that gateways with an API key send, by their names there.
+	gatewayFacts map[string]string
+
 	public   http.Handler
 	control  http.Handler
 	inner    http.Handler // of the ops listener
@@ -77,21 +88,41 @@ const logged = 10
 // New checks the configuration. It opens nothing.
 func New(cfg Config, deps Deps) (*Server, error) {
 	err := cfg.Check()
-	if deps.Grabber == nil || deps.Reader == nil || deps.Log == nil || (deps.KeyFile == nil) == (cfg.KeysURL() == "") {
-		err = errors.Join(err, errors.New("Grabber, Reader and Log are required, and KeyFile if Keys names a file"))
+	if deps.Grabber == nil || deps.Reader == nil || deps.Log == nil ||
+		(deps.KeyFile == nil) != (cfg.Keys == "" || cfg.KeysURL() != "") ||
+		(deps.GatewayKeyFile == nil) != (cfg.GatewayKeys == "") {
+		err = errors.Join(err, errors.New("Grabber, Reader and Log are required, and KeyFile and GatewayKeyFile if Keys and "+
+			"GatewayKeys name a file"))
+	}
+	if !cfg.tokens() && cfg.GatewayKeys == "" && deps.Keys == nil {
+		err = errors.Join(err, errors.New("nobody could grab: set serve.keys, serve.issuer and serve.audience for users "+
+			"with tokens, serve.gateway_keys for gateways that sign, or ledger.dsn for gateways with API keys"))
 	}
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, grabber: deps.Grabber, reader: deps.Reader, windows: newWindows(deps.Reader), keyFile: deps.KeyFile,
-		limits: newLimits(cfg.Rate, cfg.Burst),
+		cfg: cfg, deps: deps, grabber: deps.Grabber, reader: deps.Reader, windows: newWindows(deps.Reader),
+		keys: deps.Keys, limits: newLimits(cfg.Rate, cfg.Burst), control: deps.Control,
 		log: deps.Log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 			return zapcore.NewSamplerWithOptions(c, time.Second, logged, 0)
 		})),
 	}
-	s.control, s.inner = deps.Control, s.ops(deps.Ops)
-	if s.public, err = s.API().Handler(); err == nil && deps.Wrap != nil {
+	if cfg.AddressRate > 0 {
+		trusted, err := cfg.proxies()
+		if err != nil {
+			return nil, err
+		}
+		s.addresses = &addresses{newLimits(cfg.AddressRate, cfg.AddressBurst), trusted}
+	}
+	s.inner = s.ops(deps.Ops)
+	public, err := s.API().Handler()
+	if err != nil {
+		return nil, err
+	}
+	s.public = web.CORS(public, cfg.CORSOrigins, []string{http.MethodGet, http.MethodPost},
+		[]string{"Authorization", "Content-Type"})
+	if deps.Wrap != nil {
 		s.public = deps.Wrap(s.public)
 	}
 	return s, err
@@ -178,21 +209,32 @@ func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- str
 	return errors.Join(err, server.Stop(s.cfg.DrainTimeout, sendAgain))
 }
 
-// openKeys reads the key set for the first time.
+// openKeys reads the key sets for the first time.
 func (s *Server) openKeys(ctx context.Context) error {
+	facts, err := s.cfg.factSources()
+	if err != nil {
+		return err
+	}
+	s.gatewayFacts, s.gateways = facts[fromGateway], &gateways{facts: facts[fromSigned]}
+	if s.deps.GatewayKeyFile != nil {
+		if s.gateways.keys, err = newFileKeys(s.deps.GatewayKeyFile, true, s.log); err != nil {
+			return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.gateway_keys: %w", err)
+		}
+	}
 	var keys *keySet
-	var err error
-	if s.keyFile != nil {
-		keys, err = newFileKeys(s.keyFile, s.log)
-	} else {
+	switch {
+	case !s.cfg.tokens():
+		return nil
+	case s.deps.KeyFile != nil:
+		keys, err = newFileKeys(s.deps.KeyFile, false, s.log)
+	default:
 		keys, err = newURLKeys(ctx, s.cfg.KeysURL(), s.log)
 	}
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.keys: %w", err)
 	}
-	facts, err := s.cfg.facts()
-	s.verifier = newVerifier(&s.cfg, facts, keys)
-	return err
+	s.verifier = newVerifier(&s.cfg, facts[fromClaim], keys)
+	return nil
 }
 
 // wait waits until ctx has ended and the drain delay after it is over, or until a listener fails.

@@ -73,7 +73,7 @@ func TestOddHeads(t *testing.T) {
 		head + "Transfer-Encoding: gzip, chunked\r\n\r\n":                                              "501 ",
 		"POST /v1/campaigns/granted/grabs HTTP/3.0\r\nHost: x\r\n\r\n":                                 "505 ",
 		"CONNECT /v1/campaigns/granted/grabs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n":         "405 ",
-		"GET http://other/v1/campaigns/granted/grabs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n": "405 ",
+		"PUT http://other/v1/campaigns/granted/grabs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n": "405 ",
 	} {
 		answer := s.raw(t, text)
 		require.True(t, strings.HasPrefix(answer, "HTTP/1.1 "+want), "%.60q: %.60q", text, answer)
@@ -193,7 +193,7 @@ func TestListenersOpenTogether(t *testing.T) {
 	address := free.Addr().String()
 	require.NoError(t, free.Close())
 	cfg, f, text := testConfig(), &fake{}, allKeys(t)
-	cfg.Listen, cfg.OpsListen = address, address
+	cfg.Listen, cfg.OpsListen, cfg.GatewayKeys = address, address, ""
 	s, err := New(cfg, Deps{Grabber: f, Reader: f, Log: zap.NewNop(), Control: http.NotFoundHandler(),
 		KeyFile: func() ([]byte, string, error) { return text, "", nil }})
 	require.NoError(t, err)
@@ -320,10 +320,29 @@ func TestStatusOf(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Rate: -1}, Deps{})
-	for _, want := range []string{"Listen ", "OpsListen ", "ControlListen ", "serve.keys is empty", "serve.issuer is empty",
-		"serve.audience is empty", "serve.user_claim is empty", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
+	require.ErrorContains(t, err, "nobody could grab")
+	for _, want := range []string{"Listen ", "OpsListen ", "ControlListen ", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
 		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "Connections is 0",
 		"HeaderBytes is 0", "BodyBytes is 0", "Grabber, Reader and Log are required"} {
+		require.ErrorContains(t, err, want)
+	}
+	_, err = New(Config{Issuer: "x"}, Deps{})
+	for _, want := range []string{"serve.keys is empty", "serve.audience is empty", "serve.user_claim is empty"} {
+		require.ErrorContains(t, err, want)
+	}
+	for change, want := range map[*Config]string{
+		{TrustedProxies: []string{"10.0.0.1/8"}}:      `"10.0.0.1/8": want a network, as 10.0.0.0/8`,
+		{TrustedProxies: []string{"10.0.0.1"}}:        "want a network",
+		{CORSOrigins: []string{"*"}}:                  "want an origin",
+		{CORSOrigins: []string{"https://*.x.test"}}:   "want an origin",
+		{CORSOrigins: []string{"https://x.test/"}}:    "want an origin",
+		{CORSOrigins: []string{"null"}}:               "want an origin",
+		{Facts: []string{"d=claim:x", "d=claim:y"}}:   "has such a source already",
+		{Facts: []string{"d=signed:x", "e=signed:x"}}: "has such a source already",
+		{Facts: []string{"d=signed:x y"}}:             "want a name like that of a fact",
+		{Facts: []string{"d=gateway:"}}:               "want it as device=claim:device_id",
+	} {
+		_, err := New(*change, Deps{})
 		require.ErrorContains(t, err, want)
 	}
 	for item, want := range map[string]string{

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/web"
 	"github.com/hongbao-project/hongbao/internal/web/webtest"
@@ -32,11 +33,26 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	secret      = []byte("0123456789abcdef0123456789abcdef")
-	rsaKey      = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
-	ecKey       = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
-	_, edKey, _ = ed25519.GenerateKey(rand.Reader)
+	secret = []byte("0123456789abcdef0123456789abcdef")
+
+	gatewaySecret           = []byte("fedcba9876543210fedcba9876543210")
+	gatewayKey, gatewayText = access.NewKey(access.RoleGateway, []string{"granted", "several", "counts", "transient",
+		"absent", "unknown_campaign"})
+	viewerKey, viewerText = access.NewKey(access.RoleViewer, nil)
+	apiKeys               = access.NewAuthority(keyList{keys: []access.Key{gatewayKey, viewerKey}})
+	rsaKey                = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+	ecKey                 = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
+	_, edKey, _           = ed25519.GenerateKey(rand.Reader)
 )
+
+// keyList is a ledger that has API keys, or is away.
+type keyList struct {
+	access.Source // nil: nobody begins a session here
+	keys          []access.Key
+	away          error
+}
+
+func (l keyList) Live(context.Context) (access.Live, error) { return access.Live{Keys: l.keys}, l.away }
 
 // jwk is a key as a set has it.
 func jwk(t *testing.T, key any, kid, alg string) json.RawMessage {
@@ -176,7 +192,7 @@ func (f *fake) Receipts(_ context.Context, campaign, user string) (Receipts, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Receipts{Campaign: campaign, User: user, Receipts: []Receipt{}}, f.err
+	return Receipts{Campaign: campaign, User: user, Receipts: []Receipt{{Packet: 1, Code: "SECRET"}}}, f.err
 }
 
 func (f *fake) grabbed() []hongbao.Grab {
@@ -188,7 +204,8 @@ func (f *fake) grabbed() []hongbao.Grab {
 func testConfig() Config {
 	return Config{
 		Listen: "127.0.0.1:0", ControlListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Issuer: "https://id.test", Audience: "hongbao", UserClaim: "sub",
-		Keys: "keys.json", Facts: []string{"device=claim:dev"}, Rate: 100_000, Burst: 100_000, Connections: 64, HeaderBytes: 8 << 10,
+		Keys: "keys.json", GatewayKeys: "gateways.json", AddressBurst: 1,
+		Facts: []string{"device=claim:dev", "device=signed:dev", "device=gateway:dev", "shop=gateway:shop"}, Rate: 100_000, Burst: 100_000, Connections: 64, HeaderBytes: 8 << 10,
 		BodyBytes: 4 << 10, ReadHeaderTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 20 * time.Second, DrainTimeout: 20 * time.Second,
 	}
@@ -210,6 +227,7 @@ type options struct {
 	keys func() ([]byte, string, error)
 	fake *fake
 
+	apiKeys Keys
 	control http.Handler
 	ops     func(*http.ServeMux)
 }
@@ -226,13 +244,21 @@ func setup(t *testing.T, o options) *server {
 	if o.cfg != nil {
 		o.cfg(&cfg)
 	}
-	if o.keys == nil && cfg.KeysURL() == "" {
+	if o.keys == nil && cfg.Keys != "" && cfg.KeysURL() == "" {
 		text := allKeys(t)
 		o.keys = func() ([]byte, string, error) { return text, "", nil }
 	}
 	var err error
-	s.Server, err = New(cfg, Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core),
-		Control: o.control, Ops: o.ops})
+	deps := Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core), Keys: o.apiKeys, Control: o.control,
+		Ops: o.ops}
+	if cfg.GatewayKeys != "" {
+		text := set(t, jwk(t, gatewaySecret, "g1", "HS256"))
+		deps.GatewayKeyFile = func() ([]byte, string, error) { return text, "", nil }
+	}
+	if deps.Keys == nil {
+		deps.Keys = apiKeys
+	}
+	s.Server, err = New(cfg, deps)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan Addresses, 1), make(chan error, 1)

@@ -24,6 +24,10 @@ var algorithms = []string{"HS256", "RS256", "ES256", "EdDSA"}
 type caller struct {
 	user  string
 	facts map[string]string
+	// body is that of a signed request, which was read to verify it.
+	body []byte
+	// signed says that a gateway has signed the request.
+	signed bool
 }
 
 // maxHeads bounds the heads of tokens that are remembered: all tokens that one key has signed have the same.
@@ -34,7 +38,7 @@ type verifier struct {
 	keys      *keySet
 	claims    *jwt.Validator
 	userClaim string
-	facts     map[string]string
+	facts     map[string]string // by claim
 
 	mu    sync.RWMutex
 	heads map[string]head // of good tokens, by their text
@@ -54,16 +58,18 @@ func newVerifier(cfg *Config, facts map[string]string, keys *keySet) *verifier {
 	}
 }
 
-// identify verifies the request's token. Whatever is wrong with it gets the same answer.
-func (v *verifier) identify(r *http.Request) (*caller, error) {
+// credentials gives the scheme of the request's Authorization, and what follows it. There must be one.
+func credentials(r *http.Request) (scheme, text string) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
-		return nil, unauthorized(nil)
+		return "", ""
 	}
-	scheme, text, _ := strings.Cut(values[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return nil, unauthorized(nil)
-	}
+	scheme, text, _ = strings.Cut(values[0], " ")
+	return strings.ToLower(scheme), text
+}
+
+// identify says whose token it is. Whatever is wrong with it gets the same answer.
+func (v *verifier) identify(r *http.Request, text string) (*caller, error) {
 	has, err := v.verify(r.Context(), text)
 	if errors.Is(err, errNoKeys) {
 		return nil, &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: time.Second, Cause: err}
@@ -76,7 +82,7 @@ func (v *verifier) identify(r *http.Request) (*caller, error) {
 	if err := hongbao.CheckID(who.user); err != nil {
 		return nil, unauthorized(err)
 	}
-	for fact, claim := range v.facts {
+	for claim, fact := range v.facts {
 		value, _ := has.text(claim)
 		if hongbao.CheckID(value) != nil {
 			continue // a campaign that counts by it refuses the grab
@@ -158,6 +164,6 @@ func readHead(text string) (h head, err error) {
 }
 
 func unauthorized(cause error) error {
-	return &web.Refusal{Code: "unauthorized", Detail: "send a token that is valid here as Authorization: Bearer ...",
-		Cause: cause}
+	return &web.Refusal{Code: "unauthorized", Detail: "send a token, a signature or an API key that is good here; " +
+		"docs/http.md tells how", Cause: cause}
 }

@@ -43,6 +43,8 @@ type API struct {
 	Endpoints []Endpoint
 	// AnswerTime is how long a request may take.
 	AnswerTime time.Duration
+	// Admit refuses a request before anything else does; nil admits all.
+	Admit func(r *http.Request) error
 	// Other takes the paths that no endpoint has; nil: they get not_found.
 	Other http.Handler
 	Log   *zap.Logger
@@ -112,7 +114,14 @@ func (a *API) checked(do func(w http.ResponseWriter, r *http.Request) error) htt
 		h.Set("X-Content-Type-Options", "nosniff")
 		ctx, cancel := context.WithTimeout(r.Context(), a.AnswerTime)
 		defer cancel()
-		if err := do(w, r.WithContext(ctx)); err != nil {
+		var err error
+		if a.Admit != nil {
+			err = a.Admit(r)
+		}
+		if err == nil {
+			err = do(w, r.WithContext(ctx))
+		}
+		if err != nil {
 			Fail(w, r, a.Log, err)
 		}
 	})

@@ -112,9 +112,22 @@ func refusalOf(err error) *Refusal {
 
 // Fail answers with an error, and logs its cause.
 func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, err error) {
+	h := w.Header()
+	p, wait := Explain(r, h.Get(RequestID), log, err)
+	if wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(wait))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	writeAs(w, p.Status, "application/problem+json", &p)
+}
+
+// Explain logs an error, and gives what the caller is told of it, and for how many seconds to wait; 0 for none. id is
+// that of the answer.
+func Explain(r *http.Request, id string, log *zap.Logger, err error) (p Problem, wait int) {
 	e := refusalOf(err)
-	what, h := CodeOf(e.Code), w.Header()
-	id := h.Get(RequestID)
+	what := CodeOf(e.Code)
 	fields := []zap.Field{
 		zap.String("request_id", id), zap.String("method", r.Method), zap.String("path", r.URL.Path),
 		zap.Int("status", what.Status), zap.String("problem", e.Code), zap.NamedError("cause", e.Cause),
@@ -124,15 +137,9 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, err error) {
 	} else {
 		log.Debug("a request was refused", fields...)
 	}
-	if e.Wait > 0 {
-		h.Set("Retry-After", strconv.Itoa(int((e.Wait+time.Second-1)/time.Second)))
-	}
-	if what.Status == http.StatusUnauthorized {
-		h.Set("WWW-Authenticate", "Bearer")
-	}
-	writeAs(w, what.Status, "application/problem+json", &Problem{
+	return Problem{
 		Type: "about:blank", Title: what.Title, Status: what.Status, Detail: e.Detail, Instance: id, Code: e.Code,
-	})
+	}, int((e.Wait + time.Second - 1) / time.Second)
 }
 
 // WriteJSON answers with a value of a type that can always be written as JSON.

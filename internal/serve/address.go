@@ -1,0 +1,58 @@
+package serve
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// addresses bounds the requests of each address.
+type addresses struct {
+	limits  *limits
+	trusted []netip.Prefix
+}
+
+// admit refuses a request whose address makes too many.
+func (a *addresses) admit(r *http.Request) error {
+	if wait := a.limits.take(a.of(r).String(), time.Now()); wait > 0 {
+		return rateLimited(wait)
+	}
+	return nil
+}
+
+// of gives the address that a request counts for: of IPv6 the first 64 bits, which one customer has all of.
+func (a *addresses) of(r *http.Request) netip.Prefix {
+	at := a.client(r)
+	bits := 32
+	if at.Is6() {
+		bits = 64
+	}
+	p, _ := at.Prefix(bits) // of the zero address, which no request has, it is the zero prefix
+	return p
+}
+
+// client gives the last address on the way that no trusted proxy has. Proxies add at the right of X-Forwarded-For whom
+// they have met, so all that stands left of that address may be made up.
+func (a *addresses) client(r *http.Request) netip.Addr {
+	met, _ := netip.ParseAddrPort(r.RemoteAddr)
+	at := met.Addr().Unmap().WithZone("")
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && a.trusts(at); i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		at = hop.Unmap().WithZone("")
+	}
+	return at
+}
+
+func (a *addresses) trusts(at netip.Addr) bool {
+	for _, p := range a.trusted {
+		if p.Contains(at) {
+			return true
+		}
+	}
+	return false
+}

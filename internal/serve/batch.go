@@ -1,0 +1,174 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/flatjson"
+	"github.com/hongbao-project/hongbao/internal/web"
+)
+
+// Bounds of a batch. A call to Redis has as many grabs.
+const (
+	maxBatch      = 128
+	maxBatchBytes = 128 << 10
+)
+
+// Keys says who a caller with an API key is. access.Authority does.
+type Keys interface {
+	Identify(ctx context.Context, keyText string) (access.Caller, error)
+}
+
+// BatchGrab is one grab of a batch.
+type BatchGrab struct {
+	User      string `json:"user" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Who grabs."`
+	RequestID string `json:"request_id" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"One for all repeats."`
+	Facts     string `json:"facts,omitempty" doc:"What limits count by, as device=d1 channel=app."`
+}
+
+// batchRequest is the body of a batch.
+type batchRequest struct {
+	Grabs []BatchGrab `json:"grabs" minItems:"1" maxItems:"128" nullable:"false"`
+}
+
+// BatchResult is what one grab of a batch gets: an answer, or a problem.
+type BatchResult struct {
+	Answer     *GrabAnswer  `json:"answer,omitempty"`
+	Problem    *web.Problem `json:"problem,omitempty"`
+	RetryAfter int          `json:"retry_after,omitempty" doc:"Of a problem: send this grab again after so many seconds."`
+}
+
+// BatchAnswer has a result for each grab of a batch, in the same order.
+type BatchAnswer struct {
+	Results []BatchResult `json:"results" nullable:"false"`
+}
+
+// grabBatch is POST /v1/campaigns/{id}/grabs:batch. What is wrong with one grab does not touch the others. All are
+// asked for at once, so that the producer puts them into one call.
+func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
+	id, err := s.byKey(r, access.Grab)
+	if err != nil {
+		return err
+	}
+	o, err := web.ReadObject(w, r, web.Body{Bytes: maxBatchBytes, List: "grabs", Items: maxBatch,
+		TooMany: "grabs_invalid", Incomplete: "nothing was grabbed; send it again"})
+	if err != nil {
+		return err
+	}
+	items, _ := o["grabs"].([]flatjson.Object)
+	switch {
+	case len(o) > 1 || len(o) == 1 && o["grabs"] == nil:
+		return web.Refuse("unknown_field", "the body has grabs only")
+	case len(items) == 0:
+		return web.Refuse("grabs_invalid", "want a list of 1 to 128 grabs")
+	}
+	results := make([]BatchResult, len(items))
+	var all sync.WaitGroup
+	for i, item := range items {
+		all.Go(func() {
+			answer, err := s.grabItem(r.Context(), id, item)
+			if err == nil {
+				results[i].Answer = answer
+				return
+			}
+			p, wait := web.Explain(r, w.Header().Get(web.RequestID), s.log, err)
+			results[i] = BatchResult{Problem: &p, RetryAfter: wait}
+		})
+	}
+	all.Wait()
+	web.WriteJSON(w, http.StatusOK, &BatchAnswer{results})
+	return nil
+}
+
+// grabItem decides one grab of a batch.
+func (s *Server) grabItem(ctx context.Context, campaign string, o flatjson.Object) (*GrabAnswer, error) {
+	for name := range o {
+		if name != "user" && name != "request_id" && name != "facts" {
+			return nil, web.Refuse("unknown_field", "a grab has user, request_id and facts only")
+		}
+	}
+	g := hongbao.Grab{Campaign: campaign}
+	var err error
+	if g.User, err = userOf(o.Text("user")); err != nil {
+		return nil, err
+	}
+	if o["request_id"] == nil {
+		return nil, web.Refuse("request_id_required", "send a request_id: a grab that is sent again gets its own answer")
+	}
+	if g.RequestID, err = requestID(o); err != nil {
+		return nil, err
+	}
+	facts, isText := o.Text("facts")
+	if o["facts"] != nil && !isText {
+		return nil, web.Refuse("facts_invalid", "write them as a text, device=d1 channel=app")
+	}
+	if g.Facts, err = readFacts(facts, s.gatewayFacts); err != nil {
+		return nil, err
+	}
+	if wait := s.limits.take(g.User, time.Now()); wait > 0 {
+		return nil, rateLimited(wait)
+	}
+	return s.decide(ctx, &g)
+}
+
+func userOf(user string, ok bool) (string, error) {
+	if !ok || hongbao.CheckID(user) != nil {
+		return "", web.Refuse("user_invalid", `want 1 to 128 printable ASCII characters without spaces, and not "-"`)
+	}
+	return user, nil
+}
+
+// byKey gives the campaign of a request with an API key that may take the action there.
+func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, err error) {
+	scheme, text := credentials(r)
+	if scheme != "bearer" || s.keys == nil {
+		return "", unauthorized(nil)
+	}
+	who, err := s.keys.Identify(r.Context(), text)
+	if errors.Is(err, access.ErrUnauthorized) {
+		return "", unauthorized(err)
+	}
+	if err != nil {
+		return "", &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: err}
+	}
+	if campaign, err = campaignID(r); err != nil {
+		return "", err
+	}
+	switch err := who.Check(action, campaign); {
+	case errors.Is(err, access.ErrNotInScope):
+		return "", web.Refuse("unknown_campaign", "see the id")
+	case err != nil:
+		return "", web.Refuse("forbidden", "use a key whose role may do this")
+	}
+	return campaign, nil
+}
+
+// userReceipts is GET /v1/campaigns/{id}/grabs?user=. The codes of coupons are for their user only.
+func (s *Server) userReceipts(w http.ResponseWriter, r *http.Request) error {
+	id, err := s.byKey(r, access.ReadGrants)
+	if err != nil {
+		return err
+	}
+	query := r.URL.Query()
+	if len(query) != 1 || len(query["user"]) != 1 {
+		return web.Refuse("user_invalid", "want ?user= with one user, and nothing else")
+	}
+	user, err := userOf(query["user"][0], true)
+	if err != nil {
+		return err
+	}
+	out, err := s.reader.Receipts(r.Context(), id, user)
+	if err != nil {
+		return unread(err)
+	}
+	for i := range out.Receipts {
+		out.Receipts[i].Code = ""
+	}
+	web.WriteJSON(w, http.StatusOK, &out)
+	return nil
+}

@@ -1,0 +1,120 @@
+package serve
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/web"
+)
+
+// A gateway that signs sends these. docs/http.md shows a signature being made.
+const (
+	signedScheme = "hongbao-hmac" // Authorization: Hongbao-HMAC <key id>:<Unix seconds>:<signature in hex>
+	userHeader   = "Hongbao-User"
+	factsHeader  = "Hongbao-Facts"
+	// signedFor is how far the time of a signature may be from the server's, either way.
+	signedFor = 30 * time.Second
+)
+
+var errSignature = errors.New("the signature is not good here")
+
+// gateways verifies requests that a gateway has signed.
+type gateways struct {
+	keys  *keySet           // nil: there are none
+	facts map[string]string // by their signed names
+}
+
+// signature is what a signed request says about itself.
+type signature struct {
+	kid, time, user, facts string
+	mac                    []byte
+}
+
+// text is what is signed: one line each. None of them can hold a line break, so no two requests have the same text.
+func (s *signature) text(r *http.Request, body []byte) []byte {
+	hash := sha256.Sum256(body)
+	return []byte(strings.Join([]string{
+		"hongbao-hmac-1", s.kid, s.time, r.Method, r.RequestURI, s.user, s.facts, hex.EncodeToString(hash[:]),
+	}, "\n"))
+}
+
+// identify says for which user a signed request comes, and reads its body.
+func (g *gateways) identify(w http.ResponseWriter, r *http.Request, credentials string, body web.Body) (*caller, error) {
+	s, key, err := g.read(r, credentials)
+	if err != nil {
+		return nil, unauthorized(err)
+	}
+	who := &caller{user: s.user, signed: true}
+	if r.Method == http.MethodPost {
+		if who.body, err = web.ReadBody(w, r, body); err != nil {
+			return nil, err
+		}
+	}
+	h := hmac.New(sha256.New, key)
+	h.Write(s.text(r, who.body))
+	if !hmac.Equal(h.Sum(nil), s.mac) {
+		return nil, unauthorized(errSignature)
+	}
+	if err := hongbao.CheckID(s.user); err != nil {
+		return nil, web.Refuse("user_invalid", "want 1 to 128 printable ASCII characters without spaces, and not \"-\"")
+	}
+	who.facts, err = readFacts(s.facts, g.facts)
+	return who, err
+}
+
+// read checks what can be checked before the body is read.
+func (g *gateways) read(r *http.Request, credentials string) (s signature, key []byte, err error) {
+	users, facts := r.Header.Values(userHeader), r.Header.Values(factsHeader)
+	parts := strings.Split(credentials, ":")
+	if g.keys == nil || len(parts) != 3 || len(users) != 1 || len(facts) > 1 {
+		return s, nil, errSignature
+	}
+	s = signature{kid: parts[0], time: parts[1], user: users[0], facts: strings.Join(facts, "")}
+	if s.mac, err = hex.DecodeString(parts[2]); err != nil {
+		return s, nil, errSignature
+	}
+	at, err := strconv.ParseInt(s.time, 10, 64)
+	if err != nil || time.Since(time.Unix(at, 0)).Abs() > signedFor {
+		return s, nil, fmt.Errorf("%w: its time is not now", errSignature)
+	}
+	found, err := g.keys.find(r.Context(), s.kid, "HS256")
+	if err != nil {
+		return s, nil, err
+	}
+	key, ok := found.([]byte)
+	if !ok {
+		return s, nil, errSignature
+	}
+	return s, key, nil
+}
+
+// readFacts reads facts as "device=d1 channel=app". names has the fact of each name.
+func readFacts(text string, names map[string]string) (map[string]string, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // no facts
+	}
+	items := strings.Split(text, " ")
+	out := make(map[string]string, len(items))
+	for _, item := range items {
+		name, value, _ := strings.Cut(item, "=")
+		fact := names[name]
+		switch {
+		case fact == "":
+			return nil, web.Refuse("facts_invalid", "serve.facts has no such source; write them as device=d1 channel=app")
+		case out[fact] != "":
+			return nil, web.Refuse("facts_invalid", "a fact comes twice")
+		case hongbao.CheckID(value) != nil:
+			return nil, web.Refuse("facts_invalid", "a value has 1 to 128 printable ASCII characters without spaces")
+		}
+		out[fact] = value
+	}
+	return out, nil
+}
