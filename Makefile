@@ -13,7 +13,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-deploy race lint bench soak fuzz
+.PHONY: help setup build demo image test test-deploy race lint bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,8 +33,11 @@ test: setup ## install what is missing, vet, soak for a minute, run every test: 
 	$(MAKE) --no-print-directory soak SECONDS=60
 	go test -count=1 -timeout $(TIMEOUT) -p 2 ./...
 
-test-deploy: setup ## the chart, the rights, the image: deploy/test, a module of its own
-	cd deploy/test && go vet ./... && go test -count=1 -timeout $(TIMEOUT) ./...
+image: ## write the container image to bin/image, an OCI layout, without a container engine
+	cd deploy && go run ./image -out ../bin/image
+
+test-deploy: setup ## the chart, the rights, the image, a rolling update: deploy, a module of its own
+	cd deploy && go vet ./... && go test -count=1 -timeout $(TIMEOUT) ./...
 
 race: setup ## the tests of what runs concurrently, under the race detector
 	go test -race -count=1 -timeout 20m -p 1 $(RACE)

@@ -54,10 +54,12 @@ type server struct {
 func serve(t *testing.T, path string, env []string, args ...string) *server {
 	t.Helper()
 	s := &server{public: freeAddr(t), ops: freeAddr(t)}
-	all := slices.Concat([]string{"serve", "--serve.listen=" + s.public, "--serve.ops_listen=" + s.ops, "--serve.keys=" + keyFile(t),
+	all := slices.Concat([]string{"serve", "--serve.listen=" + s.public, "--serve.ops_listen=" + s.ops,
+		"--serve.control_listen=127.0.0.1:0", "--serve.keys=" + keyFile(t),
 		"--serve.issuer=https://id.test", "--serve.audience=hongbao", "--log.format=json"}, args)
 	s.process = start(t, path, env, all...)
-	testkit.Eventually(t, 60*time.Second, func() bool { return ready(t.Context(), s.ops) }, "it is ready")
+	testkit.Eventually(t, timeToStart, func() bool { return s.isOver() || ready(t.Context(), s.ops) }, "it is ready")
+	require.False(t, s.isOver(), "%s", s.log())
 	return s
 }
 

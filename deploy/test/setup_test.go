@@ -9,11 +9,15 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
+
+// timeToStart is more than any process takes to start or to end on a busy machine.
+const timeToStart = time.Minute
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 

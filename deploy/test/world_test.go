@@ -94,6 +94,15 @@ func start(t *testing.T, path string, env []string, args ...string) *process {
 	return p
 }
 
+func (p *process) isOver() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // says waits until it has said something.
 func (p *process) says(text string) {
 	p.t.Helper()

@@ -1,0 +1,133 @@
+// Command image writes Hongbao's container image as an OCI layout, without a container engine and without a registry:
+//
+//	make image                       # bin/image, for this machine's architecture
+//	skopeo copy oci:bin/image docker://registry.internal/hongbao:1
+//
+// It is the image of deploy/Dockerfile: the static program and the certificates of public authorities, nothing else.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// Where the image has its two files, and who runs it.
+const (
+	program      = "usr/local/bin/hongbao"
+	certificates = "etc/ssl/certs/ca-certificates.crt"
+	user         = "65532:65532"
+)
+
+func main() {
+	source := flag.String("source", "..", "the repository")
+	out := flag.String("out", "../bin/image", "folder of the OCI layout; what is there is replaced")
+	arch := flag.String("arch", runtime.GOARCH, "architecture: amd64, arm64, ...")
+	roots := flag.String("roots", "/"+certificates, "file with the certificates of public authorities")
+	flag.Parse()
+	digest, err := write(*source, *out, *arch, *roots)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+	fmt.Println(digest)
+}
+
+// write builds the program and writes the layout; it gives the image's digest.
+func write(source, out, arch, roots string) (string, error) {
+	dir, err := os.MkdirTemp("", "hongbao-image-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "hongbao")
+	img, err := build(source, path, arch, roots)
+	err = errors.Join(err, os.RemoveAll(dir))
+	if err != nil {
+		return "", err
+	}
+	if err := os.RemoveAll(out); err != nil {
+		return "", err
+	}
+	index, err := layout.Write(out, empty.Index)
+	if err != nil {
+		return "", fmt.Errorf("write the layout to %s: %w", out, err)
+	}
+	if err := index.AppendImage(img, layout.WithPlatform(v1.Platform{OS: "linux", Architecture: arch})); err != nil {
+		return "", fmt.Errorf("write the image to %s: %w", out, err)
+	}
+	digest, err := img.Digest()
+	return digest.String(), err
+}
+
+// build makes the program as deploy/Dockerfile does, and the image around it.
+func build(source, path, arch, roots string) (v1.Image, error) {
+	cmd := exec.Command("go", "build", "-trimpath", "-tags=timetzdata", "-ldflags=-s -w", "-o", path, "./cmd/hongbao")
+	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the program in %s: %w: %s", source, err, text)
+	}
+	img := mutate.MediaType(empty.Image, "application/vnd.oci.image.manifest.v1+json")
+	img = mutate.ConfigMediaType(img, "application/vnd.oci.image.config.v1+json")
+	for _, file := range []struct {
+		name, path string
+		mode       int64
+	}{{certificates, roots, 0o444}, {program, path, 0o555}} {
+		text, err := os.ReadFile(file.path)
+		if err != nil {
+			return nil, fmt.Errorf("read what becomes /%s: %w", file.name, err)
+		}
+		layer, err := pack(file.name, text, file.mode)
+		if err == nil {
+			img, err = mutate.AppendLayers(img, layer)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pack /%s: %w", file.name, err)
+		}
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", arch
+	config.Config.User, config.Config.Entrypoint = user, []string{"/" + program}
+	return mutate.ConfigFile(img, config)
+}
+
+// pack makes a layer of one file and its folders. It has no time in it: the same program gives the same digest.
+func pack(name string, text []byte, mode int64) (v1.Layer, error) {
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	parts := strings.Split(name, "/")
+	for i := 1; i < len(parts); i++ {
+		folder := &tar.Header{Typeflag: tar.TypeDir, Name: strings.Join(parts[:i], "/") + "/", Mode: 0o755}
+		if err := w.WriteHeader(folder); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text))}); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil },
+		tarball.WithMediaType("application/vnd.oci.image.layer.v1.tar+gzip"))
+}
