@@ -13,7 +13,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo image test test-deploy race lint bench soak fuzz
+.PHONY: help setup build demo image test test-deploy test-web race lint bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,11 @@ image: ## write the container image to bin/image, an OCI layout, without a conta
 
 test-deploy: setup ## the chart, the rights, the image, a rolling update: deploy, a module of its own
 	cd deploy && go vet ./... && go test -count=1 -timeout $(TIMEOUT) ./...
+
+test-web: setup ## the console in a real Chromium, which is installed with axe-core: scripts/setup.sh web
+	scripts/setup.sh web
+	go vet -tags web ./cmd/hongbao
+	go test -tags web -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./cmd/hongbao $(if $(UPDATE),-update)
 
 race: setup ## the tests of what runs concurrently, under the race detector
 	go test -race -count=1 -timeout 20m -p 1 $(RACE)

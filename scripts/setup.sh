@@ -4,6 +4,7 @@
 #   scripts/setup.sh                     everything; quick when all is there
 #   scripts/setup.sh --check             only says what is missing; status 1 if anything is
 #   scripts/setup.sh kafka [VERSION...]  only Kafka, for more versions
+#   scripts/setup.sh web                 what the tests of the console need: Chromium, and axe-core from the npm registry
 # KAFKA_VERSION (4.1.0) is the version without an argument; HONGBAO_KAFKA_DIR (.cache of the repository) is where
 # kafka-VERSION goes. Services that the Debian packages start are stopped again; ones that ran before are left alone.
 set -euo pipefail
@@ -11,6 +12,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${HONGBAO_KAFKA_DIR:-$root/.cache}
 default_kafka=${KAFKA_VERSION:-4.1.0}
+axe_version=4.14.1
 work=
 broker=
 
@@ -35,6 +37,7 @@ have() {
 	openjdk-17-jre-headless) java_is_new ;;
 	maven) command -v mvn >/dev/null ;;
 	prometheus) command -v prometheus >/dev/null && command -v promtool >/dev/null ;;
+	chromium | npm) command -v "$1" >/dev/null ;;
 	*) die "have: unknown package $1" ;;
 	esac
 }
@@ -46,9 +49,11 @@ java_is_new() {
 	[ "${version:-0}" -ge 17 ]
 }
 
+# missing_packages [PACKAGE...]: those that are not here; without an argument of those that make test needs.
 missing_packages() {
 	local p
-	for p in redis-server postgresql mariadb-server openjdk-17-jre-headless maven prometheus; do
+	[ $# -gt 0 ] || set -- redis-server postgresql mariadb-server openjdk-17-jre-headless maven prometheus
+	for p in "$@"; do
 		have "$p" || printf '%s\n' "$p"
 	done
 }
@@ -90,7 +95,7 @@ install_packages() {
 		done
 	fi
 	local left
-	left=$(missing_packages)
+	left=$(missing_packages "$@")
 	[ -z "$left" ] || die "installed, and still missing: ${left//$'\n'/ }: is another version first in PATH?"
 }
 
@@ -196,6 +201,26 @@ setup_kafka() {
 	say "Kafka $version is in $home"
 }
 
+setup_web() {
+	local missing home=$cache/axe-core
+	missing=$(missing_packages chromium npm)
+	# shellcheck disable=SC2086 # one word each
+	[ -z "$missing" ] || install_packages $missing
+	if grep -qs "\"version\": \"$axe_version\"" "$home/package/package.json"; then
+		say "Chromium and axe-core $axe_version are there"
+		return
+	fi
+	say "fetching axe-core $axe_version by npm into $home"
+	mkdir -p "$cache"
+	work=$(mktemp -d "$cache/tmp.XXXXXX")
+	(cd "$work" && npm pack --silent "axe-core@$axe_version" >npm.log 2>&1 && tar -xzf axe-core-*.tgz) ||
+		die "npm could not get axe-core: $(tail -n 5 "$work/npm.log")"
+	rm -rf "$home" "$work"/*.tgz "$work/npm.log"
+	chmod 755 "$work"
+	mv "$work" "$home"
+	work=
+}
+
 check() {
 	local missing
 	missing=$(missing_packages)
@@ -217,6 +242,7 @@ main() {
 		[ -z "$missing" ] || die "Kafka needs ${missing//$'\n'/ }: run scripts/setup.sh without arguments first"
 		for version in "${@:-$default_kafka}"; do setup_kafka "$version"; done
 		;;
+	web) setup_web ;;
 	'')
 		missing=$(missing_packages)
 		if [ -n "$missing" ]; then
@@ -227,7 +253,7 @@ main() {
 		fi
 		setup_kafka "$default_kafka"
 		;;
-	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...]]" ;;
+	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web]" ;;
 	esac
 }
 

@@ -2,50 +2,67 @@ package main
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/control"
 )
 
 func serveCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "serve", Short: "Answer grabs over HTTP: grab, own receipts, countdown",
-		Long: "Serves the API of docs/http.md on serve.listen, that of docs/administration.md on serve.control_listen if " +
-			"there is a\nledger, and /livez and /readyz on serve.ops_listen, until SIGTERM or SIGINT; then it says that it " +
-			"is not ready, takes\nrequests for serve.drain_delay more, and answers what is under way. Users come with " +
-			"tokens (JWT) that somebody of\nserve.keys has signed, or by gateways that sign (serve.gateway_keys) or have API " +
-			"keys; administrators come with API\nkeys (`hongbao key`).",
+		Use: "serve", Short: "Answer grabs over HTTP; administration and the console besides",
+		Long: "Serves the API of docs/http.md on serve.listen, that of docs/administration.md and the pages of " +
+			"docs/console.md on\nserve.control_listen if there is a ledger, and /livez and /readyz on serve.ops_listen, until " +
+			"SIGTERM or SIGINT; then it\nsays that it is not ready, takes requests for serve.drain_delay more, and answers " +
+			"what is under way. Users come with\ntokens (JWT) that somebody of serve.keys has signed, or by gateways that sign " +
+			"(serve.gateway_keys) or have API keys;\nadministrators come with API keys (`hongbao key`).",
 		Example: "  hongbao serve --serve.keys=keys.json --serve.issuer=https://id.example.com --serve.audience=hongbao " +
 			"--serve.facts=device=claim:device_id",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error { return serveAll(cmd.Context(), a) })
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error { return serveAll(cmd.Context(), a, nil) })
 		},
 	}
 }
 
-// serveAll gives the control listener the administration API, if there is a ledger: that has the API keys.
-func serveAll(ctx context.Context, a *app.App) error {
+// serveAll gives the control listener the administration API and the console, if there is a ledger: that has the API
+// keys. faults is nil but in `hongbao dev`.
+func serveAll(ctx context.Context, a *app.App, faults console.Faults) error {
 	if a.Config.Ledger.DSN == "" {
 		a.Log().Info("no control listener: ledger.dsn is empty, and the API keys stand in the ledger")
 		return a.Serve(ctx, nil)
 	}
-	cfg := a.Config.ServeConfig()
-	c, err := control.New(a, a.Authority(), a.Log(), control.Config{
+	cfg, authority := a.Config.ServeConfig(), a.Authority()
+	c, err := control.New(a, authority, a.Log(), control.Config{
 		AnswerTime: cfg.AnswerTime(), Patience: min(controlPatience, cfg.AnswerTime()/2),
 	})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	h, err := c.API().Handler()
+	api, err := c.API().Handler()
 	if err != nil {
 		return err
 	}
-	return a.Serve(ctx, h)
+	pages, err := a.Console(authority, faults)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", api)
+	mux.Handle("/openapi.json", api)
+	mux.Handle("/", pages)
+	ctx, cancel := context.WithCancel(ctx)
+	ran := make(chan error, 1)
+	go func() { ran <- pages.Run(ctx) }()
+	err = a.Serve(ctx, mux)
+	cancel()
+	return errors.Join(err, <-ran)
 }
 
 // controlPatience is how long a request waits for work that goes on by itself.

@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -32,7 +33,8 @@ type App struct {
 	worker string // names this process, never twice
 	makes  bool   // the deployment's topic is made if it is missing
 
-	measures *measures // nil: nobody scrapes this process
+	measures *measures        // nil: nobody scrapes this process
+	outcomes console.Outcomes // of the grabs that this process answers
 
 	parent  *App // whose Redis and ledger this one uses, for one call; nil: it opens its own
 	redis   redis.UniversalClient

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
@@ -49,6 +50,7 @@ type Config struct {
 	Serve      Serve
 	Work       Work
 	Ops        Ops
+	Console    console.Config
 	Publisher  publish.Config
 	Kafka      Kafka
 	Store      campaigns.Config

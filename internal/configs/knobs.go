@@ -24,6 +24,7 @@ var sections = []struct{ name, doc string }{
 	{"serve", "The server `hongbao serve`; docs/http.md tells more. Used by that command only."},
 	{"work", "The worker `hongbao work`. Used by that command only."},
 	{"ops", "What the ops listeners of serve, work and balance have in common; docs/metrics.md tells more."},
+	{"console", "The pages of `hongbao serve`; docs/console.md tells more. Used by that command only."},
 	{"kafka", "How to reach Kafka, and the topic. Not looked at if kafka is not among deployment.sinks."},
 	{"publisher", "How grants are put into the topic."},
 	{"campaign", "Loading campaigns, holding their plans, and letting them go."},

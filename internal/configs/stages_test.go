@@ -61,7 +61,7 @@ func grabs(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
 	_, grab := producer.New(p)
 	sv := c.ServeConfig()
 	sv.Keys, sv.Issuer, sv.Audience = "keys.json", "issuer", "audience"
-	return cmp.Or(store, plans, grab, sv.Check())
+	return cmp.Or(store, plans, grab, sv.Check(), c.Console.Check())
 }
 
 func works(c *Config, rdb, reads redis.UniversalClient, space *shards.Layout) error {

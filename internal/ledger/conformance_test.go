@@ -55,6 +55,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"grants by seq":                               testBySeq,
 	"fn's error ends an iteration":                testIterationError,
 	"totals":                                      testTotals,
+	"the shape of a campaign":                     testShape,
 	"an unknown campaign and account":             testUnknown,
 	"quarantine is decided once":                  testResolve,
 	"a sealed campaign is not read again":         testSeal,

@@ -1,0 +1,94 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/console"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/replay"
+)
+
+// consolePatience is how long a sink that is out of reach is tried again: somebody waits at the screen.
+const consolePatience = 10 * time.Second
+
+// consoleActions is what the buttons of the console do: the same as the commands.
+type consoleActions struct{ *App }
+
+// TurnCampaign pauses or resumes a campaign. It needs Redis only.
+func (c consoleActions) TurnCampaign(ctx context.Context, _ *access.Caller, id string, pause bool) error {
+	if pause {
+		return c.Pause(ctx, id)
+	}
+	return c.Resume(ctx, id)
+}
+
+// fromConsole is the reason that is kept where a button asks for none.
+const fromConsole = "by a button of the console"
+
+// TurnSink pauses or resumes a sink for all workers. It needs Redis only.
+func (c consoleActions) TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error {
+	turn := c.ResumeSink
+	if pause {
+		turn = c.PauseSink
+	}
+	_, err := turn(ctx, sink, "key:"+who.Key, fromConsole)
+	return err
+}
+
+// Requeue delivers dead letters after all.
+func (c consoleActions) Requeue(ctx context.Context, who *access.Caller, o console.LetterOrder) (r *deadletter.Report,
+	err error) {
+	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
+		r, err = a.Requeue(ctx, Requeue{Pick: o.Pick, By: deadletter.Decider{By: who.Key, Why: o.Why}, DryRun: o.DryRun,
+			Patience: consolePatience})
+		return err
+	})
+	return r, err
+}
+
+// Drop ends dead letters.
+func (c consoleActions) Drop(ctx context.Context, who *access.Caller, o console.LetterOrder) (r *deadletter.Report,
+	err error) {
+	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
+		r, err = a.DropLetters(ctx, o.Pick, deadletter.Decider{By: who.Key, Why: o.Why}, o.DryRun)
+		return err
+	})
+	return r, err
+}
+
+// Decide pays or voids a grant in quarantine.
+func (c consoleActions) Decide(ctx context.Context, who *access.Caller, d ledger.Decision) error {
+	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
+		_, err := a.Decide(ctx, d)
+		return err
+	})
+}
+
+// Replay delivers grants once more.
+func (c consoleActions) Replay(ctx context.Context, who *access.Caller, o console.ReplayOrder) (text string, err error) {
+	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
+		report, err := a.Replay(ctx, Replay{Name: o.Name, To: o.To, Filter: replay.Filter{Campaign: o.Campaign},
+			Missing: o.Missing, DryRun: o.DryRun, Patience: consolePatience})
+		if report != nil {
+			var b strings.Builder
+			_ = report.Write(&b) // a Builder takes everything
+			text = b.String()
+		}
+		return err
+	})
+	return text, err
+}
+
+// Audit compares Redis, ledger and topic.
+func (c consoleActions) Audit(ctx context.Context, _ *access.Caller) (r *audit.Report, err error) {
+	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
+		r, err = a.Audit(ctx, audit.Options{})
+		return err
+	})
+	return r, err
+}

@@ -1,0 +1,308 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/console"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+const (
+	// consoleCampaigns are shown in the list; a campaign that is older has its page all the same.
+	consoleCampaigns = 100
+	// listAge is how old the ledger's list of campaigns may be: what moves is in Redis.
+	listAge = 2 * time.Second
+)
+
+// consoleSource reads what the pages of the console show. A ledger that is away takes away only what it has.
+type consoleSource struct {
+	*App
+	shapes shapes
+
+	mu     sync.Mutex
+	listed []ledger.StoredCampaign
+	more   bool
+	at     time.Time
+	note   string
+}
+
+// list gives the newest campaigns, and says what is wrong with the list. While the ledger is away it is the last one.
+func (s *consoleSource) list(ctx context.Context) (list []ledger.StoredCampaign, more bool, note string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) < listAge {
+		return s.listed, s.more, s.note
+	}
+	l, err := s.sharedLedger(ctx)
+	var found []ledger.StoredCampaign
+	if err == nil {
+		found, err = l.NewestCampaigns(ctx, consoleCampaigns+1)
+	}
+	s.at, s.note = time.Now(), ""
+	if err != nil {
+		s.note = ledgerAway(err)
+		return s.listed, s.more, s.note
+	}
+	s.more = len(found) > consoleCampaigns
+	s.listed = found[:min(len(found), consoleCampaigns)]
+	return s.listed, s.more, ""
+}
+
+func ledgerAway(err error) string {
+	return fmt.Sprintf("The ledger can't be read, so what it knows is missing or old: %v", err)
+}
+
+// Campaigns lists the newest campaigns as they stand in Redis and in the ledger.
+func (s *consoleSource) Campaigns(ctx context.Context) (console.Campaigns, error) {
+	list, more, note := s.list(ctx)
+	out := console.Campaigns{List: make([]console.Campaign, len(list)), More: more, Note: note}
+	frozen := map[int]bool{}
+	for i := range list {
+		c := &list[i]
+		out.List[i] = consoleCampaign(c)
+		if err := s.addRedis(ctx, &out.List[i], frozen); err != nil {
+			return out, err
+		}
+	}
+	slices.SortStableFunc(out.List, func(a, b console.Campaign) int { return b.From.Compare(a.From) })
+	return out, nil
+}
+
+// consoleCampaign is what the ledger says.
+func consoleCampaign(c *ledger.StoredCampaign) console.Campaign {
+	s := &c.Spec
+	out := console.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
+		From: s.From, To: s.To, Packets: s.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
+		Refunded: c.Refunded, GrantedSum: c.Granted}
+	if c.State == ledger.StateRefunded {
+		out.State = "refunded"
+	}
+	return out
+}
+
+// addRedis adds what Redis says. frozen remembers which shards are frozen.
+func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign, frozen map[int]bool) error {
+	store, err := s.store()
+	if err != nil {
+		return err
+	}
+	st, there, err := store.Status(ctx, c.ID)
+	if err != nil || !there {
+		return err
+	}
+	if _, asked := frozen[st.Shard]; !asked {
+		head, err := shards.Of(s.redis, s.space.Shard(st.Shard)).Head(ctx)
+		if err != nil && !errors.Is(err, shards.ErrFrozen) {
+			return err
+		}
+		frozen[st.Shard] = err != nil || head.Frozen
+	}
+	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
+	c.GrantedSum, c.LeftSum = st.GrantedAmount, st.LeftAmount
+	c.State = stateNow(&st, c, time.Now(), frozen[st.Shard])
+	return nil
+}
+
+// stateNow is what a grab would find.
+func stateNow(st *campaigns.Status, c *console.Campaign, now time.Time, frozen bool) string {
+	switch {
+	case frozen:
+		return campaigns.Frozen
+	case st.State != campaigns.Open:
+		return st.State
+	case now.Before(c.From):
+		return string(hongbao.OutcomeNotStarted)
+	case !now.Before(c.To):
+		return string(hongbao.OutcomeEnded)
+	case st.Left == 0:
+		return string(hongbao.OutcomeSoldOut)
+	}
+	return st.State
+}
+
+// Campaign reads one campaign.
+func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live, error) {
+	l, err := s.sharedLedger(ctx)
+	var stored ledger.StoredCampaign
+	found := false
+	if err == nil {
+		stored, found, err = l.Campaign(ctx, id)
+	}
+	out := &console.Live{Campaign: console.Campaign{ID: id}}
+	switch {
+	case err != nil:
+		out.Notes = append(out.Notes, ledgerAway(err))
+		if err := s.fromRedis(ctx, out); err != nil {
+			return nil, err
+		}
+	case !found:
+		return nil, fmt.Errorf("campaign %s: %w", id, console.ErrNotFound)
+	default:
+		out.Campaign, out.Hash, out.Split = consoleCampaign(&stored), stored.Hash, stored.Spec.Split
+		out.Settled, out.Revealed = stored.Grants, !stored.Revealed.IsZero()
+	}
+	if err := s.addRedis(ctx, &out.Campaign, map[int]bool{}); err != nil {
+		return nil, err
+	}
+	out.Outcomes = s.outcomes.Of(id)
+	if err := s.addLags(ctx, out); err != nil {
+		return nil, err
+	}
+	if found {
+		shape, err := s.shapes.of(ctx, l, &stored)
+		if err != nil {
+			out.Notes = append(out.Notes, ledgerAway(err))
+		}
+		out.Spread, out.Timeline, out.Step = shape.spread, shape.timeline, shape.step
+	}
+	return out, nil
+}
+
+// fromRedis fills what the ledger would have said.
+func (s *consoleSource) fromRedis(ctx context.Context, out *console.Live) error {
+	w, err := shards.Of(s.redis, s.space.Home(out.ID)).Window(ctx, out.ID)
+	if errors.Is(err, shards.ErrNotInRedis) {
+		return hongbao.Outagef(hongbao.ClassTransient, "campaign %s is not in Redis, and the ledger can't be read", out.ID)
+	}
+	out.Name, out.Kind, out.Currency, out.From, out.To = w.Name, w.Kind, w.Currency, w.From, w.To
+	return err
+}
+
+// addLags adds how far each sink is behind, on the campaign's shard.
+func (s *consoleSource) addLags(ctx context.Context, out *console.Live) error {
+	for _, sink := range s.Config.Deployment.Sinks {
+		g, err := shards.Of(s.redis, s.space.Home(out.ID)).Status(ctx, sink)
+		if errors.Is(err, shards.ErrFrozen) {
+			out.Notes = append(out.Notes, fmt.Sprintf("The campaign's shard is frozen: %v", err))
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("lag of sink %s: %w", sink, err)
+		}
+		out.Lags = append(out.Lags, console.Lag{Sink: sink, Grants: g.Waiting, Seconds: g.Oldest.Seconds()})
+	}
+	return nil
+}
+
+// Letters lists dead letters.
+func (s *consoleSource) Letters(ctx context.Context, f deadletter.Filter, after string) ([]deadletter.Letter, string,
+	error) {
+	if err := s.checkSinks("sink", f.Sinks...); err != nil {
+		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
+	}
+	if len(f.Sinks) == 0 {
+		f.Sinks = slices.Clone(s.Config.Deployment.Sinks)
+	}
+	list, next, err := deadletter.New(s.redis, s.space).List(ctx, f, after, console.PageLen)
+	c := newCurrencies(s.currency)
+	for i := range list {
+		c.complete(ctx, list[i].Grant)
+	}
+	return list, next, err
+}
+
+// Letter gives a dead letter.
+func (s *consoleSource) Letter(ctx context.Context, id string) (deadletter.Letter, error) {
+	l, err := deadletter.New(s.redis, s.space).Get(ctx, id)
+	if errors.Is(err, deadletter.ErrNoLetter) {
+		err = fmt.Errorf("letter %s: it was decided, or never was: %w", id, console.ErrNotFound)
+	}
+	if err == nil {
+		newCurrencies(s.currency).complete(ctx, l.Grant)
+	}
+	return l, err
+}
+
+// Quarantine lists grants in quarantine.
+func (s *consoleSource) Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error) {
+	l, err := s.sharedLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	read := l.Quarantine
+	if all {
+		read = l.QuarantineAll
+	}
+	list, err := read(ctx, after, console.PageLen)
+	c := newCurrencies(s.sharedCurrency)
+	for i := range list {
+		c.complete(ctx, &list[i].Grant)
+	}
+	return list, err
+}
+
+// Quarantined gives a grant in quarantine.
+func (s *consoleSource) Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error) {
+	l, err := s.sharedLedger(ctx)
+	if err != nil {
+		return ledger.Quarantined{}, err
+	}
+	q, found, err := l.Quarantined(ctx, id)
+	if err == nil && !found {
+		err = fmt.Errorf("quarantine %d: %w", id, console.ErrNotFound)
+	}
+	newCurrencies(s.sharedCurrency).complete(ctx, &q.Grant)
+	return q, err
+}
+
+// sharedCurrency is what the ledger says of a campaign's currency; empty if it does not have the campaign.
+func (s *consoleSource) sharedCurrency(ctx context.Context, id string) string {
+	l, err := s.sharedLedger(ctx)
+	if err != nil {
+		return ""
+	}
+	c, _, err := l.Campaign(ctx, id)
+	if err != nil {
+		return ""
+	}
+	return c.Spec.Currency
+}
+
+// Replays tells how far replays are, whoever began them.
+func (s *consoleSource) Replays(ctx context.Context) ([]console.Progress, error) {
+	list, err := s.App.Replays(ctx)
+	out := make([]console.Progress, len(list))
+	for i, r := range list {
+		what := r.Target
+		if r.Dead != "" {
+			what += ", dead letters of " + r.Dead
+		}
+		if r.Filter.Campaign != "" {
+			what += ", campaign " + r.Filter.Campaign
+		}
+		out[i] = console.Progress{Name: r.Name, What: what, Begun: r.Begun, Done: r.Looked, Of: r.Events,
+			Ended: r.Finished}
+	}
+	return out, err
+}
+
+// Sinks tells how the sinks stand.
+func (s *consoleSource) Sinks(ctx context.Context) ([]console.Sink, error) {
+	status, err := s.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]console.Sink, len(status.Sinks))
+	for i := range status.Sinks {
+		x := &status.Sinks[i]
+		out[i] = console.Sink{Name: x.Sink, Waiting: x.Waiting, Pending: x.Pending, Parked: x.Parked,
+			Dead: x.Dead, Oldest: x.Oldest, Paused: x.Pause.Paused}
+		if x.Pause.Paused {
+			out[i].PausedBy = fmt.Sprintf("%s: %s", x.Pause.By, x.Pause.Why)
+		}
+		for _, w := range x.Workers {
+			out[i].Workers = append(out[i].Workers, console.Worker{Name: w.Worker, Alive: w.Alive, Seen: w.Seen,
+				Holds: w.Holds})
+		}
+	}
+	return out, nil
+}

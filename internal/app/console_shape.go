@@ -1,0 +1,110 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/console"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+const (
+	// shapeAge is how old a shape may be, and shapeRest how many times as long as its reading took it is good for: the
+	// ledger reads every grant of the campaign for it.
+	shapeAge, shapeRest = 5 * time.Second, 20
+	// spreadBins and timeSteps bound what is drawn; maxShapes the campaigns that are remembered.
+	spreadBins, timeSteps, maxShapes = 20, 100, 100
+	// shortestStep of a timeline.
+	shortestStep = 100 // ms
+)
+
+// shape is how the paid grants of a campaign spread over amounts and over time.
+type shape struct {
+	spread   []console.Bin
+	timeline []console.Point
+	step     time.Duration
+	until    time.Time // when it is read again
+	grants   int64
+	revealed bool
+}
+
+// shapes remembers the shapes of campaigns. Its methods may be called at once.
+type shapes struct {
+	mu   sync.Mutex
+	held map[string]shape
+}
+
+// of gives the shape of a campaign. A campaign to which nothing was added has the shape that it had.
+func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign) (shape, error) {
+	s.mu.Lock()
+	has, ok := s.held[c.Spec.ID]
+	s.mu.Unlock()
+	revealed := !c.Revealed.IsZero()
+	if ok && (time.Now().Before(has.until) || has.grants == c.Grants) && has.revealed == revealed {
+		return has, nil
+	}
+	start := time.Now()
+	now, err := readShape(ctx, l, c, revealed)
+	if err != nil {
+		return has, err
+	}
+	now.until = time.Now().Add(max(shapeAge, shapeRest*time.Since(start)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil || len(s.held) >= maxShapes {
+		s.held = map[string]shape{}
+	}
+	s.held[c.Spec.ID] = now
+	return now, nil
+}
+
+func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, revealed bool) (shape, error) {
+	out := shape{grants: c.Grants, revealed: revealed}
+	b, err := l.Bounds(ctx, c.Spec.ID)
+	if err != nil || b.Grants == 0 && !revealed {
+		return out, err
+	}
+	var plan []hongbao.Amount
+	if revealed { // else nobody may see what is not granted
+		p, err := campaign.NewPlan(c.Spec, c.Seed)
+		if err != nil {
+			return out, err
+		}
+		plan = p.Amounts
+		if b.Grants == 0 {
+			b.Low, b.High = plan[0], plan[0]
+		}
+		for _, a := range plan {
+			b.Low, b.High = min(b.Low, a), max(b.High, a)
+		}
+	}
+	width := int64(b.High-b.Low)/spreadBins + 1
+	paid, err := l.Amounts(ctx, c.Spec.ID, b.Low, width)
+	if err != nil {
+		return out, err
+	}
+	out.spread = make([]console.Bin, int64(b.High-b.Low)/width+1)
+	for i := range out.spread {
+		low := b.Low + hongbao.Amount(int64(i)*width)
+		out.spread[i] = console.Bin{Low: low, High: min(low+hongbao.Amount(width)-1, b.High)}
+	}
+	bin := func(amount int64) *console.Bin {
+		return &out.spread[min(max((amount-int64(b.Low))/width, 0), int64(len(out.spread)-1))]
+	}
+	for _, s := range paid { // a grant that was paid since Bounds may lie outside
+		bin(s.From).Granted += s.Grants
+	}
+	for _, a := range plan {
+		bin(int64(a)).Plan++
+	}
+	step := max(shortestStep, (b.Last-b.First)/timeSteps+1)
+	out.step = time.Duration(step) * time.Millisecond
+	times, err := l.Times(ctx, c.Spec.ID, b.First, step)
+	for _, t := range times {
+		out.timeline = append(out.timeline, console.Point{At: time.UnixMilli(t.From), Grants: t.Grants})
+	}
+	return out, err
+}

@@ -1,0 +1,76 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/console"
+	"github.com/hongbao-project/hongbao/internal/money"
+)
+
+// Trail follows the grants of a user, or of a packet, and says it in words.
+func (s *consoleSource) Trail(ctx context.Context, q console.Question) (out console.Trails, err error) {
+	err = s.Within(ctx, Needs{Redis: true}, func(a *App) error {
+		t, err := a.Trail(ctx, TrailOf{Campaign: q.Campaign, User: q.User, Packet: q.Packet})
+		if err != nil {
+			return err
+		}
+		unread := map[string]bool{}
+		for _, u := range t.Unread {
+			unread[u.Where] = true
+			out.Notes = append(out.Notes, fmt.Sprintf("%s could not be asked: %s", u.Where, u.Why))
+		}
+		for i := range t.Steps {
+			out.List = append(out.List, s.tell(&t.Steps[i], t.Currency, unread))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// tell says in words where a grant is.
+func (s *consoleSource) tell(step *TrailStep, currency string, unread map[string]bool) console.Trail {
+	t := console.Trail{Packet: step.Packet}
+	add := func(name, where string, there bool, is, isNot string) {
+		switch {
+		case there:
+			isNot = is
+		case unread[where]:
+			isNot = "It could not be asked."
+		}
+		t.Stations = append(t.Stations, console.Station{Name: name, There: there, Text: isNot})
+	}
+	said := func(g *TrailGrant) string {
+		if g == nil {
+			return ""
+		}
+		t.User, t.Amount = g.User, money.Text(g.Amount, currency)
+		return fmt.Sprintf("%s for %s, event %s, granted %s, request id %s.", t.Amount, g.User, g.Event,
+			g.Time.Format(time.RFC3339Nano), g.RequestID)
+	}
+	paid := said(step.Ledger)
+	add("Receipt in Redis", "redis", step.Receipt != nil, said(step.Receipt),
+		"Redis has no receipt: the campaign has left it, or the packet is not granted.")
+	entry := ""
+	if e := step.Entry; e != nil {
+		entry = fmt.Sprintf("Entry %s, epoch %d, with %d grants.", e.ID, e.Epoch, e.Grants)
+	}
+	add("Entry of the stream", "redis", step.Entry != nil, entry,
+		"The stream has it no more: an entry is trimmed once every sink has finished it.")
+	for _, sink := range step.Sinks {
+		add("Sink "+sink.Sink, "redis", sink.Finished, "Finished: delivered, or made a dead letter.", "Not finished yet.")
+	}
+	add("Row of the ledger", "ledger", step.Ledger != nil, paid,
+		"The packet is not paid. If sink balance has finished it, look at the dead letters and the quarantine.")
+	if slices.Contains(s.Config.Deployment.Sinks, configs.SinkKafka) {
+		record := ""
+		if r := step.Topic; r != nil {
+			record = fmt.Sprintf("Partition %d, offset %d.", r.Partition, r.Offset)
+		}
+		add("Record of the topic", "topic", step.Topic != nil, record, "The topic does not have it.")
+	}
+	return t
+}

@@ -1,0 +1,119 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/audit"
+)
+
+// changeRoutes are what the buttons do.
+func (c *Console) changeRoutes(mux *http.ServeMux) {
+	mux.Handle("POST /campaigns/{id}/pause", c.allow(access.PauseCampaign, c.turnCampaign(true)))
+	mux.Handle("POST /campaigns/{id}/resume", c.allow(access.ResumeCampaign, c.turnCampaign(false)))
+	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
+	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
+	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters("Requeue", c.actions.Requeue)))
+	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters("Drop", c.actions.Drop)))
+	mux.Handle("POST /quarantine/{id}", c.allow(access.DecideQuarantine, c.decide))
+	mux.Handle("POST /replays", c.allow(access.Replay, c.replay))
+	mux.Handle("POST /audits", c.allow(access.ReadSinks, c.audit))
+	mux.Handle("POST /faults", c.allow(access.PauseSink, c.fault))
+}
+
+// turned is where a page goes on after a campaign or a sink was paused or resumed.
+func turned(to string, pause bool) string {
+	if pause {
+		return to + "?done=paused"
+	}
+	return to + "?done=resumed"
+}
+
+func (c *Console) turnCampaign(pause bool) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+		id := r.PathValue("id")
+		err := hongbao.CheckCampaignID(id)
+		if err != nil || !who.Sees(id) {
+			c.failed(w, r, fmt.Errorf("campaign %.40q: %w", id, ErrNotFound))
+			return
+		}
+		if err := c.actions.TurnCampaign(r.Context(), who, id, pause); err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		http.Redirect(w, r, turned("/campaigns/"+id, pause), http.StatusSeeOther) //nolint:gosec // id was checked
+	}
+}
+
+func (c *Console) turnSink(pause bool) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+		if err := c.actions.TurnSink(r.Context(), who, r.PathValue("sink"), pause); err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		http.Redirect(w, r, turned("/sinks", pause), http.StatusSeeOther)
+	}
+}
+
+// startJob begins a job, and goes to its page when it has ended or takes long.
+func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, what string,
+	do func(context.Context, *Job) error) {
+	j, err := c.jobs.start(what, who.Key, do)
+	if err != nil {
+		c.fail(w, r, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	c.jobs.wait(r.Context(), j)
+	http.Redirect(w, r, "/jobs/"+strconv.Itoa(j.ID), http.StatusSeeOther)
+}
+
+// job shows one.
+func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	for _, j := range c.jobs.all() {
+		if strconv.Itoa(j.ID) == r.PathValue("id") && (!who.Scoped() || j.By == who.Key) {
+			c.show(w, r, http.StatusOK, "job", page{Title: j.What, Caller: who, View: &j})
+			return
+		}
+	}
+	c.fail(w, r, http.StatusNotFound, "This process has no such job; another replica may have it.")
+}
+
+// replay delivers grants again.
+func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	o := ReplayOrder{Name: strings.TrimSpace(r.PostFormValue("name")), To: strings.TrimSpace(r.PostFormValue("to")),
+		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",
+		DryRun: r.PostFormValue("dry") != ""}
+	switch {
+	case o.Name == "" || o.To == "":
+		c.fail(w, r, http.StatusBadRequest, "A replay needs a name and where it goes.")
+		return
+	case !inScope(who, o.Campaign):
+		c.fail(w, r, http.StatusForbidden, nameOne)
+		return
+	}
+	what := "Replay " + o.Name + " to " + o.To
+	if o.DryRun {
+		what = "Dry run: " + what
+	}
+	c.startJob(w, r, who, what, func(ctx context.Context, j *Job) (err error) {
+		j.Text, err = c.actions.Replay(ctx, who, o)
+		return err
+	})
+}
+
+// audit compares Redis, ledger and topic.
+func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	c.startJob(w, r, who, "Audit", func(ctx context.Context, j *Job) (err error) {
+		j.Audit, err = c.actions.Audit(ctx, who)
+		if j.Audit != nil && j.Audit.Verdict != audit.Agrees {
+			err = errors.Join(err, errors.New("the audit found differences"))
+		}
+		return err
+	})
+}

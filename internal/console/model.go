@@ -1,0 +1,181 @@
+package console
+
+import (
+	"context"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// Source reads what the pages show. Its methods may be called at once.
+type Source interface {
+	// Campaigns are all, those that began last first.
+	Campaigns(ctx context.Context) (Campaigns, error)
+	// Campaign gives one; ErrNotFound if there is none.
+	Campaign(ctx context.Context, id string) (*Live, error)
+	Sinks(ctx context.Context) ([]Sink, error)
+	// Letters gives a page of dead letters after an id, and where the next begins.
+	Letters(ctx context.Context, f deadletter.Filter, after string) (page []deadletter.Letter, next string, err error)
+	// Letter gives one; ErrNotFound if there is none.
+	Letter(ctx context.Context, id string) (deadletter.Letter, error)
+	// Quarantine gives a page of grants in quarantine after a number; with all, the decided ones too.
+	Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error)
+	// Quarantined gives one; ErrNotFound if there is none.
+	Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error)
+	// Trail follows the grants of a user, or of a packet, through all places.
+	Trail(ctx context.Context, q Question) (Trails, error)
+	// Replays are those that were begun by anybody, as far as Redis knows them.
+	Replays(ctx context.Context) ([]Progress, error)
+}
+
+// Actions change things. Every one is recorded with the caller's name.
+type Actions interface {
+	TurnCampaign(ctx context.Context, who *access.Caller, id string, pause bool) error
+	TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error
+	// Requeue delivers dead letters, and Drop ends them; a dry run counts them only.
+	Requeue(ctx context.Context, who *access.Caller, o LetterOrder) (*deadletter.Report, error)
+	Drop(ctx context.Context, who *access.Caller, o LetterOrder) (*deadletter.Report, error)
+	// Decide pays or voids a grant in quarantine.
+	Decide(ctx context.Context, who *access.Caller, d ledger.Decision) error
+	// Replay delivers grants again. Source.Replays tells how far it is.
+	Replay(ctx context.Context, who *access.Caller, o ReplayOrder) (text string, err error)
+	Audit(ctx context.Context, who *access.Caller) (*audit.Report, error)
+}
+
+// LetterOrder is what shall become of dead letters: those of Pick.IDs, or those that the filter picks.
+type LetterOrder struct {
+	Pick   deadletter.Pick
+	Why    string
+	DryRun bool
+}
+
+// ReplayOrder is a wish to deliver grants again.
+type ReplayOrder struct {
+	Name, To, Campaign string
+	Missing, DryRun    bool
+}
+
+// Campaign is a line of the list.
+type Campaign struct {
+	ID, Name, Kind, Currency string
+	// State is what a grab would find: created, loading, not_started, open, paused, ended, sold_out, frozen, closed,
+	// refunded.
+	State                   string
+	From, To                time.Time
+	Packets, Granted, Left  int64
+	Funded, Paid, Refunded  hongbao.Amount // by the ledger
+	GrantedSum, LeftSum     hongbao.Amount // by Redis
+	InRedis, LedgerIsBehind bool
+}
+
+// Campaigns is the list. Note says what could not be read.
+type Campaigns struct {
+	List []Campaign
+	More bool
+	Note string
+}
+
+// Live is one campaign as it stands now.
+type Live struct {
+	Campaign
+	Now   time.Time // by Redis' clock
+	Hash  string
+	Split hongbao.Split
+	Lags  []Lag
+	// Settled counts the ledger's grants.
+	Settled int64
+	// Outcomes are the answers of this process since its start.
+	Outcomes []Count
+	Spread   []Bin
+	// Revealed: the seed is public, so the plan is shown beside what was granted.
+	Revealed bool
+	Timeline []Point
+	// Step is the length of a step of the timeline.
+	Step  time.Duration
+	Notes []string
+}
+
+// Lag is how far a sink is behind, on the shard of the campaign.
+type Lag struct {
+	Sink    string
+	Grants  int64
+	Seconds float64
+}
+
+// Count is how often an outcome was answered.
+type Count struct {
+	Name string
+	N    int64
+}
+
+// Bin counts the packets of the amounts from Low to High: those that were granted and paid, and those of the plan.
+type Bin struct {
+	Low, High     hongbao.Amount
+	Granted, Plan int64
+}
+
+// Point is a step of the timeline.
+type Point struct {
+	At     time.Time
+	Grants int64
+}
+
+// Sink is how a sink stands.
+type Sink struct {
+	Name            string
+	Waiting         int64 // grants
+	Pending, Parked int64 // entries
+	Dead            int64
+	Oldest          float64 // seconds
+	Paused          bool
+	PausedBy        string // and why
+	Workers         []Worker
+}
+
+// Worker is a worker of a sink.
+type Worker struct {
+	Name  string
+	Alive bool
+	Seen  float64 // seconds ago
+	Holds int64   // entries
+}
+
+// Question asks for a trail: of a user, or of a packet.
+type Question struct {
+	Campaign, User string
+	Packet         int64
+}
+
+// Trails is an answer. Notes say what could not be asked.
+type Trails struct {
+	List  []Trail
+	Notes []string
+}
+
+// Trail is where one grant is.
+type Trail struct {
+	Packet       int64
+	User, Amount string
+	Stations     []Station
+}
+
+// Progress is how far a replay is.
+type Progress struct {
+	Name, What string
+	Begun      time.Time
+	// Done of Of events were looked at.
+	Done, Of int64
+	Ended    bool
+}
+
+// Station is a place where a grant is, or is not.
+type Station struct {
+	Name string
+	// There: it is here. Else Text says why not, or what is missing.
+	There bool
+	Text  string
+}

@@ -1,0 +1,45 @@
+package console
+
+import (
+	"sync"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Outcomes counts what this process has answered, by campaign. Its methods may be called at once.
+type Outcomes struct {
+	mu    sync.Mutex
+	count map[string]map[hongbao.Outcome]int64
+}
+
+// maxCounted bounds the campaigns that are counted.
+const maxCounted = 10_000
+
+// Add counts an answer. One about a campaign that nobody knows is not counted: anybody can make up names.
+func (o *Outcomes) Add(campaign string, outcome hongbao.Outcome) {
+	if outcome == hongbao.OutcomeUnknownCampaign {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.count == nil || len(o.count) >= maxCounted && o.count[campaign] == nil {
+		o.count = map[string]map[hongbao.Outcome]int64{}
+	}
+	if o.count[campaign] == nil {
+		o.count[campaign] = map[hongbao.Outcome]int64{}
+	}
+	o.count[campaign][outcome]++
+}
+
+// Of gives the counts of a campaign, in the order of hongbao.Outcomes.
+func (o *Outcomes) Of(campaign string) []Count {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var list []Count
+	for _, outcome := range hongbao.Outcomes() {
+		if n := o.count[campaign][outcome]; n > 0 {
+			list = append(list, Count{string(outcome), n})
+		}
+	}
+	return list
+}

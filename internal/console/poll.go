@@ -1,0 +1,204 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// loader reads what a page shows.
+type loader func(ctx context.Context) (any, error)
+
+// reading is what one look at a page's data found.
+type reading struct {
+	data any
+	err  error
+	// rates are what the looks of the last minutes found, for the chart.
+	rates []rate
+}
+
+// rate is how many grants came a second, at a time.
+type rate struct {
+	At               time.Time `json:"at"`
+	Granted, Settled float64
+}
+
+// poller reads every page that somebody watches, once for all who watch it. It is one goroutine: Run.
+type poller struct {
+	every time.Duration
+	most  int // watchers
+	now   func() time.Time
+	wake  chan struct{} // holds one
+
+	mu       sync.Mutex
+	rooms    map[string]*room
+	watchers int
+	ended    bool
+}
+
+// room is one page that is watched.
+type room struct {
+	load     loader
+	watchers map[*watcher]bool
+	last     *reading
+	before   *Live // of a campaign
+	beforeAt time.Time
+	rates    []rate
+	due      time.Time
+}
+
+// watcher is one who watches. c has the newest reading that he did not take yet, and is closed at the end.
+type watcher struct {
+	c    chan *reading
+	room string
+}
+
+const (
+	// loadTime bounds one look; keptRates what the chart of rates begins with.
+	loadTime  = 5 * time.Second
+	keptRates = 300
+	// restFactor: after a look that took long the next one waits so many times as long, so that looking at a deployment
+	// never becomes its load.
+	restFactor = 4
+)
+
+var (
+	errTooMany = errors.New("too many pages are watched at once")
+	errEnding  = errors.New("this server is ending")
+)
+
+func newPoller(every time.Duration, most int) *poller {
+	return &poller{every: every, most: most, now: time.Now, wake: make(chan struct{}, 1), rooms: map[string]*room{}}
+}
+
+// watch begins to watch a page.
+func (p *poller) watch(page string, load loader) (*watcher, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.ended:
+		return nil, errEnding
+	case p.watchers >= p.most:
+		return nil, errTooMany
+	}
+	p.watchers++
+	r := p.rooms[page]
+	if r == nil {
+		r = &room{load: load, watchers: map[*watcher]bool{}}
+		p.rooms[page] = r
+	}
+	w := &watcher{c: make(chan *reading, 1), room: page}
+	r.watchers[w] = true
+	if r.last != nil {
+		w.c <- r.last
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default: // it is awake
+	}
+	return w, nil
+}
+
+// leave ends to watch. A page that nobody watches is read no more.
+func (p *poller) leave(w *watcher) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := p.rooms[w.room]; r != nil && r.watchers[w] {
+		p.watchers--
+		if delete(r.watchers, w); len(r.watchers) == 0 {
+			delete(p.rooms, w.room)
+		}
+	}
+}
+
+// run reads until ctx ends; then it ends every stream.
+func (p *poller) run(ctx context.Context) {
+	defer p.end()
+	for {
+		for p.look(ctx) {
+			wait := time.NewTimer(p.every)
+			select {
+			case <-wait.C:
+			case <-p.wake:
+				wait.Stop()
+			case <-ctx.Done():
+				wait.Stop()
+				return
+			}
+		}
+		select { // nobody watches
+		case <-p.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look reads each page that is due, one after the other, and tells whether anybody watches.
+func (p *poller) look(ctx context.Context) bool {
+	p.mu.Lock()
+	rooms := make([]*room, 0, len(p.rooms))
+	for _, r := range p.rooms {
+		rooms = append(rooms, r)
+	}
+	p.mu.Unlock()
+	for _, r := range rooms {
+		start := p.now()
+		if start.Before(r.due) {
+			continue
+		}
+		asked, cancel := context.WithTimeout(ctx, loadTime)
+		data, err := r.load(asked)
+		cancel()
+		if ctx.Err() != nil {
+			return false
+		}
+		took := p.now().Sub(start)
+		p.tell(r, data, err, start)
+		r.due = start.Add(max(p.every-p.every/10, restFactor*took))
+	}
+	return len(rooms) > 0
+}
+
+// tell gives a reading to all who watch. Who has not taken the one before gets the new one in its place.
+func (p *poller) tell(r *room, data any, err error, at time.Time) {
+	if live, ok := data.(*Live); ok && err == nil {
+		r.note(live, at)
+	}
+	now := &reading{data: data, err: err, rates: r.rates}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.last = now
+	for w := range r.watchers {
+		select {
+		case <-w.c:
+		default:
+		}
+		w.c <- now // only tell sends, and nobody else can have filled it meanwhile
+	}
+}
+
+// note adds to the rates of a campaign.
+func (r *room) note(live *Live, at time.Time) {
+	if before := r.before; before != nil && at.After(r.beforeAt) {
+		seconds := at.Sub(r.beforeAt).Seconds()
+		rates := r.rates[max(0, len(r.rates)-keptRates+1):]
+		r.rates = append(rates[:len(rates):len(rates)], rate{at, // a copy: watchers read the one before
+			max(0, float64(live.Granted-before.Granted)) / seconds, max(0, float64(live.Settled-before.Settled)) / seconds})
+	}
+	r.before, r.beforeAt = live, at
+}
+
+// end ends every stream, and lets nobody begin one.
+func (p *poller) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	for _, r := range p.rooms {
+		for w := range r.watchers {
+			close(w.c)
+		}
+	}
+	p.rooms = map[string]*room{}
+}

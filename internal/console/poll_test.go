@@ -1,0 +1,151 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tape is the browser's end of a stream.
+type tape struct {
+	mu     sync.Mutex
+	text   bytes.Buffer
+	header http.Header
+	status int
+}
+
+func (r *tape) Header() http.Header { return r.header }
+func (r *tape) WriteHeader(s int)   { r.status = s }
+func (r *tape) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+func (r *tape) Flush()                           {}
+func (r *tape) SetReadDeadline(time.Time) error  { return nil }
+func (r *tape) SetWriteDeadline(time.Time) error { return nil }
+
+func (r *tape) count(event string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Count(r.text.String(), "event: "+event+"\n")
+}
+
+// watch begins a stream. ended is closed when the server has ended it.
+func (f *fixture) watch(ctx context.Context, page string) (r *tape, ended chan struct{}) {
+	r, ended = &tape{header: http.Header{}}, make(chan struct{})
+	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/events?page="+page, nil)
+	request.Header.Set("Authorization", "Bearer viewer")
+	go func() {
+		defer close(ended)
+		f.ServeHTTP(r, request)
+	}()
+	return r, ended
+}
+
+func TestOnePollerHoweverManyWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := setup(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan struct{})
+		go func() {
+			defer close(ran)
+			_ = f.Run(ctx)
+		}()
+		away, leave := context.WithCancel(t.Context())
+		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock
+		require.Zero(t, f.looks.Load(), "nobody watches, nothing is read")
+		var all []*tape
+		var ends []chan struct{}
+		for range 3 {
+			r, ended := f.watch(away, "/campaigns/rain")
+			all, ends = append(all, r), append(ends, ended)
+			synctest.Wait()
+		}
+		time.Sleep(5500 * time.Millisecond) //nolint:forbidigo // the bubble's clock
+		looks := f.looks.Load()
+		require.InDelta(t, 6, looks, 1)
+		for _, r := range all {
+			require.InDelta(t, looks, r.count("live"), 1)
+			require.Positive(t, r.count("rates"))
+		}
+		r, ended := f.watch(t.Context(), "/")
+		<-ended
+		require.Equal(t, http.StatusServiceUnavailable, r.status, "as many as Watchers")
+		leave()
+		for _, ended := range ends {
+			<-ended
+		}
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
+		looks = f.looks.Load()
+		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock
+		require.Equal(t, looks, f.looks.Load(), "nobody watches any more")
+		r, ended = f.watch(t.Context(), "/")
+		synctest.Wait()
+		require.Equal(t, 1, r.count("live"))
+		cancel() // the server drains
+		<-ended
+		require.Equal(t, 1, r.count("ending"))
+		<-ran
+		r, ended = f.watch(t.Context(), "/")
+		<-ended
+		require.Equal(t, http.StatusServiceUnavailable, r.status)
+	})
+}
+
+func TestAuthorityIsCheckedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := setup(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan struct{})
+		go func() {
+			defer close(ran)
+			_ = f.Run(ctx)
+		}()
+		r, ended := f.watch(t.Context(), "/campaigns/rain")
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		require.Zero(t, r.count("over"))
+		f.keys.revoked.Store(true)
+		start := time.Now()
+		<-ended
+		require.LessOrEqual(t, time.Since(start), checkAgain)
+		require.Equal(t, 1, r.count("over"))
+		cancel()
+		<-ran
+	})
+}
+
+func TestASlowLookRests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPoller(time.Second, 10)
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan struct{})
+		go func() {
+			defer close(ran)
+			p.run(ctx)
+		}()
+		looks := 0
+		w, err := p.watch("/", func(context.Context) (any, error) {
+			looks++
+			time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
+			return nil, nil
+		})
+		require.NoError(t, err)
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		require.InDelta(t, 60/8, looks, 2)
+		p.leave(w)
+		cancel()
+		<-ran
+	})
+}

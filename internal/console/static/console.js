@@ -1,0 +1,74 @@
+// Takes the server-sent events of a page: the live part comes as HTML that the server has made, the chart as numbers.
+"use strict";
+(() => {
+  const live = document.getElementById("live");
+  if (!live) return;
+  const status = document.getElementById("status");
+  const say = (text) => { if (status.textContent !== text) status.textContent = text; };
+
+  // The chart of grants a second; its colours are those of the page.
+  const place = document.getElementById("rates");
+  const rates = [[], [], []];
+  let chart = null;
+  const colour = (name) => {
+    const probe = document.createElement("span");
+    probe.style.color = `var(${name})`;
+    document.body.append(probe);
+    const c = getComputedStyle(probe).color;
+    probe.remove();
+    return c;
+  };
+  const draw = () => {
+    if (!place || typeof uPlot === "undefined") return;
+    if (chart) { chart.destroy(); chart = null; }
+    const axis = { stroke: colour("--dim"), grid: { stroke: colour("--edge"), width: 1 }, ticks: { stroke: colour("--edge") } };
+    chart = new uPlot({
+      width: place.clientWidth, height: 220, legend: { live: true }, cursor: { y: false },
+      scales: { x: { range: (u, min, max) => [Math.min(min, max - 60), max] }, y: { range: (u, min, max) => [0, Math.max(max, 1)] } },
+      axes: [axis, { ...axis, size: 60 }],
+      series: [{ label: "Time" },
+        { label: "Granted a second", stroke: colour("--bar"), width: 2 },
+        { label: "Paid a second", stroke: colour("--line"), width: 2, dash: [6, 4] }],
+    }, rates, place);
+  };
+  const add = (points) => {
+    for (const p of points) {
+      const at = Date.parse(p.at) / 1000;
+      if (rates[0].length && at <= rates[0][rates[0].length - 1]) continue;
+      rates[0].push(at); rates[1].push(p.Granted); rates[2].push(p.Settled);
+      if (rates[0].length > 300) rates.forEach((r) => r.shift());
+    }
+    if (chart) chart.setData(rates); else draw();
+  };
+  if (place) {
+    new ResizeObserver(() => { if (chart) chart.setSize({ width: place.clientWidth, height: 220 }); }).observe(place);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  }
+
+  // Each part of the page is replaced by the new one. A focused button stays focused, and an opened detail open.
+  const replace = (html) => {
+    const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
+    const open = [...live.querySelectorAll("details[open]")].map((d) => d.id);
+    const fresh = document.createElement("template");
+    fresh.innerHTML = html;
+    for (const part of fresh.content.querySelectorAll("[data-part]")) {
+      live.querySelector(`[data-part="${part.dataset.part}"]`)?.replaceWith(part);
+    }
+    open.forEach((id) => { const d = id && document.getElementById(id); if (d) d.open = true; });
+    const again = focused && document.getElementById(focused);
+    if (again && again !== document.activeElement) again.focus({ preventScroll: true });
+  };
+
+  const source = new EventSource("/events?page=" + encodeURIComponent(live.dataset.page));
+  source.addEventListener("open", () => say("Live"));
+  source.addEventListener("live", (e) => { replace(e.data); say("Live"); });
+  source.addEventListener("rates", (e) => add(JSON.parse(e.data)));
+  source.addEventListener("trouble", (e) => say("Not up to date: " + e.data));
+  source.addEventListener("ending", () => say("This server is ending. Connecting again."));
+  source.addEventListener("over", () => { source.close(); say("Your session is over. Log in again."); });
+  source.addEventListener("error", () => {
+    say(source.readyState === EventSource.CLOSED ? "Not live: load the page again." : "The connection is lost. Connecting again.");
+  });
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
+})();

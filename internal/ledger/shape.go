@@ -1,0 +1,58 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Bounds is between which amounts, and between which instants in milliseconds, the grants of a campaign are.
+type Bounds struct {
+	Grants      int64
+	Low, High   hongbao.Amount
+	First, Last int64
+}
+
+// Step counts the grants from a value on, up to the next step.
+type Step struct{ From, Grants int64 }
+
+// Bounds reads every grant of a campaign, as Amounts and Times do: ask for them seldom.
+func (l *Ledger) Bounds(ctx context.Context, campaign string) (Bounds, error) {
+	b, _, err := question[Bounds]{"read the bounds of the grants of campaign " + campaign,
+		`SELECT COUNT(*), COALESCE(MIN(amount), 0), COALESCE(MAX(amount), 0), COALESCE(MIN(granted_at), 0),
+		COALESCE(MAX(granted_at), 0) FROM grants WHERE campaign = $1`, []any{campaign},
+		func(s scan) (b Bounds, err error) {
+			err = s(&b.Grants, &b.Low, &b.High, &b.First, &b.Last)
+			return b, err
+		}}.one(ctx, l)
+	return b, err
+}
+
+// Amounts counts the grants of a campaign by amount, in steps of so many minor units that begin at low.
+func (l *Ledger) Amounts(ctx context.Context, campaign string, low hongbao.Amount, width int64) ([]Step, error) {
+	return steps("read the amounts of the grants of campaign "+campaign,
+		`SELECT amount - (amount - $2) % $3 AS step, COUNT(*) FROM grants WHERE campaign = $1 GROUP BY 1 ORDER BY 1`,
+		campaign, int64(low), width).all(ctx, l)
+}
+
+// Times counts the grants of a campaign by when they were decided, in steps of so many milliseconds that begin at
+// first.
+func (l *Ledger) Times(ctx context.Context, campaign string, first, width int64) ([]Step, error) {
+	return steps("read the times of the grants of campaign "+campaign,
+		`SELECT granted_at - (granted_at - $2) % $3 AS step, COUNT(*) FROM grants WHERE campaign = $1 GROUP BY 1 ORDER BY 1`,
+		campaign, first, width).all(ctx, l)
+}
+
+func steps(what, sql, campaign string, from, width int64) question[Step] {
+	return question[Step]{what, sql, []any{campaign, from, width}, func(s scan) (step Step, err error) {
+		err = s(&step.From, &step.Grants)
+		return step, err
+	}}
+}
+
+// NewestCampaigns lists up to limit campaigns, those that were created last first.
+func (l *Ledger) NewestCampaigns(ctx context.Context, limit int) ([]StoredCampaign, error) {
+	return question[StoredCampaign]{"list the ledger's newest campaigns",
+		`SELECT ` + campaignColumns + ` FROM campaign ORDER BY created_at DESC, id LIMIT $1`, []any{int64(limit)},
+		scanCampaign}.all(ctx, l)
+}

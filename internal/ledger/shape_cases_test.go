@@ -1,0 +1,48 @@
+package ledger
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func testShape(t *testing.T, f *fixture) {
+	f.create(t, "rain", 20)
+	b, err := f.ledger.Bounds(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, Bounds{}, b, "nothing is granted")
+	f.create(t, "other", 20)
+	f.settles(t, grantsOf("other", 1, 20)...)
+	grants := grantsOf("rain", 1, 10)
+	f.settles(t, grants...)
+	first := grants[0].Time.UnixMilli()
+	want := Bounds{Grants: 10, Low: grants[0].Amount, High: grants[0].Amount, First: first, Last: first + 9}
+	for _, g := range grants {
+		want.Low, want.High = min(want.Low, g.Amount), max(want.High, g.Amount)
+	}
+	b, err = f.ledger.Bounds(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, want, b)
+	times, err := f.ledger.Times(t.Context(), "rain", first, 4)
+	require.NoError(t, err)
+	require.Equal(t, []Step{{first, 4}, {first + 4, 4}, {first + 8, 2}}, times)
+	const width = 3
+	count := map[int64]int64{}
+	for _, g := range grants {
+		count[int64(g.Amount-(g.Amount-b.Low)%width)]++
+	}
+	amounts, err := f.ledger.Amounts(t.Context(), "rain", b.Low, width)
+	require.NoError(t, err)
+	for i, s := range amounts {
+		require.Equal(t, count[s.From], s.Grants)
+		require.True(t, i == 0 || amounts[i-1].From < s.From, "in their order")
+	}
+	require.Len(t, amounts, len(count))
+	list, err := f.ledger.NewestCampaigns(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Contains(t, []string{"rain", "other"}, list[0].Spec.ID)
+	require.Equal(t, hongbao.Amount(0), list[0].Refunded)
+}
