@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -134,6 +135,17 @@ var play = []act{
 	{command: "key list", says: `"role":"gateway"`},
 	{command: "key rotate", says: "hb_"},
 	{command: "key revoke", says: "is revoked"},
+	{command: "journal", after: func(s *stage, _ result) {
+		// What the play did before stands in the journal.
+		text := s.ok("journal", "--limit", "1000", "--json")
+		for _, action := range []access.Action{access.CreateCampaign, access.LoadCampaign, access.PauseCampaign,
+			access.ResumeCampaign, access.RequeueLetters, access.DropLetters, access.ConfirmCredits, access.Replay,
+			access.DecideQuarantine, access.DisownCampaign, access.CloseCampaign, access.Refund, access.RefundLost,
+			access.RevealCampaign, access.PauseSink, access.ResumeSink, access.ManageKeys} {
+			require.Contains(s.t, text, `"`+string(action)+`"`)
+		}
+		require.NotContains(s.t, text, "seed")
+	}},
 }
 
 // furnish puts into the folder what a user has: the program, and the repository's examples. The campaign's window is

@@ -45,6 +45,8 @@ type App struct {
 	mu      sync.Mutex         // sinks are opened side by side
 
 	authority *access.Authority // by Authority
+	denials   access.Denials
+	tended    bool // tendJournal runs
 	closes    []func() error
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/group"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
@@ -62,7 +63,11 @@ func (a *App) AddClient(ctx context.Context, client string, scopes []payment.Sco
 	if !drawn {
 		text = ""
 	}
-	return token, text, a.ledger.AddToken(ctx, token)
+	err = a.inLedger(ctx, about(ctx, access.ManageClients, ""), func(ctx context.Context, e *access.Entry) error {
+		e.Details = map[string]any{"add": client, "scopes": scopes}
+		return a.ledger.AddToken(ctx, token)
+	})
+	return token, text, err
 }
 
 // tokenText is the token of the configuration, or else a new one.
@@ -139,7 +144,12 @@ func (a *App) RevokeTokens(ctx context.Context, client, id string) (int64, error
 	if err := a.openBook(ctx); err != nil {
 		return 0, err
 	}
-	n, err := a.ledger.RevokeTokens(ctx, client, id)
+	var n int64
+	err := a.inLedger(ctx, about(ctx, access.ManageClients, ""), func(ctx context.Context, e *access.Entry) (err error) {
+		n, err = a.ledger.RevokeTokens(ctx, client, id)
+		e.Details = map[string]any{"revoke": client, "tokens": n}
+		return err
+	})
 	if err == nil && n == 0 {
 		err = hongbao.Errorf(hongbao.ClassPermanent,
 			"client %.80q has no such token; `hongbao balance client list` shows those that are valid", client)
@@ -152,7 +162,14 @@ func (a *App) Fund(ctx context.Context, f ledger.Funding) (ledger.Fund, error) {
 	if err := a.openBook(ctx); err != nil {
 		return ledger.Fund{}, err
 	}
-	return a.ledger.Fund(ctx, f)
+	var fund ledger.Fund
+	err := a.inLedger(ctx, about(ctx, access.FundClient, ""), func(ctx context.Context, e *access.Entry) (err error) {
+		e.Details = map[string]any{"client": f.Client, "id": f.ID, "amount": f.Amount, "currency": f.Currency, "by": f.By,
+			"why": f.Why}
+		fund, err = a.ledger.Fund(ctx, f)
+		return err
+	})
+	return fund, err
 }
 
 // CheckBook compares balances and funds with the credits.

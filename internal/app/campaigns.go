@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
@@ -45,7 +46,15 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 }
 
 // Load plans a campaign of the ledger again, checks the hash, and loads it.
-func (a *App) Load(ctx context.Context, id string) (hongbao.Campaign, error) {
+func (a *App) Load(ctx context.Context, id string) (c hongbao.Campaign, err error) {
+	err = a.recorded(ctx, about(ctx, access.LoadCampaign, id), func(ctx context.Context, _ *access.Entry) (err error) {
+		c, err = a.load(ctx, id)
+		return err
+	})
+	return c, err
+}
+
+func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	c, err := a.campaign(ctx, id)
 	if err != nil {
 		return c.Spec, err
@@ -196,7 +205,14 @@ func (a *App) Create(ctx context.Context, c hongbao.Campaign, codes []string) (*
 
 // CreateFunded is the first step of Create, one transaction of the ledger.
 func (a *App) CreateFunded(ctx context.Context, c hongbao.Campaign) (*Created, error) {
-	stored, isNew, err := a.create(ctx, c)
+	var stored ledger.StoredCampaign
+	var isNew bool
+	err := a.inLedger(ctx, about(ctx, access.CreateCampaign, c.ID), func(ctx context.Context, e *access.Entry) (err error) {
+		stored, isNew, err = a.create(ctx, c)
+		e.Details = map[string]any{"plan_hash": stored.Hash, "funded": stored.Funded, "currency": c.Currency,
+			"packets": c.Packets, "created": isNew}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -214,20 +230,24 @@ func (a *App) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []string
 
 // Pause makes a campaign answer paused until it is resumed.
 func (a *App) Pause(ctx context.Context, id string) error {
-	store, err := a.store()
-	if err != nil {
-		return err
-	}
-	return store.Pause(ctx, id)
+	return a.recorded(ctx, about(ctx, access.PauseCampaign, id), func(ctx context.Context, _ *access.Entry) error {
+		store, err := a.store()
+		if err != nil {
+			return err
+		}
+		return store.Pause(ctx, id)
+	})
 }
 
 // Resume opens a paused campaign again.
 func (a *App) Resume(ctx context.Context, id string) error {
-	store, err := a.store()
-	if err != nil {
-		return err
-	}
-	return store.Resume(ctx, id)
+	return a.recorded(ctx, about(ctx, access.ResumeCampaign, id), func(ctx context.Context, _ *access.Entry) error {
+		store, err := a.store()
+		if err != nil {
+			return err
+		}
+		return store.Resume(ctx, id)
+	})
 }
 
 // Show tells how a campaign stands in the ledger and in Redis.
@@ -299,7 +319,11 @@ func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
 
 // Reveal makes the seed of a refunded campaign public.
 func (a *App) Reveal(ctx context.Context, id string) (*campaign.Disclosure, error) {
-	c, err := a.ledger.Reveal(ctx, id)
+	var c ledger.StoredCampaign
+	err := a.inLedger(ctx, about(ctx, access.RevealCampaign, id), func(ctx context.Context, _ *access.Entry) (err error) {
+		c, err = a.ledger.Reveal(ctx, id)
+		return err
+	})
 	switch {
 	case errors.Is(err, ledger.ErrNoCampaign):
 		return nil, errNoCampaign(id)

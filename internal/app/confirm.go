@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/delivery"
@@ -65,7 +66,21 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 			"and records what it has booked")
 	}
 	report := &Confirmed{Credits: []ConfirmedCredit{}, Gone: []string{}}
-	if err := a.confirmPackets(ctx, &o, report); err != nil || len(o.Letters) == 0 {
+	if o.DryRun {
+		return a.confirm(ctx, letters, pick, &o, report)
+	}
+	e := aboutLetters(ctx, access.ConfirmCredits, &deadletter.Pick{IDs: o.Letters, Filter: pick.Filter}, o.By)
+	e.Details["booked"], e.Details["packets"] = o.Word.Verdict == remote.Done, o.Packets
+	err = a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
+		report, err = a.confirm(ctx, letters, pick, &o, report)
+		return err
+	})
+	return report, err
+}
+
+func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick deadletter.Pick, o *Confirmation,
+	report *Confirmed) (_ *Confirmed, err error) {
+	if err := a.confirmPackets(ctx, o, report); err != nil || len(o.Letters) == 0 {
 		return report, err
 	}
 	if pick.IDs, err = a.inDoubt(ctx, letters, o.Letters, report); err != nil {

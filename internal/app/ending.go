@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // closeHint says what to do about a campaign that is not where it should be.
@@ -85,25 +88,55 @@ func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
 
 // Close ends a campaign for ever. One whose window is open is ended only if early.
 func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error) {
-	return a.end(ctx, id, func(c *closing.Closer) (closing.Standing, error) { return c.Close(ctx, id, early) })
+	var out *Ending
+	err := a.recorded(ctx, about(ctx, access.CloseCampaign, id), func(ctx context.Context, e *access.Entry) (err error) {
+		e.Details = map[string]any{"early": early}
+		out, err = a.end(ctx, id, a.ledger, func(c *closing.Closer) (closing.Standing, error) { return c.Close(ctx, id, early) })
+		return err
+	})
+	return out, err
 }
 
 // Standing tells how far the end of a campaign is.
 func (a *App) Standing(ctx context.Context, id string) (*Ending, error) {
-	return a.end(ctx, id, func(c *closing.Closer) (closing.Standing, error) { return c.Standing(ctx, id) })
+	return a.end(ctx, id, a.ledger, func(c *closing.Closer) (closing.Standing, error) { return c.Standing(ctx, id) })
 }
 
 // Refund gives what nobody got back to the sponsor, once.
 func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
-	return a.end(ctx, o.Campaign, func(c *closing.Closer) (closing.Standing, error) {
+	books := recordedRefund{a.ledger, about(ctx, access.Refund, o.Campaign)}
+	out, err := a.end(ctx, o.Campaign, &books, func(c *closing.Closer) (closing.Standing, error) {
 		r, err := c.Refund(ctx, o)
 		return closing.Standing{Refund: &r}, err
 	})
+	if err != nil {
+		a.write(ctx, &books.entry, err)
+	}
+	return out, err
+}
+
+// recordedRefund is the ledger, whose refund stands in the journal by the same transaction.
+type recordedRefund struct {
+	*ledger.Ledger
+	entry access.Entry
+}
+
+// Refund implements closing.Ledger.
+func (b *recordedRefund) Refund(ctx context.Context, closed stream.Entry, missing int64) (r payment.Refund, err error) {
+	err = b.Together(ctx, func(ctx context.Context) error {
+		if r, err = b.Ledger.Refund(ctx, closed, missing); err != nil {
+			return err
+		}
+		b.entry.Details = map[string]any{"amount": r.Amount, "packets": r.Packets, "sponsor": r.Sponsor}
+		b.entry.End(nil)
+		return b.Record(ctx, b.entry)
+	})
+	return r, err
 }
 
 // end takes a step to a campaign's end.
-func (a *App) end(ctx context.Context, id string, step func(*closing.Closer) (closing.Standing, error)) (*Ending,
-	error) {
+func (a *App) end(ctx context.Context, id string, books closing.Ledger,
+	step func(*closing.Closer) (closing.Standing, error)) (*Ending, error) {
 	c, err := a.campaign(ctx, id)
 	if err != nil {
 		return nil, err
@@ -113,7 +146,7 @@ func (a *App) end(ctx context.Context, id string, step func(*closing.Closer) (cl
 		return nil, err
 	}
 	cfg := a.Config.CloserConfig()
-	cfg.Redis, cfg.Space, cfg.Ledger, cfg.Locks, cfg.Log = a.redis, a.space, a.ledger, locks, a.log
+	cfg.Redis, cfg.Space, cfg.Ledger, cfg.Locks, cfg.Log = a.redis, a.space, books, locks, a.log
 	closer, err := closing.New(cfg)
 	if err != nil {
 		return nil, err
@@ -127,7 +160,12 @@ func (a *App) end(ctx context.Context, id string, step func(*closing.Closer) (cl
 
 // RefundLost ends a campaign of which Redis has lost something, from the ledger alone, and tells how it stands.
 func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund) (*LostEnding, error) {
-	if _, err := a.ender().Refund(ctx, o); err != nil {
+	err := a.recorded(ctx, about(ctx, access.RefundLost, o.Campaign), func(ctx context.Context, e *access.Entry) error {
+		r, err := a.ender().Refund(ctx, o)
+		e.Details = map[string]any{"amount": r.Amount, "packets": r.Packets, "by": o.By, "why": o.Why}
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	return a.LostStanding(ctx, o.Campaign)

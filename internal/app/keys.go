@@ -20,11 +20,15 @@ type NewKey struct {
 func (a *App) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 	k, text := access.NewKey(want.Role, want.Campaigns)
 	k.Expires, k.Note = want.Expires, want.Note
-	stored, err := a.ledger.AddKey(ctx, k)
+	err := a.inLedger(ctx, about(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
+		k, err = a.ledger.AddKey(ctx, k)
+		e.Details = map[string]any{"create": k.ID, "role": k.Role, "campaigns": k.Campaigns}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &NewKey{Key: stored, Text: text}, nil
+	return &NewKey{Key: k, Text: text}, nil
 }
 
 // Keys lists the API keys; with all, those that are revoked or expired, too.
@@ -37,13 +41,24 @@ func (a *App) Keys(ctx context.Context, all bool) ([]access.Key, error) {
 
 // RevokeKey ends an API key, and the sessions that were begun with it.
 func (a *App) RevokeKey(ctx context.Context, id string) (access.Key, error) {
-	return a.ledger.RevokeKey(ctx, id)
+	var k access.Key
+	err := a.inLedger(ctx, about(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
+		e.Details = map[string]any{"revoke": id}
+		k, err = a.ledger.RevokeKey(ctx, id)
+		return err
+	})
+	return k, err
 }
 
 // RotateKey gives an API key a new secret; the old one is good for the overlap, too.
 func (a *App) RotateKey(ctx context.Context, id string, overlap time.Duration) (*NewKey, error) {
 	text, hash := access.NewSecret(id)
-	k, err := a.ledger.RotateKey(ctx, id, hash, overlap)
+	var k access.Key
+	err := a.inLedger(ctx, about(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
+		e.Details = map[string]any{"rotate": id, "overlap": overlap.String()}
+		k, err = a.ledger.RotateKey(ctx, id, hash, overlap)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

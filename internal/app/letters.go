@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/delivery"
@@ -69,7 +70,36 @@ func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who deadlet
 	if err != nil {
 		return nil, err
 	}
-	return letters.Drop(ctx, pick, who, dryRun)
+	if dryRun {
+		return letters.Drop(ctx, pick, who, true)
+	}
+	var report *deadletter.Report
+	err = a.recorded(ctx, aboutLetters(ctx, access.DropLetters, &pick, who), func(ctx context.Context, e *access.Entry) error {
+		report, err = letters.Drop(ctx, pick, who, false)
+		resolved(e, report)
+		return err
+	})
+	return report, err
+}
+
+// aboutLetters begins an entry about letters.
+func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pick, who deadletter.Decider) access.Entry {
+	e := about(ctx, action, pick.Filter.Campaign)
+	if len(pick.Filter.Sinks) == 1 {
+		e.Sink = pick.Filter.Sinks[0]
+	}
+	e.Details = map[string]any{"by": who.By, "why": who.Why}
+	if len(pick.IDs) > 0 {
+		e.Details["letters"] = pick.IDs[:min(len(pick.IDs), 100)]
+	}
+	return e
+}
+
+// resolved notes how many letters were ended.
+func resolved(e *access.Entry, r *deadletter.Report) {
+	if r != nil {
+		e.Details["matched"], e.Details["resolved"], e.Details["failed"] = r.Matched, r.Resolved, r.Failed
+	}
 }
 
 // bySink splits what was picked: each sink has a handler of its own.
@@ -106,8 +136,21 @@ func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, e
 	if err != nil {
 		return nil, err
 	}
+	if o.DryRun {
+		return a.requeueAll(ctx, letters, &o)
+	}
+	err = a.recorded(ctx, aboutLetters(ctx, access.RequeueLetters, &o.Pick, o.By),
+		func(ctx context.Context, e *access.Entry) error {
+			all, err = a.requeueAll(ctx, letters, &o)
+			resolved(e, all)
+			return err
+		})
+	return all, err
+}
+
+func (a *App) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Requeue) (all *deadletter.Report, err error) {
 	for _, p := range bySink(&o.Pick) {
-		r, failed := a.requeue(ctx, letters, &o, &p)
+		r, failed := a.requeue(ctx, letters, o, &p)
 		err = errors.Join(err, failed)
 		if all == nil {
 			all = r

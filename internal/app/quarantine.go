@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -123,7 +124,13 @@ func (a *App) Decide(ctx context.Context, d ledger.Decision) (out Quarantined, e
 	if err != nil {
 		return out, err
 	}
-	q, err := a.ledger.Decide(ctx, d, plans)
+	var q ledger.Quarantined
+	err = a.inLedger(ctx, about(ctx, access.DecideQuarantine, ""), func(ctx context.Context, e *access.Entry) (err error) {
+		q, err = a.ledger.Decide(ctx, d, plans)
+		e.Campaign = q.Grant.Campaign
+		e.Details = map[string]any{"quarantine": d.ID, "pay": d.Pay, "by": d.By, "why": d.Why}
+		return err
+	})
 	switch {
 	case errors.Is(err, ledger.ErrNotInQuarantine):
 		return out, fmt.Errorf("%w: `hongbao quarantine list` shows them", err)
@@ -137,5 +144,8 @@ func (a *App) Decide(ctx context.Context, d ledger.Decision) (out Quarantined, e
 
 // Disown sends the grants of a campaign that the ledger will never have to quarantine.
 func (a *App) Disown(ctx context.Context, campaign, by, why string) error {
-	return a.ledger.Disown(ctx, campaign, by, why)
+	return a.inLedger(ctx, about(ctx, access.DisownCampaign, campaign), func(ctx context.Context, e *access.Entry) error {
+		e.Details = map[string]any{"by": by, "why": why}
+		return a.ledger.Disown(ctx, campaign, by, why)
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
@@ -81,7 +82,11 @@ func (a *App) Recover(ctx context.Context, word *Acceptance) (*Recovery, error) 
 	lost := slices.DeleteFunc(slices.Clone(out.Shards), func(v *recovery.Verdict) bool { return !v.Frozen || !v.Lost() })
 	if word != nil {
 		for _, v := range lost {
-			if err := r.Accept(ctx, v, word.By, word.Why); err != nil {
+			e := about(ctx, access.AcceptLoss, "")
+			e.Details = map[string]any{"shard": v.Shard, "by": word.By, "why": word.Why}
+			if err := a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
+				return r.Accept(ctx, v, word.By, word.Why)
+			}); err != nil {
 				return nil, err
 			}
 			a.log.Warn("a person accepted the loss of a shard", zap.Int("shard", v.Shard), zap.String("by", word.By),

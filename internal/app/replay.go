@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/publish"
@@ -72,8 +73,21 @@ func (o *Replay) Check() error {
 
 // Replay delivers grants once more. The report is nil if nothing was begun.
 func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err error) {
-	err = a.alone(ctx, &o, func(ctx context.Context) error {
+	do := func(ctx context.Context) error {
 		report, err = a.replay(ctx, &o)
+		return err
+	}
+	if o.DryRun {
+		err = a.alone(ctx, &o, do)
+		return report, err
+	}
+	e := about(ctx, access.Replay, o.Filter.Campaign)
+	e.Details = map[string]any{"name": o.Name, "to": o.To}
+	err = a.recorded(ctx, e, func(ctx context.Context, e *access.Entry) error {
+		err := a.alone(ctx, &o, do)
+		if report != nil {
+			e.Details["finished"], e.Details["delivered"], e.Details["failed"] = report.Finished, report.Delivered, report.Failed
+		}
 		return err
 	})
 	return report, err

@@ -45,6 +45,7 @@ func (a *App) Serve(ctx context.Context, control http.Handler) error {
 	}
 	s, err := serve.New(cfg, deps)
 	if err == nil {
+		defer a.tending(ctx)()
 		err = s.Run(ctx, func(at serve.Addresses) {
 			fields := []zap.Field{zap.Stringer("address", at.Public), zap.Bool("tls", cfg.TLS != nil),
 				zap.Stringer("ops", at.Ops)}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -60,14 +61,14 @@ type SinkChange struct {
 // begun is finished. Entries wait, and no attempt is taken. who and why are kept in Redis until the sink goes on. It may
 // run twice: a sink that is paused keeps its first name and reason.
 func (a *App) PauseSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
-	return a.controlSink(ctx, sink, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
 		return k.PauseSink(ctx, sink, who, why)
 	})
 }
 
 // ResumeSink lets a paused sink go on. It may run twice.
 func (a *App) ResumeSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
-	return a.controlSink(ctx, sink, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+	return a.controlSink(ctx, aboutSink(ctx, access.ResumeSink, sink), who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
 		return k.ResumeSink(ctx, sink, who, why)
 	})
 }
@@ -81,7 +82,9 @@ func (a *App) LimitSink(ctx context.Context, sink string, rate *int, who, why st
 	if rate != nil && (*rate < 0 || *rate > MaxRate) {
 		return SinkChange{Sink: sink}, Usage("%d grants a second: want 0 to %d", *rate, MaxRate)
 	}
-	return a.controlSink(ctx, sink, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+	e := aboutSink(ctx, access.LimitSink, sink)
+	e.Details["rate"] = rate
+	return a.controlSink(ctx, e, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
 		return k.LimitSink(ctx, sink, rate, who, why)
 	})
 }
@@ -89,7 +92,25 @@ func (a *App) LimitSink(ctx context.Context, sink string, rate *int, who, why st
 // maxWords bounds who and why, in bytes.
 const maxWords = 500
 
-func (a *App) controlSink(ctx context.Context, sink, who, why string,
+// aboutSink begins an entry about a sink.
+func aboutSink(ctx context.Context, action access.Action, sink string) access.Entry {
+	e := about(ctx, action, "")
+	e.Sink, e.Details = sink, map[string]any{}
+	return e
+}
+
+func (a *App) controlSink(ctx context.Context, e access.Entry, who, why string,
+	do func(k *shards.Shard) (changed bool, now shards.SinkControl, err error)) (out SinkChange, err error) {
+	e.Details["by"], e.Details["why"] = who, why
+	err = a.recorded(ctx, e, func(_ context.Context, e *access.Entry) (err error) {
+		out, err = a.tellShards(e.Sink, who, why, do)
+		e.Details["changed"] = out.Changed
+		return err
+	})
+	return out, err
+}
+
+func (a *App) tellShards(sink, who, why string,
 	do func(k *shards.Shard) (changed bool, now shards.SinkControl, err error)) (SinkChange, error) {
 	out := SinkChange{Sink: sink}
 	if err := a.checkSinks("sink", sink); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -196,12 +197,14 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err
 	} else if r, err = c.post(ctx, o, &s); err != nil {
 		return r, err
 	}
-	_, err = shards.Of(c.cfg.Redis, c.cfg.Space.Home(o.Campaign)).Refunded(ctx, o.Campaign)
-	if err != nil && !errors.Is(err, shards.ErrNotInRedis) {
-		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
-			o.Campaign, err)
-	}
-	return r, nil
+	return r, ledger.AfterCommit(ctx, func(ctx context.Context) error {
+		_, err := shards.Of(c.cfg.Redis, c.cfg.Space.Home(o.Campaign)).Refunded(ctx, o.Campaign)
+		if err != nil && !errors.Is(err, shards.ErrNotInRedis) {
+			return fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
+				o.Campaign, err)
+		}
+		return nil
+	})
 }
 
 // Why an order is refused. ErrMissing is a Conflict, ErrAmount is Permanent.

@@ -104,6 +104,8 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a request that is under way":                 testOnceUnderWay,
 	"a request sent by many at once":              testOnceTogether,
 	"sessions of the console":                     testSessions,
+	"the journal":                                 testJournal,
+	"the journal beside what it tells of":         testJournalTogether,
 	"credits one by one, and the database away":   funded(testCreditAway),
 }
 

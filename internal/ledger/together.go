@@ -17,6 +17,7 @@ type together struct {
 	mu     sync.Mutex // what fn does at once goes into the transaction one after the other
 	txn    txn        // nil: not begun
 	commit func() error
+	after  []func(context.Context) error
 	failed error // the first part of it that failed: then all of it is rolled back
 }
 
@@ -25,6 +26,11 @@ type togetherKey struct{}
 func togetherOf(ctx context.Context) *together {
 	t, _ := ctx.Value(togetherKey{}).(*together)
 	return t
+}
+
+// Apart gives a context whose writes are no part of a Together that it came from.
+func Apart(ctx context.Context) context.Context {
+	return context.WithValue(ctx, togetherKey{}, (*together)(nil))
 }
 
 // errGivenUp ends a transaction that is not to be committed.
@@ -38,12 +44,34 @@ func (l *Ledger) Together(ctx context.Context, fn func(context.Context) error) e
 	if togetherOf(ctx) != nil {
 		return fn(ctx)
 	}
-	return l.again(ctx, func() error {
+	var t *together
+	err := l.again(ctx, func() error {
 		tctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		t := &together{ledger: l}
+		t = &together{ledger: l}
 		return t.run(context.WithValue(tctx, togetherKey{}, t), fn)
 	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, fn := range t.after {
+		errs = append(errs, fn(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// AfterCommit runs fn once the Together that ctx comes from is committed; at once without one. It is for what another
+// server is told of what the ledger has. An error of fn is given by Together: the transaction is committed all the same.
+func AfterCommit(ctx context.Context, fn func(context.Context) error) error {
+	t := togetherOf(ctx)
+	if t == nil {
+		return fn(ctx)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.after = append(t.after, fn)
+	return nil
 }
 
 // run ends the transaction in any case, also when fn panics.

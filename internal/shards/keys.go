@@ -60,6 +60,9 @@ func tagsOf(shards int) []string {
 // Deployment is a hash that marks the prefix as a deployment's, with its number of shards. Its name depends on neither.
 func (l *Layout) Deployment() string { return l.Prefix + ":{deployment}" }
 
+// Journal is a list of entries of the journal that are to be moved to the ledger, the newest first.
+func (l *Layout) Journal() string { return l.Prefix + ":{journal}" }
+
 // Len is the number of shards.
 func (l *Layout) Len() int { return len(l.shards) }
 

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+func journalCmd() *cobra.Command {
+	var (
+		q     access.JournalQuery
+		since string
+	)
+	cmd := &cobra.Command{
+		Use: "journal", Short: "List who did what, the newest first",
+		Long: "Lists what was done to the deployment by commands and over HTTP: who, what, to which campaign or sink, and how it " +
+			"ended.\nWhat a caller was denied stands there too. A page ends with the --after of the next one.",
+		Example: "  hongbao journal\n" +
+			"  hongbao journal --campaign spring-rain --since 2026-02-17T20:00:00Z --json\n" +
+			"  hongbao journal --who key:5xk2q7vmaz3t --limit 20",
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if q.Campaign != "" {
+				err = checkCampaigns(q.Campaign)
+			}
+			if err == nil {
+				q.Since, err = parseTime("--since", since)
+			}
+			if err == nil && (q.Limit < 1 || q.Limit > 1000) {
+				err = app.Usage("--limit: give 1 to 1000 (see `%s --help`)", cmd.CommandPath())
+			}
+			if err != nil {
+				return err
+			}
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+				page, err := a.Journal(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, page, func(w io.Writer) error { return writeJournal(w, &page) })
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&q.Campaign, "campaign", "", "entries about this campaign only")
+	flags.StringVar(&q.Who, "who", "", "entries of this one only, as key:5xk2q7vmaz3t or cli:ann@host")
+	flags.StringVar(&since, "since", "", "entries from this time on, as 2026-02-17T20:00:00Z")
+	flags.StringVar(&q.After, "after", "", "go on where the page before ended")
+	flags.IntVar(&q.Limit, "limit", 100, "entries at most")
+	return cmd
+}
+
+func writeJournal(w io.Writer, p *access.JournalPage) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tWHO\tACTION\tABOUT\tOUTCOME\tDETAILS")
+	for i := range p.Entries {
+		e := &p.Entries[i]
+		details := ""
+		if len(e.Details) > 0 {
+			text, err := json.Marshal(e.Details)
+			if err != nil {
+				return err
+			}
+			details = string(text)
+		}
+		about := strings.TrimSpace(e.Campaign + " " + e.Sink)
+		if about == "" {
+			about = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.RFC3339Nano), e.Who, e.Action, about, e.Outcome, details)
+	}
+	if err := t.Flush(); err != nil || p.Next == "" {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "more: --after %s\n", p.Next)
+	return err
+}

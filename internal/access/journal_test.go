@@ -1,0 +1,68 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func TestEntriesTellWhoAndHow(t *testing.T) {
+	t.Parallel()
+	e := NewEntry(t.Context(), PauseSink)
+	require.Regexp(t, `^cli:.+@.+$`, e.Who)
+	require.WithinDuration(t, time.Now(), e.Time, time.Minute)
+	who := Caller{Key: "abc"}
+	e = NewEntry(As(t.Context(), who.Actor("r7")), PauseSink)
+	require.Equal(t, []string{"key:abc", "r7"}, []string{e.Who, e.RequestID})
+	require.NotEqual(t, e.ID, NewEntry(t.Context(), PauseSink).ID)
+
+	for want, err := range map[Outcome]error{
+		OutcomeDone:    nil,
+		OutcomeRefused: hongbao.Errorf(hongbao.ClassPermanent, "no"),
+		OutcomeFailed:  hongbao.Outagef(hongbao.ClassTransient, "away"),
+		OutcomeUnknown: hongbao.Outagef(hongbao.ClassUnknown, "lost"),
+	} {
+		e := Entry{}
+		e.End(err)
+		require.Equal(t, want, e.Outcome)
+		require.Equal(t, err != nil, e.Details["error"] != nil)
+	}
+	e = Entry{}
+	e.End(context.Canceled)
+	require.Equal(t, OutcomeUnknown, e.Outcome)
+	e.End(errors.New(strings.Repeat("é", maxError)))
+	require.Equal(t, OutcomeFailed, e.Outcome)
+	require.LessOrEqual(t, len(e.Details["error"].(string)), maxError) //nolint:forcetypeassert // it panics if not
+}
+
+// One who asks again and again for what he may not have can't fill the journal, and what was not written is counted.
+func TestDenialsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d Denials
+		written := 0
+		for range 1000 {
+			if write, skipped := d.Take("key:a"); write {
+				require.Zero(t, skipped)
+				written++
+			}
+		}
+		require.Equal(t, denialsTold, written)
+		write, _ := d.Take("key:b")
+		require.True(t, write, "another one's")
+		time.Sleep(denialsEach)
+		write, skipped := d.Take("key:a")
+		require.True(t, write)
+		require.Equal(t, 1000-denialsTold, skipped)
+		write, skipped = d.Take("key:a")
+		require.True(t, write)
+		require.Zero(t, skipped)
+	})
+}

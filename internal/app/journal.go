@@ -1,0 +1,227 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// recorded takes an action, and writes it into the journal: all that changes something goes through here, whoever asks
+// for it. do completes the entry. The entry goes to a list in Redis first, so that the action works with the ledger away
+// and the entry outlives this process; then it is moved to the ledger.
+func (a *App) recorded(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
+	err := do(ctx, &e)
+	a.write(ctx, &e, err)
+	return err
+}
+
+// inLedger is recorded for what happens in the ledger: the entry stands in the action's own transaction.
+func (a *App) inLedger(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
+	err := a.ledger.Together(ctx, func(ctx context.Context) error {
+		if err := do(ctx, &e); err != nil {
+			return err
+		}
+		e.End(nil)
+		return a.ledger.Record(ctx, e)
+	})
+	if err != nil {
+		a.write(ctx, &e, err)
+	}
+	return err
+}
+
+// about begins an entry.
+func about(ctx context.Context, action access.Action, campaign string) access.Entry {
+	e := access.NewEntry(ctx, action)
+	e.Campaign = campaign
+	return e
+}
+
+// journalTime bounds how long a command waits for its entry to be written.
+const journalTime = 3 * time.Second
+
+// write writes how an action has ended. An action that made no sense is not one.
+func (a *App) write(ctx context.Context, e *access.Entry, err error) {
+	var usage UsageError
+	var found FoundError
+	if errors.As(err, &usage) {
+		return
+	}
+	if errors.As(err, &found) { // it is done, and a person is to look at something
+		err = nil
+	}
+	e.End(err)
+	a.record(ctx, e)
+}
+
+// record writes an entry. What was done is done: no failure here changes the action's answer.
+func (a *App) record(ctx context.Context, e *access.Entry) {
+	// Neither the caller's end nor a transaction of his that was rolled back keeps it out of the journal.
+	ctx, cancel := context.WithTimeout(ledger.Apart(context.WithoutCancel(ctx)), journalTime)
+	defer cancel()
+	if a.redis == nil {
+		if err := a.ledger.Record(ctx, *e); err != nil {
+			a.log.Warn("an action is not in the journal", zap.Any("entry", e), zap.Error(err))
+		}
+		return
+	}
+	text, err := json.Marshal(e)
+	if err == nil {
+		err = a.redis.LPush(ctx, a.space.Journal(), text).Err()
+	}
+	if err != nil {
+		l, lerr := a.journalLedger(ctx)
+		if lerr == nil {
+			lerr = l.Record(ctx, *e)
+		}
+		if lerr != nil {
+			a.log.Warn("an action is not in the journal", zap.Any("entry", e), zap.Error(errors.Join(err, lerr)))
+		}
+		return
+	}
+	if a.parent != nil || a.tended { // tendJournal does it
+		return
+	}
+	if err := a.moveJournal(ctx); err != nil {
+		a.log.Info("the journal's entry waits in Redis; a server or `hongbao journal` moves it to the ledger", zap.Error(err))
+	}
+}
+
+func (a *App) journalLedger(ctx context.Context) (*ledger.Ledger, error) {
+	switch {
+	case a.ledger != nil:
+		return a.ledger, nil
+	case a.parent != nil:
+		return a.parent.sharedLedger(ctx)
+	}
+	return a.sharedLedger(ctx)
+}
+
+// moveJournal moves what waits in Redis to the ledger. Several processes may do it at once, and may be killed: an entry
+// that is written twice stands in the journal once.
+func (a *App) moveJournal(ctx context.Context) error {
+	const page = 100
+	key := a.space.Journal()
+	for {
+		texts, err := a.redis.LRange(ctx, key, -page, -1).Result()
+		if err != nil || len(texts) == 0 {
+			return wrapJournal(shards.Classify(err))
+		}
+		entries := make([]access.Entry, 0, len(texts))
+		for _, text := range texts {
+			var e access.Entry
+			if err := json.Unmarshal([]byte(text), &e); err != nil || e.ID == "" {
+				a.log.Warn("what waited for the journal is no entry, and was dropped", zap.String("text", text))
+				continue
+			}
+			entries = append(entries, e)
+		}
+		l, err := a.journalLedger(ctx)
+		if err == nil {
+			err = l.Record(ctx, entries...)
+		}
+		if err != nil {
+			return wrapJournal(err)
+		}
+		if _, err := a.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, text := range texts {
+				p.LRem(ctx, key, -1, text)
+			}
+			return nil
+		}); err != nil {
+			return wrapJournal(shards.Classify(err))
+		}
+	}
+}
+
+func wrapJournal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("move the journal from Redis to the ledger: %w", err)
+}
+
+// tending has a server move what waits in Redis, from now until the function is called that it gives.
+func (a *App) tending(ctx context.Context) (end func()) {
+	a.tended = true
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { a.tendJournal(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// journalEvery is how often a server looks for entries that wait in Redis.
+const journalEvery = time.Second
+
+// tendJournal moves what waits in Redis to the ledger, until ctx ends, and then once more.
+func (a *App) tendJournal(ctx context.Context) {
+	if a.Config.Ledger.DSN == "" {
+		return
+	}
+	var failed error
+	for more := true; more; {
+		more = retry.Pause(ctx, journalEvery)
+		mctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalTime)
+		err := a.moveJournal(mctx)
+		cancel()
+		if err != nil && failed == nil {
+			a.log.Warn("the journal waits in Redis; it is tried again", zap.Error(err))
+		}
+		failed = err
+	}
+}
+
+// Journal gives a page of the journal, the newest entries first. What waits in Redis is moved to the ledger before, if
+// Redis can be reached.
+func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error) {
+	if a.redis == nil && q.After == "" {
+		if err := a.openRedis(ctx); err != nil {
+			a.log.Info("what waits in Redis is not in this list", zap.Error(err))
+		}
+	}
+	if a.redis != nil && q.After == "" {
+		mctx, cancel := context.WithTimeout(ctx, journalTime)
+		defer cancel()
+		if err := a.moveJournal(mctx); err != nil {
+			a.log.Info("what waits in Redis is not in this list", zap.Error(err))
+		}
+	}
+	l, err := a.journalLedger(ctx)
+	if err != nil {
+		return access.JournalPage{}, err
+	}
+	return l.Journal(ctx, q)
+}
+
+// Denied writes into the journal that a caller was refused what he may not do. Of many in a minute only some are
+// written; an entry counts those before it that were not.
+func (a *App) Denied(ctx context.Context, action access.Action, campaign string, why error) {
+	e := about(ctx, action, campaign)
+	write, skipped := a.denials.Take(e.Who)
+	if !write {
+		return
+	}
+	e.Outcome, e.Details = access.OutcomeDenied, map[string]any{"error": why.Error()}
+	if hongbao.CheckCampaignID(campaign) != nil {
+		e.Campaign = "" // what a caller has made up
+	}
+	if skipped > 0 {
+		e.Details["denied_before"] = skipped
+	}
+	a.record(ctx, &e)
+}

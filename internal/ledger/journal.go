@@ -1,0 +1,110 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+)
+
+// maxDetails bounds the details of an entry of the journal.
+const maxDetails = 16 << 10
+
+// Record writes entries into the journal; those that are there stay as they are. Within Together they are a part of
+// the transaction.
+func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
+	stmts := make([]stmt, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		details, err := json.Marshal(e.Details)
+		if err != nil {
+			return hongbao.Errorf(hongbao.ClassPermanent, "write %s into the journal: %w", e.Action, err)
+		}
+		if e.Details == nil {
+			details = []byte("{}")
+		}
+		if len(details) > maxDetails {
+			details = []byte(`{"left_out":"too long"}`)
+		}
+		stmts[i] = stmt{sql: l.dialect.insertJournal, args: []any{e.ID, e.Time.UnixMilli(), e.Who, string(e.Action),
+			e.Campaign, e.Sink, string(e.Outcome), e.RequestID, string(details)}}
+	}
+	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) { return stmts, nil })
+	if err != nil {
+		return fmt.Errorf("write into the journal: %w", err)
+	}
+	return nil
+}
+
+// Journal gives a page of the journal, the newest entries first.
+func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.JournalPage, err error) {
+	where, args, err := journalWhere(&q)
+	if err != nil {
+		return p, err
+	}
+	// One more than is wanted says whether there is another page.
+	p.Entries, err = question[access.Entry]{"read the journal",
+		`SELECT id, at, who, action, campaign, sink, outcome, request_id, details FROM journal WHERE ` + where +
+			` ORDER BY at DESC, id DESC LIMIT $1`, args, scanEntry}.all(ctx, l)
+	if err != nil {
+		return access.JournalPage{}, err
+	}
+	if len(p.Entries) > q.Limit {
+		p.Entries = p.Entries[:q.Limit]
+		last := &p.Entries[q.Limit-1]
+		p.Next = fmt.Sprintf("%d-%s", last.Time.UnixMilli(), last.ID)
+	}
+	return p, nil
+}
+
+// journalWhere gives the condition and the arguments of a query; the limit is the first argument.
+func journalWhere(q *access.JournalQuery) (string, []any, error) {
+	if q.Limit < 1 || q.Limit > 1000 {
+		return "", nil, hongbao.Errorf(hongbao.ClassPermanent, "read the journal: want 1 to 1000 entries, not %d", q.Limit)
+	}
+	args, conds := []any{int64(q.Limit) + 1, milli(q.Since)}, []string{"at >= $2"}
+	add := func(cond string, values ...any) {
+		for _, v := range values {
+			args = append(args, v)
+			cond = strings.Replace(cond, "?", "$"+strconv.Itoa(len(args)), 1)
+		}
+		conds = append(conds, cond)
+	}
+	if q.Campaign != "" {
+		add("campaign = ?", q.Campaign)
+	}
+	if q.Who != "" {
+		add("who = ?", q.Who)
+	}
+	if q.After != "" {
+		ms, id, ok := strings.Cut(q.After, "-")
+		at, err := strconv.ParseInt(ms, 10, 64)
+		if !ok || err != nil || id == "" {
+			return "", nil, hongbao.Errorf(hongbao.ClassPermanent, "read the journal: %.60q is not where a page begins; take the "+
+				"next of the page before", q.After)
+		}
+		add("(at < ? OR at = ? AND id < ?)", at, at, id)
+	}
+	return strings.Join(conds, " AND "), args, nil
+}
+
+func scanEntry(s scan) (e access.Entry, err error) {
+	var at int64
+	var action, outcome, details string
+	if err = s(&e.ID, &at, &e.Who, &action, &e.Campaign, &e.Sink, &outcome, &e.RequestID, &details); err != nil {
+		return e, err
+	}
+	e.Time, e.Action, e.Outcome = time.UnixMilli(at).UTC(), access.Action(action), access.Outcome(outcome)
+	if err = json.Unmarshal([]byte(details), &e.Details); err != nil {
+		return e, hongbao.Errorf(hongbao.ClassBroken, "entry %s of the journal has no JSON in its details: %w", e.ID, err)
+	}
+	if len(e.Details) == 0 {
+		e.Details = nil
+	}
+	return e, nil
+}

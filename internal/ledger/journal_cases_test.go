@@ -1,0 +1,122 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+)
+
+// testJournal writes entries and reads them in pages, the newest first.
+func testJournal(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	begin := time.Date(2026, 2, 17, 20, 0, 0, 0, time.UTC)
+	var all []access.Entry
+	for i := range 25 {
+		e := access.NewEntry(access.As(ctx, access.Actor{Who: fmt.Sprintf("key:k%d", i%2), RequestID: "r1"}), access.PauseCampaign)
+		e.Time = begin.Add(time.Duration(i/3) * time.Second) // some at the same time
+		e.Campaign, e.Sink = fmt.Sprintf("rain%d", i%3), "balance"
+		e.Details = map[string]any{"why": "it 🧧 \"rains\"\n", "n": float64(i)}
+		e.End(nil)
+		all = append(all, e)
+	}
+	require.NoError(t, l.Record(ctx, all...))
+	changed := all[0]
+	changed.Who = "mallory"
+	require.NoError(t, l.Record(ctx, changed, all[1]), "an entry is written once")
+
+	read := func(q access.JournalQuery) (list []access.Entry) {
+		for {
+			p, err := l.Journal(ctx, q)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(p.Entries), q.Limit)
+			list = append(list, p.Entries...)
+			if q.After = p.Next; p.Next == "" {
+				return list
+			}
+		}
+	}
+	for _, limit := range []int{1, 7, 25, 1000} {
+		list := read(access.JournalQuery{Limit: limit})
+		require.ElementsMatch(t, all, list)
+		for i := range list[1:] {
+			a, b := &list[i], &list[i+1]
+			require.True(t, a.Time.After(b.Time) || a.Time.Equal(b.Time) && a.ID > b.ID)
+		}
+	}
+	for _, e := range read(access.JournalQuery{Limit: 4, Campaign: "rain1", Who: "key:k1", Since: begin.Add(2 * time.Second)}) {
+		require.Equal(t, []string{"rain1", "key:k1"}, []string{e.Campaign, e.Who})
+		require.False(t, e.Time.Before(begin.Add(2*time.Second)))
+	}
+	require.Len(t, read(access.JournalQuery{Limit: 100, Campaign: "rain1"}), 8)
+	require.Len(t, read(access.JournalQuery{Limit: 100, Since: begin.Add(8 * time.Second)}), 1)
+	require.Empty(t, read(access.JournalQuery{Limit: 100, Who: "nobody"}))
+	for _, bad := range []access.JournalQuery{{}, {Limit: 1001}, {Limit: 1, After: "x"}, {Limit: 1, After: "7-"}, {Limit: 1,
+		After: "x-y"}} {
+		_, err := l.Journal(ctx, bad)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%+v", bad)
+	}
+
+	long := access.NewEntry(ctx, access.Replay)
+	long.Details = map[string]any{"list": strings.Repeat("x", maxDetails)}
+	long.End(nil)
+	require.NoError(t, l.Record(ctx, long))
+	require.Equal(t, map[string]any{"left_out": "too long"}, read(access.JournalQuery{Limit: 1})[0].Details)
+}
+
+// testJournalTogether writes an entry in the transaction of what it tells of: both are there, or neither. What another
+// server is told of it comes after the commit.
+func testJournalTogether(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	apart := f.config.Driver != SQLite
+	try := func(fails error) (told bool, err error) {
+		err = l.Together(ctx, func(ctx context.Context) error {
+			if _, err := l.CreateCampaign(ctx, testCampaign(t, "rain", 3)); err != nil {
+				return err
+			}
+			require.NoError(t, AfterCommit(ctx, func(ctx context.Context) error {
+				told = true
+				require.True(t, f.exists(t, "rain"), "it is committed")
+				return l.Record(ctx) // and this is no part of it
+			}))
+			require.False(t, told)
+			if err := l.Record(ctx, access.NewEntry(ctx, access.CreateCampaign)); err != nil {
+				return err
+			}
+			if apart { // SQLite has one writer, who would wait for himself
+				require.NoError(t, l.Record(Apart(ctx), access.NewEntry(ctx, access.LoadCampaign)))
+			}
+			return fails
+		})
+		return told, err
+	}
+	actions := func() (list []access.Action) {
+		p, err := l.Journal(ctx, access.JournalQuery{Limit: 100})
+		require.NoError(t, err)
+		for _, e := range p.Entries {
+			list = append(list, e.Action)
+		}
+		return list
+	}
+	no := errors.New("no")
+	told, err := try(no)
+	require.ErrorIs(t, err, no)
+	require.False(t, told)
+	require.False(t, f.exists(t, "rain"))
+	if apart {
+		require.Equal(t, []access.Action{access.LoadCampaign}, actions())
+	} else {
+		require.Empty(t, actions())
+	}
+	told, err = try(nil)
+	require.NoError(t, err)
+	require.True(t, told)
+	require.Contains(t, actions(), access.CreateCampaign)
+}
