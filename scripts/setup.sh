@@ -221,10 +221,30 @@ setup_web() {
 	work=
 }
 
+# schemathesis_home is where the version of scripts/schemathesis.txt belongs.
+schemathesis_home() { echo "$cache/schemathesis-$(sed -n 's/^schemathesis==//p' "$root/scripts/schemathesis.txt")"; }
+
+setup_schemathesis() {
+	local home
+	home=$(schemathesis_home)
+	if [ -x "$home/bin/schemathesis" ]; then
+		say "schemathesis is there"
+		return
+	fi
+	say "installing schemathesis by pip into $home"
+	rm -rf "$home"
+	if ! { python3 -m venv "$home" &&
+		"$home/bin/pip" install --quiet --disable-pip-version-check -r "$root/scripts/schemathesis.txt"; }; then
+		rm -rf "$home"
+		die "pip could not install schemathesis: see above; check the network and the index of ~/.config/pip/pip.conf"
+	fi
+}
+
 check() {
 	local missing
 	missing=$(missing_packages)
 	kafka_there "$default_kafka" || missing+=${missing:+$'\n'}kafka-$default_kafka
+	[ -x "$(schemathesis_home)/bin/schemathesis" ] || missing+=${missing:+$'\n'}schemathesis
 	if [ -n "$missing" ]; then
 		say "missing: ${missing//$'\n'/ }: run scripts/setup.sh"
 		exit 1
@@ -252,6 +272,7 @@ main() {
 			say "the Debian packages are there"
 		fi
 		setup_kafka "$default_kafka"
+		setup_schemathesis
 		;;
 	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web]" ;;
 	esac
