@@ -220,6 +220,9 @@ func (d *desk) send(r *http.Request) *reply {
 	if err := json.Unmarshal(w.Body.Bytes(), &out.body); err != nil {
 		d.t.Errorf("%s %s: %d %q: %v", r.Method, r.URL, w.Code, w.Body, err)
 	}
+	if err := documented(r, out); err != nil {
+		d.t.Errorf("%s %s: %s: %v", r.Method, r.URL, out.text, err)
+	}
 	return out
 }
 
