@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -380,4 +383,56 @@ func TestPauseOfASink(t *testing.T) {
 	}
 	d.post("operator", "/v1/sinks/kafka/pause", `{"why":"x"}`).refused(t, "unknown_sink")
 	d.post("operator", "/v1/sinks/balance/pause", `{}`).refused(t, "invalid_value")
+}
+
+// A grant in quarantine is found, decided once by who may, and is none for a key with another scope.
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.campaign("rain", 10, 1_000)
+	got := d.grab("rain", "u1")
+	d.work()
+	for range 2 {
+		d.plant("rain", fmt.Sprintf("%d %d thief - -", got.Packet, got.Amount))
+	}
+	d.work()
+	var page app.QuarantinePage
+	d.get("viewer", "/v1/quarantine").ok(t, http.StatusOK, &page)
+	require.Len(t, page.Grants, 2)
+	one, two := fmt.Sprintf("/v1/quarantine/%d", page.Grants[0].ID), fmt.Sprintf("/v1/quarantine/%d", page.Grants[1].ID)
+	d.get("viewer", "/v1/quarantine?limit=1").ok(t, http.StatusOK, &page)
+	require.Len(t, page.Grants, 1)
+	require.NotZero(t, page.Next)
+	d.key("other", access.RoleTreasurer, "snow")
+	d.get("other", "/v1/quarantine").ok(t, http.StatusOK, &page)
+	require.Empty(t, page.Grants)
+	d.get("other", one).refused(t, "unknown_quarantine")
+	d.post("other", one+"/decide", `{"decision":"void","why":"x"}`).refused(t, "unknown_quarantine")
+	var q app.Quarantined
+	d.get("viewer", one).ok(t, http.StatusOK, &q)
+	require.Equal(t, "thief", q.Came.User)
+	require.Equal(t, "u1", q.Ledger.User)
+	for range 2 {
+		d.post("treasurer", one+"/decide", `{"decision":"void","why":"forged"}`).ok(t, http.StatusOK, &q)
+		require.Equal(t, "void: forged", q.Resolution)
+	}
+	d.post("treasurer", one+"/decide", `{"decision":"pay","why":"no"}`).refused(t, "decided_otherwise")
+	d.post("treasurer", two+"/decide", `{"decision":"pay","why":"a mistake of ours"}`).ok(t, http.StatusOK, &q)
+	for _, body := range []string{`{}`, `{"decision":"burn","why":"x"}`, `{"decision":"void"}`, `{"decision":"void","why":" "}`} {
+		d.post("treasurer", two+"/decide", body).refused(t, "invalid_value")
+	}
+}
+
+// plant puts an entry with one grant into a campaign's stream, as nobody but an intruder does.
+func (d *desk) plant(id, grant string) {
+	d.t.Helper()
+	rdb := d.cfg.RedisClient()
+	defer func() { require.NoError(d.t, rdb.Close()) }()
+	layout, err := shards.NewLayout(d.cfg.Space())
+	require.NoError(d.t, err)
+	k := layout.Home(id)
+	seq, err := rdb.HIncrBy(d.t.Context(), k.Meta(), "seq", 1).Result()
+	require.NoError(d.t, err)
+	require.NoError(d.t, rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: []any{"v", "1", "k", "grant",
+		"c", id, "q", strconv.FormatInt(seq, 10), "e", "1", "t", strconv.FormatInt(time.Now().UnixMilli(), 10), "g", grant}}).Err())
 }

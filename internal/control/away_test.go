@@ -1,0 +1,52 @@
+package control
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// With the ledger away a campaign and a sink are paused and resumed all the same; what needs the ledger says that
+// nothing happened, and is done by the same request once it is back.
+func TestLedgerAway(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	dsn, err := url.Parse(testkit.Postgres(t))
+	require.NoError(t, err)
+	proxy := testkit.NewProxy(t, dsn.Host)
+	dsn.Host = proxy.Addr
+	d := setup(t, options{dsn: dsn.String()})
+	d.campaign("rain", 10, 1_000)
+	d.get("treasurer", "/v1/campaigns/rain").ok(t, http.StatusOK, nil) // the server has seen the keys
+	proxy.Refuse(true)
+	proxy.CutAll()
+	var state stateAnswer
+	d.post("operator", "/v1/campaigns/rain/pause", "{}").ok(t, http.StatusOK, &state)
+	require.Equal(t, "paused", state.State)
+	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the ledger is away"}`).ok(t, http.StatusOK, nil)
+	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
+	d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, again).refused(t, "unavailable")
+	d.get("viewer", "/v1/campaigns/rain").refused(t, "unavailable")
+	var sinks sinksAnswer
+	d.get("viewer", "/v1/sinks").ok(t, http.StatusOK, &sinks)
+	require.True(t, sinks.Sinks[0].Pause.Paused)
+	proxy.Refuse(false)
+	testkit.EventuallyOK(t, 30*time.Second, func() error {
+		r := d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, again)
+		if r.status != http.StatusOK {
+			return errStillRuns
+		}
+		return nil
+	}, "the ledger is back")
+	var shown app.Shown
+	d.get("viewer", "/v1/campaigns/rain").ok(t, http.StatusOK, &shown)
+	require.Equal(t, "closed", shown.Redis.State)
+}
