@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// administrator calls the control listener of `hongbao serve` with an API key.
+type administrator struct {
+	t        *testing.T
+	url, key string
+}
+
+// post makes a change; it goes on until it has an answer that is not "come back", as a caller does whose server is
+// killed.
+func (a *administrator) post(path, body, key string, to any) int {
+	a.t.Helper()
+	var status int
+	var text []byte
+	testkit.EventuallyOK(a.t, 90*time.Second, func() (err error) {
+		req, err := http.NewRequestWithContext(a.t.Context(), http.MethodPost, a.url+path, strings.NewReader(body))
+		require.NoError(a.t, err)
+		req.Header.Set("Authorization", "Bearer "+a.key)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", key)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if text, err = io.ReadAll(res.Body); err != nil {
+			return err
+		}
+		if status = res.StatusCode; status >= 500 || strings.Contains(string(text), `"idempotency_key_in_use"`) {
+			return errors.New(string(text))
+		}
+		return nil
+	}, "%s is answered", path)
+	if to != nil && status < 300 {
+		require.NoError(a.t, json.Unmarshal(text, to), "%s", text)
+	}
+	if status >= 300 {
+		a.t.Logf("%s: %d %s", path, status, text)
+	}
+	return status
+}
+
+// A campaign is created, loaded, paused, resumed, closed and refunded by HTTP alone, while the server is killed and
+// started again: each change has its effect once. Then the audit agrees.
+func TestAdministrationByHTTP(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	dsn, err := url.Parse(d.dsn)
+	require.NoError(t, err)
+	ledger := testkit.NewProxy(t, dsn.Host)
+	dsn.Host = ledger.Addr
+	d.set("LEDGER_DSN", dsn.String())
+	key := strings.TrimSpace(d.ok("key", "create", "--role", "treasurer", "--note", "ann"))
+	at := freeAddr(t)
+	g := d.serve("--serve.control_listen=" + at)
+	a := &administrator{t, "http://" + at, key}
+	// killed makes a change while the server is killed and started again.
+	answered := false
+	killed := func(path, body, key string, to any, when func() bool) int {
+		t.Helper()
+		done := make(chan int, 1)
+		go func() { done <- a.post(path, body, key, to) }()
+		testkit.Eventually(t, 30*time.Second, when, "the moment to kill it")
+		g.kill()
+		answered = len(done) > 0
+		g = d.serve("--serve.control_listen=" + at)
+		return <-done
+	}
+	atOnce := func() bool { return true }
+	now := time.Now().UTC().Truncate(time.Second)
+	spec, err := json.Marshal(map[string]any{
+		"id": "rain", "name": "Spring rain", "kind": "red_packet", "currency": "CNY", "total": 1000, "packets": 10,
+		"split": map[string]any{"mode": "even"}, "from": now.Add(-time.Minute), "to": now.Add(time.Hour),
+		"time_zone": "Asia/Shanghai", "sponsor": "acme", "durability": "fast",
+	})
+	require.NoError(t, err)
+	var created app.Created
+	require.Equal(t, 200, killed("/v1/campaigns", string(spec), "create", &created, atOnce))
+	require.True(t, created.Created, "the first answer, whenever the server died")
+	require.Equal(t, 200, killed("/v1/campaigns/rain/load", "{}", "load", nil, atOnce))
+	require.Equal(t, "granted", g.grab("rain", "u1", "r1").Outcome)
+	require.Equal(t, 200, a.post("/v1/campaigns/rain/pause", "{}", "pause", nil))
+	require.Equal(t, "paused", g.grab("rain", "u2", "r1").Outcome)
+	require.Equal(t, 200, a.post("/v1/campaigns/rain/resume", "{}", "resume", nil))
+	require.Equal(t, "granted", g.grab("rain", "u2", "r1").Outcome)
+	require.Equal(t, 409, a.post("/v1/campaigns/rain/close", "{}", "close", nil), "its window is open")
+	var ending app.Ending
+	ledger.Delay(300 * time.Millisecond) // so that it dies between the effect, in Redis, and the answer, in the ledger
+	require.Equal(t, 200, killed("/v1/campaigns/rain/close", `{"early":true}`, "close-early", &ending, func() bool {
+		state, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Campaign("rain"), "state").Result()
+		return err == nil && state == "closed"
+	}))
+	ledger.Delay(0)
+	require.False(t, answered, "it died before it answered")
+	require.EqualValues(t, 800, ending.Amount)
+	require.Equal(t, 202, a.post("/v1/campaigns/rain/refund", `{"amount":800}`, "refund-1", nil), "it settles")
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	require.Equal(t, 200, killed("/v1/campaigns/rain/refund", `{"amount":800}`, "refund-2", &ending, atOnce))
+	require.EqualValues(t, 800, ending.Amount)
+	require.EqualValues(t, 8, ending.Refunded.Packets)
+	require.Equal(t, 200, a.post("/v1/campaigns/rain/refund", `{"amount":800}`, "refund-3", &ending))
+	require.EqualValues(t, 800, d.show("rain").Ledger.Refunded)
+	r := d.auditNow()
+	require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
+	g.signal(syscall.SIGTERM)
+	require.Zero(t, g.wait(30*time.Second).code)
+}
