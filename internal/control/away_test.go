@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -46,6 +47,16 @@ func TestLedgerAway(t *testing.T) {
 		}
 		return nil
 	}, "the ledger is back")
+	var page access.JournalPage
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		d.get("viewer", "/v1/journal?campaign=rain").ok(t, http.StatusOK, &page)
+		return len(page.Entries) >= 4
+	}, "what was done meanwhile is recorded")
+	actions := map[access.Action]int{}
+	for _, e := range page.Entries {
+		actions[e.Action]++
+	}
+	require.Equal(t, 1, actions[access.PauseCampaign], "%v", actions)
 	var shown app.Shown
 	d.get("viewer", "/v1/campaigns/rain").ok(t, http.StatusOK, &shown)
 	require.Equal(t, "closed", shown.Redis.State)

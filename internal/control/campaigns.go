@@ -240,6 +240,7 @@ func load(ctx context.Context, c *call) (any, error) {
 func (c *call) long(ctx context.Context, name string, begun any, needs app.Needs,
 	do func(ctx context.Context, own *app.App) (any, error)) (any, error) {
 	x, err := c.tasks.start(name, func(ctx context.Context) (answer any, err error) {
+		ctx = access.As(ctx, c.actor)
 		err = c.Control.app.Within(ctx, needs, func(own *app.App) error {
 			answer, err = do(ctx, own)
 			return err

@@ -55,7 +55,7 @@ func (c *call) change(w http.ResponseWriter, o *operation) error {
 
 	answer, err := c.once(c.r.Context(), o, req)
 	if err != nil {
-		return err
+		return c.denied(o, c.campaign, err)
 	}
 	if o.after != nil {
 		final, err := c.run(c.r.Context(), o.needs, func(ctx context.Context, c *call) (any, error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 func (d *desk) post(key, path, body string, tweaks ...func(*http.Request)) *reply {
@@ -435,4 +436,44 @@ func (d *desk) plant(id, grant string) {
 	require.NoError(d.t, err)
 	require.NoError(d.t, rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: []any{"v", "1", "k", "grant",
 		"c", id, "q", strconv.FormatInt(seq, 10), "e", "1", "t", strconv.FormatInt(time.Now().UnixMilli(), 10), "g", grant}}).Err())
+}
+
+// Who did what stands in the journal, whoever asked: each change once, with the request's id, and what a key was denied.
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
+	spec := specOf(t, campaignOf("rain", 10, 1_000))
+	created := d.post("treasurer", "/v1/campaigns", spec, again)
+	d.post("treasurer", "/v1/campaigns", spec, again).ok(t, http.StatusOK, nil)
+	d.post("operator", "/v1/campaigns/rain/load", "{}").ok(t, http.StatusOK, nil)
+	d.post("operator", "/v1/campaigns/rain/close", "{}").refused(t, "forbidden")
+	d.post("operator/rain*", "/v1/campaigns/snow/pause", "{}").refused(t, "unknown_campaign")
+	d.post("treasurer/rain*", "/v1/campaigns", specOf(t, campaignOf("snow", 10, 100))).refused(t, "unknown_campaign")
+	var page access.JournalPage
+	d.get("viewer", "/v1/journal?since=2026-01-01T00:00:00Z").ok(t, http.StatusOK, &page)
+	seen := map[string]int{}
+	for _, e := range page.Entries {
+		if strings.HasPrefix(e.Who, "key:") {
+			seen[fmt.Sprintf("%s %s %s", e.Action, e.Campaign, e.Outcome)]++
+			require.NotEmpty(t, e.RequestID)
+		}
+	}
+	require.Equal(t, map[string]int{"create_campaign rain done": 1, "load_campaign rain done": 1,
+		"close_campaign rain denied": 1, "pause_campaign snow denied": 1, "create_campaign  denied": 1}, seen)
+	who := ""
+	for _, e := range page.Entries {
+		if e.RequestID == created.head.Get(web.RequestID) {
+			who = e.Who
+		}
+	}
+	require.Contains(t, d.keys["treasurer"], strings.TrimPrefix(who, "key:"))
+	d.get("viewer", "/v1/journal?limit=2&who="+who).ok(t, http.StatusOK, &page)
+	require.Len(t, page.Entries, 1)
+	d.get("viewer", "/v1/journal?limit=2").ok(t, http.StatusOK, &page)
+	require.Len(t, page.Entries, 2)
+	d.get("viewer", "/v1/journal?after="+page.Next).ok(t, http.StatusOK, &page)
+	for _, bad := range []string{"since=yesterday", "after=x", "who=", "campaign=A"} {
+		d.get("viewer", "/v1/journal?"+bad).refused(t, "invalid_parameter")
+	}
 }

@@ -1,3 +1,58 @@
 package control
 
-func journalOperations() []operation { return nil }
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hongbao-project/hongbao/internal/access"
+)
+
+func journalOperations() []operation {
+	return []operation{{
+		method: http.MethodGet, path: "/v1/journal", id: "journal", summary: "Who did what",
+		description: "Lists what was done by commands and over HTTP, and what callers were denied, newest first; next is the " +
+			"after of the next page.",
+		action: access.ReadJournal, needs: ledgerNeeded, answer: access.JournalPage{},
+		params: []*huma.Param{
+			campaignParam("Only what concerns this campaign."),
+			textParam("who", "Only what this one did, as key:ID or cli:USER@HOST."),
+			param("since", "query", "Only what was done at or after this time.",
+				&huma.Schema{Type: huma.TypeString, Format: "date-time"}),
+			param("after", "query", "The next of the page before.",
+				&huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,15}-[A-Z0-9]{1,64}$"}),
+			limitParam(),
+		},
+		do: func(ctx context.Context, c *call) (any, error) {
+			q := c.query
+			ask := access.JournalQuery{Campaign: q.campaign("campaign"), Who: q.text("who"), Since: q.time("since"),
+				After: q.text("after"), Limit: q.limit()}
+			if ask.After != "" && !journalPlace.MatchString(ask.After) {
+				q.fail("after is the next of the page before")
+			}
+			if err := q.done(); err != nil {
+				return nil, err
+			}
+			return c.app.Journal(ctx, ask)
+		},
+	}}
+}
+
+// journalPlace is where a page of the journal begins.
+var journalPlace = regexp.MustCompile("^[0-9]{1,15}-[A-Z0-9]{1,64}$")
+
+// time gives an optional time.
+func (q *query) time(name string) time.Time {
+	text := q.text(name)
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || t.Year() < 2000 || t.Year() > 2100 {
+		q.fail("%s is a time of the years 2000 to 2100, as 2026-02-17T20:00:00Z", name)
+	}
+	return t.UTC()
+}

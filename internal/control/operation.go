@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
@@ -58,6 +57,7 @@ type call struct {
 	*Control
 	r        *http.Request
 	who      access.Caller
+	actor    access.Actor
 	app      *app.App // for this request
 	campaign string   // that of the path; empty if the path has none
 	query    *query   // of one that reads
@@ -92,7 +92,7 @@ func (c *Control) endpoint(o *operation) web.Endpoint {
 		e.Codes = append(e.Codes, changeCodes...)
 	}
 	e.Do = func(w http.ResponseWriter, r *http.Request) error {
-		x, err := c.admit(o, r)
+		x, err := c.admit(o, r, w.Header().Get(web.RequestID))
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (c *Control) endpoint(o *operation) web.Endpoint {
 }
 
 // admit checks who asks, and whether he may, before anything of the request but its path is looked at.
-func (c *Control) admit(o *operation, r *http.Request) (*call, error) {
+func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call, error) {
 	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		key = ""
@@ -114,7 +114,8 @@ func (c *Control) admit(o *operation, r *http.Request) (*call, error) {
 	if err == nil {
 		err = who.May(o.action)
 	}
-	x := &call{Control: c, r: r, who: who, campaign: r.PathValue("id")}
+	x := &call{Control: c, who: who, actor: who.Actor(requestID), campaign: r.PathValue("id")}
+	x.r = r.WithContext(access.As(r.Context(), x.actor))
 	if err == nil && x.campaign != "" {
 		if hongbao.CheckCampaignID(x.campaign) != nil {
 			return nil, web.Refuse("campaign_invalid", "want 1 to 64 of a-z, 0-9, - and _, beginning with a letter")
@@ -124,11 +125,15 @@ func (c *Control) admit(o *operation, r *http.Request) (*call, error) {
 	if err == nil {
 		return x, nil
 	}
+	return nil, x.denied(o, x.campaign, problemOf(err))
+}
+
+// denied writes into the journal that the caller may not do what he asked for, if that is what the error says.
+func (c *call) denied(o *operation, campaign string, err error) error {
 	if errors.Is(err, access.ErrForbidden) || errors.Is(err, access.ErrWhole) || errors.Is(err, access.ErrNotInScope) {
-		c.log.Warn("a caller asked for what his API key is not good for", zap.String("key", who.Key),
-			zap.String("action", string(o.action)), zap.String("campaign", x.campaign), zap.Error(err))
+		c.Control.app.Denied(c.r.Context(), o.action, campaign, err)
 	}
-	return nil, problemOf(err)
+	return err
 }
 
 // read answers an operation that changes nothing.
