@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/control"
 )
 
@@ -25,14 +24,14 @@ func serveCmd() *cobra.Command {
 			"--serve.facts=device=claim:device_id",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error { return serveAll(cmd.Context(), a, nil) })
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error { return serveAll(cmd.Context(), a) })
 		},
 	}
 }
 
 // serveAll gives the control listener the administration API and the console, if there is a ledger: that has the API
-// keys. faults is nil but in `hongbao dev`.
-func serveAll(ctx context.Context, a *app.App, faults console.Faults) error {
+// keys.
+func serveAll(ctx context.Context, a *app.App) error {
 	if a.Config.Ledger.DSN == "" {
 		a.Log().Info("no control listener: ledger.dsn is empty, and the API keys stand in the ledger")
 		return a.Serve(ctx, nil)
@@ -49,7 +48,7 @@ func serveAll(ctx context.Context, a *app.App, faults console.Faults) error {
 	if err != nil {
 		return err
 	}
-	pages, err := a.Console(authority, faults)
+	pages, err := a.Console(authority)
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"image"
 	"image/color"
 	"image/draw"
 	"image/png"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -29,6 +31,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -251,9 +254,9 @@ func (d *deployment) key(role string) string {
 func TestConsole(t *testing.T) {
 	d := setup(t, options{kafka: true})
 	key, control := d.key("treasurer"), freeAddr(t)
-	d.campaign("spring-rain", 200, 20_000)
 	g := d.serve("--serve.control_listen=" + control)
 	b := newBrowser(t, "http://"+control)
+	b.creates(key, spec(t, "spring-rain", 200, 20_000))
 	b.logIn(key)
 	b.requeues(d)
 	b.watchesLive(d, g)
@@ -267,6 +270,34 @@ func TestConsole(t *testing.T) {
 	require.Contains(t, b.path(), "/login")
 	b.open("/sinks")
 	require.Contains(t, b.path(), "/login?to=", "the session is over")
+	journal := d.ok("journal", "--json")
+	id := strings.Split(key, "_")[1]
+	for _, action := range []string{"requeue_letters", "decide_quarantine", "resume_campaign", "pause_sink", "resume_sink"} {
+		require.Regexp(t, `"who": ?"key:`+id+`",\s*"action": ?"`+action+`"`, journal)
+	}
+}
+
+// creates creates and loads a campaign by the administration API, on the same listener.
+func (b *browser) creates(key, path string) {
+	b.t.Helper()
+	var fields map[string]any
+	text, err := os.ReadFile(path)
+	require.NoError(b.t, err)
+	require.NoError(b.t, yaml.Unmarshal(text, &fields))
+	body, err := json.Marshal(fields)
+	require.NoError(b.t, err)
+	for _, c := range [][2]string{{"/v1/campaigns", string(body)}, {"/v1/campaigns/spring-rain/load", "{}"}} {
+		r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.base+c[0], strings.NewReader(c[1]))
+		require.NoError(b.t, err)
+		r.Header.Set("Authorization", "Bearer "+key)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", c[0])
+		res, err := http.DefaultClient.Do(r)
+		require.NoError(b.t, err)
+		answer, err := io.ReadAll(res.Body)
+		require.NoError(b.t, errors.Join(err, res.Body.Close()))
+		require.Less(b.t, res.StatusCode, 300, "%s: %s", c[0], answer)
+	}
 }
 
 func (b *browser) logIn(key string) {

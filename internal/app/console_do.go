@@ -21,10 +21,12 @@ type consoleActions struct{ *App }
 
 // TurnCampaign pauses or resumes a campaign. It needs Redis only.
 func (c consoleActions) TurnCampaign(ctx context.Context, _ *access.Caller, id string, pause bool) error {
-	if pause {
-		return c.Pause(ctx, id)
-	}
-	return c.Resume(ctx, id)
+	return c.Within(ctx, Needs{}, func(a *App) error {
+		if pause {
+			return a.Pause(ctx, id)
+		}
+		return a.Resume(ctx, id)
+	})
 }
 
 // fromConsole is the reason that is kept where a button asks for none.
@@ -32,12 +34,14 @@ const fromConsole = "by a button of the console"
 
 // TurnSink pauses or resumes a sink for all workers. It needs Redis only.
 func (c consoleActions) TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error {
-	turn := c.ResumeSink
-	if pause {
-		turn = c.PauseSink
-	}
-	_, err := turn(ctx, sink, "key:"+who.Key, fromConsole)
-	return err
+	return c.Within(ctx, Needs{}, func(a *App) error {
+		turn := a.ResumeSink
+		if pause {
+			turn = a.PauseSink
+		}
+		_, err := turn(ctx, sink, "key:"+who.Key, fromConsole)
+		return err
+	})
 }
 
 // Requeue delivers dead letters after all.
@@ -70,7 +74,7 @@ func (c consoleActions) Decide(ctx context.Context, who *access.Caller, d ledger
 }
 
 // Replay delivers grants once more.
-func (c consoleActions) Replay(ctx context.Context, who *access.Caller, o console.ReplayOrder) (text string, err error) {
+func (c consoleActions) Replay(ctx context.Context, _ *access.Caller, o console.ReplayOrder) (text string, err error) {
 	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
 		report, err := a.Replay(ctx, Replay{Name: o.Name, To: o.To, Filter: replay.Filter{Campaign: o.Campaign},
 			Missing: o.Missing, DryRun: o.DryRun, Patience: consolePatience})

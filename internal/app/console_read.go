@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
@@ -154,6 +155,12 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 		return nil, err
 	}
 	out.Outcomes = s.outcomes.Of(id)
+	last, err := s.LastAudit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out.Audit = console.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: last.Differences,
+		At: last.Started}
 	if err := s.addLags(ctx, out); err != nil {
 		return nil, err
 	}

@@ -39,8 +39,6 @@ type Deps struct {
 	Log       *zap.Logger
 	// TLS: the listener is reached by TLS, so the cookie is for TLS only.
 	TLS bool
-	// Faults are buttons that break something on purpose; nil but in `hongbao dev`.
-	Faults Faults
 }
 
 // Check tells everything that is wrong with the configuration at once.

@@ -31,7 +31,6 @@ type Console struct {
 	source    Source
 	actions   Actions
 	authority Authority
-	faults    Faults
 	log       *zap.Logger
 	tls       bool
 	pages     *template.Template
@@ -49,7 +48,7 @@ func New(cfg Config, deps Deps) (*Console, error) {
 	if err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "the console's pages: %w", err)
 	}
-	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, authority: deps.Authority, faults: deps.Faults,
+	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, authority: deps.Authority,
 		log: deps.Log, tls: deps.TLS, pages: pages, poller: newPoller(cfg.Every, cfg.Watchers), jobs: newJobs()}
 	c.handler = c.routes()
 	return c, nil
@@ -122,7 +121,6 @@ type page struct {
 	Title, Path string
 	Caller      *access.Caller
 	ReadOnly    bool
-	Faults      bool
 	Error, Done string
 	View        any
 }
@@ -146,7 +144,7 @@ func (c *Console) render(name string, p page) (string, error) {
 
 // show answers with a page.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.ReadOnly, p.Faults = c.cfg.ReadOnly, c.faults != nil
+	p.ReadOnly = c.cfg.ReadOnly
 	if p.Path == "" {
 		p.Path = r.URL.Path
 	}

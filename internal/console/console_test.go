@@ -28,8 +28,10 @@ import (
 type books struct {
 	looks atomic.Int64
 	did   []string
-	live  Live
-	err   error
+
+	denied int
+	live   Live
+	err    error
 }
 
 func (b *books) Campaigns(context.Context) (Campaigns, error) {
@@ -95,6 +97,8 @@ func (b *books) Replays(context.Context) ([]Progress, error) {
 	return []Progress{{Name: "again", What: "kafka", Done: 5, Of: 10}}, nil
 }
 
+func (b *books) Denied(context.Context, access.Action, string, error) { b.denied++ }
+
 func (b *books) do(who *access.Caller, format string, args ...any) error {
 	b.did = append(b.did, who.Key+" "+fmt.Sprintf(format, args...))
 	return nil
@@ -125,8 +129,10 @@ func (b *books) Replay(_ context.Context, who *access.Caller, o ReplayOrder) (st
 	return "Replay again", b.do(who, "replay %s %s", o.Name, o.To)
 }
 
+var audited = time.Unix(1_800_000_000, 0)
+
 func (b *books) Audit(_ context.Context, who *access.Caller) (*audit.Report, error) {
-	return &audit.Report{Verdict: audit.Differs, Differences: []audit.Difference{{Kind: audit.Lost, Campaign: "rain",
+	return &audit.Report{Verdict: audit.Differs, Started: audited, Differences: []audit.Difference{{Kind: audit.Lost, Campaign: "rain",
 		Where: "ledger", Detail: "a <lost> grant"}}}, b.do(who, "audit")
 }
 
@@ -222,8 +228,7 @@ func TestPagesAreForThoseWhoLoggedIn(t *testing.T) {
 	}
 	require.Equal(t, http.StatusUnauthorized, f.ask(t, "", "/events?page=/", nil).Code)
 	require.Equal(t, http.StatusUnauthorized, f.ask(t, "", "/audits", url.Values{}).Code)
-	for _, path := range []string{"/nothing", "/campaigns/none", "/letters/kafka/0/9-9", "/quarantine/8", "/jobs/1",
-		"/faults"} {
+	for _, path := range []string{"/nothing", "/campaigns/none", "/letters/kafka/0/9-9", "/quarantine/8", "/jobs/1"} {
 		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, path)
 	}
 	require.Contains(t, f.ask(t, "viewer", "/", nil).Body.String(), "&lt;b&gt;Other")
@@ -300,6 +305,7 @@ func TestButtonsAreThoseOfTheRole(t *testing.T) {
 			if !may {
 				require.Equal(t, http.StatusForbidden, w.Code, "%s by %s", c.path, role)
 				require.Empty(t, f.did)
+				require.Equal(t, 1, f.denied, "it is recorded")
 				continue
 			}
 			require.Equal(t, http.StatusSeeOther, w.Code, "%s by %s: %s", c.path, role, w.Body)
@@ -364,11 +370,15 @@ func TestLettersAreWorkedOnByFilterAndWithAReason(t *testing.T) {
 func TestVerdictOfTheLastAudit(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "has not audited")
+	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "Nobody has audited")
 	require.Equal(t, http.StatusSeeOther, f.ask(t, "viewer", "/audits", url.Values{}).Code)
+	f.live.Audit = Verdict{Differences: 3, At: audited}
 	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
-	require.Contains(t, page, "The audit found differences")
+	require.Contains(t, page, "The audit found 3 differences")
 	require.Contains(t, page, "a &lt;lost&gt; grant")
+	f.live.Audit = Verdict{Differences: 1, At: audited.Add(time.Minute)}
+	require.NotContains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "a &lt;lost&gt; grant",
+		"somebody else has audited since")
 }
 
 func TestThePlanIsHiddenBeforeTheReveal(t *testing.T) {

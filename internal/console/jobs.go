@@ -44,13 +44,7 @@ type jobs struct {
 	mu    sync.Mutex
 	list  []*Job
 	count int
-	verdict
-}
-
-// verdict is the last audit that ended in this process.
-type verdict struct {
-	report *audit.Report
-	at     time.Time
+	audit *audit.Report // the last one that ended
 }
 
 var errManyJobs = errors.New("four jobs of this console are running: wait for one of them")
@@ -95,7 +89,7 @@ func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
 	}
 	j.Took = max(time.Since(j.Began), 1)
 	if j.Audit != nil {
-		s.verdict = verdict{j.Audit, time.Now()}
+		s.audit = j.Audit
 	}
 	close(j.ended)
 }
@@ -125,10 +119,11 @@ func (s *jobs) all() []Job {
 	return list
 }
 
-func (s *jobs) lastAudit() verdict {
+// lastAudit is the last one that this process ran; nil for none.
+func (s *jobs) lastAudit() *audit.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.verdict
+	return s.audit
 }
 
 // close ends every job and waits for it.

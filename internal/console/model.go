@@ -32,8 +32,10 @@ type Source interface {
 	Replays(ctx context.Context) ([]Progress, error)
 }
 
-// Actions change things. Every one is recorded with the caller's name.
+// Actions change things. Every one is recorded with the actor that ctx has: access.As.
 type Actions interface {
+	// Denied records that the actor was refused what he may not do.
+	Denied(ctx context.Context, a access.Action, campaign string, why error)
 	TurnCampaign(ctx context.Context, who *access.Caller, id string, pause bool) error
 	TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error
 	// Requeue delivers dead letters, and Drop ends them; a dry run counts them only.
@@ -86,6 +88,7 @@ type Live struct {
 	Hash  string
 	Split hongbao.Split
 	Lags  []Lag
+	Audit Verdict
 	// Settled counts the ledger's grants.
 	Settled int64
 	// Outcomes are the answers of this process since its start.
@@ -97,6 +100,13 @@ type Live struct {
 	// Step is the length of a step of the timeline.
 	Step  time.Duration
 	Notes []string
+}
+
+// Verdict is what the last whole audit said, whoever ran it; At is zero if there was none.
+type Verdict struct {
+	Agrees      bool
+	Differences int64
+	At          time.Time
 }
 
 // Lag is how far a sink is behind, on the shard of the campaign.

@@ -49,9 +49,10 @@ func (c *Console) allow(a access.Action, h handler) http.Handler {
 		case who.May(access.ReadCampaigns) != nil: // a gateway's key reads receipts, but not here
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(access.ReadCampaigns)))
 		case who.May(a) != nil:
+			c.actions.Denied(access.As(r.Context(), who.Actor("")), a, "", who.May(a))
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(a)))
 		default:
-			h(w, r, &who)
+			h(w, r.WithContext(access.As(r.Context(), who.Actor(""))), &who)
 		}
 	})
 }

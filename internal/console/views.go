@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
@@ -38,12 +37,6 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 	case "/jobs":
 		return view{"Replays and jobs", "jobs", "jobs-live",
 			c.work, everything}, who.May(access.ReadSinks) == nil
-	case "/faults":
-		if c.faults == nil || who.May(access.ReadSinks) != nil {
-			return view{}, false
-		}
-		return view{"Faults", "faults", "faults-live",
-			func(context.Context) (any, error) { return c.faults.State(), nil }, everything}, true
 	}
 	id, ok := strings.CutPrefix(path, "/campaigns/")
 	if !ok || hongbao.CheckCampaignID(id) != nil || !who.Sees(id) {
@@ -74,31 +67,31 @@ func visible(data any, who *access.Caller) any {
 	return all
 }
 
-// Audited is a campaign with what the last audit of this process said about it.
+// Audited is a campaign with what the last audit said about it.
 type Audited struct {
 	*Live
-	Verdict audit.Verdict
-	Age     time.Duration
-	// Differences are those of this campaign; Elsewhere counts the others.
+	// Listed: this process ran that audit, so Differences are those of the campaign, and Elsewhere counts the others.
+	Listed      bool
 	Differences []audit.Difference
 	Elsewhere   int
 }
 
-// withAudit adds the last audit.
+// withAudit adds the differences, if this process knows them.
 func (c *Console) withAudit(data any, _ *access.Caller) any {
 	live, ok := data.(*Live)
 	if !ok {
 		return data
 	}
 	out := Audited{Live: live}
-	if last := c.jobs.lastAudit(); last.report != nil {
-		out.Verdict, out.Age = last.report.Verdict, time.Since(last.at)
-		for _, d := range last.report.Differences {
-			if d.Campaign == live.ID {
-				out.Differences = append(out.Differences, d)
-			} else {
-				out.Elsewhere++
-			}
+	last := c.jobs.lastAudit()
+	if out.Listed = last != nil && last.Started.Equal(live.Audit.At); !out.Listed {
+		return out
+	}
+	for _, d := range last.Differences {
+		if d.Campaign == live.ID {
+			out.Differences = append(out.Differences, d)
+		} else {
+			out.Elsewhere++
 		}
 	}
 	return out
@@ -142,5 +135,4 @@ func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /quarantine", c.allow(access.ReadQuarantine, c.quarantine))
 	mux.Handle("GET /quarantine/{id}", c.allow(access.ReadQuarantine, c.quarantined))
 	mux.Handle("GET /trail", c.allow(access.ReadGrants, c.trail))
-	mux.Handle("GET /faults", c.allow(access.ReadSinks, c.watchable))
 }
