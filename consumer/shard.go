@@ -63,6 +63,11 @@ func (s *shard) run(ctx context.Context) (left int) {
 			s.rest(ctx, err)
 		}
 	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := s.redis.EndLead(ending, s.cfg.Group, s.cfg.Consumer); err != nil {
+		s.log.Info("the lead ends by itself, it could not be given up", zap.Error(err))
+	}
 	return left
 }
 

@@ -38,7 +38,7 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 			return items, err
 		}
 	}
-	if now := time.Now(); !now.Before(s.nextReclaim) {
+	if !time.Now().Before(s.nextReclaim) {
 		items, err := s.reclaim(ctx)
 		if err != nil {
 			return nil, err
@@ -47,7 +47,6 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 			s.lastWasReclaim = true // and look again soon: there may be more
 			return items, nil
 		}
-		s.nextReclaim = now.Add(jitter(s.cfg.Poll))
 	}
 	return s.read(ctx, s.cfg.Block)
 }
@@ -61,7 +60,9 @@ func (s *shard) read(ctx context.Context, block time.Duration) ([]item, error) {
 	return hold(entries), err
 }
 
-// reclaim takes the parked entries whose backoff is over, and those of workers that stopped renewing.
+// reclaim takes the parked entries whose backoff is over, and those of workers that stopped renewing. One worker leads
+// in that, and the others ask again when its lead may be over. A leader that is busy for long, or was killed, lets it
+// lapse.
 func (s *shard) reclaim(ctx context.Context) ([]item, error) {
 	levels := make([]time.Duration, s.c.topLevel()+1)
 	for i := range levels {
@@ -69,9 +70,12 @@ func (s *shard) reclaim(ctx context.Context) ([]item, error) {
 	}
 	r, err := s.redis.Reclaim(context.WithoutCancel(ctx), shards.ReclaimCall{
 		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.room(), s.reclaimLimit),
-		Lease: s.cfg.Lease, Backoff: levels,
+		Lease: s.cfg.Lease, Lead: s.lead(), Backoff: levels,
 	})
 	if err == nil {
+		if len(r.Entries) == 0 {
+			s.nextReclaim = time.Now().Add(jitter(max(s.cfg.Poll, r.Led)))
+		}
 		err = s.controlled(r.Sink)
 	}
 	s.vanished(r.Gone)
@@ -82,6 +86,9 @@ func (s *shard) reclaim(ctx context.Context) ([]item, error) {
 	}
 	return hold(r.Entries), err
 }
+
+// lead is how long a worker leads after each reclaim.
+func (s *shard) lead() time.Duration { return min(10*s.cfg.Poll, s.cfg.Lease) }
 
 func hold(entries []shards.RawEntry) []item {
 	items := make([]item, len(entries))

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,12 +39,16 @@ type TrimmerConfig struct {
 func DefaultTrimmerConfig() TrimmerConfig { return knob.Defaults[TrimmerConfig]() }
 
 // Trimmer deletes from every shard's stream what all groups have finished and the retention no longer keeps, with the
-// done bits behind it, and removes the consumers of workers that are no more. Several may run at once.
+// done bits behind it, and removes the consumers of workers that are no more. Several may run: one at a time leads a
+// shard, and two do no harm.
 type Trimmer struct {
 	cfg      TrimmerConfig
 	layout   *shards.Layout
 	at       []trimming // by shard
 	reported []string   // by shard: the trouble that was reported last
+
+	name string      // nobody else has it
+	next []time.Time // by shard: when another trimmer's lead may be over; zero if this one leads
 }
 
 // trimming is what a trimmer remembers of a shard from round to round. It holds for one epoch.
@@ -96,21 +101,65 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
 	}
 	n := layout.Len()
-	return &Trimmer{cfg: cfg, layout: layout, at: make([]trimming, n), reported: make([]string, n)}, nil
+	return &Trimmer{cfg: cfg, layout: layout, at: make([]trimming, n), reported: make([]string, n), name: rand.Text(),
+		next: make([]time.Time, n)}, nil
 }
 
-// Run trims until ctx ends.
+// trimmerLead names the lead of trimming. No group has such a name.
+const trimmerLead = "#trimmer"
+
+// Run trims until ctx ends, each shard for as long as it leads there.
 func (t *Trimmer) Run(ctx context.Context) error {
 	for {
 		for shard := range t.layout.Len() {
-			if err := t.Trim(ctx, shard); err != nil && ctx.Err() == nil {
+			leads, err := t.leads(ctx, shard)
+			if leads {
+				err = t.Trim(ctx, shard)
+			}
+			if err != nil && ctx.Err() == nil {
 				t.cfg.Log.Warn("trim failed, it is tried again", zap.Int("shard", shard), zap.Error(err))
 			}
 		}
 		if !retry.Pause(ctx, jitter(t.cfg.Every)) {
+			return t.endLeads(ctx)
+		}
+	}
+}
+
+// leads tells whether this trimmer leads a shard now. It asks only when another one's lead may be over. What it
+// remembers from an earlier lead is old: it begins anew.
+func (t *Trimmer) leads(ctx context.Context, shard int) (bool, error) {
+	if time.Now().Before(t.next[shard]) {
+		return false, nil
+	}
+	led, err := shards.Of(t.cfg.Redis, t.layout.Shard(shard)).TakeLead(ctx, trimmerLead, t.name, 10*t.cfg.Every)
+	if err != nil {
+		return false, err
+	}
+	if led > 0 {
+		t.next[shard] = time.Now().Add(jitter(led))
+		return false, nil
+	}
+	if !t.next[shard].IsZero() {
+		t.at[shard], t.next[shard] = trimming{}, time.Time{}
+	}
+	return true, nil
+}
+
+// endLeads lets others lead at once. What it can't tell ends by itself.
+func (t *Trimmer) endLeads(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	for shard := range t.layout.Len() {
+		if !t.next[shard].IsZero() {
+			continue
+		}
+		if err := shards.Of(t.cfg.Redis, t.layout.Shard(shard)).EndLead(ctx, trimmerLead, t.name); err != nil {
+			t.cfg.Log.Info("the leads end by themselves, they could not be given up", zap.Error(err))
 			return nil
 		}
 	}
+	return nil
 }
 
 // Trim trims one shard once. Not at once for the same shard.

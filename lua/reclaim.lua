@@ -1,25 +1,35 @@
 -- reclaim: gives a worker the pending entries whose time has come: those of workers that have not renewed their lease, and
--- parked ones whose backoff is over. Idle time is the clock of both. While the sink is paused it gives none.
+-- parked ones whose backoff is over. Idle time is the clock of both. While the sink is paused it gives none. One worker leads
+-- at a time, and gets entries; it leads until it has not called for a while.
 --
--- KEYS  1 events  2 sink
--- ARGV  1 group  2 the worker's consumer  3 how many entries at most  4 lease, ms
---       5... backoff of the parking levels 0, 1, 2, ..., ms; the last one serves all levels above
--- Reply number of fields and values of the sink's hash, these; number of ids whose entry is gone from the stream, these ids; then for each entry taken: id, attempt, number of
+-- KEYS  1 events  2 sink  3 lead
+-- ARGV  1 group  2 the worker's consumer  3 how many entries at most  4 lease, ms  5 how long the caller leads from now on, ms
+--       6... backoff of the parking levels 0, 1, 2, ..., ms; the last one serves all levels above
+-- Reply for how many ms another worker leads, 0 if the caller does; number of fields and values of the sink's hash, these; number of ids whose entry is gone from the stream, these ids; then for each entry taken: id, attempt, number of
 --       its fields and values, these
 -- Cost  O(consumers + entries taken)
 -- First write XREADGROUP of what the consumer has pending behind the last possible id: nothing. It says that the worker lives, also
 --       while nothing comes: Redis 7.0 does not count a read that waits.
+--       SET of the lead grows memory by one small key. It runs when Redis is out of memory too: see newDrainScript.
 --       XCLAIM moves what is there and grows nothing. At most 1,000 of each consumer in one call: Lua's unpack takes fewer than 8,000.
 -- Repeat takes nothing: what was taken is no longer idle.
 -- XAUTOCLAIM would not do: it would take parked entries as well, before their backoff is over.
 
 local reply = redis.call('HGETALL', KEYS[2])
 table.insert(reply, 1, tostring(#reply))
+local leader = redis.call('GET', KEYS[3])
 if redis.call('EXISTS', KEYS[1]) == 0 then
 	return redis.error_reply('NOGROUP there is no stream of events')
 end
 redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', '1', 'STREAMS', KEYS[1], '18446744073709551614-0')
 local gone, entries, room = {}, {}, tonumber(ARGV[3])
+if leader and leader ~= ARGV[2] then
+	room = 0
+	table.insert(reply, 1, string.format('%.0f', math.max(1, redis.call('PTTL', KEYS[3]))))
+else
+	table.insert(reply, 1, '0')
+	redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[5])
+end
 if redis.call('HGET', KEYS[2], 'paused') == '1' then
 	room = 0
 end
@@ -34,7 +44,7 @@ for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
 	end
 	if pending > 0 and room > 0 then
 		local level = tonumber(string.match(name, '^' .. parking .. '(%d+)$') or '')
-		local idle = level and ARGV[math.min(5 + level, #ARGV)] or ARGV[4]
+		local idle = level and ARGV[math.min(6 + level, #ARGV)] or ARGV[4]
 		local rows = redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', idle, '-', '+', math.min(room, 1000), name)
 		if #rows > 0 then
 			local ids, attempt = {}, {}

@@ -21,9 +21,10 @@ func pendingAndReached(t *testing.T, b *bundle) {
 func pendingCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"reclaim": {
-			keys: func(b *bundle) []string { return append(events(b), b.k.Sink("kafka")) }, prep: pending,
+			keys: func(b *bundle) []string { return append(events(b), b.k.Sink("kafka"), b.k.Lead("kafka")) }, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				call := shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}}
+				call := shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Lead: time.Minute,
+					Backoff: []time.Duration{0}}
 				_, err := shards.Of(b.rdb, b.k).Reclaim(ctx, call)
 				return err
 			},

@@ -170,6 +170,9 @@ func (k Keys) Refunded() string { return k.tag + "refunded" }
 // Audit is a hash: when the last whole audit began and how many differences it found. It stands on the first shard.
 func (k Keys) Audit() string { return k.tag + "audit" }
 
+// Lead is a string: which worker leads a work that one does for all, such as a group's reclaiming.
+func (k Keys) Lead(work string) string { return k.tag + "lead:" + work }
+
 // Lock is a string: the token of the lock's owner.
 func (k Keys) Lock(name string) string { return k.tag + "lock:" + name }
 

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	reclaimScript             = newScript("reclaim", "parking")
+	reclaimScript             = newDrainScript("reclaim", "parking")
 	renewScript               = newScript("renew")
 	parkScript                = newScript("park", "parking")
 	removeIdleConsumersScript = newScript("remove_idle_consumers", "parking")
@@ -31,6 +31,8 @@ type ReclaimCall struct {
 	Group, Consumer string
 	Count           int
 	Lease           time.Duration
+	// Lead is how long the caller leads from now on, if nobody else does.
+	Lead time.Duration
 	// Backoff of the parking levels 0, 1, 2, ...; the last one serves all levels above. At least one.
 	Backoff []time.Duration
 }
@@ -42,19 +44,22 @@ type Reclaimed struct {
 	// Gone are the ids of entries that were deleted from the stream while they were pending: an incident.
 	Gone []string
 	Sink SinkControl
+	// Led is for how long another worker leads; 0 if the caller does. Only who leads gets entries.
+	Led time.Duration
 }
 
 // Reclaim gives the worker the entries whose time has come. It also tells Redis that the worker lives.
 func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (out Reclaimed, err error) {
-	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds()}
+	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds(), max(1, t.Lead.Milliseconds())}
 	for _, b := range t.Backoff {
 		args = append(args, b.Milliseconds())
 	}
-	reply, err := k.run(ctx, reclaimScript, []string{k.Keys.Events(), k.Keys.Sink(t.Group)}, args)
+	reply, err := k.run(ctx, reclaimScript, []string{k.Keys.Events(), k.Keys.Sink(t.Group), k.Keys.Lead(t.Group)}, args)
 	if err != nil {
 		return out, err
 	}
 	r := replyReader{rest: reply}
+	out.Led = time.Duration(r.int64()) * time.Millisecond
 	if out.Sink, err = k.parseControl(t.Group, pairs(r.strings(r.int()))); err != nil {
 		return out, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 const lease = time.Minute
@@ -18,11 +19,19 @@ const lease = time.Minute
 func (b *bundle) take(t testing.TB, worker string, count int) ([]shards.RawEntry, []string) {
 	t.Helper()
 	r, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{
-		Group: "kafka", Consumer: worker, Count: count, Lease: lease,
+		Group: "kafka", Consumer: worker, Count: count, Lease: lease, Lead: time.Minute,
 		Backoff: []time.Duration{0, 10 * time.Minute, time.Hour},
 	})
 	require.NoError(t, err)
+	require.Zero(t, r.Led)
+	b.endLead(t, worker)
 	return r.Entries, r.Gone
+}
+
+// endLead lets the next worker reclaim.
+func (b *bundle) endLead(t testing.TB, worker string) {
+	t.Helper()
+	require.NoError(t, shards.Of(b.rdb, b.k).EndLead(t.Context(), "kafka", worker))
 }
 
 func idsOf(entries []shards.RawEntry) []string {
@@ -82,7 +91,7 @@ func TestTakeIsBounded(t *testing.T) {
 	require.Len(t, got, 1)
 }
 
-// Of many workers that look at once just one gets each entry.
+// Of many workers that look at once just one gets each entry, although each believes that it leads.
 func TestTakeByMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -95,11 +104,16 @@ func TestTakeByMany(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range 16 {
 		wg.Go(func() {
-			got, _ := b.take(t, "worker-"+user(w), 3)
+			r := shards.Reclaimed{Led: 1}
+			for err := error(nil); err == nil && r.Led > 0; {
+				b.rdb.Del(t.Context(), b.k.Lead("kafka"))
+				r, err = shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{Group: "kafka",
+					Consumer: "worker-" + user(w), Count: 3, Lease: lease, Lead: time.Minute, Backoff: []time.Duration{0}})
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			for _, r := range got {
-				taken[r.ID]++
+			for _, e := range r.Entries {
+				taken[e.ID]++
 			}
 		})
 	}
@@ -191,6 +205,7 @@ func TestDeletedWhilePending(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{ids[1]}, idsOf(r.Entries))
 	require.Equal(t, []string{ids[0], ids[2]}, r.Gone)
+	b.endLead(t, "w2")
 	r, err = shards.Of(b.rdb, b.k).Reclaim(t.Context(),
 		shards.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
@@ -365,4 +380,37 @@ func TestDeadWholeEntry(t *testing.T) {
 	require.Len(t, letters, 1)
 	require.Equal(t, "a\nb\x00", letters[0].Values["entry.junk"])
 	require.Empty(t, b.owners(t, "kafka"))
+}
+
+// One worker leads, and only it is given entries; when it gives the lead up or does not call any more, another one is.
+func TestOneWorkerReclaimsAtATime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	pending(t, b)
+	k := shards.Of(b.rdb, b.k)
+	call := func(worker string, lead time.Duration) shards.Reclaimed {
+		t.Helper()
+		r, err := k.Reclaim(t.Context(), shards.ReclaimCall{Group: "kafka", Consumer: worker, Count: 1, Lead: lead,
+			Backoff: []time.Duration{0}})
+		require.NoError(t, err)
+		return r
+	}
+	r := call("w2", time.Minute)
+	require.Zero(t, r.Led)
+	require.Len(t, r.Entries, 1)
+	r = call("w3", time.Minute)
+	require.Greater(t, r.Led, 30*time.Second)
+	require.Empty(t, r.Entries)
+	require.Len(t, call("w2", time.Minute).Entries, 1, "the leader goes on")
+	require.NoError(t, k.EndLead(t.Context(), "kafka", "w3"), "it does not lead: nothing happens")
+	require.Positive(t, call("w3", time.Minute).Led)
+	b.endLead(t, "w2")
+	require.Zero(t, call("w3", 20*time.Millisecond).Led)
+	testkit.Eventually(t, 10*time.Second, func() bool { return call("w4", time.Minute).Led == 0 }, "w3 is gone")
+	led, err := k.TakeLead(t.Context(), "#trimmer", "t1", time.Minute)
+	require.NoError(t, err)
+	require.Zero(t, led, "another work has another lead")
+	led, err = k.TakeLead(t.Context(), "#trimmer", "t2", time.Minute)
+	require.NoError(t, err)
+	require.Positive(t, led)
 }

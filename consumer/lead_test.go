@@ -1,0 +1,118 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// scriptCalls counts the scripts that a server has run.
+func (b *bundle) scriptCalls(t *testing.T) int {
+	t.Helper()
+	text, err := b.rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	m := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(text)
+	require.Len(t, m, 2)
+	n, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	return n
+}
+
+// Twenty workers with their trimmers poll little more than one: one of them leads. Without a lead it would be twenty
+// times as much.
+func TestTwentyWorkersPollAsOne(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
+	s := newSink(nil)
+	const poll = 100 * time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	trimmed := make(chan error, 20)
+	for i := range 20 {
+		cfg := b.config(t, fmt.Sprint("w", i), s)
+		cfg.Poll, cfg.Block = poll, time.Second
+		start(t, cfg)
+		tc := DefaultTrimmerConfig()
+		tc.Redis, tc.Space, tc.Groups, tc.Log, tc.Every = cfg.Redis, cfg.Space, []string{group}, cfg.Log, poll
+		tr, err := NewTrimmer(tc)
+		require.NoError(t, err)
+		go func() { trimmed <- tr.Run(ctx) }()
+	}
+	k := shards.Of(b.rdb, b.keys())
+	testkit.Eventually(t, soon, func() bool {
+		st, err := k.Status(t.Context(), group)
+		return err == nil && len(st.Workers) == 20
+	}, "all work")
+	begin, before := time.Now(), b.scriptCalls(t)
+	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > 4*time.Second }, "a while")
+	calls, polls := b.scriptCalls(t)-before, float64(time.Since(begin)/poll)
+	t.Logf("%d scripts in %.0f polls", calls, polls)
+	// The leader: one reclaim and three scripts of the trimmer a poll (lead, trim, remove_idle_consumers). The others: two
+	// calls in ten polls, jittered.
+	require.Less(t, float64(calls), polls*(4*1.3+19*2*0.13), "20 workers that all poll make 60 calls and more a poll")
+	stop()
+	for range 20 {
+		require.NoError(t, <-trimmed)
+	}
+}
+
+// The leader is killed: another worker leads when its lead is over, and takes what it held when its lease is.
+func TestLeaderIsKilled(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	cmd := b.child(t, childHold, "leader")
+	leads := func(who string) func() bool {
+		return func() bool { return b.rdb.Get(t.Context(), b.keys().Lead(group)).Val() == who }
+	}
+	testkit.Eventually(t, soon, leads("leader"), "it leads")
+	s := newSink(nil)
+	cfg := b.config(t, "peer", s)
+	cfg.Lease = shortLease
+	w := start(t, cfg)
+	b.add(t, 0, 5)
+	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "leader holds")) == 1 || s.size() == 5 }, "one has it")
+	require.NoError(t, cmd.Process.Kill())
+	<-cmd.ended
+	b.idle(t, 0)
+	testkit.Eventually(t, soon, leads("peer"), "the other leads")
+	require.NoError(t, w.stop())
+	s.onceEach(t, 5)
+	require.Empty(t, b.rdb.Get(t.Context(), b.keys().Lead(group)).Val(), "who stops gives the lead up")
+}
+
+// A trimmer that leads again begins anew: what it remembers may be wrong by now.
+func TestOneTrimmerLeads(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	one, _ := b.trimmer(t, group)
+	two, _ := b.trimmer(t, group)
+	one.cfg.Every, two.cfg.Every = time.Minute, time.Minute
+	leads := func(tr *Trimmer) bool {
+		ok, err := tr.leads(t.Context(), 0)
+		require.NoError(t, err)
+		return ok
+	}
+	require.True(t, leads(one))
+	require.False(t, leads(two))
+	one.at[0] = newTrimming(7)
+	require.True(t, leads(one))
+	require.EqualValues(t, 7, one.at[0].epoch, "it goes on")
+	require.NoError(t, one.endLeads(t.Context()))
+	two.next[0] = time.Now()
+	require.True(t, leads(two))
+	require.False(t, leads(one))
+	require.NoError(t, two.endLeads(t.Context()))
+	one.next[0] = time.Now()
+	require.True(t, leads(one))
+	require.Zero(t, one.at[0].epoch)
+}
