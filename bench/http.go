@@ -44,7 +44,46 @@ func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
 	if err == nil {
 		err = res.inTurn(ctx, o.rounds,
 			func(ctx context.Context) (float64, error) { return bareGrabs(ctx, requests) },
-			func(ctx context.Context) (float64, error) { return r.httpGrabs(ctx, requests) })
+			func(ctx context.Context) (float64, error) {
+				return r.serving(ctx, n, func(address string) (float64, error) {
+					return httpCrowd(ctx, address, httpCallers, `"granted"`, requests)
+				})
+			})
+	}
+	return []Result{res}, errors.Join(err, r.close())
+}
+
+// serveFleetRow has a fleet of small programs grab through one server, which collects their grabs, and compares what
+// that costs Redis with the classic script called by each of them.
+func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
+	r, err := newFixture(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, n := fleet{256, 2}, o.n(200_000)
+	res := Result{
+		Name: "serve_" + f.String(), Unit: "us", Want: 0.35, Below: true, Beside: map[string]float64{},
+		HowOurs: fmt.Sprintf("processor time of Redis (INFO cpu) for each of %d grabs by %d callers in each of %d clients, "+
+			"over HTTP through one server of `hongbao serve`, as in http_grab", n, f.callers, f.pods),
+		HowBaseline: "the same for the classic script by go-redis, one grab a call, by as many clients and callers",
+	}
+	requests, err := httpRequests(n)
+	m := newMeter(r)
+	for range o.rounds {
+		if err = errors.Join(err, r.classicGrabs(ctx, f, n, m)); err != nil {
+			break
+		}
+		_, err = r.serving(ctx, n, func(address string) (float64, error) {
+			return 0, m.measure(ctx, ours, n, func() (float64, error) {
+				return httpCrowd(ctx, address, f.pods*f.callers, `"granted"`, requests)
+			})
+		})
+	}
+	res.compare(m.process[ours], m.process[goRedis])
+	for _, who := range []string{ours, goRedis} {
+		res.Beside[who+", grabs/s"] = median(m.rates[who])
+		res.Beside[who+", us of Redis per grab (commandstats)"] = median(m.scripts[who])
+		res.Beside[who+", grabs per script call"] = median(m.size[who])
 	}
 	return []Result{res}, errors.Join(err, r.close())
 }
@@ -72,12 +111,12 @@ func httpRequests(n int) ([][]byte, error) {
 }
 
 // httpCrowd sends every request and wants each answer to hold a text.
-func httpCrowd(ctx context.Context, address, want string, requests [][]byte) (float64, error) {
+func httpCrowd(ctx context.Context, address string, callers int, want string, requests [][]byte) (float64, error) {
 	type connection struct {
 		net.Conn
 		in *bufio.Reader
 	}
-	all := make([]connection, httpCallers)
+	all := make([]connection, callers)
 	for i := range all {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "tcp", address)
@@ -87,8 +126,8 @@ func httpCrowd(ctx context.Context, address, want string, requests [][]byte) (fl
 		defer c.Close()
 		all[i] = connection{c, bufio.NewReader(c)}
 	}
-	return crowd(ctx, httpCallers, len(requests), func(_ context.Context, i int) error {
-		c := all[i%httpCallers]
+	return crowd(ctx, callers, len(requests), func(_ context.Context, i int) error {
+		c := all[i%callers]
 		if _, err := c.Write(requests[i]); err != nil {
 			return err
 		}
@@ -117,17 +156,17 @@ func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"outcome":"granted"}`)
 	}), cfg.Limits(), log.New(io.Discard, "", 0))
-	rate, err := httpCrowd(ctx, l.Addr().String(), "granted", requests)
+	rate, err := httpCrowd(ctx, l.Addr().String(), httpCallers, "granted", requests)
 	return rate, errors.Join(err, bare.Stop(time.Minute, "run it again"))
 }
 
-// httpGrabs sends the requests to the server, which grabs through a producer.
-func (r *fixture) httpGrabs(ctx context.Context, requests [][]byte) (float64, error) {
+// serving runs the server, which grabs through a producer, with a campaign of n packets, and has its address used.
+func (r *fixture) serving(ctx context.Context, n int, use func(address string) (float64, error)) (float64, error) {
 	space, err := r.deployment(ctx, 1)
 	if err != nil {
 		return 0, err
 	}
-	if _, err := r.load(ctx, space, spec("bench", len(requests))); err != nil {
+	if _, err := r.load(ctx, space, spec("bench", n)); err != nil {
 		return 0, err
 	}
 	grabs := producer.DefaultConfig()
@@ -154,7 +193,7 @@ func (r *fixture) httpGrabs(ctx context.Context, requests [][]byte) (float64, er
 	rate := 0.0
 	select {
 	case address := <-at:
-		rate, err = httpCrowd(ctx, address.Public.String(), `"granted"`, requests)
+		rate, err = use(address.Public.String())
 		stop()
 		err = errors.Join(err, <-ended)
 	case err = <-ended:

@@ -21,6 +21,7 @@ var rows = []row{
 	grabs(fleet{64, 8}, 1.4, 0),
 	grabs(fleet{256, 2}, 0.8, 1.3),
 	{"http_grab", httpGrabRow},
+	{"serve_256x2", serveFleetRow},
 	{"settle_postgres", settleRow},
 	{"settle_http", settleHTTPRow},
 	{"publish_kafka", publishRow},

@@ -36,6 +36,7 @@ have() {
 	mariadb-server) command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] ;;
 	openjdk-17-jre-headless) java_is_new ;;
 	maven) command -v mvn >/dev/null ;;
+	python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
 	prometheus) command -v prometheus >/dev/null && command -v promtool >/dev/null ;;
 	chromium | npm) command -v "$1" >/dev/null ;;
 	*) die "have: unknown package $1" ;;
@@ -52,7 +53,8 @@ java_is_new() {
 # missing_packages [PACKAGE...]: those that are not here; without an argument of those that make test needs.
 missing_packages() {
 	local p
-	[ $# -gt 0 ] || set -- redis-server postgresql mariadb-server openjdk-17-jre-headless maven prometheus
+	[ $# -gt 0 ] || set -- redis-server postgresql mariadb-server openjdk-17-jre-headless maven prometheus \
+		python3-venv
 	for p in "$@"; do
 		have "$p" || printf '%s\n' "$p"
 	done
