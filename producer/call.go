@@ -50,9 +50,9 @@ func (c *call) send() []result {
 	ctx, cancel := context.WithTimeout(c.lane.p.ctx, c.lane.p.cfg.CallTimeout)
 	defer cancel()
 	c.results = append(c.results[:0], make([]result, len(c.batch))...)
-	start := time.Now()
+	called, start := c.lane.p.cfg.Called, time.Now()
 	err := c.repeat(ctx)
-	if called := c.lane.p.cfg.Called; called != nil {
+	if called != nil {
 		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Took: time.Since(start), Err: err})
 	}
 	if err == nil && c.lane.vanished(c.answers) {

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/metrics"
+	"github.com/hongbao-project/hongbao/internal/metrics/mixin"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// impatient are times for alerts that a test waits for.
+var impatient = mixin.Times{Soon: time.Second, Window: time.Minute, Old: 3 * time.Second, AuditOld: time.Hour}
+
+// prometheus is a Prometheus that scrapes programs and has the alert rules.
+type prometheus struct {
+	t   *testing.T
+	url string
+}
+
+// watch starts a Prometheus and waits until it has scraped every target: the addresses of ops listeners.
+func watch(t *testing.T, targets ...string) *prometheus {
+	t.Helper()
+	path, err := exec.LookPath("prometheus")
+	require.NoError(t, err, "scripts/setup.sh installs Prometheus")
+	dir, at := t.TempDir(), freeAddr(t)
+	list := make([]string, len(targets))
+	for i, target := range targets {
+		list[i] = fmt.Sprintf("%q", strings.TrimPrefix(target, "http://"))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(mixin.Rules(impatient)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yaml"), fmt.Appendf(nil, `
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 500ms}
+rule_files: [rules.yaml]
+scrape_configs: [{job_name: hongbao, static_configs: [{targets: [%s]}]}]
+`, strings.Join(list, ", ")), 0o600))
+	launch(t, dir, nil, path, "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address="+at)
+	p := &prometheus{t, "http://" + at}
+	testkit.EventuallyOK(t, time.Minute, func() error {
+		var answer struct {
+			Data struct{ Result []struct{ Value []any } }
+		}
+		if err := p.get("/api/v1/query?query=up==1", &answer); err != nil {
+			return err
+		}
+		if n := len(answer.Data.Result); n != len(targets) {
+			return fmt.Errorf("%d of %d targets are scraped", n, len(targets))
+		}
+		return nil
+	}, "Prometheus scrapes")
+	return p
+}
+
+func (p *prometheus) get(path string, into any) error {
+	res, err := (&http.Client{Timeout: 5 * time.Second}).Get(p.url + path)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	return json.NewDecoder(res.Body).Decode(into)
+}
+
+// firing are the codes of the alerts that fire.
+func (p *prometheus) firing() (codes []string, err error) {
+	var answer struct {
+		Data struct {
+			Alerts []struct {
+				State       string
+				Annotations map[string]string
+			}
+		}
+	}
+	err = p.get("/api/v1/alerts", &answer)
+	for _, a := range answer.Data.Alerts {
+		if a.State == "firing" {
+			codes = append(codes, strings.TrimPrefix(a.Annotations["runbook_url"], mixin.Runbooks))
+		}
+	}
+	return codes, err
+}
+
+// fires waits until the alerts with these codes fire.
+func (p *prometheus) fires(codes ...string) {
+	p.t.Helper()
+	testkit.EventuallyOK(p.t, 45*time.Second, func() error {
+		firing, err := p.firing()
+		for _, code := range codes {
+			if err == nil && !slices.Contains(firing, code) {
+				err = fmt.Errorf("%s does not fire; these do: %v", code, firing)
+			}
+		}
+		fired.Lock()
+		defer fired.Unlock()
+		for _, code := range firing {
+			fired.codes[code] = true
+		}
+		return err
+	}, "alerts fire")
+}
+
+// fired are the codes of every alert that fired in any test.
+var fired = struct {
+	sync.Mutex
+	codes map[string]bool
+}{codes: map[string]bool{}}
+
+// scraped makes a deployment tell quickly how it stands.
+func scraped(t *testing.T, o options) *deployment {
+	d := setup(t, o)
+	d.set("OPS_POLL", "200ms", "OPS_POLL_TIMEOUT", "700ms")
+	return d
+}
+
+// watchedWorker starts a worker and gives its ops listener.
+func (d *deployment) watchedWorker(args ...string) (*program, string) {
+	d.t.Helper()
+	w := d.start(append([]string{"work", "--work.ops_listen=127.0.0.1:0"}, args...)...)
+	return w, w.ops(opsLine, "address")
+}
+
+// Every alert fires on its fault, made for real: processes, servers and Prometheus as an operator runs them. None fires
+// before.
+func TestEveryAlertFires(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Run("faults", func(t *testing.T) {
+		t.Run("wrong hands in Redis", wrongHands)
+		t.Run("sinks", sinksAway)
+		t.Run("Redis away and back", redisAway)
+	})
+	for _, a := range mixin.Alerts(impatient) {
+		// Redis 7.2 or newer makes a campaign slow by syncing once a second; an older one, as on Debian 12, is refused.
+		require.True(t, fired.codes[a.Code] || a.Code == "fsync_slow", "no fault makes %s fire", a.Code)
+	}
+}
+
+func wrongHands(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	d := scraped(t, options{redis: server})
+	d.campaign("rain", 100, 1000)
+	g := d.serve()
+	w, worker := d.watchedWorker()
+	w.says(`"working"`)
+	p := watch(t, g.ops("serving grabs", "ops"), worker, panicking(t, d))
+	d.ok("grab", "rain", "u1")
+	d.ok("audit", "--wait", "10s")
+	p.fires("handler_panicked") // the panicking handler's only
+	firing, err := p.firing()
+	require.NoError(t, err)
+	require.Subset(t, []string{"handler_panicked", "dead_letter"}, firing, "nothing else fires before its fault")
+
+	set := func(name, value string) { require.NoError(t, d.rdb.ConfigSet(t.Context(), name, value).Err()) }
+	set("maxmemory-policy", "allkeys-lru")
+	p.fires("redis_evicts")
+	set("maxmemory-policy", "noeviction")
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		firing, err := p.firing()
+		return err == nil && !slices.Contains(firing, "redis_evicts")
+	}, "the alert ends with its fault")
+	require.NoError(t, os.WriteFile(g.keys, []byte("no keys"), 0o600))
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		g.call("GET", "/v1/campaigns/rain/grabs/me", "k1", "u1", "")
+		return strings.Contains(g.err.String(), "keys_unread")
+	}, "the keys are read again")
+	d.plant("rain", grantEntry("rain", 2, "999999", "thief")...)
+	d.plant("rain", grantEntry("nowhere", 1, "1", "u")...)
+	d.plant("rain", "v", "no number")
+	events := d.space.Home("rain").Events()
+	forged := grantEntry("rain", 3, "1", "thief")
+	forged[7] = "123456"
+	require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: events, Values: forged}).Err())
+	p.fires("keys_unread", "campaign_paused", "unknown_campaign", "unreadable_entry", "forged_entry",
+		"dead_letter")
+	d.audit(3)
+	p.fires("audit_differs")
+	require.NoError(t, d.rdb.XTrimMaxLen(t.Context(), events, 0).Err()) // what is parked is gone with it
+	p.fires("events_lost")
+	require.NoError(t, d.rdb.XGroupDestroy(t.Context(), events, "balance").Err())
+	p.fires("group_vanished")
+	newer := grantEntry("rain", 4, "1", "u")
+	newer[1] = "3"
+	d.plant("rain", newer...)
+	p.fires("shard_broken")
+
+	require.NoError(t, os.MkdirAll(filepath.Join(server.Dir(), "dump.rdb", "in the way"), 0o755))
+	require.NoError(t, d.rdb.BgSave(t.Context()).Err())
+	used, err := d.rdb.Info(t.Context(), "memory").Result()
+	require.NoError(t, err)
+	var bytes int64
+	_, after, _ := strings.Cut(used, "used_memory:")
+	_, err = fmt.Sscan(after, &bytes)
+	require.NoError(t, err)
+	set("maxmemory", fmt.Sprint(bytes*110/100))
+	p.fires("redis_writes_fail", "redis_memory")
+	set("appendonly", "no")
+	p.fires("redis_lost_append_only")
+}
+
+// panicking is a worker of another group in this process, whose handler has a bug. It gives its metrics' address.
+func panicking(t *testing.T, d *deployment) string {
+	t.Helper()
+	core, _ := observer.New(zap.WarnLevel)
+	s := metrics.New("work", "test")
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(server.Close)
+	cfg := consumer.DefaultConfig()
+	cfg.Redis, cfg.Reads, cfg.Space = d.rdb, redis.NewClient(d.rdb.Options()), d.space.Space
+	cfg.Group, cfg.Consumer, cfg.Handler, cfg.Log = "panics", "w1", panics{}, s.CountAlarms(zap.New(core))
+	cfg.Poll, cfg.Block, cfg.DrainTimeout = 100*time.Millisecond, 100*time.Millisecond, 0
+	c, err := consumer.New(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = c.Run(ctx) }) // a shard may be broken when it ends
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+		_ = cfg.Reads.Close()
+	})
+	return server.URL
+}
+
+type panics struct{}
+
+// Handle implements hongbao.Handler.
+func (panics) Handle(context.Context, []hongbao.Grant) []error { panic("a bug") }
+
+func sinksAway(t *testing.T) {
+	t.Parallel()
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
+	d := scraped(t, options{kafka: true, broker: broker})
+	d.campaign("rain", 100, 1000)
+	mute, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // it accepts, and never answers
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = mute.Close() })
+	g := d.serve()
+	w, worker := d.watchedWorker()
+	w.says(`"working"`)
+	p := watch(t, g.ops("serving grabs", "ops"), worker, d.badWorker("KAFKA_PARTITIONS", "3"),
+		d.badWorker("KAFKA_BROKERS", mute.Addr().String(), "PUBLISHER_ATTEMPT_TIME", "1m",
+			"PUBLISHER_MAX_CLAIM_AGE", "1m", "CONSUMER_LEASE", "1h"))
+	p.fires("sink_broken", "sink_opening")
+	require.NoError(t, broker.Kill())
+	require.Equal(t, 5, d.crowdOf("rain", 0, 5))
+	p.fires("sink_down", "grants_wait")
+	d.ok("sink", "pause", "kafka", "--by", "ann", "--why", "the broker is gone")
+	p.fires("sink_paused")
+	w.kill()
+	p.fires("process_down")
+}
+
+// badWorker starts a worker with knobs of sink kafka set wrong, and gives its ops listener.
+func (d *deployment) badWorker(pairs ...string) string {
+	d.t.Helper()
+	_, at := d.with(pairs...).watchedWorker()
+	return at
+}
+
+func redisAway(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	d := scraped(t, options{redis: server})
+	d.campaign("rain", 100, 1000)
+	g := d.serve("--redis.read_timeout=1s", "--producer.call_timeout=2s")
+	w, worker := d.watchedWorker()
+	w.says(`"working"`)
+	grab := func(user string) int {
+		status, _ := g.call("POST", "/v1/campaigns/rain/grabs", "k1", user, "{}")
+		return status
+	}
+	require.Equal(t, http.StatusOK, grab("u1"))
+	p := watch(t, g.ops("serving grabs", "ops"), worker)
+	p.fires("audit_old") // nobody has audited
+	require.NoError(t, server.Kill())
+	for i := range 3 {
+		require.Equal(t, http.StatusServiceUnavailable, grab(fmt.Sprint("v", i)))
+	}
+	p.fires("redis_down", "grab_errors", "grab_slow")
+	w.signal(syscall.SIGSTOP) // else it opens the shard at once
+	require.NoError(t, server.Restart())
+	p.fires("shard_frozen")
+	w.signal(syscall.SIGCONT)
+	testkit.Eventually(t, time.Minute, func() bool { return grab("u2") == http.StatusOK }, "the shard is open again")
+	d.quiet()
+	w.kill()
+	require.Equal(t, http.StatusOK, grab("u3"))
+	p.fires("no_worker")
+	w = d.start("work", "--work.ops_listen="+strings.TrimPrefix(worker, "http://"))
+	w.says(`"working"`)
+	d.quiet()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		firing, err := p.firing()
+		return err == nil && !slices.Contains(firing, "process_down")
+	}, "the worker is scraped again")
+	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+	p.fires("redis_lost_data", "redis_went_back")
+}
