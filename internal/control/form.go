@@ -83,6 +83,24 @@ func (f *form) one(name string, of ...string) string {
 	return s
 }
 
+// campaign gives an optional id of a campaign.
+func (f *form) campaign(name string) string {
+	s := f.text(name)
+	if s != "" && hongbao.CheckCampaignID(s) != nil {
+		f.fail("invalid_value", "%s is the id of a campaign", name)
+	}
+	return s
+}
+
+// user gives an optional id of a user.
+func (f *form) user(name string) string {
+	s := f.text(name)
+	if s != "" && hongbao.CheckID(s) != nil {
+		f.fail("invalid_value", "%s is the id of a user", name)
+	}
+	return s
+}
+
 // number gives an optional integer from 1 to most; 0 if it is absent.
 func (f *form) number(name string, most int64) int64 {
 	if !f.has(name) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
@@ -178,39 +177,34 @@ func letterChange(name, summary, description string, action access.Action, needs
 }
 
 // pickLetters reads which letters are meant.
-func (c *call) pickLetters(ctx context.Context, action access.Action) (deadletter.Pick, error) {
-	f := c.form
-	var pick deadletter.Pick
+func (c *call) pickLetters(ctx context.Context, action access.Action) (pick deadletter.Pick, err error) {
+	f, w := c.form, &pick.Filter
 	id, sink := f.text("letter"), f.text("sink")
-	w := &pick.Filter
-	w.Campaign, w.User, w.Reason, w.Sees = f.text("campaign"), f.text("user"), f.text("reason"), c.sees()
+	w.Campaign, w.User, w.Reason, w.Sees = f.campaign("campaign"), f.user("user"), f.text("reason"), c.sees()
 	w.Class, w.From, w.To = f.one("class", deadletter.Classes()...), f.time("from"), f.time("to")
-	filters := sink != "" || w.Campaign != "" || w.User != "" || w.Reason != "" || w.Class != "" || !w.From.IsZero() ||
-		!w.To.IsZero()
-	all := f.flag("all")
-	switch {
-	case w.Campaign != "" && hongbao.CheckCampaignID(w.Campaign) != nil:
-		f.fail("invalid_value", "campaign is the id of a campaign")
-	case w.User != "" && hongbao.CheckID(w.User) != nil:
-		f.fail("invalid_value", "user is the id of a user")
-	case id != "" && (filters || all), all && filters, id == "" && !filters && !all:
+	ways := 0
+	for _, given := range []bool{id != "", f.flag("all"), filters(w) || sink != ""} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 {
 		f.fail("invalid_value", "give letter, or filters, or all: one of the three")
 	}
-	if f.err != nil {
+	switch {
+	case f.err != nil:
 		return pick, f.err
-	}
-	if id != "" {
-		pick.IDs = []string{id}
+	case id != "":
 		l, err := c.letter(ctx, id)
-		if err == nil {
-			w.Sinks = []string{l.Sink}
-		}
+		pick.IDs, w.Sinks = []string{id}, []string{l.Sink}
 		return pick, err
+	case w.Campaign != "":
+		err = c.who.Check(action, w.Campaign)
 	}
-	if w.Campaign != "" {
-		if err := c.who.Check(action, w.Campaign); err != nil {
-			return pick, err
-		}
-	}
-	return pick, c.pickSink(w, sink)
+	return pick, errors.Join(err, c.pickSink(w, sink))
+}
+
+// filters tells whether a filter picks some letters only.
+func filters(w *deadletter.Filter) bool {
+	return w.Campaign != "" || w.User != "" || w.Reason != "" || w.Class != "" || !w.From.IsZero() || !w.To.IsZero()
 }

@@ -33,7 +33,9 @@ func TestDocumentIsCommitted(t *testing.T) {
 	}
 	has, err := os.ReadFile(openapiFile)
 	require.NoError(t, err)
-	require.True(t, string(text) == string(has), "run go test ./internal/control -run TestDocumentIsCommitted -update")
+	if string(text) != string(has) { // thousands of lines tell nothing
+		t.Error("run go test ./internal/control -run TestDocumentIsCommitted -update")
+	}
 }
 
 // allCodes are those of all problems of this listener.

@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
-// codes are those that only this package answers.
-var codes = web.AddCodes(map[string]web.Code{
+// The codes that only this package answers.
+var _ = web.AddCodes(map[string]web.Code{
 	"invalid_parameter":        {Status: http.StatusBadRequest, Title: "A parameter of the query can't be taken"},
 	"invalid_value":            {Status: http.StatusBadRequest, Title: "A field of the body can't be taken"},
 	"invalid_name":             {Status: http.StatusBadRequest, Title: "This can't be a name"},

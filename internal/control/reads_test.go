@@ -91,7 +91,7 @@ func TestBadQueries(t *testing.T) {
 	for path, code := range map[string]string{
 		"/v1/campaigns?limit=0": "invalid_parameter", "/v1/campaigns?limit=501": "invalid_parameter",
 		"/v1/campaigns?limit=1&limit=2": "invalid_parameter", "/v1/campaigns?limit=01": "invalid_parameter",
-		"/v1/campaigns?after=A": "invalid_parameter", "/v1/campaigns?campain=x": "invalid_parameter",
+		"/v1/campaigns?after=A": "invalid_parameter", "/v1/campaigns?campaigns=x": "invalid_parameter",
 		"/v1/campaigns?%zz": "invalid_parameter", "/v1/campaigns?after=": "invalid_parameter",
 		"/v1/campaigns/A": "campaign_invalid", "/v1/campaigns/1%20or%201=1": "campaign_invalid",
 		"/v1/campaigns/x/trail": "invalid_parameter", "/v1/campaigns/x/trail?user=a&packet=1": "invalid_parameter",

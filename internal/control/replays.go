@@ -119,32 +119,15 @@ func (c *call) readReplay() (o app.Replay, err error) {
 	o = app.Replay{
 		Name: c.r.PathValue("name"), To: f.text("to"), Dead: f.text("dead"), Missing: f.flag("missing"),
 		DryRun: f.flag("dry_run"), Rate: float64(f.number("rate", 1_000_000_000)), Patience: time.Minute,
-		Filter: replay.Filter{Campaign: f.text("campaign"), User: f.text("user"), From: f.time("from"), To: f.time("until"),
-			Seqs: stream.SeqRange{First: f.number("first_seq", int64(hongbao.MaxAmount)),
-				Last: f.number("last_seq", int64(hongbao.MaxAmount))}},
+		Filter: replay.Filter{Campaign: f.campaign("campaign"), User: f.user("user"), From: f.time("from"),
+			To: f.time("until")},
 	}
-	shards := c.app.Config.Deployment.Shards
-	if text := f.text("shard"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n >= shards || strconv.Itoa(n) != text {
-			f.fail("invalid_value", "shard is one of 0 to %d, as a text", shards-1)
-		}
-		o.Filter.Shard = &n
-	}
-	w := &o.Filter
-	switch {
-	case hongbao.CheckCampaignID(replay.DoneSink(o.Name)) != nil:
+	if hongbao.CheckCampaignID(replay.DoneSink(o.Name)) != nil {
 		return o, web.Refuse("invalid_name", "the name has up to 57 of a-z, 0-9, - and _")
-	case w.Campaign != "" && hongbao.CheckCampaignID(w.Campaign) != nil:
-		f.fail("invalid_value", "campaign is the id of a campaign")
-	case w.User != "" && hongbao.CheckID(w.User) != nil:
-		f.fail("invalid_value", "user is the id of a user")
-	case !w.From.IsZero() && !w.To.IsZero() && !w.From.Before(w.To):
+	}
+	c.readSeqs(&o.Filter)
+	if !o.Filter.From.IsZero() && !o.Filter.To.IsZero() && !o.Filter.From.Before(o.Filter.To) {
 		f.fail("invalid_value", "from is before until")
-	case (w.Seqs.First == 0) != (w.Seqs.Last == 0), w.Seqs.First > w.Seqs.Last:
-		f.fail("invalid_value", "first_seq and last_seq go together, and the first is not above the last")
-	case w.Seqs.First > 0 && w.Shard == nil && shards > 1:
-		f.fail("invalid_value", "first_seq and last_seq need shard: each shard counts for itself")
 	}
 	if err := f.done(); err != nil {
 		return o, err
@@ -153,14 +136,31 @@ func (c *call) readReplay() (o app.Replay, err error) {
 		return o, web.Refuse("invalid_value", err.Error())
 	}
 	for _, sink := range []string{o.To, o.Dead} {
-		if strings.HasPrefix(sink, "topic:") || sink == "" {
-			continue
-		}
-		if err := c.pickSink(&deadletter.Filter{}, sink); err != nil {
-			return o, err
+		if !strings.HasPrefix(sink, "topic:") {
+			err = errors.Join(err, c.pickSink(&deadletter.Filter{}, sink))
 		}
 	}
-	return o, c.who.Check(access.Replay, w.Campaign)
+	return o, errors.Join(err, c.who.Check(access.Replay, o.Filter.Campaign))
+}
+
+// readSeqs reads of which shard, and which of its events.
+func (c *call) readSeqs(w *replay.Filter) {
+	f, shards := c.form, c.app.Config.Deployment.Shards
+	if text := f.text("shard"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n >= shards || strconv.Itoa(n) != text {
+			f.fail("invalid_value", "shard is one of 0 to %d, as a text", shards-1)
+		}
+		w.Shard = &n
+	}
+	most := int64(hongbao.MaxAmount)
+	w.Seqs = stream.SeqRange{First: f.number("first_seq", most), Last: f.number("last_seq", most)}
+	switch {
+	case (w.Seqs.First == 0) != (w.Seqs.Last == 0), w.Seqs.First > w.Seqs.Last:
+		f.fail("invalid_value", "first_seq and last_seq go together, and the first is not above the last")
+	case w.Seqs.First > 0 && w.Shard == nil && shards > 1:
+		f.fail("invalid_value", "first_seq and last_seq need shard: each shard counts for itself")
+	}
 }
 
 func startReplay(ctx context.Context, c *call) (any, error) {
