@@ -14,7 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
+
+// wait lets a time pass on synctest's clock.
+func wait(t *testing.T, d time.Duration) {
+	t.Helper()
+	require.True(t, retry.Pause(t.Context(), d))
+}
 
 // book is a ledger that has keys, and may be away.
 type book struct {
@@ -79,7 +86,7 @@ func TestOneRefusalForAllThatIsNotGood(t *testing.T) {
 		_, unknown := NewKey(RoleTreasurer, nil)
 		_, otherSecret, _ := split(otherText)
 		refusal := ""
-		time.Sleep(time.Minute)
+		wait(t, time.Minute)
 		for _, bad := range []string{
 			"", "hb_", "hb", "hb__", text[:len(text)-1], text + "0", text[1:], "HB" + text[2:], strings.ToUpper(text),
 			unknown, expiringText, "hb_" + good.ID + "_" + otherSecret, "hb_" + good.ID + "_" + good.Hash,
@@ -109,7 +116,7 @@ func TestRotation(t *testing.T) {
 			_, err := a.Identify(t.Context(), good)
 			require.NoError(t, err)
 		}
-		time.Sleep(time.Minute)
+		wait(t, time.Minute)
 		_, err := a.Identify(t.Context(), old)
 		require.ErrorIs(t, err, ErrUnauthorized)
 		_, err = a.Identify(t.Context(), text)
@@ -128,7 +135,7 @@ func TestChangesAreSeen(t *testing.T) {
 		for range 20 {
 			_, err := a.Identify(t.Context(), text)
 			require.NoError(t, err)
-			time.Sleep(time.Second)
+			wait(t, time.Second)
 		}
 		require.LessOrEqual(t, b.reads.Load(), int64(5))
 
@@ -139,7 +146,7 @@ func TestChangesAreSeen(t *testing.T) {
 		require.NoError(t, err, "a new key is good at once")
 
 		b.set(func() { b.keys = []Key{late} })
-		time.Sleep(maxAge)
+		wait(t, maxAge)
 		_, err = a.Identify(t.Context(), text)
 		require.ErrorIs(t, err, ErrUnauthorized)
 	})
@@ -189,11 +196,11 @@ func TestLedgerAway(t *testing.T) {
 				for time.Since(begin) < maxAge-readTimeout {
 					_, err = a.Identify(t.Context(), text)
 					require.NoError(t, err, time.Since(begin))
-					time.Sleep(time.Second / 2)
+					wait(t, time.Second/2)
 				}
-				time.Sleep(max(0, maxAge-time.Since(begin)))
-				for _, any := range []string{text, unknown} {
-					_, err = a.Identify(t.Context(), any)
+				wait(t, max(0, maxAge-time.Since(begin)))
+				for _, key := range []string{text, unknown} {
+					_, err = a.Identify(t.Context(), key)
 					require.True(t, hongbao.IsOutage(err), err)
 					require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 					require.NotErrorIs(t, err, ErrUnauthorized)
@@ -202,7 +209,7 @@ func TestLedgerAway(t *testing.T) {
 				require.ErrorIs(t, err, ErrUnauthorized, "no ledger is needed to refuse this")
 
 				b.set(func() { b.away, b.hangs = nil, false })
-				time.Sleep(failedAge)
+				wait(t, failedAge)
 				_, err = a.Identify(t.Context(), text)
 				require.NoError(t, err)
 			})

@@ -39,7 +39,7 @@ func TestEntriesTellWhoAndHow(t *testing.T) {
 	require.Equal(t, OutcomeUnknown, e.Outcome)
 	e.End(errors.New(strings.Repeat("é", maxError)))
 	require.Equal(t, OutcomeFailed, e.Outcome)
-	require.LessOrEqual(t, len(e.Details["error"].(string)), maxError) //nolint:forcetypeassert // it panics if not
+	require.LessOrEqual(t, len(e.Details["error"].(string)), maxError)
 }
 
 // One who asks again and again for what he may not have can't fill the journal, and what was not written is counted.
@@ -57,7 +57,7 @@ func TestDenialsAreBounded(t *testing.T) {
 		require.Equal(t, denialsTold, written)
 		write, _ := d.Take("key:b")
 		require.True(t, write, "another one's")
-		time.Sleep(denialsEach)
+		wait(t, denialsEach)
 		write, skipped := d.Take("key:a")
 		require.True(t, write)
 		require.Equal(t, 1000-denialsTold, skipped)

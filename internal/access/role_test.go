@@ -100,7 +100,7 @@ func TestDocs(t *testing.T) {
 	require.True(t, ok)
 	want := head + begin + docsTable() + end + tail
 	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644)) //nolint:gosec // a page of the docs
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 		return
 	}
 	require.Equal(t, want, string(text), "run go test ./internal/access -run TestDocs -update")

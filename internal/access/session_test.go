@@ -30,7 +30,7 @@ func TestSessions(t *testing.T) {
 		}
 		over := func(id string) {
 			t.Helper()
-			time.Sleep(maxAge)
+			wait(t, maxAge)
 			for _, a := range []*Authority{here, there} {
 				_, err := a.Session(t.Context(), id)
 				require.ErrorIs(t, err, ErrUnauthorized)
@@ -44,7 +44,7 @@ func TestSessions(t *testing.T) {
 		over(id)
 
 		id = begin()
-		time.Sleep(time.Hour)
+		wait(t, time.Hour)
 		over(id)
 
 		id = begin()
@@ -52,10 +52,10 @@ func TestSessions(t *testing.T) {
 		b.set(func() {
 			b.keys[0].OldHash, b.keys[0].OldUntil, b.keys[0].Hash = k.Hash, time.Now().Add(time.Minute), hash
 		})
-		time.Sleep(maxAge)
+		wait(t, maxAge)
 		_, err = there.Session(t.Context(), id)
 		require.NoError(t, err, "the old secret is good still")
-		time.Sleep(time.Minute)
+		wait(t, time.Minute)
 		over(id)
 
 		text = fresh
@@ -84,7 +84,7 @@ func TestNoSessionWithoutTheLedger(t *testing.T) {
 		require.True(t, hongbao.IsOutage(err))
 		_, err = a.Session(t.Context(), id)
 		require.NoError(t, err, "what is known goes on")
-		time.Sleep(maxAge)
+		wait(t, maxAge)
 		_, err = a.Session(t.Context(), id)
 		require.True(t, hongbao.IsOutage(err))
 	})
