@@ -1,6 +1,7 @@
 package test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -27,8 +29,10 @@ func kinds() map[string]metav1.Object {
 	return map[string]metav1.Object{
 		"v1/ConfigMap": &corev1.ConfigMap{}, "v1/Service": &corev1.Service{}, "v1/ServiceAccount": &corev1.ServiceAccount{},
 		"apps/v1/Deployment": &appsv1.Deployment{}, "batch/v1/Job": &batchv1.Job{}, "batch/v1/CronJob": &batchv1.CronJob{},
-		"policy/v1/PodDisruptionBudget":      &policyv1.PodDisruptionBudget{},
-		"networking.k8s.io/v1/NetworkPolicy": &networkingv1.NetworkPolicy{},
+		"autoscaling/v2/HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
+		"keda.sh/v1alpha1/ScaledObject":          &scaledObject{},
+		"policy/v1/PodDisruptionBudget":          &policyv1.PodDisruptionBudget{},
+		"networking.k8s.io/v1/NetworkPolicy":     &networkingv1.NetworkPolicy{},
 	}
 }
 
@@ -81,10 +85,7 @@ func decode(manifest string) (metav1.Object, error) {
 		return nil, fmt.Errorf("%s/%s: the chart has no such kind", kind.APIVersion, kind.Kind)
 	}
 	strict, err := kjson.UnmarshalStrict(text, object)
-	for _, e := range strict {
-		err = fmt.Errorf("%w; %w", e, err)
-	}
-	return object, err
+	return object, errors.Join(append(strict, err)...)
 }
 
 func readValues(t *testing.T, path string) map[string]any {
@@ -191,6 +192,12 @@ func (r *rendered) checkReferences(o metav1.Object) {
 		for _, s := range o.Spec.Template.Spec.TopologySpreadConstraints {
 			require.Equal(r.t, []string{o.Name}, r.selected(s.LabelSelector.MatchLabels))
 		}
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		require.Nil(r.t, named[*appsv1.Deployment](r, o.Spec.ScaleTargetRef.Name).Spec.Replicas)
+		require.Positive(r.t, *o.Spec.MinReplicas)
+	case *scaledObject:
+		require.Nil(r.t, named[*appsv1.Deployment](r, o.Spec.ScaleTargetRef.Name).Spec.Replicas)
+		r.checkQueries(o)
 	case *policyv1.PodDisruptionBudget:
 		require.Len(r.t, r.selected(o.Spec.Selector.MatchLabels), 1, o.Name)
 	case *networkingv1.NetworkPolicy:
@@ -255,6 +262,10 @@ func TestChartRefuses(t *testing.T) {
 		"worker without sink": {"config: {deployment: {sinks: [kafka]}}", "has no such sink"},
 		"unknown sink":        {"work: {sinks: {mail: {}}}", "mail"},
 		"not a digest":        {"image: {digest: latest}", "digest"},
+		"hpa at zero":         {"work: {autoscaling: {kind: hpa, min: 0}}", "at least one worker"},
+		"keda and nobody tells": {"serve: {enabled: false}\nwork: {autoscaling: {kind: keda, min: 0, prometheus: 'http://p'}}",
+			"nobody tells that grants wait"},
+		"open administration": {"serve: {control: {enabled: true}}", "say who reaches administration"},
 		"half a replica":      {"serve: {replicas: 0.5}", "replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 
 {{- /* hongbao.yaml. */ -}}
 {{- define "hongbao.config" -}}
-{{- range tuple "serve.listen" "serve.ops_listen" "serve.drain_delay" "serve.drain_timeout" "serve.keys" "serve.tls_cert" "serve.tls_key" "consumer.drain_timeout" "log.format" -}}
+{{- range tuple "serve.listen" "serve.ops_listen" "serve.drain_delay" "serve.drain_timeout" "serve.keys" "serve.tls_cert" "serve.tls_key" "serve.control_listen" "serve.control_tls_cert" "serve.control_tls_key" "work.ops_listen" "consumer.drain_timeout" "log.format" -}}
 {{- $path := splitList "." . -}}
 {{- $section := default dict (get $.Values.config (first $path)) -}}
 {{- if hasKey $section (last $path) -}}
@@ -157,4 +157,26 @@ checksum/config: {{ include "hongbao.config" . | sha256sum }}
     matchLabels: {{- include "hongbao.selector" $ | nindent 6 }}
   matchLabelKeys: [pod-template-hash]
 {{- end }}
+{{- end -}}
+
+{{- /* Probes of the ops port, the same for each process that goes on. */ -}}
+{{- define "hongbao.probes" -}}
+startupProbe: {httpGet: {path: /livez, port: ops}, periodSeconds: 1, failureThreshold: 60}
+livenessProbe: {httpGet: {path: /livez, port: ops}, periodSeconds: 10, timeoutSeconds: 3, failureThreshold: 3}
+readinessProbe: {httpGet: {path: /readyz, port: ops}, periodSeconds: 2, timeoutSeconds: 1, failureThreshold: 1}
+{{- end -}}
+
+{{- /* For Prometheus: each pod of a part has an address of its own here. */ -}}
+{{- define "hongbao.ops" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ include "hongbao.fullname" .root }}-{{ .part }}-ops
+  labels: {{- include "hongbao.labels" . | nindent 4 }}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector: {{- include "hongbao.selector" . | nindent 4 }}
+  ports:
+    - {name: ops, port: 8082, targetPort: ops}
 {{- end -}}
