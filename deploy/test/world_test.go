@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -133,4 +135,12 @@ window: {from: %s, to: %s}, time_zone: Asia/Shanghai, limits: [{by: user, per: c
 	path := filepath.Join(t.TempDir(), "rain.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
+}
+
+// firstShard names the keys of a deployment with the defaults.
+func firstShard(t *testing.T) shards.Keys {
+	t.Helper()
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
+	require.NoError(t, err)
+	return layout.Shard(0)
 }

@@ -1,0 +1,95 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// Each client of examples/clients grabs a packet, and the reader of the topic prints each of them once, also the one that
+// is in the topic twice: its copy comes before the others.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	broker := testkit.Kafka(t)
+	topic := broker.Topic(t, 1, nil)
+	env := []string{"HONGBAO_REDIS_ADDRS=" + testkit.NewRedis(t, testkit.RedisOptions{}).Addr,
+		"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "ledger.db"),
+		"HONGBAO_KAFKA_BROKERS=" + broker.Addr, "HONGBAO_KAFKA_TOPIC=" + topic}
+	run(t, env, "init")
+	run(t, env, "campaign", "create", campaignFile(t, 10))
+	run(t, env, "campaign", "load", "rain")
+	front := serve(t, program(t), env, "--serve.drain_delay=0s")
+	worker := start(t, program(t), env, "work")
+	granted := map[string]bool{}
+	for _, command := range [][]string{{"bash", "grab.sh"}, {"python3", "grab.py"}, {"node", "grab.mjs"}, {"java", "Grab.java"}} {
+		user := command[0]
+		text := client(t, append(command, "http://"+front.public, "rain", user)...)
+		var a answer
+		require.NoError(t, json.Unmarshal([]byte(text), &a), "%s: %s", user, text)
+		require.Equal(t, "granted", a.Outcome, user)
+		require.Equal(t, front.mine(user).Receipts, a.Receipts, user)
+		if granted[user] = true; len(granted) == 1 {
+			again(t, broker.Addr, topic)
+		}
+	}
+
+	read := map[string]bool{}
+	libs := filepath.Join(kafkaLibs(t, broker.Version), "*")
+	for line := range strings.Lines(client(t, "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", libs, "Topic.java",
+		broker.Addr, topic, "readers", "hongbao", "4")) {
+		var grant struct{ User string }
+		require.NoError(t, json.Unmarshal([]byte(line), &grant), line)
+		require.False(t, read[grant.User], "%s twice", grant.User)
+		read[grant.User] = true
+	}
+	require.Equal(t, granted, read)
+	worker.stop(timeToStart)
+}
+
+// again writes the topic's first record once more, as after a rollback of Redis.
+func again(t *testing.T, addr, topic string) {
+	t.Helper()
+	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{addr}, Topic: topic})
+	record, err := reader.ReadMessage(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, reader.Close())
+	writer := &kafka.Writer{Addr: kafka.TCP(addr), Topic: topic}
+	require.NoError(t, writer.WriteMessages(t.Context(), kafka.Message{Key: record.Key, Value: record.Value, Headers: record.Headers}))
+	require.NoError(t, writer.Close())
+}
+
+// client runs one of examples/clients to its end, and gives what it printed.
+func client(t *testing.T, command ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir = "../../examples/clients"
+	cmd.Env = append(os.Environ(), "ISSUER=https://id.test", "AUDIENCE=hongbao", "HONGBAO_EXAMPLE_SECRET="+string(secret))
+	var says strings.Builder
+	cmd.Stderr = &says
+	out, err := cmd.Output()
+	require.NoError(t, err, "%v: %s%s", command, out, &says)
+	return strings.TrimSpace(string(out))
+}
+
+func kafkaLibs(t *testing.T, version string) string {
+	t.Helper()
+	dir := os.Getenv("HONGBAO_KAFKA_DIR")
+	if dir == "" {
+		dir = "../../.cache"
+	}
+	libs, err := filepath.Abs(filepath.Join(dir, "kafka-"+version, "libs"))
+	require.NoError(t, err)
+	return libs
+}
