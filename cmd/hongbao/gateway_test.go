@@ -1,0 +1,122 @@
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/serve"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// send makes a request with these headers.
+func (g *grabber) send(method, path, body string, head map[string]string) (int, []byte) {
+	g.t.Helper()
+	req, err := http.NewRequestWithContext(g.t.Context(), method, g.url+path, strings.NewReader(body))
+	require.NoError(g.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	for name, value := range head {
+		req.Header.Set(name, value)
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(g.t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(g.t, err)
+	return res.StatusCode, text
+}
+
+// batch makes a batch that must be decided.
+func (g *grabber) batch(key string, grabs []string) (out serve.BatchAnswer) {
+	g.t.Helper()
+	status, text := g.send("POST", "/v1/campaigns/rain/grabs:batch", `{"grabs":[`+strings.Join(grabs, ",")+`]}`,
+		map[string]string{"Authorization": "Bearer " + key})
+	require.Equal(g.t, http.StatusOK, status, "%s", text)
+	require.NoError(g.t, json.Unmarshal(text, &out))
+	require.Len(g.t, out.Results, len(grabs))
+	return out
+}
+
+// signedGrab grabs for a user, and not for another by the same signature.
+func (g *grabber) signedGrab() {
+	g.t.Helper()
+	const path, body = "/v1/campaigns/rain/grabs", `{"request_id":"r9"}`
+	at := time.Now().Unix()
+	mac := hmac.New(sha256.New, signing("g1"))
+	fmt.Fprintf(mac, "hongbao-hmac-1\ng1\n%d\nPOST\n%s\nsigner\ndev=s1\n%x", at, path, sha256.Sum256([]byte(body)))
+	head := map[string]string{"Authorization": fmt.Sprintf("Hongbao-HMAC g1:%d:%x", at, mac.Sum(nil)),
+		"Hongbao-User": "signer", "Hongbao-Facts": "dev=s1"}
+	status, text := g.send("POST", path, body, head)
+	require.Equal(g.t, http.StatusOK, status, "%s", text)
+	require.Contains(g.t, string(text), `"granted"`)
+	head["Hongbao-User"] = "other"
+	status, _ = g.send("POST", path, body, head)
+	require.Equal(g.t, http.StatusUnauthorized, status)
+}
+
+// A server without tokens serves gateways: batches by API key go to Redis in few calls, and sent again get the same
+// answers; a signed grab is its user's; facts count; a revoked key is dead.
+func TestGateways(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	d := setup(t, options{redis: server})
+	d.campaign("rain", 200, 20_000, "durability: fast", "durability: fast\nlimits: [{by: device, per: day, max: 1}]")
+	secrets := filepath.Join(t.TempDir(), "gateways.json")
+	require.NoError(t, os.WriteFile(secrets, []byte(keySet("g1")), 0o600))
+	g := d.serve("--serve.keys=", "--serve.issuer=", "--serve.audience=", "--serve.gateway_keys="+secrets,
+		"--serve.facts=device=gateway:dev,device=signed:dev")
+	key := strings.TrimSpace(d.ok("key", "create", "--role", "gateway"))
+	g.batch(key, []string{`{"user":"first","request_id":"r1","facts":"dev=first"}`})
+
+	var grabs []string
+	for i := range 128 {
+		grabs = append(grabs, fmt.Sprintf(`{"user":"u%d","request_id":"r1","facts":"dev=d%d"}`, i, i/2))
+	}
+	rdb := server.Client(t)
+	require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
+	told := g.batch(key, grabs)
+	stats, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	m := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(stats)
+	require.Len(t, m, 2)
+	calls, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	require.LessOrEqual(t, calls, 16, "128 grabs went together")
+	outcomes := map[string]int{}
+	for _, r := range told.Results {
+		require.NotNil(t, r.Answer)
+		outcomes[r.Answer.Outcome]++
+	}
+	require.Equal(t, map[string]int{"granted": 64, "limit_reached": 64}, outcomes, "two users have one device")
+	again := g.batch(key, grabs)
+	for i, r := range told.Results {
+		require.Equal(t, r.Answer.Outcome, again.Results[i].Answer.Outcome, i)
+		require.Equal(t, r.Answer.Receipts, again.Results[i].Answer.Receipts, i)
+	}
+
+	g.signedGrab()
+	status, text := g.send("GET", "/v1/campaigns/rain/grabs?user=signer", "", map[string]string{"Authorization": "Bearer " + key})
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(text), `"request_id":"r9"`)
+	status, _ = g.call("POST", "/v1/campaigns/rain/grabs", "k1", "u1", "{}")
+	require.Equal(t, http.StatusUnauthorized, status, "there are no tokens here")
+
+	id, _, _ := strings.Cut(strings.TrimPrefix(key, "hb_"), "_")
+	d.ok("key", "revoke", id)
+	testkit.Eventually(t, 15*time.Second, func() bool {
+		status, _ := g.send("GET", "/v1/campaigns/rain/grabs?user=u1", "", map[string]string{"Authorization": "Bearer " + key})
+		return status == http.StatusUnauthorized
+	}, "the key is dead")
+}
