@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -58,7 +57,7 @@ func TestNamesAreInOrder(t *testing.T) {
 	for _, m := range All() {
 		require.False(t, seen[m.Name], m.Name)
 		seen[m.Name] = true
-		require.Regexp(t, regexp.MustCompile(`^hongbao_[a-z_]+$`), m.Name)
+		require.Regexp(t, `^hongbao_[a-z_]+$`, m.Name)
 		require.NotEmpty(t, m.Normal, m.Name)
 		require.Equal(t, m.Kind == Histogram, m.Buckets != nil, m.Name)
 		for _, label := range m.Labels {

@@ -1,0 +1,29 @@
+package metrics
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// What a grab and a call pay for being measured.
+func BenchmarkGrabbed(b *testing.B) {
+	c, g := New("serve", "v1").Grabs(), &hongbao.Grab{}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			start := time.Now()
+			c.Grabbed(g, hongbao.OutcomeSoldOut, nil, time.Since(start))
+		}
+	})
+}
+
+func BenchmarkCalled(b *testing.B) {
+	c := New("serve", "v1").Grabs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			start := time.Now()
+			c.Called("rain", 128, time.Since(start), nil)
+		}
+	})
+}
