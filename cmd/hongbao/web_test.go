@@ -33,7 +33,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
@@ -240,14 +239,6 @@ func inFewColours(shot image.Image) image.Image {
 	few := image.NewPaletted(area, all[:min(len(all), 256)])
 	draw.Draw(few, area, shot, area.Min, draw.Src)
 	return few
-}
-
-// key makes an API key of a role.
-func (d *deployment) key(role string) string {
-	d.t.Helper()
-	var made app.NewKey
-	require.NoError(d.t, json.Unmarshal([]byte(d.ok("key", "create", "--role", role, "--json")), &made))
-	return made.Text
 }
 
 // A person works with the console in a real Chromium, from the login to the audit.

@@ -17,12 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-const (
-	// consoleCampaigns are shown in the list; a campaign that is older has its page all the same.
-	consoleCampaigns = 100
-	// listAge is how old the ledger's list of campaigns may be: what moves is in Redis.
-	listAge = 2 * time.Second
-)
+// consoleCampaigns are shown in the list; a campaign that is older has its page all the same.
+const consoleCampaigns = 100
 
 // consoleSource reads what the pages of the console show. A ledger that is away takes away only what it has.
 type consoleSource struct {
@@ -30,28 +26,21 @@ type consoleSource struct {
 	shapes shapes
 
 	mu     sync.Mutex
-	listed []ledger.StoredCampaign
+	listed []ledger.StoredCampaign // as the ledger had them last
 	more   bool
-	at     time.Time
-	note   string
 }
 
 // list gives the newest campaigns, and says what is wrong with the list. While the ledger is away it is the last one.
 func (s *consoleSource) list(ctx context.Context) (list []ledger.StoredCampaign, more bool, note string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.at) < listAge {
-		return s.listed, s.more, s.note
-	}
 	l, err := s.sharedLedger(ctx)
 	var found []ledger.StoredCampaign
 	if err == nil {
 		found, err = l.NewestCampaigns(ctx, consoleCampaigns+1)
 	}
-	s.at, s.note = time.Now(), ""
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil {
-		s.note = ledgerAway(err)
-		return s.listed, s.more, s.note
+		return s.listed, s.more, ledgerAway(err)
 	}
 	s.more = len(found) > consoleCampaigns
 	s.listed = found[:min(len(found), consoleCampaigns)]

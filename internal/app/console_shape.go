@@ -43,7 +43,8 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 	has, ok := s.held[c.Spec.ID]
 	s.mu.Unlock()
 	revealed := !c.Revealed.IsZero()
-	if ok && (time.Now().Before(has.until) || has.grants == c.Grants) && has.revealed == revealed {
+	young := has.grants > 0 && time.Now().Before(has.until)
+	if ok && (young || has.grants == c.Grants) && has.revealed == revealed {
 		return has, nil
 	}
 	start := time.Now()

@@ -102,6 +102,14 @@ type Live struct {
 	Notes []string
 }
 
+// answered counts the answers of this process.
+func (l *Live) answered() (n int64) {
+	for _, c := range l.Outcomes {
+		n += c.N
+	}
+	return n
+}
+
 // Verdict is what the last whole audit said, whoever ran it; At is zero if there was none.
 type Verdict struct {
 	Agrees      bool

@@ -18,10 +18,10 @@ type reading struct {
 	rates []rate
 }
 
-// rate is how many grants came a second, at a time.
+// rate is how much came a second, at a time: grants by Redis and by the ledger, and answers of this process.
 type rate struct {
-	At               time.Time `json:"at"`
-	Granted, Settled float64
+	At                         time.Time `json:"at"`
+	Granted, Settled, Answered float64
 }
 
 // poller reads every page that somebody watches, once for all who watch it. It is one goroutine: Run.
@@ -183,9 +183,10 @@ func (p *poller) tell(r *room, data any, err error, at time.Time) {
 func (r *room) note(live *Live, at time.Time) {
 	if before := r.before; before != nil && at.After(r.beforeAt) {
 		seconds := at.Sub(r.beforeAt).Seconds()
+		a := func(now, before int64) float64 { return max(0, float64(now-before)) / seconds }
 		rates := r.rates[max(0, len(r.rates)-keptRates+1):]
 		r.rates = append(rates[:len(rates):len(rates)], rate{at, // a copy: watchers read the one before
-			max(0, float64(live.Granted-before.Granted)) / seconds, max(0, float64(live.Settled-before.Settled)) / seconds})
+			a(live.Granted, before.Granted), a(live.Settled, before.Settled), a(live.answered(), before.answered())})
 	}
 	r.before, r.beforeAt = live, at
 }

@@ -8,7 +8,7 @@
 
   // The chart of grants a second; its colours are those of the page.
   const place = document.getElementById("rates");
-  const rates = [[], [], []];
+  const rates = [[], [], [], []];
   let chart = null;
   const colour = (name) => {
     const probe = document.createElement("span");
@@ -28,14 +28,15 @@
       axes: [axis, { ...axis, size: 60 }],
       series: [{ label: "Time" },
         { label: "Granted a second", stroke: colour("--bar"), width: 2 },
-        { label: "Paid a second", stroke: colour("--line"), width: 2, dash: [6, 4] }],
+        { label: "Paid a second", stroke: colour("--line"), width: 2, dash: [6, 4] },
+        { label: "Grabs a second, by this server", stroke: colour("--gold"), width: 2, dash: [2, 3] }],
     }, rates, place);
   };
   const add = (points) => {
     for (const p of points) {
       const at = Date.parse(p.at) / 1000;
       if (rates[0].length && at <= rates[0][rates[0].length - 1]) continue;
-      rates[0].push(at); rates[1].push(p.Granted); rates[2].push(p.Settled);
+      rates[0].push(at); rates[1].push(p.Granted); rates[2].push(p.Settled); rates[3].push(p.Answered);
       if (rates[0].length > 300) rates.forEach((r) => r.shift());
     }
     if (chart) chart.setData(rates); else draw();

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// key makes an API key of a role.
+func (d *deployment) key(args ...string) string {
+	d.t.Helper()
+	var made app.NewKey
+	require.NoError(d.t, json.Unmarshal([]byte(d.ok(append([]string{"key", "create", "--json", "--role"}, args...)...)),
+		&made))
+	return made.Text
+}
+
+// visitor asks for pages of the console with an API key in the header.
+type visitor struct {
+	t         *testing.T
+	base, key string
+}
+
+func (v *visitor) open(method, path string) *http.Response {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, nil)
+	require.NoError(v.t, err)
+	r.Header.Set("Authorization", "Bearer "+v.key)
+	res, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}).Do(r)
+	require.NoError(v.t, err)
+	v.t.Cleanup(func() { _ = res.Body.Close() })
+	return res
+}
+
+func (v *visitor) sees(path string, parts ...string) string {
+	v.t.Helper()
+	res := v.open(http.MethodGet, path)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(v.t, err)
+	require.Equal(v.t, http.StatusOK, res.StatusCode, "%s: %s", path, text)
+	for _, part := range parts {
+		require.Contains(v.t, string(text), part, path)
+	}
+	return string(text)
+}
+
+// The pages tell what Redis, PostgreSQL and the workers have: before a campaign, under way, and after its end, when the
+// plan is no secret any more. The browser's own test is TestConsole, make test-web.
+func TestConsolePages(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	control := freeAddr(t)
+	g := d.serve("--serve.control_listen=" + control)
+	v := &visitor{t, "http://" + control, d.key("operator")}
+	v.sees("/", "There is no campaign yet.")
+	d.ok("campaign", "create", spec(t, "rain", 20, 2_000))
+	v.sees("/campaigns/rain", "Not loaded")
+	d.ok("campaign", "load", "rain")
+	v.sees("/", "Spring rain", "Open")
+	for i := range 12 {
+		require.Equal(t, "granted", g.grab("rain", fmt.Sprint("u", i), "r1").Outcome)
+	}
+	w := d.start("work")
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		return strings.Contains(v.sees("/campaigns/rain"), "<small>12 grants")
+	}, "the worker pays")
+	d.quiet()
+	page := v.sees("/campaigns/rain", "12<small>of 20: 60.0 %", "12 grants", "stays hidden until the reveal", "Timeline")
+	require.NotContains(t, page, `class="plan"`)
+	v.sees("/sinks", "balance", "Alive")
+	v.sees("/trail?campaign=rain&user=u3", "for u3", "Row of the ledger")
+	v.sees("/trail?campaign=rain&packet=4", "Packet 4")
+	v.sees("/letters", "No dead letter is there.")
+	v.sees("/quarantine?all=1", "No grant is in quarantine.")
+	v.sees("/jobs", "No replay was begun.")
+	v.sees("/campaigns/rain", "Nobody has audited yet.")
+	d.ok("audit")
+	v.sees("/campaigns/rain", "agreed")
+
+	require.Equal(t, http.StatusSeeOther, v.open(http.MethodPost, "/campaigns/rain/pause").StatusCode)
+	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
+	require.Contains(t, d.ok("journal", "--json"), "pause_campaign")
+	require.Equal(t, http.StatusForbidden, (&visitor{t, v.base, d.key("viewer")}).
+		open(http.MethodPost, "/campaigns/rain/resume").StatusCode)
+	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
+	require.Equal(t, http.StatusNotFound, (&visitor{t, v.base, d.key("operator", "--campaign", "other")}).
+		open(http.MethodGet, "/campaigns/rain").StatusCode)
+
+	d.ok("campaign", "close", "rain", "--early")
+	d.quiet()
+	var ending app.Ending
+	require.NoError(t, json.Unmarshal([]byte(d.ok("campaign", "close", "rain", "--early", "--json")), &ending))
+	d.ok("campaign", "refund", "rain", "--amount", fmt.Sprint(int64(ending.Amount)))
+	d.ok("campaign", "reveal", "rain")
+	v.sees("/campaigns/rain", "Refunded", `class="plan"`, "the plan, which is revealed")
+	w.stop(syscall.SIGTERM)
+
+	events := v.open(http.MethodGet, "/events?page=/sinks")
+	require.Equal(t, "text/event-stream", events.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(events.Body)
+	lines.Buffer(nil, 1<<20)
+	next := func(text string) {
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), text) {
+				return
+			}
+		}
+		require.Fail(t, "the stream ended", "before %q", text)
+	}
+	next("event: live")
+	next("event: live")
+	g.signal(syscall.SIGTERM) // it drains
+	next("event: ending")
+}
