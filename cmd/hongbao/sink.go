@@ -30,7 +30,7 @@ func sinkListCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printAnswer(cmd, sinks, func(w io.Writer) error { return writeSinks(w, sinks) })
+				return printAnswer(cmd, map[string]any{"sinks": sinks}, func(w io.Writer) error { return writeSinks(w, sinks) })
 			})
 		},
 	}

@@ -17,9 +17,9 @@ import (
 // sinkState is how a sink stands by `hongbao sink list`.
 func (d *deployment) sinkState(sink string) app.SinkStatus {
 	d.t.Helper()
-	var list []app.SinkStatus
+	var list struct{ Sinks []app.SinkStatus }
 	require.NoError(d.t, json.Unmarshal([]byte(d.ok("sink", "list", "--json")), &list))
-	for _, s := range list {
+	for _, s := range list.Sinks {
 		if s.Sink == sink {
 			return s
 		}
