@@ -100,6 +100,7 @@ var play = []act{
 	{command: "sink pause", says: "balance is paused"},
 	{command: "sink limit", says: "balance is limited to 500 grants a second"},
 	{command: "sink list", says: "the bank is closed until 02:00"},
+	{command: "doctor", says: `"redis"`},
 	{command: "sink resume", says: "balance goes on"},
 	{command: "replay", says: "finished"},
 	{command: "quarantine list", before: (*stage).forge},

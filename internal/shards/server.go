@@ -107,7 +107,16 @@ func parseInfo(text string) Server {
 
 // Check refuses what contradicts the durability class, with every reason at once. Broken: do not run on this server.
 func (s *Server) Check(class hongbao.Durability) error {
-	var errs []error
+	errs := s.Faults(class)
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassBroken, "this Redis can't keep what durability class %q promises: %w", class,
+		errors.Join(errs...))
+}
+
+// Faults names everything that contradicts the durability class.
+func (s *Server) Faults(class hongbao.Durability) (errs []error) {
 	if !s.atLeast(7, 0) {
 		errs = append(errs, fmt.Errorf("version %s is too old: use Redis 7.0 or newer", s.Version))
 	}
@@ -128,11 +137,7 @@ func (s *Server) Check(class hongbao.Durability) error {
 		errs = append(errs, fmt.Errorf("appendfsync is %q and version %s has no WAITAOF (7.2): set appendfsync always for "+
 			`durability class "fsync"`, s.AppendFsync, s.Version))
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return hongbao.Errorf(hongbao.ClassBroken, "this Redis can't keep what durability class %q promises: %w", class,
-		errors.Join(errs...))
+	return errs
 }
 
 var errNoAppendOnly = errors.New(

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// doctor runs `hongbao doctor`, and wants its verdict.
+func (d *deployment) doctor(code int) (all []app.Finding) {
+	d.t.Helper()
+	r := d.run("doctor", "--json")
+	require.Equal(d.t, code, r.code, "%s%s", r.out, r.err)
+	var e app.Examination
+	require.NoError(d.t, json.Unmarshal([]byte(r.out), &e))
+	require.Equal(d.t, code == 3, e.Problems > 0)
+	return e.Findings
+}
+
+// finds tells whether there is a finding of a level about a server that has the words.
+func finds(all []app.Finding, server, level string, words ...string) bool {
+	for _, f := range all {
+		has := f.Server == server && f.Level == level
+		for _, w := range words {
+			has = has && strings.Contains(f.About, w)
+		}
+		if has {
+			return true
+		}
+	}
+	return false
+}
+
+// Each thing that is made wrong on a real server is found, with what to do; nothing is found before.
+func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{kafka: true, redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	ctx := t.Context()
+	set := func(name, value string) {
+		t.Helper()
+		require.NoError(t, d.rdb.ConfigSet(ctx, name, value).Err())
+	}
+	all := d.doctor(0)
+	for _, server := range []string{"redis", "ledger", "topic"} {
+		require.True(t, finds(all, server, "ok"), "%s: %v", server, all)
+	}
+	require.True(t, finds(all, "redis", "ok", "every command"), all)
+	require.True(t, finds(all, "redis", "warning", "group of sink balance is missing", "hongbao work"), all)
+	require.True(t, finds(all, "redis", "warning", "maxmemory is not set"), all)
+
+	d.ok("sink", "pause", "kafka", "--by", "ann", "--why", "drill")
+	require.True(t, finds(d.doctor(0), "redis", "warning", "sink kafka is paused"))
+
+	used, err := d.rdb.Info(ctx, "memory").Result()
+	require.NoError(t, err)
+	require.NotEmpty(t, used)
+	set("maxmemory", "1")
+	require.True(t, finds(d.doctor(0), "redis", "warning", "of 1 bytes of memory"))
+	set("maxmemory", "0")
+
+	set("maxmemory-policy", "allkeys-lru")
+	require.True(t, finds(d.doctor(3), "redis", "problem", "allkeys-lru", "noeviction"))
+	set("maxmemory-policy", "noeviction")
+	set("appendonly", "no")
+	require.True(t, finds(d.doctor(3), "redis", "problem", "appendonly is no"))
+	set("appendonly", "yes")
+
+	for name, rights := range map[string][]string{"XACK, XCLAIM": {"-xack", "-xclaim"}, "EVAL": {"-eval"}} {
+		args := []any{"ACL", "SETUSER", "few", "reset", "on", ">secret", "~*", "+@all"}
+		for _, r := range rights {
+			args = append(args, r)
+		}
+		require.NoError(t, d.rdb.Do(ctx, args...).Err())
+		env := d.env
+		d.set("REDIS_USERNAME", "few", "REDIS_PASSWORD", "secret")
+		require.True(t, finds(d.doctor(3), "redis", "problem", "may not run "+name+" on"))
+		d.env = env
+	}
+
+	env := d.env
+	d.set("KAFKA_PARTITIONS", "3")
+	require.True(t, finds(d.doctor(3), "topic", "problem", "partitions"))
+	d.env = env
+	d.set("LEDGER_DSN", t.TempDir()+"/other.db")
+	require.True(t, finds(d.doctor(3), "ledger", "problem", "hongbao init"))
+	d.env = env
+
+	require.NoError(t, d.rdb.HSet(ctx, d.space.Shard(0).Meta(), "frozen", "1").Err())
+	require.True(t, finds(d.doctor(3), "redis", "problem", "shard 0 is frozen", "hongbao recover"))
+}
+
+// A server that hangs is a problem after a while, and the others are examined all the same.
+func TestDoctorOfAHungServer(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // its queue takes connections, and nobody answers
+	require.NoError(t, err)
+	defer func() { _ = mute.Close() }()
+	d.set("REDIS_ADDRS", mute.Addr().String(), "KAFKA_BROKERS", mute.Addr().String())
+	begin := time.Now()
+	all := d.doctor(3)
+	require.Less(t, time.Since(begin), 50*time.Second)
+	require.True(t, finds(all, "redis", "problem", "redis.addrs"), all)
+	require.True(t, finds(all, "topic", "problem", "kafka.brokers"), all)
+	require.True(t, finds(all, "ledger", "ok"), all)
+}

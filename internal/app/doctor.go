@@ -1,0 +1,258 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/publish"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// The levels of a finding.
+const (
+	LevelOK      = "ok"
+	LevelWarning = "warning"
+	LevelProblem = "problem"
+)
+
+// Finding is one thing that Doctor has looked at.
+type Finding struct {
+	Server string `json:"server"` // redis, ledger, topic or configuration
+	Level  string `json:"level"`
+	// About says what was found, and what to do if it is not ok.
+	About string `json:"about"`
+}
+
+// Examination is all that Doctor found.
+type Examination struct {
+	Findings []Finding `json:"findings"`
+	Warnings int       `json:"warnings"`
+	Problems int       `json:"problems"`
+}
+
+// Verdict is an error if there is a problem.
+func (e *Examination) Verdict() error {
+	if e.Problems == 0 {
+		return nil
+	}
+	return Found("%d problems and %d warnings were found; the answer says what to do about each", e.Problems, e.Warnings)
+}
+
+// doctorTime bounds the examination of one server: one that hangs hides no other.
+const doctorTime = 20 * time.Second
+
+// part collects the findings about one server.
+type part struct {
+	server string
+	list   []Finding
+}
+
+func (p *part) add(level, format string, args ...any) {
+	p.list = append(p.list, Finding{p.server, level, fmt.Sprintf(format, args...)})
+}
+
+// wrong adds a problem for each error, and tells whether there was one.
+func (p *part) wrong(errs ...error) bool {
+	n := len(p.list)
+	for _, err := range errs {
+		if err != nil {
+			p.add(LevelProblem, "%v", err)
+		}
+	}
+	return len(p.list) > n
+}
+
+// Doctor looks at everything that the configuration names, and changes nothing. The servers are examined side by side.
+func (a *App) Doctor(ctx context.Context) *Examination {
+	parts := []*part{{server: "configuration"}, {server: "redis"}, {server: "ledger"}, {server: "topic"}}
+	looks := []func(context.Context, *part){a.examineConfig, a.examineRedis, a.examineLedger, a.examineTopic}
+	var wg sync.WaitGroup
+	for i, look := range looks {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, doctorTime)
+			defer cancel()
+			look(ctx, parts[i])
+		})
+	}
+	wg.Wait()
+	out := &Examination{Findings: []Finding{}}
+	for _, p := range parts {
+		for _, f := range p.list {
+			out.Findings = append(out.Findings, f)
+			switch f.Level {
+			case LevelWarning:
+				out.Warnings++
+			case LevelProblem:
+				out.Problems++
+			}
+		}
+	}
+	return out
+}
+
+// examineConfig looks at what was switched off, and at connections that leave the machine in clear text.
+func (a *App) examineConfig(_ context.Context, p *part) {
+	for _, name := range a.Config.Unsafe.Allow {
+		p.add(LevelWarning, "unsafe.allow names %s: a check that protects money is off. Mend what it is about, and take it out",
+			name)
+	}
+	plain := func(what, knobName string, addrs []string) {
+		for _, addr := range addrs {
+			if host, _, err := net.SplitHostPort(addr); err == nil && !knob.IsLoopback(host) {
+				p.add(LevelWarning, "%s at %s is reached without TLS: set %s", what, addr, knobName)
+			}
+		}
+	}
+	if !a.Config.Redis.TLS.On {
+		plain("redis", "redis.tls", a.Config.Redis.Addrs)
+	}
+	if a.has(configs.SinkKafka) && a.Config.PublisherConfig().TLS == nil {
+		plain("kafka", "kafka.tls", a.Config.Publisher.Brokers)
+	}
+	if len(p.list) == 0 {
+		p.add(LevelOK, "no check is switched off, and nothing leaves this machine in clear text to Redis or Kafka")
+	}
+}
+
+func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
+
+// examineRedis looks at each server's settings, then at the deployment's shards.
+func (a *App) examineRedis(ctx context.Context, p *part) {
+	rdb := a.Config.RedisClient()
+	defer rdb.Close()
+	where := strings.Join(a.Config.Redis.Addrs, ",")
+	servers, err := shards.Inspect(ctx, rdb)
+	if err != nil {
+		p.wrong(away("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
+		return
+	}
+	for i := range servers {
+		a.examineServer(p, &servers[i])
+	}
+	if now, err := rdb.Time(ctx).Result(); err == nil {
+		if off := time.Since(now).Abs(); off > time.Second {
+			p.add(LevelWarning, "this machine's clock and that of Redis are %s apart: let NTP set both. Windows of campaigns go "+
+				"by Redis' clock", off.Round(time.Millisecond))
+		}
+	}
+	if _, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID); err != nil {
+		p.wrong(fmt.Errorf("redis at %s: %w", where, err))
+		return
+	}
+	a.examineShards(ctx, p, rdb)
+}
+
+// memoryBound is the part of its memory from which a Redis is near its bound.
+const memoryBound = 0.8
+
+func (a *App) examineServer(p *part, s *shards.Server) {
+	if p.wrong(append(s.Faults(hongbao.DurabilityFast), s.CheckAppendOnly(), a.checkMode(s), a.checkRunID(s))...) {
+		return
+	}
+	p.add(LevelOK, "version %s, a primary, with an append-only file and without eviction", s.Version)
+	if s.WritesFail {
+		p.add(LevelProblem, "the last write of the append-only file or of the snapshot failed: look into the server's log, and "+
+			"at the space on its disk")
+	}
+	if s.Replicas == 0 {
+		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add one")
+	}
+	switch {
+	case s.MaxMemory == 0:
+		p.add(LevelWarning, "maxmemory is not set: when the machine's memory is used up, the server is killed instead of "+
+			"refusing grabs. Set it below what the machine has")
+	case float64(s.Memory) > memoryBound*float64(s.MaxMemory):
+		p.add(LevelWarning, "%d of %d bytes of memory are used: raise maxmemory, or see with `hongbao status` what waits",
+			s.Memory, s.MaxMemory)
+	}
+}
+
+// examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks.
+func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalClient) {
+	missing, paused, denied := map[string]int{}, map[string]int{}, []string{}
+	for i := range a.space.Len() {
+		k := shards.Of(rdb, a.space.Shard(i))
+		no, err := k.Denied(ctx)
+		denied = append(denied, no...)
+		if p.wrong(err) {
+			return
+		}
+		head, err := k.Head(ctx)
+		if err == nil && head.Frozen {
+			p.add(LevelProblem, "shard %d is frozen: see `hongbao recover`", i)
+			continue
+		}
+		for _, sink := range a.Config.Deployment.Sinks {
+			_, there, failed := k.GroupFinished(ctx, sink, 0)
+			control, unread := k.SinkControl(ctx, sink)
+			err = errors.Join(err, failed, unread)
+			if failed == nil && !there {
+				missing[sink]++
+			}
+			if control.Paused {
+				paused[sink]++
+			}
+		}
+		if p.wrong(err) {
+			return
+		}
+	}
+	slices.Sort(denied)
+	if denied = slices.Compact(denied); len(denied) > 0 {
+		p.add(LevelProblem, "redis.username may not run %s on the deployment's keys: give the user these rights "+
+			"(docs/operations.md has the user)", strings.Join(denied, ", "))
+	} else {
+		p.add(LevelOK, "the user may run every command that is needed")
+	}
+	for _, sink := range a.Config.Deployment.Sinks {
+		if n := missing[sink]; n > 0 {
+			p.add(LevelWarning, "the consumer group of sink %s is missing on %d of %d shards, and nothing is trimmed there: "+
+				"start `hongbao work --sink %s`, or take the sink out of deployment.sinks", sink, n, a.space.Len(), sink)
+		}
+		if n := paused[sink]; n > 0 {
+			p.add(LevelWarning, "sink %s is paused on %d of %d shards: `hongbao sink list` tells who and why", sink, n,
+				a.space.Len())
+		}
+	}
+}
+
+// examineLedger makes the checks of a worker's start: versions, tables, isolation, durability, whose it is.
+func (a *App) examineLedger(ctx context.Context, p *part) {
+	if _, err := a.newLedger(ctx); !p.wrong(err) {
+		p.add(LevelOK, "%s: tables and settings are as they must be, and it is this deployment's", a.Config.LedgerConfig().Driver)
+	}
+}
+
+// examineTopic makes the checks of a worker's start: partitions, retention, replicas, what the user may do.
+func (a *App) examineTopic(ctx context.Context, p *part) {
+	if !a.has(configs.SinkKafka) {
+		return
+	}
+	pc := a.publisherConfig()
+	pc.Create = false
+	l, err := publish.NewLog(pc)
+	if p.wrong(err) {
+		return
+	}
+	defer l.Close()
+	report, err := l.Check(ctx)
+	if err != nil {
+		p.wrong(away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(pc.Brokers, ","), err)))
+		return
+	}
+	p.add(LevelOK, "topic %s has %d partitions and keeps what it must", pc.Topic, pc.Partitions)
+	for _, w := range append(report.Warnings, report.Skipped...) {
+		p.add(LevelWarning, "%s", w)
+	}
+}
