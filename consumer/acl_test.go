@@ -12,24 +12,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The users that docs/operations.md makes are enough for a worker and its trimmer, and stop who may only look.
-func TestUsersOfTheDocs(t *testing.T) {
+// The users of deploy/rights/redis.acl are enough for a worker and its trimmer, and stop who may only look.
+func TestUsersOfTheRights(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	b := setupOn(t, server, 1)
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../deploy/rights/redis.acl")
 	require.NoError(t, err)
-	users := regexp.MustCompile(`(?m)^ACL SETUSER .*$`).FindAllString(string(text), -1)
-	require.Len(t, users, 2)
+	users := regexp.MustCompile(`(?m)^user .*$`).FindAllString(strings.ReplaceAll(string(text), "hb:*", b.name+":*"), -1)
+	require.Len(t, users, 4)
 	for _, line := range users {
-		line = strings.NewReplacer("hb:*", b.name+":*", "PASSWORD", "secret").Replace(line)
-		var args []any
-		for _, word := range strings.Fields(line) {
+		args := []any{"ACL", "SETUSER"}
+		for _, word := range strings.Fields(line)[1:] {
 			args = append(args, word)
 		}
+		args = append(args, "on", ">secret")
 		require.NoError(t, b.rdb.Do(t.Context(), args...).Err(), line)
 	}
 	as := func(user string) *redis.Client {
@@ -38,11 +38,11 @@ func TestUsersOfTheDocs(t *testing.T) {
 		return c
 	}
 	worker := b.rdb
-	b.rdb = as("hongbao")
+	b.rdb = as("hongbao-worker")
 	b.add(t, 0, 2, 3)
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)
-	cfg.Redis, cfg.Reads = as("hongbao"), as("hongbao")
+	cfg.Redis, cfg.Reads = as("hongbao-worker"), as("hongbao-worker")
 	w := start(t, cfg)
 	b.idle(t, 0)
 	tr, _ := b.trimmer(t, group)
@@ -50,7 +50,7 @@ func TestUsersOfTheDocs(t *testing.T) {
 	require.NoError(t, w.stop())
 	s.onceEach(t, 5)
 	b.rdb = worker
-	reader := as("reader")
+	reader := as("hongbao-reader")
 	require.NoError(t, reader.XRange(t.Context(), b.keys().Events(), "-", "+").Err())
 	err = reader.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Events(), Values: forged(1, 1)}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "NOPERM"), "%v", err)

@@ -16,7 +16,7 @@ func balanceCmd() *cobra.Command {
 			"other end of settlement.kind=remote. `hongbao balance client add` makes the tables and a client with its token, " +
 			"and\n" +
 			"`hongbao balance fund` fills what the client's credits come from. Redis is not needed.",
-		Example: "  hongbao balance --balance.listen=127.0.0.1:8081 --ledger.dsn=balance.db",
+		Example: "  hongbao balance --balance.listen=127.0.0.1:8090 --ledger.dsn=balance.db",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error { return a.ServeBalance(cmd.Context()) })

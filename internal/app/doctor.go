@@ -209,11 +209,15 @@ func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalCli
 		}
 	}
 	slices.Sort(denied)
-	if denied = slices.Compact(denied); len(denied) > 0 {
-		p.add(LevelProblem, "redis.username may not run %s on the deployment's keys: give the user these rights "+
-			"(docs/operations.md has the user)", strings.Join(denied, ", "))
-	} else {
-		p.add(LevelOK, "the user may run every command that is needed")
+	switch denied = slices.Compact(denied); {
+	case slices.Contains(denied, "EVAL"):
+		p.add(LevelProblem, "redis.username may not run scripts on the deployment's keys, and nothing works without: "+
+			"deploy/rights/redis.acl has a user for each role")
+	case len(denied) > 0:
+		p.add(LevelWarning, "redis.username may not run %s on the deployment's keys. That is fine if its role does not need "+
+			"them: deploy/rights/redis.acl has a user for each role", strings.Join(denied, ", "))
+	default:
+		p.add(LevelOK, "the user may run every command that any role needs")
 	}
 	for _, sink := range a.Config.Deployment.Sinks {
 		if n := missing[sink]; n > 0 {

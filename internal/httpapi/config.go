@@ -12,13 +12,13 @@ import (
 
 // Config of the balance server. Nothing has a default; zero is refused but where it says what it means.
 type Config struct {
-	// Address to listen on; 0.0.0.0:8081 for every interface.
+	// Address to listen on; 0.0.0.0:8090 for every interface.
 	//
 	// Port 0 takes a free one.
-	Listen string `knob:"balance.listen,common" default:"127.0.0.1:8081" form:"listen"`
+	Listen string `knob:"balance.listen,common" default:"127.0.0.1:8090" form:"listen"`
 	// TLS, if not nil, is what the listener offers; it holds the certificate.
 	TLS *tls.Config
-	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8084; empty for no such
+	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8091; empty for no such
 	// listener. The first two are on balance.listen as well.
 	OpsListen string `knob:"balance.ops_listen,common" form:"ops"`
 	// Wrap, if not nil, makes the handler that is served of the server's own.

@@ -2,6 +2,7 @@ package shards_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -55,6 +56,8 @@ func TestBeginReplay(t *testing.T) {
 	has, found, err := shards.Of(b.rdb, b.k).LookUpReplay(ctx, "r1")
 	require.NoError(t, err)
 	require.True(t, found)
+	require.WithinDuration(t, time.Now(), has.Begun, time.Minute)
+	first.Begun = has.Begun
 	require.Equal(t, first, has)
 	short, err := shards.Of(b.rdb, b.k).BeginReplay(ctx, "r2", "some", 1)
 	require.NoError(t, err)
