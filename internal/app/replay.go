@@ -57,7 +57,7 @@ func (o *Replay) Check() error {
 	case o.To != configs.SinkBalance && o.To != configs.SinkKafka && (!other || topic == ""):
 		return Usage("to %.80q: want balance, kafka or topic:NAME", o.To)
 	case o.Missing && o.To != configs.SinkKafka:
-		return Usage("missing goes with to kafka: the ledger finds by itself what it does not have")
+		return Usage("missing works with kafka only: the ledger finds by itself what it does not have")
 	case o.Missing && o.Dead != "":
 		return Usage("missing and dead exclude each other")
 	case o.Dead != "" && o.Dead == o.To:

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -16,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 const (
@@ -28,6 +30,7 @@ type servers struct {
 	redisAddr, kafkaAddr string
 	redis                *exec.Cmd
 	mini                 *miniredis.Miniredis
+	aging                func() // ends the passing of mini's time, and waits for it
 	kafka                *kfake.Cluster
 }
 
@@ -43,7 +46,7 @@ func (d *Demo) startServers() (*servers, error) {
 		if s.mini, err = miniredis.Run(); err != nil {
 			return s, fmt.Errorf("start miniredis: %w", err)
 		}
-		s.redisAddr = s.mini.Addr()
+		s.redisAddr, s.aging = s.mini.Addr(), age(s.mini)
 		fmt.Fprintln(d.Out, "redis     miniredis, in this process: no redis-server is on the PATH. It counts deliveries and "+
 			"idle times\n"+
 			"          differently: for looking, not for money")
@@ -55,6 +58,22 @@ func (d *Demo) startServers() (*servers, error) {
 	s.kafkaAddr = s.kafka.ListenAddrs()[0]
 	fmt.Fprintf(d.Out, "kafka     kfake, in this process, topic %s\nledger    SQLite in %s\n", topicName, d.dir)
 	return s, nil
+}
+
+// age lets keys expire, which miniredis does not by itself: else a worker that was killed would lead for ever.
+func age(mini *miniredis.Miniredis) (end func()) {
+	const step = 50 * time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	var aging sync.WaitGroup
+	aging.Go(func() {
+		for retry.Pause(ctx, step) {
+			mini.FastForward(step)
+		}
+	})
+	return func() {
+		cancel()
+		aging.Wait()
+	}
 }
 
 func (s *servers) startRedis(path, dir string) error {
@@ -99,6 +118,7 @@ func (s *servers) close() error {
 		s.kafka.Close()
 	}
 	if s.mini != nil {
+		s.aging()
 		s.mini.Close()
 	}
 	if s.redis == nil || s.redis.Process == nil {
