@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
 	"strconv"
@@ -114,6 +115,27 @@ func (e *Entry) End(err error) {
 		e.Details = map[string]any{}
 	}
 	e.Details["error"] = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxError)], "")
+}
+
+// maxColumn bounds a text of an entry, in bytes.
+const maxColumn = 255
+
+// Fit makes every text but the id one that each ledger can store. A campaign that can't exist, since a caller has made
+// it up, goes into the details.
+func (e *Entry) Fit() {
+	if e.Campaign != "" && hongbao.CheckCampaignID(e.Campaign) != nil {
+		details := map[string]any{"campaign": column(e.Campaign)}
+		maps.Copy(details, e.Details)
+		e.Campaign, e.Details = "", details
+	}
+	for _, text := range []*string{&e.Who, &e.Sink, &e.RequestID, (*string)(&e.Action), (*string)(&e.Outcome)} {
+		*text = column(*text)
+	}
+}
+
+func column(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
+	return strings.ToValidUTF8(text[:min(len(text), maxColumn)], "")
 }
 
 // JournalQuery picks entries of the journal, the newest first.

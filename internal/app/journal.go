@@ -119,18 +119,9 @@ func (a *App) moveJournal(ctx context.Context) error {
 		if err != nil || len(texts) == 0 {
 			return wrapJournal(shards.Classify(err))
 		}
-		entries := make([]access.Entry, 0, len(texts))
-		for _, text := range texts {
-			var e access.Entry
-			if err := json.Unmarshal([]byte(text), &e); err != nil || e.ID == "" {
-				a.log.Warn("what waited for the journal is no entry, and was dropped", zap.String("text", text))
-				continue
-			}
-			entries = append(entries, e)
-		}
 		l, err := a.journalLedger(ctx)
 		if err == nil {
-			err = l.Record(ctx, entries...)
+			err = a.recordTexts(ctx, l, texts)
 		}
 		if err != nil {
 			return wrapJournal(err)
@@ -143,6 +134,48 @@ func (a *App) moveJournal(ctx context.Context) error {
 		}); err != nil {
 			return wrapJournal(shards.Classify(err))
 		}
+	}
+}
+
+// recordTexts writes the entries that waited. One that the ledger will never take does not keep the others out: a note
+// stands for it.
+func (a *App) recordTexts(ctx context.Context, l *ledger.Ledger, texts []string) error {
+	entries := make([]access.Entry, len(texts))
+	for i, text := range texts {
+		if err := json.Unmarshal([]byte(text), &entries[i]); err != nil || entries[i].ID == "" {
+			entries[i] = a.noteFor(text, err)
+		}
+	}
+	err := l.Record(ctx, entries...)
+	if err == nil || hongbao.ClassOf(err) != hongbao.ClassPermanent {
+		return err
+	}
+	for i := range entries {
+		err := l.Record(ctx, entries[i])
+		if err != nil && hongbao.ClassOf(err) == hongbao.ClassPermanent {
+			err = l.Record(ctx, a.noteFor(texts[i], err))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxUnreadable bounds what a note has of the text that it stands for, in bytes.
+const maxUnreadable = 4000
+
+// noteFor stands for what waited for the journal and can't be written. The same text gets the same note.
+func (a *App) noteFor(text string, why error) access.Entry {
+	if why == nil {
+		why = errors.New("it has no id")
+	}
+	a.log.Warn("what waited for the journal can't be written; a note stands for it", zap.String("text", text),
+		zap.Error(why))
+	return access.Entry{
+		ID: "unreadable-" + access.Hash(text), Time: time.Now(), Who: "unknown", Action: "unreadable",
+		Outcome: access.OutcomeUnknown,
+		Details: map[string]any{"error": why.Error(), "entry": text[:min(len(text), maxUnreadable)]},
 	}
 }
 
@@ -217,9 +250,6 @@ func (a *App) Denied(ctx context.Context, action access.Action, campaign string,
 		return
 	}
 	e.Outcome, e.Details = access.OutcomeDenied, map[string]any{"error": why.Error()}
-	if hongbao.CheckCampaignID(campaign) != nil {
-		e.Campaign = "" // what a caller has made up
-	}
 	if skipped > 0 {
 		e.Details["denied_before"] = skipped
 	}

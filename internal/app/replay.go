@@ -73,6 +73,9 @@ func (o *Replay) Check() error {
 
 // Replay delivers grants once more. The report is nil if nothing was begun.
 func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	do := func(ctx context.Context) error {
 		report, err = a.replay(ctx, &o)
 		return err

@@ -95,7 +95,11 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.fail(w, r, http.StatusBadRequest, "A replay needs a name and where it goes.")
 		return
 	case !inScope(who, o.Campaign):
+		c.actions.Denied(r.Context(), access.Replay, o.Campaign, who.Check(access.Replay, o.Campaign))
 		c.fail(w, r, http.StatusForbidden, nameOne)
+		return
+	case o.Campaign != "" && hongbao.CheckCampaignID(o.Campaign) != nil:
+		c.fail(w, r, http.StatusBadRequest, badCampaign)
 		return
 	}
 	what := "Replay " + o.Name + " to " + o.To

@@ -422,3 +422,21 @@ func TestPagesAskNobodyElse(t *testing.T) {
 		require.Equal(t, http.StatusOK, f.ask(t, "", path, nil).Code, path)
 	}
 }
+
+// A campaign that can't exist goes no further than the form.
+func TestMadeUpCampaigns(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	for _, id := range []string{"rain\x00", "Rain", strings.Repeat("r", 300), "\xff"} {
+		for path, form := range map[string]url.Values{
+			"/replays":         {"name": {"again"}, "to": {"kafka"}, "campaign": {id}},
+			"/letters/requeue": {"all": {"1"}, "why": {"mended"}, "campaign": {id}},
+			"/letters/drop":    {"all": {"1"}, "why": {"mended"}, "campaign": {id}},
+		} {
+			w := f.ask(t, "treasurer", path, form)
+			require.Equal(t, http.StatusBadRequest, w.Code, "%s %q", path, id)
+			require.Contains(t, w.Body.String(), "no campaign", "%s %q", path, id)
+		}
+	}
+	require.Empty(t, f.did)
+}

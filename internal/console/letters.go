@@ -35,7 +35,11 @@ func inScope(who *access.Caller, campaign string) bool {
 	return !who.Scoped() || campaign != "" && who.Sees(campaign)
 }
 
-const nameOne = "Your key is for some campaigns only: name one of them."
+// What a person is told about the campaign of a form.
+const (
+	badCampaign = "This is no campaign's id: it has 1 to 64 of a-z, 0-9, - and _, and begins with a letter."
+	nameOne     = "Your key is for some campaigns only: name one of them."
+)
 
 func (c *Console) letters(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	q := r.URL.Query()
@@ -112,6 +116,8 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, o *LetterOr
 			}
 		}
 		o.Pick.Filter = deadletter.Filter{}
+	case f.Campaign != "" && hongbao.CheckCampaignID(f.Campaign) != nil:
+		return badCampaign
 	case !inScope(who, f.Campaign):
 		return nameOne
 	case r.PostFormValue("all") == "":

@@ -15,12 +15,13 @@ import (
 // maxDetails bounds the details of an entry of the journal.
 const maxDetails = 16 << 10
 
-// Record writes entries into the journal; those that are there stay as they are. Within Together they are a part of
+// Record writes entries into the journal, as access.Entry.Fit makes them; those that are there stay as they are. Within Together they are a part of
 // the transaction.
 func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 	stmts := make([]stmt, len(entries))
 	for i := range entries {
-		e := &entries[i]
+		e := entries[i]
+		e.Fit()
 		details, err := json.Marshal(e.Details)
 		if err != nil {
 			return hongbao.Errorf(hongbao.ClassPermanent, "write %s into the journal: %w", e.Action, err)

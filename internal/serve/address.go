@@ -39,13 +39,25 @@ func (a *addresses) client(r *http.Request) netip.Addr {
 	at := met.Addr().Unmap().WithZone("")
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0 && a.trusts(at); i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
+		hop, ok := hopOf(strings.TrimSpace(hops[i]))
+		if !ok {
 			break
 		}
 		at = hop.Unmap().WithZone("")
 	}
 	return at
+}
+
+// hopOf reads an entry of X-Forwarded-For. Some proxies write the port behind the address.
+func hopOf(text string) (netip.Addr, bool) {
+	if at, err := netip.ParseAddr(text); err == nil {
+		return at, true
+	}
+	if at, err := netip.ParseAddrPort(text); err == nil {
+		return at.Addr(), true
+	}
+	at, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	return at, err == nil
 }
 
 func (a *addresses) trusts(at netip.Addr) bool {

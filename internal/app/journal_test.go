@@ -1,0 +1,102 @@
+package app
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// onServers is an App over a Redis and a database of its own.
+func onServers(t *testing.T, driver, dsn string, allow string) *App {
+	t.Helper()
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_LEDGER_DRIVER="+driver,
+		"HONGBAO_LEDGER_DSN="+dsn, "HONGBAO_UNSAFE_ALLOW="+allow)
+	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
+	require.NoError(t, err)
+	space, err := shards.NewLayout(cfg.Space())
+	require.NoError(t, err)
+	a := &App{Config: cfg, log: zap.NewNop(), space: space, redis: server.Client(t)}
+	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
+	require.NoError(t, err)
+	_, err = l.Found(t.Context(), a.deployment())
+	require.NoError(t, err)
+	a.shared.ledger = l
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return a
+}
+
+// What a caller has made up, and what no ledger takes, keeps nothing else out of the journal.
+func TestNothingStopsTheJournal(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	for driver, start := range map[string]func(testing.TB) string{
+		"postgres": func(t testing.TB) string { return testkit.Postgres(t) },
+		"mysql":    func(t testing.TB) string { return testkit.MariaDB(t) },
+	} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			allow := map[string]string{"postgres": "fsync,full_page_writes", "mysql": "innodb_doublewrite"}[driver]
+			a := onServers(t, driver, start(t), allow)
+			ctx := access.As(t.Context(), access.Actor{Who: "key:\x00k", RequestID: "r\x001"})
+			made := Replay{Name: "again", To: "balance", Filter: replay.Filter{Campaign: "a\x00b" + strings.Repeat("🧧", 500)}}
+			require.Error(t, a.Within(ctx, Needs{Redis: true}, func(a *App) error {
+				_, err := a.Replay(ctx, made)
+				return err
+			}))
+			require.EqualValues(t, 1, a.redis.LLen(ctx, a.space.Journal()).Val())
+
+			bad := access.NewEntry(ctx, access.PauseSink)
+			bad.ID = "\x00" + strings.Repeat("x", 300)
+			text, err := json.Marshal(&bad)
+			require.NoError(t, err)
+			for _, text := range []string{string(text), "no JSON", `{"id":""}`} {
+				require.NoError(t, a.redis.LPush(ctx, a.space.Journal(), text, text).Err())
+			}
+			a.Denied(access.As(ctx, access.Actor{Who: "key:good"}), access.Refund, "rain", access.ErrForbidden)
+			require.Zero(t, a.redis.LLen(ctx, a.space.Journal()).Val())
+
+			page, err := a.Journal(ctx, access.JournalQuery{Limit: 100})
+			require.NoError(t, err)
+			require.Len(t, page.Entries, 5)
+			notes := 0
+			for _, e := range page.Entries {
+				switch e.Action {
+				case access.Replay:
+					require.Equal(t, []string{"key:k", "r1", ""}, []string{e.Who, e.RequestID, e.Campaign})
+					require.Regexp(t, "^ab🧧", e.Details["campaign"])
+				case access.Refund:
+					require.Equal(t, "rain", e.Campaign)
+				default:
+					notes++
+					require.WithinDuration(t, time.Now(), e.Time, time.Minute)
+					require.NotEmpty(t, e.Details["error"])
+					require.NotEmpty(t, e.Details["entry"])
+				}
+			}
+			require.Equal(t, 3, notes)
+		})
+	}
+}
+
+// Whoever asks for a replay is told that its target is none, and nothing is recorded.
+func TestReplayChecksItsTarget(t *testing.T) {
+	t.Parallel()
+	a := &App{Config: config(t), log: zap.NewNop()}
+	for _, o := range []Replay{{Name: "again", To: "kafak"}, {Name: "again", To: "topic:"}, {Name: "a b", To: "kafka"}} {
+		_, err := a.Replay(t.Context(), o)
+		require.ErrorAs(t, err, new(UsageError), "%+v", o)
+	}
+}
