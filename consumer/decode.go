@@ -121,7 +121,8 @@ func (s *shard) divide(items []item) (live, hopeless []item) {
 // bury makes dead letters of all open grants of hopeless items.
 func (s *shard) bury(ctx context.Context, items []item) error {
 	for i := range items {
-		if _, err := s.parkOrDeadLetter(ctx, &items[i], slices.Repeat([]error{errNoAnswer}, len(items[i].open))); err != nil {
+		results := slices.Repeat([]error{errNoAnswer}, len(items[i].open))
+		if _, err := s.parkOrDeadLetter(ctx, &items[i], results, false); err != nil {
 			return err
 		}
 	}

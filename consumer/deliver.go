@@ -31,7 +31,7 @@ func (s *shard) batch(items []item) int {
 // deliver brings the open grants of one batch to the handler, until each is done or has failed by itself. There is one
 // result for each of them, in order: nil for a grant that is done. It ends early, with errUnanswered for the rest, when
 // the lease or the drain time does: what a cancelled handler says of a grant is not held against it. The error is
-// Broken, or says why the rest must wait: the sink is paused, or its rate is used up.
+// Broken, or says why the rest must wait: the sink is paused, its rate is used up, or no call is free.
 func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 	d := delivery{s: s, l: l}
 	var all []int
@@ -42,11 +42,7 @@ func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 		}
 	}
 	d.results = slices.Repeat([]error{errUnanswered}, len(all))
-	for err == nil && len(all) > 0 {
-		n := s.portion(len(all))
-		err, all = d.handle(all[:n]), all[n:]
-	}
-	return d.results, err
+	return d.results, d.inPortions(all)
 }
 
 // delivery is one hand-over of a batch to the handler.
@@ -57,13 +53,25 @@ type delivery struct {
 	results []error // of the grants
 }
 
+// inPortions brings the grants with these places to the handler, as many at once as the rate lets through.
+func (d *delivery) inPortions(places []int) (err error) {
+	for err == nil && len(places) > 0 {
+		n := d.s.portion(len(places))
+		err, places = d.handle(places[:n]), places[n:]
+	}
+	return err
+}
+
 // handle brings the grants with these places to the handler. It waits out outages, and halves what fails as a whole.
 func (d *delivery) handle(places []int) error {
 	for outages := int64(1); len(places) > 0 && d.l.ctx.Err() == nil; outages++ {
-		if err := d.s.mayCall(d.l.ctx, len(places)); err != nil || d.l.ctx.Err() != nil {
+		errs, err := d.admitted(places)
+		if errors.Is(err, errSmaller) {
+			return d.inPortions(places)
+		}
+		if err != nil {
 			return err
 		}
-		errs := d.call(places)
 		var outage, broken error
 		left, leftErrs := places[:0:0], errs[:0:0]
 		for i, err := range errs {
@@ -148,16 +156,25 @@ func later(err error) bool {
 	return c == hongbao.ClassTransient || c == hongbao.ClassUnknown
 }
 
+// admitted calls the handler when everybody lets it: first Config.MaxCalls, for that wait may be long, then people's word
+// and the rate, which are fresh so. The error says who does not.
+func (d *delivery) admitted(places []int) ([]error, error) {
+	giveUp, err := d.s.takeCall(d.l.ctx)
+	if err == nil {
+		defer giveUp()
+		err = d.s.mayCall(d.l.ctx, len(places))
+	}
+	switch {
+	case d.l.ctx.Err() != nil:
+		return slices.Repeat([]error{errUnanswered}, len(places)), nil
+	case err != nil:
+		return nil, err
+	}
+	return d.call(places), nil
+}
+
 // call is one call of the handler, with its time bounded and its panic caught. It gives one error, or nil, a grant.
 func (d *delivery) call(places []int) (errs []error) {
-	if d.s.c.calls != nil {
-		select {
-		case d.s.c.calls <- struct{}{}:
-			defer func() { <-d.s.c.calls }()
-		case <-d.l.ctx.Done():
-			return slices.Repeat([]error{errUnanswered}, len(places))
-		}
-	}
 	ctx, cancel := context.WithTimeout(d.l.ctx, d.s.cfg.HandleTimeout)
 	defer cancel()
 	d.l.called(time.Now())

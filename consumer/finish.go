@@ -15,16 +15,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// finish ends the delivery of a batch: done bits and acks, dead letters, parking. results are those of deliver. It
-// returns the items whose delivery did not end: the handler did not answer for all of their grants.
-func (s *shard) finish(l *lease, batch []item, results []error) (left []item, err error) {
+// finish ends the delivery of a batch: done bits and acks, dead letters, parking. results and stopped are those of
+// deliver. It returns the items whose delivery did not end: the handler did not answer for all of their grants.
+func (s *shard) finish(l *lease, batch []item, results []error, stopped error) (left []item, err error) {
 	if err := s.ack(l, batch, results); err != nil {
 		return batch, err
 	}
 	for it, results := range byItem(batch, results) {
 		ended := allDone(results)
 		if !ended && err == nil {
-			ended, err = s.parkOrDeadLetter(l.ctx, it, results)
+			ended, err = s.parkOrDeadLetter(l.ctx, it, results, mustWait(stopped))
 		}
 		if !ended {
 			left = append(left, *it)
@@ -93,10 +93,16 @@ func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) err
 	})
 }
 
+// mustWait tells whether a delivery was stopped for no fault of a grant: the rest of its grants just wait.
+func mustWait(stopped error) bool {
+	return errors.Is(stopped, errLater) || errors.Is(stopped, errPaused) || errors.Is(stopped, errNoCall)
+}
+
 // parkOrDeadLetter makes dead letters of an item's grants that failed for good or too often, and parks the item if
-// others are left. It does not end the delivery of an item that has unanswered grants. An item of which nothing failed
-// but what live workers hold keeps the attempts it had before.
-func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error) (ended bool, err error) {
+// others are left. It does not end the delivery of an item that has unanswered grants, unless these just wait while
+// another one has failed: then its attempt counts, else a sink with a bound would be tried again without end. An item of
+// which nothing failed but what live workers hold keeps the attempts it had before.
+func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error, waits bool) (ended bool, err error) {
 	var dead []int    // places of the grants that become dead letters
 	var again []error // of the grants that will be tried again
 	unanswered, attempts := 0, it.Attempt-1
@@ -125,7 +131,8 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error)
 			return false, err
 		}
 	}
-	if unanswered > 0 || len(again) == 0 {
+	failed := attempts == it.Attempt
+	if unanswered > 0 && !(waits && failed) || len(again) == 0 {
 		return unanswered == 0, nil
 	}
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,

@@ -116,3 +116,11 @@ func TestOneTrimmerLeads(t *testing.T) {
 	require.True(t, leads(one))
 	require.Zero(t, one.at[0].epoch)
 }
+
+func TestTrimmerLeadIsBounded(t *testing.T) {
+	t.Parallel()
+	lead := func(every time.Duration) time.Duration { return (&Trimmer{cfg: TrimmerConfig{Every: every}}).lead() }
+	require.Equal(t, 10*time.Second, lead(time.Second))
+	require.Equal(t, 102*time.Second, lead(time.Minute))
+	require.Less(t, lead(time.Hour), 75*time.Minute)
+}

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,17 +20,22 @@ func grants(n int) []hongbao.Grant { return make([]hongbao.Grant, n) }
 func TestTimeoutIsUnknown(t *testing.T) {
 	t.Parallel()
 	refused := hongbao.Errorf(hongbao.ClassPermanent, "no such account")
+	held := hongbao.Heldf("another worker has it: %w", context.DeadlineExceeded)
 	slow := hongbao.HandlerFunc(func(ctx context.Context, _ []hongbao.Grant) []error {
 		<-ctx.Done()
-		return []error{nil, refused, ctx.Err(), hongbao.Errorf(hongbao.ClassPermanent, "credit: %w", ctx.Err())}
+		return []error{nil, refused, ctx.Err(), hongbao.Errorf(hongbao.ClassPermanent, "credit: %w", ctx.Err()),
+			hongbao.Errorf(hongbao.ClassPermanent, "read: %w", os.ErrDeadlineExceeded),
+			hongbao.Outagef(hongbao.ClassTransient, "the bank is away: %w", ctx.Err()), held}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		errs := Timeout(3*time.Second)(slow).Handle(t.Context(), grants(4))
+		errs := Timeout(3*time.Second)(slow).Handle(t.Context(), grants(7))
 		require.Equal(t, 3*time.Second, time.Since(begin))
 		require.NoError(t, errs[0])
 		require.Equal(t, refused, errs[1])
-		for _, err := range errs[2:] {
+		require.Equal(t, held, errs[6])
+		for i, err := range errs[2:6] {
+			require.Equal(t, i == 3, hongbao.IsOutage(err), "%v", err)
 			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 			require.ErrorContains(t, err, "within 3s")
 		}
@@ -44,7 +50,7 @@ func TestTimeoutIsUnknown(t *testing.T) {
 	require.Nil(t, Timeout(time.Hour)(quick).Handle(t.Context(), grants(1)))
 	lost, cancel := context.WithCancel(t.Context())
 	cancel() // the lease is lost: that is not the limit's doing
-	errs := Timeout(time.Hour)(slow).Handle(lost, grants(4))
+	errs := Timeout(time.Hour)(slow).Handle(lost, grants(7))
 	require.Equal(t, context.Canceled, errs[2])
 }
 

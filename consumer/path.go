@@ -27,11 +27,14 @@ func (s *shard) step(ctx context.Context) (left int, err error) {
 	if err := s.prepare(ctx); err != nil {
 		return 0, err
 	}
-	items, err := s.take(ctx)
-	if err != nil || len(items) == 0 {
+	if err := s.awaitTurn(ctx); err != nil {
 		return 0, err
 	}
-	if ctx.Err() == nil { // else they came when nothing more was to be taken
+	items, err := s.take(ctx)
+	if len(items) == 0 {
+		return 0, err
+	}
+	if err == nil && ctx.Err() == nil { // else they came when nothing more was to be taken
 		// If the shard is opened anew under way, nothing of the batch changes any more, and its entries are read again.
 		items, err = s.work(shards.WithEpoch(ctx, s.epoch), items)
 	}
@@ -78,7 +81,7 @@ func (s *shard) deliverAll(ctx context.Context, items []item) (left []item, err 
 			return append(left, items...), stopped
 		}
 		l.drop(batch)
-		unfinished, failed := s.finish(l, batch, results)
+		unfinished, failed := s.finish(l, batch, results, stopped)
 		left, items, err = append(left, unfinished...), items[len(batch):], errors.Join(stopped, failed)
 	}
 	return append(left, items...), err

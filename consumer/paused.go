@@ -29,23 +29,39 @@ func (s *shard) controlled(c shards.SinkControl) error {
 		return nil
 	}
 	s.lastWasReclaim, s.nextReclaim = false, time.Time{}
-	return hongbao.Errorf(hongbao.ClassTransient, "%w by %q since %s: %q; `hongbao sink resume %s` lets it go on",
-		errPaused, c.By, c.At.UTC().Format(time.RFC3339), c.Why, s.cfg.Group)
+	return hongbao.Errorf(hongbao.ClassTransient, "%w by %q since %s: %q; it goes on when a person resumes it",
+		errPaused, c.By, c.At.UTC().Format(time.RFC3339), c.Why)
 }
 
-// mayCall refuses a call of the handler with n grants while the sink is paused, and waits for their turn at its rate.
-// What was read with the batch is fresh enough as a rule. A shard that can't tell is believed to stand as before: its
-// lease ends soon.
+// mayCall refuses a call of the handler with n grants while the sink is paused, or if the rate is lower than when they
+// were counted, and waits for their turn at the rate. The turn may be a while ahead, so it looks for a pause again then.
 func (s *shard) mayCall(ctx context.Context, n int) error {
-	if time.Since(s.controlAt) >= controlAge {
-		c, err := s.redis.SinkControl(ctx, s.cfg.Group)
-		if err != nil {
-			s.log.Warn("Redis can't tell whether the sink is paused", zap.Error(err))
-		} else if err := s.controlled(c); err != nil {
-			return err
-		}
+	if err := s.freshControl(ctx); err != nil {
+		return err
 	}
-	return s.turn(ctx, n)
+	if s.portion(n) < n {
+		return errSmaller
+	}
+	if err := s.turn(ctx, n); err != nil {
+		return err
+	}
+	return s.freshControl(ctx)
+}
+
+// freshControl refuses a paused sink. What was read with the batch is fresh enough as a rule. A shard that can't tell is
+// believed to stand as before: its lease ends soon.
+func (s *shard) freshControl(ctx context.Context) error {
+	if time.Since(s.controlAt) < controlAge {
+		return nil
+	}
+	c, err := s.redis.SinkControl(ctx, s.cfg.Group)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Warn("Redis can't tell whether the sink is paused", zap.Error(err))
+		}
+		return nil
+	}
+	return s.controlled(c)
 }
 
 // pause waits while the sink is paused. The worker holds nothing meanwhile.

@@ -117,3 +117,68 @@ func TestPausedWorkerReclaimsNothing(t *testing.T) {
 	require.NoError(t, w.stop())
 	s.onceEach(t, 3)
 }
+
+// A call that waits until Config.MaxCalls lets it begin does not begin if the sink was paused meanwhile.
+func TestPauseBehindMaxCalls(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 2)
+	for shard := range 2 {
+		b.add(t, shard, 3)
+	}
+	first := make(chan struct{})
+	s := newSink(func(context.Context, []hongbao.Grant) []error {
+		<-first
+		return nil
+	})
+	cfg := b.config(t, "w", s)
+	cfg.MaxCalls = 1
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool {
+		held := int64(0)
+		for shard := range 2 {
+			p, err := b.rdb.XPending(t.Context(), b.layout.Shard(shard).Events(), group).Result()
+			if err == nil {
+				held += p.Count
+			}
+		}
+		return s.numberOfCalls() == 1 && held == 2
+	}, "one call has begun, the other waits")
+	for shard := range 2 {
+		_, _, err := shards.Of(b.rdb, b.layout.Shard(shard)).PauseSink(t.Context(), group, "ann", "the bank is closed")
+		require.NoError(t, err)
+	}
+	paused := time.Now()
+	testkit.Eventually(t, soon, func() bool { return time.Since(paused) > controlAge }, "what the worker knows is old")
+	close(first)
+	testkit.Eventually(t, soon, func() bool {
+		return w.Health()[0].Code == SinkPaused && w.Health()[1].Code == SinkPaused
+	}, "the worker knows")
+	require.Equal(t, 1, s.numberOfCalls())
+	require.NoError(t, w.stop())
+	s.onceEach(t, 3)
+}
+
+// A hash that somebody has spoiled stops the shard. What it reclaimed in that call goes back, without an attempt.
+func TestSpoiledPauseTakesNoAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 3)
+	k := shards.Of(b.rdb, b.keys())
+	_, err := k.CreateGroup(t.Context(), group)
+	require.NoError(t, err)
+	_, err = k.ReadNew(t.Context(), group, "dead", 10, 0)
+	require.NoError(t, err)
+	_, err = k.Park(t.Context(), group, "dead", []shards.Parking{{ID: ids[0]}})
+	require.NoError(t, err)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Sink(group), "at", "noon").Err())
+	s := newSink(nil)
+	w := start(t, b.config(t, "w", s))
+	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack >= 2 }, "it takes it and hands it back")
+	holder, count := b.holder(t, ids[0])
+	require.Contains(t, []string{"_retry/0", "w"}, holder)
+	require.LessOrEqual(t, count, int64(1))
+	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Sink(group)).Err())
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 3)
+}

@@ -67,22 +67,134 @@ func TestRateSetByAPerson(t *testing.T) {
 	k := shards.Of(b.rdb, b.keys())
 	_, _, err := k.LimitSink(t.Context(), group, &one, "ann", "slowly")
 	require.NoError(t, err)
-	_, _, err = k.Turn(t.Context(), &shards.RateCall{Sink: group, PerSecond: 1, Grants: 3600, Most: time.Minute})
-	require.NoError(t, err) // somebody has just had an hour's grants
+	b.book(t, 60)
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
-	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack >= 2 }, "it is not their turn")
+	begin := time.Now()
+	testkit.Eventually(t, soon, func() bool {
+		b.book(t, 60) // somebody is always a minute ahead
+		return w.Stats().HandedBack > 0 && time.Since(begin) > 4*time.Second
+	}, "it is not their turn")
 	require.Zero(t, s.numberOfCalls())
-	_, count := b.holder(t, ids[0])
-	require.LessOrEqual(t, count, int64(1), "handing back takes no attempt")
+	b.pending(t, 1)
+	require.EqualValues(t, 1, w.Stats().HandedBack, "who has to wait takes nothing meanwhile")
+	holder, count := b.holder(t, ids[0])
+	require.Equal(t, "_retry/0", holder)
+	require.Zero(t, count, "handing back takes no attempt")
+	unbounded := 0
+	_, _, err = k.LimitSink(t.Context(), group, &unbounded, "ann", "mended")
+	require.NoError(t, err)
+	b.idle(t, 0)
 	require.NoError(t, w.stop())
-	require.Equal(t, Working, w.Health()[0].Code)
-	for _, id := range ids {
-		if holder, count := b.holder(t, id); holder != "" {
-			require.Equal(t, "_retry/0", holder)
-			require.Zero(t, count)
+	s.onceEach(t, 3)
+}
+
+// book takes so many seconds' turns away from the workers.
+func (b *bundle) book(t *testing.T, seconds int) {
+	t.Helper()
+	_, _, err := shards.Of(b.rdb, b.keys()).Turn(t.Context(), &shards.RateCall{
+		Sink: group, PerSecond: 1, Grants: seconds, Portion: seconds, Most: time.Hour,
+	})
+	require.NoError(t, err)
+}
+
+// A bound that comes while a worker holds a batch cuts what it has in hand, and one that goes lets it on at once.
+func TestRateSetWhileABatchIsInHand(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 50)
+	var mu sync.Mutex
+	var sizes []int
+	first := make(chan struct{})
+	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+		mu.Lock()
+		sizes = append(sizes, len(grants))
+		n := len(sizes)
+		mu.Unlock()
+		if n > 1 {
+			return nil
 		}
+		<-first
+		errs := make([]error, len(grants))
+		for i := range errs {
+			errs[i] = hongbao.Outagef(hongbao.ClassTransient, "down")
+		}
+		return errs
+	})
+	w := start(t, b.config(t, "w", s))
+	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "the call has begun")
+	four, unbounded := 4, 0
+	k := shards.Of(b.rdb, b.keys())
+	_, _, err := k.LimitSink(t.Context(), group, &four, "ann", "slowly")
+	require.NoError(t, err)
+	limited := time.Now()
+	testkit.Eventually(t, soon, func() bool { return time.Since(limited) > controlAge }, "what the worker knows is old")
+	close(first)
+	testkit.Eventually(t, soon, func() bool { return s.size() >= 3 }, "it goes on slowly")
+	_, _, err = k.LimitSink(t.Context(), group, &unbounded, "ann", "mended")
+	require.NoError(t, err)
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	s.onceEach(t, 50)
+	require.Equal(t, []int{50, 1, 1, 1}, sizes[:4])
+}
+
+// What really failed counts as an attempt and waits for its backoff, though the rest of its entry waits for its turn.
+func TestRateCountsFailedAttempts(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	ids := b.add(t, 0, 6)
+	s := newSink(nil)
+	s.refuse = func(_ context.Context, grants []hongbao.Grant) []error {
+		b.book(t, 60)
+		errs := make([]error, len(grants))
+		errs[0] = hongbao.Errorf(hongbao.ClassTransient, "not this one")
+		return errs
 	}
+	cfg := b.config(t, "w", s)
+	cfg.GrantsPerSecond, cfg.Backoff, cfg.MaxBackoff = 8, time.Hour, time.Hour
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked+w.Stats().HandedBack > 0 }, "the rest must wait")
+	require.NoError(t, w.stop())
+	holder, count := b.holder(t, ids[0])
+	require.Equal(t, "_retry/1", holder)
+	require.EqualValues(t, 1, count)
+	require.Equal(t, []int64{2}, b.doneBits(t, 6))
+	require.Equal(t, 1, s.numberOfCalls())
+}
+
+// A call that hangs costs the entries of its own shard a lease, and those of others too, but no longer.
+func TestHungCallUnderMaxCalls(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 2)
+	for shard := range 2 {
+		b.add(t, shard, 3)
+	}
+	hang := make(chan struct{})
+	hung := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+		<-hang // it does not heed its context
+		errs := make([]error, len(grants))
+		for i := range errs {
+			errs[i] = context.Canceled
+		}
+		return errs
+	})
+	cfg := b.config(t, "hung", hung)
+	cfg.MaxCalls, cfg.Lease, cfg.HandleTimeout = 1, shortLease, 10*time.Millisecond
+	w := start(t, cfg)
+	defer close(hang)
+	testkit.Eventually(t, soon, func() bool { return hung.numberOfCalls() == 1 }, "one call hangs")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack == 1 }, "the other shard's entry is free")
+	s := newSink(nil)
+	other := b.config(t, "other", s)
+	other.Lease = shortLease
+	w2 := start(t, other)
+	b.idle(t, 0)
+	b.idle(t, 1)
+	require.NoError(t, w2.stop())
+	s.onceEach(t, 6)
+	require.Equal(t, 1, hung.numberOfCalls())
+	w.end()
 }
 
 func TestCallsAtOnce(t *testing.T) {

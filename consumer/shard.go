@@ -28,6 +28,7 @@ type shard struct {
 
 	control   shards.SinkControl // what people have told the workers of the sink
 	controlAt time.Time          // when Redis said so
+	turnIn    time.Duration      // until the shard's turn at the sink's rate; 0 if it need not wait
 
 	nextReclaim    time.Time
 	lastWasReclaim bool    // the last entries were reclaimed, not read
@@ -56,9 +57,11 @@ func (s *shard) run(ctx context.Context) (left int) {
 			s.stands(Working, nil)
 		case errors.Is(err, errPaused):
 			s.pause(ctx, err)
+		case errors.Is(err, errNoCall):
+			s.awaitCall(ctx)
 		case errors.Is(err, errLater):
 			s.stands(Working, nil)
-			retry.Pause(ctx, jitter(mostTurn))
+			retry.Pause(ctx, jitter(s.turnIn))
 		case !s.survive(ctx, err):
 			s.rest(ctx, err)
 		}

@@ -30,7 +30,8 @@ func (s *shard) prepare(ctx context.Context) error {
 	return nil
 }
 
-// take reclaims what is due, else reads what is new. After a reclaim it is the turn of what is new.
+// take reclaims what is due, else reads what is new. After a reclaim it is the turn of what is new. With an error it may
+// give items all the same: they are the worker's by then.
 func (s *shard) take(ctx context.Context) ([]item, error) {
 	if s.lastWasReclaim {
 		s.lastWasReclaim = false
@@ -39,9 +40,9 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 		}
 	}
 	if !time.Now().Before(s.nextReclaim) {
-		items, err := s.reclaim(ctx)
+		items, err := s.reclaimUpTo(ctx, min(s.room(), s.reclaimLimit))
 		if err != nil {
-			return nil, err
+			return items, err
 		}
 		if len(items) > 0 {
 			s.lastWasReclaim = true // and look again soon: there may be more
@@ -60,20 +61,20 @@ func (s *shard) read(ctx context.Context, block time.Duration) ([]item, error) {
 	return hold(entries), err
 }
 
-// reclaim takes the parked entries whose backoff is over, and those of workers that stopped renewing. One worker leads
+// reclaimUpTo takes so many of the parked entries whose backoff is over, and those of workers that stopped renewing. One worker leads
 // in that, and the others ask again when its lead may be over. A leader that is busy for long, or was killed, lets it
 // lapse.
-func (s *shard) reclaim(ctx context.Context) ([]item, error) {
+func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 	levels := make([]time.Duration, s.c.topLevel()+1)
 	for i := range levels {
 		levels[i] = s.c.backoff(int64(i))
 	}
 	r, err := s.redis.Reclaim(context.WithoutCancel(ctx), shards.ReclaimCall{
-		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: min(s.room(), s.reclaimLimit),
+		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: n,
 		Lease: s.cfg.Lease, Lead: s.lead(), Backoff: levels,
 	})
 	if err == nil {
-		if len(r.Entries) == 0 {
+		if len(r.Entries) == 0 && n > 0 {
 			s.nextReclaim = time.Now().Add(jitter(max(s.cfg.Poll, r.Led)))
 		}
 		err = s.controlled(r.Sink)
@@ -112,10 +113,7 @@ func (s *shard) vanished(ids []string) {
 
 // room is how many entries can be started at once.
 func (s *shard) room() int {
-	grants := s.cfg.BatchGrants
-	if rate := s.rate(); rate > 0 {
-		grants = min(grants, rate) // what waits longer for its turn is better held by nobody
-	}
+	grants := s.portion(s.cfg.BatchGrants) // what waits longer for its turn is better held by nobody
 	return min(max(1, int(float64(grants)/s.perEntry)), s.cfg.MaxEntries)
 }
 

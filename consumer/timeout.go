@@ -3,14 +3,17 @@ package consumer
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
 )
 
 // Timeout is a middleware that ends the context of each call after d. An error that comes of it is of class Unknown,
-// whatever the Handler made of it: nobody knows whether the grant was done. Errors of other causes stay as they are. A
-// Handler that does not heed its context is not cut short; Config.HandleTimeout takes its lease away in the end.
+// whatever the Handler made of it: nobody knows whether the grant was done. That goes for errors that wrap
+// context.DeadlineExceeded or os.ErrDeadlineExceeded. One that the Handler calls an outage stays an outage, so the grant
+// loses no attempt. Errors of other causes stay as they are, and so do those of hongbao.Heldf. A Handler that does not
+// heed its context is not cut short; Config.HandleTimeout takes its lease away in the end.
 func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 	return func(next hongbao.Handler) hongbao.Handler {
 		return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
@@ -22,11 +25,16 @@ func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 			}
 			var last, told error // an error that all grants share stays shared: the batch is halved then
 			for i, err := range errs {
-				if !errors.Is(err, context.DeadlineExceeded) {
+				late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+				if !late || hongbao.IsHeld(err) {
 					continue
 				}
 				if last == nil || !same(err, last) {
-					last, told = err, hongbao.Errorf(hongbao.ClassUnknown, "the handler did not answer within %s: %w", d, err)
+					tell := hongbao.Errorf
+					if hongbao.IsOutage(err) {
+						tell = hongbao.Outagef
+					}
+					last, told = err, tell(hongbao.ClassUnknown, "the handler did not answer within %s: %w", d, err)
 				}
 				errs[i] = told
 			}

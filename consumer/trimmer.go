@@ -132,7 +132,7 @@ func (t *Trimmer) leads(ctx context.Context, shard int) (bool, error) {
 	if time.Now().Before(t.next[shard]) {
 		return false, nil
 	}
-	led, err := shards.Of(t.cfg.Redis, t.layout.Shard(shard)).TakeLead(ctx, trimmerLead, t.name, 10*t.cfg.Every)
+	led, err := shards.Of(t.cfg.Redis, t.layout.Shard(shard)).TakeLead(ctx, trimmerLead, t.name, t.lead())
 	if err != nil {
 		return false, err
 	}
@@ -144,6 +144,11 @@ func (t *Trimmer) leads(ctx context.Context, shard int) (bool, error) {
 		t.at[shard], t.next[shard] = trimming{}, time.Time{}
 	}
 	return true, nil
+}
+
+// lead is how long a trimmer leads after each round: until its next one comes for sure, and not for long if it is killed.
+func (t *Trimmer) lead() time.Duration {
+	return min(10*t.cfg.Every, t.cfg.Every+t.cfg.Every/5+30*time.Second)
 }
 
 // endLeads lets others lead at once. What it can't tell ends by itself.

@@ -1,7 +1,10 @@
 -- rate: gives a worker its turn to hand grants to a sink of bounded rate (GCRA: the key is when the next grant's turn is).
 --
+-- A bound that was changed counts at once: what stands from before is never further ahead than waiting callers can have
+-- booked at the present bound: the longest wait and one portion.
+--
 -- KEYS  1 rate
--- ARGV  1 grants a second  2 how many grants  3 the longest wait, us
+-- ARGV  1 grants a second  2 how many grants, 0 to ask only  3 the longest wait, us  4 the largest portion, grants
 -- Reply "go" and how long to wait before they are handed over, us; or "later" and the time after which to ask again, us
 -- Cost  O(1)
 -- First write SET: it grows memory, by one key that ends by itself.
@@ -10,11 +13,18 @@
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-local turn = math.max(now, tonumber(redis.call('GET', KEYS[1]) or 0))
+local stands = tonumber(redis.call('GET', KEYS[1]) or 0)
+local turn = math.min(math.max(now, stands), now + ARGV[3] + ARGV[4] * 1000000 / ARGV[1])
 local wait = turn - now
+if turn < stands then
+	redis.call('SET', KEYS[1], string.format('%.0f', turn), 'PX', string.format('%.0f', math.ceil(wait / 1000) + 1))
+end
 if wait > tonumber(ARGV[3]) then
 	return { 'later', string.format('%.0f', wait) }
 end
 local busy = ARGV[2] * 1000000 / ARGV[1]
+if busy == 0 then
+	return { 'go', string.format('%.0f', wait) }
+end
 redis.call('SET', KEYS[1], string.format('%.0f', turn + busy), 'PX', string.format('%.0f', math.ceil((wait + busy) / 1000) + 1))
 return { 'go', string.format('%.0f', wait) }

@@ -48,7 +48,8 @@ type Reclaimed struct {
 	Led time.Duration
 }
 
-// Reclaim gives the worker the entries whose time has come. It also tells Redis that the worker lives.
+// Reclaim gives the worker the entries whose time has come. It also tells Redis that the worker lives. If the sink's hash
+// can't be read it gives the entries with the error: they are the worker's.
 func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (out Reclaimed, err error) {
 	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds(), max(1, t.Lead.Milliseconds())}
 	for _, b := range t.Backoff {
@@ -60,16 +61,15 @@ func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (out Reclaimed, err 
 	}
 	r := replyReader{rest: reply}
 	out.Led = time.Duration(r.int64()) * time.Millisecond
-	if out.Sink, err = k.parseControl(t.Group, pairs(r.strings(r.int()))); err != nil {
-		return out, err
-	}
+	var unread error
+	out.Sink, unread = k.parseControl(t.Group, pairs(r.strings(r.int())))
 	out.Gone = r.strings(r.int())
 	for r.err == nil && len(r.rest) > 0 {
 		e := RawEntry{ID: r.string(), Attempt: int64(r.int())}
 		e.Values = r.strings(r.int())
 		out.Entries = append(out.Entries, e)
 	}
-	return out, r.done(reclaimScript)
+	return out, errors.Join(unread, r.done(reclaimScript))
 }
 
 // Renewal is what became of a worker's hold on an entry.

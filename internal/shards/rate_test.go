@@ -14,18 +14,23 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k := shards.Of(b.rdb, b.k)
+	turnNow := func() time.Duration {
+		t.Helper()
+		given, wait, err := k.Turn(t.Context(), &shards.RateCall{Sink: "kafka", PerSecond: 10, Portion: 2, Most: time.Second})
+		require.NoError(t, err)
+		require.Equal(t, wait <= time.Second, given)
+		return wait
+	}
 	turn := func(grants int, most time.Duration) (bool, time.Duration) {
 		t.Helper()
-		given, wait, err := k.Turn(t.Context(), &shards.RateCall{Sink: "kafka", PerSecond: 10, Grants: grants, Most: most})
+		given, wait, err := k.Turn(t.Context(), &shards.RateCall{Sink: "kafka", PerSecond: 10, Grants: grants, Portion: 2,
+			Most: most})
 		require.NoError(t, err)
 		return given, wait
 	}
 	given, wait := turn(600, 0)
 	require.True(t, given)
 	require.Zero(t, wait, "the first one need not wait")
-	given, wait = turn(1, 30*time.Second)
-	require.False(t, given, "600 grants at 10 a second take a minute")
-	require.InDelta(t, time.Minute, wait, float64(20*time.Second))
 	given, wait = turn(1, time.Hour)
 	require.True(t, given)
 	require.InDelta(t, time.Minute, wait, float64(20*time.Second))
@@ -33,4 +38,8 @@ func TestTurns(t *testing.T) {
 	require.InDelta(t, wait+100*time.Millisecond, last, float64(20*time.Second))
 	left := b.rdb.PTTL(t.Context(), b.k.Rate("kafka")).Val()
 	require.InDelta(t, time.Minute, left, float64(20*time.Second), "the key ends by itself")
+	require.InDelta(t, 1200*time.Millisecond, turnNow(), float64(time.Millisecond),
+		"what a lower bound has booked counts no longer than callers wait, and a portion")
+	require.LessOrEqual(t, turnNow(), 1200*time.Millisecond)
+	require.LessOrEqual(t, b.rdb.PTTL(t.Context(), b.k.Rate("kafka")).Val(), 1300*time.Millisecond, "asking books nothing")
 }

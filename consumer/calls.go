@@ -1,0 +1,39 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// errNoCall says that the handler has been busy with Config.MaxCalls calls for a whole lease.
+var errNoCall = errors.New("all calls of the handler are taken, the entries go back to the other workers")
+
+// takeCall takes one of Config.MaxCalls, for at most a lease: entries must not wait longer for a worker whose calls hang
+// than for a dead one. giveUp lets another call begin.
+func (s *shard) takeCall(ctx context.Context) (giveUp func(), err error) {
+	calls := s.c.calls
+	if calls == nil {
+		return func() {}, nil
+	}
+	bound := time.NewTimer(s.cfg.Lease)
+	defer bound.Stop()
+	select {
+	case calls <- struct{}{}:
+		return func() { <-calls }, nil
+	case <-bound.C:
+		return nil, errNoCall
+	case <-ctx.Done():
+		return func() {}, nil // nothing is called any more
+	}
+}
+
+// awaitCall waits until a call is free again. The worker holds nothing meanwhile, and leads nowhere for long.
+func (s *shard) awaitCall(ctx context.Context) {
+	s.log.Warn("every call that MaxCalls allows has been busy for a whole lease; the shard takes nothing until one ends")
+	select {
+	case s.c.calls <- struct{}{}:
+		<-s.c.calls
+	case <-ctx.Done():
+	}
+}
