@@ -18,7 +18,7 @@ RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./pr
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install what the tests need: Redis, PostgreSQL, MariaDB, Java, Maven (apt-get) and Kafka (Maven); says what it does
+setup: ## install what the tests need: Redis, PostgreSQL, MariaDB, a JDK, Maven, Node, curl (apt-get), Kafka (Maven) and others; says what it does
 	scripts/setup.sh
 
 build: ## build bin/hongbao

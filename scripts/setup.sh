@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets what the tests need on Debian 12, as root or with sudo: Redis, PostgreSQL, MariaDB, Java 17, Maven,
-# Prometheus, Kafka's jars.
+# Gets what the tests need on Debian 12, as root or with sudo: Redis, PostgreSQL, MariaDB, a JDK 17, Maven, Node, curl,
+# openssl, Prometheus, Kafka's jars.
 #   scripts/setup.sh                     everything; quick when all is there
 #   scripts/setup.sh --check             only says what is missing; status 1 if anything is
 #   scripts/setup.sh kafka [VERSION...]  only Kafka, for more versions
@@ -34,27 +34,39 @@ have() {
 	redis-server) command -v redis-server >/dev/null ;;
 	postgresql) command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ;;
 	mariadb-server) command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] ;;
-	openjdk-17-jre-headless) java_is_new ;;
+	openjdk-17-jdk-headless) jdk_is_new ;;
 	maven) command -v mvn >/dev/null ;;
+	nodejs) node_is_new ;;
 	python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
 	prometheus) command -v prometheus >/dev/null && command -v promtool >/dev/null ;;
-	chromium | npm) command -v "$1" >/dev/null ;;
+	chromium | npm | curl | openssl) command -v "$1" >/dev/null ;;
 	*) die "have: unknown package $1" ;;
 	esac
 }
 
-java_is_new() {
-	local version
+# jdk_is_new: java runs a source file too, which needs the compiler's module; a JRE has none.
+jdk_is_new() {
+	local version modules
 	command -v java >/dev/null || return 1
 	version=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
-	[ "${version:-0}" -ge 17 ]
+	[ "${version:-0}" -ge 17 ] || return 1
+	modules=$(java --list-modules)
+	[[ $modules == *jdk.compiler@* ]]
+}
+
+node_is_new() {
+	local version
+	command -v node >/dev/null || return 1
+	version=$(node --version)
+	version=${version#v}
+	[ "${version%%.*}" -ge 18 ]
 }
 
 # missing_packages [PACKAGE...]: those that are not here; without an argument of those that make test needs.
 missing_packages() {
 	local p
-	[ $# -gt 0 ] || set -- redis-server postgresql mariadb-server openjdk-17-jre-headless maven prometheus \
-		python3-venv
+	[ $# -gt 0 ] || set -- redis-server postgresql mariadb-server openjdk-17-jdk-headless maven prometheus \
+		python3-venv nodejs curl openssl
 	for p in "$@"; do
 		have "$p" || printf '%s\n' "$p"
 	done

@@ -40,7 +40,7 @@ type scaledObject struct {
 }
 
 // checkQueries wants metrics that Hongbao exports, the maximum of what all processes tell, and one worker where nobody
-// tells anything. Lag, pending, parked and age must count.
+// tells anything. Lag, pending, parked, age and frozen shards must count.
 func (r *rendered) checkQueries(o *scaledObject) {
 	var all strings.Builder
 	for _, trigger := range o.Spec.Triggers {
@@ -55,5 +55,5 @@ func (r *rendered) checkQueries(o *scaledObject) {
 		names[m] = true
 	}
 	require.Equal(r.t, map[string]bool{metrics.LagGrants.Name: true, metrics.OldestSeconds.Name: true,
-		metrics.PendingEntries.Name: true, metrics.ParkedEntries.Name: true}, names)
+		metrics.PendingEntries.Name: true, metrics.ParkedEntries.Name: true, metrics.ShardOpen.Name: true}, names)
 }

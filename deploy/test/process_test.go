@@ -45,6 +45,19 @@ func (r *rendered) checkProcess(name string, pod *corev1.PodTemplateSpec) {
 	out, err = cmd.Output()
 	require.NoError(t, err, "%s: %s", name, &says)
 	r.checkTimes(name, pod, settings(t, out))
+	r.checkUsers(name, c.Env)
+}
+
+// checkUsers wants each user to be one whom the files of deploy/rights give rights on that server.
+func (r *rendered) checkUsers(name string, env []corev1.EnvVar) {
+	for _, e := range env {
+		file, ok := map[string]string{"HONGBAO_REDIS_USERNAME": "redis.acl", "HONGBAO_KAFKA_SASL_USERNAME": "kafka-acls.sh"}[e.Name]
+		if ok {
+			text, err := os.ReadFile(filepath.Join("../rights", file))
+			require.NoError(r.t, err)
+			require.Regexp(r.t, `(?m)^(user|allow) `+e.Value+" ", string(text), "%s: %s", name, e.Name)
+		}
+	}
 }
 
 // environment gives the variables as the pod has them, with something in place of each secret.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +28,9 @@ func users(t *testing.T) map[string][]string {
 	defer file.Close()
 	out := map[string][]string{}
 	for s := bufio.NewScanner(file); s.Scan(); {
-		if words := strings.Fields(s.Text()); words[0] == "user" {
-			out[words[1]] = words[2:]
-		}
+		words := strings.Fields(s.Text())
+		require.Equal(t, "user", words[0], "Redis takes no comment in such a file")
+		out[words[1]] = words[2:]
 	}
 	require.Len(t, out, 4)
 	return out
@@ -49,17 +50,15 @@ const topicName = "hongbao.grants"
 
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
-	g := &guarded{t: t, redis: testkit.NewRedis(t, testkit.RedisOptions{}), pg: testkit.NewPostgres(t, testkit.PostgresOptions{
+	acl, err := filepath.Abs("../rights/redis.acl")
+	require.NoError(t, err)
+	options := testkit.RedisOptions{Args: map[string]string{"aclfile": strconv.Quote(acl)}}
+	g := &guarded{t: t, redis: testkit.NewRedis(t, options), pg: testkit.NewPostgres(t, testkit.PostgresOptions{
 		Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})}
 	g.admin = g.redis.Client(t)
-	for name, rules := range users(t) {
-		args := []any{"ACL", "SETUSER", name}
-		for _, rule := range append(rules, "on", ">"+name) {
-			args = append(args, rule)
-		}
-		require.NoError(t, g.admin.Do(t.Context(), args...).Err(), name)
+	for name := range users(t) { // as docs/operations.md has it
+		require.NoError(t, g.admin.Do(t.Context(), "ACL", "SETUSER", name, "on", ">"+name).Err(), name)
 	}
-	var err error
 	g.db, err = g.pg.CreateDatabase(t.Context())
 	require.NoError(t, err)
 	roles, err := os.ReadFile("../rights/postgres.sql")

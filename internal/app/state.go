@@ -60,8 +60,8 @@ func (a *App) state(ctx context.Context, campaigns []string) (*metrics.State, er
 			g.Go(func() error {
 				stands, err := shards.Of(a.redis, a.space.Shard(shard)).Status(ctx, sink)
 				if errors.Is(err, shards.ErrFrozen) || err != nil && !hongbao.IsOutage(err) && ctx.Err() == nil {
-					// The shard is frozen, so what it says may be the past; or it has an entry that this build can't read. Other
-					// metrics tell of both; the rest of the state is good.
+					// Redis does not have the shard; or the shard has an entry that this build can't read. Other metrics tell of
+					// both; the rest of the state is good.
 					return nil
 				}
 				mu.Lock()

@@ -139,13 +139,8 @@ var contradictions = map[string]struct {
 		"serve.read_header_timeout: it is 5s, want it not above serve.read_timeout", []string{"--serve.read_header_timeout=4s"}},
 	"serve, certificate": {[]string{"--serve.tls_cert=/no/such"},
 		"serve.tls_key: it is empty, but serve.tls_cert is set", []string{"--serve.tls_cert="}},
-	"serve, callers' certificates": {[]string{"--serve.tls_client_ca=/no/such"},
-		"serve.tls_client_ca: it is set, but serve.tls_cert is not", []string{"--serve.tls_client_ca="}},
 	"control, certificate": {[]string{"--serve.control_tls_cert=/no/such"},
 		"serve.control_tls_key: it is empty, but serve.control_tls_cert is set", []string{"--serve.control_tls_cert="}},
-	"control, callers' certificates": {[]string{"--serve.control_tls_client_ca=/no/such"},
-		"serve.control_tls_client_ca: it is set, but serve.control_tls_cert is not",
-		[]string{"--serve.control_tls_client_ca="}},
 }
 
 func TestContradictions(t *testing.T) {
@@ -279,4 +274,15 @@ func TestCallTimeoutConcernsOnlyServe(t *testing.T) {
 	require.ErrorContains(t, c.CheckServe(), "producer.call_timeout is 30s, want it below serve.write_timeout, which is 30s")
 	c = (&input{args: []string{"--producer.call_timeout=30s", "--serve.write_timeout=31s"}}).must(t)
 	require.NoError(t, c.CheckServe())
+}
+
+// An authority for callers' certificates without a certificate of the server's stops nobody but a server: a chart gives
+// the certificate to the server alone.
+func TestClientAuthorityConcernsOnlyServe(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"serve.tls", "serve.control_tls"} {
+		c := (&input{args: []string{"--" + name + "_client_ca=/no/such"}}).must(t)
+		require.ErrorContains(t, c.CheckServe(), name+"_client_ca is set, but "+name+"_cert is not: set both or none")
+	}
+	require.NoError(t, (&input{}).must(t).CheckServe())
 }

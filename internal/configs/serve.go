@@ -17,16 +17,16 @@ type Serve struct {
 	// File with the certificates of those who may sign a caller's, in PEM; then only callers with such a certificate are
 	// let in. Empty: callers need none.
 	TLSClientCA string `knob:"serve.tls_client_ca"`
-	// The same three for the control listener.
+	// File with the certificate of the control listener, in PEM; empty to serve administration without TLS.
 	ControlTLSCert string `knob:"serve.control_tls_cert"`
-	// File with the key of that certificate, in PEM.
+	// File with the key of the control listener's certificate, in PEM; closed to others as a secret's file is.
 	ControlTLSKey string `knob:"serve.control_tls_key"`
 	// File with the certificates of those who may sign the certificate of a caller of the control listener, in PEM.
 	ControlTLSClientCA string `knob:"serve.control_tls_client_ca"`
 }
 
-// checkServe compares the knobs of the server with each other. Where it is compared with the producer's is CheckServe:
-// who does not serve may have any.
+// checkServe compares the knobs of the server with each other. CheckServe has the rest: who does not serve may
+// have any.
 func (l *loader) checkServe(c *Config) {
 	s := &c.Serve
 	l.order("serve.read_header_timeout", s.ReadHeaderTimeout, "not above serve.read_timeout", s.ReadTimeout+1, "",
@@ -40,19 +40,26 @@ func (l *loader) checkServe(c *Config) {
 }
 
 // clientCA makes the server ask callers for a certificate, if path is not empty. name is what the knobs' names begin
-// with.
+// with. Without a certificate of the server there is nothing to do here: CheckServe refuses it.
 func (l *loader) clientCA(t *tls.Config, name, path string) {
-	switch {
-	case path == "" || !l.p.fine(name+"_cert", name+"_client_ca"):
-	case t == nil:
-		l.bad(name+"_client_ca", "it is set, but %s_cert is not: set both or none", name)
-	default:
+	if path != "" && t != nil && l.p.fine(name+"_cert", name+"_client_ca") {
 		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, l.roots(name+"_client_ca", path)
 	}
 }
 
-// CheckServe compares the knobs of the server with the producer's.
+// CheckServe says what stops the server and no other command: these may share the server's file of knobs, but not its
+// flags.
 func (c *Config) CheckServe() error {
+	for name, ca := range map[string]struct {
+		path string
+		tls  *tls.Config
+	}{
+		"serve.tls": {c.Serve.TLSClientCA, c.serveTLS}, "serve.control_tls": {c.Serve.ControlTLSClientCA, c.controlTLS},
+	} {
+		if ca.path != "" && ca.tls == nil {
+			return fmt.Errorf("%[1]s_client_ca is set, but %[1]s_cert is not: set both or none", name)
+		}
+	}
 	if call, write := c.Producer.CallTimeout, c.Serve.WriteTimeout; call >= write {
 		return fmt.Errorf("producer.call_timeout is %s, want it below serve.write_timeout, which is %s: the answer to a slow "+
 			"grab would never be written; lower the one or raise the other", call, write)

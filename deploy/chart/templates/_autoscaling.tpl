@@ -1,5 +1,6 @@
 {{- /* What scales a sink's workers. Takes root, part, sink and auto. All processes tell the same of the deployment, hence the
-maximum of a shard and never the sum of the processes; where nobody tells anything, one worker is started. */ -}}
+maximum of a shard and never the sum of the processes; where nobody tells anything, one worker is started. One works as
+long as a shard is frozen, too: only workers open shards. */ -}}
 {{- define "hongbao.autoscaling" -}}
 {{- $a := .auto -}}
 {{- if gt (int $a.min) (int $a.max) }}{{ fail (printf "work.autoscaling of %s: min is above max" .sink) }}{{ end }}
@@ -53,6 +54,13 @@ spec:
       metadata:
         serverAddress: {{ $a.prometheus | quote }}
         query: {{ printf "clamp_max(ceil(max(hongbao_sink_oldest_seconds%s) + max(hongbao_sink_pending_entries%s) + max(hongbao_sink_parked_entries%s)), 1) or vector(1)" $of $of $of | quote }}
+        threshold: "1"
+        ignoreNullValues: "false"
+    - type: prometheus
+      name: frozen
+      metadata:
+        serverAddress: {{ $a.prometheus | quote }}
+        query: {{ printf "max(hongbao_shard_open{%s} == bool 0) or vector(1)" $a.matchers | quote }}
         threshold: "1"
         ignoreNullValues: "false"
 {{- end }}
