@@ -146,7 +146,7 @@ func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (deadletter.Pick, e
 			cmd.CommandPath())
 	}
 	filtered := false
-	for _, name := range []string{"sink", "campaign", "class", "user", "from-time", "to-time"} {
+	for _, name := range []string{"sink", "campaign", "class", "user", "reason", "from-time", "to-time"} {
 		filtered = filtered || cmd.Flags().Changed(name)
 	}
 	if filtered == (len(ids) > 0) {

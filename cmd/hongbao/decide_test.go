@@ -255,6 +255,7 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"dead", "drop", "--by", "a", "--why", "b"}, "say which letters"},
 		{[]string{"dead", "drop", "--all", "--by", "a", "--why", "b"}, "unknown flag"},
 		{[]string{"dead", "drop", "kafka/0/1-1", "--sink", "kafka", "--by", "a", "--why", "b"}, "say which letters"},
+		{[]string{"dead", "drop", "kafka/0/1-1", "--reason", "closed", "--by", "a", "--why", "b"}, "say which letters"},
 		{[]string{"dead", "drop", "1-1", "--by", "a", "--why", "b"}, "hongbao dead list"},
 		{[]string{"quarantine", "show", "x"}, "hongbao quarantine list"},
 		{[]string{"quarantine", "list", "--limit", "0"}, "--limit"},

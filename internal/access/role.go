@@ -27,6 +27,7 @@ type Action string
 const (
 	ReadCampaigns    Action = "read_campaigns"
 	ReadGrants       Action = "read_grants"
+	ReadTrails       Action = "read_trails"
 	ReadSinks        Action = "read_sinks"
 	ReadLetters      Action = "read_letters"
 	ReadQuarantine   Action = "read_quarantine"
@@ -72,7 +73,8 @@ type Rule struct {
 // rules is the table. It stands here only.
 var rules = []Rule{
 	{Action: ReadCampaigns, What: "list campaigns, look at one: counts, window, plan hash; never its seed", Roles: readers},
-	{Action: ReadGrants, What: "read a user's receipts, and the trail of a grant; never a coupon's code", Roles: grantReaders},
+	{Action: ReadGrants, What: "read a user's receipts; never a coupon's code", Roles: grantReaders},
+	{Action: ReadTrails, What: "follow a grant through all stores; never a coupon's code", Roles: readers},
 	{Action: ReadSinks, What: "see sinks, workers, lag and audits", Roles: readers, Whole: true},
 	{Action: ReadLetters, What: "read dead letters", Roles: readers},
 	{Action: ReadQuarantine, What: "read the quarantine", Roles: readers},

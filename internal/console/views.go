@@ -134,5 +134,5 @@ func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /letters/{sink}/{shard}/{id}", c.allow(access.ReadLetters, c.letter))
 	mux.Handle("GET /quarantine", c.allow(access.ReadQuarantine, c.quarantine))
 	mux.Handle("GET /quarantine/{id}", c.allow(access.ReadQuarantine, c.quarantined))
-	mux.Handle("GET /trail", c.allow(access.ReadGrants, c.trail))
+	mux.Handle("GET /trail", c.allow(access.ReadTrails, c.trail))
 }

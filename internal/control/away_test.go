@@ -61,3 +61,36 @@ func TestLedgerAway(t *testing.T) {
 	d.get("viewer", "/v1/campaigns/rain").ok(t, http.StatusOK, &shown)
 	require.Equal(t, "closed", shown.Redis.State)
 }
+
+// A ledger that takes what it is asked and never answers is as good as away: who pauses does not wait for it.
+func TestLedgerMute(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	dsn, err := url.Parse(testkit.Postgres(t))
+	require.NoError(t, err)
+	proxy := testkit.NewProxy(t, dsn.Host)
+	dsn.Host = proxy.Addr
+	d := setup(t, options{dsn: dsn.String()})
+	d.campaign("rain", 10, 1_000)
+	d.get("treasurer", "/v1/campaigns/rain").ok(t, http.StatusOK, nil) // the server has seen the keys
+	proxy.Delay(time.Hour)
+	var state stateAnswer
+	begun := time.Now()
+	d.post("operator", "/v1/campaigns/rain/pause", "{}").ok(t, http.StatusOK, &state)
+	require.Equal(t, "paused", state.State)
+	require.Less(t, time.Since(begun), 2*ledgerWait+time.Second)
+	proxy.Delay(0)
+	proxy.CutAll()
+	var shown app.Shown
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		r := d.get("viewer", "/v1/campaigns/rain")
+		if r.status != http.StatusOK {
+			return false
+		}
+		r.ok(t, http.StatusOK, &shown)
+		return true
+	}, "the ledger answers again")
+	require.Equal(t, "paused", shown.Redis.State)
+}

@@ -55,7 +55,7 @@ func campaignReads() []operation {
 			method: http.MethodGet, path: "/v1/campaigns/{id}/trail", id: "trail", summary: "The trail of a user's grants",
 			description: "Follows the grants of a user, or of a packet: receipt, entry in the stream, row of the ledger, " +
 				"record in the topic. unread names what could not be asked. Codes of coupons are not in it.",
-			action: access.ReadGrants, answer: app.Trail{},
+			action: access.ReadTrails, answer: app.Trail{},
 			params: []*huma.Param{
 				userParam("The user; give this or packet."),
 				numberParam("packet", "The packet's number; give this or user.", 1, float64(hongbao.MaxPackets)),
@@ -127,8 +127,8 @@ func campaignChanges() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
-			description: "Opens the campaign once its packets are there. It goes on after an answer 202, and where it was when " +
-				"it is asked for again.",
+			description: "Opens the campaign once its packets are there. It goes on after an answer 202, as long as this server " +
+				"lives, and where it was when it is asked for again.",
 			action: access.LoadCampaign, needs: ledgerNeeded, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
 			codes: []string{"campaign_lost", "conflict"}, do: load,
 		},
@@ -152,7 +152,7 @@ func campaignChanges() []operation {
 			method: http.MethodPost, path: "/v1/campaigns/{id}/refund", id: "refund",
 			summary: "Give what nobody got back to the sponsor",
 			description: "amount must be exactly refund_amount of the ending. 202 says that grants are still being settled: " +
-				"ask again with a new Idempotency-Key. A second refund gives the same answer.",
+				"ask again. A second refund gives the same answer.",
 			action: access.Refund, needs: ledgerNeeded, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
 			codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "wrong_amount", "grants_missing",
 				"not_closed", "not_loaded", "campaign_lost"},
@@ -215,9 +215,8 @@ func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 	if err != nil || spec.Codes == nil {
 		return answer, err
 	}
-	return c.long(ctx, "codes of "+spec.ID, answer, ledgerNeeded, func(ctx context.Context, own *app.App) (any, error) {
-		return answer, own.StoreCodes(ctx, spec, nil)
-	})
+	return c.long(ctx, answer, &job{name: "codes of " + spec.ID, needs: ledgerNeeded,
+		do: func(ctx context.Context, own *app.App) (any, error) { return answer, own.StoreCodes(ctx, spec, nil) }})
 }
 
 // load goes on by itself when it takes longer than the caller waits.
@@ -229,20 +228,19 @@ func load(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.long(ctx, "load "+c.campaign, loadAnswer{c.campaign, shown.Spec.Packets, true}, ledgerNeeded,
-		func(ctx context.Context, own *app.App) (any, error) {
+	return c.long(ctx, loadAnswer{c.campaign, shown.Spec.Packets, true}, &job{name: "load " + c.campaign,
+		needs: ledgerNeeded, do: func(ctx context.Context, own *app.App) (any, error) {
 			spec, err := own.Load(ctx, c.campaign)
 			return loadAnswer{c.campaign, spec.Packets, false}, err
-		})
+		}})
 }
 
 // long does work that goes on after the request was answered, if that comes first: with 202 and what is known by then.
-func (c *call) long(ctx context.Context, name string, begun any, needs app.Needs,
-	do func(ctx context.Context, own *app.App) (any, error)) (any, error) {
-	x, err := c.tasks.start(name, func(ctx context.Context) (answer any, err error) {
+func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
+	x, err := c.tasks.start(j, func(ctx context.Context) (answer any, err error) {
 		ctx = access.As(ctx, c.actor)
-		err = c.Control.app.Within(ctx, needs, func(own *app.App) error {
-			answer, err = do(ctx, own)
+		err = c.Control.app.Within(ctx, j.needs, func(own *app.App) error {
+			answer, err = j.do(ctx, own)
 			return err
 		})
 		return answer, err

@@ -27,8 +27,9 @@ const maxBody = 256 << 10
 func idempotencyKey() *huma.Param {
 	return &huma.Param{
 		Name: keyHeader, In: "header", Required: true,
-		Description: "Drawn for each change; with the same key the same request has its first answer for 24 hours.",
-		Schema:      &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,255}$"},
+		Description: "Drawn for each change; with the same key the same request has its first answer for 24 hours, unless " +
+			"that was 202: then it goes on.",
+		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,255}$"},
 	}
 }
 
@@ -94,17 +95,54 @@ const ledgerWait = 2 * time.Second
 
 // once does the operation, or gives the answer that it had.
 func (c *call) once(ctx context.Context, o *operation, req access.Request) (answer kept, err error) {
-	asking := ctx
 	if o.alone {
-		var cancel context.CancelFunc
-		asking, cancel = context.WithTimeout(ctx, ledgerWait)
-		defer cancel()
+		return c.onceAlone(ctx, o, req)
 	}
-	text, _, err := c.Control.app.Once(asking, req, func(within context.Context) ([]byte, error) {
-		return c.effect(ctx, within, o)
+	text, _, err := c.Control.app.Once(ctx, req, func(within context.Context) ([]byte, error) {
+		if o.together {
+			return c.effect(within, o.needs, o)
+		}
+		return c.effect(ctx, o.needs, o)
 	})
-	if o.alone && hongbao.IsOutage(err) && !errors.Is(err, access.ErrUnderWay) {
-		text, err = c.without(ctx, o)
+	return answerOf(text, err)
+}
+
+// onceAlone does the operation also when the ledger is away, or does not answer in time.
+func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) (kept, error) {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late := time.AfterFunc(ledgerWait, cancel)
+	defer late.Stop()
+	did := false
+	var text []byte
+	var failed error
+	kept, _, err := c.Control.app.Once(asking, req, func(context.Context) ([]byte, error) {
+		late.Stop() // the work has the request's time
+		defer late.Reset(ledgerWait)
+		did = true
+		text, failed = c.effect(ctx, o.needs, o)
+		return text, failed
+	})
+	switch away := hongbao.IsOutage(err) || err != nil && asking.Err() != nil && ctx.Err() == nil; {
+	case did: // whether the ledger keeps the answer or not
+		return answerOf(text, failed)
+	case away && !errors.Is(err, access.ErrUnderWay):
+		return answerOf(c.effect(ctx, app.Needs{}, o))
+	}
+	return answerOf(kept, err)
+}
+
+// unfinished is an answer with status 202. It is none to keep: a repeat goes on, also when the server that did the work
+// has died.
+type unfinished struct{ text []byte }
+
+func (*unfinished) Error() string { return "the work goes on" }
+
+// answerOf reads an answer, whether it is kept or not.
+func answerOf(text []byte, err error) (answer kept, _ error) {
+	var goesOn *unfinished
+	if errors.As(err, &goesOn) {
+		text, err = goesOn.text, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &answer)
@@ -112,35 +150,23 @@ func (c *call) once(ctx context.Context, o *operation, req access.Request) (answ
 	return answer, problemOf(err)
 }
 
-// effect does the operation within the transaction that has its answer, or before it, and records it there.
-func (c *call) effect(ctx, within context.Context, o *operation) ([]byte, error) {
-	if o.together {
-		ctx = within
-	}
-	answer, err := c.run(ctx, o.needs, o.do)
+// effect does the operation, and writes its answer.
+func (c *call) effect(ctx context.Context, needs app.Needs, o *operation) ([]byte, error) {
+	answer, err := c.run(ctx, needs, o.do)
 	if err != nil {
 		return nil, err
 	}
-	return keep(answer)
-}
-
-// without does the operation while the ledger is away.
-func (c *call) without(ctx context.Context, o *operation) ([]byte, error) {
-	answer, err := c.run(ctx, app.Needs{}, o.do)
-	if err != nil {
-		return nil, err
-	}
-	return keep(answer)
-}
-
-func keep(answer any) ([]byte, error) {
 	status := http.StatusOK
-	if l, goesOn := answer.(later); goesOn {
+	l, goesOn := answer.(later)
+	if goesOn {
 		status, answer = http.StatusAccepted, l.answer
 	}
 	text, err := json.Marshal(answer)
 	if err != nil {
 		return nil, fmt.Errorf("write the answer: %w", err)
 	}
-	return json.Marshal(kept{status, text})
+	if text, err = json.Marshal(kept{status, text}); err == nil && goesOn {
+		return nil, &unfinished{text}
+	}
+	return text, err
 }

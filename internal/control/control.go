@@ -40,7 +40,7 @@ func New(a *app.App, authority Authority, log *zap.Logger, cfg Config) (*Control
 	if a == nil || authority == nil || log == nil || cfg.AnswerTime <= 0 || cfg.Patience <= 0 {
 		return nil, errors.New("control: the app, the authority, the log and every field of Config are required")
 	}
-	return &Control{cfg: cfg, app: a, authority: authority, log: log, tasks: newTasks()}, nil
+	return &Control{cfg: cfg, app: a, authority: authority, log: log, tasks: newTasks(log)}, nil
 }
 
 // Close ends the work that goes on after its request, and waits for it. Loads and replays go on where they were when

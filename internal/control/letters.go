@@ -35,7 +35,7 @@ type lettersBody struct {
 type lettersAnswer struct {
 	*deadletter.Report
 	// More: the time was over before all letters were decided.
-	More bool `json:"more" doc:"True with 202: send it again, with a new Idempotency-Key, to go on."`
+	More bool `json:"more" doc:"True with 202: send it again to go on."`
 }
 
 func letterOperations() []operation {

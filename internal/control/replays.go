@@ -2,8 +2,13 @@ package control
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,7 +70,7 @@ func replayOperations() []operation {
 				for i := range list {
 					out.Replays[i] = c.stateOf(&list[i])
 				}
-				return out, err
+				return c.withUnnoted(out), err
 			}),
 		},
 		{
@@ -78,7 +83,7 @@ func replayOperations() []operation {
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}", id: "start-replay", summary: "Deliver grants once more",
 			description: "Goes on after an answer 202, as long as this server lives, and where it was when it is asked for " +
-				"again under its name, with a new Idempotency-Key. Begin with dry_run.",
+				"again under its name. Begin with dry_run; if that answers 202, the same request again waits for its report.",
 			action: access.Replay, body: replayBody{}, answer: replayAnswer{}, accepted: replayAnswer{},
 			params: []*huma.Param{name},
 			codes:  []string{"invalid_name", "unknown_sink", "unknown_campaign", "replay_differs", "conflict"},
@@ -86,7 +91,7 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}/stop", id: "stop-replay", summary: "Stop a replay",
-			description: "Stops it if this server runs it. What it has delivered it remembers.",
+			description: "Stops it if this server runs it, and its dry runs. What it has delivered it remembers.",
 			action:      access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
 			codes: []string{"unknown_replay", "not_running_here"},
 			do:    stopReplay,
@@ -107,10 +112,32 @@ func (c *call) replayState(ctx context.Context, name string) (replayState, error
 		return replayState{}, unknown
 	}
 	s, found, err := c.app.ReplayState(ctx, name)
+	if x := c.tasks.running(taskOf(name)); err == nil && !found && x != nil {
+		return x.unnoted(), nil
+	}
 	if err == nil && !found {
 		err = unknown
 	}
 	return c.stateOf(&s), err
+}
+
+// unnoted is the state of a replay of which Redis has noted nothing yet: with missing, it reads the topic first.
+func (x *task) unnoted() replayState {
+	o := x.replay
+	return replayState{app.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter, Begun: x.begun.UTC()},
+		!o.DryRun}
+}
+
+// withUnnoted adds the replays that run here and of which Redis has noted nothing yet.
+func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
+	for _, x := range c.tasks.replays("") {
+		noted := slices.ContainsFunc(list.Replays, func(s replayState) bool { return s.Name == x.replay.Name })
+		if !noted && !x.replay.DryRun {
+			list.Replays = append(list.Replays, x.unnoted())
+		}
+	}
+	slices.SortFunc(list.Replays, func(a, b replayState) int { return strings.Compare(a.Name, b.Name) })
+	return list
 }
 
 // readReplay reads the body.
@@ -168,50 +195,74 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	task := taskOf(o.Name)
-	if o.DryRun {
-		task += " dry run" // beside one that runs
-	} else if c.tasks.running(task) != nil {
-		return nil, web.Refuse("conflict", "this server runs a replay of this name: GET it to see how far it is")
+	order, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("write the order of replay %s: %w", o.Name, err)
 	}
-	answer, err := c.long(ctx, task, nil, app.Needs{}, func(ctx context.Context, own *app.App) (any, error) {
+	j := job{name: taskOf(o.Name), order: string(order), replay: &o}
+	if o.DryRun { // beside one that runs, and beside those of other orders and callers
+		sum := sha256.Sum256([]byte(c.who.Key + "\n" + j.order))
+		j.name += " dry run " + hex.EncodeToString(sum[:])
+	}
+	j.do = func(ctx context.Context, own *app.App) (any, error) {
 		report, err := own.Replay(ctx, o)
 		var found app.FoundError
 		if report != nil && errors.As(err, &found) { // the report says it
 			err = nil
 		}
 		return replayAnswer{Report: report}, err
-	})
-	if _, goesOn := answer.(later); err != nil || !goesOn {
+	}
+	answer, err := c.long(ctx, replayAnswer{}, &j)
+	if _, goesOn := answer.(later); err != nil || !goesOn || o.DryRun {
 		return answer, err
 	}
-	s, found, err := c.app.ReplayState(ctx, o.Name)
-	if err != nil || !found {
-		return later{replayAnswer{}}, err
+	state, err := c.replayState(ctx, o.Name)
+	var refused *web.Refusal
+	if errors.As(err, &refused) { // it ended meanwhile, and has begun nothing
+		return answer, nil
 	}
-	state := c.stateOf(&s)
-	return later{replayAnswer{State: &state}}, nil
+	return later{replayAnswer{State: &state}}, err
 }
 
+// stopReplay stops the replay of a name and its dry runs, as far as they run here and the caller may.
 func stopReplay(ctx context.Context, c *call) (any, error) {
 	if err := c.form.done(); err != nil {
 		return nil, err
 	}
 	name := c.r.PathValue("name")
-	s, err := c.replayState(ctx, name)
-	if err != nil {
+	stopped := c.tasks.replays(name)
+	if len(stopped) == 0 {
+		s, err := c.replayState(ctx, name)
+		if err == nil {
+			err = c.who.Check(access.Replay, s.Filter.Campaign)
+		}
+		if err == nil {
+			err = web.Refuse("not_running_here", "it has ended, or another server or `hongbao replay` runs it")
+		}
 		return nil, err
 	}
-	if err := c.who.Check(access.Replay, s.Filter.Campaign); err != nil {
-		return nil, err
+	var denied error
+	stopped = slices.DeleteFunc(stopped, func(x *task) bool {
+		err := c.who.Check(access.Replay, x.replay.Filter.Campaign)
+		denied = errors.Join(denied, err)
+		return err != nil
+	})
+	if len(stopped) == 0 {
+		return nil, denied
 	}
-	x := c.tasks.running(taskOf(name))
-	if x == nil {
-		return nil, web.Refuse("not_running_here", "it has ended, or another server or `hongbao replay` runs it")
+	for _, x := range stopped {
+		x.stop()
 	}
-	x.stop()
-	if _, err := x.wait(ctx, c.cfg.Patience); errors.Is(err, errStillRuns) {
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "replay %s still ends", name)
+	for _, x := range stopped {
+		if _, err := x.wait(ctx, c.cfg.Patience); errors.Is(err, errStillRuns) {
+			return nil, hongbao.Errorf(hongbao.ClassTransient, "replay %s still ends", name)
+		}
 	}
-	return c.replayState(ctx, name)
+	s, found, err := c.app.ReplayState(ctx, name)
+	if err != nil || found {
+		return c.stateOf(&s), err
+	}
+	last := stopped[0].unnoted()
+	last.RunsHere = false
+	return last, nil
 }

@@ -31,6 +31,8 @@ type Alert struct {
 	// Labels, at the end of the second nothing does.
 	Fires, Quiet [][2]string
 	Labels       map[string]string
+	// First, if any, fires too: the first sample of a counter says already that it has happened.
+	First [][2]string
 }
 
 // The severities: now wakes somebody, today does not.
@@ -78,12 +80,20 @@ func logged(t Times) (all []Alert) {
 	} {
 		labels := `{code="` + one.code + `"}`
 		all = append(all, Alert{Code: one.code, Severity: one.severity, Summary: one.summary,
-			Expr:   "sum by (code) (increase(" + metrics.Alarms.Name + labels + "[" + span(t.Window) + "])) > 0",
+			Expr:   happened(metrics.Alarms.Name+labels, t.Window),
 			Fires:  [][2]string{{metrics.Alarms.Name + labels, "0x25 1x5"}},
 			Quiet:  [][2]string{steady(metrics.Alarms, labels, "3")},
+			First:  [][2]string{{metrics.Alarms.Name + labels, "_x25 1x5"}},
 			Labels: map[string]string{"code": one.code}})
 	}
 	return all
+}
+
+// happened asks whether an alarm was counted within the window. increase() does not see the first sample of a series: a
+// process that alarmed before its first scrape begins with 1.
+func happened(series string, window time.Duration) string {
+	return fmt.Sprintf("sum by (code) (increase(%[1]s[%[2]s])) > 0 or sum by (code) (%[1]s > 0 unless %[1]s offset %[2]s)",
+		series, span(window))
 }
 
 // states are what lasts until it is mended.

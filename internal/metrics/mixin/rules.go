@@ -37,7 +37,10 @@ func Tests(rules string) string {
 			name   string
 			series [][2]string
 			fires  bool
-		}{{"fires", a.Fires, true}, {"is quiet", a.Quiet, false}} {
+		}{{"fires", a.Fires, true}, {"is quiet", a.Quiet, false}, {"fires by its first sample", a.First, true}} {
+			if len(c.series) == 0 {
+				continue
+			}
 			fmt.Fprintf(&b, "  - name: %s %s\n    interval: 1m\n    input_series:\n", a.Code, c.name)
 			for _, s := range c.series {
 				fmt.Fprintf(&b, "      - {series: %s, values: %s}\n", quote(s[0]), quote(s[1]))

@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+// untilStopped is a task that ends when it is told to.
+func untilStopped(ctx context.Context) (any, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A task is shared by those who ask for the same. Another order under its name is refused, and so are too many tasks. A
+// failure that no answer tells is logged.
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zapcore.WarnLevel)
+	all := newTasks(zap.New(core))
+	defer all.close()
+	x, err := all.start(&job{name: "a", order: "1"}, untilStopped)
+	require.NoError(t, err)
+	same, err := all.start(&job{name: "a", order: "1"}, untilStopped)
+	require.NoError(t, err)
+	require.Same(t, x, same)
+	_, err = all.start(&job{name: "a", order: "2"}, untilStopped)
+	require.ErrorContains(t, err, "another order")
+	for i := range maxTasks - 1 {
+		_, err = all.start(&job{name: fmt.Sprint("b", i)}, untilStopped)
+		require.NoError(t, err)
+	}
+	_, err = all.start(&job{name: "c"}, untilStopped)
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+	x.stop()
+	_, err = x.wait(t.Context(), time.Minute)
+	require.ErrorIs(t, err, context.Canceled)
+
+	for _, heard := range []bool{true, false} {
+		fail := make(chan struct{})
+		x, err = all.start(&job{name: "c"}, func(context.Context) (any, error) {
+			<-fail
+			return nil, errors.New("no luck")
+		})
+		require.NoError(t, err)
+		if !heard {
+			_, err = x.wait(t.Context(), 0)
+			require.ErrorIs(t, err, errStillRuns)
+		}
+		close(fail)
+		_, err = x.wait(t.Context(), time.Minute)
+		require.ErrorContains(t, err, "no luck")
+	}
+	all.close()
+	require.Equal(t, 1, logs.Len())
+}
+
+// An answer 202 is not kept: when the server that loaded has died, the same request with the same key loads again.
+func TestLoadGoesOnUnderItsKey(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{patience: time.Nanosecond})
+	d.do(func(a *app.App) error {
+		_, err := a.Create(t.Context(), campaignOf("rain", 50_000, 1_000_000), nil)
+		return err
+	})
+	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
+	var loaded loadAnswer
+	d.post("operator", "/v1/campaigns/rain/load", "{}", again).ok(t, http.StatusAccepted, &loaded)
+	require.True(t, loaded.Loading)
+	d.c.Close()
+	var err error
+	d.c, err = New(d.app, d.app.Authority(), zap.NewNop(), Config{AnswerTime: 30 * time.Second, Patience: 20 * time.Second})
+	require.NoError(t, err)
+	d.h, err = d.c.API().Handler()
+	require.NoError(t, err)
+	for range 2 {
+		d.post("operator", "/v1/campaigns/rain/load", "{}", again).ok(t, http.StatusOK, &loaded)
+		require.Equal(t, loadAnswer{"rain", 50_000, false}, loaded)
+	}
+}
+
+// A replay that reads the topic first, and has noted nothing in Redis, is seen and stopped; another order under its name
+// is refused meanwhile. Its dry runs are stopped with it.
+func TestReplayThatHasNotedNothing(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	of := app.Replay{Name: "mend", To: "kafka", Missing: true}
+	dry := of
+	dry.DryRun = true
+	for _, j := range []job{{name: taskOf("mend"), order: "1", replay: &of}, {name: taskOf("mend") + " dry run", replay: &dry}} {
+		_, err := d.c.tasks.start(&j, untilStopped)
+		require.NoError(t, err)
+	}
+	var state replayState
+	d.get("viewer", "/v1/replays/mend").ok(t, http.StatusOK, &state)
+	require.True(t, state.RunsHere)
+	require.Equal(t, "kafka", state.Target)
+	var list replaysAnswer
+	d.get("viewer", "/v1/replays").ok(t, http.StatusOK, &list)
+	require.Equal(t, []replayState{state}, list.Replays)
+	d.post("operator", "/v1/replays/mend", `{"to":"balance"}`).refused(t, "conflict")
+	d.post("operator/rain*", "/v1/replays/mend/stop", "{}").refused(t, "forbidden")
+	d.post("operator", "/v1/replays/mend/stop", "{}").ok(t, http.StatusOK, &state)
+	require.False(t, state.RunsHere)
+	require.Empty(t, d.c.tasks.replays(""))
+	d.get("viewer", "/v1/replays/mend").refused(t, "unknown_replay")
+}
