@@ -13,6 +13,9 @@ import (
 const (
 	// maxAge is when it is good for nothing any more, so a key that was revoked is dead.
 	maxAge = 10 * time.Second
+	// awayAge is the same for the actions of For that must work with the ledger away, once a reading has failed. Nobody
+	// can revoke a key then, unless the ledger is away for this server only.
+	awayAge = 15 * time.Minute
 	// renewAge is when the next request reads it again, while the others go on with the old one.
 	renewAge = 5 * time.Second
 	// unknownAge is how soon it is read again for a key or a session that it does not have.
@@ -39,7 +42,7 @@ type Source interface {
 // Authority says who a caller is. It holds all live keys and sessions and reads them again every few seconds, so a
 // request costs the ledger nothing. For a key that it does not have it reads them once more, 5 times a second at most,
 // however many unknown ones come. A key that is revoked is dead after 10 seconds at most. With the ledger away, the last
-// list is good until it is 10 seconds old.
+// list is good until it is 10 seconds old, and for some actions for 15 minutes: see For.
 //
 // All methods may be called at once.
 type Authority struct {
@@ -47,7 +50,22 @@ type Authority struct {
 	list    atomic.Pointer[list]
 	reading chan struct{} // holds one token: of the request that reads, or changes something
 	failed  failure       // by who has the token
+	away    atomic.Bool   // the last reading failed
 	reads   atomic.Int64  // how many readings have begun
+}
+
+type forKey struct{}
+
+// For gives ctx the action that a caller is to be identified for. With the ledger away a campaign or a sink can then be
+// paused, and a gateway's users can grab, by the keys of the last 15 minutes.
+func For(ctx context.Context, a Action) context.Context { return context.WithValue(ctx, forKey{}, a) }
+
+// oldest is how old a list may be that is good for what ctx says.
+func (a *Authority) oldest(ctx context.Context) time.Duration {
+	if action, _ := ctx.Value(forKey{}).(Action); a.away.Load() && ruleOf(action).Away {
+		return awayAge
+	}
+	return maxAge
 }
 
 // list is what the ledger had at a time. It is never changed.
@@ -109,7 +127,7 @@ func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, e
 	select {
 	case a.reading <- struct{}{}:
 	default:
-		if found && begun.Sub(l.read) < maxAge {
+		if found && begun.Sub(l.read) < a.oldest(ctx) {
 			return l, nil // somebody reads it already
 		}
 		select {
@@ -123,7 +141,7 @@ func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, e
 		return l, nil // read while this call waited
 	}
 	fresh, err := a.read(ctx, l)
-	if err != nil && l != nil && has(l) && time.Since(l.read) < maxAge {
+	if err != nil && l != nil && has(l) && time.Since(l.read) < a.oldest(ctx) {
 		return l, nil
 	}
 	return fresh, err
@@ -141,6 +159,7 @@ func (a *Authority) read(ctx context.Context, last *list) (*list, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	live, err := a.source.Live(ctx)
+	a.away.Store(err != nil)
 	if err != nil {
 		err = hongbao.Outagef(hongbao.ClassTransient, "read the API keys from the ledger: %w", err)
 		a.failed = failure{err, time.Now()}

@@ -270,3 +270,47 @@ func TestSecrets(t *testing.T) {
 		seen[id], seen[secret] = true, true
 	}
 }
+
+// With the ledger away, what must work then goes on by the last list, for 15 minutes; nothing else does.
+func TestLedgerAwayForLong(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(*book){
+		"refuses": func(b *book) { b.away = errors.New("connection refused") },
+		"hangs":   func(b *book) { b.hangs = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				k, text := NewKey(RoleOperator, nil)
+				_, unknown := NewKey(RoleOperator, nil)
+				b := &book{keys: []Key{k}}
+				a := NewAuthority(b)
+				ask := func(key string, action Action) error {
+					_, err := a.Identify(For(t.Context(), action), key)
+					return err
+				}
+				require.NoError(t, ask(text, PauseCampaign))
+				wait(t, time.Hour) // an old list alone is no outage
+				b.set(func() { b.keys = nil })
+				require.ErrorIs(t, ask(text, PauseCampaign), ErrUnauthorized)
+				b.set(func() { b.keys = []Key{k} })
+				wait(t, unknownAge)
+				require.NoError(t, ask(text, PauseCampaign))
+				begin := time.Now()
+				b.set(func() { away(b) })
+				for time.Since(begin) < awayAge-readTimeout {
+					for _, action := range []Action{PauseCampaign, ResumeCampaign, PauseSink, ResumeSink, Grab} {
+						require.NoError(t, ask(text, action), time.Since(begin))
+					}
+					if time.Since(begin) > maxAge {
+						require.True(t, hongbao.IsOutage(ask(text, CloseCampaign)))
+						require.True(t, hongbao.IsOutage(ask(unknown, PauseCampaign)))
+					}
+					wait(t, 7*time.Second)
+				}
+				wait(t, awayAge-time.Since(begin))
+				require.True(t, hongbao.IsOutage(ask(text, PauseCampaign)))
+			})
+		})
+	}
+}

@@ -40,6 +40,7 @@ const (
 	PauseSink        Action = "pause_sink"
 	ResumeSink       Action = "resume_sink"
 	LimitSink        Action = "limit_sink"
+	RunAudit         Action = "run_audit"
 	CreateCampaign   Action = "create_campaign"
 	CloseCampaign    Action = "close_campaign"
 	Refund           Action = "refund"
@@ -68,6 +69,8 @@ type Rule struct {
 	Roles []Role
 	// Whole says that the action is never about one campaign, so a key with a campaign scope may not take it.
 	Whole bool
+	// Away says that the action must work while the ledger is away: the Authority then takes its last list for longer.
+	Away bool
 }
 
 // rules is the table. It stands here only.
@@ -80,20 +83,21 @@ var rules = []Rule{
 	{Action: ReadQuarantine, What: "read the quarantine", Roles: readers},
 	{Action: ReadJournal, What: "read the journal", Roles: readers, Whole: true},
 	{Action: LoadCampaign, What: "load a campaign into Redis", Roles: operators},
-	{Action: PauseCampaign, What: "pause a campaign", Roles: operators},
-	{Action: ResumeCampaign, What: "resume a campaign", Roles: operators},
+	{Action: PauseCampaign, What: "pause a campaign", Roles: operators, Away: true},
+	{Action: ResumeCampaign, What: "resume a campaign", Roles: operators, Away: true},
 	{Action: RequeueLetters, What: "deliver dead letters after all", Roles: operators},
 	{Action: Replay, What: "replay grants", Roles: operators},
-	{Action: PauseSink, What: "pause a sink", Roles: operators, Whole: true},
-	{Action: ResumeSink, What: "resume a sink", Roles: operators, Whole: true},
+	{Action: PauseSink, What: "pause a sink", Roles: operators, Whole: true, Away: true},
+	{Action: ResumeSink, What: "resume a sink", Roles: operators, Whole: true, Away: true},
 	{Action: LimitSink, What: "set a sink's rate limit", Roles: operators, Whole: true},
+	{Action: RunAudit, What: "audit everything from the console", Roles: operators, Whole: true},
 	{Action: CreateCampaign, What: "create and fund a campaign", Roles: treasurers},
 	{Action: CloseCampaign, What: "close a campaign, also before its end", Roles: treasurers},
 	{Action: Refund, What: "refund what is left", Roles: treasurers},
 	{Action: RevealCampaign, What: "make the seed of a refunded campaign public", Roles: treasurers},
 	{Action: DropLetters, What: "drop dead letters", Roles: treasurers},
 	{Action: DecideQuarantine, What: "pay or void a grant in quarantine", Roles: treasurers},
-	{Action: Grab, What: "grab for the users that it names", Roles: []Role{RoleGateway}},
+	{Action: Grab, What: "grab for the users that it names", Roles: []Role{RoleGateway}, Away: true},
 	{Action: ManageKeys, What: "make, rotate, revoke and list API keys", Whole: true},
 	{Action: AcceptLoss, What: "accept that Redis has lost something", Whole: true},
 	{Action: RefundLost, What: "end a campaign that Redis has lost"},

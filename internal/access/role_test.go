@@ -18,15 +18,15 @@ var update = flag.Bool("update", false, "write the table of docs/security.md ane
 var may = map[Role]string{
 	RoleViewer: "read_campaigns read_grants read_trails read_sinks read_letters read_quarantine read_journal",
 	RoleOperator: "read_campaigns read_grants read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
-		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink",
+		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit",
 	RoleTreasurer: "read_campaigns read_grants read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
-		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink create_campaign " +
-		"close_campaign refund reveal_campaign drop_letters decide_quarantine",
+		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit " +
+		"create_campaign close_campaign refund reveal_campaign drop_letters decide_quarantine",
 	RoleGateway: "read_grants grab",
 }
 
 // whole are the actions that no key with a campaign scope may take.
-const whole = "read_sinks read_journal pause_sink resume_sink limit_sink manage_keys accept_loss confirm_credits " +
+const whole = "read_sinks read_journal pause_sink resume_sink limit_sink run_audit manage_keys accept_loss confirm_credits " +
 	"manage_clients fund_client"
 
 func has(list string, a Action) bool {

@@ -91,8 +91,12 @@ func (c consoleActions) Replay(ctx context.Context, _ *access.Caller, o console.
 // Audit compares Redis, ledger and topic.
 func (c consoleActions) Audit(ctx context.Context, _ *access.Caller) (r *audit.Report, err error) {
 	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
-		r, err = a.Audit(ctx, audit.Options{})
-		return err
+		return a.recorded(ctx, about(ctx, access.RunAudit, ""), func(ctx context.Context, e *access.Entry) error {
+			if r, err = a.Audit(ctx, audit.Options{}); err == nil {
+				e.Details = map[string]any{"verdict": r.Verdict, "differences": len(r.Differences)}
+			}
+			return err
+		})
 	})
 	return r, err
 }

@@ -23,7 +23,7 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters("Drop", c.actions.Drop)))
 	mux.Handle("POST /quarantine/{id}", c.allow(access.DecideQuarantine, c.decide))
 	mux.Handle("POST /replays", c.allow(access.Replay, c.replay))
-	mux.Handle("POST /audits", c.allow(access.ReadSinks, c.audit))
+	mux.Handle("POST /audits", c.allow(access.RunAudit, c.audit))
 }
 
 // turned is where a page goes on after a campaign or a sink was paused or resumed.
@@ -61,9 +61,10 @@ func (c *Console) turnSink(pause bool) handler {
 }
 
 // startJob begins a job, and goes to its page when it has ended or takes long.
-func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, what string,
+func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
 	do func(context.Context, *Job) error) {
-	j, err := c.jobs.start(what, who.Key, func(ctx context.Context, j *Job) error {
+	want.By = who.Key
+	j, err := c.jobs.start(want, func(ctx context.Context, j *Job) error {
 		return do(access.As(ctx, who.Actor("")), j)
 	})
 	if err != nil {
@@ -106,15 +107,15 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 	if o.DryRun {
 		what = "Dry run: " + what
 	}
-	c.startJob(w, r, who, what, func(ctx context.Context, j *Job) (err error) {
+	c.startJob(w, r, who, Job{What: what}, func(ctx context.Context, j *Job) (err error) {
 		j.Text, err = c.actions.Replay(ctx, who, o)
 		return err
 	})
 }
 
-// audit compares Redis, ledger and topic.
+// audit compares Redis, ledger and topic, or goes to the audit that runs.
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	c.startJob(w, r, who, "Audit", func(ctx context.Context, j *Job) (err error) {
+	c.startJob(w, r, who, Job{What: "Audit", auditing: true}, func(ctx context.Context, j *Job) (err error) {
 		j.Audit, err = c.actions.Audit(ctx, who)
 		if j.Audit != nil && j.Audit.Verdict != audit.Agrees {
 			err = errors.Join(err, errors.New("the audit found differences"))

@@ -137,7 +137,7 @@ func (b *books) Audit(_ context.Context, who *access.Caller) (*audit.Report, err
 }
 
 // keys are an Authority: the text of a key is its role, and a scope behind a colon.
-type keys struct{ revoked atomic.Bool }
+type keys struct{ revoked, away atomic.Bool }
 
 const sessionOf = "session-of-"
 
@@ -153,6 +153,9 @@ func (k *keys) Session(ctx context.Context, session string) (access.Caller, erro
 }
 
 func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
+	if k.away.Load() {
+		return access.Caller{}, hongbao.Outagef(hongbao.ClassTransient, "the ledger is away")
+	}
 	role, scope, scoped := strings.Cut(text, ":")
 	for _, r := range access.Roles() {
 		if string(r) == role && !k.revoked.Load() {
@@ -287,7 +290,7 @@ var changes = []struct {
 		access.DecideQuarantine, "decide 7 true key-treasurer asked"},
 	{"/replays", "/jobs", `id="replay"`, url.Values{"name": {"again"}, "to": {"kafka"}}, access.Replay,
 		"replay again kafka"},
-	{"/audits", "/jobs", `id="audit"`, url.Values{}, access.ReadSinks, "audit"},
+	{"/audits", "/jobs", `id="audit"`, url.Values{}, access.RunAudit, "audit"},
 }
 
 func TestButtonsAreThoseOfTheRole(t *testing.T) {
@@ -371,7 +374,7 @@ func TestVerdictOfTheLastAudit(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "Nobody has audited")
-	require.Equal(t, http.StatusSeeOther, f.ask(t, "viewer", "/audits", url.Values{}).Code)
+	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", "/audits", url.Values{}).Code)
 	f.live.Audit = Verdict{Differences: 3, At: audited}
 	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
 	require.Contains(t, page, "The audit found 3 differences")
@@ -439,4 +442,33 @@ func TestMadeUpCampaigns(t *testing.T) {
 		}
 	}
 	require.Empty(t, f.did)
+}
+
+// Audits read everything: one runs at a time, beside the other jobs, and who wants a second gets the first.
+func TestOneAuditAtATime(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	end := make(chan struct{})
+	begin := func(want Job) (*Job, error) {
+		return f.jobs.start(want, func(context.Context, *Job) error {
+			<-end
+			return nil
+		})
+	}
+	first, err := begin(Job{What: "Audit", auditing: true})
+	require.NoError(t, err)
+	again, err := begin(Job{What: "Audit", auditing: true})
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	for range maxJobs {
+		_, err := begin(Job{What: "Requeue"})
+		require.NoError(t, err)
+	}
+	_, err = begin(Job{What: "Requeue"})
+	require.ErrorIs(t, err, errManyJobs)
+	close(end)
+	f.jobs.wg.Wait()
+	again, err = begin(Job{What: "Audit", auditing: true})
+	require.NoError(t, err)
+	require.NotSame(t, first, again)
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,7 +15,7 @@ import (
 
 const (
 	// checkAgain is how often it is checked that who watches may still do so.
-	checkAgain = 10 * time.Second
+	checkAgain = 4 * time.Second
 	// writeTime bounds the writing of one event.
 	writeTime = 10 * time.Second
 )
@@ -41,7 +42,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	}
 	check := time.NewTicker(checkAgain)
 	defer check.Stop()
-	first := true
+	first, unsure := true, false
 	for err == nil {
 		select {
 		case now, open := <-watcher.c:
@@ -49,14 +50,21 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				_ = out.send("ending", "") // the page connects again by itself, to another server
 				return
 			}
-			err = c.tell(&out, &view, now, who, first)
-			first = false
+			if !unsure {
+				err = c.tell(&out, &view, now, who, first)
+				first = false
+			}
 		case <-check.C:
 			again, lost := c.callerOf(r)
-			if who = &again; lost != nil || who.May(access.ReadCampaigns) != nil {
+			if errors.Is(lost, access.ErrUnauthorized) || lost == nil && again.May(access.ReadCampaigns) != nil {
 				_ = out.send("over", "")
 				return
 			}
+			if unsure = lost != nil; unsure { // nobody can say whether he may still watch: he gets nothing till then
+				err = out.send("trouble", c.explain(lost))
+				continue
+			}
+			who = &again
 			if view, ok = c.viewOf(page, who); !ok {
 				return
 			}

@@ -29,7 +29,8 @@ type Job struct {
 	Letters     *deadletter.Report
 	Audit       *audit.Report
 
-	ended chan struct{}
+	auditing bool
+	ended    chan struct{}
 }
 
 // Running tells a template whether it still runs.
@@ -54,24 +55,28 @@ func newJobs() *jobs {
 	return &jobs{ctx: ctx, cancel: cancel}
 }
 
-// start begins a job.
-func (s *jobs) start(what, by string, do func(ctx context.Context, j *Job) error) (*Job, error) {
+// start begins a job. Of audits one runs at a time, beside the other jobs: who wants a second gets the first.
+func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	running := 0
 	for _, j := range s.list {
-		if j.Running() {
+		switch {
+		case j.Running() && j.auditing && want.auditing:
+			return j, nil
+		case j.Running() && !j.auditing:
 			running++
 		}
 	}
-	if running >= maxJobs {
+	if running >= maxJobs && !want.auditing {
 		return nil, errManyJobs
 	}
 	if err := s.ctx.Err(); err != nil {
 		return nil, fmt.Errorf("this server is ending: %w", err)
 	}
 	s.count++
-	j := &Job{ID: s.count, What: what, By: by, Began: time.Now(), ended: make(chan struct{})}
+	j := &want
+	j.ID, j.Began, j.ended = s.count, time.Now(), make(chan struct{})
 	s.list = append([]*Job{j}, s.list[:min(len(s.list), keptJobs-1)]...)
 	s.wg.Go(func() { s.run(j, do) })
 	return j, nil

@@ -96,7 +96,7 @@ func (c *Console) workLetters(what string, do func(context.Context, *access.Call
 		if o.DryRun {
 			name = "Dry run: " + name
 		}
-		c.startJob(w, r, who, name, func(ctx context.Context, j *Job) (err error) {
+		c.startJob(w, r, who, Job{What: name}, func(ctx context.Context, j *Job) (err error) {
 			j.Letters, err = do(ctx, who, o)
 			return err
 		})

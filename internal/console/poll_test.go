@@ -115,6 +115,16 @@ func TestAuthorityIsCheckedAgain(t *testing.T) {
 		r, ended := f.watch(t.Context(), "/campaigns/rain")
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 		require.Zero(t, r.count("over"))
+		f.keys.away.Store(true)
+		time.Sleep(checkAgain) //nolint:forbidigo // the bubble's clock
+		seen := r.count("live")
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		require.Equal(t, seen, r.count("live"), "nobody can say whether he may see more")
+		require.Positive(t, r.count("trouble"))
+		require.Zero(t, r.count("over"), "an outage ends no session")
+		f.keys.away.Store(false)
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		require.Greater(t, r.count("live"), seen)
 		f.keys.revoked.Store(true)
 		start := time.Now()
 		<-ended

@@ -36,7 +36,7 @@ type handler func(w http.ResponseWriter, r *http.Request, who *access.Caller)
 // allow lets in only those who may do an action; nobody, if it changes something and the console is read-only.
 func (c *Console) allow(a access.Action, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, err := c.callerOf(r)
+		who, err := c.callerOf(r.WithContext(access.For(r.Context(), a)))
 		switch {
 		case errors.Is(err, access.ErrUnauthorized) && (r.Method != http.MethodGet || r.URL.Path == "/events"):
 			c.fail(w, r, http.StatusUnauthorized, "Your session is over. Log in again.")

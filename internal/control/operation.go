@@ -110,7 +110,7 @@ func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call,
 	if !strings.EqualFold(scheme, "Bearer") {
 		key = ""
 	}
-	who, err := c.authority.Identify(r.Context(), key)
+	who, err := c.authority.Identify(access.For(r.Context(), o.action), key)
 	if err == nil {
 		err = who.May(o.action)
 	}

@@ -130,7 +130,7 @@ func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, 
 	if scheme != "bearer" || s.keys == nil {
 		return "", unauthorized(nil)
 	}
-	who, err := s.keys.Identify(r.Context(), text)
+	who, err := s.keys.Identify(access.For(r.Context(), action), text)
 	if errors.Is(err, access.ErrUnauthorized) {
 		return "", unauthorized(err)
 	}

@@ -109,8 +109,13 @@ func unread(err error) error {
 const (
 	windowAge  = time.Second
 	maxWindows = 10_000
-	// maxAsking is how many campaigns are asked for at once: strangers who make ids up leave connections to the grabs.
+	// maxAsking is how many campaigns are asked for at once, and again of those that were found before: strangers who
+	// make ids up leave connections to the grabs, and to the campaigns that there are.
 	maxAsking = 8
+	// lateAge is how long what was found is shown while there is no room to ask.
+	lateAge = 5 * time.Second
+	// foundAge is how long it is remembered that there is a campaign.
+	foundAge = time.Minute
 )
 
 var errAsking = errors.New("too many campaigns are being asked for")
@@ -119,10 +124,12 @@ var errAsking = errors.New("too many campaigns are being asked for")
 type windows struct {
 	reader Reader
 	asking singleflight.Group
-	room   chan struct{} // one for each that is being asked for
+	room   chan struct{} // one for each campaign that was found before and is being asked for
+	new    chan struct{} // one for each other
 
-	mu    sync.Mutex
-	known map[string]seen
+	mu      sync.Mutex
+	known   map[string]seen
+	cleaned time.Time // when it was last looked through for what is old
 }
 
 // seen is what was read, and when. A campaign that is not there has the error.
@@ -132,8 +139,20 @@ type seen struct {
 	at     time.Time
 }
 
+// found says that there is such a campaign.
+func (s *seen) found() bool { return s.err == nil && !s.at.IsZero() }
+
+// lasts is how long it is remembered.
+func (s *seen) lasts() time.Duration {
+	if s.found() {
+		return foundAge
+	}
+	return windowAge
+}
+
 func newWindows(reader Reader) *windows {
-	return &windows{reader: reader, known: map[string]seen{}, room: make(chan struct{}, maxAsking)}
+	return &windows{reader: reader, known: map[string]seen{}, room: make(chan struct{}, maxAsking),
+		new: make(chan struct{}, maxAsking)}
 }
 
 // get gives what a campaign shows, with the time that it is now.
@@ -176,25 +195,41 @@ func (v *windows) currency(ctx context.Context, campaign string) string {
 }
 
 func (v *windows) ask(ctx context.Context, campaign string) seen {
-	has := seen{}
+	has, _ := v.remembered(campaign)
+	room := v.new
+	if has.found() {
+		room = v.room
+	}
 	select {
-	case v.room <- struct{}{}:
-		defer func() { <-v.room }()
+	case room <- struct{}{}:
+		defer func() { <-room }()
 	default:
+		if has.found() && time.Since(has.at) <= lateAge {
+			return has
+		}
 		return seen{err: errAsking}
 	}
+	has = seen{}
 	has.window, has.err = v.reader.Window(ctx, campaign)
 	has.at = time.Now()
 	if has.err != nil && !errors.Is(has.err, shards.ErrNotInRedis) {
 		return has
 	}
+	v.remember(campaign, has)
+	return has
+}
+
+// remember makes room, if need be, by what is old. Of an id that was made up it takes none away.
+func (v *windows) remember(campaign string, has seen) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.known) >= maxWindows {
-		maps.DeleteFunc(v.known, func(_ string, old seen) bool { return time.Since(old.at) > windowAge })
+	if now := time.Now(); len(v.known) >= maxWindows && (has.found() || now.Sub(v.cleaned) > windowAge) {
+		v.cleaned = now
+		maps.DeleteFunc(v.known, func(_ string, old seen) bool {
+			return has.found() && !old.found() || time.Since(old.at) > old.lasts()
+		})
 	}
-	if len(v.known) < maxWindows { // else all are of the last second
+	if _, known := v.known[campaign]; known || len(v.known) < maxWindows {
 		v.known[campaign] = has
 	}
-	return has
 }

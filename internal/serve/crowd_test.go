@@ -106,6 +106,50 @@ func TestWindowsAreAskedForByFew(t *testing.T) {
 	})
 }
 
+// Strangers who make ids up take nothing from a campaign that there is: neither its place, nor a slot of those that are
+// found. While none is free it shows what it was, for some seconds.
+func TestStrangersHideNoCampaign(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowWindows{let: make(chan struct{})}
+		v := newWindows(f)
+		v.remember("rain", seen{window: shards.Window{Name: "Rain", Now: decided}, at: time.Now()})
+		for i := range 2 * maxWindows {
+			v.remember("made-up-"+strconv.Itoa(i), seen{err: errAbsent, at: time.Now()})
+		}
+		retry.Pause(t.Context(), 2*windowAge)
+		for i := range 2 * maxAsking {
+			go func() { _, _ = v.get(t.Context(), "c"+strconv.Itoa(i)) }()
+		}
+		synctest.Wait()
+		require.EqualValues(t, maxAsking, f.n.Load())
+		asked := make(chan error)
+		go func() {
+			_, err := v.get(t.Context(), "rain")
+			asked <- err
+		}()
+		synctest.Wait()
+		require.EqualValues(t, maxAsking+1, f.n.Load(), "it has slots of its own")
+
+		for i := range maxAsking - 1 {
+			id := "known-" + strconv.Itoa(i)
+			v.remember(id, seen{window: shards.Window{Name: "Rain", Now: decided}, at: time.Now().Add(-2 * windowAge)})
+			go func() { _, _ = v.get(t.Context(), id) }()
+		}
+		synctest.Wait()
+		v.remember("late", seen{window: shards.Window{Name: "Late", Now: decided}, at: time.Now().Add(-2 * windowAge)})
+		w, err := v.get(t.Context(), "late")
+		require.NoError(t, err)
+		require.Equal(t, decided.Add(2*windowAge), w.Now)
+		retry.Pause(t.Context(), lateAge)
+		_, err = v.get(t.Context(), "late")
+		require.ErrorIs(t, err, errAsking)
+		close(f.let)
+		require.ErrorIs(t, <-asked, shards.ErrNotInRedis)
+		synctest.Wait()
+	})
+}
+
 // A user who goes on asking while he has to wait gets his rate all the same.
 func TestRefusedRequestsCostNothing(t *testing.T) {
 	t.Parallel()
