@@ -121,13 +121,14 @@ var play = []act{
 	{command: "balance fund", says: "1000000.00 CNY left"},
 	{command: "balance client list", after: func(s *stage, r result) {
 		s.words["3f2a9c01d4e5"] = regexp.MustCompile(`worker(?:","id":"| +)([0-9a-f]{12})`).FindStringSubmatch(r.out)[1]
-		s.words["127.0.0.1:8081"] = freeAddr(s.t)
+		s.words["127.0.0.1:8090"] = freeAddr(s.t)
 	}},
 	{command: "balance", until: "serving balances"},
 	{command: "balance check", says: "differences: 0"},
 	{command: "serve", until: "serving grabs", before: func(s *stage) {
 		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "keys.json"), []byte(keySet("k1")), 0o600))
-		s.set("SERVE_LISTEN", freeAddr(s.t), "SERVE_OPS_LISTEN", freeAddr(s.t), "SERVE_DRAIN_DELAY", "0s")
+		s.set("SERVE_LISTEN", freeAddr(s.t), "SERVE_OPS_LISTEN", freeAddr(s.t), "SERVE_CONTROL_LISTEN",
+			freeAddr(s.t), "SERVE_DRAIN_DELAY", "0s")
 	}},
 	{command: "balance client revoke", says: "revoked tokens: 1"},
 	{command: "key create", after: func(s *stage, r result) {

@@ -26,11 +26,13 @@ func TestClients(t *testing.T) {
 		"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "ledger.db"),
 		"HONGBAO_KAFKA_BROKERS=" + broker.Addr, "HONGBAO_KAFKA_TOPIC=" + topic}
 	run(t, env, "init")
-	run(t, env, "campaign", "create", campaignFile(t, 10))
+	run(t, env, "campaign", "create", byDevice(t, campaignFile(t, 10)))
 	run(t, env, "campaign", "load", "rain")
-	front := serve(t, program(t), env, "--serve.drain_delay=0s")
+	front := serve(t, program(t), env, "--serve.drain_delay=0s", "--serve.facts=device=claim:device_id")
 	worker := start(t, program(t), env, "work")
 	granted := map[string]bool{}
+	token := client(t, "python3", "-c", `import grab; print(grab.token("docs"))`) // as docs/http.md has it
+	require.Equal(t, 2, strings.Count(token, "."), token)
 	for _, command := range [][]string{{"bash", "grab.sh"}, {"python3", "grab.py"}, {"node", "grab.mjs"}, {"java", "Grab.java"}} {
 		user := command[0]
 		text := client(t, append(command, "http://"+front.public, "rain", user)...)
@@ -56,6 +58,18 @@ func TestClients(t *testing.T) {
 	worker.stop(timeToStart)
 }
 
+// byDevice adds the limit of configs/campaign.yaml.
+func byDevice(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	const user = "limits: [{by: user, per: campaign, max: 1}"
+	require.Contains(t, string(text), user)
+	limited := strings.Replace(string(text), user, user+", {by: device, per: day, max: 3}", 1)
+	require.NoError(t, os.WriteFile(path, []byte(limited), 0o600))
+	return path
+}
+
 // again writes the topic's first record once more, as after a rollback of Redis.
 func again(t *testing.T, addr, topic string) {
 	t.Helper()
@@ -75,7 +89,7 @@ func client(t *testing.T, command ...string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = "../../examples/clients"
-	cmd.Env = append(os.Environ(), "ISSUER=https://id.test", "AUDIENCE=hongbao", "HONGBAO_EXAMPLE_SECRET="+string(secret))
+	cmd.Env = append(os.Environ(), "ISSUER=https://id.test", "AUDIENCE=hongbao", "EXAMPLE_SECRET="+string(secret))
 	var says strings.Builder
 	cmd.Stderr = &says
 	out, err := cmd.Output()

@@ -11,7 +11,7 @@ import javax.crypto.spec.SecretKeySpec;
 
 /**
  * Grabs once, with Java 17 or newer and nothing else: java Grab.java URL CAMPAIGN USER. The secret of the key "k1" stands
- * in HONGBAO_EXAMPLE_SECRET. Your identity provider signs the tokens of real users; ISSUER and AUDIENCE are serve.issuer
+ * in EXAMPLE_SECRET. Your identity provider signs the tokens of real users; ISSUER and AUDIENCE are serve.issuer
  * and serve.audience.
  */
 public class Grab {
@@ -24,12 +24,12 @@ public class Grab {
     static String token(String user) throws Exception {
         long exp = System.currentTimeMillis() / 1000 + 60;
         String head = "{\"alg\":\"HS256\",\"typ\":\"JWT\",\"kid\":\"k1\"}";
-        String claims = String.format("{\"iss\":\"%s\",\"aud\":\"%s\",\"sub\":\"%s\",\"exp\":%d}",
-            System.getenv("ISSUER"), System.getenv("AUDIENCE"), user, exp);
+        String claims = String.format("{\"iss\":\"%s\",\"aud\":\"%s\",\"sub\":\"%s\",\"device_id\":\"%s-phone\",\"exp\":%d}",
+            System.getenv("ISSUER"), System.getenv("AUDIENCE"), user, user, exp);
         String text = base64url(head.getBytes(StandardCharsets.UTF_8)) + "."
             + base64url(claims.getBytes(StandardCharsets.UTF_8));
         Mac mac = Mac.getInstance("HmacSHA256");
-        mac.init(new SecretKeySpec(System.getenv("HONGBAO_EXAMPLE_SECRET").getBytes(StandardCharsets.UTF_8), "HmacSHA256"));
+        mac.init(new SecretKeySpec(System.getenv("EXAMPLE_SECRET").getBytes(StandardCharsets.UTF_8), "HmacSHA256"));
         return text + "." + base64url(mac.doFinal(text.getBytes(StandardCharsets.UTF_8)));
     }
 

@@ -1,5 +1,5 @@
 // Grabs once, with Node 18 or newer and nothing else: node grab.mjs URL CAMPAIGN USER. The secret of the key "k1" stands
-// in HONGBAO_EXAMPLE_SECRET. Your identity provider signs the tokens of real users; ISSUER and AUDIENCE are
+// in EXAMPLE_SECRET. Your identity provider signs the tokens of real users; ISSUER and AUDIENCE are
 // serve.issuer and serve.audience.
 import { createHmac, randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,8 +8,8 @@ function token(user) {
   const part = (o) => Buffer.from(JSON.stringify(o)).toString('base64url');
   const exp = Math.floor(Date.now() / 1000) + 60;
   const text = part({ alg: 'HS256', typ: 'JWT', kid: 'k1' }) + '.' +
-    part({ iss: process.env.ISSUER, aud: process.env.AUDIENCE, sub: user, exp });
-  return text + '.' + createHmac('sha256', process.env.HONGBAO_EXAMPLE_SECRET).update(text).digest('base64url');
+    part({ iss: process.env.ISSUER, aud: process.env.AUDIENCE, sub: user, device_id: `${user}-phone`, exp });
+  return text + '.' + createHmac('sha256', process.env.EXAMPLE_SECRET).update(text).digest('base64url');
 }
 
 // grab sends one grab until it is decided: every repeat has the same request id, so it gets the same answer.

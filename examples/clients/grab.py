@@ -1,6 +1,6 @@
 """Grabs once, with Python's standard library: grab.py URL CAMPAIGN USER.
 
-The secret of the key "k1" stands in HONGBAO_EXAMPLE_SECRET. Your identity provider signs the tokens of real users;
+The secret of the key "k1" stands in EXAMPLE_SECRET. Your identity provider signs the tokens of real users;
 ISSUER and AUDIENCE are serve.issuer and serve.audience.
 """
 
@@ -22,9 +22,10 @@ def base64url(data: bytes) -> str:
 
 def token(user: str) -> str:
     head = base64url(json.dumps({"alg": "HS256", "typ": "JWT", "kid": "k1"}).encode())
-    claims = {"iss": os.environ["ISSUER"], "aud": os.environ["AUDIENCE"], "sub": user, "exp": int(time.time()) + 60}
+    claims = {"iss": os.environ["ISSUER"], "aud": os.environ["AUDIENCE"], "sub": user, "device_id": user + "-phone"}
+    claims["exp"] = int(time.time()) + 60
     body = base64url(json.dumps(claims).encode())
-    key = os.environ["HONGBAO_EXAMPLE_SECRET"].encode()
+    key = os.environ["EXAMPLE_SECRET"].encode()
     return f"{head}.{body}." + base64url(hmac.new(key, f"{head}.{body}".encode(), hashlib.sha256).digest())
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Grabs once, by curl and openssl: URL CAMPAIGN USER, and the secret of the key "k1" in HONGBAO_EXAMPLE_SECRET. Your
+# Grabs once, by curl and openssl: URL CAMPAIGN USER, and the secret of the key "k1" in EXAMPLE_SECRET. Your
 # identity provider signs the tokens of real users; ISSUER and AUDIENCE are serve.issuer and serve.audience.
 set -euo pipefail
 url=$1 campaign=$2 user=$3
@@ -7,8 +7,9 @@ request=$(openssl rand -hex 8) # one for each tap; every repeat sends the same
 
 base64url() { openssl base64 -A | tr '+/' '-_' | tr -d '='; }
 head=$(printf '{"alg":"HS256","typ":"JWT","kid":"k1"}' | base64url)
-body=$(printf '{"iss":"%s","aud":"%s","sub":"%s","exp":%d}' "$ISSUER" "$AUDIENCE" "$user" "$(($(date +%s) + 60))" | base64url)
-sign=$(printf '%s.%s' "$head" "$body" | openssl dgst -sha256 -hmac "$HONGBAO_EXAMPLE_SECRET" -binary | base64url)
+body=$(printf '{"iss":"%s","aud":"%s","sub":"%s","device_id":"%s-phone","exp":%d}' \
+	"$ISSUER" "$AUDIENCE" "$user" "$user" "$(($(date +%s) + 60))" | base64url)
+sign=$(printf '%s.%s' "$head" "$body" | openssl dgst -sha256 -hmac "$EXAMPLE_SECRET" -binary | base64url)
 
 # --retry repeats 408, 429 and 5xx after Retry-After, and a broken connection: safe, as the request id stays the same.
 curl -sS --fail-with-body --retry 10 --retry-all-errors --max-time 60 -H "Authorization: Bearer $head.$body.$sign" \

@@ -22,8 +22,8 @@ type Config struct {
 	Listen string `knob:"serve.listen,common" default:"127.0.0.1:8080" form:"listen"`
 	// Address of /livez and /readyz, for the machines that run this process.
 	OpsListen string `knob:"serve.ops_listen,common" default:"127.0.0.1:8082" form:"listen"`
-	// Address of administration; it is opened only where there is a ledger.
-	ControlListen string `knob:"serve.control_listen,common" default:"127.0.0.1:8081" form:"listen"`
+	// Address of administration; it is opened only where there is a ledger. Empty: it is not opened.
+	ControlListen string `knob:"serve.control_listen,common" default:"127.0.0.1:8081" form:"ops"`
 	// TLS and ControlTLS, if not nil, are what the public and the control listener offer; they hold the certificates.
 	TLS, ControlTLS *tls.Config
 	// The JSON Web Key Set of those who sign tokens: path of a file, which is read again when it has changed, or an

@@ -38,6 +38,9 @@ const (
 // errNoKeys says that no key set was read yet.
 var errNoKeys = errors.New("no key set was read yet")
 
+// knobField names the knob of a key set in its log lines.
+func knobField(name string) zap.Field { return zap.String("knob", name) }
+
 // keySet finds the key that a token was signed with.
 type keySet struct {
 	storage jwkset.Storage                 // nil for a file

@@ -185,7 +185,7 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 		return bound
 	}
 	at.Public = open(s.cfg.Listen, "serve.listen", s.cfg.TLS, s.public)
-	if s.control != nil {
+	if s.control != nil && s.cfg.ControlListen != "" {
 		at.Control = open(s.cfg.ControlListen, "serve.control_listen", s.cfg.ControlTLS, s.control)
 	}
 	at.Ops = open(s.cfg.OpsListen, "serve.ops_listen", nil, s.inner)
@@ -217,18 +217,19 @@ func (s *Server) openKeys(ctx context.Context) error {
 	}
 	s.gatewayFacts, s.gateways = facts[fromGateway], &gateways{facts: facts[fromSigned]}
 	if s.deps.GatewayKeyFile != nil {
-		if s.gateways.keys, err = newFileKeys(s.deps.GatewayKeyFile, true, s.log); err != nil {
+		if s.gateways.keys, err = newFileKeys(s.deps.GatewayKeyFile, true, s.log.With(knobField("serve.gateway_keys"))); err != nil {
 			return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.gateway_keys: %w", err)
 		}
 	}
 	var keys *keySet
+	log := s.log.With(knobField("serve.keys"))
 	switch {
 	case !s.cfg.tokens():
 		return nil
 	case s.deps.KeyFile != nil:
-		keys, err = newFileKeys(s.deps.KeyFile, false, s.log)
+		keys, err = newFileKeys(s.deps.KeyFile, false, log)
 	default:
-		keys, err = newURLKeys(ctx, s.cfg.KeysURL(), s.log)
+		keys, err = newURLKeys(ctx, s.cfg.KeysURL(), log)
 	}
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.keys: %w", err)

@@ -185,6 +185,14 @@ func TestControl(t *testing.T) {
 	<-stopped
 }
 
+// Without an address the control listener is not opened, also where there is something to serve on it.
+func TestControlCanBeOff(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{control: http.NotFoundHandler(), cfg: func(c *Config) { c.ControlListen = "" }})
+	require.Empty(t, s.ctl)
+	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").status)
+}
+
 // A listener that can't be opened closes those that are open.
 func TestListenersOpenTogether(t *testing.T) {
 	t.Parallel()
@@ -321,7 +329,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Rate: -1}, Deps{})
 	require.ErrorContains(t, err, "nobody could grab")
-	for _, want := range []string{"Listen ", "OpsListen ", "ControlListen ", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
+	for _, want := range []string{"Listen ", "OpsListen ", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
 		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "Connections is 0",
 		"HeaderBytes is 0", "BodyBytes is 0", "Grabber, Reader and Log are required"} {
 		require.ErrorContains(t, err, want)
