@@ -9,8 +9,8 @@ import (
 // errNoCall says that the handler has been busy with Config.MaxCalls calls for a whole lease.
 var errNoCall = errors.New("all calls of the handler are taken, the entries go back to the other workers")
 
-// takeCall takes one of Config.MaxCalls, for at most a lease: entries must not wait longer for a worker whose calls hang
-// than for a dead one. giveUp lets another call begin.
+// takeCall takes one of Config.MaxCalls, for at most a lease: entries must not wait longer for a worker whose calls
+// hang than for a dead one. giveUp lets another call begin.
 func (s *shard) takeCall(ctx context.Context) (giveUp func(), err error) {
 	calls := s.c.calls
 	if calls == nil {

@@ -156,8 +156,8 @@ func later(err error) bool {
 	return c == hongbao.ClassTransient || c == hongbao.ClassUnknown
 }
 
-// admitted calls the handler when everybody lets it: first Config.MaxCalls, for that wait may be long, then people's word
-// and the rate, which are fresh so. The error says who does not.
+// admitted calls the handler when everybody lets it: first Config.MaxCalls, for that wait may be long, then people's
+// word and the rate, which are fresh so. The error says who does not.
 func (d *delivery) admitted(places []int) ([]error, error) {
 	giveUp, err := d.s.takeCall(d.l.ctx)
 	if err == nil {

@@ -100,8 +100,8 @@ func mustWait(stopped error) bool {
 
 // parkOrDeadLetter makes dead letters of an item's grants that failed for good or too often, and parks the item if
 // others are left. It does not end the delivery of an item that has unanswered grants, unless these just wait while
-// another one has failed: then its attempt counts, else a sink with a bound would be tried again without end. An item of
-// which nothing failed but what live workers hold keeps the attempts it had before.
+// another one has failed: then its attempt counts, else a sink with a bound would be tried again without end. An item
+// of which nothing failed but what live workers hold keeps the attempts it had before.
 func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error, waits bool) (ended bool, err error) {
 	var dead []int    // places of the grants that become dead letters
 	var again []error // of the grants that will be tried again

@@ -33,8 +33,9 @@ func (s *shard) controlled(c shards.SinkControl) error {
 		errPaused, c.By, c.At.UTC().Format(time.RFC3339), c.Why)
 }
 
-// mayCall refuses a call of the handler with n grants while the sink is paused, or if the rate is lower than when they
-// were counted, and waits for their turn at the rate. The turn may be a while ahead, so it looks for a pause again then.
+// mayCall refuses a call of the handler with n grants while the sink is paused, or if the rate is lower than when
+// they were counted, and waits for their turn at the rate. The turn may be a while ahead, so it looks for a pause
+// again then.
 func (s *shard) mayCall(ctx context.Context, n int) error {
 	if err := s.freshControl(ctx); err != nil {
 		return err
@@ -48,8 +49,8 @@ func (s *shard) mayCall(ctx context.Context, n int) error {
 	return s.freshControl(ctx)
 }
 
-// freshControl refuses a paused sink. What was read with the batch is fresh enough as a rule. A shard that can't tell is
-// believed to stand as before: its lease ends soon.
+// freshControl refuses a paused sink. What was read with the batch is fresh enough as a rule. A shard that can't tell
+// is believed to stand as before: its lease ends soon.
 func (s *shard) freshControl(ctx context.Context) error {
 	if time.Since(s.controlAt) < controlAge {
 		return nil

@@ -30,8 +30,8 @@ func (s *shard) prepare(ctx context.Context) error {
 	return nil
 }
 
-// take reclaims what is due, else reads what is new. After a reclaim it is the turn of what is new. With an error it may
-// give items all the same: they are the worker's by then.
+// take reclaims what is due, else reads what is new. After a reclaim it is the turn of what is new. With an error it
+// may give items all the same: they are the worker's by then.
 func (s *shard) take(ctx context.Context) ([]item, error) {
 	if s.lastWasReclaim {
 		s.lastWasReclaim = false
@@ -61,9 +61,9 @@ func (s *shard) read(ctx context.Context, block time.Duration) ([]item, error) {
 	return hold(entries), err
 }
 
-// reclaimUpTo takes so many of the parked entries whose backoff is over, and those of workers that stopped renewing. One worker leads
-// in that, and the others ask again when its lead may be over. A leader that is busy for long, or was killed, lets it
-// lapse.
+// reclaimUpTo takes so many of the parked entries whose backoff is over, and those of workers that stopped renewing.
+// One worker leads in that, and the others ask again when its lead may be over. A leader that is busy for long, or
+// was killed, lets it lapse.
 func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 	levels := make([]time.Duration, s.c.topLevel()+1)
 	for i := range levels {

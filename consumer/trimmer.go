@@ -146,7 +146,8 @@ func (t *Trimmer) leads(ctx context.Context, shard int) (bool, error) {
 	return true, nil
 }
 
-// lead is how long a trimmer leads after each round: until its next one comes for sure, and not for long if it is killed.
+// lead is how long a trimmer leads after each round: until its next one comes for sure, and not for long if it is
+// killed.
 func (t *Trimmer) lead() time.Duration {
 	return min(10*t.cfg.Every, t.cfg.Every+t.cfg.Every/5+30*time.Second)
 }

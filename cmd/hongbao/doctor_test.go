@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -73,6 +74,15 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	set("maxmemory-policy", "noeviction")
 	set("appendonly", "no")
 	require.True(t, finds(d.doctor(3), "redis", "problem", "appendonly is no"))
+	safe := d.env
+	for _, allowed := range []string{"redis_appendonly", "redis_settings"} {
+		d.set("UNSAFE_ALLOW", allowed)
+		all = d.doctor(0)
+		require.True(t, finds(all, "redis", "warning", "unsafe.allow", "appendonly is no"), all)
+		require.True(t, finds(all, "redis", "warning", "maxmemory is not set"), "the rest is looked at: %v", all)
+		require.False(t, finds(all, "redis", "ok", "append-only"), all)
+	}
+	d.env = safe
 	set("appendonly", "yes")
 
 	env := d.env
@@ -91,6 +101,19 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	require.True(t, finds(d.doctor(3), "ledger", "problem", "hongbao init"))
 	d.env = env
 
+	mark, err := shards.Open(ctx, d.rdb, d.space, d.prefix)
+	require.NoError(t, err)
+	founded := func(founding string) {
+		t.Helper()
+		for _, key := range []string{d.space.Deployment(), d.space.Shard(0).Meta()} {
+			require.NoError(t, d.rdb.HSet(ctx, key, "founding", founding).Err())
+		}
+	}
+	founded("another")
+	all = d.doctor(3)
+	require.True(t, finds(all, "redis", "problem", "not founded together") ||
+		finds(all, "ledger", "problem", "not founded together"), all)
+	founded(mark.Founding)
 	require.NoError(t, d.rdb.HSet(ctx, d.space.Shard(0).Meta(), "frozen", "1").Err())
 	require.True(t, finds(d.doctor(3), "redis", "problem", "shard 0 is frozen", "hongbao recover"))
 }

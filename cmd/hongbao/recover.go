@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,6 +73,12 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 }
 
 func writeVerdicts(w io.Writer, verdicts []*recovery.Verdict, accepted bool) error {
+	if accepted && slices.ContainsFunc(verdicts, func(v *recovery.Verdict) bool { return v.Frozen && v.Lost() }) {
+		_, err := fmt.Fprintln(w, "pauses and bounds of sinks that no shard had any more are gone: look at `hongbao sink list`")
+		if err != nil {
+			return err
+		}
+	}
 	for _, v := range verdicts {
 		state, what := "open", ""
 		switch {

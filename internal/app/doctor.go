@@ -73,6 +73,19 @@ func (p *part) wrong(errs ...error) bool {
 	return len(p.list) > n
 }
 
+// allowed adds each error: as a warning if unsafe.allow lets a worker start all the same.
+func (p *part) allowed(allowed bool, errs ...error) {
+	if !allowed {
+		p.wrong(errs...)
+		return
+	}
+	for _, err := range errs {
+		if err != nil {
+			p.add(LevelWarning, "unsafe.allow: %v", err)
+		}
+	}
+}
+
 // Doctor looks at everything that the configuration names, and changes nothing. The servers are examined side by side.
 func (a *App) Doctor(ctx context.Context) *Examination {
 	parts := []*part{{server: "configuration"}, {server: "redis"}, {server: "ledger"}, {server: "topic"}}
@@ -146,10 +159,12 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 				"by Redis' clock", off.Round(time.Millisecond))
 		}
 	}
-	if _, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID); err != nil {
+	mark, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID)
+	if err != nil {
 		p.wrong(fmt.Errorf("redis at %s: %w", where, err))
 		return
 	}
+	p.wrong(a.founded.asRedis(mark.Founding)) // if the ledger is asked later, it says so
 	a.examineShards(ctx, p, rdb)
 }
 
@@ -157,10 +172,15 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 const memoryBound = 0.8
 
 func (a *App) examineServer(p *part, s *shards.Server) {
-	if p.wrong(append(s.Faults(hongbao.DurabilityFast), s.CheckAppendOnly(), a.checkMode(s), a.checkRunID(s))...) {
+	all, found := a.allows(configs.UnsafeRedis), len(p.list)
+	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
+	p.allowed(all || a.allows(configs.UnsafeRedisAppendOnly), s.CheckAppendOnly())
+	if p.wrong(a.checkMode(s), a.checkRunID(s)) {
 		return
 	}
-	p.add(LevelOK, "version %s, a primary, with an append-only file and without eviction", s.Version)
+	if len(p.list) == found {
+		p.add(LevelOK, "version %s, a primary, with an append-only file and without eviction", s.Version)
+	}
 	if s.WritesFail {
 		p.add(LevelProblem, "the last write of the append-only file or of the snapshot failed: look into the server's log, and "+
 			"at the space on its disk")

@@ -42,7 +42,7 @@ type Config struct {
 	Ledger Ledger
 	// Topic is nil if the deployment has none.
 	Topic Topic
-	// Sinks are those of the deployment: their claims get new fences.
+	// Sinks are those of the deployment: their claims get new fences, and their pauses and bounds are kept.
 	Sinks []string
 	// Owner names this process.
 	Owner string
@@ -232,6 +232,9 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard))
 	mark := shards.Mark{Deployment: has.ID, Founding: has.Founding}
 	if err := mark.Put(ctx, r.cfg.Redis, r.cfg.Space); err != nil { // Redis may have lost that too
+		return err
+	}
+	if err := r.restoreControls(ctx, v.Shard); err != nil { // before a worker may take anything
 		return err
 	}
 	again := &shards.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),

@@ -277,3 +277,32 @@ func TestPlannedFailover(t *testing.T) {
 	w.opens(t)
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)))
 }
+
+// Redis has lost a pause and a bound on one shard, and another one still has them: they hold there again when it opens.
+func TestPausesOfOtherShardsComeBack(t *testing.T) {
+	t.Parallel()
+	w := setupOf(t, 3)
+	ctx, seven, eight := t.Context(), 7, 8
+	other := shards.Of(w.rdb, w.space.Shard(1))
+	_, _, err := other.PauseSink(ctx, "balance", "ann", "the bank is closed")
+	require.NoError(t, err)
+	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, "bob", "before")
+	require.NoError(t, err)
+	_, _, err = shards.Of(w.rdb, w.space.Shard(2)).LimitSink(ctx, "kafka", &eight, "ann", "slowly")
+	require.NoError(t, err)
+	// The clock has milliseconds: the first bound is made older for sure.
+	require.NoError(t, w.rdb.HIncrBy(ctx, w.space.Shard(0).Sink("kafka"), "limit_at", -1000).Err())
+	w.restart(t, "")
+	w.opens(t)
+	c, err := w.shard().SinkControl(ctx, "balance")
+	require.NoError(t, err)
+	require.True(t, c.Paused)
+	require.Equal(t, "ann", c.By)
+	require.Equal(t, "the bank is closed", c.Why)
+	require.Nil(t, c.Rate)
+	c, err = w.shard().SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	require.False(t, c.Paused)
+	require.Equal(t, 8, *c.Rate)
+	require.Equal(t, "ann", c.LimitBy)
+}

@@ -50,6 +50,12 @@ const id = "rain"
 
 func setup(t *testing.T) *world {
 	t.Helper()
+	return setupOf(t, 1)
+}
+
+// setupOf has n shards; the test is about the first one.
+func setupOf(t *testing.T, n int) *world {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
@@ -57,7 +63,7 @@ func setup(t *testing.T) *world {
 	w.server = testkit.NewRedis(t, testkit.RedisOptions{Dir: w.dir, Args: map[string]string{"appendfsync": "always"}})
 	w.rdb = w.server.Client(t)
 	var err error
-	w.space, err = shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
+	w.space, err = shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: n})
 	require.NoError(t, err)
 	ctx := t.Context()
 	cfg := ledger.Config{
@@ -69,7 +75,7 @@ func setup(t *testing.T) *world {
 	w.ledger, err = ledger.Open(ctx, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.ledger.Close()) })
-	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: 1})
+	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: n})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(ctx, w.rdb, w.space, shards.FoundCall{Deployment: "test", Founding: has.Founding}))
 	token, err := shardstest.Token(ctx, w.rdb, w.space.Shard(0))
