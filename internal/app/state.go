@@ -31,21 +31,38 @@ func (a *App) exportState(counts *metrics.GrabCounts) {
 // asksAtOnce bounds how many shards are asked at once.
 const asksAtOnce = 8
 
-// state asks Redis how the deployment stands.
+// state asks Redis how the deployment stands. The error says that a server does not answer. Whatever else can't be told,
+// for want of time or because this build can't read it, is left out: the rest of the state is good.
 func (a *App) state(ctx context.Context, campaigns []string) (*metrics.State, error) {
 	out := &metrics.State{Sinks: make([]metrics.SinkState, len(a.Config.Deployment.Sinks))}
-	g, ctx := errgroup.WithContext(ctx)
+	var g errgroup.Group // what fails does not end the others
 	g.SetLimit(asksAtOnce)
 	var mu sync.Mutex
-	g.Go(func() error { return a.servers(ctx, out) })
-	g.Go(func() error {
+	var away []error
+	ask := func(what func() error) {
+		g.Go(func() error {
+			if err := what(); hongbao.IsOutage(err) && ctx.Err() == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				away = append(away, err)
+			}
+			return nil
+		})
+	}
+	g.Go(func() error { // a Redis that takes all the time to tell of itself does not answer
+		if err := a.servers(ctx, out); hongbao.IsOutage(err) || err != nil && ctx.Err() != nil {
+			return err
+		}
+		return nil
+	})
+	ask(func() error {
 		left, err := shards.Left(ctx, a.redis, a.space, campaigns)
 		for _, id := range slices.Sorted(maps.Keys(left)) {
 			out.Campaigns = append(out.Campaigns, metrics.CampaignState{ID: id, Left: left[id]})
 		}
 		return err
 	})
-	g.Go(func() error {
+	ask(func() error {
 		last, found, err := shards.LastAudit(ctx, a.redis, a.space)
 		if found {
 			out.Audit = &metrics.AuditState{Started: last.Started, Differences: last.Differences}
@@ -57,27 +74,23 @@ func (a *App) state(ctx context.Context, campaigns []string) (*metrics.State, er
 		s := &out.Sinks[i]
 		s.Sink, workers[i] = sink, map[string]bool{}
 		for shard := range a.space.Len() {
-			g.Go(func() error {
+			ask(func() error {
 				stands, err := shards.Of(a.redis, a.space.Shard(shard)).Status(ctx, sink)
-				if errors.Is(err, shards.ErrFrozen) || err != nil && !hongbao.IsOutage(err) && ctx.Err() == nil {
-					// Redis does not have the shard; or the shard has an entry that this build can't read. Other metrics tell of
-					// both; the rest of the state is good.
-					return nil
+				if err != nil { // of a frozen shard, what it says may be the past
+					return err
 				}
 				mu.Lock()
 				defer mu.Unlock()
 				a.add(s, shard, &stands, workers[i])
-				return err
+				return nil
 			})
 		}
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
+	err := g.Wait()
 	for i := range out.Sinks {
 		out.Sinks[i].Workers = len(workers[i])
 	}
-	return out, nil
+	return out, errors.Join(append(away, err)...)
 }
 
 // add adds how a sink stands on a shard.

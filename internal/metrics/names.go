@@ -95,13 +95,13 @@ var (
 )
 
 var ofState = group("The state of the deployment", "`hongbao serve` and `hongbao work` ask Redis when they are scraped, "+
-	"at most once in `ops.poll`, and all of them say the same: take the maximum, never the sum. They are absent while "+
-	"Redis does not answer.")
+	"at most once in `ops.poll`, and all of them say the same: take the maximum, never the sum. What a server of "+
+	"Redis would tell is absent while it does not answer.")
 
 // What is asked of Redis.
 var (
 	StateUp = ofState.add(Metric{Name: "hongbao_state_up", Kind: Gauge,
-		Help: "1 if Redis told how the deployment stands, else 0: then the others of this table are absent.", Normal: "1"})
+		Help: "1 if Redis answers, 0 if a server of it does not: then what that server would tell is absent.", Normal: "1"})
 	StateSeconds = ofState.add(Metric{Name: "hongbao_state_seconds", Kind: Gauge,
 		Help: "How long it took to ask.", Normal: "below 0.5"})
 	LagGrants = ofState.add(Metric{Name: "hongbao_sink_lag_grants", Kind: Gauge, Labels: []string{"sink", "shard"},

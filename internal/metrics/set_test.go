@@ -116,15 +116,19 @@ func TestStateIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	s, asked := New("serve", "v1"), 0
 	var fail error
+	var part *State
 	at := time.Unix(1_700_000_000, 0)
 	c := &stateCache{poll: Poll{Every: time.Hour, Timeout: time.Second, Ask: func(ctx context.Context) (*State, error) {
 		asked++
 		_, bounded := ctx.Deadline()
 		require.True(t, bounded)
+		if fail != nil {
+			return part, fail
+		}
 		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2, Parked: []int64{0, 3},
 			Shards: []SinkShard{{Shard: 4, Lag: 5, Oldest: time.Minute}}}}, Shards: []ShardState{{Shard: 4, Open: true, Events: 9}},
 			Servers: []ServerState{{Server: "r:1", Memory: 10, AppendOnly: true}}, Campaigns: []CampaignState{{"rain", 3}},
-			Audit: &AuditState{at, 2}}, fail
+			Audit: &AuditState{at, 2}}, nil
 	}}}
 	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
 	var wg sync.WaitGroup
@@ -145,6 +149,12 @@ func TestStateIsAskedForOnce(t *testing.T) {
 	require.Equal(t, 2, asked)
 	has(t, text, `hongbao_state_up 0.0`)
 	require.NotContains(t, text, "hongbao_sink_lag_grants{", "nothing stale")
+	part, c.at = &State{Sinks: []SinkState{{Sink: "kafka", Shards: []SinkShard{{Shard: 3, Lag: 7}}}, {Sink: "balance"}}},
+		time.Now().Add(-2*time.Hour)
+	text = scrape(t, s)
+	has(t, text, `hongbao_state_up 0.0`, `hongbao_sink_lag_grants{shard="3",sink="kafka"} 7.0`,
+		`hongbao_sink_workers{sink="kafka"} 0.0`)
+	require.NotContains(t, text, `sink="balance"`, "no shard told of it")
 }
 
 func TestStoresAreMeasured(t *testing.T) {

@@ -62,7 +62,8 @@ type AuditState struct {
 
 // Poll says how the state is asked for.
 type Poll struct {
-	// Ask gives the state; Timeout bounds it.
+	// Ask gives the state, and an error if a server does not answer: then the state is what the others told, or nil.
+	// Timeout bounds it.
 	Ask     func(ctx context.Context) (*State, error)
 	Timeout time.Duration
 	// Every is how long an answer, or that there was none, is good for.
@@ -82,9 +83,10 @@ type stateCache struct {
 	at    time.Time
 	took  time.Duration
 	state *State // nil: no answer
+	up    bool
 }
 
-func (c *stateCache) get() (*State, time.Duration) {
+func (c *stateCache) get() (state *State, up bool, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at.IsZero() || time.Since(c.at) >= c.poll.Every {
@@ -92,17 +94,14 @@ func (c *stateCache) get() (*State, time.Duration) {
 		defer cancel()
 		start := time.Now()
 		state, err := c.poll.Ask(ctx)
-		if err != nil {
-			state = nil
-		}
-		c.state, c.at, c.took = state, time.Now(), time.Since(start)
+		c.state, c.up, c.at, c.took = state, err == nil, time.Now(), time.Since(start)
 	}
-	return c.state, c.took
+	return c.state, c.up, c.took
 }
 
 func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) {
-	state, took := c.get()
-	add(StateUp, truth(state != nil))
+	state, up, took := c.get()
+	add(StateUp, truth(up))
 	add(StateSeconds, took.Seconds())
 	if state == nil {
 		return
@@ -134,6 +133,9 @@ func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) 
 }
 
 func (s *SinkState) read(add func(m *Metric, value float64, labels ...string)) {
+	if len(s.Shards) == 0 {
+		return // no shard told
+	}
 	add(Workers, float64(s.Workers), s.Sink)
 	add(SinkPaused, truth(s.Paused), s.Sink)
 	for level, n := range s.Parked {

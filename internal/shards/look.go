@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -29,10 +30,12 @@ type ShardLook struct {
 func LookAt(ctx context.Context, rdb redis.UniversalClient, layout *Layout) ([]Look, error) {
 	w := &Watch{Redis: rdb, Layout: layout}
 	var all []Look
+	var failed []error
 	for node, list := range w.nodes(ctx) {
 		s, err := see(ctx, node, layout, list)
 		if err != nil {
-			return nil, err
+			failed = append(failed, err)
+			continue
 		}
 		one := Look{Server: s.server, Address: address(node)}
 		for _, i := range list {
@@ -40,10 +43,10 @@ func LookAt(ctx context.Context, rdb redis.UniversalClient, layout *Layout) ([]L
 		}
 		all = append(all, one)
 	}
-	if all == nil {
+	if all == nil && failed == nil {
 		return nil, hongbao.Outagef(hongbao.ClassTransient, "no server of Redis can be found that has a shard")
 	}
-	return all, nil
+	return all, errors.Join(failed...)
 }
 
 func address(node redis.UniversalClient) string {
