@@ -56,7 +56,7 @@ const journalTime = 3 * time.Second
 func (a *App) write(ctx context.Context, e *access.Entry, err error) {
 	var usage UsageError
 	var found FoundError
-	if errors.As(err, &usage) {
+	if errors.As(err, &usage) || ledger.Repeats(ctx, err) {
 		return
 	}
 	if errors.As(err, &found) { // it is done, and a person is to look at something

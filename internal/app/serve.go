@@ -41,7 +41,7 @@ func (a *App) Serve(ctx context.Context, control http.Handler) error {
 		Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(),
 		Control: control, Log: a.log}
 	if a.Config.Ledger.DSN != "" {
-		deps.Keys = a.Authority()
+		deps.Keys, deps.Denied = a.Authority(), a.Denied
 	}
 	s, err := serve.New(cfg, deps)
 	if err == nil {

@@ -19,8 +19,8 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /campaigns/{id}/resume", c.allow(access.ResumeCampaign, c.turnCampaign(false)))
 	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
 	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
-	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters("Requeue", c.actions.Requeue)))
-	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters("Drop", c.actions.Drop)))
+	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue", c.actions.Requeue)))
+	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, "Drop", c.actions.Drop)))
 	mux.Handle("POST /quarantine/{id}", c.allow(access.DecideQuarantine, c.decide))
 	mux.Handle("POST /replays", c.allow(access.Replay, c.replay))
 	mux.Handle("POST /audits", c.allow(access.RunAudit, c.audit))
@@ -34,10 +34,25 @@ func turned(to string, pause bool) string {
 	return to + "?done=resumed"
 }
 
+func turnAction(pause bool) access.Action {
+	if pause {
+		return access.PauseCampaign
+	}
+	return access.ResumeCampaign
+}
+
+// hidden records that somebody asked for what is of a campaign that is none of his.
+func (c *Console) hidden(r *http.Request, a access.Action, campaign string) {
+	c.actions.Denied(r.Context(), a, campaign, access.ErrNotInScope)
+}
+
 func (c *Console) turnCampaign(pause bool) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 		id := r.PathValue("id")
 		err := hongbao.CheckCampaignID(id)
+		if err == nil && !who.Sees(id) {
+			c.hidden(r, turnAction(pause), id)
+		}
 		if err != nil || !who.Sees(id) {
 			c.failed(w, r, fmt.Errorf("campaign %.40q: %w", id, ErrNotFound))
 			return

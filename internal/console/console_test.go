@@ -344,9 +344,11 @@ func TestAKeyForOneCampaignSeesThatOne(t *testing.T) {
 	require.NotContains(t, f.ask(t, "treasurer:other", "/letters", nil).Body.String(), "kafka/0/1-1")
 	require.Contains(t, f.ask(t, "treasurer:other", "/trail?campaign=rain&user=u1", nil).Body.String(), nameOne)
 	for _, c := range changes {
+		before := f.denied
 		if w := f.ask(t, "treasurer:other", c.path, c.form); w.Code < 400 {
 			require.Fail(t, "done for another campaign", c.path)
 		}
+		require.Equal(t, before+1, f.denied, "%s is recorded", c.path)
 	}
 	require.Equal(t, http.StatusBadRequest, f.ask(t, "treasurer:other", "/letters/requeue",
 		url.Values{"all": {"1"}, "why": {"x"}}).Code)

@@ -69,6 +69,7 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 	id := r.PathValue("sink") + "/" + r.PathValue("shard") + "/" + r.PathValue("id")
 	l, err := c.source.Letter(r.Context(), id)
 	if err == nil && !inScope(who, l.Campaign()) {
+		c.hidden(r, access.ReadLetters, l.Campaign())
 		err = fmt.Errorf("letter %s: %w", id, ErrNotFound)
 	}
 	if err != nil {
@@ -79,7 +80,7 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 }
 
 // workLetters requeues or drops letters: those whose boxes are ticked, or all that the filter picks.
-func (c *Console) workLetters(what string, do func(context.Context, *access.Caller, LetterOrder) (*deadletter.Report,
+func (c *Console) workLetters(a access.Action, what string, do func(context.Context, *access.Caller, LetterOrder) (*deadletter.Report,
 	error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 		if err := r.ParseForm(); err != nil {
@@ -88,7 +89,7 @@ func (c *Console) workLetters(what string, do func(context.Context, *access.Call
 		}
 		o := LetterOrder{Pick: deadletter.Pick{IDs: r.PostForm["id"], Filter: filterOf(r.PostForm)},
 			Why: strings.TrimSpace(r.PostFormValue("why")), DryRun: r.PostFormValue("dry") != ""}
-		if text := c.refuseLetters(r, who, &o); text != "" {
+		if text := c.refuseLetters(r, who, a, &o); text != "" {
 			c.fail(w, r, http.StatusBadRequest, text)
 			return
 		}
@@ -104,7 +105,7 @@ func (c *Console) workLetters(what string, do func(context.Context, *access.Call
 }
 
 // refuseLetters says what is wrong with an order; empty for nothing.
-func (c *Console) refuseLetters(r *http.Request, who *access.Caller, o *LetterOrder) string {
+func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, o *LetterOrder) string {
 	f := &o.Pick.Filter
 	switch {
 	case o.Why == "":
@@ -112,6 +113,7 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, o *LetterOr
 	case len(o.Pick.IDs) > 0:
 		for _, id := range o.Pick.IDs {
 			if l, err := c.source.Letter(r.Context(), id); who.Scoped() && (err != nil || !inScope(who, l.Campaign())) {
+				c.hidden(r, a, l.Campaign())
 				return nameOne
 			}
 		}
@@ -119,6 +121,7 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, o *LetterOr
 	case f.Campaign != "" && hongbao.CheckCampaignID(f.Campaign) != nil:
 		return badCampaign
 	case !inScope(who, f.Campaign):
+		c.hidden(r, a, f.Campaign)
 		return nameOne
 	case r.PostFormValue("all") == "":
 		return "Tick the letters that you mean, or say that you mean all that the filter picks."
@@ -156,20 +159,21 @@ func (c *Console) quarantine(w http.ResponseWriter, r *http.Request, who *access
 const PageLen = 50
 
 // oneQuarantined finds the grant that a path names.
-func (c *Console) oneQuarantined(r *http.Request, who *access.Caller) (ledger.Quarantined, error) {
+func (c *Console) oneQuarantined(r *http.Request, who *access.Caller, a access.Action) (ledger.Quarantined, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
 		return ledger.Quarantined{}, fmt.Errorf("quarantine %.20q: %w", r.PathValue("id"), ErrNotFound)
 	}
 	q, err := c.source.Quarantined(r.Context(), id)
 	if err == nil && !who.Sees(q.Grant.Campaign) {
+		c.hidden(r, a, q.Grant.Campaign)
 		err = fmt.Errorf("quarantine %d: %w", id, ErrNotFound)
 	}
 	return q, err
 }
 
 func (c *Console) quarantined(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	q, err := c.oneQuarantined(r, who)
+	q, err := c.oneQuarantined(r, who, access.ReadQuarantine)
 	if err != nil {
 		c.failed(w, r, err)
 		return
@@ -180,7 +184,7 @@ func (c *Console) quarantined(w http.ResponseWriter, r *http.Request, who *acces
 
 // decide pays or voids a grant in quarantine.
 func (c *Console) decide(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	q, err := c.oneQuarantined(r, who)
+	q, err := c.oneQuarantined(r, who, access.DecideQuarantine)
 	if err != nil {
 		c.failed(w, r, err)
 		return

@@ -137,6 +137,7 @@ func (c *call) letter(ctx context.Context, id string) (deadletter.Letter, error)
 	}
 	l, err := c.app.Letter(ctx, id)
 	if err == nil && !c.who.Sees(l.Campaign()) {
+		c.hidden(l.Campaign())
 		err = gone
 	}
 	return l, err

@@ -58,6 +58,7 @@ type call struct {
 	r        *http.Request
 	who      access.Caller
 	actor    access.Actor
+	action   access.Action
 	app      *app.App // for this request
 	campaign string   // that of the path; empty if the path has none
 	query    *query   // of one that reads
@@ -114,7 +115,8 @@ func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call,
 	if err == nil {
 		err = who.May(o.action)
 	}
-	x := &call{Control: c, who: who, actor: who.Actor(requestID), campaign: r.PathValue("id")}
+	x := &call{Control: c, who: who, actor: who.Actor(requestID), action: o.action,
+		campaign: r.PathValue("id")}
 	x.r = r.WithContext(access.As(r.Context(), x.actor))
 	if err == nil && x.campaign != "" {
 		if hongbao.CheckCampaignID(x.campaign) != nil {
@@ -134,6 +136,11 @@ func (c *call) denied(o *operation, campaign string, err error) error {
 		c.Control.app.Denied(c.r.Context(), o.action, campaign, err)
 	}
 	return err
+}
+
+// hidden records that the caller asked for something of a campaign that is none of his.
+func (c *call) hidden(campaign string) {
+	c.Control.app.Denied(c.r.Context(), c.action, campaign, access.ErrNotInScope)
 }
 
 // read answers an operation that changes nothing.

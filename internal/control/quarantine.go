@@ -70,6 +70,7 @@ func (c *call) quarantined(ctx context.Context) (app.Quarantined, error) {
 	}
 	q, err := c.app.Quarantined(ctx, id)
 	if err == nil && !c.who.Sees(q.Campaign) {
+		c.hidden(q.Campaign)
 		err = gone
 	}
 	return q, err

@@ -61,6 +61,11 @@ func (l *Ledger) Together(ctx context.Context, fn func(context.Context) error) e
 	return errors.Join(errs...)
 }
 
+// Repeats tells whether a Together that ctx comes from runs again after this error: then nothing has ended yet.
+func Repeats(ctx context.Context, err error) bool {
+	return togetherOf(ctx) != nil && errors.Is(err, errAgain)
+}
+
 // AfterCommit runs fn once the Together that ctx comes from is committed; at once without one. It is for what another
 // server is told of what the ledger has. An error of fn is given by Together: the transaction is committed all the same.
 func AfterCommit(ctx context.Context, fn func(context.Context) error) error {

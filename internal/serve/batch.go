@@ -140,7 +140,11 @@ func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, 
 	if campaign, err = campaignID(r); err != nil {
 		return "", err
 	}
-	switch err := who.Check(action, campaign); {
+	err = who.Check(action, campaign)
+	if err != nil {
+		s.denied(access.As(r.Context(), who.Actor("")), action, campaign, err)
+	}
+	switch {
 	case errors.Is(err, access.ErrNotInScope):
 		return "", web.Refuse("unknown_campaign", "see the id")
 	case err != nil:

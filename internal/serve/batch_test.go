@@ -145,6 +145,7 @@ func TestAPIKeys(t *testing.T) {
 	s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "", as(gatewayText)).refused(t, "unauthorized")
 	s.call(t, "POST", batchPath, batch, as(viewerText)).refused(t, "forbidden")
 	s.call(t, "POST", "/v1/campaigns/other/grabs:batch", batch, as(gatewayText)).refused(t, "unknown_campaign")
+	require.EqualValues(t, 2, s.fake.denied.Load(), "both are recorded")
 	s.call(t, "POST", "/v1/campaigns/Other/grabs:batch", batch, as(gatewayText)).refused(t, "campaign_invalid")
 	require.Empty(t, s.grabbed())
 

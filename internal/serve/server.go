@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
@@ -44,6 +45,8 @@ type Deps struct {
 	GatewayKeyFile func() (text []byte, open string, err error)
 	// Keys knows the API keys; nil: there are none.
 	Keys Keys
+	// Denied records that an API key was refused what it may not do.
+	Denied func(ctx context.Context, a access.Action, campaign string, why error)
 	// Control is what the control listener serves; nil: the listener is not opened. Requests that last, as streams do,
 	// end by themselves when the context of Run does.
 	Control http.Handler
@@ -67,6 +70,7 @@ type Server struct {
 	verifier  *verifier // nil: nobody comes with a token
 	gateways  *gateways
 	keys      Keys
+	denied    func(ctx context.Context, a access.Action, campaign string, why error)
 	limits    *limits
 	addresses *addresses // nil: an address may make any number of requests
 	log       *zap.Logger
@@ -94,6 +98,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		err = errors.Join(err, errors.New("Grabber, Reader and Log are required, and KeyFile and GatewayKeyFile if Keys and "+
 			"GatewayKeys name a file"))
 	}
+	if deps.Keys != nil && deps.Denied == nil {
+		err = errors.Join(err, errors.New("Denied is required with Keys"))
+	}
 	if !cfg.tokens() && cfg.GatewayKeys == "" && deps.Keys == nil {
 		err = errors.Join(err, errors.New("nobody could grab: set serve.keys, serve.issuer and serve.audience for users "+
 			"with tokens, serve.gateway_keys for gateways that sign, or ledger.dsn for gateways with API keys"))
@@ -103,7 +110,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, deps: deps, grabber: deps.Grabber, reader: deps.Reader, windows: newWindows(deps.Reader),
-		keys: deps.Keys, limits: newLimits(cfg.Rate, cfg.Burst), control: deps.Control,
+		keys: deps.Keys, denied: deps.Denied, limits: newLimits(cfg.Rate, cfg.Burst), control: deps.Control,
 		log: deps.Log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 			return zapcore.NewSamplerWithOptions(c, time.Second, logged, 0)
 		})),

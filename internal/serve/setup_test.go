@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,6 +131,7 @@ type fake struct {
 	grabs  []hongbao.Grab
 	reads  int
 	window shards.Window
+	denied atomic.Int64
 	err    error
 	hold   chan struct{} // if set, a grab waits for it
 	began  chan struct{}
@@ -249,7 +251,7 @@ func setup(t *testing.T, o options) *server {
 		o.keys = func() ([]byte, string, error) { return text, "", nil }
 	}
 	var err error
-	deps := Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core), Keys: o.apiKeys, Control: o.control,
+	deps := Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core), Keys: o.apiKeys, Denied: s.fake.deny, Control: o.control,
 		Ops: o.ops}
 	if cfg.GatewayKeys != "" {
 		text := set(t, jwk(t, gatewaySecret, "g1", "HS256"))
@@ -336,3 +338,5 @@ func (r *reply) refused(t *testing.T, code string, about ...any) {
 }
 
 const good = `{"request_id":"r1"}`
+
+func (f *fake) deny(context.Context, access.Action, string, error) { f.denied.Add(1) }
