@@ -241,7 +241,7 @@ schemathesis_home() { echo "$cache/schemathesis-$(sed -n 's/^schemathesis==//p' 
 setup_schemathesis() {
 	local home
 	home=$(schemathesis_home)
-	if [ -x "$home/bin/schemathesis" ]; then
+	if "$home/bin/schemathesis" --version >/dev/null 2>&1; then # a folder that was moved does not run
 		say "schemathesis is there"
 		return
 	fi
@@ -258,7 +258,7 @@ check() {
 	local missing
 	missing=$(missing_packages)
 	kafka_there "$default_kafka" || missing+=${missing:+$'\n'}kafka-$default_kafka
-	[ -x "$(schemathesis_home)/bin/schemathesis" ] || missing+=${missing:+$'\n'}schemathesis
+	"$(schemathesis_home)/bin/schemathesis" --version >/dev/null 2>&1 || missing+=${missing:+$'\n'}schemathesis
 	if [ -n "$missing" ]; then
 		say "missing: ${missing//$'\n'/ }: run scripts/setup.sh"
 		exit 1
