@@ -9,9 +9,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// streamEntries is how many entries of a stream are read at once.
-const streamEntries = 500
-
 // readStreams compares what the streams still have with the receipts.
 func (r *run) readStreams(ctx context.Context) error {
 	if r.partial() {
@@ -32,8 +29,7 @@ func (r *run) readStreams(ctx context.Context) error {
 func (r *run) readStream(ctx context.Context, s *shard) error {
 	next := int64(0) // the seq that the next entry should begin with; 0 if that can't be told
 	highest := int64(0)
-	for from := "-"; ; {
-		page, err := shards.Of(r.Redis, s.Keys).Range(ctx, from, "+", streamEntries)
+	for page, err := range shards.Of(r.Redis, s.Keys).Pages(ctx, "-", "+") {
 		if err != nil {
 			return err
 		}
@@ -54,10 +50,6 @@ func (r *run) readStream(ctx context.Context, s *shard) error {
 			highest = next - 1
 			r.entry(s, &e)
 		}
-		if len(page) < streamEntries {
-			break
-		}
-		from = "(" + page[len(page)-1].ID
 	}
 	if next > 0 && highest < s.seq {
 		s.gaps = append(s.gaps, stream.SeqRange{First: highest + 1, Last: s.seq})

@@ -68,33 +68,29 @@ func (f *Filter) matches(l *Letter) bool {
 		(f.From.IsZero() || !l.Last.Before(f.From)) && (f.To.IsZero() || l.Last.Before(f.To))
 }
 
-// pageLen is how many letters are read at once.
-const pageLen = 500
-
 // eachRaw calls fn for pages of a stream of letters, after an id; "" begins.
-func eachRaw(after string, read func(first, last string, n int) ([]shards.RawEntry, error),
+func eachRaw(after string, read func(first string, n int) ([]shards.RawEntry, error),
 	fn func([]shards.RawEntry) error) error {
 	from := "-"
 	if after != "" {
 		from = "(" + after
 	}
-	for {
-		page, err := read(from, "+", pageLen)
+	for page, err := range shards.Pages(from, read) {
 		if err == nil {
 			err = fn(page)
 		}
-		if err != nil || len(page) < pageLen {
+		if err != nil {
 			return err
 		}
-		from = "(" + page[len(page)-1].ID
 	}
+	return nil
 }
 
 // Each calls fn for pages of a sink's dead letters on a shard, in the order in which they died, until fn fails. after
 // is an id of the stream; "" begins.
 func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
-	read := func(first, last string, n int) ([]shards.RawEntry, error) {
-		return l.shard(shard).Letters(ctx, sink, first, last, n)
+	read := func(first string, n int) ([]shards.RawEntry, error) {
+		return l.shard(shard).Letters(ctx, sink, first, "+", n)
 	}
 	return eachRaw(after, read, func(raw []shards.RawEntry) error {
 		page := make([]Letter, len(raw))
@@ -107,8 +103,8 @@ func (l *Letters) Each(ctx context.Context, sink string, shard int, after string
 
 // EachResolved calls fn for a sink's resolved letters on a shard, in the order of the decisions.
 func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn func(*Resolved)) error {
-	read := func(first, last string, n int) ([]shards.RawEntry, error) {
-		return l.shard(shard).ResolvedLetters(ctx, sink, first, last, n)
+	read := func(first string, n int) ([]shards.RawEntry, error) {
+		return l.shard(shard).ResolvedLetters(ctx, sink, first, "+", n)
 	}
 	return eachRaw("", read, func(raw []shards.RawEntry) error {
 		for i := range raw {

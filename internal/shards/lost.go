@@ -108,12 +108,9 @@ func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool,
 	return func(seq int64) bool { return seq >= p.DoneFloor && (seq > head.Seq || !p.Done[0].Has(seq)) }, err
 }
 
-const entriesPage = 500
-
 // eachEntry calls fn for all entries of the stream that can be read and that the shard does not refute.
 func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
-	for from := "-"; ; {
-		raw, err := k.Range(ctx, from, "+", entriesPage)
+	for raw, err := range k.Pages(ctx, "-", "+") {
 		if err != nil {
 			return err
 		}
@@ -124,11 +121,8 @@ func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
 		for i := range entries {
 			fn(&entries[i])
 		}
-		if len(raw) < entriesPage {
-			return nil
-		}
-		from = "(" + raw[len(raw)-1].ID
 	}
+	return nil
 }
 
 // EachReceipts calls fn for the receipts of every user of a campaign until fn fails; its error is given back as it is.

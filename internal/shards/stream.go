@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 
@@ -64,18 +65,36 @@ func (k *Shard) Entries(ctx context.Context, first, last string) ([]stream.Entry
 
 // rangeAll reads all entries from first to last, page by page.
 func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, error) {
-	const page = 500
 	var all []RawEntry
-	for {
-		raw, err := k.Range(ctx, first, last, page)
+	for page, err := range k.Pages(ctx, first, last) {
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, raw...); len(raw) < page {
-			return all, nil
-		}
-		first = "(" + raw[len(raw)-1].ID
+		all = append(all, page...)
 	}
+	return all, nil
+}
+
+// entriesPage is how many entries of a stream are read at once.
+const entriesPage = 500
+
+// Pages gives the pages of a stream that read reads from an id on: until one is not full, or an error, which is the
+// last. The first may be empty.
+func Pages(first string, read func(first string, count int) ([]RawEntry, error)) iter.Seq2[[]RawEntry, error] {
+	return func(yield func([]RawEntry, error) bool) {
+		for {
+			page, err := read(first, entriesPage)
+			if !yield(page, err) || err != nil || len(page) < entriesPage {
+				return
+			}
+			first = "(" + page[len(page)-1].ID
+		}
+	}
+}
+
+// Pages gives the shard's entries from first to last, both included, as Range has them.
+func (k *Shard) Pages(ctx context.Context, first, last string) iter.Seq2[[]RawEntry, error] {
+	return Pages(first, func(first string, count int) ([]RawEntry, error) { return k.Range(ctx, first, last, count) })
 }
 
 // LastSeq reads the seq of the shard's last event.
@@ -152,8 +171,7 @@ func rawEntries(list []any, attempt int64) ([]RawEntry, error) {
 // EntryOf finds the entry that has an event, which was decided at a time; false if the stream does not have it any more.
 func (k *Shard) EntryOf(ctx context.Context, seq int64, decided time.Time) (stream.Entry, bool, error) {
 	// An entry's id is the time of its decision, or later where the clock went back.
-	for from := strconv.FormatInt(decided.UnixMilli(), 10); ; {
-		raw, err := k.Range(ctx, from, "+", entriesPage)
+	for raw, err := range k.Pages(ctx, strconv.FormatInt(decided.UnixMilli(), 10), "+") {
 		if err != nil {
 			return stream.Entry{}, false, err
 		}
@@ -169,9 +187,6 @@ func (k *Shard) EntryOf(ctx context.Context, seq int64, decided time.Time) (stre
 				return *e, true, nil
 			}
 		}
-		if len(raw) < entriesPage {
-			return stream.Entry{}, false, nil
-		}
-		from = "(" + raw[len(raw)-1].ID
 	}
+	return stream.Entry{}, false, nil
 }
