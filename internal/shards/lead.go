@@ -13,11 +13,11 @@ func (k *Shard) TakeLead(ctx context.Context, work, who string, lead time.Durati
 	if err != nil {
 		return 0, fmt.Errorf("lead %s: %w", work, err)
 	}
-	r := replyReader{rest: reply}
-	if r.string() == "held" {
-		led = max(time.Duration(r.int64())*time.Millisecond, time.Millisecond)
+	leads, led, err := taken(reply)
+	if !leads {
+		led = max(led, time.Millisecond)
 	}
-	return led, r.done(lockScript)
+	return led, err
 }
 
 // EndLead gives the lead up, if the caller has it: another one can take it at once.

@@ -18,17 +18,21 @@ type LockCall struct {
 }
 
 // TakeLock takes a lock, or tells for how long another owner still has it. The same token takes it again.
-func (k *Shard) TakeLock(ctx context.Context, c *LockCall) (taken bool, held time.Duration, err error) {
+func (k *Shard) TakeLock(ctx context.Context, c *LockCall) (ok bool, held time.Duration, err error) {
 	reply, err := c.run(ctx, k, "take")
 	if err != nil {
 		return false, 0, err
 	}
+	return taken(reply)
+}
+
+// taken reads lock.lua's answer to take.
+func taken(reply []string) (ok bool, held time.Duration, err error) {
 	r := replyReader{rest: reply}
-	if r.string() == "ok" {
-		return true, 0, r.done(lockScript)
+	if ok = r.string() == "ok"; !ok {
+		held = time.Duration(r.int64()) * time.Millisecond
 	}
-	held = time.Duration(r.int64()) * time.Millisecond
-	return false, held, r.done(lockScript)
+	return ok, held, r.done(lockScript)
 }
 
 // RenewLock begins the lease anew. False if the lock is lost: its lease was over, or somebody took it away.
