@@ -15,11 +15,11 @@ import (
 func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 	for _, sink := range r.cfg.Sinks {
 		var pause, limit shards.SinkControl
-		for i := range r.cfg.Space.Len() {
-			c, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(i)).SinkControl(ctx, sink)
-			if err != nil {
+		controls, errs := shards.SinkControls(ctx, r.cfg.Redis, r.cfg.Space, sink)
+		for i, c := range controls {
+			if errs[i] != nil {
 				r.cfg.Log.Warn("a shard can't tell whether a sink is paused: see `hongbao sink list` when it can",
-					zap.Int("shard", i), zap.String("sink", sink), zap.Error(err))
+					zap.Int("shard", i), zap.String("sink", sink), zap.Error(errs[i]))
 				continue
 			}
 			if c.Paused && !pause.Paused {
