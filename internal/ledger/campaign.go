@@ -172,10 +172,7 @@ func scanCampaign(s scan) (StoredCampaign, error) {
 		&revealed); err != nil {
 		return c, err
 	}
-	if revealed != 0 {
-		c.Revealed = time.UnixMilli(revealed).UTC()
-	}
-	c.Canonical, c.State, c.Created = []byte(spec), CampaignState(state), time.UnixMilli(created).UTC()
+	c.Canonical, c.State, c.Created, c.Revealed = []byte(spec), CampaignState(state), atMilli(created), atMilli(revealed)
 	copy(c.Seed[:], seed)
 	if err := json.Unmarshal(c.Canonical, &c.Spec); err != nil {
 		return c, hongbao.Errorf(hongbao.ClassBroken, "the ledger's specification of a campaign can't be read: %w", err)
