@@ -15,8 +15,8 @@ import (
 
 func grants(n int) []hongbao.Grant { return make([]hongbao.Grant, n) }
 
-// What the time limit ended is Unknown, even if the handler called it Permanent; what failed for another reason, and
-// what is done, stays.
+// A grant whose call the time limit ended is Unknown, even if the handler called it Permanent. A grant that failed for
+// another reason keeps its error, and one that is done stays done.
 func TestTimeoutIsUnknown(t *testing.T) {
 	t.Parallel()
 	refused := hongbao.Errorf(hongbao.ClassPermanent, "no such account")

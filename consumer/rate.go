@@ -54,7 +54,7 @@ func (s *shard) turn(ctx context.Context, n int) error {
 		return err
 	case !given:
 		s.turnIn = min(wait-mostTurn/2, 2*mostTurn)
-		s.lastWasReclaim, s.nextReclaim = false, time.Time{} // what it hands back comes before what is new
+		s.lastWasReclaim, s.nextReclaim = false, time.Time{} // it takes the entries that it hands back before new ones
 		return errLater
 	}
 	if n > 0 {

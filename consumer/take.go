@@ -30,7 +30,7 @@ func (s *shard) prepare(ctx context.Context) error {
 	return nil
 }
 
-// take reclaims what is due, else reads what is new. After a reclaim it is the turn of what is new. With an error it
+// take reclaims entries that are due, else it reads new ones. After a reclaim it reads new ones first. With an error it
 // may give items all the same: they are the worker's by then.
 func (s *shard) take(ctx context.Context) ([]item, error) {
 	if s.lastWasReclaim {

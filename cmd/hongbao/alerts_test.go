@@ -196,7 +196,7 @@ func wrongHands(t *testing.T) {
 		"dead_letter")
 	d.audit(3)
 	p.fires("audit_differs")
-	require.NoError(t, d.rdb.XTrimMaxLen(t.Context(), events, 0).Err()) // what is parked is gone with it
+	require.NoError(t, d.rdb.XTrimMaxLen(t.Context(), events, 0).Err()) // the parked entries are gone with it
 	p.fires("events_lost")
 	require.NoError(t, d.rdb.XGroupDestroy(t.Context(), events, "balance").Err())
 	p.fires("group_vanished")

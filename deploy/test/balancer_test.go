@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// balancer is what a Service is to its pods: new connections go to those that are ready, in turn; connections that are
-// open stay where they are. It asks as the readiness probe of the chart does.
+// balancer does for servers what a Service does for pods: it gives new connections to the ready ones in turn, and leaves
+// open connections where they are. It asks as the readiness probe of the chart does.
 type balancer struct {
 	listener net.Listener
 	probe    *corev1.Probe

@@ -15,8 +15,8 @@ import (
 // maxDetails bounds the details of an entry of the journal.
 const maxDetails = 16 << 10
 
-// Record writes entries into the journal, as access.Entry.Fit makes them; those that are there stay as they are. Within Together they are a part of
-// the transaction.
+// Record writes entries into the journal, as access.Entry.Fit makes them; an entry that is there stays as it is. Within
+// Together they are a part of the transaction.
 func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 	stmts := make([]stmt, len(entries))
 	for i := range entries {
