@@ -26,30 +26,30 @@ func TestLedgerAway(t *testing.T) {
 	dsn.Host = proxy.Addr
 	d := setup(t, options{dsn: dsn.String()})
 	d.campaign("rain", 10, 1_000)
-	d.get("treasurer", "/v1/campaigns/rain").ok(t, http.StatusOK, nil) // the server has seen the keys
+	d.get("treasurer", "/v1/campaigns/rain").OK(t, http.StatusOK, nil) // the server has seen the keys
 	proxy.Refuse(true)
 	proxy.CutAll()
 	var state stateAnswer
-	d.post("operator", "/v1/campaigns/rain/pause", "{}").ok(t, http.StatusOK, &state)
+	d.post("operator", "/v1/campaigns/rain/pause", "{}").OK(t, http.StatusOK, &state)
 	require.Equal(t, "paused", state.State)
-	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the ledger is away"}`).ok(t, http.StatusOK, nil)
+	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the ledger is away"}`).OK(t, http.StatusOK, nil)
 	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
-	d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, again).refused(t, "unavailable")
-	d.get("viewer", "/v1/campaigns/rain").refused(t, "unavailable")
+	d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, again).Refused(t, "unavailable")
+	d.get("viewer", "/v1/campaigns/rain").Refused(t, "unavailable")
 	var sinks sinksAnswer
-	d.get("viewer", "/v1/sinks").ok(t, http.StatusOK, &sinks)
+	d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &sinks)
 	require.True(t, sinks.Sinks[0].Pause.Paused)
 	proxy.Refuse(false)
 	testkit.EventuallyOK(t, 30*time.Second, func() error {
 		r := d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, again)
-		if r.status != http.StatusOK {
+		if r.Status != http.StatusOK {
 			return errStillRuns
 		}
 		return nil
 	}, "the ledger is back")
 	var page access.JournalPage
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		d.get("viewer", "/v1/journal?campaign=rain").ok(t, http.StatusOK, &page)
+		d.get("viewer", "/v1/journal?campaign=rain").OK(t, http.StatusOK, &page)
 		return len(page.Entries) >= 4
 	}, "what was done meanwhile is recorded")
 	actions := map[access.Action]int{}
@@ -58,7 +58,7 @@ func TestLedgerAway(t *testing.T) {
 	}
 	require.Equal(t, 1, actions[access.PauseCampaign], "%v", actions)
 	var shown app.Shown
-	d.get("viewer", "/v1/campaigns/rain").ok(t, http.StatusOK, &shown)
+	d.get("viewer", "/v1/campaigns/rain").OK(t, http.StatusOK, &shown)
 	require.Equal(t, "closed", shown.Redis.State)
 }
 
@@ -74,11 +74,11 @@ func TestLedgerMute(t *testing.T) {
 	dsn.Host = proxy.Addr
 	d := setup(t, options{dsn: dsn.String()})
 	d.campaign("rain", 10, 1_000)
-	d.get("treasurer", "/v1/campaigns/rain").ok(t, http.StatusOK, nil) // the server has seen the keys
+	d.get("treasurer", "/v1/campaigns/rain").OK(t, http.StatusOK, nil) // the server has seen the keys
 	proxy.Delay(time.Hour)
 	var state stateAnswer
 	begun := time.Now()
-	d.post("operator", "/v1/campaigns/rain/pause", "{}").ok(t, http.StatusOK, &state)
+	d.post("operator", "/v1/campaigns/rain/pause", "{}").OK(t, http.StatusOK, &state)
 	require.Equal(t, "paused", state.State)
 	require.Less(t, time.Since(begun), 2*ledgerWait+time.Second)
 	proxy.Delay(0)
@@ -86,10 +86,10 @@ func TestLedgerMute(t *testing.T) {
 	var shown app.Shown
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		r := d.get("viewer", "/v1/campaigns/rain")
-		if r.status != http.StatusOK {
+		if r.Status != http.StatusOK {
 			return false
 		}
-		r.ok(t, http.StatusOK, &shown)
+		r.OK(t, http.StatusOK, &shown)
 		return true
 	}, "the ledger answers again")
 	require.Equal(t, "paused", shown.Redis.State)

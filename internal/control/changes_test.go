@@ -44,54 +44,54 @@ func TestLifeOfACampaign(t *testing.T) {
 			d := setup(t, options{postgres: postgres})
 			spec := specOf(t, campaignOf("rain-1", 10, 1_000))
 			var created app.Created
-			d.post("treasurer", "/v1/campaigns", spec).ok(t, http.StatusOK, &created)
+			d.post("treasurer", "/v1/campaigns", spec).OK(t, http.StatusOK, &created)
 			require.True(t, created.Created)
 			hash := created.Hash
-			d.post("treasurer", "/v1/campaigns", spec).ok(t, http.StatusOK, &created)
+			d.post("treasurer", "/v1/campaigns", spec).OK(t, http.StatusOK, &created)
 			require.False(t, created.Created, "the same again changes nothing")
 			require.Equal(t, hash, created.Hash)
 			d.post("treasurer", "/v1/campaigns", strings.Replace(spec, `"total":1000`, `"total":2000`, 1)).
-				refused(t, "campaign_exists")
+				Refused(t, "campaign_exists")
 
-			d.post("operator", "/v1/campaigns/rain-1/pause", "{}").refused(t, "not_loaded")
-			d.post("treasurer", "/v1/campaigns/rain-1/close", "{}").refused(t, "not_loaded")
+			d.post("operator", "/v1/campaigns/rain-1/pause", "{}").Refused(t, "not_loaded")
+			d.post("treasurer", "/v1/campaigns/rain-1/close", "{}").Refused(t, "not_loaded")
 			var loaded loadAnswer
 			for range 2 {
-				d.post("operator", "/v1/campaigns/rain-1/load", "{}").ok(t, http.StatusOK, &loaded)
+				d.post("operator", "/v1/campaigns/rain-1/load", "{}").OK(t, http.StatusOK, &loaded)
 				require.Equal(t, loadAnswer{"rain-1", 10, false}, loaded)
 			}
 			d.grab("rain-1", "u1")
 			var state stateAnswer
-			d.post("operator", "/v1/campaigns/rain-1/pause", "{}").ok(t, http.StatusOK, &state)
+			d.post("operator", "/v1/campaigns/rain-1/pause", "{}").OK(t, http.StatusOK, &state)
 			require.Equal(t, "paused", state.State)
-			d.post("operator", "/v1/campaigns/rain-1/resume", "{}").ok(t, http.StatusOK, &state)
+			d.post("operator", "/v1/campaigns/rain-1/resume", "{}").OK(t, http.StatusOK, &state)
 			require.Equal(t, "open", state.State)
 			d.grab("rain-1", "u2")
 
-			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800}`).refused(t, "not_closed")
-			d.post("treasurer", "/v1/campaigns/rain-1/close", "{}").refused(t, "refused")
+			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800}`).Refused(t, "not_closed")
+			d.post("treasurer", "/v1/campaigns/rain-1/close", "{}").Refused(t, "refused")
 			var ending app.Ending
 			for range 2 {
-				d.post("treasurer", "/v1/campaigns/rain-1/close", `{"early":true}`).ok(t, http.StatusOK, &ending)
+				d.post("treasurer", "/v1/campaigns/rain-1/close", `{"early":true}`).OK(t, http.StatusOK, &ending)
 				require.True(t, ending.Settling)
 				require.EqualValues(t, 8, ending.Closed.Left)
 			}
-			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800}`).ok(t, http.StatusAccepted, &ending)
+			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800}`).OK(t, http.StatusAccepted, &ending)
 			require.True(t, ending.Settling)
 			d.work()
-			d.post("treasurer", "/v1/campaigns/rain-1/reveal", "{}").refused(t, "not_refunded")
-			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":801}`).refused(t, "wrong_amount")
-			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800,"missing":1}`).refused(t, "grants_missing")
+			d.post("treasurer", "/v1/campaigns/rain-1/reveal", "{}").Refused(t, "not_refunded")
+			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":801}`).Refused(t, "wrong_amount")
+			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800,"missing":1}`).Refused(t, "grants_missing")
 			for range 2 {
-				d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800}`).ok(t, http.StatusOK, &ending)
+				d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800}`).OK(t, http.StatusOK, &ending)
 				require.EqualValues(t, 800, ending.Amount)
 				require.EqualValues(t, 8, ending.Refunded.Packets)
 			}
 			var told campaign.Disclosure
 			r := d.post("treasurer", "/v1/campaigns/rain-1/reveal", "{}")
-			r.ok(t, http.StatusOK, &told)
+			r.OK(t, http.StatusOK, &told)
 			require.Equal(t, hash, told.Hash)
-			d.get("viewer", "/v1/campaigns/rain-1/ending").ok(t, http.StatusOK, &ending)
+			d.get("viewer", "/v1/campaigns/rain-1/ending").OK(t, http.StatusOK, &ending)
 			require.NotNil(t, ending.Refunded)
 			d.do(func(a *app.App) error {
 				s, err := a.Show(t.Context(), "rain-1")
@@ -109,20 +109,20 @@ func TestCoupons(t *testing.T) {
 	c := campaignOf("rain-c", 20, 0)
 	c.Kind, c.Currency, c.Split = hongbao.KindCoupon, "", hongbao.Split{Mode: hongbao.SplitEven}
 	c.Codes = &hongbao.Codes{Pattern: "HB-????####????"}
-	d.post("treasurer", "/v1/campaigns", specOf(t, c)).ok(t, http.StatusOK, nil)
-	d.post("operator", "/v1/campaigns/rain-c/load", "{}").ok(t, http.StatusOK, nil)
+	d.post("treasurer", "/v1/campaigns", specOf(t, c)).OK(t, http.StatusOK, nil)
+	d.post("operator", "/v1/campaigns/rain-c/load", "{}").OK(t, http.StatusOK, nil)
 	d.grab("rain-c", "u1")
 	d.work()
 	var shown app.Shown
 	one := d.get("viewer", "/v1/campaigns/rain-c")
-	one.ok(t, http.StatusOK, &shown)
+	one.OK(t, http.StatusOK, &shown)
 	require.EqualValues(t, 20, shown.Ledger.Codes)
 	trail := d.get("viewer", "/v1/campaigns/rain-c/trail?user=u1")
-	require.Contains(t, trail.text, `"ledger":{"event"`)
-	require.NotContains(t, trail.text, "HB-")
-	require.NotContains(t, strings.Replace(one.text, c.Codes.Pattern, "", 1), "HB-")
+	require.Contains(t, trail.Text, `"ledger":{"event"`)
+	require.NotContains(t, trail.Text, "HB-")
+	require.NotContains(t, strings.Replace(one.Text, c.Codes.Pattern, "", 1), "HB-")
 	c.ID, c.Codes = "rain-f", &hongbao.Codes{File: "/etc/passwd"}
-	d.post("treasurer", "/v1/campaigns", specOf(t, c)).refused(t, "specification_invalid")
+	d.post("treasurer", "/v1/campaigns", specOf(t, c)).Refused(t, "specification_invalid")
 }
 
 // B8 to B15: a specification that is wrong, and one that can't be met.
@@ -143,7 +143,7 @@ func TestBadSpecifications(t *testing.T) {
 		{good, strings.Repeat(" ", maxBody) + good, "body_too_large"},
 	} {
 		r := d.post("treasurer", "/v1/campaigns", strings.Replace(good, c.old, c.new, 1))
-		require.Equal(t, c.code, r.code(), "%.100s: %.500s", c.new, r.text)
+		require.Equal(t, c.code, r.Code(), "%.100s: %.500s", c.new, r.Text)
 	}
 	require.Empty(t, d.ledgerCampaigns())
 }
@@ -151,7 +151,7 @@ func TestBadSpecifications(t *testing.T) {
 func (d *desk) ledgerCampaigns() []app.ListedCampaign {
 	d.t.Helper()
 	var page app.CampaignPage
-	d.get("viewer", "/v1/campaigns").ok(d.t, http.StatusOK, &page)
+	d.get("viewer", "/v1/campaigns").OK(d.t, http.StatusOK, &page)
 	return page.Campaigns
 }
 
@@ -167,20 +167,20 @@ func TestIdempotencyKeys(t *testing.T) {
 			}
 			spec := specOf(t, campaignOf("rain", 10, 1_000))
 			first := d.post("treasurer", "/v1/campaigns", spec, as("k1"))
-			first.ok(t, http.StatusOK, nil)
-			require.Contains(t, first.text, `"created":true`)
+			first.OK(t, http.StatusOK, nil)
+			require.Contains(t, first.Text, `"created":true`)
 			again := d.post("treasurer", "/v1/campaigns", spec, as("k1"))
-			require.Equal(t, first.text, again.text, "word for word")
-			d.post("treasurer", "/v1/campaigns", spec+" ", as("k1")).refused(t, "idempotency_key_reused")
-			d.post("treasurer", "/v1/campaigns/rain/close", "{}", as("k1")).refused(t, "idempotency_key_reused")
-			d.post("treasurer/rain*", "/v1/campaigns", spec, as("k1")).ok(t, http.StatusOK, nil) // another caller's
+			require.Equal(t, first.Text, again.Text, "word for word")
+			d.post("treasurer", "/v1/campaigns", spec+" ", as("k1")).Refused(t, "idempotency_key_reused")
+			d.post("treasurer", "/v1/campaigns/rain/close", "{}", as("k1")).Refused(t, "idempotency_key_reused")
+			d.post("treasurer/rain*", "/v1/campaigns", spec, as("k1")).OK(t, http.StatusOK, nil) // another caller's
 			for _, bad := range []string{"", "a b", strings.Repeat("k", 256), "é"} {
-				d.post("treasurer", "/v1/campaigns", spec, as(bad)).refused(t, "idempotency_key_required")
+				d.post("treasurer", "/v1/campaigns", spec, as(bad)).Refused(t, "idempotency_key_required")
 			}
 			// What was refused is tried anew.
-			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).refused(t, "not_loaded")
-			d.post("operator", "/v1/campaigns/rain/load", "{}").ok(t, http.StatusOK, nil)
-			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).ok(t, http.StatusOK, nil)
+			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).Refused(t, "not_loaded")
+			d.post("operator", "/v1/campaigns/rain/load", "{}").OK(t, http.StatusOK, nil)
+			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).OK(t, http.StatusOK, nil)
 
 			spec = specOf(t, campaignOf("rain-2", 10, 1_000))
 			var all sync.WaitGroup
@@ -189,15 +189,15 @@ func TestIdempotencyKeys(t *testing.T) {
 				all.Go(func() { answers[i] = d.post("treasurer", "/v1/campaigns", spec, as("k3")) })
 			}
 			all.Wait()
-			text := d.post("treasurer", "/v1/campaigns", spec, as("k3")).text
+			text := d.post("treasurer", "/v1/campaigns", spec, as("k3")).Text
 			require.Contains(t, text, `"created":true`)
 			done := 0
 			for _, r := range answers {
-				if r.status == http.StatusOK {
+				if r.Status == http.StatusOK {
 					done++
-					require.Equal(t, text, r.text)
+					require.Equal(t, text, r.Text)
 				} else {
-					r.refused(t, "idempotency_key_in_use")
+					r.Refused(t, "idempotency_key_in_use")
 				}
 			}
 			require.Positive(t, done)
@@ -243,7 +243,7 @@ func TestDeadLetters(t *testing.T) {
 	d.buried("the account is closed")
 	list := func(key, query string) []deadletter.Letter {
 		var page app.LetterPage
-		d.get(key, "/v1/dead-letters"+query).ok(t, http.StatusOK, &page)
+		d.get(key, "/v1/dead-letters"+query).OK(t, http.StatusOK, &page)
 		return page.Letters
 	}
 	require.Len(t, list("viewer", ""), 6)
@@ -251,12 +251,12 @@ func TestDeadLetters(t *testing.T) {
 	require.Empty(t, list("viewer", "?reason=is+open"))
 	require.Len(t, list("viewer/rain*", ""), 3)
 	var page app.LetterPage
-	d.get("viewer", "/v1/dead-letters?limit=4").ok(t, http.StatusOK, &page)
+	d.get("viewer", "/v1/dead-letters?limit=4").OK(t, http.StatusOK, &page)
 	require.Len(t, list("viewer", "?after="+page.Next), 2)
 	snow := list("viewer", "?campaign=snow")[0].ID
 	rain := list("viewer", "?campaign=rain")[0].ID
-	d.get("viewer", "/v1/dead-letters/"+snow).ok(t, http.StatusOK, nil)
-	d.get("viewer/rain*", "/v1/dead-letters/"+snow).refused(t, "unknown_letter")
+	d.get("viewer", "/v1/dead-letters/"+snow).OK(t, http.StatusOK, nil)
+	d.get("viewer/rain*", "/v1/dead-letters/"+snow).Refused(t, "unknown_letter")
 
 	body := func(fields string) string { return `{"why":"they opened it again",` + fields + `}` }
 	for fields, code := range map[string]string{
@@ -266,13 +266,13 @@ func TestDeadLetters(t *testing.T) {
 		`"all":1`: "invalid_value", `"from":"yesterday"`: "invalid_value", `"user":"a b"`: "invalid_value",
 		`"reason":{}`: "nested_value", `"campaign":"rain","limit":1`: "unknown_field",
 	} {
-		d.post("operator/rain*", "/v1/dead-letters/requeue", body(fields)).refused(t, code)
+		d.post("operator/rain*", "/v1/dead-letters/requeue", body(fields)).Refused(t, code)
 	}
-	d.post("operator", "/v1/dead-letters/requeue", `{"all":true}`).refused(t, "invalid_value")
+	d.post("operator", "/v1/dead-letters/requeue", `{"all":true}`).Refused(t, "invalid_value")
 	var report lettersAnswer
 	ask := func(key, what, fields string) lettersAnswer {
 		report = lettersAnswer{}
-		d.post(key, "/v1/dead-letters/"+what, body(fields)).ok(t, http.StatusOK, &report)
+		d.post(key, "/v1/dead-letters/"+what, body(fields)).OK(t, http.StatusOK, &report)
 		return report
 	}
 	require.EqualValues(t, 3, ask("operator/rain*", "requeue", `"reason":"is closed","dry_run":true`).Matched)
@@ -283,7 +283,7 @@ func TestDeadLetters(t *testing.T) {
 	require.EqualValues(t, 2, ask("treasurer", "drop", `"all":true`).Resolved)
 	require.Empty(t, list("viewer", ""))
 	var shown app.Shown
-	d.get("viewer", "/v1/campaigns/rain").ok(t, http.StatusOK, &shown)
+	d.get("viewer", "/v1/campaigns/rain").OK(t, http.StatusOK, &shown)
 	require.EqualValues(t, 300, shown.Ledger.Granted)
 }
 
@@ -296,24 +296,24 @@ func TestReplays(t *testing.T) {
 		d.grab("rain", fmt.Sprint("u", i))
 	}
 	var answer replayAnswer
-	d.post("operator", "/v1/replays/mend", `{"to":"balance","dry_run":true}`).ok(t, http.StatusOK, &answer)
+	d.post("operator", "/v1/replays/mend", `{"to":"balance","dry_run":true}`).OK(t, http.StatusOK, &answer)
 	require.EqualValues(t, 3, answer.Report.Matched)
-	d.get("viewer", "/v1/replays/mend").refused(t, "unknown_replay")
-	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance"}`).refused(t, "forbidden")
-	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance","campaign":"snow"}`).refused(t, "unknown_campaign")
-	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance","campaign":"rain"}`).ok(t, http.StatusOK, &answer)
+	d.get("viewer", "/v1/replays/mend").Refused(t, "unknown_replay")
+	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance"}`).Refused(t, "forbidden")
+	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance","campaign":"snow"}`).Refused(t, "unknown_campaign")
+	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance","campaign":"rain"}`).OK(t, http.StatusOK, &answer)
 	require.True(t, answer.Report.Finished)
 	require.EqualValues(t, 3, answer.Report.Delivered)
-	d.post("operator", "/v1/replays/mend", `{"to":"balance"}`).refused(t, "replay_differs")
+	d.post("operator", "/v1/replays/mend", `{"to":"balance"}`).Refused(t, "replay_differs")
 	var state replayState
-	d.get("viewer", "/v1/replays/mend").ok(t, http.StatusOK, &state)
+	d.get("viewer", "/v1/replays/mend").OK(t, http.StatusOK, &state)
 	require.True(t, state.Finished)
 	require.False(t, state.RunsHere)
 	require.Equal(t, state.Events, state.Looked)
 	var all replaysAnswer
-	d.get("viewer", "/v1/replays").ok(t, http.StatusOK, &all)
+	d.get("viewer", "/v1/replays").OK(t, http.StatusOK, &all)
 	require.Equal(t, []replayState{state}, all.Replays)
-	d.post("operator", "/v1/replays/mend/stop", "{}").refused(t, "not_running_here")
+	d.post("operator", "/v1/replays/mend/stop", "{}").Refused(t, "not_running_here")
 	for body, code := range map[string]string{
 		`{}`: "invalid_value", `{"to":"kafka"}`: "unknown_sink", `{"to":"topic:"}`: "invalid_value",
 		`{"to":"balance","missing":true}`: "invalid_value", `{"to":"balance","dead":"balance"}`: "invalid_value",
@@ -321,9 +321,9 @@ func TestReplays(t *testing.T) {
 		`{"to":"balance","rate":0}`: "invalid_value", `{"to":"balance","odd":0}`: "unknown_field",
 		`{"to":"balance","campaign":"drizzle"}`: "unknown_campaign",
 	} {
-		d.post("operator", "/v1/replays/other", body).refused(t, code)
+		d.post("operator", "/v1/replays/other", body).Refused(t, code)
 	}
-	d.post("operator", "/v1/replays/"+strings.Repeat("a", 58), `{"to":"balance"}`).refused(t, "invalid_name")
+	d.post("operator", "/v1/replays/"+strings.Repeat("a", 58), `{"to":"balance"}`).Refused(t, "invalid_name")
 }
 
 // Each cell of the table of roles by HTTP: what a role may not do is 403, whatever is in the request; what is not in a
@@ -337,26 +337,26 @@ func TestRoles(t *testing.T) {
 		"{name}", "mend")
 	for _, o := range operations() {
 		at := path.Replace(o.path)
-		d.call("", o.method, at, "{}").refused(t, "unauthorized")
+		d.call("", o.method, at, "{}").Refused(t, "unauthorized")
 		for _, role := range access.Roles() {
 			all, scoped := access.Caller{Role: role}, access.Caller{Role: role, Campaigns: []string{"rain*"}}
 			r := d.call(string(role), o.method, at, `{"odd":1}`)
 			if all.May(o.action) != nil {
-				require.Equal(t, "forbidden", r.code(), "%s %s", role, o.id)
+				require.Equal(t, "forbidden", r.Code(), "%s %s", role, o.id)
 			} else {
-				require.NotContains(t, []string{"forbidden", "unauthorized"}, r.code(), "%s %s: %s", role, o.id, r.text)
-				require.Less(t, r.status, 500, r.text)
+				require.NotContains(t, []string{"forbidden", "unauthorized"}, r.Code(), "%s %s: %s", role, o.id, r.Text)
+				require.Less(t, r.Status, 500, r.Text)
 			}
 			r = d.call(string(role)+"/rain*", o.method, at, `{"odd":1}`)
-			require.Equal(t, scoped.May(o.action) != nil, r.code() == "forbidden", "%s %s: %s", role, o.id, r.text)
+			require.Equal(t, scoped.May(o.action) != nil, r.Code() == "forbidden", "%s %s: %s", role, o.id, r.Text)
 			if strings.Contains(o.path, "{id}") && scoped.May(o.action) == nil {
 				r := d.call(string(role)+"/rain*", o.method, strings.Replace(at, "rain", "snow", 1), "{}")
-				require.Equal(t, "unknown_campaign", r.code(), "%s %s", role, o.id)
+				require.Equal(t, "unknown_campaign", r.Code(), "%s %s", role, o.id)
 			}
 		}
 	}
-	d.post("treasurer/rain*", "/v1/campaigns", specOf(t, campaignOf("snow-2", 10, 100))).refused(t, "unknown_campaign")
-	d.post("treasurer/rain*", "/v1/campaigns", specOf(t, campaignOf("rain-2", 10, 100))).ok(t, http.StatusOK, nil)
+	d.post("treasurer/rain*", "/v1/campaigns", specOf(t, campaignOf("snow-2", 10, 100))).Refused(t, "unknown_campaign")
+	d.post("treasurer/rain*", "/v1/campaigns", specOf(t, campaignOf("rain-2", 10, 100))).OK(t, http.StatusOK, nil)
 	require.Len(t, d.ledgerCampaigns(), 3)
 }
 
@@ -365,25 +365,25 @@ func TestPauseOfASink(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	var change app.SinkChange
-	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the bank is closed"}`).ok(t, http.StatusOK, &change)
+	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the bank is closed"}`).OK(t, http.StatusOK, &change)
 	require.True(t, change.Pause.Paused)
 	require.Equal(t, "the bank is closed", change.Pause.Why)
 	var sinks sinksAnswer
-	d.get("viewer", "/v1/sinks").ok(t, http.StatusOK, &sinks)
+	d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &sinks)
 	require.True(t, sinks.Sinks[0].Pause.Paused)
 	require.Contains(t, sinks.Sinks[0].Pause.By, "key:")
-	d.post("operator", "/v1/sinks/balance/resume", `{"why":"it is open"}`).ok(t, http.StatusOK, &change)
+	d.post("operator", "/v1/sinks/balance/resume", `{"why":"it is open"}`).OK(t, http.StatusOK, &change)
 	require.False(t, change.Pause.Paused)
 	for body, want := range map[string]*int{`"grants_per_second":500`: new(500), `"grants_per_second":0`: new(0),
 		`"by_knob":true`: nil} {
-		d.post("operator", "/v1/sinks/balance/limit", `{"why":"x",`+body+`}`).ok(t, http.StatusOK, &change)
+		d.post("operator", "/v1/sinks/balance/limit", `{"why":"x",`+body+`}`).OK(t, http.StatusOK, &change)
 		require.Equal(t, want, change.Limit.GrantsPerSecond, body)
 	}
 	for _, body := range []string{`"by_knob":true,"grants_per_second":1`, `"by_knob":false`, `"grants_per_second":-1`} {
-		d.post("operator", "/v1/sinks/balance/limit", `{"why":"x",`+body+`}`).refused(t, "invalid_value")
+		d.post("operator", "/v1/sinks/balance/limit", `{"why":"x",`+body+`}`).Refused(t, "invalid_value")
 	}
-	d.post("operator", "/v1/sinks/kafka/pause", `{"why":"x"}`).refused(t, "unknown_sink")
-	d.post("operator", "/v1/sinks/balance/pause", `{}`).refused(t, "invalid_value")
+	d.post("operator", "/v1/sinks/kafka/pause", `{"why":"x"}`).Refused(t, "unknown_sink")
+	d.post("operator", "/v1/sinks/balance/pause", `{}`).Refused(t, "invalid_value")
 }
 
 // A grant in quarantine is found, decided once by who may, and is none for a key with another scope.
@@ -398,29 +398,29 @@ func TestQuarantine(t *testing.T) {
 	}
 	d.work()
 	var page app.QuarantinePage
-	d.get("viewer", "/v1/quarantine").ok(t, http.StatusOK, &page)
+	d.get("viewer", "/v1/quarantine").OK(t, http.StatusOK, &page)
 	require.Len(t, page.Grants, 2)
 	one, two := fmt.Sprintf("/v1/quarantine/%d", page.Grants[0].ID), fmt.Sprintf("/v1/quarantine/%d", page.Grants[1].ID)
-	d.get("viewer", "/v1/quarantine?limit=1").ok(t, http.StatusOK, &page)
+	d.get("viewer", "/v1/quarantine?limit=1").OK(t, http.StatusOK, &page)
 	require.Len(t, page.Grants, 1)
 	require.NotZero(t, page.Next)
 	d.key("other", access.RoleTreasurer, "snow")
-	d.get("other", "/v1/quarantine").ok(t, http.StatusOK, &page)
+	d.get("other", "/v1/quarantine").OK(t, http.StatusOK, &page)
 	require.Empty(t, page.Grants)
-	d.get("other", one).refused(t, "unknown_quarantine")
-	d.post("other", one+"/decide", `{"decision":"void","why":"x"}`).refused(t, "unknown_quarantine")
+	d.get("other", one).Refused(t, "unknown_quarantine")
+	d.post("other", one+"/decide", `{"decision":"void","why":"x"}`).Refused(t, "unknown_quarantine")
 	var q app.Quarantined
-	d.get("viewer", one).ok(t, http.StatusOK, &q)
+	d.get("viewer", one).OK(t, http.StatusOK, &q)
 	require.Equal(t, "thief", q.Came.User)
 	require.Equal(t, "u1", q.Ledger.User)
 	for range 2 {
-		d.post("treasurer", one+"/decide", `{"decision":"void","why":"forged"}`).ok(t, http.StatusOK, &q)
+		d.post("treasurer", one+"/decide", `{"decision":"void","why":"forged"}`).OK(t, http.StatusOK, &q)
 		require.Equal(t, "void: forged", q.Resolution)
 	}
-	d.post("treasurer", one+"/decide", `{"decision":"pay","why":"no"}`).refused(t, "decided_otherwise")
-	d.post("treasurer", two+"/decide", `{"decision":"pay","why":"a mistake of ours"}`).ok(t, http.StatusOK, &q)
+	d.post("treasurer", one+"/decide", `{"decision":"pay","why":"no"}`).Refused(t, "decided_otherwise")
+	d.post("treasurer", two+"/decide", `{"decision":"pay","why":"a mistake of ours"}`).OK(t, http.StatusOK, &q)
 	for _, body := range []string{`{}`, `{"decision":"burn","why":"x"}`, `{"decision":"void"}`, `{"decision":"void","why":" "}`} {
-		d.post("treasurer", two+"/decide", body).refused(t, "invalid_value")
+		d.post("treasurer", two+"/decide", body).Refused(t, "invalid_value")
 	}
 }
 
@@ -445,13 +445,13 @@ func TestJournal(t *testing.T) {
 	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
 	spec := specOf(t, campaignOf("rain", 10, 1_000))
 	created := d.post("treasurer", "/v1/campaigns", spec, again)
-	d.post("treasurer", "/v1/campaigns", spec, again).ok(t, http.StatusOK, nil)
-	d.post("operator", "/v1/campaigns/rain/load", "{}").ok(t, http.StatusOK, nil)
-	d.post("operator", "/v1/campaigns/rain/close", "{}").refused(t, "forbidden")
-	d.post("operator/rain*", "/v1/campaigns/snow/pause", "{}").refused(t, "unknown_campaign")
-	d.post("treasurer/rain*", "/v1/campaigns", specOf(t, campaignOf("snow", 10, 100))).refused(t, "unknown_campaign")
+	d.post("treasurer", "/v1/campaigns", spec, again).OK(t, http.StatusOK, nil)
+	d.post("operator", "/v1/campaigns/rain/load", "{}").OK(t, http.StatusOK, nil)
+	d.post("operator", "/v1/campaigns/rain/close", "{}").Refused(t, "forbidden")
+	d.post("operator/rain*", "/v1/campaigns/snow/pause", "{}").Refused(t, "unknown_campaign")
+	d.post("treasurer/rain*", "/v1/campaigns", specOf(t, campaignOf("snow", 10, 100))).Refused(t, "unknown_campaign")
 	var page access.JournalPage
-	d.get("viewer", "/v1/journal?since=2026-01-01T00:00:00Z").ok(t, http.StatusOK, &page)
+	d.get("viewer", "/v1/journal?since=2026-01-01T00:00:00Z").OK(t, http.StatusOK, &page)
 	seen := map[string]int{}
 	for _, e := range page.Entries {
 		if strings.HasPrefix(e.Who, "key:") {
@@ -463,17 +463,17 @@ func TestJournal(t *testing.T) {
 		"close_campaign rain denied": 1, "pause_campaign snow denied": 1, "create_campaign  denied": 1}, seen)
 	who := ""
 	for _, e := range page.Entries {
-		if e.RequestID == created.head.Get(web.RequestID) {
+		if e.RequestID == created.Head.Get(web.RequestID) {
 			who = e.Who
 		}
 	}
 	require.Contains(t, d.keys["treasurer"], strings.TrimPrefix(who, "key:"))
-	d.get("viewer", "/v1/journal?limit=2&who="+who).ok(t, http.StatusOK, &page)
+	d.get("viewer", "/v1/journal?limit=2&who="+who).OK(t, http.StatusOK, &page)
 	require.Len(t, page.Entries, 1)
-	d.get("viewer", "/v1/journal?limit=2").ok(t, http.StatusOK, &page)
+	d.get("viewer", "/v1/journal?limit=2").OK(t, http.StatusOK, &page)
 	require.Len(t, page.Entries, 2)
-	d.get("viewer", "/v1/journal?after="+page.Next).ok(t, http.StatusOK, &page)
+	d.get("viewer", "/v1/journal?after="+page.Next).OK(t, http.StatusOK, &page)
 	for _, bad := range []string{"since=yesterday", "after=x", "who=", "campaign=A"} {
-		d.get("viewer", "/v1/journal?"+bad).refused(t, "invalid_parameter")
+		d.get("viewer", "/v1/journal?"+bad).Refused(t, "invalid_parameter")
 	}
 }

@@ -8,20 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// garble changes a few bytes of a text.
-func garble(r *rand.Rand, text string) string {
-	b := []byte(text)
-	for range r.IntN(3) {
-		if at := r.IntN(len(b) + 1); at < len(b) && r.IntN(2) == 0 {
-			b[at] = byte(r.IntN(256))
-		} else {
-			b = append(b[:at], append([]byte{byte(r.IntN(256))}, b[at:]...)...)
-		}
-	}
-	return string(b)
-}
+	"github.com/hongbao-project/hongbao/internal/web/webtest"
+)
 
 // Each of 10,000 odd requests gets an answer below 500, which the document has, and what stands in the ledger and in
 // Redis stays as it is.
@@ -31,7 +20,7 @@ func TestFuzzedRequests(t *testing.T) {
 	d.campaign("rain", 10, 1_000)
 	d.grab("rain", "u1")
 	d.buried("the account is closed")
-	before := d.get("viewer", "/v1/campaigns/rain").text
+	before := d.get("viewer", "/v1/campaigns/rain").Text
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	path := strings.NewReplacer("{id}", "rain", "{sink}", "balance", "{shard}", "0", "{entry}", "1-1", "{number}", "7",
@@ -49,28 +38,28 @@ func TestFuzzedRequests(t *testing.T) {
 		o := &all[r.IntN(len(all))]
 		at := path.Replace(o.path)
 		if r.IntN(3) == 0 {
-			at = "/" + garble(r, at[1:])
+			at = "/" + webtest.Garble(r, at[1:])
 		}
 		req := d.request(pick("viewer", "operator", "treasurer", "treasurer/rain*", "gateway", "nobody"), o.method, "/",
-			garble(r, pick(bodies...)))
+			webtest.Garble(r, pick(bodies...)))
 		req.URL = &url.URL{Path: at}
 		if o.body == nil || r.IntN(8) == 0 {
-			req.URL.RawQuery = garble(r, pick(queries...))
+			req.URL.RawQuery = webtest.Garble(r, pick(queries...))
 		}
 		if r.IntN(8) == 0 {
-			req.Header["Authorization"] = []string{garble(r, req.Header.Get("Authorization"))}
+			req.Header["Authorization"] = []string{webtest.Garble(r, req.Header.Get("Authorization"))}
 		}
 		if r.IntN(8) == 0 {
-			req.Header["Idempotency-Key"] = []string{garble(r, pick("", "k", strings.Repeat("k", 255)))}
+			req.Header["Idempotency-Key"] = []string{webtest.Garble(r, pick("", "k", strings.Repeat("k", 255)))}
 		}
 		if r.IntN(8) == 0 {
-			req.Header["Content-Type"] = []string{garble(r, "application/json")}
+			req.Header["Content-Type"] = []string{webtest.Garble(r, "application/json")}
 		}
 		got := d.send(req)
-		answers[got.status]++
-		require.Less(t, got.status, http.StatusInternalServerError, "%s %q: %s", req.Method, at, got.text)
-		if got.status >= 300 {
-			require.NotEmpty(t, got.code(), got.text)
+		answers[got.Status]++
+		require.Less(t, got.Status, http.StatusInternalServerError, "%s %q: %s", req.Method, at, got.Text)
+		if got.Status >= 300 {
+			require.NotEmpty(t, got.Code(), got.Text)
 		}
 	}
 	for _, status := range []int{200, 400, 401, 403, 404, 405, 415} {
@@ -78,6 +67,6 @@ func TestFuzzedRequests(t *testing.T) {
 			require.Positive(t, answers[status], "%d: %v", status, answers)
 		}
 	}
-	require.Equal(t, before, d.get("viewer", "/v1/campaigns/rain").text)
+	require.Equal(t, before, d.get("viewer", "/v1/campaigns/rain").Text)
 	require.Len(t, d.ledgerCampaigns(), 1)
 }

@@ -25,28 +25,28 @@ func TestReads(t *testing.T) {
 			d.grab("rain-1", "u2") // not settled
 
 			var page app.CampaignPage
-			d.get("viewer", "/v1/campaigns?limit=1").ok(t, http.StatusOK, &page)
+			d.get("viewer", "/v1/campaigns?limit=1").OK(t, http.StatusOK, &page)
 			require.Len(t, page.Campaigns, 1)
 			require.Equal(t, "rain-1", page.Next)
-			d.get("viewer", "/v1/campaigns?limit=1&after=rain-1").ok(t, http.StatusOK, &page)
+			d.get("viewer", "/v1/campaigns?limit=1&after=rain-1").OK(t, http.StatusOK, &page)
 			require.Equal(t, "snow", page.Campaigns[0].ID)
 			require.Empty(t, page.Next)
-			d.get("viewer/rain*", "/v1/campaigns").ok(t, http.StatusOK, &page)
+			d.get("viewer/rain*", "/v1/campaigns").OK(t, http.StatusOK, &page)
 			require.Len(t, page.Campaigns, 1)
 
 			one := d.get("viewer", "/v1/campaigns/rain-1")
 			var shown app.Shown
-			one.ok(t, http.StatusOK, &shown)
+			one.OK(t, http.StatusOK, &shown)
 			require.EqualValues(t, 2, shown.Redis.Granted)
 			require.EqualValues(t, 8, shown.Redis.Left)
 			require.EqualValues(t, 100, shown.Ledger.Granted)
-			require.NotContains(t, one.text, "seed")
-			d.get("viewer", "/v1/campaigns/rain-1/ending").refused(t, "not_closed")
-			d.get("viewer", "/v1/campaigns/drizzle").refused(t, "unknown_campaign")
-			d.get("viewer", "/v1/campaigns/drizzle/trail?user=u1").refused(t, "unknown_campaign")
+			require.NotContains(t, one.Text, "seed")
+			d.get("viewer", "/v1/campaigns/rain-1/ending").Refused(t, "not_closed")
+			d.get("viewer", "/v1/campaigns/drizzle").Refused(t, "unknown_campaign")
+			d.get("viewer", "/v1/campaigns/drizzle/trail?user=u1").Refused(t, "unknown_campaign")
 
 			var trail app.Trail
-			d.get("viewer", "/v1/campaigns/rain-1/trail?user=u1").ok(t, http.StatusOK, &trail)
+			d.get("viewer", "/v1/campaigns/rain-1/trail?user=u1").OK(t, http.StatusOK, &trail)
 			require.Empty(t, trail.Unread)
 			require.Len(t, trail.Steps, 1)
 			step := trail.Steps[0]
@@ -58,27 +58,27 @@ func TestReads(t *testing.T) {
 			require.NotNil(t, step.Entry)
 			require.Equal(t, []app.TrailSink{{Sink: "balance", Finished: true}}, step.Sinks)
 			var same app.Trail
-			d.get("viewer", fmt.Sprintf("/v1/campaigns/rain-1/trail?packet=%d", first.Packet)).ok(t, http.StatusOK, &same)
+			d.get("viewer", fmt.Sprintf("/v1/campaigns/rain-1/trail?packet=%d", first.Packet)).OK(t, http.StatusOK, &same)
 			require.Equal(t, trail, same)
-			d.get("viewer", "/v1/campaigns/rain-1/trail?user=u2").ok(t, http.StatusOK, &trail)
+			d.get("viewer", "/v1/campaigns/rain-1/trail?user=u2").OK(t, http.StatusOK, &trail)
 			require.Nil(t, trail.Steps[0].Ledger)
 			require.False(t, trail.Steps[0].Sinks[0].Finished)
 			byPacket := fmt.Sprintf("/v1/campaigns/rain-1/trail?packet=%d", trail.Steps[0].Packet)
-			d.get("viewer", byPacket).ok(t, http.StatusOK, &same)
+			d.get("viewer", byPacket).OK(t, http.StatusOK, &same)
 			require.Equal(t, trail, same, "by the receipts of all users")
-			d.get("viewer", "/v1/campaigns/rain-1/trail?packet=9").ok(t, http.StatusOK, &trail)
+			d.get("viewer", "/v1/campaigns/rain-1/trail?packet=9").OK(t, http.StatusOK, &trail)
 			require.Empty(t, trail.Steps, "what nobody has shows nothing")
 
 			var status app.Status
-			d.get("viewer", "/v1/sinks").ok(t, http.StatusOK, &status)
+			d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &status)
 			require.EqualValues(t, 1, status.Sinks[0].Waiting)
 			for path, empty := range map[string]string{
 				"/v1/dead-letters": `{"letters":[],"next":""}`, "/v1/quarantine": `{"grants":[],"next":0}`,
 				"/v1/replays": `{"replays":[]}`,
 			} {
 				r := d.get("viewer", path)
-				require.Equal(t, http.StatusOK, r.status)
-				require.JSONEq(t, empty, r.text)
+				require.Equal(t, http.StatusOK, r.Status)
+				require.JSONEq(t, empty, r.Text)
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func TestBadQueries(t *testing.T) {
 		"/v1/replays/A%00": "unknown_replay", "/v1/sinks?x=1": "invalid_parameter", "/v1/nothing": "not_found",
 		"/v1/campaigns/": "not_found", "/v1/dead-letters?user=%00": "invalid_parameter",
 	} {
-		d.get("viewer", path).refused(t, code)
+		d.get("viewer", path).Refused(t, code)
 	}
 }
 
@@ -114,14 +114,14 @@ func TestLastAudit(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	var last app.LastAudit
-	d.get("viewer", "/v1/audit").ok(t, http.StatusOK, &last)
+	d.get("viewer", "/v1/audit").OK(t, http.StatusOK, &last)
 	require.Equal(t, "none", last.Verdict)
 	d.campaign("rain", 10, 1_000)
 	d.do(func(a *app.App) error {
 		_, err := a.Audit(t.Context(), audit.Options{})
 		return err
 	})
-	d.get("viewer", "/v1/audit").ok(t, http.StatusOK, &last)
+	d.get("viewer", "/v1/audit").OK(t, http.StatusOK, &last)
 	require.Equal(t, "agrees", last.Verdict)
 	require.False(t, last.Started.IsZero())
 }

@@ -3,7 +3,7 @@ package control
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/internal/web"
+	"github.com/hongbao-project/hongbao/internal/web/webtest"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -186,15 +186,7 @@ func (d *desk) work() {
 	require.NoError(d.t, <-done)
 }
 
-// reply is an answer.
-type reply struct {
-	status int
-	head   http.Header
-	text   string
-	body   map[string]any
-}
-
-func (r *reply) code() string { c, _ := r.body["code"].(string); return c }
+type reply = webtest.Answer
 
 // request is one that is as it should be but for the tweaks.
 func (d *desk) request(key, method, path, body string, tweaks ...func(*http.Request)) *http.Request {
@@ -214,16 +206,17 @@ func (d *desk) request(key, method, path, body string, tweaks ...func(*http.Requ
 }
 
 func (d *desk) send(r *http.Request) *reply {
-	w := httptest.NewRecorder()
-	d.h.ServeHTTP(w, r)
-	out := &reply{status: w.Code, head: w.Header(), text: w.Body.String()}
-	if err := json.Unmarshal(w.Body.Bytes(), &out.body); err != nil {
-		d.t.Errorf("%s %s: %d %q: %v", r.Method, r.URL, w.Code, w.Body, err)
+	a, err := webtest.Serve(d.h, r)
+	if err == nil && a.Body == nil {
+		err = fmt.Errorf("no JSON: %q", a.Text)
 	}
-	if err := documented(r, out); err != nil {
-		d.t.Errorf("%s %s: %s: %v", r.Method, r.URL, out.text, err)
+	if err == nil {
+		err = documented(r, a)
 	}
-	return out
+	if err != nil {
+		d.t.Errorf("%s %s: %v", r.Method, r.URL, err)
+	}
+	return a
 }
 
 func (d *desk) call(key, method, path, body string, tweaks ...func(*http.Request)) *reply {
@@ -234,21 +227,4 @@ func (d *desk) call(key, method, path, body string, tweaks ...func(*http.Request
 func (d *desk) get(key, path string) *reply {
 	d.t.Helper()
 	return d.call(key, http.MethodGet, path, "")
-}
-
-// ok decodes an answer with the status into a value.
-func (r *reply) ok(t *testing.T, status int, to any) {
-	t.Helper()
-	require.Equal(t, status, r.status, "%s", r.text)
-	if to != nil {
-		require.NoError(t, json.Unmarshal([]byte(r.text), to))
-	}
-}
-
-// refused makes sure that an answer is a problem with the code.
-func (r *reply) refused(t *testing.T, code string) {
-	t.Helper()
-	require.Equal(t, code, r.code(), "%s", r.text)
-	require.Equal(t, web.CodeOf(code).Status, r.status)
-	require.Equal(t, "application/problem+json", r.head.Get("Content-Type"))
 }

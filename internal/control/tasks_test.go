@@ -76,7 +76,7 @@ func TestLoadGoesOnUnderItsKey(t *testing.T) {
 	})
 	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
 	var loaded loadAnswer
-	d.post("operator", "/v1/campaigns/rain/load", "{}", again).ok(t, http.StatusAccepted, &loaded)
+	d.post("operator", "/v1/campaigns/rain/load", "{}", again).OK(t, http.StatusAccepted, &loaded)
 	require.True(t, loaded.Loading)
 	d.c.Close()
 	var err error
@@ -85,7 +85,7 @@ func TestLoadGoesOnUnderItsKey(t *testing.T) {
 	d.h, err = d.c.API().Handler()
 	require.NoError(t, err)
 	for range 2 {
-		d.post("operator", "/v1/campaigns/rain/load", "{}", again).ok(t, http.StatusOK, &loaded)
+		d.post("operator", "/v1/campaigns/rain/load", "{}", again).OK(t, http.StatusOK, &loaded)
 		require.Equal(t, loadAnswer{"rain", 50_000, false}, loaded)
 	}
 }
@@ -103,16 +103,16 @@ func TestReplayThatHasNotedNothing(t *testing.T) {
 		require.NoError(t, err)
 	}
 	var state replayState
-	d.get("viewer", "/v1/replays/mend").ok(t, http.StatusOK, &state)
+	d.get("viewer", "/v1/replays/mend").OK(t, http.StatusOK, &state)
 	require.True(t, state.RunsHere)
 	require.Equal(t, "kafka", state.Target)
 	var list replaysAnswer
-	d.get("viewer", "/v1/replays").ok(t, http.StatusOK, &list)
+	d.get("viewer", "/v1/replays").OK(t, http.StatusOK, &list)
 	require.Equal(t, []replayState{state}, list.Replays)
-	d.post("operator", "/v1/replays/mend", `{"to":"balance"}`).refused(t, "conflict")
-	d.post("operator/rain*", "/v1/replays/mend/stop", "{}").refused(t, "forbidden")
-	d.post("operator", "/v1/replays/mend/stop", "{}").ok(t, http.StatusOK, &state)
+	d.post("operator", "/v1/replays/mend", `{"to":"balance"}`).Refused(t, "conflict")
+	d.post("operator/rain*", "/v1/replays/mend/stop", "{}").Refused(t, "forbidden")
+	d.post("operator", "/v1/replays/mend/stop", "{}").OK(t, http.StatusOK, &state)
 	require.False(t, state.RunsHere)
 	require.Empty(t, d.c.tasks.replays(""))
-	d.get("viewer", "/v1/replays/mend").refused(t, "unknown_replay")
+	d.get("viewer", "/v1/replays/mend").Refused(t, "unknown_replay")
 }

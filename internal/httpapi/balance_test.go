@@ -20,27 +20,27 @@ func TestCreditOnce(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	first := s.call(t, "POST", "/v1/credits", good)
-	require.Equal(t, 201, first.status, first.text)
+	require.Equal(t, 201, first.Status, first.Text)
 	require.Equal(t, map[string]any{"reference": "r1", "account": "u1", "currency": "CNY", "amount": 100.0,
-		"created_at": "2023-11-14T22:13:20.000Z"}, first.body)
+		"created_at": "2023-11-14T22:13:20.000Z"}, first.Body)
 	again := s.call(t, "POST", "/v1/credits", good, header("Idempotency-Key", "k1"))
-	require.Equal(t, 200, again.status)
-	require.Equal(t, first.text, again.text, "the first answer, word for word")
+	require.Equal(t, 200, again.Status)
+	require.Equal(t, first.Text, again.Text, "the first answer, word for word")
 	other := s.call(t, "POST", "/v1/credits", strings.Replace(good, "100", "101", 1))
-	require.Equal(t, 422, other.status)
-	require.Equal(t, "idempotency_key_reused", other.code())
+	require.Equal(t, 422, other.Status)
+	require.Equal(t, "idempotency_key_reused", other.Code())
 	other = s.call(t, "POST", "/v1/credits", good, header("Idempotency-Key", "k2"))
-	require.Equal(t, 422, other.status)
-	require.Equal(t, "reference_reused", other.code())
+	require.Equal(t, 422, other.Status)
+	require.Equal(t, "reference_reused", other.Code())
 	require.Equal(t, 1, s.booked())
 
 	got := s.call(t, "GET", "/v1/credits/r1", "")
-	require.Equal(t, 200, got.status)
-	require.Equal(t, first.text, got.text)
-	require.Equal(t, "credit_not_found", s.call(t, "GET", "/v1/credits/r2", "").code())
+	require.Equal(t, 200, got.Status)
+	require.Equal(t, first.Text, got.Text)
+	require.Equal(t, "credit_not_found", s.call(t, "GET", "/v1/credits/r2", "").Code())
 	account := s.call(t, "GET", "/v1/accounts/u1", "")
-	require.JSONEq(t, `{"account":"u1","balances":[{"currency":"CNY","balance":100,"credits":1}]}`, account.text)
-	require.JSONEq(t, `{"account":"u2","balances":[]}`, s.call(t, "GET", "/v1/accounts/u2", "").text)
+	require.JSONEq(t, `{"account":"u1","balances":[{"currency":"CNY","balance":100,"credits":1}]}`, account.Text)
+	require.JSONEq(t, `{"account":"u2","balances":[]}`, s.call(t, "GET", "/v1/accounts/u2", "").Text)
 }
 
 // request is one to make of a server.
@@ -159,24 +159,24 @@ func TestRefused(t *testing.T) {
 	for name, c := range refused {
 		t.Run(name, func(t *testing.T) {
 			r := c.call(t, s)
-			require.Equal(t, c.status, r.status, r.text)
-			require.Equal(t, c.code, r.code(), r.text)
-			require.NotEmpty(t, r.head.Get("X-Request-Id"))
+			require.Equal(t, c.status, r.Status, r.Text)
+			require.Equal(t, c.code, r.Code(), r.Text)
+			require.NotEmpty(t, r.Head.Get("X-Request-Id"))
 			if c.code != "" {
-				require.Equal(t, r.head.Get("X-Request-Id"), r.body["request_id"])
-				require.NotEmpty(t, r.body["message"])
+				require.Equal(t, r.Head.Get("X-Request-Id"), r.Body["request_id"])
+				require.NotEmpty(t, r.Body["message"])
 			}
-			require.Equal(t, c.status == 413, r.closed, "after a body that is too long the connection ends")
+			require.Equal(t, c.status == 413, r.Closed, "after a body that is too long the connection ends")
 			switch c.status {
 			case 405:
-				require.NotEmpty(t, r.head.Get("Allow"))
+				require.NotEmpty(t, r.Head.Get("Allow"))
 			case 503:
-				require.NotEmpty(t, r.head.Get("Retry-After"))
+				require.NotEmpty(t, r.Head.Get("Retry-After"))
 			case 401:
-				require.Equal(t, "Bearer", r.head.Get("WWW-Authenticate"))
+				require.Equal(t, "Bearer", r.Head.Get("WWW-Authenticate"))
 			}
-			require.NotContains(t, r.text, "user_id")
-			require.NotContains(t, r.text, testToken)
+			require.NotContains(t, r.Text, "user_id")
+			require.NotContains(t, r.Text, testToken)
 		})
 	}
 	require.Zero(t, s.booked())
@@ -197,16 +197,16 @@ func TestInProgress(t *testing.T) {
 	wg.Go(func() { first = s.call(t, "POST", "/v1/credits", good) })
 	<-s.began
 	second := s.call(t, "POST", "/v1/credits", good)
-	require.Equal(t, 409, second.status)
-	require.Equal(t, "in_progress", second.code())
-	require.Equal(t, "1", second.head.Get("Retry-After"))
+	require.Equal(t, 409, second.Status)
+	require.Equal(t, "in_progress", second.Code())
+	require.Equal(t, "1", second.Head.Get("Retry-After"))
 	batch := s.call(t, "POST", "/v1/credits:batch", `{"credits":[`+strings.Replace(good, "{", `{"key":"k1",`, 1)+`]}`,
 		func(*http.Request) { close(s.hold) })
-	require.Equal(t, 200, batch.status)
+	require.Equal(t, 200, batch.Status)
 	wg.Wait()
-	require.Equal(t, 201, first.status)
+	require.Equal(t, 201, first.Status)
 	s.hold = nil
-	require.Equal(t, 200, s.call(t, "POST", "/v1/credits", good).status, "afterwards it is a repeat")
+	require.Equal(t, 200, s.call(t, "POST", "/v1/credits", good).Status, "afterwards it is a repeat")
 }
 
 func TestBatch(t *testing.T) {
@@ -222,14 +222,14 @@ func TestBatch(t *testing.T) {
 		one("a b", "r7", "u1", "5"),
 		`{"key":"k8","x":1}`, one("k9", "r9", "u2", "7")}, ",") + `]}`
 	status := func(r *reply) (list []string) {
-		for _, v := range r.body["results"].([]any) {
+		for _, v := range r.Body["results"].([]any) {
 			m := v.(map[string]any)
 			list = append(list, fmt.Sprint(m["status"], " ", m["reference"], " ", m["code"]))
 		}
 		return list
 	}
 	r := s.call(t, "POST", "/v1/credits:batch", body)
-	require.Equal(t, 200, r.status)
+	require.Equal(t, 200, r.Status)
 	want := []string{"201 r1 <nil>", "201 r2 <nil>", "409 <nil> in_progress", "422 <nil> reference_reused",
 		"422 <nil> credit_refused",
 		"400 <nil> amount_not_integer_minor_units", "400 <nil> idempotency_key_required",
@@ -245,8 +245,8 @@ func TestBatch(t *testing.T) {
 		`{"credits":[` + strings.Repeat("{},", 20) + `{}]}`: "too_many_credits",
 	} {
 		r := s.call(t, "POST", "/v1/credits:batch", body)
-		require.Equal(t, 400, r.status, body)
-		require.Equal(t, code, r.code(), body)
+		require.Equal(t, 400, r.Status, body)
+		require.Equal(t, code, r.Code(), body)
 	}
 }
 
@@ -254,19 +254,19 @@ func TestBatch(t *testing.T) {
 func TestLedgerFails(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").status, "the tokens are known")
+	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").Status, "the tokens are known")
 	for class, want := range map[hongbao.Class]string{hongbao.ClassTransient: "503 unavailable",
 		hongbao.ClassUnknown: "500 outcome_unknown", hongbao.ClassBroken: "500 outcome_unknown"} {
 		s.err = hongbao.Errorf(class, "secret detail")
 		r := s.call(t, "POST", "/v1/credits", good)
-		require.Equal(t, want, fmt.Sprint(r.status, " ", r.code()))
-		require.NotContains(t, r.text, "secret")
-		require.Equal(t, r.status == 503, r.head.Get("Retry-After") != "")
+		require.Equal(t, want, fmt.Sprint(r.Status, " ", r.Code()))
+		require.NotContains(t, r.Text, "secret")
+		require.Equal(t, r.Status == 503, r.Head.Get("Retry-After") != "")
 		batch := s.call(t, "POST", "/v1/credits:batch", `{"credits":[`+strings.Replace(good, "{", `{"key":"k1",`, 1)+`]}`)
-		require.Contains(t, batch.text, want[4:])
+		require.Contains(t, batch.Text, want[4:])
 		for _, path := range []string{"/v1/credits/zz", "/v1/credits", "/v1/accounts/u1",
 			"/v1/accounts/u1/statement?currency=CNY"} {
-			require.Equal(t, 503, s.call(t, "GET", path, "").status)
+			require.Equal(t, 503, s.call(t, "GET", path, "").Status)
 		}
 	}
 }
@@ -276,11 +276,11 @@ func TestBusy(t *testing.T) {
 	s := setup(t, func(c *Config) { c.InFlight = 1 })
 	s.hold, s.began = make(chan struct{}), make(chan struct{}, 1)
 	var wg sync.WaitGroup
-	wg.Go(func() { require.Equal(t, 201, s.call(t, "POST", "/v1/credits", good).status) })
+	wg.Go(func() { require.Equal(t, 201, s.call(t, "POST", "/v1/credits", good).Status) })
 	<-s.began
 	r := s.call(t, "GET", "/v1/accounts/u1", "")
-	require.Equal(t, 503, r.status)
-	require.Equal(t, "busy", r.code())
+	require.Equal(t, 503, r.Status)
+	require.Equal(t, "busy", r.Code())
 	close(s.hold)
 	wg.Wait()
 }
@@ -307,7 +307,7 @@ func TestSlowloris(t *testing.T) {
 			require.Contains(t, string(data), "408")
 		}
 		require.NoError(t, conn.Close())
-		require.Equal(t, 200, s.call(t, "GET", "/v1/accounts/u1", "").status)
+		require.Equal(t, 200, s.call(t, "GET", "/v1/accounts/u1", "").Status)
 	}
 	require.Zero(t, s.booked())
 }
@@ -318,7 +318,7 @@ func TestDrain(t *testing.T) {
 	s := setup(t)
 	s.hold, s.began = make(chan struct{}), make(chan struct{}, 1)
 	var wg sync.WaitGroup
-	wg.Go(func() { require.Equal(t, 201, s.call(t, "POST", "/v1/credits", good).status) })
+	wg.Go(func() { require.Equal(t, 201, s.call(t, "POST", "/v1/credits", good).Status) })
 	<-s.began
 	wg.Go(s.stop)
 	require.Eventually(t, func() bool {

@@ -26,14 +26,14 @@ func TestStatementPages(t *testing.T) {
 	after, got := "0", []any{}
 	read := func() (n int) {
 		r := s.call(t, "GET", "/v1/accounts/u1/statement?currency=CNY&limit=2&after="+after, "")
-		require.Equal(t, 200, r.status, r.text)
-		lines := r.body["credits"].([]any)
+		require.Equal(t, 200, r.Status, r.Text)
+		lines := r.Body["credits"].([]any)
 		for _, v := range lines {
 			c := v.(map[string]any)
 			got = append(got, c["reference"])
 			require.EqualValues(t, len(got), c["number"])
 		}
-		after = fmt.Sprint(r.body["next"])
+		after = fmt.Sprint(r.Body["next"])
 		return len(lines)
 	}
 	for read() > 0 {
@@ -56,11 +56,11 @@ func TestCreditList(t *testing.T) {
 	var got []any
 	for path := "/v1/credits?limit=2"; path != ""; {
 		r := s.call(t, "GET", path, "")
-		require.Equal(t, 200, r.status, r.text)
-		for _, v := range r.body["credits"].([]any) {
+		require.Equal(t, 200, r.Status, r.Text)
+		for _, v := range r.Body["credits"].([]any) {
 			got = append(got, v.(map[string]any)["reference"])
 		}
-		next, more := r.body["next"].(string)
+		next, more := r.Body["next"].(string)
 		if path = "/v1/credits?limit=2&after=" + next; !more {
 			path = ""
 		}
@@ -72,12 +72,12 @@ func TestCreditList(t *testing.T) {
 func TestClientsAreApart(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", good).status)
-	require.Equal(t, 404, s.call(t, "GET", "/v1/credits/r1", "", as(theirToken)).status)
-	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", amount("7"), as(theirToken)).status)
-	require.EqualValues(t, 7, s.call(t, "GET", "/v1/credits/r1", "", as(theirToken)).body["amount"])
-	require.EqualValues(t, 100, s.call(t, "GET", "/v1/credits/r1", "").body["amount"])
-	lines := s.call(t, "GET", "/v1/accounts/u1/statement?currency=CNY", "", as(readingToken)).body["credits"].([]any)
+	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", good).Status)
+	require.Equal(t, 404, s.call(t, "GET", "/v1/credits/r1", "", as(theirToken)).Status)
+	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", amount("7"), as(theirToken)).Status)
+	require.EqualValues(t, 7, s.call(t, "GET", "/v1/credits/r1", "", as(theirToken)).Body["amount"])
+	require.EqualValues(t, 100, s.call(t, "GET", "/v1/credits/r1", "").Body["amount"])
+	lines := s.call(t, "GET", "/v1/accounts/u1/statement?currency=CNY", "", as(readingToken)).Body["credits"].([]any)
 	require.Equal(t, "c2", lines[1].(map[string]any)["client"])
 }
 
@@ -85,17 +85,17 @@ func TestClientsAreApart(t *testing.T) {
 func TestTokensAreReadAgain(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").status)
+	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").Status)
 	for range 50 {
-		require.Equal(t, 401, s.call(t, "GET", "/v1/credits", "", as("a-token-that-nobody-has")).status)
+		require.Equal(t, 401, s.call(t, "GET", "/v1/credits", "", as("a-token-that-nobody-has")).Status)
 	}
 	s.mu.Lock()
 	require.Less(t, s.asked, 10, "the list serves all requests of a second")
 	s.tokens = s.tokens[1:]
 	s.mu.Unlock()
-	testkit.Eventually(t, 20*time.Second, func() bool { return s.call(t, "GET", "/v1/credits", "").status == 401 },
+	testkit.Eventually(t, 20*time.Second, func() bool { return s.call(t, "GET", "/v1/credits", "").Status == 401 },
 		"the token is refused")
-	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "", as(theirToken)).status)
+	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "", as(theirToken)).Status)
 }
 
 // Probes need no token, and the one for readiness tells whether the ledger answers.
@@ -105,13 +105,13 @@ func TestHealth(t *testing.T) {
 	noToken := header("Authorization", "")
 	for _, path := range []string{"/livez", "/readyz"} {
 		r := s.call(t, "GET", path, "", noToken)
-		require.Equal(t, 200, r.status, r.text)
-		require.JSONEq(t, `{"status":"ok"}`, r.text)
-		require.Equal(t, 405, s.call(t, "POST", path, "", noToken).status)
+		require.Equal(t, 200, r.Status, r.Text)
+		require.JSONEq(t, `{"status":"ok"}`, r.Text)
+		require.Equal(t, 405, s.call(t, "POST", path, "", noToken).Status)
 	}
 	down := setup(t)
 	down.err = hongbao.Outagef(hongbao.ClassTransient, "the database is away")
-	require.Equal(t, 200, down.call(t, "GET", "/livez", "", noToken).status)
-	require.Equal(t, 503, down.call(t, "GET", "/readyz", "", noToken).status)
-	require.Equal(t, 503, down.call(t, "GET", "/v1/credits", "").status, "nobody can tell whether the token is valid")
+	require.Equal(t, 200, down.call(t, "GET", "/livez", "", noToken).Status)
+	require.Equal(t, 503, down.call(t, "GET", "/readyz", "", noToken).Status)
+	require.Equal(t, 503, down.call(t, "GET", "/v1/credits", "").Status, "nobody can tell whether the token is valid")
 }

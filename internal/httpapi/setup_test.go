@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"net"
 	"net/http"
 	"slices"
@@ -196,18 +195,10 @@ func setup(t *testing.T, change ...func(*Config)) *server {
 	return s
 }
 
-// reply is an answer, read whole.
-type reply struct {
-	status int
-	head   http.Header
-	text   string
-	body   map[string]any
-	closed bool
-}
-
-func (r *reply) code() string { c, _ := r.body["code"].(string); return c }
-
-type tweak = webtest.Tweak
+type (
+	reply = webtest.Answer
+	tweak = webtest.Tweak
+)
 
 var as, header = webtest.As, webtest.Header
 
@@ -226,11 +217,7 @@ func (s *server) call(t *testing.T, method, path, body string, tweaks ...tweak) 
 	}
 	a, err := webtest.Send(req)
 	require.NoError(t, err)
-	r := &reply{status: a.Status, head: a.Head, text: string(a.Text), closed: a.Closed}
-	if r.head.Get("Content-Type") == "application/json" && len(a.Text) > 0 {
-		require.NoError(t, json.Unmarshal(a.Text, &r.body), "%s", a.Text)
-	}
-	return r
+	return a
 }
 
 func (s *server) booked() int {

@@ -57,16 +57,16 @@ func TestAddressRate(t *testing.T) {
 	}
 	limited := 0
 	for range 20 {
-		if r := from("192.0.2.7"); r.code() != "not_found" {
-			r.refused(t, "rate_limited")
+		if r := from("192.0.2.7"); r.Code() != "not_found" {
+			r.Refused(t, "rate_limited")
 			limited++
 		}
 	}
 	require.Positive(t, limited)
-	from("192.0.2.8").refused(t, "not_found")
+	from("192.0.2.8").Refused(t, "not_found")
 	free := setup(t, options{})
 	for range 20 {
-		free.call(t, "GET", "/nowhere", "").refused(t, "not_found")
+		free.call(t, "GET", "/nowhere", "").Refused(t, "not_found")
 	}
 }
 
@@ -78,25 +78,25 @@ func TestCORS(t *testing.T) {
 	path := "/v1/campaigns/granted/grabs"
 	for _, origin := range []string{"https://app.test", "http://localhost:3000"} {
 		r := s.call(t, "OPTIONS", path, "", header("Origin", origin), preflight, header("Authorization", ""))
-		require.Equal(t, http.StatusNoContent, r.status)
-		require.Equal(t, origin, r.head.Get("Access-Control-Allow-Origin"))
-		require.Equal(t, "GET, POST", r.head.Get("Access-Control-Allow-Methods"))
-		require.Equal(t, "Authorization, Content-Type", r.head.Get("Access-Control-Allow-Headers"))
+		require.Equal(t, http.StatusNoContent, r.Status)
+		require.Equal(t, origin, r.Head.Get("Access-Control-Allow-Origin"))
+		require.Equal(t, "GET, POST", r.Head.Get("Access-Control-Allow-Methods"))
+		require.Equal(t, "Authorization, Content-Type", r.Head.Get("Access-Control-Allow-Headers"))
 		for _, r := range []*reply{s.call(t, "POST", path, good, header("Origin", origin)),
 			s.call(t, "POST", path, good, header("Origin", origin), as("x"))} {
-			require.Equal(t, origin, r.head.Get("Access-Control-Allow-Origin"))
-			require.Equal(t, "Origin", r.head.Get("Vary"))
-			require.Empty(t, r.head.Get("Access-Control-Allow-Credentials"))
+			require.Equal(t, origin, r.Head.Get("Access-Control-Allow-Origin"))
+			require.Equal(t, "Origin", r.Head.Get("Vary"))
+			require.Empty(t, r.Head.Get("Access-Control-Allow-Credentials"))
 		}
 	}
 	for _, origin := range []string{"https://evil.test", "https://app.test.evil.test", "http://app.test", "null", "*", ""} {
-		s.call(t, "OPTIONS", path, "", header("Origin", origin), preflight).refused(t, "method_not_allowed", origin)
+		s.call(t, "OPTIONS", path, "", header("Origin", origin), preflight).Refused(t, "method_not_allowed", origin)
 		r := s.call(t, "POST", path, good, header("Origin", origin))
-		require.Empty(t, r.head.Get("Access-Control-Allow-Origin"), origin)
-		require.Equal(t, "Origin", r.head.Get("Vary"))
+		require.Empty(t, r.Head.Get("Access-Control-Allow-Origin"), origin)
+		require.Equal(t, "Origin", r.Head.Get("Vary"))
 	}
 	off := setup(t, options{})
 	r := off.call(t, "OPTIONS", path, "", header("Origin", "https://app.test"), preflight)
-	r.refused(t, "method_not_allowed")
-	require.Empty(t, r.head.Get("Vary"))
+	r.Refused(t, "method_not_allowed")
+	require.Empty(t, r.Head.Get("Vary"))
 }

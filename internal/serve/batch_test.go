@@ -17,20 +17,20 @@ import (
 const batchPath = "/v1/campaigns/granted/grabs:batch"
 
 // results are those of a batch, as answer or code.
-func (r *reply) results(t *testing.T) (all []string) {
+func results(t *testing.T, r *reply) (all []string) {
 	t.Helper()
-	require.Equal(t, http.StatusOK, r.status, r.text)
+	require.Equal(t, http.StatusOK, r.Status, r.Text)
 	var out BatchAnswer
-	require.NoError(t, json.Unmarshal([]byte(r.text), &out))
+	require.NoError(t, json.Unmarshal([]byte(r.Text), &out))
 	for _, one := range out.Results {
 		switch {
 		case one.Answer != nil && one.Problem == nil:
 			all = append(all, one.Answer.Outcome+" "+one.Answer.RequestID)
 		case one.Answer == nil && one.Problem != nil:
-			require.Equal(t, r.head.Get("X-Request-Id"), one.Problem.Instance)
+			require.Equal(t, r.Head.Get("X-Request-Id"), one.Problem.Instance)
 			all = append(all, fmt.Sprintf("%s %d", one.Problem.Code, one.RetryAfter))
 		default:
-			t.Errorf("want an answer or a problem: %s", r.text)
+			t.Errorf("want an answer or a problem: %s", r.Text)
 		}
 	}
 	return all
@@ -47,7 +47,7 @@ func TestBatch(t *testing.T) {
 	r := s.call(t, "POST", batchPath, body, as(gatewayText))
 	require.Equal(t, []string{"granted r1", "user_invalid 0", "request_id_required 0", "unknown_field 0", "facts_invalid 0",
 		"user_invalid 0", "request_id_invalid 0", "facts_invalid 0", "user_invalid 0", "user_invalid 0", "user_invalid 0",
-		"granted r1"}, r.results(t))
+		"granted r1"}, results(t, r))
 	all := s.grabbed()
 	require.Len(t, all, 2)
 	if all[0].User != "u1" {
@@ -60,10 +60,10 @@ func TestBatch(t *testing.T) {
 	one := `{"grabs":[{"user":"u1","request_id":"r1"}]}`
 	for campaign, want := range map[string]string{"counts": "fact_missing 0", "transient": "unavailable 1"} {
 		r := s.call(t, "POST", "/v1/campaigns/"+campaign+"/grabs:batch", one, as(gatewayText))
-		require.Equal(t, []string{want}, r.results(t))
+		require.Equal(t, []string{want}, results(t, r))
 	}
 	r = s.call(t, "POST", "/v1/campaigns/unknown_campaign/grabs:batch", one, as(gatewayText))
-	require.Equal(t, []string{"unknown_campaign 0"}, r.results(t))
+	require.Equal(t, []string{"unknown_campaign 0"}, results(t, r))
 }
 
 // All grabs of a batch are asked for at once, so that they go into one call; each user has his rate.
@@ -86,7 +86,7 @@ func TestBatchIsOneCrowd(t *testing.T) {
 		<-f.began
 	}
 	close(f.hold)
-	got := (<-answer).results(t)
+	got := results(t, <-answer)
 	require.Len(t, got, maxBatch)
 	for i, text := range got[:maxBatch-3] {
 		require.Equal(t, fmt.Sprintf("granted r%d", i), text)
@@ -123,7 +123,7 @@ func TestBadBatches(t *testing.T) {
 		`{"grabs":[` + one + `,]}`:                                     "invalid_json",
 	} {
 		r := s.call(t, "POST", batchPath, body, as(gatewayText))
-		r.refused(t, code, "%.80s", body)
+		r.Refused(t, code, "%.80s", body)
 	}
 	require.Empty(t, s.grabbed())
 }
@@ -138,19 +138,19 @@ func TestAPIKeys(t *testing.T) {
 	for name, key := range map[string]string{
 		"none": "", "unknown": unknown, "cut": gatewayText[:len(gatewayText)-1], "a token": hs().sign(t, "u1"),
 	} {
-		s.call(t, "POST", batchPath, batch, as(key)).refused(t, "unauthorized", name)
-		s.call(t, "GET", list, "", as(key)).refused(t, "unauthorized", name)
+		s.call(t, "POST", batchPath, batch, as(key)).Refused(t, "unauthorized", name)
+		s.call(t, "GET", list, "", as(key)).Refused(t, "unauthorized", name)
 	}
-	s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(gatewayText)).refused(t, "unauthorized", "it names no user")
-	s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "", as(gatewayText)).refused(t, "unauthorized")
-	s.call(t, "POST", batchPath, batch, as(viewerText)).refused(t, "forbidden")
-	s.call(t, "POST", "/v1/campaigns/other/grabs:batch", batch, as(gatewayText)).refused(t, "unknown_campaign")
+	s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(gatewayText)).Refused(t, "unauthorized", "it names no user")
+	s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "", as(gatewayText)).Refused(t, "unauthorized")
+	s.call(t, "POST", batchPath, batch, as(viewerText)).Refused(t, "forbidden")
+	s.call(t, "POST", "/v1/campaigns/other/grabs:batch", batch, as(gatewayText)).Refused(t, "unknown_campaign")
 	require.EqualValues(t, 2, s.fake.denied.Load(), "both are recorded")
-	s.call(t, "POST", "/v1/campaigns/Other/grabs:batch", batch, as(gatewayText)).refused(t, "campaign_invalid")
+	s.call(t, "POST", "/v1/campaigns/Other/grabs:batch", batch, as(gatewayText)).Refused(t, "campaign_invalid")
 	require.Empty(t, s.grabbed())
 
 	away := setup(t, options{apiKeys: access.NewAuthority(keyList{away: io.ErrUnexpectedEOF})})
-	away.call(t, "POST", batchPath, batch, as(gatewayText)).refused(t, "unavailable")
+	away.call(t, "POST", batchPath, batch, as(gatewayText)).Refused(t, "unavailable")
 }
 
 // A user's receipts are read by API key, and without the codes that are for their user only.
@@ -159,18 +159,18 @@ func TestUserReceipts(t *testing.T) {
 	s := setup(t, options{})
 	for _, key := range []string{gatewayText, viewerText} {
 		r := s.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "", as(key))
-		require.Equal(t, http.StatusOK, r.status)
-		require.Equal(t, "u1", r.body["user"])
-		require.NotContains(t, r.text, "SECRET")
+		require.Equal(t, http.StatusOK, r.Status)
+		require.Equal(t, "u1", r.Body["user"])
+		require.NotContains(t, r.Text, "SECRET")
 	}
 	own := s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "")
-	require.Contains(t, own.text, "SECRET", "the fake has one")
+	require.Contains(t, own.Text, "SECRET", "the fake has one")
 	for _, query := range []string{"", "?user=", "?user=a&user=b", "?user=a%20b", "?user=u1&x=1", "?User=u1", "?user=%00", "?user=-",
 		"?user=%e7%ba%a2", "?user=" + strings.Repeat("u", 129)} {
-		s.call(t, "GET", "/v1/campaigns/granted/grabs"+query, "", as(viewerText)).refused(t, "user_invalid", query)
+		s.call(t, "GET", "/v1/campaigns/granted/grabs"+query, "", as(viewerText)).Refused(t, "user_invalid", query)
 	}
-	s.call(t, "GET", "/v1/campaigns/absent/grabs?user=u1", "", as(viewerText)).refused(t, "unknown_campaign")
-	s.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "").refused(t, "unauthorized", "a user's token is no API key")
+	s.call(t, "GET", "/v1/campaigns/absent/grabs?user=u1", "", as(viewerText)).Refused(t, "unknown_campaign")
+	s.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "").Refused(t, "unauthorized", "a user's token is no API key")
 	broken := setup(t, options{fake: &fake{err: io.ErrUnexpectedEOF}})
-	broken.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "", as(viewerText)).refused(t, "unavailable")
+	broken.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "", as(viewerText)).Refused(t, "unavailable")
 }

@@ -67,7 +67,7 @@ func TestKeysFromURLStay(t *testing.T) {
 	_, err = other.verifier.keys.find(t.Context(), "old", "EdDSA")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, other.call(t, "POST", "/v1/campaigns/granted/grabs", good,
-		as(token{jwt.SigningMethodEdDSA, edKey, "old"}.sign(t, "u1"))).status)
+		as(token{jwt.SigningMethodEdDSA, edKey, "old"}.sign(t, "u1"))).Status)
 	require.Error(t, fullSets{}.KeyReplaceAll(t.Context(), nil))
 }
 
@@ -168,5 +168,5 @@ func TestRequestsHaveADeadline(t *testing.T) {
 	t.Parallel()
 	f := &fake{hold: make(chan struct{}), began: make(chan struct{}, 1)}
 	s := setup(t, options{fake: f, cfg: func(c *Config) { c.WriteTimeout = 1500 * time.Millisecond }})
-	s.call(t, "POST", "/v1/campaigns/granted/grabs", good).refused(t, "outcome_unknown")
+	s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Refused(t, "outcome_unknown")
 }

@@ -12,20 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/web"
+	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
-
-// garble changes a few bytes of a text.
-func garble(r *rand.Rand, text string) string {
-	b := []byte(text)
-	for range r.IntN(3) {
-		if at := r.IntN(len(b) + 1); at < len(b) && r.IntN(2) == 0 {
-			b[at] = byte(r.IntN(256))
-		} else {
-			b = append(b[:at], append([]byte{byte(r.IntN(256))}, b[at:]...)...)
-		}
-	}
-	return string(b)
-}
 
 // Each of 10,000 odd requests gets an answer below 500, a refusal is a problem with a code of the table, and nothing is
 // grabbed but what was answered 200.
@@ -49,18 +37,18 @@ func TestFuzzedRequests(t *testing.T) {
 		path := pick("/v1/campaigns/granted/grabs", "/v1/campaigns/granted/grabs", "/v1/campaigns/granted/grabs/me",
 			"/v1/campaigns/granted", "/openapi.json")
 		if r.IntN(4) == 0 {
-			path = "/" + garble(r, path[1:])
+			path = "/" + webtest.Garble(r, path[1:])
 		}
 		req, err := http.NewRequestWithContext(t.Context(), pick("POST", "POST", "POST", "GET", "PUT", "post", "HEAD"),
-			"http://x/", strings.NewReader(garble(r, pick(bodies...))))
+			"http://x/", strings.NewReader(webtest.Garble(r, pick(bodies...))))
 		require.NoError(t, err)
-		req.URL = &url.URL{Path: path, RawQuery: garble(r, "user=u2")}
+		req.URL = &url.URL{Path: path, RawQuery: webtest.Garble(r, "user=u2")}
 		token := tokens[0]
 		if r.IntN(3) == 0 {
-			token = garble(r, pick(tokens...))
+			token = webtest.Garble(r, pick(tokens...))
 		}
-		req.Header["Authorization"] = []string{garble(r, "Bearer ") + token}
-		req.Header["Content-Type"] = []string{garble(r, "application/json")}
+		req.Header["Authorization"] = []string{webtest.Garble(r, "Bearer ") + token}
+		req.Header["Content-Type"] = []string{webtest.Garble(r, "application/json")}
 		w, before := httptest.NewRecorder(), len(s.grabbed())
 		h.ServeHTTP(w, req)
 		answers[w.Code]++

@@ -57,7 +57,7 @@ func TestSignedGrabs(t *testing.T) {
 		l := grabLetter()
 		change(&l)
 		r := s.call(t, l.method, l.path, l.body, signedBy(l))
-		require.Equal(t, http.StatusOK, r.status, "%s: %s", name, r.text)
+		require.Equal(t, http.StatusOK, r.Status, "%s: %s", name, r.Text)
 		all := s.grabbed()
 		last := all[len(all)-1]
 		require.Equal(t, "u1", last.User)
@@ -67,10 +67,10 @@ func TestSignedGrabs(t *testing.T) {
 	mine := letter{kid: "g1", user: "u7", method: "GET", path: "/v1/campaigns/granted/grabs/me", secret: gatewaySecret,
 		at: time.Now()}
 	r := s.call(t, "GET", mine.path, "", signedBy(mine))
-	require.Equal(t, "u7", r.body["user"])
+	require.Equal(t, "u7", r.Body["user"])
 	again := grabLetter()
 	for range 2 {
-		require.Equal(t, http.StatusOK, s.call(t, again.method, again.path, again.body, signedBy(again)).status, "sent again")
+		require.Equal(t, http.StatusOK, s.call(t, again.method, again.path, again.body, signedBy(again)).Status, "sent again")
 	}
 }
 
@@ -86,8 +86,8 @@ func TestBadSignatures(t *testing.T) {
 			header("Hongbao-User", sent.user)(r)
 			header("Hongbao-Facts", sent.facts)(r)
 		}}, tweaks...)...)
-		r.refused(t, "unauthorized", name)
-		answer := strings.Replace(r.text, r.head.Get("X-Request-Id"), "", 1)
+		r.Refused(t, "unauthorized", name)
+		answer := strings.Replace(r.Text, r.Head.Get("X-Request-Id"), "", 1)
 		if first == "" {
 			first = answer
 		}
@@ -142,7 +142,7 @@ func TestBadSignatures(t *testing.T) {
 	require.Empty(t, s.grabbed())
 
 	none := setup(t, options{cfg: func(c *Config) { c.GatewayKeys = "" }})
-	none.call(t, l.method, l.path, l.body, signedBy(l)).refused(t, "unauthorized")
+	none.call(t, l.method, l.path, l.body, signedBy(l)).Refused(t, "unauthorized")
 }
 
 // What a gateway has signed must be a grab all the same.
@@ -171,7 +171,7 @@ func TestSignedNonsense(t *testing.T) {
 	} {
 		l := grabLetter()
 		c.change(&l)
-		s.call(t, l.method, l.path, l.body, signedBy(l)).refused(t, c.code, name)
+		s.call(t, l.method, l.path, l.body, signedBy(l)).Refused(t, c.code, name)
 	}
 	require.Empty(t, s.grabbed())
 }

@@ -20,27 +20,27 @@ func TestOutcomes(t *testing.T) {
 		r := s.call(t, "POST", "/v1/campaigns/"+string(outcome)+"/grabs", good)
 		switch {
 		case outcome == hongbao.OutcomeUnknownCampaign:
-			r.refused(t, "unknown_campaign")
-			require.Empty(t, r.head.Get("Retry-After"))
+			r.Refused(t, "unknown_campaign")
+			require.Empty(t, r.Head.Get("Retry-After"))
 		case !outcome.Final():
-			r.refused(t, string(outcome))
-			require.Equal(t, "1", r.head.Get("Retry-After"))
+			r.Refused(t, string(outcome))
+			require.Equal(t, "1", r.Head.Get("Retry-After"))
 		default:
-			require.Equal(t, http.StatusOK, r.status, outcome)
-			require.Equal(t, string(outcome), r.body["outcome"])
-			require.Equal(t, "2023-11-14T22:13:20.123Z", r.body["time"])
-			require.Equal(t, "r1", r.body["request_id"])
-			require.Equal(t, "no-store", r.head.Get("Cache-Control"))
+			require.Equal(t, http.StatusOK, r.Status, outcome)
+			require.Equal(t, string(outcome), r.Body["outcome"])
+			require.Equal(t, "2023-11-14T22:13:20.123Z", r.Body["time"])
+			require.Equal(t, "r1", r.Body["request_id"])
+			require.Equal(t, "no-store", r.Head.Get("Cache-Control"))
 		}
 	}
 	r := s.call(t, "POST", "/v1/campaigns/granted/grabs", good)
-	require.Equal(t, "CNY", r.body["currency"])
+	require.Equal(t, "CNY", r.Body["currency"])
 	require.JSONEq(t, `[{"packet":7,"amount":185,"event":"1-9","time":"2023-11-14T22:13:20.123Z","request_id":"r1"}]`,
-		string(must(json.Marshal(r.body["receipts"]))))
+		string(must(json.Marshal(r.Body["receipts"]))))
 	r = s.call(t, "POST", "/v1/campaigns/limit_reached/grabs", good)
 	require.JSONEq(t, `{"by":"device","per":"day","max":2,"resets":"2023-11-14T22:13:20.123Z"}`,
-		string(must(json.Marshal(r.body["limit"]))))
-	require.Equal(t, "2023-11-14T23:13:20.123Z", s.call(t, "POST", "/v1/campaigns/not_started/grabs", good).body["starts"])
+		string(must(json.Marshal(r.Body["limit"]))))
+	require.Equal(t, "2023-11-14T23:13:20.123Z", s.call(t, "POST", "/v1/campaigns/not_started/grabs", good).Body["starts"])
 }
 
 // What the producer could not decide says whether it may have happened.
@@ -51,10 +51,10 @@ func TestGrabErrors(t *testing.T) {
 		"counts": "fact_missing", "transient": "unavailable", "broken": "unavailable", "unknown": "outcome_unknown",
 	} {
 		r := s.call(t, "POST", "/v1/campaigns/"+id+"/grabs", "{}")
-		r.refused(t, code, id)
-		require.Equal(t, code != "fact_missing", r.head.Get("Retry-After") == "1", id)
+		r.Refused(t, code, id)
+		require.Equal(t, code != "fact_missing", r.Head.Get("Retry-After") == "1", id)
 	}
-	s.call(t, "POST", "/v1/campaigns/several/grabs", "{}").refused(t, "request_id_required")
+	s.call(t, "POST", "/v1/campaigns/several/grabs", "{}").Refused(t, "request_id_required")
 	require.Equal(t, 3, s.logs.FilterMessage("a request failed").Len())
 }
 
@@ -116,15 +116,15 @@ func TestBadBodies(t *testing.T) {
 	s := setup(t, options{})
 	for name, c := range badBodies {
 		r := s.call(t, "POST", "/v1/campaigns/granted/grabs", c.body, c.tweaks()...)
-		r.refused(t, c.code, name)
-		require.NotContains(t, r.text, "u2", "nothing of the body is repeated")
-		require.Equal(t, c.code == "body_too_large", r.closed, name)
+		r.Refused(t, c.code, name)
+		require.NotContains(t, r.Text, "u2", "nothing of the body is repeated")
+		require.Equal(t, c.code == "body_too_large", r.Closed, name)
 	}
 	require.Empty(t, s.grabbed())
 	for name, body := range map[string]string{"with a charset": good, "no id": "{}", "blanks": " { } "} {
 		r := s.call(t, "POST", "/v1/campaigns/granted/grabs", body,
 			header("Content-Type", "application/json; charset=UTF-8"))
-		require.Equal(t, http.StatusOK, r.status, name)
+		require.Equal(t, http.StatusOK, r.Status, name)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestBadPaths(t *testing.T) {
 		"/debug/pprof/",
 	} {
 		for _, method := range []string{"GET", "POST"} {
-			s.call(t, method, path, good).refused(t, "not_found", "%s %s", method, path)
+			s.call(t, method, path, good).Refused(t, "not_found", "%s %s", method, path)
 		}
 	}
 	for _, id := range []string{
@@ -151,7 +151,7 @@ func TestBadPaths(t *testing.T) {
 			"POST": "/v1/campaigns/" + id + "/grabs", "GET": "/v1/campaigns/" + id + "/grabs/me",
 			"get": "/v1/campaigns/" + id,
 		} {
-			s.call(t, strings.ToUpper(method), path, good).refused(t, "campaign_invalid", path)
+			s.call(t, strings.ToUpper(method), path, good).Refused(t, "campaign_invalid", path)
 		}
 	}
 	methods := map[string][]string{}
@@ -163,12 +163,12 @@ func TestBadPaths(t *testing.T) {
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get", "BREW"} {
 			if !slices.Contains(has, method) {
 				r := s.call(t, method, path, good)
-				r.refused(t, "method_not_allowed", "%s %s", method, path)
-				require.Equal(t, strings.Join(has, ", "), r.head.Get("Allow"))
+				r.Refused(t, "method_not_allowed", "%s %s", method, path)
+				require.Equal(t, strings.Join(has, ", "), r.Head.Get("Allow"))
 			}
 		}
 		r := s.call(t, "HEAD", path, "")
-		require.Equal(t, http.StatusMethodNotAllowed, r.status)
+		require.Equal(t, http.StatusMethodNotAllowed, r.Status)
 	}
 	require.Empty(t, s.grabbed())
 }
@@ -177,7 +177,7 @@ func TestBadPaths(t *testing.T) {
 func TestLogTakesNoLines(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
-	s.call(t, "POST", "/v1/campaigns/x%0a%7b%22level%22:%22error%22%7d/grabs", good).refused(t, "campaign_invalid")
+	s.call(t, "POST", "/v1/campaigns/x%0a%7b%22level%22:%22error%22%7d/grabs", good).Refused(t, "campaign_invalid")
 	for _, l := range s.logs.All() {
 		require.NotContains(t, l.Message, "\n")
 	}

@@ -50,7 +50,7 @@ func TestSlowSenders(t *testing.T) {
 		hs().sign(t, "u1") + "\r\n"
 	go func() { ended <- s.raw(t, grab) }()
 	go func() { ended <- s.raw(t, grab+"Content-Length: 18\r\n\r\n{\"request") }()
-	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).status)
+	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Status)
 	for range 2 {
 		if answer := <-ended; strings.HasPrefix(answer, "HTTP/1.1 408 Request Timeout\r\n") && strings.Contains(answer, "body_") {
 			require.Contains(t, answer, `"code":"body_incomplete"`)
@@ -94,7 +94,7 @@ func TestConnections(t *testing.T) {
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	require.NoError(t, res.Body.Close())
 	done := make(chan int, 1)
-	go func() { done <- s.call(t, "GET", "/v1/campaigns/c", "").status }()
+	go func() { done <- s.call(t, "GET", "/v1/campaigns/c", "").Status }()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	select {
@@ -112,17 +112,17 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	f := &fake{hold: make(chan struct{}), began: make(chan struct{}, 2)}
 	s := setup(t, options{fake: f, cfg: func(c *Config) { c.DrainDelay = 2 * time.Second }})
-	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/readyz", "").status)
+	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/readyz", "").Status)
 	grab := make(chan int, 2)
-	go func() { grab <- s.call(t, "POST", "/v1/campaigns/granted/grabs", good).status }()
+	go func() { grab <- s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Status }()
 	<-f.began
 	stopped := make(chan struct{})
 	go func() { s.stop(); close(stopped) }()
 	testkit.Eventually(t, 10*time.Second, func() bool {
-		return s.call(t, "GET", s.ops+"/readyz", "").status == http.StatusServiceUnavailable
+		return s.call(t, "GET", s.ops+"/readyz", "").Status == http.StatusServiceUnavailable
 	}, "it is not ready")
-	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").status, "it lives")
-	go func() { grab <- s.call(t, "POST", "/v1/campaigns/granted/grabs", good).status }()
+	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").Status, "it lives")
+	go func() { grab <- s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Status }()
 	<-f.began // a request that comes within the delay is taken
 	close(f.hold)
 	require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{<-grab, <-grab})
@@ -137,11 +137,11 @@ func TestHealth(t *testing.T) {
 	s := setup(t, options{fake: &fake{err: io.ErrUnexpectedEOF}})
 	for _, path := range []string{"/livez", "/readyz"} {
 		r := s.call(t, "GET", s.ops+path, "", header("Authorization", ""))
-		require.Equal(t, http.StatusOK, r.status)
-		require.Equal(t, "ok", r.body["status"])
-		s.call(t, "GET", path, "").refused(t, "not_found")
+		require.Equal(t, http.StatusOK, r.Status)
+		require.Equal(t, "ok", r.Body["status"])
+		s.call(t, "GET", path, "").Refused(t, "not_found")
 	}
-	require.Equal(t, http.StatusNotFound, s.call(t, "POST", s.ops+"/v1/campaigns/granted/grabs", good).status)
+	require.Equal(t, http.StatusNotFound, s.call(t, "POST", s.ops+"/v1/campaigns/granted/grabs", good).Status)
 }
 
 // The control listener and what is added to the ops listener are served on their own, and end with the others, after a
@@ -158,13 +158,13 @@ func TestControl(t *testing.T) {
 	s := setup(t, options{control: mux, ops: func(ops *http.ServeMux) {
 		ops.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metric 1") })
 	}})
-	require.Equal(t, "metric 1", s.call(t, "GET", s.ops+"/metrics", "").text)
-	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").status)
+	require.Equal(t, "metric 1", s.call(t, "GET", s.ops+"/metrics", "").Text)
+	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").Status)
 	for _, url := range []string{"/slow", "/metrics", s.ops + "/slow", s.ctl + "/metrics", s.ctl + "/livez"} {
-		require.Equal(t, http.StatusNotFound, s.call(t, "GET", url, "").status, url)
+		require.Equal(t, http.StatusNotFound, s.call(t, "GET", url, "").Status, url)
 	}
 	slow := make(chan string, 1)
-	go func() { slow <- s.call(t, "GET", s.ctl+"/slow", "").text }()
+	go func() { slow <- s.call(t, "GET", s.ctl+"/slow", "").Text }()
 	<-began
 	stopped := make(chan struct{})
 	go func() { s.stop(); close(stopped) }()
@@ -190,7 +190,7 @@ func TestControlCanBeOff(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{control: http.NotFoundHandler(), cfg: func(c *Config) { c.ControlListen = "" }})
 	require.Empty(t, s.ctl)
-	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").status)
+	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").Status)
 }
 
 // A listener that can't be opened closes those that are open.
@@ -216,20 +216,20 @@ func TestListenersOpenTogether(t *testing.T) {
 func TestRate(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.Rate, c.Burst = 1, 2 }})
-	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).status)
-	require.Equal(t, http.StatusOK, s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "").status)
+	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Status)
+	require.Equal(t, http.StatusOK, s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "").Status)
 	refused := 0
 	for range 20 {
-		if r := s.call(t, "POST", "/v1/campaigns/granted/grabs", good); r.status != http.StatusOK {
-			r.refused(t, "rate_limited")
-			require.Equal(t, "1", r.head.Get("Retry-After"))
+		if r := s.call(t, "POST", "/v1/campaigns/granted/grabs", good); r.Status != http.StatusOK {
+			r.Refused(t, "rate_limited")
+			require.Equal(t, "1", r.Head.Get("Retry-After"))
 			refused++
 		}
 	}
 	require.Positive(t, refused)
 	require.Len(t, s.grabbed(), 21-refused)
 	require.Equal(t, http.StatusOK,
-		s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(hs().sign(t, "u2"))).status)
+		s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(hs().sign(t, "u2"))).Status)
 }
 
 // A limiter lets through its burst at once, then its rate, however its users come and go.
@@ -256,21 +256,21 @@ func TestCampaign(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
 	r := s.call(t, "GET", "/v1/campaigns/rain", "", header("Authorization", ""))
-	require.Equal(t, http.StatusOK, r.status)
+	require.Equal(t, http.StatusOK, r.Status)
 	require.Equal(t, []any{"rain", "Rain", "red_packet", "CNY", "open", "2023-11-14T22:13:20.123Z", float64(0)},
-		[]any{r.body["campaign"], r.body["name"], r.body["kind"], r.body["currency"], r.body["status"], r.body["starts"],
-			r.body["starts_in_ms"]})
-	at, err := time.Parse(time.RFC3339, r.body["time"].(string))
+		[]any{r.Body["campaign"], r.Body["name"], r.Body["kind"], r.Body["currency"], r.Body["status"], r.Body["starts"],
+			r.Body["starts_in_ms"]})
+	at, err := time.Parse(time.RFC3339, r.Body["time"].(string))
 	require.NoError(t, err)
 	require.WithinRange(t, at, decided.Add(time.Minute), decided.Add(2*time.Minute))
-	require.EqualValues(t, decided.Add(time.Hour).Sub(at).Milliseconds(), r.body["ends_in_ms"])
-	s.call(t, "GET", "/v1/campaigns/absent", "").refused(t, "unknown_campaign")
+	require.EqualValues(t, decided.Add(time.Hour).Sub(at).Milliseconds(), r.Body["ends_in_ms"])
+	s.call(t, "GET", "/v1/campaigns/absent", "").Refused(t, "unknown_campaign")
 	s.fake.mu.Lock()
 	s.fake.err = io.ErrUnexpectedEOF
 	s.fake.mu.Unlock()
-	s.call(t, "GET", "/v1/campaigns/other", "").refused(t, "unavailable")
-	s.call(t, "GET", "/v1/campaigns/other/grabs/me", "").refused(t, "unavailable")
-	s.call(t, "GET", "/v1/campaigns/absent/grabs/me", "").refused(t, "unknown_campaign")
+	s.call(t, "GET", "/v1/campaigns/other", "").Refused(t, "unavailable")
+	s.call(t, "GET", "/v1/campaigns/other/grabs/me", "").Refused(t, "unavailable")
+	s.call(t, "GET", "/v1/campaigns/absent/grabs/me", "").Refused(t, "unknown_campaign")
 }
 
 // A crowd that looks at a campaign asks Redis once a second.
@@ -387,10 +387,10 @@ func TestReadsThatSayNothing(t *testing.T) {
 	} {
 		s := setup(t, options{fake: &fake{err: err}})
 		r := s.call(t, "GET", "/v1/campaigns/c/grabs/me", "")
-		r.refused(t, code)
-		require.Equal(t, "1", r.head.Get("Retry-After"))
+		r.Refused(t, code)
+		require.Equal(t, "1", r.Head.Get("Retry-After"))
 	}
 	s := setup(t, options{fake: &fake{err: errors.Join(frozen, errAbsent)}})
-	s.call(t, "GET", "/v1/campaigns/c/grabs/me", "").refused(t, "frozen")
-	s.call(t, "GET", "/v1/campaigns/c", "").refused(t, "frozen")
+	s.call(t, "GET", "/v1/campaigns/c/grabs/me", "").Refused(t, "frozen")
+	s.call(t, "GET", "/v1/campaigns/c", "").Refused(t, "frozen")
 }

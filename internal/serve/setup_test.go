@@ -27,7 +27,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/web"
 	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
 
@@ -280,18 +279,10 @@ func setup(t *testing.T, o options) *server {
 	return s
 }
 
-// reply is an answer, read whole.
-type reply struct {
-	status int
-	head   http.Header
-	text   string
-	body   map[string]any
-	closed bool
-}
-
-func (r *reply) code() string { c, _ := r.body["code"].(string); return c }
-
-type tweak = webtest.Tweak
+type (
+	reply = webtest.Answer
+	tweak = webtest.Tweak
+)
 
 var as, header = webtest.As, webtest.Header
 
@@ -316,25 +307,7 @@ func (s *server) call(t *testing.T, method, url, body string, tweaks ...tweak) *
 		t.Error(err)
 		return &reply{}
 	}
-	r := &reply{status: a.Status, head: a.Head, text: string(a.Text), closed: a.Closed}
-	if strings.HasSuffix(r.head.Get("Content-Type"), "json") && len(a.Text) > 0 {
-		if err := json.Unmarshal(a.Text, &r.body); err != nil {
-			t.Errorf("%s: %v", a.Text, err)
-		}
-	}
-	return r
-}
-
-// refused makes sure that an answer is a problem with the code.
-func (r *reply) refused(t *testing.T, code string, about ...any) {
-	t.Helper()
-	require.Equal(t, code, r.code(), about...)
-	require.Equal(t, web.CodeOf(code).Status, r.status, about...)
-	require.Equal(t, "application/problem+json", r.head.Get("Content-Type"))
-	require.EqualValues(t, r.status, r.body["status"])
-	require.Equal(t, r.head.Get("X-Request-Id"), r.body["instance"])
-	require.NotEmpty(t, r.body["detail"])
-	require.Equal(t, web.CodeOf(code).Title, r.body["title"])
+	return a
 }
 
 const good = `{"request_id":"r1"}`

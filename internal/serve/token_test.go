@@ -18,8 +18,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/retry"
 	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // Each algorithm signs for the user and the facts of its claims, and for nobody else.
@@ -38,7 +39,7 @@ func TestGoodTokens(t *testing.T) {
 			"another's in jwk": k.sign(t, "u-"+k.kid, headField("jwk", map[string]string{"kty": "oct", "k": "AAAA"})),
 		} {
 			r := s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(text))
-			require.Equal(t, http.StatusOK, r.status, "%s, %s: %s", k.kid, name, r.text)
+			require.Equal(t, http.StatusOK, r.Status, "%s, %s: %s", k.kid, name, r.Text)
 			all := s.grabbed()
 			last := all[len(all)-1]
 			require.Equal(t, "u-"+k.kid, last.User)
@@ -119,9 +120,9 @@ func TestBadTokens(t *testing.T) {
 				method = http.MethodPost
 			}
 			r := s.call(t, method, path, good, as(text))
-			r.refused(t, "unauthorized", name)
-			require.Equal(t, "Bearer", r.head.Get("WWW-Authenticate"))
-			answer := strings.Replace(r.text, r.head.Get("X-Request-Id"), "", 1)
+			r.Refused(t, "unauthorized", name)
+			require.Equal(t, "Bearer", r.Head.Get("WWW-Authenticate"))
+			answer := strings.Replace(r.Text, r.Head.Get("X-Request-Id"), "", 1)
 			if first == "" {
 				first = answer
 			}
@@ -134,7 +135,7 @@ func TestBadTokens(t *testing.T) {
 		"no scheme":   header("Authorization", hs().sign(t, "u1")),
 		"two headers": func(r *http.Request) { r.Header.Add("Authorization", "Bearer x") },
 	} {
-		s.call(t, "POST", "/v1/campaigns/granted/grabs", good, change).refused(t, "unauthorized", name)
+		s.call(t, "POST", "/v1/campaigns/granted/grabs", good, change).Refused(t, "unauthorized", name)
 	}
 	require.Empty(t, s.grabbed())
 }
@@ -145,7 +146,7 @@ func TestFactsComeFromClaims(t *testing.T) {
 	s := setup(t, options{cfg: func(c *Config) { c.Facts = []string{"device=claim:dev", "channel=claim:ch"} }})
 	for _, change := range []any{nil, 7, "", "two words", "-", strings.Repeat("d", 129)} {
 		r := s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(hs().sign(t, "u1", claim("dev", change))))
-		require.Equal(t, http.StatusOK, r.status)
+		require.Equal(t, http.StatusOK, r.Status)
 		all := s.grabbed()
 		require.Empty(t, all[len(all)-1].Facts, "%v", change)
 	}
@@ -233,7 +234,7 @@ func TestKeysFromURL(t *testing.T) {
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	s := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
 	grab := func(k token) int {
-		return s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(k.sign(t, "u1"))).status
+		return s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(k.sign(t, "u1"))).Status
 	}
 	require.Equal(t, http.StatusOK, grab(token{jwt.SigningMethodRS256, rsaKey(), "rs"}))
 	require.Equal(t, http.StatusUnauthorized, grab(hs()), "a secret is not published")
@@ -250,6 +251,6 @@ func TestKeysFromURL(t *testing.T) {
 	moved := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL + "/moved" }})
 	r := moved.call(t, "POST", "/v1/campaigns/granted/grabs", good,
 		as(token{jwt.SigningMethodEdDSA, edKey, "new"}.sign(t, "u1")))
-	r.refused(t, "unavailable", "without any keys nobody can tell whether the token is good")
+	r.Refused(t, "unavailable", "without any keys nobody can tell whether the token is good")
 	require.NotZero(t, moved.logs.FilterMessageSnippet("the key set can't be read").Len())
 }

@@ -2,8 +2,18 @@
 package webtest
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // Tweak changes a request.
@@ -27,8 +37,9 @@ func Header(name, value string) Tweak {
 type Answer struct {
 	Status int
 	Head   http.Header
-	Text   []byte
-	Closed bool // the server closes the connection
+	Text   string
+	Body   map[string]any // nil if it is no JSON
+	Closed bool           // the server closes the connection
 }
 
 // Send sends a request on a connection of its own and reads the whole answer. It follows no redirect.
@@ -42,7 +53,68 @@ func Send(r *http.Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return read(resp)
+}
+
+// Serve has a handler answer a request.
+func Serve(h http.Handler, r *http.Request) (*Answer, error) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return read(w.Result())
+}
+
+func read(resp *http.Response) (*Answer, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return &Answer{resp.StatusCode, resp.Header, text, resp.Close}, err
+	if err != nil {
+		return nil, err
+	}
+	a := &Answer{Status: resp.StatusCode, Head: resp.Header, Text: string(text), Closed: resp.Close}
+	if strings.HasSuffix(a.Head.Get("Content-Type"), "json") && a.Text != "" {
+		if err := json.Unmarshal(text, &a.Body); err != nil {
+			return a, fmt.Errorf("%d %q: %w", a.Status, text, err)
+		}
+	}
+	return a, nil
+}
+
+// Code is that of a problem; other answers have none.
+func (a *Answer) Code() string {
+	code, _ := a.Body["code"].(string)
+	return code
+}
+
+// OK decodes an answer with the status into a value, if there is one.
+func (a *Answer) OK(t testing.TB, status int, to any) {
+	t.Helper()
+	require.Equal(t, status, a.Status, "%s", a.Text)
+	if to != nil {
+		require.NoError(t, json.Unmarshal([]byte(a.Text), to))
+	}
+}
+
+// Refused makes sure that an answer is a problem with the code.
+func (a *Answer) Refused(t testing.TB, code string, about ...any) {
+	t.Helper()
+	about = append(about, a.Text)
+	require.Equal(t, code, a.Code(), about)
+	require.Equal(t, web.CodeOf(code).Status, a.Status, about)
+	require.Equal(t, "application/problem+json", a.Head.Get("Content-Type"))
+	require.EqualValues(t, a.Status, a.Body["status"])
+	require.Equal(t, a.Head.Get(web.RequestID), a.Body["instance"])
+	require.NotEmpty(t, a.Body["detail"])
+	require.Equal(t, web.CodeOf(code).Title, a.Body["title"])
+}
+
+// Garble changes a few bytes of a text.
+func Garble(r *rand.Rand, text string) string {
+	b := []byte(text)
+	for range r.IntN(3) {
+		if at := r.IntN(len(b) + 1); at < len(b) && r.IntN(2) == 0 {
+			b[at] = byte(r.IntN(256))
+		} else {
+			b = append(b[:at], append([]byte{byte(r.IntN(256))}, b[at:]...)...)
+		}
+	}
+	return string(b)
 }

@@ -1,0 +1,126 @@
+package webtest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hongbao-project/hongbao/internal/web"
+)
+
+var update = flag.Bool("update", false, "write the API's document in docs anew")
+
+// Committed makes sure that a file is the document of an API; with -update it writes it.
+func Committed(t *testing.T, api *web.API, file string) {
+	t.Helper()
+	text, err := api.Document().YAML()
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(file, text, 0o644)) //nolint:gosec // docs are for everybody
+	}
+	has, err := os.ReadFile(file)
+	require.NoError(t, err)
+	if string(text) != string(has) { // thousands of lines tell nothing
+		t.Errorf("%s is not what the API makes: run this test with -update", file)
+	}
+}
+
+// Codes are those of all problems that endpoints answer.
+func Codes(endpoints []web.Endpoint) []string {
+	all := []string{"not_found", "method_not_allowed", "unauthorized"}
+	for i := range endpoints {
+		all = append(all, endpoints[i].Codes...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// OnPage makes sure that a page of docs has a table of the codes with their statuses, and of no others.
+func OnPage(t *testing.T, page string, codes []string) {
+	t.Helper()
+	have, want := map[string]string{}, map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (\\d{3}) \\|").FindAllStringSubmatch(page, -1) {
+		have[m[1]] = m[2]
+	}
+	for _, code := range codes {
+		want[code] = strconv.Itoa(web.CodeOf(code).Status)
+	}
+	require.Equal(t, want, have)
+}
+
+const documentURL = "https://hongbao.test/openapi#"
+
+// Document is an OpenAPI document that answers are compared with, also at once.
+type Document struct {
+	mu       sync.Mutex
+	doc      map[string]any
+	compiler *jsonschema.Compiler
+}
+
+// NewDocument reads a document.
+func NewDocument(text []byte) (*Document, error) {
+	d := &Document{compiler: jsonschema.NewCompiler()}
+	d.compiler.AssertFormat()
+	if err := yaml.Unmarshal(text, &d.doc); err != nil {
+		return nil, err
+	}
+	return d, d.compiler.AddResource(strings.TrimSuffix(documentURL, "#"), d.doc)
+}
+
+// DocumentOf is the document of an API.
+func DocumentOf(api *web.API) (*Document, error) {
+	text, err := api.Document().YAML()
+	if err != nil {
+		return nil, err
+	}
+	return NewDocument(text)
+}
+
+// Check compares an answer of a method of a path with the document: its status, its type, its schema, the code of a
+// problem.
+func (d *Document) Check(method, path string, a *Answer) error {
+	method, status := strings.ToLower(method), strconv.Itoa(a.Status)
+	at := any(d.doc)
+	for _, name := range []string{"paths", path, method, "responses", status, "description"} {
+		level, ok := at.(map[string]any)
+		if at = level[name]; !ok || at == nil {
+			return fmt.Errorf("the document has no %s of status %s", name, status)
+		}
+	}
+	if said, _ := at.(string); a.Code() != "" && !regexp.MustCompile(`\b`+a.Code()+`\b`).MatchString(said) {
+		return fmt.Errorf("status %s is documented with %q", status, said)
+	}
+	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D", "+", "%2B")
+	return d.valid("/paths/"+escape.Replace(path)+"/"+method+"/responses/"+status+"/content/"+
+		escape.Replace(a.Head.Get("Content-Type"))+"/schema", a.Text)
+}
+
+// Valid compares a text with one of the document's schemas, by its name. A text that does not fit is a
+// *jsonschema.ValidationError.
+func (d *Document) Valid(schema, text string) error {
+	return d.valid("/components/schemas/"+schema, text)
+}
+
+func (d *Document) valid(pointer, text string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, err := d.compiler.Compile(documentURL + pointer)
+	if err != nil {
+		return err
+	}
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		return err
+	}
+	return s.Validate(v)
+}
