@@ -29,8 +29,8 @@ func campaignReads() []operation {
 				param("after", "query", "The next of the page before.", web.CampaignID().Schema), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
-				after, limit := c.query.campaign("after"), c.query.limit()
-				if err := c.query.done(); err != nil {
+				after, limit := c.fields.campaign("after"), c.fields.limit()
+				if err := c.fields.done(); err != nil {
 					return nil, err
 				}
 				return c.app.ListCampaigns(ctx, after, limit, c.sees())
@@ -41,7 +41,7 @@ func campaignReads() []operation {
 			description: "Gives its specification, the hash of its plan, how it stands in the ledger, and in Redis: null there " +
 				"if it is not loaded. The seed and the amounts that nobody has got are not in it.",
 			action: access.ReadCampaigns, needs: ledgerNeeded, answer: app.Shown{},
-			do: plainRead(func(ctx context.Context, c *call) (any, error) { return c.app.Show(ctx, c.campaign) }),
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Show(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/ending", id: "ending",
@@ -49,7 +49,7 @@ func campaignReads() []operation {
 			description: "Tells how a closed campaign stands, and the exact amount of its refund.",
 			action:      access.ReadCampaigns, needs: ledgerNeeded, answer: app.Ending{},
 			codes: []string{"not_closed", "not_loaded", "campaign_lost"},
-			do:    plainRead(func(ctx context.Context, c *call) (any, error) { return c.app.Standing(ctx, c.campaign) }),
+			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.app.Standing(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/trail", id: "trail", summary: "The trail of a user's grants",
@@ -65,10 +65,10 @@ func campaignReads() []operation {
 	}
 }
 
-// plainRead is for a path without a query.
-func plainRead(do func(ctx context.Context, c *call) (any, error)) func(ctx context.Context, c *call) (any, error) {
+// plain is for what takes no fields, in its query or in its body.
+func plain(do func(ctx context.Context, c *call) (any, error)) func(ctx context.Context, c *call) (any, error) {
 	return func(ctx context.Context, c *call) (any, error) {
-		if err := c.query.done(); err != nil {
+		if err := c.fields.done(); err != nil {
 			return nil, err
 		}
 		return do(ctx, c)
@@ -76,12 +76,12 @@ func plainRead(do func(ctx context.Context, c *call) (any, error)) func(ctx cont
 }
 
 func trail(ctx context.Context, c *call) (any, error) {
-	q := app.TrailOf{Campaign: c.campaign, User: c.query.user("user"),
-		Packet: c.query.number("packet", 1, hongbao.MaxPackets, 0)}
+	q := app.TrailOf{Campaign: c.campaign, User: c.fields.user(),
+		Packet: c.fields.number("packet", 1, hongbao.MaxPackets)}
 	if (q.User == "") == (q.Packet == 0) {
-		c.query.fail("give user or packet, one of the two")
+		c.fields.fail("give user or packet, one of the two")
 	}
-	if err := c.query.done(); err != nil {
+	if err := c.fields.done(); err != nil {
 		return nil, err
 	}
 	return c.app.Trail(ctx, q)
@@ -130,7 +130,7 @@ func campaignChanges() []operation {
 			description: "Opens the campaign once its packets are there. It goes on after an answer 202, as long as this server " +
 				"lives, and where it was when it is asked for again.",
 			action: access.LoadCampaign, needs: ledgerNeeded, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
-			codes: []string{"campaign_lost", "conflict"}, do: load,
+			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
 		stateChange("pause", "Make a campaign answer paused until it is resumed", "paused", access.PauseCampaign,
 			(*app.App).Pause),
@@ -141,8 +141,8 @@ func campaignChanges() []operation {
 			action:      access.CloseCampaign, needs: ledgerNeeded, body: closeBody{}, answer: app.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},
 			do: func(ctx context.Context, c *call) (any, error) {
-				early := c.form.flag("early")
-				if err := c.form.done(); err != nil {
+				early := c.fields.flag("early")
+				if err := c.fields.done(); err != nil {
 					return nil, err
 				}
 				return c.app.Close(ctx, c.campaign, early)
@@ -164,18 +164,8 @@ func campaignChanges() []operation {
 			description: "Gives the disclosure with which everybody can check the draw (`hongbao campaign verify`).",
 			action:      access.RevealCampaign, needs: ledgerNeeded, body: empty{}, answer: campaign.Disclosure{},
 			codes: []string{"not_refunded"}, together: true,
-			do: plainChange(func(ctx context.Context, c *call) (any, error) { return c.app.Reveal(ctx, c.campaign) }),
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Reveal(ctx, c.campaign) }),
 		},
-	}
-}
-
-// plainChange is for a body without fields.
-func plainChange(do func(ctx context.Context, c *call) (any, error)) func(ctx context.Context, c *call) (any, error) {
-	return func(ctx context.Context, c *call) (any, error) {
-		if err := c.form.done(); err != nil {
-			return nil, err
-		}
-		return do(ctx, c)
 	}
 }
 
@@ -187,7 +177,7 @@ func stateChange(name, summary, state string, action access.Action,
 		description: "It works while the ledger is away; the journal has it once that is back.",
 		action:      action, body: empty{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
 		alone: true,
-		do: plainChange(func(ctx context.Context, c *call) (any, error) {
+		do: plain(func(ctx context.Context, c *call) (any, error) {
 			return stateAnswer{c.campaign, state}, do(c.app, ctx, c.campaign)
 		}),
 	}
@@ -221,9 +211,6 @@ func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 
 // load goes on by itself when it takes longer than the caller waits.
 func load(ctx context.Context, c *call) (any, error) {
-	if err := c.form.done(); err != nil {
-		return nil, err
-	}
 	shown, err := c.app.Show(ctx, c.campaign) // an unknown one is refused at once
 	if err != nil {
 		return nil, err
@@ -257,9 +244,9 @@ func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
 
 // refund answers 202 while grants are still being settled.
 func refund(ctx context.Context, c *call) (any, error) {
-	o := closing.Order{Campaign: c.campaign, Amount: c.form.amount("amount"),
-		Missing: c.form.number("missing", hongbao.MaxPackets)}
-	if err := c.form.done(); err != nil {
+	o := closing.Order{Campaign: c.campaign, Amount: c.fields.amount("amount"),
+		Missing: c.fields.number("missing", 1, hongbao.MaxPackets)}
+	if err := c.fields.done(); err != nil {
 		return nil, err
 	}
 	ending, err := c.app.Refund(ctx, o)

@@ -85,8 +85,8 @@ func (c *call) readBody(w http.ResponseWriter, o *operation) (err error) {
 		}
 		return err
 	}
-	fields, err := web.ParseObject(c.body, body)
-	c.form = &form{o: fields}
+	object, err := web.ParseObject(c.body, body)
+	c.fields = &fields{o: object}
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"regexp"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -23,11 +22,11 @@ func journalOperations() []operation {
 			param("since", "query", "Only what was done at or after this time.",
 				&huma.Schema{Type: huma.TypeString, Format: "date-time"}),
 			param("after", "query", "The next of the page before.",
-				&huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,15}-[A-Z0-9]{1,64}$"}),
+				&huma.Schema{Type: huma.TypeString, Pattern: journalPlace.String()}),
 			limitParam(),
 		},
 		do: func(ctx context.Context, c *call) (any, error) {
-			q := c.query
+			q := c.fields
 			ask := access.JournalQuery{Campaign: q.campaign("campaign"), Who: q.text("who"), Since: q.time("since"),
 				After: q.text("after"), Limit: q.limit()}
 			if ask.After != "" && !journalPlace.MatchString(ask.After) {
@@ -43,16 +42,3 @@ func journalOperations() []operation {
 
 // journalPlace is where a page of the journal begins.
 var journalPlace = regexp.MustCompile("^[0-9]{1,15}-[A-Z0-9]{1,64}$")
-
-// time gives an optional time.
-func (q *query) time(name string) time.Time {
-	text := q.text(name)
-	if text == "" {
-		return time.Time{}
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil || t.Year() < 2000 || t.Year() > 2100 {
-		q.fail("%s is a time of the years 2000 to 2100, as 2026-02-17T20:00:00Z", name)
-	}
-	return t.UTC()
-}

@@ -62,7 +62,7 @@ func letterOperations() []operation {
 				param("entry", "path", "The letter's place in the stream of letters.",
 					&huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,19}-[0-9]{1,19}$"}),
 			},
-			do: plainRead(func(ctx context.Context, c *call) (any, error) {
+			do: plain(func(ctx context.Context, c *call) (any, error) {
 				return c.letter(ctx, c.r.PathValue("sink")+"/"+c.r.PathValue("shard")+"/"+c.r.PathValue("entry"))
 			}),
 		},
@@ -90,12 +90,9 @@ func classes() (all []any) {
 }
 
 func listLetters(ctx context.Context, c *call) (any, error) {
-	q := c.query
-	f := deadletter.Filter{Campaign: q.campaign("campaign"), Class: q.text("class"), User: q.user("user"),
-		Reason: q.text("reason"), Sees: c.sees()}
-	if f.Class != "" && !slices.Contains(deadletter.Classes(), f.Class) {
-		q.fail("class is one of %s", strings.Join(deadletter.Classes(), ", "))
-	}
+	q := c.fields
+	f := deadletter.Filter{Campaign: q.campaign("campaign"), Class: q.one("class", deadletter.Classes()...),
+		User: q.user(), Reason: q.text("reason"), Sees: c.sees()}
 	sink, after, limit := q.text("sink"), q.text("after"), q.limit()
 	if after != "" {
 		if _, _, _, err := deadletter.ParseID(after); err != nil {
@@ -157,9 +154,9 @@ func letterChange(name, summary, description string, action access.Action, needs
 			if err != nil {
 				return nil, err
 			}
-			who := deadletter.Decider{By: c.who.Key, Why: c.form.why()}
-			dryRun := c.form.flag("dry_run")
-			if err := c.form.done(); err != nil {
+			who := deadletter.Decider{By: c.who.Key, Why: c.fields.why()}
+			dryRun := c.fields.flag("dry_run")
+			if err := c.fields.done(); err != nil {
 				return nil, err
 			}
 			working, cancel := context.WithTimeout(ctx, c.cfg.Patience)
@@ -179,9 +176,9 @@ func letterChange(name, summary, description string, action access.Action, needs
 
 // pickLetters reads which letters are meant.
 func (c *call) pickLetters(ctx context.Context, action access.Action) (pick deadletter.Pick, err error) {
-	f, w := c.form, &pick.Filter
+	f, w := c.fields, &pick.Filter
 	id, sink := f.text("letter"), f.text("sink")
-	w.Campaign, w.User, w.Reason, w.Sees = f.campaign("campaign"), f.user("user"), f.text("reason"), c.sees()
+	w.Campaign, w.User, w.Reason, w.Sees = f.campaign("campaign"), f.user(), f.text("reason"), c.sees()
 	w.Class, w.From, w.To = f.one("class", deadletter.Classes()...), f.time("from"), f.time("to")
 	ways := 0
 	for _, given := range []bool{id != "", f.flag("all"), filters(w) || sink != ""} {
@@ -190,7 +187,7 @@ func (c *call) pickLetters(ctx context.Context, action access.Action) (pick dead
 		}
 	}
 	if ways != 1 {
-		f.fail("invalid_value", "give letter, or filters, or all: one of the three")
+		f.fail("give letter, or filters, or all: one of the three")
 	}
 	switch {
 	case f.err != nil:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -61,9 +60,8 @@ type call struct {
 	action   access.Action
 	app      *app.App // for this request
 	campaign string   // that of the path; empty if the path has none
-	query    *query   // of one that reads
-	form     *form    // of one that changes something
-	body     []byte   // the same, as it came
+	fields   *fields  // those of the query of one that reads, and of the body of one that changes something
+	body     []byte   // of one that changes something, as it came
 }
 
 // later is an answer with status 202: the work goes on.
@@ -145,11 +143,10 @@ func (c *call) hidden(campaign string) {
 
 // read answers an operation that changes nothing.
 func (c *call) read(w http.ResponseWriter, o *operation) error {
-	values, err := url.ParseQuery(c.r.URL.RawQuery)
-	if err != nil {
-		return web.Refuse("invalid_parameter", "the query can't be read")
+	var err error
+	if c.fields, err = readQuery(c.r.URL.RawQuery); err != nil {
+		return err
 	}
-	c.query = &query{values: values}
 	answer, err := c.run(c.r.Context(), o.needs, o.do)
 	if err != nil {
 		return err

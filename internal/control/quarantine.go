@@ -34,9 +34,9 @@ func quarantineOperations() []operation {
 				numberParam("after", "The next of the page before.", 0, 1<<53), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
-				q := app.QuarantineList{After: c.query.number("after", 0, 1<<53, 0), Limit: c.query.limit(),
-					All: c.query.flag("all"), Sees: c.sees()}
-				if err := c.query.done(); err != nil {
+				q := app.QuarantineList{After: c.fields.number("after", 0, 1<<53), Limit: c.fields.limit(),
+					All: c.fields.flag("all"), Sees: c.sees()}
+				if err := c.fields.done(); err != nil {
 					return nil, err
 				}
 				return c.app.ListQuarantine(ctx, q)
@@ -47,7 +47,7 @@ func quarantineOperations() []operation {
 			summary: "One grant in quarantine", description: "Both sides of the contradiction.",
 			action: access.ReadQuarantine, needs: ledgerNeeded, answer: app.Quarantined{}, params: []*huma.Param{number},
 			codes: []string{"unknown_quarantine"},
-			do:    plainRead(func(ctx context.Context, c *call) (any, error) { return c.quarantined(ctx) }),
+			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.quarantined(ctx) }),
 		},
 		{
 			method: http.MethodPost, path: "/v1/quarantine/{number}/decide", id: "decide-quarantine",
@@ -77,11 +77,11 @@ func (c *call) quarantined(ctx context.Context) (app.Quarantined, error) {
 }
 
 func decide(ctx context.Context, c *call) (any, error) {
-	what, why := c.form.one("decision", "pay", "void"), c.form.why()
+	what, why := c.fields.one("decision", "pay", "void"), c.fields.why()
 	if what == "" {
-		c.form.fail("invalid_value", "decision is pay or void")
+		c.fields.fail("decision is pay or void")
 	}
-	if err := c.form.done(); err != nil {
+	if err := c.fields.done(); err != nil {
 		return nil, err
 	}
 	q, err := c.quarantined(ctx)

@@ -64,7 +64,7 @@ func replayOperations() []operation {
 		{
 			method: http.MethodGet, path: "/v1/replays", id: "list-replays", summary: "All replays that were ever begun",
 			action: access.ReadSinks, answer: replaysAnswer{},
-			do: plainRead(func(ctx context.Context, c *call) (any, error) {
+			do: plain(func(ctx context.Context, c *call) (any, error) {
 				list, err := c.app.Replays(ctx)
 				out := replaysAnswer{make([]replayState, len(list))}
 				for i := range list {
@@ -76,7 +76,7 @@ func replayOperations() []operation {
 		{
 			method: http.MethodGet, path: "/v1/replays/{name}", id: "show-replay", summary: "How far a replay is",
 			action: access.ReadSinks, answer: replayState{}, params: []*huma.Param{name}, codes: []string{"unknown_replay"},
-			do: plainRead(func(ctx context.Context, c *call) (any, error) {
+			do: plain(func(ctx context.Context, c *call) (any, error) {
 				return c.replayState(ctx, c.r.PathValue("name"))
 			}),
 		},
@@ -94,7 +94,7 @@ func replayOperations() []operation {
 			description: "Stops it if this server runs it, and its dry runs. What it has delivered it remembers.",
 			action:      access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
 			codes: []string{"unknown_replay", "not_running_here"},
-			do:    stopReplay,
+			do:    plain(stopReplay),
 		},
 	}
 }
@@ -142,11 +142,11 @@ func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
 
 // readReplay reads the body.
 func (c *call) readReplay() (o app.Replay, err error) {
-	f := c.form
+	f := c.fields
 	o = app.Replay{
 		Name: c.r.PathValue("name"), To: f.text("to"), Dead: f.text("dead"), Missing: f.flag("missing"),
-		DryRun: f.flag("dry_run"), Rate: float64(f.number("rate", 1_000_000_000)), Patience: time.Minute,
-		Filter: replay.Filter{Campaign: f.campaign("campaign"), User: f.user("user"), From: f.time("from"),
+		DryRun: f.flag("dry_run"), Rate: float64(f.number("rate", 1, 1_000_000_000)), Patience: time.Minute,
+		Filter: replay.Filter{Campaign: f.campaign("campaign"), User: f.user(), From: f.time("from"),
 			To: f.time("until")},
 	}
 	if hongbao.CheckCampaignID(replay.DoneSink(o.Name)) != nil {
@@ -154,7 +154,7 @@ func (c *call) readReplay() (o app.Replay, err error) {
 	}
 	c.readSeqs(&o.Filter)
 	if !o.Filter.From.IsZero() && !o.Filter.To.IsZero() && !o.Filter.From.Before(o.Filter.To) {
-		f.fail("invalid_value", "from is before until")
+		f.fail("from is before until")
 	}
 	if err := f.done(); err != nil {
 		return o, err
@@ -172,21 +172,21 @@ func (c *call) readReplay() (o app.Replay, err error) {
 
 // readSeqs reads of which shard, and which of its events.
 func (c *call) readSeqs(w *replay.Filter) {
-	f, shards := c.form, c.app.Config.Deployment.Shards
+	f, shards := c.fields, c.app.Config.Deployment.Shards
 	if text := f.text("shard"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n >= shards || strconv.Itoa(n) != text {
-			f.fail("invalid_value", "shard is one of 0 to %d, as a text", shards-1)
+			f.fail("shard is one of 0 to %d, as a text", shards-1)
 		}
 		w.Shard = &n
 	}
 	most := int64(hongbao.MaxAmount)
-	w.Seqs = stream.SeqRange{First: f.number("first_seq", most), Last: f.number("last_seq", most)}
+	w.Seqs = stream.SeqRange{First: f.number("first_seq", 1, most), Last: f.number("last_seq", 1, most)}
 	switch {
 	case (w.Seqs.First == 0) != (w.Seqs.Last == 0), w.Seqs.First > w.Seqs.Last:
-		f.fail("invalid_value", "first_seq and last_seq go together, and the first is not above the last")
+		f.fail("first_seq and last_seq go together, and the first is not above the last")
 	case w.Seqs.First > 0 && w.Shard == nil && shards > 1:
-		f.fail("invalid_value", "first_seq and last_seq need shard: each shard counts for itself")
+		f.fail("first_seq and last_seq need shard: each shard counts for itself")
 	}
 }
 
@@ -226,9 +226,6 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 
 // stopReplay stops the replay of a name and its dry runs, as far as they run here and the caller may.
 func stopReplay(ctx context.Context, c *call) (any, error) {
-	if err := c.form.done(); err != nil {
-		return nil, err
-	}
 	name := c.r.PathValue("name")
 	stopped := c.tasks.replays(name)
 	if len(stopped) == 0 {

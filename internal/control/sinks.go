@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -27,7 +26,7 @@ func sinkOperations() []operation {
 			method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "How all sinks stand",
 			description: "Gives for each sink what waits and since when, what is parked and dead, and its workers, by shard.",
 			action:      access.ReadSinks, answer: sinksAnswer{},
-			do: plainRead(func(ctx context.Context, c *call) (any, error) {
+			do: plain(func(ctx context.Context, c *call) (any, error) {
 				s, err := c.app.Status(ctx)
 				if err != nil {
 					return nil, err
@@ -39,7 +38,7 @@ func sinkOperations() []operation {
 			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "The verdict of the last whole audit",
 			description: "`hongbao audit` leaves it, whoever runs it; none if there was no audit.",
 			action:      access.ReadSinks, answer: app.LastAudit{},
-			do: plainRead(func(ctx context.Context, c *call) (any, error) { return c.app.LastAudit(ctx) }),
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.LastAudit(ctx) }),
 		},
 		sinkChange("pause", "Hand a sink nothing until it is resumed",
 			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink, (*app.App).PauseSink),
@@ -63,14 +62,10 @@ type limitBody struct {
 }
 
 func limitSink(ctx context.Context, c *call) (any, error) {
-	f := c.form
-	why, byKnob, rate := f.why(), f.flag("by_knob"), 0
-	has := f.has("grants_per_second")
-	if has && f.o["grants_per_second"] != json.Number("0") {
-		rate = int(f.number("grants_per_second", 1_000_000_000))
-	}
-	if has == byKnob {
-		f.fail("invalid_value", "give grants_per_second or by_knob, one of the two")
+	f := c.fields
+	why, byKnob, rate := f.why(), f.flag("by_knob"), int(f.number("grants_per_second", 0, app.MaxRate))
+	if _, has := f.o["grants_per_second"]; has == byKnob {
+		f.fail("give grants_per_second or by_knob, one of the two")
 	}
 	if err := f.done(); err != nil {
 		return nil, err
@@ -93,8 +88,8 @@ func sinkChange(name, summary, description string, action access.Action,
 		description: description + " It works while the ledger is away.", action: action, body: sinkBody{},
 		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {
-			why := c.form.why()
-			if err := c.form.done(); err != nil {
+			why := c.fields.why()
+			if err := c.fields.done(); err != nil {
 				return nil, err
 			}
 			sink := c.r.PathValue("sink")
