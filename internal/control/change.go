@@ -15,7 +15,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -56,7 +55,7 @@ func (c *call) change(w http.ResponseWriter, o *operation) error {
 
 	answer, err := c.once(c.r.Context(), o, req)
 	if err != nil {
-		return c.denied(o, c.campaign, err)
+		return c.denied(err)
 	}
 	if o.after != nil {
 		final, err := c.run(c.r.Context(), o.needs, func(ctx context.Context, c *call) (any, error) {
@@ -100,9 +99,9 @@ func (c *call) once(ctx context.Context, o *operation, req access.Request) (answ
 	}
 	text, _, err := c.Control.app.Once(ctx, req, func(within context.Context) ([]byte, error) {
 		if o.together {
-			return c.effect(within, o.needs, o)
+			return c.effect(within, o)
 		}
-		return c.effect(ctx, o.needs, o)
+		return c.effect(ctx, o)
 	})
 	return answerOf(text, err)
 }
@@ -120,14 +119,14 @@ func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) 
 		late.Stop() // the work has the request's time
 		defer late.Reset(ledgerWait)
 		did = true
-		text, failed = c.effect(ctx, o.needs, o)
+		text, failed = c.effect(ctx, o)
 		return text, failed
 	})
 	switch away := hongbao.IsOutage(err) || err != nil && asking.Err() != nil && ctx.Err() == nil; {
 	case did: // whether the ledger keeps the answer or not
 		return answerOf(text, failed)
 	case away && !errors.Is(err, access.ErrUnderWay):
-		return answerOf(c.effect(ctx, app.Needs{}, o))
+		return answerOf(c.effect(ctx, o))
 	}
 	return answerOf(kept, err)
 }
@@ -151,8 +150,8 @@ func answerOf(text []byte, err error) (answer kept, _ error) {
 }
 
 // effect does the operation, and writes its answer.
-func (c *call) effect(ctx context.Context, needs app.Needs, o *operation) ([]byte, error) {
-	answer, err := c.run(ctx, needs, o.do)
+func (c *call) effect(ctx context.Context, o *operation) ([]byte, error) {
+	answer, err := c.run(ctx, o.needs, o.do)
 	if err != nil {
 		return nil, err
 	}

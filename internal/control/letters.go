@@ -68,13 +68,13 @@ func letterOperations() []operation {
 		},
 		letterChange("requeue", "Deliver dead letters after all",
 			"Delivers them to their sinks; those that a sink refuses again stay, and failures names them.",
-			access.RequeueLetters, app.Needs{},
+			access.RequeueLetters,
 			func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
 				error) {
 				return c.app.Requeue(ctx, app.Requeue{Pick: pick, By: who, DryRun: dryRun})
 			}),
 		letterChange("drop", "Decide that nobody is to deliver dead letters",
-			"They leave the list for ever, and stand among the decided ones.", access.DropLetters, app.Needs{},
+			"They leave the list for ever, and stand among the decided ones.", access.DropLetters,
 			func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
 				error) {
 				return c.app.DropLetters(ctx, pick, who, dryRun)
@@ -117,10 +117,15 @@ func (c *call) pickSink(f *deadletter.Filter, sink string) error {
 	if sink == "" {
 		return nil
 	}
-	if !slices.Contains(c.app.Config.Deployment.Sinks, sink) {
-		return web.Refuse("unknown_sink", "the deployment has the sinks "+strings.Join(c.app.Config.Deployment.Sinks, ", "))
-	}
 	f.Sinks = []string{sink}
+	return c.checkSink(sink)
+}
+
+// checkSink refuses a sink that the deployment does not have.
+func (c *call) checkSink(sink string) error {
+	if all := c.app.Config.Deployment.Sinks; !slices.Contains(all, sink) {
+		return web.Refuse("unknown_sink", "the deployment has the sinks "+strings.Join(all, ", "))
+	}
 	return nil
 }
 
@@ -141,13 +146,13 @@ func (c *call) letter(ctx context.Context, id string) (deadletter.Letter, error)
 }
 
 // letterChange is requeue or drop.
-func letterChange(name, summary, description string, action access.Action, needs app.Needs,
+func letterChange(name, summary, description string, action access.Action,
 	do func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
 		error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/dead-letters/" + name, id: name + "-dead-letters", summary: summary,
 		description: description + " Give a letter, or filters; all letters need all. Begin with dry_run.",
-		action:      action, needs: needs, body: lettersBody{}, answer: lettersAnswer{}, accepted: lettersAnswer{},
+		action:      action, body: lettersBody{}, answer: lettersAnswer{}, accepted: lettersAnswer{},
 		codes: []string{"unknown_letter", "unknown_sink", "unknown_campaign"},
 		do: func(ctx context.Context, c *call) (any, error) {
 			pick, err := c.pickLetters(ctx, action)

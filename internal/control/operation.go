@@ -35,7 +35,7 @@ type operation struct {
 	// together: all that do changes is in the ledger, in one transaction with the answer and the journal. Else what do
 	// changes stands before the answer does, and do may come twice.
 	together bool
-	// alone: it is done with the ledger away, too, and recorded later.
+	// alone: it needs nothing but Redis. It is done with the ledger away, too, and recorded later.
 	alone bool
 	// after is done behind the transaction, after a repeat as well. It may make the answer a later one.
 	after func(ctx context.Context, c *call, answer any) (any, error)
@@ -125,13 +125,13 @@ func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call,
 	if err == nil {
 		return x, nil
 	}
-	return nil, x.denied(o, x.campaign, problemOf(err))
+	return nil, x.denied(problemOf(err))
 }
 
 // denied writes into the journal that the caller may not do what he asked for, if that is what the error says.
-func (c *call) denied(o *operation, campaign string, err error) error {
+func (c *call) denied(err error) error {
 	if errors.Is(err, access.ErrForbidden) || errors.Is(err, access.ErrWhole) || errors.Is(err, access.ErrNotInScope) {
-		c.Control.app.Denied(c.r.Context(), o.action, campaign, err)
+		c.Control.app.Denied(c.r.Context(), c.action, c.campaign, err)
 	}
 	return err
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/web"
@@ -163,8 +162,8 @@ func (c *call) readReplay() (o app.Replay, err error) {
 		return o, web.Refuse("invalid_value", err.Error())
 	}
 	for _, sink := range []string{o.To, o.Dead} {
-		if !strings.HasPrefix(sink, "topic:") {
-			err = errors.Join(err, c.pickSink(&deadletter.Filter{}, sink))
+		if sink != "" && !strings.HasPrefix(sink, "topic:") {
+			err = errors.Join(err, c.checkSink(sink))
 		}
 	}
 	return o, errors.Join(err, c.who.Check(access.Replay, o.Filter.Campaign))

@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/deadletter"
 )
 
 // sinksAnswer is app.Status.
@@ -70,14 +70,15 @@ func limitSink(ctx context.Context, c *call) (any, error) {
 	if err := f.done(); err != nil {
 		return nil, err
 	}
-	if err := c.pickSink(&deadletter.Filter{}, c.r.PathValue("sink")); err != nil {
+	sink := c.r.PathValue("sink")
+	if err := c.checkSink(sink); err != nil {
 		return nil, err
 	}
 	to := &rate
 	if byKnob {
 		to = nil
 	}
-	return c.app.LimitSink(ctx, c.r.PathValue("sink"), to, "key:"+c.who.Key, why)
+	return c.app.LimitSink(ctx, sink, to, c.actor.Who, why)
 }
 
 // sinkChange is pause or resume. As of campaigns, it needs no ledger.
@@ -93,10 +94,10 @@ func sinkChange(name, summary, description string, action access.Action,
 				return nil, err
 			}
 			sink := c.r.PathValue("sink")
-			if err := c.pickSink(&deadletter.Filter{}, sink); err != nil {
+			if err := c.checkSink(sink); err != nil {
 				return nil, err
 			}
-			return do(c.app, ctx, sink, "key:"+c.who.Key, why)
+			return do(c.app, ctx, sink, c.actor.Who, why)
 		},
 	}
 }
