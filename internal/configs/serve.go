@@ -50,14 +50,14 @@ func (l *loader) clientCA(t *tls.Config, name, path string) {
 // CheckServe says what stops the server and no other command: these may share the server's file of knobs, but not its
 // flags.
 func (c *Config) CheckServe() error {
-	for name, ca := range map[string]struct {
-		path string
-		tls  *tls.Config
+	for _, ca := range []struct {
+		name, path string
+		tls        *tls.Config
 	}{
-		"serve.tls": {c.Serve.TLSClientCA, c.serveTLS}, "serve.control_tls": {c.Serve.ControlTLSClientCA, c.controlTLS},
+		{"serve.tls", c.Serve.TLSClientCA, c.serveTLS}, {"serve.control_tls", c.Serve.ControlTLSClientCA, c.controlTLS},
 	} {
 		if ca.path != "" && ca.tls == nil {
-			return fmt.Errorf("%[1]s_client_ca is set, but %[1]s_cert is not: set both or none", name)
+			return fmt.Errorf("%[1]s_client_ca is set, but %[1]s_cert is not: set both or none", ca.name)
 		}
 	}
 	if call, write := c.Producer.CallTimeout, c.Serve.WriteTimeout; call >= write {
