@@ -26,11 +26,14 @@ func sinkListCmd() *cobra.Command {
 		Example: "  hongbao sink list\n  hongbao sink list --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				sinks, err := a.SinkStates(cmd.Context())
+				s, err := a.Status(cmd.Context())
 				if err != nil {
 					return err
 				}
-				return printAnswer(cmd, map[string]any{"sinks": sinks}, func(w io.Writer) error { return writeSinks(w, sinks) })
+				if err := printAnswer(cmd, s, func(w io.Writer) error { return writeSinks(w, s.Sinks) }); err != nil {
+					return err
+				}
+				return s.CheckRead()
 			})
 		},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -121,4 +122,44 @@ func TestPauseNeedsRedisOnly(t *testing.T) {
 	require.Equal(t, []any{false, 0, "over"}, []any{s.Pause.Paused, s.Pause.PausedShards, s.Pause.Why})
 	d.refused(2, []string{"sink", "pause", "pigeon", "--by", "ann", "--why", "x"}, "deployment.sinks")
 	d.refused(2, []string{"sink", "pause", "balance", "--by", "ann"}, "--why")
+}
+
+// One shard is frozen: `hongbao sink list` and `hongbao status` tell of the other, and name it.
+func TestSinksBesideAFrozenShard(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 2})
+	for _, id := range []string{"rain", "snow"} { // they live on two shards
+		d.campaign(id, 5, 1000)
+		got, err := d.grabs(id, 0, 5)
+		require.NoError(t, err)
+		require.Equal(t, 5, got)
+	}
+	home := d.space.Home("rain").Index()
+	frozen := d.space.Home("snow").Index()
+	require.NotEqual(t, home, frozen)
+	d.ok("sink", "pause", "balance", "--by", "ann", "--why", "drill")
+	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(frozen).Meta(), "frozen", "1").Err())
+	named := fmt.Sprintf("shard %d: ", frozen)
+	for _, command := range [][]string{{"sink", "list", "--json"}, {"status", "--json"}} {
+		code := 5 // a server does not work
+		if command[0] == "status" {
+			code = 3 // grants wait, and no worker lives
+		}
+		r := d.refused(code, command, "sink balance: 1 of 2 shards", named, "frozen")
+		var s app.Status
+		require.NoError(t, json.Unmarshal([]byte(r.out), &s))
+		require.Len(t, s.Sinks, 1)
+		x := s.Sinks[0]
+		require.Equal(t, []any{int64(5), true, 1}, []any{x.Waiting, x.Pause.Paused, x.Pause.PausedShards})
+		require.Len(t, x.Shards, 1)
+		require.Equal(t, home, x.Shards[0].Shard)
+		require.Len(t, x.Unread, 1)
+		require.Equal(t, frozen, x.Unread[0].Shard)
+		require.Contains(t, x.Unread[0].Why, "frozen")
+	}
+	r := d.refused(5, []string{"sink", "list"}, named)
+	require.Regexp(t, `balance +5 `, r.out)
+	require.NotContains(t, r.out, "shards only", "the pause is on each shard that could be asked")
+	r = d.refused(3, []string{"status"}, named, "no worker lives")
+	require.Regexp(t, fmt.Sprintf(`balance +%d +5 +5 `, home), r.out)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -29,7 +30,7 @@ func statusCmd() *cobra.Command {
 				if err := printAnswer(cmd, s, func(w io.Writer) error { return writeStatus(w, s) }); err != nil {
 					return err
 				}
-				return s.Deserted()
+				return errors.Join(s.Deserted(), s.CheckRead())
 			})
 		},
 	}

@@ -295,6 +295,9 @@ func (s *consoleSource) Sinks(ctx context.Context) ([]console.Sink, error) {
 		if x.Pause.Paused {
 			out[i].PausedBy = fmt.Sprintf("%s: %s", x.Pause.By, x.Pause.Why)
 		}
+		for _, u := range x.Unread {
+			out[i].Unread = append(out[i].Unread, fmt.Sprintf("Shard %d did not tell how the sink stands there: %s", u.Shard, u.Why))
+		}
 		for _, w := range x.Workers {
 			out[i].Workers = append(out[i].Workers, console.Worker{Name: w.Worker, Alive: w.Alive, Seen: w.Seen,
 				Holds: w.Holds})

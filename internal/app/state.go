@@ -28,15 +28,11 @@ func (a *App) exportState(counts *metrics.GrabCounts) {
 		}})
 }
 
-// asksAtOnce bounds how many shards are asked at once.
-const asksAtOnce = 8
-
 // state asks Redis how the deployment stands. The error says that a server does not answer. Whatever else can't be told,
 // for want of time or because this build can't read it, is left out: the rest of the state is good.
 func (a *App) state(ctx context.Context, campaigns []string) (*metrics.State, error) {
-	out := &metrics.State{Sinks: make([]metrics.SinkState, len(a.Config.Deployment.Sinks))}
+	out := &metrics.State{}
 	var g errgroup.Group // what fails does not end the others
-	g.SetLimit(asksAtOnce)
 	var mu sync.Mutex
 	var away []error
 	ask := func(what func() error) {
@@ -69,28 +65,36 @@ func (a *App) state(ctx context.Context, campaigns []string) (*metrics.State, er
 		}
 		return err
 	})
-	workers := make([]map[string]bool, len(out.Sinks))
-	for i, sink := range a.Config.Deployment.Sinks {
-		s := &out.Sinks[i]
-		s.Sink, workers[i] = sink, map[string]bool{}
-		for shard := range a.space.Len() {
-			ask(func() error {
-				stands, err := shards.Of(a.redis, a.space.Shard(shard)).Status(ctx, sink)
-				if err != nil { // of a frozen shard, what it says may be the past
-					return err
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				a.add(s, shard, &stands, workers[i])
-				return nil
-			})
+	g.Go(func() error {
+		for i, on := range a.standings(ctx) {
+			sink, err := a.sinkState(a.Config.Deployment.Sinks[i], on)
+			out.Sinks = append(out.Sinks, sink)
+			mu.Lock()
+			away = append(away, err)
+			mu.Unlock()
+		}
+		return nil
+	})
+	err := g.Wait()
+	return out, errors.Join(append(away, err)...)
+}
+
+// sinkState adds up how a sink stands on the shards that could tell. The error is of those whose server is away.
+func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
+	s := metrics.SinkState{Sink: sink}
+	workers := map[string]bool{}
+	var away []error
+	for shard := range on {
+		g := &on[shard]
+		if g.away {
+			away = append(away, g.err)
+		}
+		if g.err == nil {
+			a.add(&s, shard, &g.GroupStatus, workers)
 		}
 	}
-	err := g.Wait()
-	for i := range out.Sinks {
-		out.Sinks[i].Workers = len(workers[i])
-	}
-	return out, errors.Join(append(away, err)...)
+	s.Workers = len(workers)
+	return s, errors.Join(away...)
 }
 
 // add adds how a sink stands on a shard.

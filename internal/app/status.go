@@ -2,11 +2,15 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -28,7 +32,16 @@ type SinkStatus struct {
 	Pause   SinkPause     `json:"pause"`
 	Limit   SinkLimit     `json:"limit"`
 	Shards  []ShardStatus `json:"shards"`
+	// Unread names the shards that could not tell, a frozen one for example: the rest is without them.
+	Unread  []UnreadShard `json:"unread"`
 	Workers []SinkWorker  `json:"workers"`
+}
+
+// UnreadShard is a shard that could not tell how a sink stands there.
+type UnreadShard struct {
+	Shard int    `json:"shard"`
+	Why   string `json:"why"`
+	err   error
 }
 
 // ShardStatus is how a sink stands on a shard.
@@ -50,38 +63,81 @@ type SinkWorker struct {
 	Holds int64   `json:"holds_entries"`
 }
 
-// Status asks Redis how every sink stands.
-func (a *App) Status(ctx context.Context) (*Status, error) {
-	sinks, err := a.SinkStates(ctx)
-	return &Status{Sinks: sinks}, err
+// asksAtOnce bounds how many shards are asked at once.
+const asksAtOnce = 8
+
+// standing is how a sink stands on a shard, or why Redis could not tell.
+type standing struct {
+	shards.GroupStatus
+	err error
+	// away: no server answered, and not for want of time.
+	away bool
 }
 
-// SinkStates asks Redis how every sink stands. It only reads.
-func (a *App) SinkStates(ctx context.Context) (out []SinkStatus, err error) {
-	for _, sink := range a.Config.Deployment.Sinks {
-		s := SinkStatus{Sink: sink, Shards: []ShardStatus{}, Workers: []SinkWorker{}}
-		workers := map[string]shards.Worker{}
-		for i := range a.space.Len() {
-			g, err := shards.Of(a.redis, a.space.Shard(i)).Status(ctx, sink)
-			if err != nil {
-				return nil, fmt.Errorf("status of sink %s on shard %d: %w", sink, i, err)
-			}
-			s.add(i, &g)
-			for _, w := range g.Workers {
-				s.Pending += w.Holds
-				if seen, ok := workers[w.Name]; ok {
-					w.Seen, w.Holds = min(w.Seen, seen.Seen), w.Holds+seen.Holds
-				}
-				workers[w.Name] = w
-			}
+// standings asks Redis, some shards at a time, how each sink stands on each shard: in the order of deployment.sinks, and
+// of the shards. What one can't tell hides no other; of a frozen one, what it says may be the past.
+func (a *App) standings(ctx context.Context) [][]standing {
+	out := make([][]standing, len(a.Config.Deployment.Sinks))
+	var g errgroup.Group
+	g.SetLimit(asksAtOnce)
+	for i, sink := range a.Config.Deployment.Sinks {
+		out[i] = make([]standing, a.space.Len())
+		for shard := range out[i] {
+			g.Go(func() error {
+				s := &out[i][shard]
+				s.GroupStatus, s.err = shards.Of(a.redis, a.space.Shard(shard)).Status(ctx, sink)
+				s.away = hongbao.IsOutage(s.err) && ctx.Err() == nil
+				return nil
+			})
 		}
-		for _, name := range slices.Sorted(maps.Keys(workers)) {
-			w := workers[name]
-			s.Workers = append(s.Workers, SinkWorker{name, w.Seen < a.Config.Consumer.Lease, w.Seen.Seconds(), w.Holds})
+	}
+	_ = g.Wait() // each standing has its own error
+	return out
+}
+
+// Status asks Redis how every sink stands. It only reads. A shard that can't tell is in Unread; it is an error if none
+// can.
+func (a *App) Status(ctx context.Context) (*Status, error) {
+	out := &Status{Sinks: []SinkStatus{}}
+	var first error
+	told := false
+	for i, on := range a.standings(ctx) {
+		s := a.sinkStatus(a.Config.Deployment.Sinks[i], on)
+		out.Sinks = append(out.Sinks, s)
+		told = told || len(s.Shards) > 0
+		if first == nil && len(s.Unread) > 0 {
+			first = fmt.Errorf("status of sink %s on shard %d: %w", s.Sink, s.Unread[0].Shard, s.Unread[0].err)
 		}
-		out = append(out, s)
+	}
+	if !told {
+		return nil, first
 	}
 	return out, nil
+}
+
+func (a *App) sinkStatus(sink string, on []standing) SinkStatus {
+	s := SinkStatus{Sink: sink, Shards: []ShardStatus{}, Unread: []UnreadShard{}, Workers: []SinkWorker{}}
+	workers := map[string]shards.Worker{}
+	for i := range on {
+		g := &on[i]
+		if g.err != nil {
+			s.Unread = append(s.Unread, UnreadShard{i, g.err.Error(), g.err})
+			continue
+		}
+		s.add(i, &g.GroupStatus)
+		for _, w := range g.Workers {
+			s.Pending += w.Holds
+			if seen, ok := workers[w.Name]; ok {
+				w.Seen, w.Holds = min(w.Seen, seen.Seen), w.Holds+seen.Holds
+			}
+			workers[w.Name] = w
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(workers)) {
+		w := workers[name]
+		s.Workers = append(s.Workers, SinkWorker{name, w.Seen < a.Config.Consumer.Lease, w.Seen.Seconds(), w.Holds})
+	}
+	return s
 }
 
 func (s *SinkStatus) add(shard int, g *shards.GroupStatus) {
@@ -93,6 +149,24 @@ func (s *SinkStatus) add(shard int, g *shards.GroupStatus) {
 	s.Pause.add(&g.Control)
 	s.Limit.add(&g.Control)
 	s.Dead += g.Dead
+}
+
+// CheckRead is an error that names the shards that could not tell, for each sink.
+func (s *Status) CheckRead() error {
+	var all []error
+	for i := range s.Sinks {
+		x := &s.Sinks[i]
+		if len(x.Unread) == 0 {
+			continue
+		}
+		var errs []error
+		for _, u := range x.Unread {
+			errs = append(errs, fmt.Errorf("shard %d: %w", u.Shard, u.err))
+		}
+		all = append(all, fmt.Errorf("sink %s: %d of %d shards did not tell how it stands there: %w", x.Sink, len(errs),
+			len(errs)+len(x.Shards), errors.Join(errs...)))
+	}
+	return errors.Join(all...)
 }
 
 // Deserted is an error that names the sinks for which grants wait although none of their workers lives.

@@ -142,7 +142,7 @@ type Point struct {
 	Grants int64
 }
 
-// Sink is how a sink stands.
+// Sink is how a sink stands. Unread says which shards could not tell, and why.
 type Sink struct {
 	Name            string
 	Waiting         int64 // grants
@@ -151,6 +151,7 @@ type Sink struct {
 	Oldest          float64 // seconds
 	Paused          bool
 	PausedBy        string // and why
+	Unread          []string
 	Workers         []Worker
 }
 

@@ -24,8 +24,9 @@ func sinkOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "How all sinks stand",
-			description: "Gives for each sink what waits and since when, what is parked and dead, and its workers, by shard.",
-			action:      access.ReadSinks, answer: sinksAnswer{},
+			description: "Gives for each sink what waits and since when, what is parked and dead, and its workers, by shard. " +
+				"What a shard can't tell is left out: unread names it, and says why.",
+			action: access.ReadSinks, answer: sinksAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
 				s, err := c.app.Status(ctx)
 				if err != nil {

@@ -232,6 +232,9 @@ type standing struct{ granted, settled, published int64 }
 // progress asks Redis how far each consumer group is.
 func (d *Demo) progress(ctx context.Context) (standing, error) {
 	s, err := d.Status(ctx)
+	if err == nil {
+		err = s.CheckRead()
+	}
 	if err != nil {
 		return standing{}, err
 	}
