@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -128,9 +128,9 @@ func (d *delivery) waitOut(outages int64, held int, err error) {
 // failed holds errors against the grants they belong to. A failure that the whole batch shares is halved first, so that
 // one bad grant costs no other an attempt.
 func (d *delivery) failed(places []int, errs []error, all bool) error {
-	shared := all && len(places) > 1 && later(errs[0])
+	shared := all && len(places) > 1 && retry.MayHelp(errs[0])
 	for _, err := range errs {
-		shared = shared && same(err, errs[0])
+		shared = shared && retry.Same(err, errs[0])
 	}
 	if shared {
 		half := len(places) / 2
@@ -143,17 +143,6 @@ func (d *delivery) failed(places []int, errs []error, all bool) error {
 		d.results[place] = errs[i]
 	}
 	return nil
-}
-
-// same tells whether two errors are one and the same value. == alone panics on errors that can't be compared.
-func same(a, b error) bool {
-	return reflect.ValueOf(a).Comparable() && a == b //nolint:errorlint // identity is meant
-}
-
-// later tells whether another attempt may help.
-func later(err error) bool {
-	c := hongbao.ClassOf(err)
-	return c == hongbao.ClassTransient || c == hongbao.ClassUnknown
 }
 
 // admitted calls the handler when everybody lets it: first Config.MaxCalls, for that wait may be long, then people's

@@ -112,7 +112,7 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 		case err == nil:
 		case errors.Is(err, errUnanswered):
 			unanswered++
-		case held || later(err) && it.Attempt < s.cfg.MaxAttempts:
+		case held || retry.MayHelp(err) && it.Attempt < s.cfg.MaxAttempts:
 			again = append(again, err)
 			if !held {
 				attempts = it.Attempt

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 func grants(n int) []hongbao.Grant { return make([]hongbao.Grant, n) }
@@ -45,7 +46,7 @@ func TestTimeoutIsUnknown(t *testing.T) {
 		return []error{ctx.Err(), ctx.Err()}
 	})
 	shared := Timeout(time.Millisecond)(all).Handle(t.Context(), grants(2))
-	require.True(t, same(shared[0], shared[1]), "else a slow batch would not be halved")
+	require.True(t, retry.Same(shared[0], shared[1]), "else a slow batch would not be halved")
 	quick := hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
 	require.Nil(t, Timeout(time.Hour)(quick).Handle(t.Context(), grants(1)))
 	lost, cancel := context.WithCancel(t.Context())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // Timeout is a middleware that ends the context of each call after d. An error that comes of it is of class Unknown,
@@ -29,7 +30,7 @@ func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 				if !late || hongbao.IsHeld(err) {
 					continue
 				}
-				if last == nil || !same(err, last) {
+				if last == nil || !retry.Same(err, last) {
 					tell := hongbao.Errorf
 					if hongbao.IsOutage(err) {
 						tell = hongbao.Outagef

@@ -1,9 +1,6 @@
 package consumer
 
 import (
-	"context"
-	"errors"
-	"io"
 	"testing"
 	"time"
 
@@ -176,25 +173,4 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 	require.Equal(t, c.cfg.MaxEntries, s.room())
 	s.measure([]item{{entry: stream.Entry{Kind: stream.EntryGrant, Grants: make([]hongbao.Grant, 100)}}})
 	require.Equal(t, 20, s.room(), "larger ones count at once")
-}
-
-func TestLater(t *testing.T) {
-	t.Parallel()
-	for class, want := range map[hongbao.Class]bool{
-		hongbao.ClassUnknown: true, hongbao.ClassTransient: true, hongbao.ClassPermanent: false, hongbao.ClassConflict: false,
-		hongbao.ClassBroken: false,
-	} {
-		require.Equal(t, want, later(hongbao.Errorf(class, "x")), class)
-	}
-	require.True(t, later(io.EOF), "no class is Unknown")
-}
-
-func TestSame(t *testing.T) {
-	t.Parallel()
-	one := errors.New("one")
-	require.True(t, same(one, one))
-	require.False(t, same(one, errors.New("one")))
-	require.True(t, same(context.Canceled, context.Canceled))
-	require.False(t, same(uncomparable{"a"}, uncomparable{"a"}))
-	require.False(t, same(one, uncomparable{"a"}))
 }

@@ -108,7 +108,7 @@ func whileAway(ctx context.Context, try func() error) error {
 
 // try makes the call once. What was granted is durable and has its codes when it returns without an error.
 func (c *call) try(ctx context.Context) error {
-	shard, terms := shards.Of(c.lane.rdb, c.lane.keys), c.req.Terms
+	shard, terms := c.lane.home, c.req.Terms
 	answers, err := shard.Grab(ctx, &c.req, c.answers)
 	if c.req.Terms != terms {
 		c.lane.terms.Store(c.req.Terms)

@@ -51,18 +51,19 @@ func (l *lane) sendLoop() {
 
 // waiter is one grab that waits for its answer.
 type waiter struct {
-	grab   hongbao.Grab // a copy: a caller whose context ends may use his again while the call is under way
-	facts  map[string]string
-	info   *info     // what check went by
-	sent   bool      // a call has it, or it was answered; under the lane's mu
-	left   bool      // its caller has left; under the lane's mu
-	until  time.Time // when its caller gets an undecided outcome; zero until there is one
+	grab   hongbao.Grab // a copy, with its Facts: a caller who has left may use his again while the call is under way
+	info   *info        // what check went by
+	sent   bool         // a call has it, or it was answered; under the lane's mu
+	left   bool         // its caller has left; under the lane's mu
+	until  time.Time    // when its caller gets an undecided outcome; zero until there is one
 	answer hongbao.Answer
 	err    error
 	done   chan struct{}
 }
 
-var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan struct{}, 1), facts: map[string]string{}} }}
+var waiters = sync.Pool{New: func() any {
+	return &waiter{done: make(chan struct{}, 1), grab: hongbao.Grab{Facts: map[string]string{}}}
+}}
 
 // check refuses a grab that its campaign can't decide, and makes up a request id where it is optional. It copies the
 // facts that the campaign's limits count by: the caller may change his map as soon as he has left. Other facts are
@@ -78,9 +79,10 @@ func (l *lane) check(g *hongbao.Grab) (*waiter, error) {
 		g.RequestID = newRequestID()
 	}
 	w := waiters.Get().(*waiter) //nolint:forcetypeassert // the pool holds nothing else
-	clear(w.facts)
-	*w = waiter{grab: *g, facts: w.facts, info: info, done: w.done}
-	w.grab.Facts = w.facts
+	facts := w.grab.Facts
+	clear(facts)
+	*w = waiter{grab: *g, info: info, done: w.done}
+	w.grab.Facts = facts
 	for _, name := range info.facts {
 		value, ok := g.Facts[name]
 		if !ok {
@@ -91,7 +93,7 @@ func (l *lane) check(g *hongbao.Grab) (*waiter, error) {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "grab in campaign %s, fact %q, value %.80q: %w", g.Campaign, name,
 				value, err)
 		}
-		w.facts[name] = value
+		facts[name] = value
 	}
 	return w, nil
 }

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -26,8 +24,7 @@ const (
 type lane struct {
 	p    *Producer
 	id   string
-	keys shards.Keys
-	rdb  redis.UniversalClient
+	home *shards.Shard
 	seen atomic.Pointer[info]
 	// terms are what the last call was told: a new call need not ask.
 	terms atomic.Pointer[shards.Terms]
@@ -83,7 +80,7 @@ func (p *Producer) open(campaign string) (*lane, error) {
 	p.sending.Add(1)
 	p.mu.RUnlock()
 	defer p.sending.Done()
-	l := &lane{p: p, id: campaign, keys: p.layout.Home(campaign), rdb: p.cfg.Redis, used: time.Now()}
+	l := &lane{p: p, id: campaign, home: shards.Of(p.cfg.Redis, p.layout.Home(campaign)), used: time.Now()}
 	found, err := l.first(p.ctx)
 	if err != nil {
 		return nil, err

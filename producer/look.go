@@ -65,9 +65,9 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 // look reads what the campaign says of itself, and whose Redis this is: only where the deployment is the right one its
 // absence says anything. It refuses a server that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
-	pipe := l.rdb.Pipeline()
-	belongs := shards.AskBelongs(ctx, pipe, l.p.layout, l.keys)
-	cmd := pipe.HMGet(ctx, l.keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField)
+	pipe := l.p.cfg.Redis.Pipeline()
+	belongs := shards.AskBelongs(ctx, pipe, l.p.layout, l.home.Keys)
+	cmd := pipe.HMGet(ctx, l.home.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
 	}
@@ -111,7 +111,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 // inspect tells the settings of the server that has the campaign now. A replica may not have the last campaigns and
 // grants: it is an outage, as in the midst of a failover.
 func (l *lane) inspect(ctx context.Context) (*shards.Server, error) {
-	node, err := shards.NodeOf(ctx, l.rdb, l.keys)
+	node, err := shards.NodeOf(ctx, l.p.cfg.Redis, l.home.Keys)
 	if err != nil {
 		return nil, err
 	}

@@ -236,7 +236,7 @@ func TestFewGrabsShareTheNextCall(t *testing.T) {
 			wg.Go(func() { grabbed(fmt.Sprint("u", i, "-")) })
 		}
 		if users == 100 {
-			testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == before+3 }, "so is a second one")
+			testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) >= before+3 }, "so is a second one")
 			require.GreaterOrEqual(t, len(b.entries(t)[before+2].Grants), 8)
 		}
 		wg.Wait()

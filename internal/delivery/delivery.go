@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -88,7 +87,7 @@ func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Res
 			return err
 		}
 		pause := backoff.Stop
-		if slices.ContainsFunc(errs, mayHelpLater) {
+		if slices.ContainsFunc(errs, retry.MayHelp) {
 			pause = pauses.NextBackOff()
 		}
 		if pause == backoff.Stop {
@@ -149,15 +148,7 @@ func (d *Deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []e
 	return nil
 }
 
-// areOne tells whether all errors are one and the same value. == alone panics on errors that can't be compared.
+// areOne tells whether all errors are one and the same value.
 func areOne(errs []error) bool {
-	return !slices.ContainsFunc(errs, func(err error) bool {
-		return !reflect.ValueOf(err).Comparable() || err != errs[0] //nolint:errorlint // identity is meant
-	})
-}
-
-// mayHelpLater tells whether another attempt may help.
-func mayHelpLater(err error) bool {
-	c := hongbao.ClassOf(err)
-	return c == hongbao.ClassTransient || c == hongbao.ClassUnknown
+	return !slices.ContainsFunc(errs, func(err error) bool { return !retry.Same(err, errs[0]) })
 }

@@ -3,10 +3,25 @@ package retry
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/hongbao-project/hongbao"
 )
+
+// MayHelp tells whether another attempt may help after an error.
+func MayHelp(err error) bool {
+	c := hongbao.ClassOf(err)
+	return c == hongbao.ClassTransient || c == hongbao.ClassUnknown
+}
+
+// Same tells whether two errors are one and the same value, which a whole batch shares. == alone panics on errors that
+// can't be compared.
+func Same(a, b error) bool {
+	return reflect.ValueOf(a).Comparable() && a == b //nolint:errorlint // identity is meant
+}
 
 // Pause waits; false if ctx ended first.
 func Pause(ctx context.Context, d time.Duration) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
@@ -89,3 +91,28 @@ func TestPoll(t *testing.T) {
 		require.ErrorIs(t, retry.Poll(ctx, time.Minute, never), broken)
 	})
 }
+
+func TestMayHelp(t *testing.T) {
+	t.Parallel()
+	for class, want := range map[hongbao.Class]bool{
+		hongbao.ClassUnknown: true, hongbao.ClassTransient: true, hongbao.ClassPermanent: false, hongbao.ClassConflict: false,
+		hongbao.ClassBroken: false,
+	} {
+		require.Equal(t, want, retry.MayHelp(hongbao.Errorf(class, "x")), class)
+	}
+	require.True(t, retry.MayHelp(io.EOF), "no class is Unknown")
+}
+
+func TestSame(t *testing.T) {
+	t.Parallel()
+	one := errors.New("one")
+	require.True(t, retry.Same(one, one))
+	require.False(t, retry.Same(one, errors.New("one")))
+	require.True(t, retry.Same(context.Canceled, context.Canceled))
+	require.False(t, retry.Same(uncomparable{"a"}, uncomparable{"a"}))
+	require.False(t, retry.Same(one, uncomparable{"a"}))
+}
+
+type uncomparable []string
+
+func (u uncomparable) Error() string { return fmt.Sprint([]string(u)) }
