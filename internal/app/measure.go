@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -41,9 +40,6 @@ func (a *App) measure(command string) {
 	a.measures = &measures{set: set, pprof: a.Config.Ops.Pprof, ledger: set.Ledger(), kafka: set.Kafka()}
 	a.log = set.CountAlarms(a.log)
 }
-
-// opsPaths adds what this process measures to an ops listener.
-func (m *measures) opsPaths(mux *http.ServeMux) { web.OpsPaths(mux, m.set.Handler(), m.pprof) }
 
 // opsPart is the ops listener of a process that has no other one for it.
 func (a *App) opsPart(knob, address string, ready func() error) group.Part {

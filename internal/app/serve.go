@@ -37,7 +37,8 @@ func (a *App) Serve(ctx context.Context, control http.Handler) error {
 		return err
 	}
 	grabber := counted{&measuredGrabber{p, counts}, &a.outcomes}
-	deps := serve.Deps{Grabber: grabber, Wrap: a.measures.set.Requests, Ops: a.measures.opsPaths,
+	deps := serve.Deps{Grabber: grabber, Wrap: a.measures.set.Requests, Metrics: a.measures.set.Handler(),
+		Pprof:  a.measures.pprof,
 		Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(),
 		Control: control, Log: a.log}
 	if a.Config.Ledger.DSN != "" {

@@ -128,26 +128,3 @@ func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, erro
 func rateLimited(wait time.Duration) error {
 	return &web.Refusal{Code: "rate_limited", Detail: "come back after Retry-After seconds", Wait: wait}
 }
-
-// ops is what the ops listener serves. Neither path of its own asks another server.
-func (s *Server) ops(more func(*http.ServeMux)) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		web.WriteJSON(w, http.StatusOK, health{"ok"})
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if s.draining.Load() {
-			web.WriteJSON(w, http.StatusServiceUnavailable, health{"draining"})
-			return
-		}
-		web.WriteJSON(w, http.StatusOK, health{"ok"})
-	})
-	if more != nil {
-		more(mux)
-	}
-	return mux
-}
-
-type health struct {
-	Status string `json:"status"`
-}

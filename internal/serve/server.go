@@ -52,9 +52,10 @@ type Deps struct {
 	Control http.Handler
 	// Wrap, if not nil, makes what the public listener serves of the server's own handler.
 	Wrap func(http.Handler) http.Handler
-	// Ops adds paths to the ops listener, if it is not nil.
-	Ops func(*http.ServeMux)
-	Log *zap.Logger
+	// Metrics is what the ops listener serves as /metrics; nil for nothing. Pprof has it serve /debug/pprof as well.
+	Metrics http.Handler
+	Pprof   bool
+	Log     *zap.Logger
 }
 
 // Addresses are those that a Server listens on. Control is nil without that listener.
@@ -122,7 +123,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		}
 		s.addresses = &addresses{newLimits(cfg.AddressRate, cfg.AddressBurst), trusted}
 	}
-	s.inner = s.ops(deps.Ops)
+	s.inner = web.OpsHandler(s.ready, deps.Metrics, deps.Pprof)
 	public, err := s.API().Handler()
 	if err != nil {
 		return nil, err
@@ -242,6 +243,16 @@ func (s *Server) openKeys(ctx context.Context) error {
 		return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.keys: %w", err)
 	}
 	s.verifier = newVerifier(&s.cfg, facts[fromClaim], keys)
+	return nil
+}
+
+var errDraining = errors.New("draining")
+
+// ready is the answer of /readyz.
+func (s *Server) ready() error {
+	if s.draining.Load() {
+		return errDraining
+	}
 	return nil
 }
 

@@ -144,7 +144,7 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.call(t, "POST", s.ops+"/v1/campaigns/granted/grabs", good).Status)
 }
 
-// The control listener and what is added to the ops listener are served on their own, and end with the others, after a
+// The control listener and the metrics on the ops listener are served on their own, and end with the others, after a
 // request that is under way there.
 func TestControl(t *testing.T) {
 	t.Parallel()
@@ -155,9 +155,9 @@ func TestControl(t *testing.T) {
 		<-hold
 		_, _ = io.WriteString(w, "slow")
 	})
-	s := setup(t, options{control: mux, ops: func(ops *http.ServeMux) {
-		ops.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metric 1") })
-	}})
+	s := setup(t, options{control: mux, metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "metric 1")
+	})})
 	require.Equal(t, "metric 1", s.call(t, "GET", s.ops+"/metrics", "").Text)
 	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").Status)
 	for _, url := range []string{"/slow", "/metrics", s.ops + "/slow", s.ctl + "/metrics", s.ctl + "/livez"} {

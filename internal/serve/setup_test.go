@@ -230,7 +230,7 @@ type options struct {
 
 	apiKeys Keys
 	control http.Handler
-	ops     func(*http.ServeMux)
+	metrics http.Handler
 }
 
 func setup(t *testing.T, o options) *server {
@@ -251,7 +251,7 @@ func setup(t *testing.T, o options) *server {
 	}
 	var err error
 	deps := Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core), Keys: o.apiKeys, Denied: s.fake.deny, Control: o.control,
-		Ops: o.ops}
+		Metrics: o.metrics}
 	if cfg.GatewayKeys != "" {
 		text := set(t, jwk(t, gatewaySecret, "g1", "HS256"))
 		deps.GatewayKeyFile = func() ([]byte, string, error) { return text, "", nil }
