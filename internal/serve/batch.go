@@ -127,10 +127,10 @@ func userOf(user string, ok bool) (string, error) {
 // byKey gives the campaign of a request with an API key that may take the action there.
 func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, err error) {
 	scheme, text := credentials(r)
-	if scheme != "bearer" || s.keys == nil {
+	if scheme != "bearer" || s.deps.Keys == nil {
 		return "", unauthorized(nil)
 	}
-	who, err := s.keys.Identify(access.For(r.Context(), action), text)
+	who, err := s.deps.Keys.Identify(access.For(r.Context(), action), text)
 	if errors.Is(err, access.ErrUnauthorized) {
 		return "", unauthorized(err)
 	}
@@ -142,7 +142,7 @@ func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, 
 	}
 	err = who.Check(action, campaign)
 	if err != nil {
-		s.denied(access.As(r.Context(), who.Actor("")), action, campaign, err)
+		s.deps.Denied(access.As(r.Context(), who.Actor("")), action, campaign, err)
 	}
 	switch {
 	case errors.Is(err, access.ErrNotInScope):
@@ -167,7 +167,7 @@ func (s *Server) userReceipts(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := s.reader.Receipts(r.Context(), id, user)
+	out, err := s.deps.Reader.Receipts(r.Context(), id, user)
 	if err != nil {
 		return unread(err)
 	}

@@ -31,7 +31,7 @@ func (s *Server) ownReceipts(w http.ResponseWriter, r *http.Request, who *caller
 	if err != nil {
 		return err
 	}
-	out, err := s.reader.Receipts(r.Context(), id, who.user)
+	out, err := s.deps.Reader.Receipts(r.Context(), id, who.user)
 	if err != nil {
 		return unread(err)
 	}

@@ -20,7 +20,7 @@ import (
 func TestFuzzedRequests(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
-	h, r := s.Handler(), rand.New(rand.NewPCG(1, 2))
+	h, r := s.public, rand.New(rand.NewPCG(1, 2))
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	tokens := []string{hs().sign(t, "u1"), hs().sign(t, "u2")}
 	for _, bad := range badTokens(t) {

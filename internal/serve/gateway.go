@@ -63,8 +63,8 @@ func (g *gateways) identify(w http.ResponseWriter, r *http.Request, credentials 
 	if !hmac.Equal(h.Sum(nil), s.mac) {
 		return nil, unauthorized(errSignature)
 	}
-	if err := hongbao.CheckID(s.user); err != nil {
-		return nil, web.Refuse("user_invalid", "want 1 to 128 printable ASCII characters without spaces, and not \"-\"")
+	if _, err := userOf(s.user, true); err != nil {
+		return nil, err
 	}
 	who.facts, err = readFacts(s.facts, g.facts)
 	return who, err

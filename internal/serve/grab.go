@@ -111,7 +111,7 @@ func requestID(o flatjson.Object) (string, error) {
 
 // decide grabs, and gives what the caller is told.
 func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (*GrabAnswer, error) {
-	answer, err := s.grabber.Grab(ctx, g)
+	answer, err := s.deps.Grabber.Grab(ctx, g)
 	if err != nil {
 		return nil, grabProblem(g, err)
 	}

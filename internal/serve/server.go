@@ -65,21 +65,16 @@ type Addresses struct{ Public, Control, Ops net.Addr }
 type Server struct {
 	cfg       Config
 	deps      Deps
-	grabber   Grabber
 	windows   *windows
-	reader    Reader
 	verifier  *verifier // nil: nobody comes with a token
 	gateways  *gateways
-	keys      Keys
-	denied    func(ctx context.Context, a access.Action, campaign string, why error)
 	limits    *limits
-	addresses *addresses // nil: an address may make any number of requests
-	log       *zap.Logger
+	addresses *addresses  // nil: an address may make any number of requests
+	log       *zap.Logger // bounded
 	// gatewayFacts are the facts that gateways with an API key send, by their names there.
 	gatewayFacts map[string]string
 
 	public   http.Handler
-	control  http.Handler
 	inner    http.Handler // of the ops listener
 	draining atomic.Bool
 }
@@ -110,8 +105,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, deps: deps, grabber: deps.Grabber, reader: deps.Reader, windows: newWindows(deps.Reader),
-		keys: deps.Keys, denied: deps.Denied, limits: newLimits(cfg.Rate, cfg.Burst), control: deps.Control,
+		cfg: cfg, deps: deps, windows: newWindows(deps.Reader), limits: newLimits(cfg.Rate, cfg.Burst),
 		log: deps.Log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 			return zapcore.NewSamplerWithOptions(c, time.Second, logged, 0)
 		})),
@@ -135,9 +129,6 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	return s, err
 }
-
-// Handler is what the public listener serves, once Run has read the key set.
-func (s *Server) Handler() http.Handler { return s.public }
 
 // Run serves until ctx ends. Then it says that it is not ready, takes requests for the drain delay, and returns when
 // those under way are answered or the drain time is over. ready, if not nil, is called once all listeners are open.
@@ -193,8 +184,8 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 		return bound
 	}
 	at.Public = open(s.cfg.Listen, "serve.listen", s.cfg.TLS, s.public)
-	if s.control != nil && s.cfg.ControlListen != "" {
-		at.Control = open(s.cfg.ControlListen, "serve.control_listen", s.cfg.ControlTLS, s.control)
+	if s.deps.Control != nil && s.cfg.ControlListen != "" {
+		at.Control = open(s.cfg.ControlListen, "serve.control_listen", s.cfg.ControlTLS, s.deps.Control)
 	}
 	at.Ops = open(s.cfg.OpsListen, "serve.ops_listen", nil, s.inner)
 	if err != nil {
