@@ -73,10 +73,9 @@ const shortly = time.Second
 // it. Of a server that does not answer, web says enough.
 func problemOf(err error) error {
 	var refused *web.Refusal
-	var body *web.BodyError
 	var spec *campaign.SpecError
 	switch {
-	case err == nil || errors.As(err, &refused) || errors.As(err, &body):
+	case err == nil || errors.As(err, &refused):
 		return err
 	case errors.As(err, &spec):
 		return &web.Refusal{Code: codeOfSpec(spec), Detail: spec.Error(), Cause: err}

@@ -13,13 +13,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
+// The code that web gives to bodies of this API only.
+var _ = web.AddCodes(map[string]web.Code{
+	"too_many_credits": {Status: http.StatusBadRequest, Title: "The list has too many credits"},
+})
+
 // read gives the body as one JSON object, or tells what is wrong with it, without its content.
 func read(w http.ResponseWriter, r *http.Request, most int64, list string, items int) (flatjson.Object, error) {
 	o, err := web.ReadObject(w, r, web.Body{Bytes: most, List: list, Items: items, TooMany: "too_many_credits",
 		Incomplete: "the body did not arrive whole; nothing was booked"})
-	var bad *web.BodyError
+	var bad *web.Refusal
 	if errors.As(err, &bad) {
-		err = &problem{bad.Status, bad.Code, bad.Detail, bad.Cause}
+		err = &problem{web.CodeOf(bad.Code).Status, bad.Code, bad.Detail, bad.Cause}
 	}
 	return o, err
 }

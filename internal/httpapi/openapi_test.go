@@ -83,7 +83,7 @@ func TestDocumentHasTheCodes(t *testing.T) {
 				if id, ok := n.Fun.(*ast.Ident); ok && id.Name == "refuse" {
 					list = n.Args[1:2]
 				}
-			case *ast.KeyValueExpr: // of a web.BodyError or a web.Body
+			case *ast.KeyValueExpr: // of a web.Refusal or a web.Body
 				if id, ok := n.Key.(*ast.Ident); ok && (id.Name == "Code" || id.Name == "TooMany") {
 					list = []ast.Expr{n.Value}
 				}

@@ -86,7 +86,7 @@ func TestFail(t *testing.T) {
 	t.Parallel()
 	for code, err := range map[string]error{
 		"rate_limited":    &Refusal{Code: "rate_limited", Wait: 1001 * time.Millisecond},
-		"body_too_large":  &BodyError{Code: "body_too_large"},
+		"body_too_large":  &Refusal{Code: "body_too_large"},
 		"unavailable":     hongbao.Outagef(hongbao.ClassTransient, "away: secret"),
 		"outcome_unknown": errors.New("secret"),
 		"unauthorized":    &Refusal{Code: "unauthorized", Cause: io.ErrUnexpectedEOF},

@@ -22,17 +22,7 @@ type Body struct {
 	Incomplete string
 }
 
-// BodyError refuses a body. Its texts hold nothing of it.
-type BodyError struct {
-	Status       int
-	Code, Detail string
-	Cause        error // for the log only
-}
-
-func (e *BodyError) Error() string { return e.Code + ": " + e.Detail }
-func (e *BodyError) Unwrap() error { return e.Cause }
-
-// ReadObject gives the body as one JSON object. Its error is a *BodyError.
+// ReadObject gives the body as one JSON object. Its error is a *Refusal.
 func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Object, error) {
 	data, err := ReadBody(w, r, body)
 	if err != nil {
@@ -41,7 +31,7 @@ func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Obj
 	return ParseObject(data, body)
 }
 
-// ReadBody gives the body, whatever it is, if its head says that it is plain JSON. Its error is a *BodyError.
+// ReadBody gives the body, whatever it is, if its head says that it is plain JSON. Its error is a *Refusal.
 func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error) {
 	if err := checkHead(r); err != nil {
 		return nil, err
@@ -50,21 +40,18 @@ func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error)
 	var tooLong *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLong):
-		return nil, &BodyError{Status: http.StatusRequestEntityTooLarge, Code: "body_too_large",
-			Detail: fmt.Sprintf("a body has at most %d bytes", body.Bytes)}
+		return nil, &Refusal{Code: "body_too_large", Detail: fmt.Sprintf("a body has at most %d bytes", body.Bytes)}
 	case err != nil:
-		return nil, &BodyError{Status: http.StatusRequestTimeout, Code: "body_incomplete",
-			Detail: body.Incomplete, Cause: err}
+		return nil, &Refusal{Code: "body_incomplete", Detail: body.Incomplete, Cause: err}
 	}
 	return data, nil
 }
 
-// ParseObject reads a body as one JSON object. Its error is a *BodyError.
+// ParseObject reads a body as one JSON object. Its error is a *Refusal.
 func ParseObject(data []byte, body Body) (flatjson.Object, error) {
 	o, err := flatjson.Parse(data, body.List, body.Items)
 	if err != nil {
-		return nil, &BodyError{Status: http.StatusBadRequest, Code: body.codeOf(err),
-			Detail: "the body can't be taken: " + err.Error()}
+		return nil, &Refusal{Code: body.codeOf(err), Detail: "the body can't be taken: " + err.Error()}
 	}
 	return o, nil
 }
@@ -90,13 +77,11 @@ func checkHead(r *http.Request) error {
 		media, params, err := mime.ParseMediaType(kind)
 		charset := params["charset"]
 		if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-			return &BodyError{Status: http.StatusUnsupportedMediaType, Code: "content_type",
-				Detail: "send Content-Type: application/json"}
+			return &Refusal{Code: "content_type", Detail: "send Content-Type: application/json"}
 		}
 	}
 	if r.Header.Get("Content-Encoding") != "" {
-		return &BodyError{Status: http.StatusUnsupportedMediaType, Code: "content_encoding",
-			Detail: "send the body as it is, without Content-Encoding"}
+		return &Refusal{Code: "content_encoding", Detail: "send the body as it is, without Content-Encoding"}
 	}
 	return nil
 }

@@ -94,12 +94,8 @@ func Refuse(code, detail string) error { return &Refusal{Code: code, Detail: det
 // refusalOf gives what an error says to the caller. Where the error is none of this package, its class does.
 func refusalOf(err error) *Refusal {
 	var refused *Refusal
-	var body *BodyError
-	switch {
-	case errors.As(err, &refused):
+	if errors.As(err, &refused) {
 		return refused
-	case errors.As(err, &body):
-		return &Refusal{Code: body.Code, Detail: body.Detail, Cause: body.Cause}
 	}
 	switch hongbao.ClassOf(err) {
 	case hongbao.ClassTransient, hongbao.ClassBroken:
