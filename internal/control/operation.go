@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/web"
@@ -70,9 +70,8 @@ type later struct{ answer any }
 // The codes that each endpoint can answer, and those of each that has a body.
 var (
 	commonCodes = []string{"forbidden", "invalid_parameter", "unavailable", "outcome_unknown", "frozen"}
-	changeCodes = []string{"idempotency_key_required", "idempotency_key_reused", "idempotency_key_in_use", "content_type",
-		"content_encoding", "body_too_large", "body_incomplete", "body_required", "invalid_json", "duplicate_field",
-		"nested_value", "unknown_field", "invalid_value", "refused"}
+	changeCodes = slices.Concat([]string{"idempotency_key_required", "idempotency_key_reused", "idempotency_key_in_use"},
+		web.BodyCodes, []string{"invalid_value", "refused"})
 )
 
 // endpoint is the operation for the listener.
@@ -80,7 +79,7 @@ func (c *Control) endpoint(o *operation) web.Endpoint {
 	e := web.Endpoint{
 		Method: o.method, Path: o.path, ID: o.id, Summary: o.summary, Description: o.description,
 		Params: o.params, Security: []string{"key"}, Body: o.body, Answer: o.answer, Accepted: o.accepted,
-		Codes: append(append([]string{}, commonCodes...), o.codes...),
+		Codes: slices.Concat(commonCodes, o.codes),
 	}
 	if strings.Contains(o.path, "{id}") {
 		e.Params = append([]*huma.Param{web.CampaignID()}, e.Params...)
@@ -88,7 +87,7 @@ func (c *Control) endpoint(o *operation) web.Endpoint {
 	}
 	if o.body != nil {
 		e.Params = append(e.Params, idempotencyKey())
-		e.Codes = append(e.Codes, changeCodes...)
+		e.Codes = slices.Concat(e.Codes, changeCodes)
 	}
 	e.Do = func(w http.ResponseWriter, r *http.Request) error {
 		x, err := c.admit(o, r, w.Header().Get(web.RequestID))
@@ -105,11 +104,7 @@ func (c *Control) endpoint(o *operation) web.Endpoint {
 
 // admit checks who asks, and whether he may, before anything of the request but its path is looked at.
 func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call, error) {
-	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		key = ""
-	}
-	who, err := c.authority.Identify(access.For(r.Context(), o.action), key)
+	who, err := c.authority.Identify(access.For(r.Context(), o.action), web.Bearer(r))
 	if err == nil {
 		err = who.May(o.action)
 	}
@@ -117,8 +112,8 @@ func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call,
 		campaign: r.PathValue("id")}
 	x.r = r.WithContext(access.As(r.Context(), x.actor))
 	if err == nil && x.campaign != "" {
-		if hongbao.CheckCampaignID(x.campaign) != nil {
-			return nil, web.Refuse("campaign_invalid", "want 1 to 64 of a-z, 0-9, - and _, beginning with a letter")
+		if _, err := web.CampaignOf(r); err != nil {
+			return nil, err
 		}
 		err = who.Check(o.action, x.campaign)
 	}
@@ -190,7 +185,7 @@ func campaignParam(description string) *huma.Param {
 }
 
 func userParam(description string) *huma.Param {
-	return param("user", "query", description, &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"})
+	return param("user", "query", description, web.UserSchema())
 }
 
 func flagParam(name, description string) *huma.Param {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // problem is an answer that refuses.
@@ -81,11 +82,11 @@ func (b *Balance) authenticate(w http.ResponseWriter, r *http.Request) (*payment
 	if err != nil {
 		return nil, unread(err)
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	token := web.Bearer(r)
 	sum := sha256.Sum256([]byte(token))
 	// What a look-up by the hash takes tells nothing of the token.
 	known := valid.byHash[hex.EncodeToString(sum[:])]
-	if known == nil || !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) != 1 {
+	if known == nil || token == "" {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return nil, refuse(http.StatusUnauthorized, "unauthorized",
 			"send a token that is valid here as Authorization: Bearer ...")

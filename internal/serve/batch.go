@@ -126,18 +126,18 @@ func userOf(user string, ok bool) (string, error) {
 
 // byKey gives the campaign of a request with an API key that may take the action there.
 func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, err error) {
-	scheme, text := credentials(r)
-	if scheme != "bearer" || s.deps.Keys == nil {
+	key := web.Bearer(r)
+	if key == "" || s.deps.Keys == nil {
 		return "", unauthorized(nil)
 	}
-	who, err := s.deps.Keys.Identify(access.For(r.Context(), action), text)
+	who, err := s.deps.Keys.Identify(access.For(r.Context(), action), key)
 	if errors.Is(err, access.ErrUnauthorized) {
 		return "", unauthorized(err)
 	}
 	if err != nil {
 		return "", &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: err}
 	}
-	if campaign, err = campaignID(r); err != nil {
+	if campaign, err = web.CampaignOf(r); err != nil {
 		return "", err
 	}
 	err = who.Check(action, campaign)

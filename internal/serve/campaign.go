@@ -27,7 +27,7 @@ type Receipts struct {
 
 // ownReceipts is GET /v1/campaigns/{id}/grabs/me.
 func (s *Server) ownReceipts(w http.ResponseWriter, r *http.Request, who *caller) error {
-	id, err := campaignID(r)
+	id, err := web.CampaignOf(r)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ type CampaignAnswer struct {
 
 // campaign is GET /v1/campaigns/{id}.
 func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
-	id, err := campaignID(r)
+	id, err := web.CampaignOf(r)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ type GrabAnswer struct {
 
 // grab is POST /v1/campaigns/{id}/grabs.
 func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error {
-	id, err := campaignID(r)
+	id, err := web.CampaignOf(r)
 	if err != nil {
 		return err
 	}
@@ -158,12 +158,4 @@ func utc(t time.Time) time.Time {
 		return t
 	}
 	return t.UTC()
-}
-
-func campaignID(r *http.Request) (string, error) {
-	id := r.PathValue("id")
-	if hongbao.CheckCampaignID(id) != nil {
-		return "", web.Refuse("campaign_invalid", "want 1 to 64 of a-z, 0-9, - and _, beginning with a letter")
-	}
-	return id, nil
 }

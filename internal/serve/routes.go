@@ -45,10 +45,6 @@ func (s *Server) API() *web.API {
 	return a
 }
 
-// bodyCodes are what can be wrong with a body.
-var bodyCodes = []string{"content_type", "content_encoding", "body_too_large", "body_incomplete", "body_required",
-	"invalid_json", "duplicate_field", "nested_value", "unknown_field"}
-
 func (s *Server) endpoints() []web.Endpoint {
 	id, user, key := []*huma.Param{web.CampaignID()}, []string{"token", "signature"}, []string{"key"}
 	return []web.Endpoint{
@@ -59,7 +55,7 @@ func (s *Server) endpoints() []web.Endpoint {
 				"the same receipt. A campaign in which a user may have several packets requires a request_id, and so does a " +
 				"signature.",
 			Params: id, Security: user, Body: grabRequest{}, Answer: GrabAnswer{}, Do: s.asUser(s.grab),
-			Codes: slices.Concat(bodyCodes, []string{"campaign_invalid", "user_invalid", "facts_invalid",
+			Codes: slices.Concat(web.BodyCodes, []string{"campaign_invalid", "user_invalid", "facts_invalid",
 				"request_id_invalid", "request_id_required", "fact_missing", "unknown_campaign", "busy", "frozen",
 				"unavailable", "outcome_unknown", "rate_limited"}),
 		},
@@ -69,14 +65,14 @@ func (s *Server) endpoints() []web.Endpoint {
 			Description: "Decides the grabs of a gateway's users. There is a result for each, in the same order; what is " +
 				"wrong with one grab does not touch the others. Sent again, each grab gets its own answer again.",
 			Params: id, Security: key, Body: batchRequest{}, Answer: BatchAnswer{}, Do: s.grabBatch,
-			Codes: slices.Concat(bodyCodes, []string{"grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
+			Codes: slices.Concat(web.BodyCodes, []string{"grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
 				"unavailable", "rate_limited"}),
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs", ID: "user-receipts", Summary: "A user's receipts",
 			Description: "Lists what a user holds in a campaign, without the codes of coupons.",
 			Params: append(id, &huma.Param{Name: "user", In: "query", Required: true, Description: "The user's id.",
-				Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"}}),
+				Schema: web.UserSchema()}),
 			Security: key, Answer: Receipts{}, Do: s.userReceipts,
 			Codes: []string{"campaign_invalid", "user_invalid", "unknown_campaign", "forbidden", "frozen", "not_durable",
 				"unavailable", "rate_limited"},
@@ -116,7 +112,7 @@ func (s *Server) asUser(
 
 // identify says which user a token or a signature is for.
 func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, error) {
-	switch scheme, text := credentials(r); {
+	switch scheme, text := web.Credentials(r); {
 	case scheme == "bearer" && s.verifier != nil:
 		return s.verifier.identify(r, text)
 	case scheme == signedScheme:

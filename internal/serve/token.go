@@ -58,16 +58,6 @@ func newVerifier(cfg *Config, facts map[string]string, keys *keySet) *verifier {
 	}
 }
 
-// credentials gives the scheme of the request's Authorization, and what follows it. There must be one.
-func credentials(r *http.Request) (scheme, text string) {
-	values := r.Header.Values("Authorization")
-	if len(values) != 1 {
-		return "", ""
-	}
-	scheme, text, _ = strings.Cut(values[0], " ")
-	return strings.ToLower(scheme), text
-}
-
 // identify says whose token it is. Whatever is wrong with it gets the same answer.
 func (v *verifier) identify(r *http.Request, text string) (*caller, error) {
 	has, err := v.verify(r.Context(), text)

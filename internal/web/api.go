@@ -10,6 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
 )
 
 // RequestID is the header of an answer that tells answers apart in the server's log.
@@ -56,6 +58,37 @@ func CampaignID() *huma.Param {
 		Name: "id", In: "path", Required: true, Description: "The campaign's id.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"},
 	}
+}
+
+// CampaignOf gives the campaign that the request's path names.
+func CampaignOf(r *http.Request) (string, error) {
+	id := r.PathValue("id")
+	if hongbao.CheckCampaignID(id) != nil {
+		return "", Refuse("campaign_invalid", "want 1 to 64 of a-z, 0-9, - and _, beginning with a letter")
+	}
+	return id, nil
+}
+
+// UserSchema is that of a user's id.
+func UserSchema() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"} }
+
+// Credentials gives the scheme of the request's Authorization in small letters, and what follows it. There must be one.
+func Credentials(r *http.Request) (scheme, text string) {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return "", ""
+	}
+	scheme, text, _ = strings.Cut(values[0], " ")
+	return strings.ToLower(scheme), text
+}
+
+// Bearer gives the token or the API key that the request brings; empty if it brings none.
+func Bearer(r *http.Request) string {
+	scheme, text := Credentials(r)
+	if scheme != "bearer" {
+		return ""
+	}
+	return text
 }
 
 // Handler answers the endpoints, and /openapi.json. An odd path is unknown like any other: a redirect would answer

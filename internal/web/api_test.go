@@ -108,6 +108,19 @@ func TestFail(t *testing.T) {
 	}
 }
 
+// A request has one Authorization; its scheme may stand in any case.
+func TestBearer(t *testing.T) {
+	t.Parallel()
+	for want, all := range map[string][][]string{
+		"key": {{"Bearer key"}, {"bEARER key"}},
+		"":    {nil, {""}, {"Bearer"}, {"Bearer "}, {"Basic key"}, {"key"}, {"Bearer key", "Bearer key"}, {"Bearer key", ""}},
+	} {
+		for _, values := range all {
+			require.Equal(t, want, Bearer(&http.Request{Header: http.Header{"Authorization": values}}), "%q", values)
+		}
+	}
+}
+
 // A code has one meaning.
 func TestCodes(t *testing.T) {
 	t.Parallel()

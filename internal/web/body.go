@@ -11,6 +11,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/flatjson"
 )
 
+// BodyCodes are those of what can be wrong with a body. The fields that it may have are checked by who reads it.
+var BodyCodes = []string{"content_type", "content_encoding", "body_too_large", "body_incomplete", "body_required",
+	"invalid_json", "duplicate_field", "nested_value", "unknown_field"}
+
 // Body is what a request's body may be.
 type Body struct {
 	Bytes int64
