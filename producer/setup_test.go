@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -84,7 +85,7 @@ func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer
 }
 
 // through is a client that goes through a proxy and tries each command so many times more.
-func (b *bundle) through(t *testing.T, retries int) (*testkit.Proxy, *redis.Client) {
+func (b *bundle) through(t *testing.T, retries int) (*proxy.Proxy, *redis.Client) {
 	t.Helper()
 	proxy := testkit.NewProxy(t, b.server.Addr)
 	o := b.server.Options()

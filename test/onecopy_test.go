@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -206,7 +207,7 @@ func kill(t *testing.T, w *exec.Cmd) {
 var oneCopyFaults = map[string]func(c *oneCopy){
 	"answer swallowed": func(c *oneCopy) {
 		before := c.broker.Proxy.Fired().Swallowed
-		c.broker.Proxy.SwallowAnswers(3, testkit.KafkaRequest(testkit.KafkaProduce))
+		c.broker.Proxy.SwallowAnswers(3, proxy.KafkaRequest(proxy.KafkaProduce))
 		c.grants(200)
 		w := c.worker()
 		c.finished()

@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/money"
+	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -104,12 +105,12 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 // teller stands before a balance server, and takes the ledger away when a credit was booked and before it says so.
 type teller struct {
 	*httptest.Server
-	ledger *testkit.Proxy
+	ledger *proxy.Proxy
 	armed  atomic.Bool
 	fired  atomic.Int64
 }
 
-func newTeller(t *testing.T, bank string, ledger *testkit.Proxy) *teller {
+func newTeller(t *testing.T, bank string, ledger *proxy.Proxy) *teller {
 	t.Helper()
 	to, err := url.Parse("http://" + bank)
 	require.NoError(t, err)

@@ -12,15 +12,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // faulty is a database server as the cases of faults need it.
 type faulty struct {
 	config      backend
-	behindProxy func(*testing.T) (*testkit.Proxy, Config)
+	behindProxy func(*testing.T) (*proxy.Proxy, Config)
 	// loseCommit has the proxy swallow the next answer to a COMMIT.
-	loseCommit func(*testkit.Proxy)
+	loseCommit func(*proxy.Proxy)
 	connect    func(t *testing.T, dsn string) session
 	// packets are settled over and over until so many connections were killed.
 	packets, kills int64
@@ -36,7 +37,7 @@ type session struct {
 func TestPostgresFaults(t *testing.T) {
 	faults(t, &faulty{
 		config: postgresConfig, behindProxy: behindProxy, packets: 3_000, kills: 25,
-		loseCommit: func(p *testkit.Proxy) { p.SwallowAnswers(1, isCommit) },
+		loseCommit: func(p *proxy.Proxy) { p.SwallowAnswers(1, isCommit) },
 		connect: func(t *testing.T, dsn string) session {
 			conn := connect(t, dsn)
 			return session{
@@ -55,7 +56,7 @@ func TestPostgresFaults(t *testing.T) {
 func TestMariaDBFaults(t *testing.T) {
 	faults(t, &faulty{
 		config: mariadbConfig, behindProxy: mariadbBehindProxy, packets: 1_000, kills: 15,
-		loseCommit: func(p *testkit.Proxy) {
+		loseCommit: func(p *proxy.Proxy) {
 			p.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("\nCOMMIT")) },
 				testkit.MySQLAnswered)
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -358,7 +359,7 @@ func TestMigrationKilledAnywhere(t *testing.T) {
 }
 
 // countMessages counts what clients send, and swallows the answer to the at-th message.
-func countMessages(proxy *testkit.Proxy, at int64) *atomic.Int64 {
+func countMessages(proxy *proxy.Proxy, at int64) *atomic.Int64 {
 	var seen atomic.Int64
 	goodbye := []byte{1, 0, 0, 0, 1} // has no answer
 	proxy.SwallowAnswers(1, func(request []byte) bool { return !bytes.Equal(request, goodbye) && seen.Add(1) == at })

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -74,7 +75,7 @@ func otherMariaDB(ctx context.Context, conn *sql.Conn) (ids []int64, err error) 
 }
 
 // mariadbBehindProxy is a database that is reached through a proxy.
-func mariadbBehindProxy(t *testing.T) (*testkit.Proxy, Config) {
+func mariadbBehindProxy(t *testing.T) (*proxy.Proxy, Config) {
 	t.Helper()
 	dsn, err := mysql.ParseDSN(testkit.MariaDB(t))
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -36,7 +37,7 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 }
 
 // behindProxy is a database that is reached through a proxy.
-func behindProxy(t *testing.T) (*testkit.Proxy, Config) {
+func behindProxy(t *testing.T) (*proxy.Proxy, Config) {
 	t.Helper()
 	u, err := url.Parse(testkit.Postgres(t))
 	require.NoError(t, err)

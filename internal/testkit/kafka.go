@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/hongbao-project/hongbao/internal/proxy"
 )
 
 // KafkaVersion is what tests run against unless HONGBAO_KAFKA_VERSION or KafkaOptions.Version says otherwise.
@@ -39,7 +41,7 @@ type KafkaBroker struct {
 	// Version of Apache Kafka.
 	Version string
 	// Proxy is nil unless Proxied was asked for. Addr goes past it.
-	Proxy *Proxy
+	Proxy *proxy.Proxy
 	server
 	home    string
 	cluster string
@@ -156,7 +158,7 @@ func (b *KafkaBroker) proxyTo(port int) (string, error) {
 		return "", err
 	}
 	var err error
-	if b.Proxy, err = StartProxy(loopback(port)); err != nil {
+	if b.Proxy, err = proxy.Start(loopback(port)); err != nil {
 		return "", err
 	}
 	return b.Proxy.Addr, nil

@@ -11,10 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/proxy"
 )
 
 // through connects to a Redis by way of a proxy.
-func through(t *testing.T, r *RedisServer, p *Proxy) *redis.Client {
+func through(t *testing.T, r *RedisServer, p *proxy.Proxy) *redis.Client {
 	t.Helper()
 	opts := r.Options()
 	opts.Addr = p.Addr
@@ -32,7 +34,7 @@ func TestProxySwallowsTheAnswerOfWorkThatWasDone(t *testing.T) {
 	p.SwallowAnswers(1, func(request []byte) bool { return bytes.Contains(request, []byte("incr")) })
 	require.NoError(t, c.Ping(t.Context()).Err(), "it does not match")
 	require.Error(t, c.Incr(t.Context(), key).Err())
-	require.Equal(t, Faults{Swallowed: 1}, p.Fired())
+	require.Equal(t, proxy.Faults{Swallowed: 1}, p.Fired())
 	require.Equal(t, "1", r.Client(t).Get(t.Context(), key).Val(), "the server did it")
 	require.EqualValues(t, 2, c.Incr(t.Context(), key).Val(), "one answer only")
 }
@@ -51,7 +53,7 @@ func TestProxySwallowsEveryPieceOfAnAnswer(t *testing.T) {
 	_, err = db.ExecContext(t.Context(),
 		"BEGIN; INSERT INTO x VALUES (1); DO SLEEP(0.2); INSERT INTO x VALUES (2); COMMIT")
 	require.Error(t, err)
-	require.Equal(t, Faults{Swallowed: 1}, p.Fired())
+	require.Equal(t, proxy.Faults{Swallowed: 1}, p.Fired())
 	var n int
 	require.NoError(t, direct.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM x").Scan(&n))
 	require.Equal(t, 2, n, "the server has done all of it")
@@ -98,10 +100,10 @@ func TestProxyDelays(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, c.Ping(t.Context()).Err())
 	require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond)
-	require.Equal(t, Faults{Delayed: 1}, p.Fired())
+	require.Equal(t, proxy.Faults{Delayed: 1}, p.Fired())
 	p.Delay(0)
 	require.NoError(t, c.Ping(t.Context()).Err())
-	require.Equal(t, Faults{Delayed: 1}, p.Fired())
+	require.Equal(t, proxy.Faults{Delayed: 1}, p.Fired())
 }
 
 func TestProxyWithoutAServerResets(t *testing.T) {
@@ -115,13 +117,13 @@ func TestProxyWithoutAServerResets(t *testing.T) {
 		_, err = c.Read(make([]byte, 1))
 	}
 	require.ErrorIs(t, err, syscall.ECONNRESET)
-	require.Equal(t, Faults{}, p.Fired())
+	require.Equal(t, proxy.Faults{}, p.Fired())
 }
 
 func TestProxyCloseEndsItsConnections(t *testing.T) {
 	needsServer(t)
 	r := Redis(t)
-	p, err := StartProxy(r.Addr)
+	p, err := proxy.Start(r.Addr)
 	require.NoError(t, err)
 	c := through(t, r, p)
 	require.NoError(t, c.Ping(t.Context()).Err())
@@ -144,19 +146,19 @@ func TestKafkaProduceAnswerSwallowedOnTheSharedBrokerByDial(t *testing.T) {
 	swallowOneProduce(t, b, p, b.Topic(t, 1, nil), transport(t, p), b.Addr)
 }
 
-func swallowOneProduce(t *testing.T, b *KafkaBroker, p *Proxy, topic string, tr *kafka.Transport, addr string) {
+func swallowOneProduce(t *testing.T, b *KafkaBroker, p *proxy.Proxy, topic string, tr *kafka.Transport, addr string) {
 	t.Helper()
 	require.NoError(t, produce(t.Context(), tr, addr, topic))
-	p.SwallowAnswers(1, KafkaRequest(KafkaProduce))
+	p.SwallowAnswers(1, proxy.KafkaRequest(proxy.KafkaProduce))
 	require.Error(t, produce(t.Context(), tr, addr, topic))
-	require.Equal(t, Faults{Swallowed: 1}, p.Fired())
+	require.Equal(t, proxy.Faults{Swallowed: 1}, p.Fired())
 	require.EqualValues(t, 2, lastOffset(t, b, topic), "the broker stored what it could not tell of")
 	require.NoError(t, produce(t.Context(), tr, addr, topic))
 	require.EqualValues(t, 3, lastOffset(t, b, topic))
 }
 
 // transport is closed at the test's end; with p it goes through it.
-func transport(t *testing.T, p *Proxy) *kafka.Transport {
+func transport(t *testing.T, p *proxy.Proxy) *kafka.Transport {
 	t.Helper()
 	tr := &kafka.Transport{}
 	if p != nil {
@@ -198,20 +200,20 @@ func TestKafkaRequestReadsHeads(t *testing.T) {
 		return []byte{0, 0, byte(size >> 8), byte(size), byte(key >> 8), byte(key), byte(version >> 8), byte(version),
 			0, 0, 0, 1, byte(id >> 8), byte(id)}
 	}
-	fetch, first := head(10, KafkaFetch, 4, 0), head(1000, KafkaProduce, 9, 7)
+	fetch, first := head(10, proxy.KafkaFetch, 4, 0), head(1000, proxy.KafkaProduce, 9, 7)
 	for _, c := range []struct {
 		name    string
 		request []byte
 		want    bool
 	}{
-		{"whole", head(10, KafkaProduce, 9, -1), true},
+		{"whole", head(10, proxy.KafkaProduce, 9, -1), true},
 		{"beginning of a long one", first, true},
 		{"another kind", fetch, false},
 		{"second in a piece", append(bytes.Clone(fetch), first...), true},
 		{"zeros inside a long one", make([]byte, 64), false},
 		{"too short", first[:13], false},
-		{"absurd version", head(10, KafkaProduce, 900, 0), false},
+		{"absurd version", head(10, proxy.KafkaProduce, 900, 0), false},
 	} {
-		require.Equal(t, c.want, KafkaRequest(KafkaProduce)(c.request), c.name)
+		require.Equal(t, c.want, proxy.KafkaRequest(proxy.KafkaProduce)(c.request), c.name)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/proxy"
 )
 
 // lazy is a server of the whole process. A failed start is remembered: every test that asks fails at once.
@@ -210,4 +212,10 @@ func closing[S interface{ Close() error }](t testing.TB, s S) S {
 		}
 	})
 	return s
+}
+
+// NewProxy puts a fault proxy in front of target (host:port); it is closed at the test's end.
+func NewProxy(t testing.TB, target string) *proxy.Proxy {
+	t.Helper()
+	return closing(t, must(t, func() (*proxy.Proxy, error) { return proxy.Start(target) }))
 }

@@ -1,13 +1,13 @@
-package testkit
+// Package proxy passes TCP connections on and does them harm when told: for tests, and for the faults that `hongbao dev`
+// shows.
+package proxy
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -52,14 +52,8 @@ func (l *link) close() {
 	_ = l.server.Close()
 }
 
-// NewProxy puts a proxy in front of target; it is closed at the test's end.
-func NewProxy(t testing.TB, target string) *Proxy {
-	t.Helper()
-	return closing(t, must(t, func() (*Proxy, error) { return StartProxy(target) }))
-}
-
-// StartProxy puts a proxy in front of target (host:port), which need not run yet. The caller closes it.
-func StartProxy(target string) (*Proxy, error) {
+// Start puts a proxy in front of target (host:port), which need not run yet. The caller closes it.
+func Start(target string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for a proxy of %s: %w", target, err)
@@ -303,38 +297,6 @@ func (p *Proxy) wait() bool {
 	case <-timer.C:
 		return true
 	case <-p.ctx.Done():
-		return false
-	}
-}
-
-// The numbers of Kafka's requests, for KafkaRequest.
-const (
-	KafkaProduce        int16 = 0
-	KafkaFetch          int16 = 1
-	KafkaMetadata       int16 = 3
-	KafkaOffsetCommit   int16 = 8
-	KafkaInitProducerID int16 = 22
-)
-
-// KafkaRequest matches, for SwallowAnswers, the Kafka requests of one kind.
-func KafkaRequest(key int16) func(request []byte) bool {
-	return func(request []byte) bool {
-		// size int32, api key int16, api version int16, correlation int32, length of the client id int16
-		for len(request) >= 14 {
-			size := int(int32(binary.BigEndian.Uint32(request)))
-			version := binary.BigEndian.Uint16(request[6:])
-			id := int(int16(binary.BigEndian.Uint16(request[12:])))
-			if size < 10 || version > 50 || id < -1 || id > size {
-				return false // the middle of a long request
-			}
-			if int16(binary.BigEndian.Uint16(request[4:])) == key {
-				return true
-			}
-			if size+4 >= len(request) {
-				return false
-			}
-			request = request[size+4:]
-		}
 		return false
 	}
 }
