@@ -1,7 +1,6 @@
 package access
 
 import (
-	"context"
 	"errors"
 	"strings"
 
@@ -34,21 +33,4 @@ func (r *Request) Check() error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w", ErrKeyRequired)
 	}
 	return nil
-}
-
-// Onces does a request once, however often it comes. The ledger has it: (*ledger.Ledger).Once.
-//
-// do makes the effect and gives the answer, JSON that is not empty. All that it writes to the ledger with its context
-// goes into one transaction, and the answer with it: both are there, or neither. The same request again gets the first
-// answer, with again true, for 24 hours. An error of do rolls back and is kept nowhere: the next request under the key
-// is tried anew. do may be called more than once, if its transaction loses against another one.
-//
-// What do writes to Redis is in no transaction, so it must be idempotent by nature. Slow work that is not part of the
-// effect, as storing a campaign's codes, is to stand outside, behind it, and to be done after a repeat as well.
-//
-// Its own errors are ErrKeyRequired, ErrKeyReused, ErrUnderWay, and the ledger's, which have a class. After one of class
-// Unknown the same request tells what happened.
-type Onces interface {
-	Once(ctx context.Context, r Request, do func(ctx context.Context) (answer []byte, err error)) (answer []byte, again bool,
-		err error)
 }

@@ -17,7 +17,7 @@ func (a *App) Authority() *access.Authority {
 	return a.authority
 }
 
-// Once does a request under an Idempotency-Key once; see access.Onces.
+// Once does a request under an Idempotency-Key once; see ledger.Ledger.
 func (a *App) Once(ctx context.Context, r access.Request, do func(context.Context) ([]byte, error)) (answer []byte,
 	again bool, err error) {
 	l, err := a.sharedLedger(ctx)

@@ -102,15 +102,12 @@ func (a *App) ListQuarantine(ctx context.Context, q QuarantineList) (p Quarantin
 	}
 }
 
-// ErrNotQuarantined says that the quarantine has no such grant.
-var ErrNotQuarantined = errors.New("there is no such grant in quarantine")
-
 // Quarantined gives a grant in quarantine.
 func (a *App) Quarantined(ctx context.Context, id int64) (out Quarantined, err error) {
 	q, found, err := a.ledger.Quarantined(ctx, id)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "quarantine %d: %w; `hongbao quarantine list --all` shows those that "+
-			"there are", id, ErrNotQuarantined)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "%w: there is no grant %d in quarantine; `hongbao quarantine list "+
+			"--all` shows those that there are", ledger.ErrNotInQuarantine, id)
 	}
 	if err != nil {
 		return out, err

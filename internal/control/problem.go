@@ -8,7 +8,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -58,8 +57,7 @@ var told = []struct {
 	{access.ErrKeyRequired, "idempotency_key_required"}, {access.ErrKeyReused, "idempotency_key_reused"},
 	{access.ErrUnderWay, "idempotency_key_in_use"}, {access.ErrNotInScope, "unknown_campaign"}, {ledger.ErrNoCampaign, "unknown_campaign"},
 	{ledger.ErrCampaignExists, "campaign_exists"}, {ledger.ErrNotRefunded, "not_refunded"},
-	{ledger.ErrNotInQuarantine, "unknown_quarantine"}, {app.ErrNotQuarantined, "unknown_quarantine"},
-	{ledger.ErrDecided, "decided_otherwise"}, {ledger.ErrNotPayable, "not_payable"},
+	{ledger.ErrNotInQuarantine, "unknown_quarantine"}, {ledger.ErrDecided, "decided_otherwise"}, {ledger.ErrNotPayable, "not_payable"},
 	{deadletter.ErrNoLetter, "unknown_letter"}, {replay.ErrOtherReplay, "replay_differs"},
 	{closing.ErrAmount, "wrong_amount"}, {closing.ErrMissing, "grants_missing"},
 	{shards.ErrFrozen, "frozen"}, {shards.ErrLost, "campaign_lost"}, {shards.ErrNotClosed, "not_closed"},

@@ -144,7 +144,7 @@ func (c *call) readReplay() (o app.Replay, err error) {
 	f := c.fields
 	o = app.Replay{
 		Name: c.r.PathValue("name"), To: f.text("to"), Dead: f.text("dead"), Missing: f.flag("missing"),
-		DryRun: f.flag("dry_run"), Rate: float64(f.number("rate", 1, 1_000_000_000)), Patience: time.Minute,
+		DryRun: f.flag("dry_run"), Rate: float64(f.number("rate", 1, app.MaxRate)), Patience: time.Minute,
 		Filter: replay.Filter{Campaign: f.campaign("campaign"), User: f.user(), From: f.time("from"),
 			To: f.time("until")},
 	}

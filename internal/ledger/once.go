@@ -19,7 +19,18 @@ const (
 	onceClaim = time.Minute
 )
 
-// Once implements access.Onces.
+// Once does a request once, however often it comes.
+//
+// do makes the effect and gives the answer, JSON that is not empty. All that it writes to the ledger with its context
+// goes into one transaction, and the answer with it: both are there, or neither. The same request again gets the first
+// answer, with again true, for 24 hours. An error of do rolls back and is kept nowhere: the next request under the key
+// is tried anew. do may be called more than once, if its transaction loses against another one.
+//
+// What do writes to Redis is in no transaction, so it must be idempotent by nature. Slow work that is not part of the
+// effect, as storing a campaign's codes, is to stand outside, behind it, and to be done after a repeat as well.
+//
+// Its own errors are access.ErrKeyRequired, access.ErrKeyReused, access.ErrUnderWay, and the ledger's, which have a
+// class. After one of class Unknown the same request tells what happened.
 func (l *Ledger) Once(ctx context.Context, r access.Request, do func(context.Context) ([]byte, error)) (answer []byte,
 	again bool, err error) {
 	if err := r.Check(); err != nil {

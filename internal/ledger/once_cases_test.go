@@ -19,8 +19,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-var _ access.Onces = (*Ledger)(nil)
-
 // exists tells whether a campaign is in the ledger.
 func (f *fixture) exists(t testing.TB, id string) bool {
 	t.Helper()

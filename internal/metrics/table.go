@@ -20,8 +20,6 @@ type Metric struct {
 	Normal string
 	// Buckets of a histogram.
 	Buckets []float64
-
-	group string
 }
 
 // Group is a part of the table: what one kind of process, or each of them, exports.
@@ -39,7 +37,6 @@ func group(title, about string) *Group {
 }
 
 func (g *Group) add(m Metric) *Metric {
-	m.group = g.Title
 	g.Metrics = append(g.Metrics, &m)
 	return &m
 }

@@ -122,8 +122,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.public = web.CORS(public, cfg.CORSOrigins, []string{http.MethodGet, http.MethodPost},
-		[]string{"Authorization", "Content-Type"})
+	s.public = web.CORS(public, cfg.CORSOrigins)
 	if deps.Wrap != nil {
 		s.public = deps.Wrap(s.public)
 	}

@@ -26,8 +26,8 @@ type Endpoint struct {
 	Security []string
 	// Body and Answer are values of the types of the request's body and of the answer; nil for none.
 	Body, Answer any
-	// Status is that of the answer; 0 is 200.
-	Status int
+	// Created: the answer comes with status 201 if what it tells of was made now, else with 200.
+	Created bool
 	// Accepted is a value of the type of the answer with status 202; nil if there is none.
 	Accepted any
 	// Codes are those of the problems that it can answer, besides those that every endpoint can.

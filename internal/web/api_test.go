@@ -29,7 +29,7 @@ func shop(do func(w http.ResponseWriter, r *http.Request) error) (*API, *observe
 		Title: "Shop", Pages: "see the shop", AnswerTime: time.Minute, Log: zap.New(core),
 		Endpoints: []Endpoint{
 			{Method: "GET", Path: "/v1/things", ID: "list", Answer: thing{}, Do: do},
-			{Method: "POST", Path: "/v1/things", ID: "make", Answer: thing{}, Body: thing{}, Status: http.StatusCreated,
+			{Method: "POST", Path: "/v1/things", ID: "make", Answer: thing{}, Body: thing{}, Created: true,
 				Security: []string{"key"}, Codes: []string{"rate_limited"}, Do: do},
 		},
 	}, logs

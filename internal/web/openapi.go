@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"net/http"
 	"reflect"
 	"slices"
@@ -48,7 +47,10 @@ func (e *Endpoint) operation(schemas huma.Registry) *huma.Operation {
 	op := &huma.Operation{
 		Method: e.Method, Path: e.Path, OperationID: e.ID, Summary: e.Summary, Description: e.Description,
 		Parameters: e.Params,
-		Responses:  map[string]*huma.Response{strconv.Itoa(cmp.Or(e.Status, http.StatusOK)): answer},
+		Responses:  map[string]*huma.Response{"200": answer},
+	}
+	if e.Created {
+		op.Responses["201"] = &huma.Response{Description: "Made now.", Content: answer.Content}
 	}
 	if e.Accepted != nil {
 		op.Responses[strconv.Itoa(http.StatusAccepted)] = &huma.Response{
