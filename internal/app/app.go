@@ -107,11 +107,15 @@ func (a *App) Shut(err *error) {
 	_ = a.log.Sync() // a terminal can't be synced
 }
 
+// has tells whether the deployment has the sink.
+func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
+
 // checkSinks refuses sinks that the deployment does not have. flag is where they were named.
 func (a *App) checkSinks(flag string, sinks ...string) error {
 	for _, s := range sinks {
-		if has := a.Config.Deployment.Sinks; !slices.Contains(has, s) {
-			return Usage("%s %.40q is not among deployment.sinks (%s)", flag, s, strings.Join(has, ", "))
+		if !a.has(s) {
+			return Usage("%s %.40q is not among deployment.sinks (%s)", flag, s,
+				strings.Join(a.Config.Deployment.Sinks, ", "))
 		}
 	}
 	return nil

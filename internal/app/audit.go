@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -53,7 +52,7 @@ func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 // Audit audits Redis, which is open, and the sinks that the deployment has.
 func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
 	cfg := audit.Config{Redis: a.redis, Space: a.space, MaxListed: 100}
-	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkBalance) {
+	if a.has(configs.SinkBalance) {
 		if err := a.openLedger(ctx); err != nil {
 			return nil, err
 		}
@@ -68,7 +67,7 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 			}
 		}
 	}
-	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkKafka) {
+	if a.has(configs.SinkKafka) {
 		topic, err := a.openTopic(ctx)
 		if err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
@@ -26,7 +25,7 @@ func (a *App) Check(ctx context.Context) ([]string, error) {
 	right := []string{}
 	var errs []error
 	for _, c := range checks {
-		if c.sink != "" && !slices.Contains(a.Config.Deployment.Sinks, c.sink) {
+		if c.sink != "" && !a.has(c.sink) {
 			continue
 		}
 		if err := c.check(ctx); err != nil {

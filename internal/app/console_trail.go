@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -65,7 +64,7 @@ func (s *consoleSource) tell(step *TrailStep, currency string, unread map[string
 	}
 	add("Row of the ledger", "ledger", step.Ledger != nil, paid,
 		"The packet is not paid. If sink balance has finished it, look at the dead letters and the quarantine.")
-	if slices.Contains(s.Config.Deployment.Sinks, configs.SinkKafka) {
+	if s.has(configs.SinkKafka) {
 		record := ""
 		if r := step.Topic; r != nil {
 			record = fmt.Sprintf("Partition %d, offset %d.", r.Partition, r.Offset)

@@ -138,8 +138,6 @@ func (a *App) examineConfig(_ context.Context, p *part) {
 	}
 }
 
-func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
-
 // examineRedis looks at each server's settings, then at the deployment's shards.
 func (a *App) examineRedis(ctx context.Context, p *part) {
 	rdb := a.Config.RedisClient()

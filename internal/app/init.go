@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
@@ -43,7 +42,7 @@ type FoundedTopic struct {
 func (a *App) Init(ctx context.Context) (*Foundation, error) {
 	did := &Foundation{}
 	err := a.found(ctx, did)
-	if err == nil && slices.Contains(a.Config.Deployment.Sinks, configs.SinkKafka) {
+	if err == nil && a.has(configs.SinkKafka) {
 		err = a.foundTopic(ctx, did)
 	}
 	return did, err

@@ -24,7 +24,7 @@ func (a *App) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
 	}
 	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Owner: a.worker,
 		Log: a.log}
-	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkKafka) {
+	if a.has(configs.SinkKafka) {
 		if cfg.Topic, err = a.openTopic(ctx); err != nil {
 			return nil, err
 		}

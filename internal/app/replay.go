@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -158,7 +157,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 		return nil
 	}
 	entries := &replay.Entries{Redis: a.redis, Space: a.space}
-	if slices.Contains(a.Config.Deployment.Sinks, configs.SinkBalance) {
+	if a.has(configs.SinkBalance) {
 		if err := a.openLedger(ctx); err != nil {
 			return err
 		}

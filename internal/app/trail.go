@@ -242,7 +242,7 @@ func (t *tracing) follow(ctx context.Context, p *trailed) error {
 
 // topic searches the topic from when the first of the grants was decided.
 func (t *tracing) topic(ctx context.Context) error {
-	if len(t.grants) == 0 || !slices.Contains(t.app.Config.Deployment.Sinks, configs.SinkKafka) {
+	if len(t.grants) == 0 || !t.app.has(configs.SinkKafka) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicTime)
