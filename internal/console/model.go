@@ -66,12 +66,12 @@ type Campaign struct {
 	ID, Name, Kind, Currency string
 	// State is what a grab would find: created, loading, not_started, open, paused, ended, sold_out, frozen, closed,
 	// refunded.
-	State                   string
-	From, To                time.Time
-	Packets, Granted, Left  int64
-	Funded, Paid, Refunded  hongbao.Amount // by the ledger
-	GrantedSum, LeftSum     hongbao.Amount // by Redis
-	InRedis, LedgerIsBehind bool
+	State                  string
+	From, To               time.Time
+	Packets, Granted, Left int64
+	Funded, Paid, Refunded hongbao.Amount // by the ledger
+	GrantedSum, LeftSum    hongbao.Amount // by Redis
+	InRedis                bool
 }
 
 // Campaigns is the list. Note says what could not be read.
@@ -84,7 +84,6 @@ type Campaigns struct {
 // Live is one campaign as it stands now.
 type Live struct {
 	Campaign
-	Now   time.Time // by Redis' clock
 	Hash  string
 	Split hongbao.Split
 	Lags  []Lag

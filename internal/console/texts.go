@@ -94,10 +94,9 @@ type bar struct {
 
 // drawing is bars, beside a line of outlines to compare with.
 type drawing struct {
-	Bars, Plan        []bar
-	Low, High         string
-	Width, Height     int
-	Middle, Base, Max string
+	Bars, Plan     []bar
+	Low, High, Max string
+	Width, Height  int
 }
 
 // bars draws the spread of amounts.
