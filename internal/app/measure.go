@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/group"
 	"github.com/hongbao-project/hongbao/internal/metrics"
 	"github.com/hongbao-project/hongbao/internal/publish"
@@ -114,10 +115,11 @@ func (a *App) measureServe(grabs *producer.Config) *metrics.GrabCounts {
 	return counts
 }
 
-// measuredGrabber counts grabs and their outcomes.
+// measuredGrabber counts grabs and their outcomes, for who scrapes this process and for the console.
 type measuredGrabber struct {
 	*producer.Producer
-	counts *metrics.GrabCounts
+	counts   *metrics.GrabCounts
+	outcomes *console.Outcomes
 }
 
 // Grab implements serve.Grabber.
@@ -125,5 +127,8 @@ func (m *measuredGrabber) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.An
 	start := time.Now()
 	answer, err := m.Producer.Grab(ctx, g)
 	m.counts.Grabbed(g, answer.Outcome, err, time.Since(start))
+	if err == nil {
+		m.outcomes.Add(g.Campaign, answer.Outcome)
+	}
 	return answer, err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/serve"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -36,11 +35,9 @@ func (a *App) Serve(ctx context.Context, control http.Handler) error {
 	if err != nil {
 		return err
 	}
-	grabber := counted{&measuredGrabber{p, counts}, &a.outcomes}
-	deps := serve.Deps{Grabber: grabber, Wrap: a.measures.set.Requests, Metrics: a.measures.set.Handler(),
-		Pprof:  a.measures.pprof,
-		Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(),
-		Control: control, Log: a.log}
+	deps := serve.Deps{Grabber: &measuredGrabber{p, counts, &a.outcomes}, Wrap: a.measures.set.Requests,
+		Metrics: a.measures.set.Handler(), Pprof: a.measures.pprof, Reader: campaignReader{a},
+		KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(), Control: control, Log: a.log}
 	if a.Config.Ledger.DSN != "" {
 		deps.Keys, deps.Denied = a.Authority(), a.Denied
 	}
@@ -59,21 +56,6 @@ func (a *App) Serve(ctx context.Context, control http.Handler) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grabs.CallTimeout)
 	defer cancel()
 	return errors.Join(err, p.Close(ending))
-}
-
-// counted counts the answers to grabs, for the console.
-type counted struct {
-	serve.Grabber
-	outcomes *console.Outcomes
-}
-
-// Grab implements serve.Grabber.
-func (c counted) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
-	answer, err := c.Grabber.Grab(ctx, g)
-	if err == nil {
-		c.outcomes.Add(g.Campaign, answer.Outcome)
-	}
-	return answer, err
 }
 
 // campaignReader reads campaigns for the server.
