@@ -64,9 +64,12 @@ func As(ctx context.Context, who Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, who)
 }
 
+// Name is how the journal, a letter and a decision name the caller.
+func (c *Caller) Name() string { return "key:" + c.Key }
+
 // Actor is who acts when the caller does.
 func (c *Caller) Actor(requestID string) Actor {
-	return Actor{Who: "key:" + c.Key, RequestID: requestID}
+	return Actor{Who: c.Name(), RequestID: requestID}
 }
 
 // NewEntry draws an entry for who acts with ctx.

@@ -39,7 +39,7 @@ func (c consoleActions) TurnSink(ctx context.Context, who *access.Caller, sink s
 		if pause {
 			turn = a.PauseSink
 		}
-		_, err := turn(ctx, sink, "key:"+who.Key, fromConsole)
+		_, err := turn(ctx, sink, who.Name(), fromConsole)
 		return err
 	})
 }
@@ -48,8 +48,8 @@ func (c consoleActions) TurnSink(ctx context.Context, who *access.Caller, sink s
 func (c consoleActions) Requeue(ctx context.Context, who *access.Caller, o console.LetterOrder) (r *deadletter.Report,
 	err error) {
 	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
-		r, err = a.Requeue(ctx, Requeue{Pick: o.Pick, By: deadletter.Decider{By: who.Key, Why: o.Why}, DryRun: o.DryRun,
-			Patience: consolePatience})
+		r, err = a.Requeue(ctx, Requeue{Pick: o.Pick, By: deadletter.Decider{By: who.Name(), Why: o.Why},
+			DryRun: o.DryRun, Patience: consolePatience})
 		return err
 	})
 	return r, err
@@ -59,7 +59,7 @@ func (c consoleActions) Requeue(ctx context.Context, who *access.Caller, o conso
 func (c consoleActions) Drop(ctx context.Context, who *access.Caller, o console.LetterOrder) (r *deadletter.Report,
 	err error) {
 	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
-		r, err = a.DropLetters(ctx, o.Pick, deadletter.Decider{By: who.Key, Why: o.Why}, o.DryRun)
+		r, err = a.DropLetters(ctx, o.Pick, deadletter.Decider{By: who.Name(), Why: o.Why}, o.DryRun)
 		return err
 	})
 	return r, err

@@ -44,6 +44,9 @@ func (a *App) ListLetters(ctx context.Context, f deadletter.Filter, after string
 	if p.Letters, p.Next, err = letters.List(ctx, f, after, limit); err != nil {
 		return p, err
 	}
+	if p.Letters == nil {
+		p.Letters = []deadletter.Letter{} // JSON's null is no list
+	}
 	c := newCurrencies(a.currency)
 	for i := range p.Letters {
 		c.complete(ctx, p.Letters[i].Grant)

@@ -287,7 +287,7 @@ var changes = []struct {
 	{"/letters/drop", "/letters/kafka/0/1-1", `id="drop"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"a test"}},
 		access.DropLetters, "drop [kafka/0/1-1] a test"},
 	{"/quarantine/7", "/quarantine/7", `id="decide"`, url.Values{"decision": {"pay"}, "why": {"asked"}},
-		access.DecideQuarantine, "decide 7 true key-treasurer asked"},
+		access.DecideQuarantine, "decide 7 true key:key-treasurer asked"},
 	{"/replays", "/jobs", `id="replay"`, url.Values{"name": {"again"}, "to": {"kafka"}}, access.Replay,
 		"replay again kafka"},
 	{"/audits", "/jobs", `id="audit"`, url.Values{}, access.RunAudit, "audit"},

@@ -189,7 +189,7 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.failed(w, r, err)
 		return
 	}
-	d := ledger.Decision{ID: q.ID, By: who.Key, Why: strings.TrimSpace(r.PostFormValue("why"))}
+	d := ledger.Decision{ID: q.ID, By: who.Name(), Why: strings.TrimSpace(r.PostFormValue("why"))}
 	switch r.PostFormValue("decision") {
 	case "pay":
 		d.Pay = true

@@ -105,11 +105,7 @@ func listLetters(ctx context.Context, c *call) (any, error) {
 	if err := c.pickSink(&f, sink); err != nil {
 		return nil, err
 	}
-	page, err := c.app.ListLetters(ctx, f, after, limit)
-	if page.Letters == nil {
-		page.Letters = []deadletter.Letter{}
-	}
-	return page, err
+	return c.app.ListLetters(ctx, f, after, limit)
 }
 
 // pickSink picks the letters of one sink, or of all if it is empty.
@@ -159,7 +155,7 @@ func letterChange(name, summary, description string, action access.Action,
 			if err != nil {
 				return nil, err
 			}
-			who := deadletter.Decider{By: c.who.Key, Why: c.fields.why()}
+			who := deadletter.Decider{By: c.actor.Who, Why: c.fields.why()}
 			dryRun := c.fields.flag("dry_run")
 			if err := c.fields.done(); err != nil {
 				return nil, err

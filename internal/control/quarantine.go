@@ -88,5 +88,5 @@ func decide(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.app.Decide(ctx, ledger.Decision{ID: q.ID, Pay: what == "pay", By: c.who.Key, Why: why})
+	return c.app.Decide(ctx, ledger.Decision{ID: q.ID, Pay: what == "pay", By: c.actor.Who, Why: why})
 }
