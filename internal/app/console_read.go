@@ -195,25 +195,22 @@ func (s *consoleSource) Letters(ctx context.Context, f deadletter.Filter, after 
 	if err := s.checkSinks("sink", f.Sinks...); err != nil {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
-	if len(f.Sinks) == 0 {
-		f.Sinks = slices.Clone(s.Config.Deployment.Sinks)
-	}
-	list, next, err := deadletter.New(s.redis, s.space).List(ctx, f, after, console.PageLen)
-	c := newCurrencies(s.currency)
-	for i := range list {
-		c.complete(ctx, list[i].Grant)
-	}
-	return list, next, err
+	var p LetterPage
+	err := s.Within(ctx, Needs{}, func(a *App) (err error) {
+		p, err = a.ListLetters(ctx, f, after, console.PageLen)
+		return err
+	})
+	return p.Letters, p.Next, err
 }
 
 // Letter gives a dead letter.
-func (s *consoleSource) Letter(ctx context.Context, id string) (deadletter.Letter, error) {
-	l, err := deadletter.New(s.redis, s.space).Get(ctx, id)
+func (s *consoleSource) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
+	err = s.Within(ctx, Needs{}, func(a *App) error {
+		l, err = a.Letter(ctx, id)
+		return err
+	})
 	if errors.Is(err, deadletter.ErrNoLetter) {
 		err = fmt.Errorf("letter %s: it was decided, or never was: %w", id, console.ErrNotFound)
-	}
-	if err == nil {
-		newCurrencies(s.currency).complete(ctx, l.Grant)
 	}
 	return l, err
 }
