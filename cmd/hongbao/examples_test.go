@@ -130,6 +130,10 @@ var play = []act{
 		s.set("SERVE_LISTEN", freeAddr(s.t), "SERVE_OPS_LISTEN", freeAddr(s.t), "SERVE_CONTROL_LISTEN",
 			freeAddr(s.t), "SERVE_DRAIN_DELAY", "0s")
 	}},
+	{command: "health", before: func(s *stage) {
+		server := s.start("serve")
+		server.says("serving grabs")
+	}},
 	{command: "balance client revoke", says: "revoked tokens: 1"},
 	{command: "key create", after: func(s *stage, r result) {
 		s.words["5xk2q7vmaz3t"] = regexp.MustCompile("hb_([a-z2-7]{12})_[0-9a-f]{64}").FindStringSubmatch(r.out)[1]

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+func healthCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "health serve|work|balance", Short: "Ask a long-lived process on this machine whether it is ready",
+		Long: "Asks /readyz of the ops listener that the configuration names: give it that of the process. The image has no " +
+			"shell and no\n" +
+			"other program, so this is what a container's health check runs. It ends with 5 if the process is not ready.",
+		Example:   "  hongbao health serve",
+		ValidArgs: app.HealthCommands(),
+		Args:      exactly(1, "one of serve, work and balance"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			h, err := app.CheckHealth(cmd.Context(), cfg, args[0])
+			if err != nil {
+				return err
+			}
+			return printAnswer(cmd, h, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s: %s\n", h.Command, h.Status)
+				return err
+			})
+		},
+	}
+}

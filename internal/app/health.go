@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
+)
+
+// Health is what a long-lived process says of itself.
+type Health struct {
+	Command string `json:"command"`
+	Status  string `json:"status"`
+}
+
+// healthTime bounds the question: /readyz waits for no other server.
+const healthTime = 5 * time.Second
+
+// opsListeners are the knobs of the ops listeners by the command that has one.
+func opsListeners(cfg *configs.Config) map[string][2]string {
+	return map[string][2]string{
+		"serve":   {"serve.ops_listen", cfg.Serve.OpsListen},
+		"work":    {"work.ops_listen", cfg.Work.OpsListen},
+		"balance": {"balance.ops_listen", cfg.Balance.OpsListen},
+	}
+}
+
+// CheckHealth asks the process of a command on this machine whether it is ready, by the ops listener that the
+// configuration names.
+func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Health, error) {
+	knob, ok := opsListeners(cfg)[command]
+	if !ok {
+		return nil, Usage("health of %.40q: want one of %s", command, strings.Join(HealthCommands(), ", "))
+	}
+	name, address := knob[0], knob[1]
+	if address == "" {
+		return nil, Usage("%s is empty, so nobody can ask: give `hongbao %s` and this command the same address", name, command)
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTime)
+	defer cancel()
+	// 0.0.0.0 and [::] mean this machine to whoever connects, too.
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
+	if err != nil {
+		return nil, Usage("%s: %w", name, err)
+	}
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return nil, hongbao.Outagef(hongbao.ClassTransient,
+			"ask `hongbao %s` at %s (%s) whether it is ready: %w; does it run, with this configuration?", command, address, name, err)
+	}
+	defer res.Body.Close()
+	h := &Health{Command: command}
+	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<16)).Decode(h); err != nil || h.Status == "" {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent,
+			"ask at %s (%s): HTTP status %d without a status of `hongbao %s`: another program listens there", address, name,
+			res.StatusCode, command)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, hongbao.Outagef(hongbao.ClassTransient, "`hongbao %s` at %s is not ready: %.200s", command, address, h.Status)
+	}
+	return h, nil
+}
+
+// HealthCommands are the commands that CheckHealth knows.
+func HealthCommands() []string {
+	commands := make([]string, 0, 3)
+	for c := range opsListeners(&configs.Config{}) {
+		commands = append(commands, c)
+	}
+	slices.Sort(commands)
+	return commands
+}
