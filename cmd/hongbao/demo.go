@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/demo"
+	"github.com/hongbao-project/hongbao/internal/local"
 )
 
 func demoCmd() *cobra.Command {
@@ -53,8 +54,8 @@ func demoCmd() *cobra.Command {
 
 func sweepCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "demo-sweep FOLDER", Hidden: true, Short: "Remove a demo's folder when standard input ends",
-		Args: exactly(1, "a demo's FOLDER"),
-		RunE: func(cmd *cobra.Command, args []string) error { return demo.Sweep(args[0], cmd.InOrStdin()) },
+		Use: "local-sweep FOLDER", Hidden: true, Short: "Remove a temporary folder when standard input ends",
+		Args: exactly(1, "a FOLDER of `hongbao dev` or `hongbao demo`"),
+		RunE: func(cmd *cobra.Command, args []string) error { return local.Sweep(args[0], cmd.InOrStdin()) },
 	}
 }

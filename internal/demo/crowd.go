@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -111,6 +112,27 @@ func (c *crowd) grab(ctx context.Context, u int) (hongbao.Answer, error) {
 		return a, fmt.Errorf("note a latency: %w", err)
 	}
 	return a, nil
+}
+
+// lossyRedis is a client to the same server, of which every so-many-th answer is lost after the server has acted.
+func lossyRedis(cfg *configs.Config, every int64, lost func()) (*redis.Client, error) {
+	base, ok := cfg.RedisClient().(*redis.Client)
+	if !ok {
+		return nil, errors.New("the demo needs a standalone Redis")
+	}
+	opts := *base.Options()
+	if err := base.Close(); err != nil {
+		return nil, fmt.Errorf("close a client: %w", err)
+	}
+	n := newEvery(every)
+	opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{Timeout: opts.DialTimeout}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &lossyConn{Conn: c, loses: n, lost: lost}, nil
+	}
+	return redis.NewClient(&opts), nil
 }
 
 // every counts, and says yes each so-many-th time.

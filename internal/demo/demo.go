@@ -7,11 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -19,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/local"
 	"github.com/hongbao-project/hongbao/internal/money"
 )
 
@@ -31,38 +27,38 @@ type Demo struct {
 	// Out gets the progress.
 	Out io.Writer
 
-	dir     string
-	env     []string // the configuration of the demo and of its worker
+	local   *local.Deployment
 	started time.Time
-	worker  *exec.Cmd
 	crowd   *crowd
 	kills   int
 	shown   int64 // tenths
 }
 
-const campaignID = "demo"
+const (
+	campaignID = "demo"
+	// rest is how long the worker that is killed stays away.
+	rest = time.Second
+)
 
 // Run is all of the demo, up to the audit's report. A Result may come with an error: the audit found differences.
 func (d *Demo) Run(ctx context.Context) (result *Result, err error) {
 	d.started = time.Now()
-	dir, sweeper, err := makeFolder()
+	d.local, err = local.Open(ctx, &local.Options{Workers: 1, Rest: rest, Env: local.ForeignEnv(),
+		Tell: local.NewTeller(d.Out)})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, sweeper.sweep()) }()
-	d.dir = dir
-	servers, err := d.startServers()
-	defer func() { err = errors.Join(err, servers.close()) }()
-	if err != nil {
-		return nil, err
-	}
-	if err := d.configure(servers); err != nil {
-		return nil, err
-	}
-	defer d.Shut(&err)
-	if _, err := d.Init(ctx); err != nil {
-		return nil, err
-	}
+	defer func() { err = errors.Join(err, d.local.Close()) }()
+	d.local.Describe(d.Out)
+	return result, d.local.With(ctx, func(a *app.App) error {
+		d.App = a
+		result, err = d.run(ctx)
+		return err
+	})
+}
+
+// run is the demo on servers that are there.
+func (d *Demo) run(ctx context.Context) (*Result, error) {
 	spec := d.spec()
 	stored, err := d.Create(ctx, spec, nil)
 	if err != nil {
@@ -73,14 +69,7 @@ func (d *Demo) Run(ctx context.Context) (result *Result, err error) {
 	if _, err := d.Load(ctx, spec.ID); err != nil {
 		return nil, err
 	}
-	if err := d.startWorker(); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.stopWorker()) }()
-	if err := d.rain(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.stopWorker(); err != nil {
+	if err := d.local.Working(ctx, d.rain); err != nil {
 		return nil, err
 	}
 	report, err := d.Audit(ctx, audit.Options{})
@@ -103,80 +92,6 @@ func (d *Demo) spec() hongbao.Campaign {
 		From:    now.Add(-time.Minute), To: now.Add(time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme",
 		Durability: hongbao.DurabilityFast,
 	})
-}
-
-// configure makes the configuration of the demo, which its worker gets through the environment. Times are short, so
-// that a killed worker's grants are taken over within seconds.
-func (d *Demo) configure(s *servers) error {
-	set := map[string]string{
-		"REDIS_ADDRS": s.redisAddr, "REDIS_READ_TIMEOUT": "900ms", "REDIS_POOL_TIMEOUT": "900ms",
-		"LEDGER_DRIVER": "sqlite", "LEDGER_DSN": filepath.Join(d.dir, "ledger.db"),
-		"KAFKA_BROKERS": s.kafkaAddr, "KAFKA_PARTITIONS": fmt.Sprint(partitions),
-		"CONSUMER_LEASE": "3s", "CONSUMER_POLL": "200ms", "CONSUMER_BLOCK": "200ms",
-		"PUBLISHER_REQUEST_TIMEOUT": "1s", "PUBLISHER_ATTEMPT_TIME": "2s", "PUBLISHER_MAX_CLAIM_AGE": "2s",
-		"CONSUMER_BATCH_GRANTS": "500", "LOG_LEVEL": "error",
-	}
-	if s.mini != nil {
-		set["UNSAFE_ALLOW"] = configs.UnsafeRedis + "," + configs.UnsafeRedisRunID
-	}
-	for name, value := range set {
-		d.env = append(d.env, "HONGBAO_"+name+"="+value)
-	}
-	slices.Sort(d.env)
-	cfg, err := configs.Load("", d.env, nil)
-	if err != nil {
-		return fmt.Errorf("the demo's own configuration: %w", err)
-	}
-	d.App, err = app.New(cfg)
-	return err
-}
-
-// startWorker starts `hongbao work` as a process of its own.
-func (d *Demo) startWorker() error {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	d.worker = exec.Command(self, "work")
-	d.worker.Env = append(foreignEnv(), d.env...)
-	d.worker.Stderr = os.Stderr
-	dieWithParent(d.worker)
-	if err := d.worker.Start(); err != nil {
-		return fmt.Errorf("start a worker: %w", err)
-	}
-	return nil
-}
-
-// killWorker ends the worker as a crash does.
-func (d *Demo) killWorker() error {
-	if err := d.worker.Process.Kill(); err != nil {
-		return fmt.Errorf("kill the worker: %w", err)
-	}
-	_ = d.worker.Wait() // says that it was killed
-	d.worker = nil
-	d.kills++
-	return nil
-}
-
-// stopWorker asks the worker to drain and waits for it. A second call does nothing.
-func (d *Demo) stopWorker() error {
-	if d.worker == nil {
-		return nil
-	}
-	w := d.worker
-	d.worker = nil
-	if err := w.Process.Signal(os.Interrupt); err != nil {
-		return fmt.Errorf("stop the worker: %w", err)
-	}
-	err := w.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.Sys() == syscall.WaitStatus(syscall.SIGINT) {
-		return nil // it was asked to stop before it could listen: it had nothing in hand
-	}
-	if err != nil {
-		return fmt.Errorf("the worker: %w", err)
-	}
-	return nil
 }
 
 // rain lets the crowd grab while the worker works, kills and restarts it once, and waits until all is delivered.
@@ -203,9 +118,10 @@ func (d *Demo) rain(ctx context.Context) error {
 		d.show(at)
 		switch {
 		case d.kills == 0 && at.settled > 0 && at.granted >= min(d.Packets, int64(d.Users))/3:
-			if err := errors.Join(d.killWorker(), d.startWorker()); err != nil {
+			if err := d.local.Workers.Kill(1); err != nil {
 				return err
 			}
+			d.kills++
 		case over && at.settled == at.granted && at.published == at.granted:
 			fmt.Fprintln(d.Out)
 			return nil

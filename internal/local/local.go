@@ -1,0 +1,213 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/configs"
+)
+
+// Options of a Deployment.
+type Options struct {
+	// DataDir is the folder that keeps what was done; empty: a temporary one, which Close removes.
+	DataDir string
+	// Workers is how many run; Rest is how long one stays away that has ended.
+	Workers int
+	Rest    time.Duration
+	// Knobs are set by the caller, by name; over those that this package sets by itself.
+	Knobs map[string]string
+	// Flags and Env may set more, but where the servers are; Flags may be nil. The workers get both.
+	Flags *pflag.FlagSet
+	Env   []string
+	// Tell tells what happens.
+	Tell *Teller
+}
+
+// Deployment is one that is founded and runs, but for its workers: Workers.Run is the caller's.
+type Deployment struct {
+	// Dir has all files. ConfigFile is among them: every command takes it as --config.
+	Dir, ConfigFile string
+	Config          *configs.Config
+	Servers         *Servers
+	Workers         *Workers
+
+	folder *folder
+}
+
+// Open starts the servers and founds the deployment, or finds it founded. Close ends all of it.
+func Open(ctx context.Context, o *Options) (d *Deployment, err error) {
+	redisPath, err := findRedis(o.DataDir != "")
+	if err != nil {
+		return nil, err
+	}
+	d = &Deployment{Servers: &Servers{}}
+	if d.folder, err = openFolder(o.DataDir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	d.Dir = d.folder.path
+	d.ConfigFile = filepath.Join(d.Dir, "hongbao.yaml")
+	if d.Servers, err = startServers(ctx, redisPath, d.folder); err != nil {
+		return nil, err
+	}
+	if err := d.configure(o); err != nil {
+		return nil, err
+	}
+	d.Workers = newWorkers(d, o)
+	return d, app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
+		_, err := a.Init(ctx)
+		return err
+	})
+}
+
+// Kept tells whether the folder stays after Close.
+func (d *Deployment) Kept() bool { return d.folder.kept }
+
+// Close stops the servers. Workers must have ended.
+func (d *Deployment) Close() error { return errors.Join(d.Servers.close(), d.folder.close()) }
+
+// With opens Redis and the ledger for do.
+func (d *Deployment) With(ctx context.Context, do func(a *app.App) error) error {
+	return app.With(ctx, d.Config, app.Needs{Redis: true, Ledger: true}, do)
+}
+
+// Working runs the workers beside do, and has them drain when do has returned. If no worker can be started, the context
+// of do ends.
+func (d *Deployment) Working(ctx context.Context, do func(context.Context) error) error {
+	doing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- d.Workers.Run(working)
+		cancel()
+	}()
+	err := do(doing)
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// Describe writes which servers there are, and where.
+func (d *Deployment) Describe(w io.Writer) {
+	if path := d.Servers.RedisPath; path != "" {
+		fmt.Fprintf(w, "redis     %s at %s, appendonly yes\n", path, d.Servers.Redis)
+	} else {
+		fmt.Fprintln(w, "redis     miniredis, in this process: no redis-server is on the PATH. It counts deliveries and "+
+			"idle times\n          differently: for looking, not for money")
+	}
+	fmt.Fprintf(w, "kafka     kfake, in this process, topic %s\nledger    SQLite in %s\n", topicName, d.Dir)
+}
+
+// own are the sections of the configuration that a deployment sets by itself, for its servers are its own.
+var own = []string{"deployment.", "redis.", "ledger.", "settlement.", "remote.", "kafka."}
+
+// configure writes the configuration file and reads it. Times are short, so that a killed worker's grants are taken over
+// within seconds.
+func (d *Deployment) configure(o *Options) error {
+	set := map[string]string{
+		"redis.addrs": d.Servers.Redis, "redis.read_timeout": "900ms", "redis.pool_timeout": "900ms",
+		"ledger.driver": "sqlite", "ledger.dsn": filepath.Join(d.Dir, "ledger.db"),
+		"kafka.brokers": d.Servers.Kafka, "kafka.partitions": strconv.Itoa(partitions),
+		"consumer.lease": "3s", "consumer.poll": "200ms", "consumer.block": "200ms", "consumer.batch_grants": "500",
+		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
+		"log.level": "error",
+	}
+	maps.Copy(set, o.Knobs)
+	if err := addFlags(set, o.Flags); err != nil {
+		return err
+	}
+	if d.Servers.mini != nil {
+		allow := []string{configs.UnsafeRedis, configs.UnsafeRedisRunID}
+		if more := set["unsafe.allow"]; more != "" {
+			allow = append(allow, more)
+		}
+		set["unsafe.allow"] = strings.Join(allow, ",")
+	}
+	if err := d.write(set); err != nil {
+		return err
+	}
+	var err error
+	if d.Config, err = configs.Load(d.ConfigFile, o.Env, nil); err != nil {
+		return err
+	}
+	return d.checkEnv()
+}
+
+// addFlags sets the knobs that are given as flags, so that the workers have them, too.
+func addFlags(set map[string]string, flags *pflag.FlagSet) error {
+	if flags == nil {
+		return nil
+	}
+	var refused []string
+	flags.Visit(func(f *pflag.Flag) {
+		switch {
+		case isOwn(f.Name):
+			refused = append(refused, "--"+f.Name)
+		case strings.Contains(f.Name, "."):
+			set[f.Name] = f.Value.String()
+		}
+	})
+	if len(refused) > 0 {
+		return app.Usage("%s: this command starts servers of its own; leave it out", strings.Join(refused, ", "))
+	}
+	return nil
+}
+
+// write writes the configuration file.
+func (d *Deployment) write(knobs map[string]string) error {
+	file := map[string]map[string]string{}
+	for name, value := range knobs {
+		section, key, _ := strings.Cut(name, ".")
+		if file[section] == nil {
+			file[section] = map[string]string{}
+		}
+		file[section][key] = value
+	}
+	text, err := yaml.Marshal(file)
+	if err == nil {
+		err = os.WriteFile(d.ConfigFile, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write the configuration file: %w", err)
+	}
+	return nil
+}
+
+// checkEnv refuses an environment that names other servers: the commands that people run beside this one would go
+// there. What unsafe.allow has here comes from flags, since miniredis needs more.
+func (d *Deployment) checkEnv() error {
+	var found []string
+	for _, s := range d.Config.Settings() {
+		if (isOwn(s.Name) || s.Name == "unsafe.allow") && s.Source != "default" &&
+			!strings.HasPrefix(s.Source, d.ConfigFile+":") {
+			found = append(found, fmt.Sprintf("%s (%s)", s.Name, s.Source))
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return app.Usage("%s: this command starts servers of its own; unset it, or give unsafe.allow as a flag",
+		strings.Join(found, ", "))
+}
+
+func isOwn(knob string) bool {
+	return slices.ContainsFunc(own, func(section string) bool { return strings.HasPrefix(knob, section) })
+}

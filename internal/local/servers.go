@@ -1,0 +1,163 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/retry"
+)
+
+const (
+	partitions = 4
+	topicName  = "hongbao.grants"
+)
+
+// Servers are what the deployment talks to. The ledger is a file, and needs none.
+type Servers struct {
+	// Redis and Kafka are the addresses that the configuration names.
+	Redis, Kafka string
+	// RedisPath is the redis-server that runs; empty: it is miniredis, in this process.
+	RedisPath string
+	// Cluster is Kafka, in this process.
+	Cluster *kfake.Cluster
+
+	redis *exec.Cmd
+	mini  *miniredis.Miniredis
+	aging func() // ends the passing of mini's time, and waits for it
+}
+
+// findRedis gives the path of redis-server, or of none. What is to be kept needs one: miniredis forgets.
+func findRedis(kept bool) (string, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil && kept {
+		return "", app.Usage("--data-dir: there is no redis-server on the PATH, and the Redis inside this program keeps " +
+			"nothing: install redis-server (apt-get install redis-server, brew install redis), or leave --data-dir out")
+	}
+	return path, nil
+}
+
+// startServers starts them. What was started is in the answer even after an error.
+func startServers(ctx context.Context, redisPath string, f *folder) (s *Servers, err error) {
+	s = &Servers{RedisPath: redisPath}
+	if redisPath != "" {
+		err = s.startRedis(ctx, f.path)
+	} else if s.mini, err = miniredis.Run(); err == nil {
+		s.Redis, s.aging = s.mini.Addr(), age(s.mini)
+	}
+	if err != nil {
+		return s, fmt.Errorf("start Redis: %w", err)
+	}
+	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(partitions, topicName)}
+	if f.kept {
+		opts = append(opts, kfake.DataDir(filepath.Join(f.path, "kafka")))
+	}
+	if s.Cluster, err = kfake.NewCluster(opts...); err != nil {
+		return s, fmt.Errorf("start the in-process Kafka broker: %w", err)
+	}
+	s.Kafka = s.Cluster.ListenAddrs()[0]
+	return s, nil
+}
+
+// age lets keys expire, which miniredis does not by itself: else a worker that was killed would lead for ever.
+func age(mini *miniredis.Miniredis) (end func()) {
+	const step = 50 * time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	var aging sync.WaitGroup
+	aging.Go(func() {
+		for retry.Pause(ctx, step) {
+			mini.FastForward(step)
+		}
+	})
+	return func() {
+		cancel()
+		aging.Wait()
+	}
+}
+
+// redisStart bounds how long redis-server may read its file.
+const redisStart = time.Minute
+
+func (s *Servers) startRedis(ctx context.Context, folder string) error {
+	var err error
+	if s.Redis, err = freeAddress(ctx); err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(s.Redis)
+	if err != nil {
+		return fmt.Errorf("find a free port: %w", err)
+	}
+	dir := filepath.Join(folder, "redis")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make its folder: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(folder, "redis.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("make its log: %w", err)
+	}
+	s.redis = exec.Command(s.RedisPath, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes",
+		"--save", "", "--maxmemory-policy", "noeviction")
+	s.redis.Stdout, s.redis.Stderr = log, log
+	dieWithParent(s.redis)
+	err = s.redis.Start()
+	if err = errors.Join(err, log.Close()); err != nil {
+		return fmt.Errorf("start %s: %w", s.RedisPath, err)
+	}
+	return s.awaitRedis(ctx)
+}
+
+// awaitRedis waits until redis-server answers.
+func (s *Servers) awaitRedis(ctx context.Context) error {
+	rdb := redis.NewClient(&redis.Options{Addr: s.Redis, MaxRetries: -1, ContextTimeoutEnabled: true})
+	ctx, cancel := context.WithTimeout(ctx, redisStart)
+	defer cancel()
+	var last error
+	err := retry.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
+		last = rdb.Ping(ctx).Err()
+		return last == nil, nil
+	})
+	if err = errors.Join(err, rdb.Close()); err != nil {
+		return fmt.Errorf("%s does not answer: %w", s.RedisPath, errors.Join(err, last))
+	}
+	return nil
+}
+
+// freeAddress finds a port of loopback that nobody has.
+func freeAddress(ctx context.Context) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func (s *Servers) close() error {
+	if s.Cluster != nil {
+		s.Cluster.Close()
+	}
+	if s.mini != nil {
+		s.aging()
+		s.mini.Close()
+	}
+	if s.redis == nil || s.redis.Process == nil {
+		return nil
+	}
+	if err := s.redis.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop redis: %w", err)
+	}
+	_ = s.redis.Wait() // what it had to tell is in its log
+	return nil
+}

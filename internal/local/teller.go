@@ -1,0 +1,25 @@
+package local
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Teller tells people what happens: one sentence a line, with the time of day in front. Its methods may be called at
+// once.
+type Teller struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// NewTeller tells on out.
+func NewTeller(out io.Writer) *Teller { return &Teller{out: out} }
+
+// Say tells a sentence.
+func (t *Teller) Say(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(t.out, "%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
+}
