@@ -54,7 +54,7 @@ func remoteBalance(t *testing.T) (url string, bank *ledger.Ledger) {
 		IdleTimeout:  time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second, HeaderBytes: 16 << 10,
 		BodyBytes:  4 << 10,
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
-	}, bank, bank, zap.NewNop())
+	}, httpapi.Deps{Book: bank, Reader: bank, Log: zap.NewNop()})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)

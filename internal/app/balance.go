@@ -97,14 +97,16 @@ func (a *App) ServeBalance(ctx context.Context) error {
 	if cfg.TLS == nil && a.allows(configs.UnsafeBalanceListen) {
 		a.log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
 	}
+	var deps httpapi.Deps
 	if cfg.OpsListen != "" {
 		a.measure("balance")
-		cfg.Wrap = a.measures.set.Requests
+		deps.Wrap = a.measures.set.Requests
 	}
 	if err := a.openBook(ctx); err != nil {
 		return err
 	}
-	b, err := httpapi.NewBalance(cfg, a.ledger, a.ledger, a.log)
+	deps.Book, deps.Reader, deps.Log = a.ledger, a.ledger, a.log
+	b, err := httpapi.NewBalance(cfg, deps)
 	if err != nil {
 		return err
 	}

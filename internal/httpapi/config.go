@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/knob"
@@ -21,8 +20,6 @@ type Config struct {
 	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8091; empty for no such
 	// listener. The first two are on balance.listen as well.
 	OpsListen string `knob:"balance.ops_listen,common" form:"ops"`
-	// Wrap, if not nil, makes the handler that is served of the server's own.
-	Wrap func(http.Handler) http.Handler `json:"-"`
 	// A request's head must have arrived.
 	ReadHeaderTimeout time.Duration `knob:"balance.read_header_timeout" default:"5s" want:"1ms to 1m"`
 	// A request must have arrived whole.

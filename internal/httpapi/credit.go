@@ -1,26 +1,43 @@
 package httpapi
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/flatjson"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
-// wireCredit is a booked credit as it is answered.
-type wireCredit struct {
+// NewCredit is the body of a credit.
+type NewCredit struct {
+	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
+	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$"`
+	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217."`
+	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
+}
+
+// newBatch is the body of a batch.
+type newBatch struct {
+	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false"`
+}
+
+type batchCredit struct {
+	Key string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"As the header Idempotency-Key."`
+	NewCredit
+}
+
+// Credit is a booked credit as it is answered.
+type Credit struct {
 	Reference string         `json:"reference"`
 	Account   string         `json:"account"`
 	Currency  string         `json:"currency"`
 	Amount    hongbao.Amount `json:"amount"`
-	Created   string         `json:"created_at"`
+	Created   string         `json:"created_at" format:"date-time"`
 }
 
-func wire(c *payment.Credit) wireCredit {
-	return wireCredit{c.Reference, c.Account, c.Currency, c.Amount,
-		c.Created.UTC().Format("2006-01-02T15:04:05.000Z07:00")}
+func creditOf(c *payment.Credit) Credit {
+	return Credit{c.Reference, c.Account, c.Currency, c.Amount, c.Created.UTC().Format("2006-01-02T15:04:05.000Z07:00")}
 }
 
 // credit is POST /v1/credits: 201 when it was booked now, 200 when it was before, with the same body.
@@ -52,7 +69,7 @@ func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) 
 	if err != nil {
 		return err
 	}
-	write(w, statusOf(&answers[0]), wire(&answers[0].Credit))
+	web.WriteJSON(w, statusOf(&answers[0]), creditOf(&answers[0].Credit))
 	return nil
 }
 
@@ -73,8 +90,7 @@ func (b *Balance) begin(c *payment.Credit) error {
 	defer b.mu.Unlock()
 	key := clientKey{c.Client, c.Key}
 	if b.running[key] {
-		return refuse(http.StatusConflict, "in_progress", "a request with this key is under way; send it again to get its "+
-			"answer")
+		return &web.Refusal{Code: "in_progress", Detail: "send it again to get its answer", Wait: retryAfter}
 	}
 	b.running[key] = true
 	return nil
@@ -86,20 +102,31 @@ func (b *Balance) finish(c *payment.Credit) {
 	delete(b.running, clientKey{c.Client, c.Key})
 }
 
-// result is what a batch says of one credit: its status and body, as it alone would have got them.
+// result is what a batch says of one credit: its status, and the credit or what refuses it.
 type result struct {
-	Status int `json:"status"`
-	*wireCredit
-	Code    string `json:"code,omitempty"`
-	Message string `json:"message,omitempty"`
+	Status    int            `json:"status" doc:"The status that the credit alone would have got."`
+	Reference string         `json:"reference,omitempty"`
+	Account   string         `json:"account,omitempty"`
+	Currency  string         `json:"currency,omitempty"`
+	Amount    hongbao.Amount `json:"amount,omitempty"`
+	Created   string         `json:"created_at,omitempty" format:"date-time"`
+	Code      string         `json:"code,omitempty" doc:"Of one that is refused: as that of a problem."`
+	Detail    string         `json:"detail,omitempty" doc:"Of one that is refused: as that of a problem."`
+}
+
+type batchResults struct {
+	Results []result `json:"results" nullable:"false"`
 }
 
 func failed(err error) result {
-	var p *problem
-	if !errors.As(err, &p) {
-		p = ofClass(err)
-	}
-	return result{Status: p.status, Code: p.code, Message: p.message}
+	r := refusalOf(err)
+	return result{Status: web.CodeOf(r.Code).Status, Code: r.Code, Detail: r.Detail}
+}
+
+func booked(a *payment.Credited) result {
+	c := creditOf(&a.Credit)
+	return result{Status: statusOf(a), Reference: c.Reference, Account: c.Account, Currency: c.Currency, Amount: c.Amount,
+		Created: c.Created}
 }
 
 // batch is POST /v1/credits:batch: 200 with a result for each credit, in their order.
@@ -113,7 +140,7 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) e
 	}
 	list, ok := o["credits"].([]flatjson.Object)
 	if !ok || len(list) == 0 {
-		return refuse(http.StatusBadRequest, "credits_required", "want a list of credits")
+		return web.Refuse("credits_required", "want a list of credits")
 	}
 	results := make([]result, len(list))
 	var credits []payment.Credit
@@ -138,11 +165,10 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) e
 		case answers[i].Err != nil:
 			results[at] = failed(answers[i].Err)
 		default:
-			c := wire(&answers[i].Credit)
-			results[at] = result{Status: statusOf(&answers[i]), wireCredit: &c}
+			results[at] = booked(&answers[i])
 		}
 	}
-	write(w, http.StatusOK, map[string]any{"results": results})
+	web.WriteJSON(w, http.StatusOK, batchResults{results})
 	return nil
 }
 
@@ -157,11 +183,11 @@ func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error)
 	}
 	key, _ := o.Text("key")
 	if key == "" {
-		return c, refuse(http.StatusBadRequest, "idempotency_key_required",
+		return c, web.Refuse("idempotency_key_required",
 			"each credit needs a key, the same one with every repeat")
 	}
 	if hongbao.CheckID(key) != nil {
-		return c, refuse(http.StatusBadRequest, "idempotency_key_invalid",
+		return c, web.Refuse("idempotency_key_invalid",
 			"a key has 1 to 128 printable ASCII characters without spaces")
 	}
 	c.Client, c.Key = client, key
@@ -172,7 +198,7 @@ func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error)
 func (b *Balance) byReference(w http.ResponseWriter, r *http.Request, client string) error {
 	reference := r.PathValue("reference")
 	if checkReference(reference) != nil {
-		return refuse(http.StatusBadRequest, "reference_invalid",
+		return web.Refuse("reference_invalid",
 			"a reference has 1 to 128 printable ASCII characters without spaces, and is not . or ..")
 	}
 	c, found, err := b.reader.CreditByReference(r.Context(), client, reference)
@@ -180,15 +206,15 @@ func (b *Balance) byReference(w http.ResponseWriter, r *http.Request, client str
 		return unread(err)
 	}
 	if !found {
-		return refuse(http.StatusNotFound, "credit_not_found", "this client has no credit under the reference")
+		return web.Refuse("credit_not_found", "this client has no credit under the reference")
 	}
-	write(w, http.StatusOK, wire(&c))
+	web.WriteJSON(w, http.StatusOK, creditOf(&c))
 	return nil
 }
 
-// unread is the answer to a question that the book could not be asked.
-func unread(err error) error {
-	return &problem{http.StatusServiceUnavailable, "unavailable", "the ledger did not answer; ask again", err}
+type accountAnswer struct {
+	Account  string                   `json:"account"`
+	Balances []payment.AccountBalance `json:"balances" nullable:"false"`
 }
 
 // account is GET /v1/accounts/{id}. An account that was never credited has no balances.
@@ -204,14 +230,14 @@ func (b *Balance) account(w http.ResponseWriter, r *http.Request, _ string) erro
 	if list == nil {
 		list = []payment.AccountBalance{}
 	}
-	write(w, http.StatusOK, map[string]any{"account": id, "balances": list})
+	web.WriteJSON(w, http.StatusOK, accountAnswer{id, list})
 	return nil
 }
 
 func accountID(r *http.Request) (string, error) {
 	id := r.PathValue("id")
 	if hongbao.CheckID(id) != nil {
-		return "", refuse(http.StatusBadRequest, "account_invalid",
+		return "", web.Refuse("account_invalid",
 			"an account has 1 to 128 printable ASCII characters without spaces")
 	}
 	return id, nil

@@ -13,27 +13,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
-// The code that web gives to bodies of this API only.
-var _ = web.AddCodes(map[string]web.Code{
-	"too_many_credits": {Status: http.StatusBadRequest, Title: "The list has too many credits"},
-})
-
 // read gives the body as one JSON object, or tells what is wrong with it, without its content.
 func read(w http.ResponseWriter, r *http.Request, most int64, list string, items int) (flatjson.Object, error) {
-	o, err := web.ReadObject(w, r, web.Body{Bytes: most, List: list, Items: items, TooMany: "too_many_credits",
-		Incomplete: "the body did not arrive whole; nothing was booked"})
-	var bad *web.Refusal
-	if errors.As(err, &bad) {
-		err = &problem{web.CodeOf(bad.Code).Status, bad.Code, bad.Detail, bad.Cause}
-	}
-	return o, err
+	return web.ReadObject(w, r, web.Body{Bytes: most, List: list, Items: items, TooMany: "too_many_credits",
+		Incomplete: "nothing was booked; send it again"})
 }
 
 // only refuses names that are not known, in exactly these letters.
 func only(o flatjson.Object, names ...string) error {
 	for name := range o {
 		if !slices.Contains(names, name) {
-			return refuse(http.StatusBadRequest, "unknown_field",
+			return web.Refuse("unknown_field",
 				"it has a field that does not exist; there are "+strings.Join(names, ", "))
 		}
 	}
@@ -44,7 +34,7 @@ func only(o flatjson.Object, names ...string) error {
 func readKey(r *http.Request) (string, error) {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 || values[0] == "" {
-		return "", refuse(http.StatusBadRequest, "idempotency_key_required",
+		return "", web.Refuse("idempotency_key_required",
 			"send an Idempotency-Key, the same one with every repeat")
 	}
 	key := values[0]
@@ -52,7 +42,7 @@ func readKey(r *http.Request) (string, error) {
 		key = key[1 : len(key)-1]
 	}
 	if err := hongbao.CheckID(key); err != nil || len(values) > 1 || strings.ContainsAny(key, `"\`) {
-		return "", refuse(http.StatusBadRequest, "idempotency_key_invalid",
+		return "", web.Refuse("idempotency_key_invalid",
 			`one Idempotency-Key of 1 to 128 printable ASCII characters, without spaces, quotes and backslashes`)
 	}
 	return key, nil
@@ -80,7 +70,7 @@ func readCredit(o flatjson.Object) (payment.Credit, error) {
 	} {
 		text, ok := o.Text(f.name)
 		if !ok || f.check(text) != nil {
-			return c, refuse(http.StatusBadRequest, f.name+"_invalid",
+			return c, web.Refuse(f.name+"_invalid",
 				"want a text in "+f.name+": ids are 1 to 128 printable ASCII "+
 					"characters without spaces, a reference is not . or .., a currency is three capital letters")
 		}
@@ -89,10 +79,10 @@ func readCredit(o flatjson.Object) (payment.Credit, error) {
 	amount, err := o.Integer("amount", int64(hongbao.MaxAmount))
 	switch {
 	case errors.Is(err, flatjson.ErrNotInteger):
-		return c, refuse(http.StatusBadRequest, "amount_not_integer_minor_units",
+		return c, web.Refuse("amount_not_integer_minor_units",
 			"want an integer in minor units, without quotes, point or exponent")
 	case err != nil:
-		return c, refuse(http.StatusBadRequest, "amount_out_of_range", fmt.Sprintf("want an amount of 1 to %d",
+		return c, web.Refuse("amount_out_of_range", fmt.Sprintf("want an amount of 1 to %d",
 			hongbao.MaxAmount))
 	}
 	c.Amount = hongbao.Amount(amount)

@@ -1,7 +1,5 @@
-// Package httpapi serves HTTP; no other package does.
-//
-// Balance is an HTTP balance system over the ledger, and the other end of package remote. docs/openapi-balance.yaml
-// describes it:
+// Package httpapi is an HTTP balance system over the ledger, and the other end of package remote.
+// docs/openapi-balance.yaml is made of its endpoints:
 //
 //	POST /v1/credits                   book one credit; Idempotency-Key in the header
 //	POST /v1/credits:batch             book many; each with its key, each with its own result
@@ -22,6 +20,6 @@
 // scope (403); too many requests at once (503); a path that does not exist (404), also one that a client or a proxy
 // would rewrite: nothing is redirected; another content type or an encoding (415); a body above its bound (413); what
 // is not one flat JSON object with exactly the known names, each once (400); ids, currencies and amounts out of range
-// (400). An error is {"code", "message", "request_id"}; it repeats nothing of the request. Slow senders are cut off
-// by timeouts.
+// (400). An error is a problem of package web; it repeats nothing of the request. Slow senders are cut off by
+// timeouts.
 package httpapi

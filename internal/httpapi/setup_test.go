@@ -184,7 +184,7 @@ func setup(t *testing.T, change ...func(*Config)) *server {
 	s.token("c1", writingToken, payment.ScopeCredit)
 	s.token("c1", lookingToken, payment.ScopeCredits)
 	s.token("c1", readingToken, payment.ScopeAccounts)
-	b, err := NewBalance(cfg, s.memBook, s.memBook, zap.New(core))
+	b, err := NewBalance(cfg, Deps{Book: s.memBook, Reader: s.memBook, Log: zap.New(core)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // Bounds of a page.
@@ -17,6 +18,21 @@ const (
 	defaultPage = 100
 	maxPage     = 1_000
 )
+
+// line is one of a statement.
+type line struct {
+	Number int64  `json:"number" minimum:"1"`
+	Client string `json:"client" doc:"Whose reference it is."`
+	Credit
+}
+
+// statement is a page of an account's credits in one currency.
+type statement struct {
+	Account  string `json:"account"`
+	Currency string `json:"currency"`
+	Credits  []line `json:"credits" nullable:"false"`
+	Next     int64  `json:"next" doc:"Goes into after. On the last page it is where later credits will be found."`
+}
 
 // statement is GET /v1/accounts/{id}/statement?currency=&limit=&after=. "next" goes into after: of the last page it
 // is where later credits will be found.
@@ -32,31 +48,31 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 	}
 	page.Limit, page.Currency = limit, query.Get("currency")
 	if hongbao.CheckCurrency(page.Currency) != nil {
-		return refuse(http.StatusBadRequest, "currency_invalid",
+		return web.Refuse("currency_invalid",
 			"a statement is of one currency: want ?currency=, three capital letters")
 	}
 	if query.Has("after") {
 		if page.After, err = strconv.ParseInt(query.Get("after"), 10, 64); err != nil || page.After < 0 {
-			return refuse(http.StatusBadRequest, "after_invalid", `want what the page before said in "next"`)
+			return web.Refuse("after_invalid", `want what the page before said in "next"`)
 		}
 	}
 	list, err := b.reader.Statement(r.Context(), page)
 	if err != nil {
 		return unread(err)
 	}
-	type line struct {
-		Number int64  `json:"number"`
-		Client string `json:"client"`
-		wireCredit
-	}
-	lines, next := make([]line, len(list)), page.After
+	answer := statement{Account: page.Account, Currency: page.Currency, Credits: make([]line, len(list)), Next: page.After}
 	for i := range list {
-		lines[i] = line{list[i].Number, list[i].Client, wire(&list[i].Credit)}
-		next = list[i].Number
+		answer.Credits[i] = line{list[i].Number, list[i].Client, creditOf(&list[i].Credit)}
+		answer.Next = list[i].Number
 	}
-	write(w, http.StatusOK, map[string]any{"account": page.Account, "currency": page.Currency, "credits": lines,
-		"next": next})
+	web.WriteJSON(w, http.StatusOK, answer)
 	return nil
+}
+
+// creditList is a page of a client's credits.
+type creditList struct {
+	Credits []Credit `json:"credits" nullable:"false"`
+	Next    string   `json:"next,omitempty" doc:"There when there may be more; goes into after."`
 }
 
 // credits is GET /v1/credits?limit=&after=: the client's own, in the order of their references. "next" is there when
@@ -68,22 +84,21 @@ func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string)
 	}
 	page := payment.CreditPage{Client: client, After: query.Get("after"), Limit: limit}
 	if query.Has("after") && checkReference(page.After) != nil {
-		return refuse(http.StatusBadRequest, "after_invalid",
+		return web.Refuse("after_invalid",
 			`want what the page before said in "next", or another reference`)
 	}
 	list, err := b.reader.Credits(r.Context(), page)
 	if err != nil {
 		return unread(err)
 	}
-	credits := make([]wireCredit, len(list))
+	answer := creditList{Credits: make([]Credit, len(list))}
 	for i := range list {
-		credits[i] = wire(&list[i])
+		answer.Credits[i] = creditOf(&list[i])
 	}
-	out := map[string]any{"credits": credits}
 	if len(list) == page.Limit {
-		out["next"] = list[len(list)-1].Reference
+		answer.Next = list[len(list)-1].Reference
 	}
-	write(w, http.StatusOK, out)
+	web.WriteJSON(w, http.StatusOK, answer)
 	return nil
 }
 
@@ -96,14 +111,14 @@ func readPage(r *http.Request, names ...string) (query url.Values, limit int, er
 		}
 	}
 	if err != nil {
-		return nil, 0, refuse(http.StatusBadRequest, "unknown_parameter", "there are "+strings.Join(names,
+		return nil, 0, web.Refuse("unknown_parameter", "there are "+strings.Join(names,
 			", ")+", each once")
 	}
 	limit = defaultPage
 	if query.Has("limit") {
 		limit, err = strconv.Atoi(query.Get("limit"))
 		if err != nil || limit < 1 || limit > maxPage {
-			return nil, 0, refuse(http.StatusBadRequest, "limit_invalid", "want a limit of 1 to "+strconv.Itoa(maxPage))
+			return nil, 0, web.Refuse("limit_invalid", "want a limit of 1 to "+strconv.Itoa(maxPage))
 		}
 	}
 	return query, limit, nil

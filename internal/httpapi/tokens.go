@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // How old the list of valid tokens may be: before it is read again, and, while the ledger does not answer, for the
@@ -61,13 +62,17 @@ func (t *tokens) current(ctx context.Context) (*tokenList, error) {
 	return list, nil
 }
 
-func (b *Balance) alive(w http.ResponseWriter, _ *http.Request, _ string) error {
-	write(w, http.StatusOK, map[string]string{"status": "ok"})
+type healthAnswer struct {
+	Status string `json:"status" enum:"ok"`
+}
+
+func (b *Balance) alive(w http.ResponseWriter, _ *http.Request) error {
+	web.WriteJSON(w, http.StatusOK, healthAnswer{"ok"})
 	return nil
 }
 
 // ready is GET /readyz: whether the ledger answers. However often it is asked, the ledger is asked once a second.
-func (b *Balance) ready(w http.ResponseWriter, r *http.Request, _ string) error {
+func (b *Balance) ready(w http.ResponseWriter, r *http.Request) error {
 	list, err := b.tokens.current(r.Context())
 	if err == nil && time.Since(list.read) > readyAge {
 		err = errors.New("it has not answered since " + list.read.UTC().Format(time.RFC3339))
@@ -75,5 +80,5 @@ func (b *Balance) ready(w http.ResponseWriter, r *http.Request, _ string) error 
 	if err != nil {
 		return unread(err)
 	}
-	return b.alive(w, r, "")
+	return b.alive(w, r)
 }

@@ -20,8 +20,6 @@ var codes = web.AddCodes(map[string]web.Code{
 	"user_invalid":  {Status: http.StatusBadRequest, Title: "This can't be the id of a user"},
 	"facts_invalid": {Status: http.StatusBadRequest, Title: "These can't be the facts of a grab"},
 	"grabs_invalid": {Status: http.StatusBadRequest, Title: "The body has no list of 1 to 128 grabs"},
-	"busy": {Status: http.StatusServiceUnavailable,
-		Title: "Nothing is decided yet: grants come faster than they are settled"},
 	"not_durable": {Status: http.StatusServiceUnavailable,
 		Title: "Nothing is told yet: what the user holds is not as safe as the campaign promises"},
 })

@@ -47,6 +47,8 @@ type API struct {
 	AnswerTime time.Duration
 	// Admit refuses a request before anything else does; nil admits all.
 	Admit func(r *http.Request) error
+	// Unknown refuses who may not learn that there is no such path; nil: everybody may.
+	Unknown func(r *http.Request) error
 	// Other takes the paths that no endpoint has; nil: they get not_found.
 	Other http.Handler
 	Log   *zap.Logger
@@ -111,7 +113,14 @@ func (a *API) Handler() (http.Handler, error) {
 	for path, list := range paths {
 		mux.Handle(path, a.path(list))
 	}
-	unknown := a.checked(func(http.ResponseWriter, *http.Request) error { return Refuse("not_found", a.Pages) })
+	unknown := a.checked(func(_ http.ResponseWriter, r *http.Request) error {
+		if a.Unknown != nil {
+			if err := a.Unknown(r); err != nil {
+				return err
+			}
+		}
+		return Refuse("not_found", a.Pages)
+	})
 	other := a.Other
 	if other == nil {
 		other = unknown

@@ -40,11 +40,17 @@ var codes = map[string]Code{
 	"duplicate_field":    {http.StatusBadRequest, "A name comes twice in the body"},
 	"nested_value":       {http.StatusBadRequest, "The body has an object or a list where none belongs"},
 	"unknown_field":      {http.StatusBadRequest, "The body has a field that does not exist"},
-	"campaign_invalid":   {http.StatusBadRequest, "This can't be the id of a campaign"},
-	"unknown_campaign":   {http.StatusNotFound, "There is no such campaign"},
-	"frozen":             {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
-	"unavailable":        {http.StatusServiceUnavailable, "Nothing happened: a server behind this one does not answer"},
-	"outcome_unknown":    {http.StatusServiceUnavailable, "The request may or may not have been carried out"},
+	"amount_not_integer_minor_units": {http.StatusBadRequest,
+		"The amount is not an integer of minor units in plain digits"},
+	"amount_out_of_range":      {http.StatusBadRequest, "The amount is out of range"},
+	"idempotency_key_required": {http.StatusBadRequest, "The Idempotency-Key is missing or wrong"},
+	"idempotency_key_reused":   {http.StatusUnprocessableEntity, "The Idempotency-Key was used for another request"},
+	"campaign_invalid":         {http.StatusBadRequest, "This can't be the id of a campaign"},
+	"unknown_campaign":         {http.StatusNotFound, "There is no such campaign"},
+	"busy":                     {http.StatusServiceUnavailable, "Nothing happened yet: more comes than is dealt with"},
+	"frozen":                   {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
+	"unavailable":              {http.StatusServiceUnavailable, "Nothing happened: a server behind this one does not answer"},
+	"outcome_unknown":          {http.StatusServiceUnavailable, "The request may or may not have been carried out"},
 }
 
 // AddCodes adds the codes of a package, while the program starts, and gives them back. It panics if one is there
