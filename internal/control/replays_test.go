@@ -1,0 +1,49 @@
+package control
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A replay is counted, run, found in the list and not begun with another range.
+func TestReplays(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	for i := range 3 {
+		d.grab("rain", fmt.Sprint("u", i))
+	}
+	var answer replayAnswer
+	d.post("operator", "/v1/replays/mend", `{"to":"balance","dry_run":true}`).OK(t, http.StatusOK, &answer)
+	require.EqualValues(t, 3, answer.Report.Matched)
+	d.get("viewer", "/v1/replays/mend").Refused(t, "unknown_replay")
+	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance"}`).Refused(t, "forbidden")
+	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance","campaign":"snow"}`).Refused(t, "unknown_campaign")
+	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance","campaign":"rain"}`).OK(t, http.StatusOK, &answer)
+	require.True(t, answer.Report.Finished)
+	require.EqualValues(t, 3, answer.Report.Delivered)
+	d.post("operator", "/v1/replays/mend", `{"to":"balance"}`).Refused(t, "replay_differs")
+	var state replayState
+	d.get("viewer", "/v1/replays/mend").OK(t, http.StatusOK, &state)
+	require.True(t, state.Finished)
+	require.False(t, state.RunsHere)
+	require.Equal(t, state.Events, state.Looked)
+	var all replaysAnswer
+	d.get("viewer", "/v1/replays").OK(t, http.StatusOK, &all)
+	require.Equal(t, []replayState{state}, all.Replays)
+	d.post("operator", "/v1/replays/mend/stop", "{}").Refused(t, "not_running_here")
+	for body, code := range map[string]string{
+		`{}`: "invalid_value", `{"to":"kafka"}`: "unknown_sink", `{"to":"topic:"}`: "invalid_value",
+		`{"to":"balance","missing":true}`: "invalid_value", `{"to":"balance","dead":"balance"}`: "invalid_value",
+		`{"to":"balance","shard":"1"}`: "invalid_value", `{"to":"balance","first_seq":2,"last_seq":1}`: "invalid_value",
+		`{"to":"balance","rate":0}`: "invalid_value", `{"to":"balance","odd":0}`: "unknown_field",
+		`{"to":"balance","campaign":"drizzle"}`: "unknown_campaign",
+	} {
+		d.post("operator", "/v1/replays/other", body).Refused(t, code)
+	}
+	d.post("operator", "/v1/replays/"+strings.Repeat("a", 58), `{"to":"balance"}`).Refused(t, "invalid_name")
+}

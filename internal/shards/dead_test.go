@@ -1,0 +1,81 @@
+package shards_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+func TestDead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	ids := b.events(t, "rain", 2)
+	b.group(t, "kafka")
+	raw := b.read(t, "kafka", "w1", 9)
+	e, err := stream.ParseEntry(0, raw[0].ID, raw[0].Values)
+	require.NoError(t, err)
+	letter := func(at int, last bool) shards.Letter {
+		return shards.Letter{
+			Group: "kafka", Consumer: "w1", EntryID: ids[0], Grant: &e.Grants[at], Last: last, Class: hongbao.ClassPermanent,
+			Reason: strings.Repeat("x", 5000), Attempts: 4,
+		}
+	}
+	stranger := letter(0, true)
+	stranger.Consumer = "w2"
+	written, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, stranger)
+	require.NoError(t, err)
+	require.False(t, written, "w2 does not have the entry")
+	for _, want := range []bool{true, false} {
+		written, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, letter(0, false))
+		require.NoError(t, err)
+		require.Equal(t, want, written)
+	}
+	require.Contains(t, b.owners(t, "kafka"), ids[0], "grant 2 is left")
+	written, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, letter(1, true))
+	require.NoError(t, err)
+	require.True(t, written)
+	require.Empty(t, b.owners(t, "kafka"))
+	written, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, letter(1, true))
+	require.NoError(t, err)
+	require.False(t, written)
+
+	letters, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result()
+	require.NoError(t, err)
+	require.Len(t, letters, 2)
+	v := letters[1].Values
+	require.Equal(t, shards.GrantLine(&e.Grants[1]), v["grant"])
+	require.Equal(t, []any{"kafka", ids[0], "2", "permanent", "4", "1", "rain", raw[0].Values[13]},
+		[]any{v["group"], v["entry"], v["seq"], v["class"], v["attempts"], v["entry.q"], v["entry.c"], v["entry.g"]})
+	require.Len(t, v["reason"], shards.MaxReason)
+	done, err := shards.Of(b.rdb, b.k).Done(ctx, "kafka", stream.SeqRange{First: 1, Last: 3})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, true, false}, []bool{done.Has(1), done.Has(2), done.Has(3)})
+}
+
+// An entry that can't be read is set aside whole, with all its fields.
+func TestDeadWholeEntry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	require.NoError(t, b.rdb.Do(ctx, "XADD", b.k.Events(), "*", "v", "1", "junk", "a\nb\x00").Err())
+	b.group(t, "kafka")
+	raw := b.read(t, "kafka", "w1", 9)
+	letter := shards.Letter{Group: "kafka", Consumer: "w1", EntryID: raw[0].ID, Last: true, Class: hongbao.ClassPermanent,
+		Reason: "no", Attempts: 1}
+	for _, want := range []bool{true, false} {
+		written, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, letter)
+		require.NoError(t, err)
+		require.Equal(t, want, written)
+	}
+	letters, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result()
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	require.Equal(t, "a\nb\x00", letters[0].Values["entry.junk"])
+	require.Empty(t, b.owners(t, "kafka"))
+}
