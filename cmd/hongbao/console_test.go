@@ -33,6 +33,7 @@ type visitor struct {
 	base, key string
 }
 
+// open asks for a page, whose body is the caller's to close.
 func (v *visitor) open(method, path string) *http.Response {
 	v.t.Helper()
 	r, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, nil)
@@ -42,20 +43,34 @@ func (v *visitor) open(method, path string) *http.Response {
 		return http.ErrUseLastResponse
 	}}).Do(r)
 	require.NoError(v.t, err)
-	v.t.Cleanup(func() { _ = res.Body.Close() })
 	return res
+}
+
+// ask asks for a page and reads it whole.
+func (v *visitor) ask(method, path string) (status int, text string) {
+	v.t.Helper()
+	res := v.open(method, path)
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	require.NoError(v.t, err)
+	return res.StatusCode, string(all)
+}
+
+// told asks for a page and gives the status alone.
+func (v *visitor) told(method, path string) int {
+	v.t.Helper()
+	status, _ := v.ask(method, path)
+	return status
 }
 
 func (v *visitor) sees(path string, parts ...string) string {
 	v.t.Helper()
-	res := v.open(http.MethodGet, path)
-	text, err := io.ReadAll(res.Body)
-	require.NoError(v.t, err)
-	require.Equal(v.t, http.StatusOK, res.StatusCode, "%s: %s", path, text)
+	status, text := v.ask(http.MethodGet, path)
+	require.Equal(v.t, http.StatusOK, status, "%s: %s", path, text)
 	for _, part := range parts {
-		require.Contains(v.t, string(text), part, path)
+		require.Contains(v.t, text, part, path)
 	}
-	return string(text)
+	return text
 }
 
 // The pages tell what Redis, PostgreSQL and the workers have: before a campaign, under way, and after its end, when the
@@ -91,14 +106,14 @@ func TestConsolePages(t *testing.T) {
 	d.ok("audit")
 	v.sees("/campaigns/rain", "agreed")
 
-	require.Equal(t, http.StatusSeeOther, v.open(http.MethodPost, "/campaigns/rain/pause").StatusCode)
+	require.Equal(t, http.StatusSeeOther, v.told(http.MethodPost, "/campaigns/rain/pause"))
 	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
 	require.Contains(t, d.ok("journal", "--json"), "pause_campaign")
 	require.Equal(t, http.StatusForbidden, (&visitor{t, v.base, d.key("viewer")}).
-		open(http.MethodPost, "/campaigns/rain/resume").StatusCode)
+		told(http.MethodPost, "/campaigns/rain/resume"))
 	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
 	require.Equal(t, http.StatusNotFound, (&visitor{t, v.base, d.key("operator", "--campaign", "other")}).
-		open(http.MethodGet, "/campaigns/rain").StatusCode)
+		told(http.MethodGet, "/campaigns/rain"))
 
 	d.ok("campaign", "close", "rain", "--early")
 	d.quiet()
@@ -110,6 +125,7 @@ func TestConsolePages(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 
 	events := v.open(http.MethodGet, "/events?page=/sinks")
+	defer events.Body.Close()
 	require.Equal(t, "text/event-stream", events.Header.Get("Content-Type"))
 	lines := bufio.NewScanner(events.Body)
 	lines.Buffer(nil, 1<<20)

@@ -46,11 +46,6 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	d := setup(t, options{kafka: true, redis: testkit.NewRedis(t, testkit.RedisOptions{})})
-	ctx := t.Context()
-	set := func(name, value string) {
-		t.Helper()
-		require.NoError(t, d.rdb.ConfigSet(ctx, name, value).Err())
-	}
 	all := d.doctor(0)
 	for _, server := range []string{"redis", "ledger", "topic"} {
 		require.True(t, finds(all, server, "ok"), "%s: %v", server, all)
@@ -62,6 +57,30 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	d.ok("sink", "pause", "kafka", "--by", "ann", "--why", "drill")
 	require.True(t, finds(d.doctor(0), "redis", "warning", "sink kafka is paused"))
 
+	d.findsWrongSettings()
+	d.findsFewRights()
+
+	env := d.env
+	d.set("KAFKA_PARTITIONS", "3")
+	require.True(t, finds(d.doctor(3), "topic", "problem", "partitions"))
+	d.env = env
+	d.set("LEDGER_DSN", t.TempDir()+"/other.db")
+	require.True(t, finds(d.doctor(3), "ledger", "problem", "hongbao init"))
+	d.env = env
+
+	d.findsAnotherFounding()
+	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Meta(), "frozen", "1").Err())
+	require.True(t, finds(d.doctor(3), "redis", "problem", "shard 0 is frozen", "hongbao recover"))
+}
+
+// findsWrongSettings makes settings of Redis wrong, one after the other.
+func (d *deployment) findsWrongSettings() {
+	t, ctx := d.t, d.t.Context()
+	t.Helper()
+	set := func(name, value string) {
+		t.Helper()
+		require.NoError(t, d.rdb.ConfigSet(ctx, name, value).Err())
+	}
 	used, err := d.rdb.Info(ctx, "memory").Result()
 	require.NoError(t, err)
 	require.NotEmpty(t, used)
@@ -77,15 +96,19 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	safe := d.env
 	for _, allowed := range []string{"redis_appendonly", "redis_settings"} {
 		d.set("UNSAFE_ALLOW", allowed)
-		all = d.doctor(0)
+		all := d.doctor(0)
 		require.True(t, finds(all, "redis", "warning", "unsafe.allow", "appendonly is no"), all)
 		require.True(t, finds(all, "redis", "warning", "maxmemory is not set"), "the rest is looked at: %v", all)
 		require.False(t, finds(all, "redis", "ok", "append-only"), all)
 	}
 	d.env = safe
 	set("appendonly", "yes")
+}
 
-	env := d.env
+// findsFewRights works as a user of Redis who may not do all.
+func (d *deployment) findsFewRights() {
+	t, ctx, env := d.t, d.t.Context(), d.env
+	t.Helper()
 	d.set("REDIS_USERNAME", "few", "REDIS_PASSWORD", "secret")
 	few := []any{"ACL", "SETUSER", "few", "reset", "on", ">secret", "~*", "+@all", "-xack", "-xclaim"}
 	require.NoError(t, d.rdb.Do(ctx, few...).Err())
@@ -93,14 +116,12 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	require.NoError(t, d.rdb.Do(ctx, append(few, "-eval")...).Err())
 	require.True(t, finds(d.doctor(3), "redis", "problem", "may not run scripts"))
 	d.env = env
+}
 
-	d.set("KAFKA_PARTITIONS", "3")
-	require.True(t, finds(d.doctor(3), "topic", "problem", "partitions"))
-	d.env = env
-	d.set("LEDGER_DSN", t.TempDir()+"/other.db")
-	require.True(t, finds(d.doctor(3), "ledger", "problem", "hongbao init"))
-	d.env = env
-
+// findsAnotherFounding has what Redis holds come from another deployment than the ledger.
+func (d *deployment) findsAnotherFounding() {
+	t, ctx := d.t, d.t.Context()
+	t.Helper()
 	mark, err := shards.Open(ctx, d.rdb, d.space, d.prefix)
 	require.NoError(t, err)
 	founded := func(founding string) {
@@ -110,12 +131,10 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		}
 	}
 	founded("another")
-	all = d.doctor(3)
+	all := d.doctor(3)
 	require.True(t, finds(all, "redis", "problem", "not founded together") ||
 		finds(all, "ledger", "problem", "not founded together"), all)
 	founded(mark.Founding)
-	require.NoError(t, d.rdb.HSet(ctx, d.space.Shard(0).Meta(), "frozen", "1").Err())
-	require.True(t, finds(d.doctor(3), "redis", "problem", "shard 0 is frozen", "hongbao recover"))
 }
 
 // A server that hangs is a problem after a while, and the others are examined all the same.
