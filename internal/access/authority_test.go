@@ -175,46 +175,52 @@ func TestUnknownKeysCostNothing(t *testing.T) {
 	})
 }
 
-// With the ledger away what was read is good until it is 10 s old; then nobody is told "unauthorized".
-func TestLedgerAway(t *testing.T) {
-	t.Parallel()
+// outages runs a test, in a bubble, for each way in which the ledger is away.
+func outages(t *testing.T, test func(t *testing.T, away func(*book))) {
+	t.Helper()
 	for name, away := range map[string]func(*book){
 		"refuses": func(b *book) { b.away = errors.New("connection refused") },
 		"hangs":   func(b *book) { b.hangs = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				k, text := NewKey(RoleViewer, nil)
-				_, unknown := NewKey(RoleViewer, nil)
-				b := &book{keys: []Key{k}}
-				a := NewAuthority(b)
-				begin := time.Now()
-				_, err := a.Identify(t.Context(), text)
-				require.NoError(t, err)
-				b.set(func() { away(b) })
-				for time.Since(begin) < maxAge-readTimeout {
-					_, err = a.Identify(t.Context(), text)
-					require.NoError(t, err, time.Since(begin))
-					wait(t, time.Second/2)
-				}
-				wait(t, max(0, maxAge-time.Since(begin)))
-				for _, key := range []string{text, unknown} {
-					_, err = a.Identify(t.Context(), key)
-					require.True(t, hongbao.IsOutage(err), err)
-					require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
-					require.NotErrorIs(t, err, ErrUnauthorized)
-				}
-				_, err = a.Identify(t.Context(), "nonsense")
-				require.ErrorIs(t, err, ErrUnauthorized, "no ledger is needed to refuse this")
-
-				b.set(func() { b.away, b.hangs = nil, false })
-				wait(t, failedAge)
-				_, err = a.Identify(t.Context(), text)
-				require.NoError(t, err)
-			})
+			synctest.Test(t, func(t *testing.T) { test(t, away) })
 		})
 	}
+}
+
+// With the ledger away what was read is good until it is 10 s old; then nobody is told "unauthorized".
+func TestLedgerAway(t *testing.T) {
+	t.Parallel()
+	outages(t, func(t *testing.T, away func(*book)) {
+		k, text := NewKey(RoleViewer, nil)
+		_, unknown := NewKey(RoleViewer, nil)
+		b := &book{keys: []Key{k}}
+		a := NewAuthority(b)
+		begin := time.Now()
+		_, err := a.Identify(t.Context(), text)
+		require.NoError(t, err)
+		b.set(func() { away(b) })
+		for time.Since(begin) < maxAge-readTimeout {
+			_, err = a.Identify(t.Context(), text)
+			require.NoError(t, err, time.Since(begin))
+			wait(t, time.Second/2)
+		}
+		wait(t, max(0, maxAge-time.Since(begin)))
+		for _, key := range []string{text, unknown} {
+			_, err = a.Identify(t.Context(), key)
+			require.True(t, hongbao.IsOutage(err), err)
+			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+			require.NotErrorIs(t, err, ErrUnauthorized)
+		}
+		_, err = a.Identify(t.Context(), "nonsense")
+		require.ErrorIs(t, err, ErrUnauthorized, "no ledger is needed to refuse this")
+
+		b.set(func() { b.away, b.hangs = nil, false })
+		wait(t, failedAge)
+		_, err = a.Identify(t.Context(), text)
+		require.NoError(t, err)
+	})
 }
 
 // A request that has no time left does not wait for the one that reads.
@@ -274,43 +280,35 @@ func TestSecrets(t *testing.T) {
 // With the ledger away, what must work then goes on by the last list, for 15 minutes; nothing else does.
 func TestLedgerAwayForLong(t *testing.T) {
 	t.Parallel()
-	for name, away := range map[string]func(*book){
-		"refuses": func(b *book) { b.away = errors.New("connection refused") },
-		"hangs":   func(b *book) { b.hangs = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				k, text := NewKey(RoleOperator, nil)
-				_, unknown := NewKey(RoleOperator, nil)
-				b := &book{keys: []Key{k}}
-				a := NewAuthority(b)
-				ask := func(key string, action Action) error {
-					_, err := a.Identify(For(t.Context(), action), key)
-					return err
-				}
-				require.NoError(t, ask(text, PauseCampaign))
-				wait(t, time.Hour) // an old list alone is no outage
-				b.set(func() { b.keys = nil })
-				require.ErrorIs(t, ask(text, PauseCampaign), ErrUnauthorized)
-				b.set(func() { b.keys = []Key{k} })
-				wait(t, unknownAge)
-				require.NoError(t, ask(text, PauseCampaign))
-				begin := time.Now()
-				b.set(func() { away(b) })
-				for time.Since(begin) < awayAge-readTimeout {
-					for _, action := range []Action{PauseCampaign, ResumeCampaign, PauseSink, ResumeSink, Grab} {
-						require.NoError(t, ask(text, action), time.Since(begin))
-					}
-					if time.Since(begin) > maxAge {
-						require.True(t, hongbao.IsOutage(ask(text, CloseCampaign)))
-						require.True(t, hongbao.IsOutage(ask(unknown, PauseCampaign)))
-					}
-					wait(t, 7*time.Second)
-				}
-				wait(t, awayAge-time.Since(begin))
-				require.True(t, hongbao.IsOutage(ask(text, PauseCampaign)))
-			})
-		})
-	}
+	outages(t, func(t *testing.T, away func(*book)) {
+		k, text := NewKey(RoleOperator, nil)
+		_, unknown := NewKey(RoleOperator, nil)
+		b := &book{keys: []Key{k}}
+		a := NewAuthority(b)
+		ask := func(key string, action Action) error {
+			_, err := a.Identify(For(t.Context(), action), key)
+			return err
+		}
+		require.NoError(t, ask(text, PauseCampaign))
+		wait(t, time.Hour) // an old list alone is no outage
+		b.set(func() { b.keys = nil })
+		require.ErrorIs(t, ask(text, PauseCampaign), ErrUnauthorized)
+		b.set(func() { b.keys = []Key{k} })
+		wait(t, unknownAge)
+		require.NoError(t, ask(text, PauseCampaign))
+		begin := time.Now()
+		b.set(func() { away(b) })
+		for time.Since(begin) < awayAge-readTimeout {
+			for _, action := range []Action{PauseCampaign, ResumeCampaign, PauseSink, ResumeSink, Grab} {
+				require.NoError(t, ask(text, action), time.Since(begin))
+			}
+			if time.Since(begin) > maxAge {
+				require.True(t, hongbao.IsOutage(ask(text, CloseCampaign)))
+				require.True(t, hongbao.IsOutage(ask(unknown, PauseCampaign)))
+			}
+			wait(t, 7*time.Second)
+		}
+		wait(t, awayAge-time.Since(begin))
+		require.True(t, hongbao.IsOutage(ask(text, PauseCampaign)))
+	})
 }

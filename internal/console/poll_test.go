@@ -51,16 +51,26 @@ func (f *fixture) watch(ctx context.Context, page string) (r *tape, ended chan s
 	return r, ended
 }
 
+// inBackground runs something until stop, which waits for its end.
+func inBackground(t *testing.T, run func(ctx context.Context)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ran
+	}
+}
+
 func TestOnePollerHoweverManyWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := setup(t, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		ran := make(chan struct{})
-		go func() {
-			defer close(ran)
-			_ = f.Run(ctx)
-		}()
+		stop := inBackground(t, func(ctx context.Context) { _ = f.Run(ctx) })
 		away, leave := context.WithCancel(t.Context())
 		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock
 		require.Zero(t, f.looks.Load(), "nobody watches, nothing is read")
@@ -92,10 +102,9 @@ func TestOnePollerHoweverManyWatch(t *testing.T) {
 		r, ended = f.watch(t.Context(), "/")
 		synctest.Wait()
 		require.Equal(t, 1, r.count("live"))
-		cancel() // the server drains
+		stop() // the server drains
 		<-ended
 		require.Equal(t, 1, r.count("ending"))
-		<-ran
 		r, ended = f.watch(t.Context(), "/")
 		<-ended
 		require.Equal(t, http.StatusServiceUnavailable, r.status)
@@ -106,12 +115,7 @@ func TestAuthorityIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := setup(t, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		ran := make(chan struct{})
-		go func() {
-			defer close(ran)
-			_ = f.Run(ctx)
-		}()
+		stop := inBackground(t, func(ctx context.Context) { _ = f.Run(ctx) })
 		r, ended := f.watch(t.Context(), "/campaigns/rain")
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 		require.Zero(t, r.count("over"))
@@ -130,8 +134,7 @@ func TestAuthorityIsCheckedAgain(t *testing.T) {
 		<-ended
 		require.LessOrEqual(t, time.Since(start), checkAgain)
 		require.Equal(t, 1, r.count("over"))
-		cancel()
-		<-ran
+		stop()
 	})
 }
 
@@ -139,12 +142,7 @@ func TestASlowLookRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPoller(time.Second, 10)
-		ctx, cancel := context.WithCancel(t.Context())
-		ran := make(chan struct{})
-		go func() {
-			defer close(ran)
-			p.run(ctx)
-		}()
+		stop := inBackground(t, p.run)
 		looks := 0
 		w, err := p.watch("/", func(context.Context) (any, error) {
 			looks++
@@ -155,7 +153,6 @@ func TestASlowLookRests(t *testing.T) {
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 		require.InDelta(t, 60/8, looks, 2)
 		p.leave(w)
-		cancel()
-		<-ran
+		stop()
 	})
 }

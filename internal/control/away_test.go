@@ -13,10 +13,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// With the ledger away a campaign and a sink are paused and resumed all the same; what needs the ledger says that
-// nothing happened, and is done by the same request once it is back.
-func TestLedgerAway(t *testing.T) {
-	t.Parallel()
+// setupBehind is a desk with campaign rain, whose ledger is behind a proxy. It has seen the keys.
+func setupBehind(t *testing.T) (*desk, *testkit.Proxy) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
@@ -26,7 +25,15 @@ func TestLedgerAway(t *testing.T) {
 	dsn.Host = proxy.Addr
 	d := setup(t, options{dsn: dsn.String()})
 	d.campaign("rain", 10, 1_000)
-	d.get("treasurer", "/v1/campaigns/rain").OK(t, http.StatusOK, nil) // the server has seen the keys
+	d.get("treasurer", "/v1/campaigns/rain").OK(t, http.StatusOK, nil)
+	return d, proxy
+}
+
+// With the ledger away a campaign and a sink are paused and resumed all the same; what needs the ledger says that
+// nothing happened, and is done by the same request once it is back.
+func TestLedgerAway(t *testing.T) {
+	t.Parallel()
+	d, proxy := setupBehind(t)
 	proxy.Refuse(true)
 	proxy.CutAll()
 	var state stateAnswer
@@ -65,16 +72,7 @@ func TestLedgerAway(t *testing.T) {
 // A ledger that takes what it is asked and never answers is as good as away: who pauses does not wait for it.
 func TestLedgerMute(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	dsn, err := url.Parse(testkit.Postgres(t))
-	require.NoError(t, err)
-	proxy := testkit.NewProxy(t, dsn.Host)
-	dsn.Host = proxy.Addr
-	d := setup(t, options{dsn: dsn.String()})
-	d.campaign("rain", 10, 1_000)
-	d.get("treasurer", "/v1/campaigns/rain").OK(t, http.StatusOK, nil) // the server has seen the keys
+	d, proxy := setupBehind(t)
 	proxy.Delay(time.Hour)
 	var state stateAnswer
 	begun := time.Now()
