@@ -1,17 +1,14 @@
 package test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,62 +19,36 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// lines collects what a process prints.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // outside is examples/outside, built as the module of its own that it is, for a deployment.
 type outside struct {
 	path, listen string
 	env          []string
-	out, err     lines
+	*testkit.Program
 }
 
 func newOutside(t *testing.T, e *ending, broker *testkit.KafkaBroker, topic string) *outside {
 	t.Helper()
-	o := &outside{path: filepath.Join(t.TempDir(), "outside")}
+	o := &outside{path: filepath.Join(t.TempDir(), "outside"), listen: testkit.FreeAddr(t)}
 	build := exec.Command("go", "build", "-o", o.path, ".")
 	build.Dir = "../examples/outside"
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	o.listen = free.Addr().String()
-	require.NoError(t, free.Close())
 	o.env = append(os.Environ(), "LISTEN="+o.listen, "REDIS="+testkit.Redis(t).Addr, "KAFKA="+broker.Addr, "TOPIC="+topic,
 		"TOPIC_DEAD="+broker.Topic(t, 1, nil), "DEPLOYMENT="+e.prefix, "KEY_PREFIX="+e.prefix)
 	return o
 }
 
-// start runs the program; stop it with the function that it gives.
-func (o *outside) start(t *testing.T) (stop func()) {
+func (o *outside) start(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command(o.path)
-	cmd.Env, cmd.Stdout, cmd.Stderr = o.env, &o.out, &o.err
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
-	return func() {
-		t.Helper()
-		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-		require.NoError(t, <-ended, o.err.String())
-	}
+	cmd.Env = o.env
+	o.Program = testkit.StartProgram(t, cmd)
+}
+
+func (o *outside) stop(t *testing.T) {
+	t.Helper()
+	o.Signal(syscall.SIGTERM)
+	require.Zero(t, o.Wait(time.Minute), o.Err.String())
 }
 
 // grab asks the program over HTTP until it answers.
@@ -112,7 +83,7 @@ func TestOutsideModule(t *testing.T) {
 	require.NotEmpty(t, commitment)
 	work := e.work()
 	o := newOutside(t, e, broker, topic)
-	stop := o.start(t)
+	o.start(t)
 	var want []string
 	for i := range 7 {
 		answer := o.grab(t, user(i))
@@ -120,11 +91,11 @@ func TestOutsideModule(t *testing.T) {
 		require.Equal(t, answer.Receipts, o.grab(t, user(i)).Receipts, "the same request again has the same receipt")
 		want = append(want, fmt.Sprint(user(i), " ", answer.Receipts[0].Packet))
 	}
-	all := func() bool { return strings.Count(o.out.String(), "\n") >= 2*len(want) }
-	testkit.Eventually(t, 60*time.Second, all, "mails and messages: %s", o.err.String())
-	stop()
+	all := func() bool { return strings.Count(o.Out.String(), "\n") >= 2*len(want) }
+	testkit.Eventually(t, 60*time.Second, all, "mails and messages: %s", o.Err.String())
+	o.stop(t)
 	var mails, messages []string
-	for line := range strings.Lines(o.out.String()) {
+	for line := range strings.Lines(o.Out.String()) {
 		line = strings.TrimSpace(line)
 		if what, ok := strings.CutPrefix(line, "mail "); ok {
 			mails = append(mails, what)

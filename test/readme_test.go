@@ -103,12 +103,6 @@ func build(t *testing.T) string {
 	return dir
 }
 
-// environ is ours without variables of Hongbao, plus some.
-func environ(more ...string) []string {
-	return append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HONGBAO_") }),
-		more...)
-}
-
 // The quick start, word by word, on real servers.
 func TestReadmeQuickStart(t *testing.T) {
 	if testing.Short() {
@@ -170,7 +164,7 @@ func runPageOn(t *testing.T, page, text string, env []string) {
 		fmt.Fprintf(&script, "%s\necho '%s'\n", s.command, mark)
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-c", script.String())
-	cmd.Dir, cmd.Env = build(t), environ(append(env, "HONGBAO_KAFKA_TOPIC="+topic)...)
+	cmd.Dir, cmd.Env = build(t), testkit.Environ(append(env, "HONGBAO_KAFKA_TOPIC="+topic)...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -206,7 +200,7 @@ func TestReadmeDemo(t *testing.T) {
 	require.Len(t, todo, 1)
 	require.Equal(t, "make demo", todo[0].command)
 	cmd := exec.CommandContext(t.Context(), "go", "run", "../cmd/hongbao", "demo")
-	cmd.Env = environ()
+	cmd.Env = testkit.Environ()
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
 	varies := regexp.MustCompile(`^<duration> granted|CNY to <n> CNY|^redis|^ledger`)

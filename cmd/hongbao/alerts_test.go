@@ -43,7 +43,7 @@ func watch(t *testing.T, targets ...string) *prometheus {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
 	require.NoError(t, err, "scripts/setup.sh installs Prometheus")
-	dir, at := t.TempDir(), freeAddr(t)
+	dir, at := t.TempDir(), testkit.FreeAddr(t)
 	list := make([]string, len(targets))
 	for i, target := range targets {
 		list[i] = fmt.Sprintf("%q", strings.TrimPrefix(target, "http://"))
@@ -54,7 +54,8 @@ global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 500ms}
 rule_files: [rules.yaml]
 scrape_configs: [{job_name: hongbao, static_configs: [{targets: [%s]}]}]
 `, strings.Join(list, ", ")), 0o600))
-	launch(t, dir, nil, path, "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address="+at)
+	launch(t, dir, nil, exec.Command(path, "--config.file=prometheus.yaml", "--storage.tsdb.path=data",
+		"--web.listen-address="+at))
 	p := &prometheus{t, "http://" + at}
 	testkit.EventuallyOK(t, time.Minute, func() error {
 		var answer struct {
@@ -183,7 +184,7 @@ func wrongHands(t *testing.T) {
 	require.NoError(t, os.WriteFile(g.keys, []byte("no keys"), 0o600))
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		g.call("GET", "/v1/campaigns/rain/grabs/me", "k1", "u1", "")
-		return strings.Contains(g.err.String(), "keys_unread")
+		return strings.Contains(g.Err.String(), "keys_unread")
 	}, "the keys are read again")
 	d.plant("rain", grantEntry("rain", 2, "999999", "thief")...)
 	d.plant("rain", grantEntry("nowhere", 1, "1", "u")...)
@@ -268,7 +269,7 @@ func sinksAway(t *testing.T) {
 	p.fires("sink_down", "grants_wait")
 	d.ok("sink", "pause", "kafka", "--by", "ann", "--why", "the broker is gone")
 	p.fires("sink_paused")
-	w.kill()
+	w.Kill()
 	p.fires("process_down")
 }
 
@@ -299,13 +300,13 @@ func redisAway(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, grab(fmt.Sprint("v", i)))
 	}
 	p.fires("redis_down", "grab_errors", "grab_slow")
-	w.signal(syscall.SIGSTOP) // else it opens the shard at once
+	w.Signal(syscall.SIGSTOP) // else it opens the shard at once
 	require.NoError(t, server.Restart())
 	p.fires("shard_frozen")
-	w.signal(syscall.SIGCONT)
+	w.Signal(syscall.SIGCONT)
 	testkit.Eventually(t, time.Minute, func() bool { return grab("u2") == http.StatusOK }, "the shard is open again")
 	d.quiet()
-	w.kill()
+	w.Kill()
 	require.Equal(t, http.StatusOK, grab("u3"))
 	p.fires("no_worker")
 	w = d.start("work", "--work.ops_listen="+strings.TrimPrefix(worker, "http://"))

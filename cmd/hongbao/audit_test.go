@@ -102,7 +102,7 @@ func TestAuditAgreesAndDiffers(t *testing.T) {
 func TestAuditNamesABalanceThatIsNotItsCredits(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
-	addr := freeAddr(t)
+	addr := testkit.FreeAddr(t)
 	startBalance(t, addr, d.dsn, d.env...)
 	status, answer := call(t, "POST", "http://"+addr+"/v1/credits", `{"reference":"r1","account":"u1","currency":"CNY","amount":7}`)
 	require.Equal(t, 201, status, "%v", answer)
@@ -178,14 +178,14 @@ func TestTail(t *testing.T) {
 	require.Len(t, parse(t, d.ok("tail", "--campaign", "rain,drizzle")), 50)
 	require.Empty(t, d.ok("tail", "--campaign", "nowhere"))
 
-	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 50 },
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") >= 50 },
 		"follow prints what comes")
 	d.campaign("late", 10, 100)
 	require.Equal(t, 10, d.crowdOf("late", 0, 10))
-	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 60 },
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") >= 60 },
 		"follow goes on")
 	w.stop(syscall.SIGTERM)
-	follow.signal(syscall.SIGINT)
+	follow.Signal(syscall.SIGINT)
 	r := follow.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)
 	followed := parse(t, r.out)
@@ -209,15 +209,15 @@ func TestTailFollowsOverARestartOfTheBroker(t *testing.T) {
 	follow := d.start("tail", "--follow")
 	w.says(`"working"`)
 	require.Equal(t, 20, d.crowdOf("rain", 0, 20))
-	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 20 },
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") >= 20 },
 		"follow prints what comes")
 	require.NoError(t, broker.Kill())
 	require.Equal(t, 20, d.crowdOf("rain", 20, 20))
 	w.says("sink is down")
 	require.NoError(t, broker.Restart())
-	testkit.Eventually(t, 40*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 40 },
+	testkit.Eventually(t, 40*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") >= 40 },
 		"follow goes on")
-	follow.signal(syscall.SIGTERM)
+	follow.Signal(syscall.SIGTERM)
 	r := follow.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)
 	require.Len(t, parse(t, r.out), 40)

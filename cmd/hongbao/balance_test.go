@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -24,15 +23,6 @@ import (
 )
 
 const balanceToken = "t0ken-of-the-balance-tests-0123456"
-
-// freeAddr is one on which nobody listens just now.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // startBalance starts `hongbao balance` on the address, over a database of its own unless the environment names
 // another, with a client that has balanceToken and more than it will need.
@@ -74,12 +64,12 @@ func callAs(t *testing.T, method, url, token, body string) (status int, answer m
 // The server alone: a credit outlives it, a stop is clean, a bad configuration is refused.
 func TestBalanceServer(t *testing.T) {
 	t.Parallel()
-	addr, dsn := freeAddr(t), filepath.Join(t.TempDir(), "balance.db")
+	addr, dsn := testkit.FreeAddr(t), filepath.Join(t.TempDir(), "balance.db")
 	p := startBalance(t, addr, dsn)
 	const credit = `{"reference":"r1","account":"u1","currency":"CNY","amount":7}`
 	status, first := call(t, "POST", "http://"+addr+"/v1/credits", credit)
 	require.Equal(t, 201, status, "%v", first)
-	p.signal(syscall.SIGTERM)
+	p.Signal(syscall.SIGTERM)
 	r := p.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)
 	require.NotContains(t, r.out+r.err, balanceToken)
@@ -105,7 +95,7 @@ func TestBalanceServer(t *testing.T) {
 // Tokens are drawn, listed by the beginnings of their hashes, and revoked; a fund is filled once under one id.
 func TestBalanceClients(t *testing.T) {
 	t.Parallel()
-	addr, env := freeAddr(t), []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "balance.db"),
+	addr, env := testkit.FreeAddr(t), []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "balance.db"),
 		"HONGBAO_LOG_FORMAT=json"}
 	ok := func(args ...string) string {
 		t.Helper()
@@ -163,7 +153,7 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	d := setup(t, options{shards: 2})
 	const packets = 400
 	d.campaign("rain", packets, 20_000)
-	addr, dsn := freeAddr(t), filepath.Join(t.TempDir(), "balance.db")
+	addr, dsn := testkit.FreeAddr(t), filepath.Join(t.TempDir(), "balance.db")
 	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
 		"24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
 		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS",
@@ -181,14 +171,14 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 		w := d.start("work")
 		least := (kill + 1) * packets / 8
 		testkit.Eventually(t, 60*time.Second, func() bool { return booked() >= least }, "some are credited")
-		w.kill()
-		bank.kill()
+		w.Kill()
+		bank.Kill()
 		bank = startBalance(t, addr, dsn)
 	}
 	w := d.start("work")
 	testkit.Eventually(t, 60*time.Second, func() bool { return booked() == packets && d.nothingPending(t) },
 		"all are credited")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 	report := decided[audit.Report](t, d.ok("audit", "--json", "--wait", "20s"))
 	require.Equal(t, int64(packets), report.Total.Settled, "the audit asked the remote for each of them")
@@ -200,7 +190,7 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 		require.Equal(t, []any{map[string]any{"currency": "CNY", "balance": float64(amount), "credits": 1.0}}, a["balances"],
 			user)
 	}
-	bank.signal(syscall.SIGTERM)
+	bank.Signal(syscall.SIGTERM)
 	require.Zero(t, bank.wait(20*time.Second).code)
 }
 
@@ -209,7 +199,7 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
-	addr := freeAddr(t)
+	addr := testkit.FreeAddr(t)
 	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
 		"24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
 		"REMOTE_PAUSE", "10ms")
@@ -226,7 +216,7 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 		n, err := d.rdb.XLen(t.Context(), d.space.Shard(0).Dead("balance")).Result()
 		return err == nil && n == 5
 	}, "five dead letters")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 	require.Equal(t, "paused", d.show("rain").Redis.State)
 	report := decided[audit.Report](t, d.run("audit", "--json").out)
@@ -239,7 +229,7 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
-	addr := freeAddr(t)
+	addr := testkit.FreeAddr(t)
 	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
 		"24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))

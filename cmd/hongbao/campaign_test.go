@@ -136,7 +136,7 @@ func TestLoadSurvivesKills(t *testing.T) {
 		from := loaded()
 		p := d.start("campaign", "load", "rain")
 		testkit.Eventually(t, 30*time.Second, func() bool { return loaded() > from+40_000 }, "the load is in the middle")
-		p.kill()
+		p.Kill()
 		if loaded() < packets {
 			kills++
 			require.Contains(t, d.ok("grab", "rain", "early"),

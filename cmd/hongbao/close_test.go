@@ -60,7 +60,7 @@ func TestEndsOfACampaignThatWasNeverLoaded(t *testing.T) {
 	worker := d.start("work")
 	require.Contains(t, d.ok("campaign", "refund", "rain", "--amount", "1000", "--wait", "30s"),
 		"10 packets, 10.00 CNY, to sponsor acme")
-	worker.kill()
+	worker.Kill()
 	shown := d.show("rain")
 	require.Equal(t, "refunded", shown.Redis.State)
 	require.EqualValues(t, 1000, shown.Ledger.Refunded)

@@ -78,7 +78,7 @@ func (v *visitor) sees(path string, parts ...string) string {
 func TestConsolePages(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
-	control := freeAddr(t)
+	control := testkit.FreeAddr(t)
 	g := d.serve("--serve.control_listen=" + control)
 	v := &visitor{t, "http://" + control, d.key("operator")}
 	v.sees("/", "There is no campaign yet.")
@@ -139,6 +139,6 @@ func TestConsolePages(t *testing.T) {
 	}
 	next("event: live")
 	next("event: live")
-	g.signal(syscall.SIGTERM) // it drains
+	g.Signal(syscall.SIGTERM) // it drains
 	next("event: ending")
 }

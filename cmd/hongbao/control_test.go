@@ -69,7 +69,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 	dsn.Host = ledger.Addr
 	d.set("LEDGER_DSN", dsn.String())
 	key := strings.TrimSpace(d.ok("key", "create", "--role", "treasurer", "--note", "ann"))
-	at := freeAddr(t)
+	at := testkit.FreeAddr(t)
 	g := d.serve("--serve.control_listen=" + at)
 	a := &administrator{t, "http://" + at, key}
 	// killed makes a change while the server is killed and started again.
@@ -79,7 +79,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 		done := make(chan int, 1)
 		go func() { done <- a.post(path, body, key, to) }()
 		testkit.Eventually(t, 30*time.Second, when, "the moment to kill it")
-		g.kill()
+		g.Kill()
 		answered = len(done) > 0
 		g = d.serve("--serve.control_listen=" + at)
 		return <-done
@@ -122,6 +122,6 @@ func TestAdministrationByHTTP(t *testing.T) {
 	require.EqualValues(t, 800, d.show("rain").Ledger.Refunded)
 	r := d.auditNow()
 	require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
-	g.signal(syscall.SIGTERM)
+	g.Signal(syscall.SIGTERM)
 	require.Zero(t, g.wait(30*time.Second).code)
 }

@@ -102,7 +102,7 @@ func TestCouponsWithCodes(t *testing.T) {
 
 	d.endCoupons()
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
-	worker.kill()
+	worker.Kill()
 	worker = d.start("work") // with no grace: it takes the campaign out of Redis
 	k := d.space.Home("spring-coupons")
 	testkit.Eventually(t, 30*time.Second, func() bool {
@@ -116,8 +116,8 @@ func TestCouponsWithCodes(t *testing.T) {
 	require.Contains(t, gone, "from ledger")
 	require.Contains(t, gone, first.Code)
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
-	require.NotContains(t, worker.err.String(), first.Code, "codes are never logged")
-	worker.kill()
+	require.NotContains(t, worker.Err.String(), first.Code, "codes are never logged")
+	worker.Kill()
 
 	require.NoError(t, d.rdb.Del(t.Context(), k.Events()).Err()) // what the trimmer does in time
 	other := testkit.Kafka(t).Topic(t, 2,
@@ -162,11 +162,11 @@ func TestCouponsPublishedLate(t *testing.T) {
 	d.ok("campaign", "close", "spring-coupons", "--early")
 	d.ok("campaign", "refund", "spring-coupons", "--amount", "0", "--wait", "30s")
 	k := d.space.Home("spring-coupons")
-	worker.kill()
+	worker.Kill()
 	worker = d.start("work", "--sink", "balance") // it retires at its start, with no grace
 	testkit.Eventually(t, 30*time.Second,
 		func() bool { return d.rdb.Exists(t.Context(), k.Codes("spring-coupons")).Val() == 0 }, "it left Redis")
-	worker.kill()
+	worker.Kill()
 	require.Empty(t, d.tailed())
 	d.start("work", "--sink", "kafka")
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
@@ -228,11 +228,11 @@ func TestCouponsSurviveKills(t *testing.T) {
 		for wait := 5 * time.Millisecond; !done(); wait += 5 * time.Millisecond {
 			p := d.start(command...)
 			select {
-			case <-p.done:
+			case <-p.Done:
 			case <-time.After(100*time.Millisecond + wait):
 				kills++
 			}
-			p.kill()
+			p.Kill()
 		}
 	}
 	d.refused(1, []string{"campaign", "load", "spring-coupons"}, "is not in the ledger")

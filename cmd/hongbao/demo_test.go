@@ -119,7 +119,7 @@ func TestDemo(t *testing.T) {
 			seconds, err := strconv.ParseFloat(took[1], 64)
 			require.NoError(t, err)
 			require.Less(t, seconds, 30.0)
-			nothingLeft(t, tmp, p.cmd.Process.Pid)
+			nothingLeft(t, tmp, p.Cmd.Process.Pid)
 		})
 	}
 }
@@ -144,10 +144,10 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 			t.Parallel()
 			tmp, env := demoEnv(t, "PATH="+c.path)
 			p := start(t, env, "demo", "--packets", "20000", "--users", "3000000")
-			testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.out.String(), "worker kills 0") },
+			testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.Out.String(), "worker kills 0") },
 				"the demo is in the middle")
-			require.NotEmpty(t, descendants(t, tmp, p.cmd.Process.Pid), "the test sees the demo's processes")
-			pid := p.cmd.Process.Pid
+			require.NotEmpty(t, descendants(t, tmp, p.Cmd.Process.Pid), "the test sees the demo's processes")
+			pid := p.Cmd.Process.Pid
 			if c.group {
 				pid = -pid
 			}
@@ -158,7 +158,7 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 			if c.code > 0 {
 				require.Equal(t, "hongbao: the demo was stopped: ended by a signal: "+c.signal.String()+"\n", r.err)
 			}
-			nothingLeft(t, tmp, p.cmd.Process.Pid)
+			nothingLeft(t, tmp, p.Cmd.Process.Pid)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -121,14 +122,14 @@ var play = []act{
 	{command: "balance fund", says: "1000000.00 CNY left"},
 	{command: "balance client list", after: func(s *stage, r result) {
 		s.words["3f2a9c01d4e5"] = regexp.MustCompile(`worker(?:","id":"| +)([0-9a-f]{12})`).FindStringSubmatch(r.out)[1]
-		s.words["127.0.0.1:8090"] = freeAddr(s.t)
+		s.words["127.0.0.1:8090"] = testkit.FreeAddr(s.t)
 	}},
 	{command: "balance", until: "serving balances"},
 	{command: "balance check", says: "differences: 0"},
 	{command: "serve", until: "serving grabs", before: func(s *stage) {
 		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "keys.json"), []byte(keySet("k1")), 0o600))
-		s.set("SERVE_LISTEN", freeAddr(s.t), "SERVE_OPS_LISTEN", freeAddr(s.t), "SERVE_CONTROL_LISTEN",
-			freeAddr(s.t), "SERVE_DRAIN_DELAY", "0s")
+		s.set("SERVE_LISTEN", testkit.FreeAddr(s.t), "SERVE_OPS_LISTEN", testkit.FreeAddr(s.t), "SERVE_CONTROL_LISTEN",
+			testkit.FreeAddr(s.t), "SERVE_DRAIN_DELAY", "0s")
 	}},
 	{command: "health", before: func(s *stage) {
 		server := s.start("serve")
@@ -198,7 +199,7 @@ func (s *stage) bury(sink string) {
 // doubt makes them dead letters of sink balance, at a remote that can neither repeat nor be asked.
 func (s *stage) doubt() {
 	s.bury("balance")
-	addr := freeAddr(s.t)
+	addr := testkit.FreeAddr(s.t)
 	startBalance(s.t, addr, filepath.Join(s.t.TempDir(), "balance.db"))
 	s.trusted = slices.Clone(s.env)
 	s.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
@@ -245,11 +246,12 @@ func (s *stage) perform(line string, a *act) result {
 		line = strings.Replace(strings.Replace(line, command, command+" --json", 1), command+" --json spring-rain > ",
 			command+" --json spring-rain | tee ", 1)
 	}
-	p := launch(s.t, s.dir, append(s.env, "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH")), "bash", "-c", line)
+	p := launch(s.t, s.dir, append(s.env, "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH")),
+		exec.Command("bash", "-c", line))
 	if a.until != "" && (a.command != "tail" || strings.Contains(line, "--follow")) {
 		testkit.Eventually(s.t, 30*time.Second,
-			func() bool { return strings.Contains(p.out.String()+p.err.String(), a.until) }, "%s says %q", line, a.until)
-		p.signal(syscall.SIGTERM)
+			func() bool { return strings.Contains(p.Out.String()+p.Err.String(), a.until) }, "%s says %q", line, a.until)
+		p.Signal(syscall.SIGTERM)
 	}
 	return p.wait(90 * time.Second)
 }

@@ -117,13 +117,13 @@ func TestInterruptEndsTheWaitForInput(t *testing.T) {
 				t.Cleanup(func() { require.NoError(t, errors.Join(read.Close(), write.Close())) })
 				self, err := os.Executable()
 				require.NoError(t, err)
-				p := &program{t: t, cmd: exec.Command(self, args...), done: make(chan struct{})}
-				p.cmd.Stdin = read
-				p.launch(t.TempDir(), nil)
+				cmd := exec.Command(self, args...)
+				cmd.Stdin = read
+				p := launch(t, t.TempDir(), nil, cmd)
 				// A pipe takes 64 KiB: more than that is written only once the command reads.
 				_, err = write.WriteString(strings.Repeat("\n", 70<<10))
 				require.NoError(t, err)
-				p.signal(signal)
+				p.Signal(signal)
 				r := p.wait(20 * time.Second)
 				require.Equal(t, code, r.code, r.err)
 				require.Contains(t, r.err, "ended by a signal")

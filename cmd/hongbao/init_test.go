@@ -63,7 +63,7 @@ func TestInitTogetherAndKilled(t *testing.T) {
 			require.NoError(t, err)
 			return n == 1
 		}, "shard %d is founded", 2*i)
-		p.kill()
+		p.Kill()
 	}
 	all := make([]*program, 4)
 	for i := range all {
@@ -97,7 +97,7 @@ func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 				w := d.start("work")
 				testkit.Eventually(t, 30*time.Second, func() bool { return d.show("rain").Ledger.Granted > 0 }, "it pays")
 				d.ok("audit", "--wait", "30s")
-				w.signal(syscall.SIGTERM)
+				w.Signal(syscall.SIGTERM)
 				require.Zero(t, w.wait(time.Minute).code)
 			}
 			require.NoError(t, d.rdb.FlushAll(t.Context()).Err())

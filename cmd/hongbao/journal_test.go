@@ -64,7 +64,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 		"--serve.control_listen=127.0.0.1:0", "--serve.ops_listen=127.0.0.1:0", "--serve.drain_delay=0s")
 	server.says("serving grabs")
 	testkit.Eventually(t, 20*time.Second, func() bool { return waiting() == 0 }, "the server moves it to the ledger")
-	server.signal(syscall.SIGTERM)
+	server.Signal(syscall.SIGTERM)
 	require.Zero(t, server.wait(20*time.Second).code)
 	require.Equal(t, access.ResumeCampaign, d.journal("--limit", "1").Entries[0].Action)
 }

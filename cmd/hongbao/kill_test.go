@@ -69,12 +69,12 @@ func killWorkers(t *testing.T, d *deployment) {
 			return held > most || wave.Load() >= waves &&
 				d.idle()
 		}, "the worker is in the middle")
-		w.kill()
+		w.Kill()
 		if held := d.held(w); held > 0 {
 			fired++
 		}
 		if run%5 == 4 {
-			peer.kill()
+			peer.Kill()
 			peer = d.start("work", "--sink", "balance")
 		}
 	}
@@ -107,7 +107,7 @@ func (d *deployment) held(w *program) int64 {
 			}
 			require.NoError(d.t, err)
 			for _, c := range list {
-				if strings.Contains(c.Name, fmt.Sprintf("-%d-", w.cmd.Process.Pid)) {
+				if strings.Contains(c.Name, fmt.Sprintf("-%d-", w.Cmd.Process.Pid)) {
 					sum += c.Pending
 				}
 			}

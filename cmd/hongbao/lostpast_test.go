@@ -139,7 +139,7 @@ func (p *past) alarms() {
 	testkit.EventuallyOK(p.t, alarmWithin, func() error {
 		raised := p.users.alarmed()
 		for _, w := range p.workers {
-			for line := range strings.SplitSeq(w.err.String(), "\n") {
+			for line := range strings.SplitSeq(w.Err.String(), "\n") {
 				if strings.Contains(line, "ALARM") && strings.Contains(line, shards.LostData) {
 					raised++
 					break

@@ -46,7 +46,7 @@ func TestLedgerOnMariaDB(t *testing.T) {
 		return s.Ledger.Granted > 0 && s.Ledger.Granted == s.Redis.GrantedAmount
 	}, "what was granted is settled")
 	require.Equal(t, hongbao.Amount(2_000), s.Ledger.Funded)
-	worker.signal(syscall.SIGTERM)
+	worker.Signal(syscall.SIGTERM)
 	require.Zero(t, worker.wait(30*time.Second).code)
 	require.Contains(t, d.ok("audit"), "rain")
 }

@@ -20,7 +20,7 @@ import (
 func (p *program) ops(line, field string) string {
 	p.t.Helper()
 	p.says(line)
-	for text := range strings.SplitSeq(p.err.String(), "\n") {
+	for text := range strings.SplitSeq(p.Err.String(), "\n") {
 		var fields map[string]any
 		if strings.Contains(text, line) && json.Unmarshal([]byte(text), &fields) == nil {
 			address, _ := fields[field].(string)
@@ -153,7 +153,7 @@ func TestMetricsOfBalance(t *testing.T) {
 	require.Regexp(t, `hongbao_build_info\{command="balance",version="[^"]+"\} 1`, text)
 	status, _ = ask(t, ops+"/readyz")
 	require.Equal(t, http.StatusOK, status)
-	b.signal(syscall.SIGTERM)
+	b.Signal(syscall.SIGTERM)
 	r := b.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)
 }

@@ -127,7 +127,7 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	}, "the other shard goes on")
 	require.EqualValues(t, 1000, d.show(ids[1]).Ledger.Granted)
 	require.Zero(t, d.show(ids[0]).Ledger.Granted)
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	r := w.wait(20 * time.Second)
 	require.Equal(t, 1, r.code, "a shard was broken")
 	require.Contains(t, r.err, "newer build")

@@ -50,7 +50,7 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	d := setup(t, options{kafka: true, shards: 2})
 	const packets, granted = 300, 200
 	d.campaign("rain", packets, 30_000)
-	addr := freeAddr(t)
+	addr := testkit.FreeAddr(t)
 	d.atBank("http://" + addr)
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	want := d.winners(t, "rain", granted)
@@ -85,7 +85,7 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	replayed := d.refused(3, []string{"replay", "late", "--to", "balance", "--campaign", "rain"}, "not finished")
 	require.Contains(t, replayed.out, "was refunded: nothing of it is sent any more")
 	before := d.ok("receipts", "rain", "u0007")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 
 	retiring := d.start("work", "--campaign.grace=0s") // of Redis: from now on the ledger answers
@@ -93,7 +93,7 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 		there, err := d.rdb.Exists(t.Context(), d.space.Home("rain").Campaign("rain")).Result()
 		return err == nil && there == 0
 	}, "the campaign has left Redis")
-	retiring.kill()
+	retiring.Kill()
 	after := d.ok("receipts", "rain", "u0007")
 	require.Contains(t, after, "from ledger")
 	for _, receipt := range []string{before, after} {
@@ -141,7 +141,7 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	proxy := testkit.NewProxy(t, dsn.Host)
 	dsn.Host = proxy.Addr
 	d.set("LEDGER_DSN", dsn.String())
-	addr := freeAddr(t)
+	addr := testkit.FreeAddr(t)
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	l := newTeller(t, addr, proxy)
 	d.atBank(l.URL)
@@ -155,21 +155,21 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 		l.armed.Store(true)
 		testkit.Eventually(t, 60*time.Second, func() bool { return l.fired.Load() == int64(wave+1) }, "the ledger is away")
 		if wave%2 == 0 {
-			w.kill()
+			w.Kill()
 		} else {
 			w.says("not recorded in the ledger")
 		}
 		_, sum := booked(t, addr, want)
 		require.Greater(t, sum, direct.show("rain").Ledger.Granted, "something is booked and not recorded")
 		if wave%2 != 0 {
-			w.kill()
+			w.Kill()
 		}
 		proxy.Refuse(false)
 		w = d.start("work")
 	}
 	testkit.Eventually(t, 90*time.Second,
 		func() bool { return direct.show("rain").Ledger.Granted == 20_000 && d.nothingPending(t) }, "all are recorded")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 	n, sum := booked(t, addr, want)
 	require.Equal(t, packets, n)
@@ -185,15 +185,15 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 20, 1_000)
-	addr := freeAddr(t)
+	addr := testkit.FreeAddr(t)
 	d.atBank("http://" + addr)
 	bank := startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	want := d.winners(t, "rain", 20)
 	w := d.start("work")
 	testkit.Eventually(t, 30*time.Second,
 		func() bool { return d.show("rain").Ledger.Granted == 1_000 && d.nothingPending(t) }, "all are settled")
-	w.kill()
-	bank.kill()
+	w.Kill()
+	bank.Kill()
 	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db"))
 	require.Equal(t, map[audit.Kind]int64{audit.Lost: 20}, d.auditNow().Found)
 
@@ -218,7 +218,7 @@ func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
-	addr := freeAddr(t)
+	addr := testkit.FreeAddr(t)
 	d.atBank("http://" + addr)
 	bank := startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	want := d.winners(t, "rain", 4)
@@ -228,7 +228,7 @@ func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	require.Equal(t, 1, n)
 	require.Equal(t, want["u0001"], sum)
 	require.Equal(t, sum, d.show("rain").Ledger.Granted)
-	bank.kill()
+	bank.Kill()
 	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db")) // it has forgotten every key
 	d.ok("dead", "requeue", "--class", "permanent", "--by", "ann", "--why", "the account is open again")
 	n, sum = booked(t, addr, want)

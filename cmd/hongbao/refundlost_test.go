@@ -31,7 +31,7 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	left := fmt.Sprint(1000 - paid)
 	d.refused(1, []string{"campaign", "refund-lost", "rain"}, "`hongbao campaign close rain`",
 		"`hongbao campaign refund rain`")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(time.Minute).code)
 
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
@@ -73,7 +73,7 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	require.Contains(t, audited, "agrees")
 	require.Contains(t, audited, `Campaign rain: Redis had lost something of the campaign, and ann ended it from the ledger: "no file is left".`)
 	require.NotEmpty(t, d.ok("campaign", "reveal", "rain"))
-	w.kill()
+	w.Kill()
 }
 
 // refusedAudit is what an audit prints that must find differences.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // schemathesis is the program that scripts/setup.sh installs.
@@ -70,7 +72,7 @@ func TestSchemathesisControl(t *testing.T) {
 	d := setup(t, options{})
 	bin := schemathesis(t)
 	d.campaign("rain", 100, 10_000)
-	at := freeAddr(t)
+	at := testkit.FreeAddr(t)
 	d.serve("--serve.control_listen=" + at)
 	key := strings.TrimSpace(d.ok("key", "create", "--role", "treasurer"))
 	fuzz(t, bin, "http://"+at, fmt.Sprintf("headers = { Authorization = \"Bearer %s\" }\n", key)+existing)

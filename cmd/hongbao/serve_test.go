@@ -41,7 +41,7 @@ type grabber struct {
 
 func (d *deployment) serve(knobs ...string) *grabber {
 	d.t.Helper()
-	at, ops, keys := freeAddr(d.t), freeAddr(d.t), filepath.Join(d.t.TempDir(), "keys.json")
+	at, ops, keys := testkit.FreeAddr(d.t), testkit.FreeAddr(d.t), filepath.Join(d.t.TempDir(), "keys.json")
 	require.NoError(d.t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))
 	args := append([]string{"serve", "--serve.listen=" + at, "--serve.ops_listen=" + ops, "--serve.control_listen=127.0.0.1:0",
 		"--serve.keys=" + keys,
@@ -111,7 +111,7 @@ func TestServe(t *testing.T) {
 	}
 	crowd.Wait()
 	require.EqualValues(t, 5_000, sum, "every packet was granted, none twice")
-	g.kill()
+	g.Kill()
 	g = d.serve()
 	winner := ""
 	for user, a := range told {
@@ -137,7 +137,7 @@ func TestServe(t *testing.T) {
 	worker.says(`"working"`)
 	d.ok("campaign", "close", "rain", "--early")
 	d.ok("campaign", "refund", "rain", "--amount", "0", "--wait", "30s")
-	worker.kill()
+	worker.Kill()
 	d.start("work", "--campaign.grace=0s") // at its start it takes the campaign out of Redis
 	testkit.Eventually(t, 60*time.Second, func() bool {
 		status, _ := g.call("GET", "/v1/campaigns/rain", "k1", winner, "")
@@ -146,7 +146,7 @@ func TestServe(t *testing.T) {
 	status, later := g.call("GET", "/v1/campaigns/rain/grabs/me", "k1", winner, "")
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, string(text), string(later), "the ledger answers")
-	g.signal(syscall.SIGTERM)
+	g.Signal(syscall.SIGTERM)
 	r := g.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)
 }

@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -47,40 +42,8 @@ type result struct {
 
 // program is a run of the program that goes on.
 type program struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	out  buffer
-	err  buffer
-	done chan struct{}
-}
-
-// buffer is a bytes.Buffer that may be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// environment is that of this process without what configures Hongbao, and with what is given; later ones win.
-func environment(more ...string) []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "HONGBAO_") {
-			env = append(env, v)
-		}
-	}
-	return append(append(env, asProgram+"=1"), more...)
+	t *testing.T
+	*testkit.Program
 }
 
 // start starts the program. It is killed at the test's end if it still runs.
@@ -88,58 +51,21 @@ func start(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	return launch(t, t.TempDir(), env, self, args...)
+	return launch(t, t.TempDir(), env, exec.Command(self, args...))
 }
 
 // launch is start for any program that ends as this one, in a folder.
-func launch(t *testing.T, dir string, env []string, path string, args ...string) *program {
+func launch(t *testing.T, dir string, env []string, cmd *exec.Cmd) *program {
 	t.Helper()
-	p := &program{t: t, cmd: exec.Command(path, args...), done: make(chan struct{})}
-	p.launch(dir, env)
-	return p
-}
-
-// launch starts it in a folder.
-func (p *program) launch(dir string, env []string) {
-	t := p.t
-	t.Helper()
-	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environment(env...), &p.out, &p.err
-	p.cmd.Dir = dir
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, p.cmd.Start())
-	go func() {
-		_ = p.cmd.Wait() // how it ended is in ProcessState
-		close(p.done)
-	}()
-	t.Cleanup(p.kill)
-}
-
-// signal sends a signal; the program may have ended before.
-func (p *program) signal(s syscall.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) {
-		require.NoError(p.t, err)
-	}
-}
-
-// kill ends it with SIGKILL and waits for it.
-func (p *program) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.done
+	cmd.Dir, cmd.Env = dir, testkit.Environ(append([]string{asProgram + "=1"}, env...)...)
+	return &program{t, testkit.StartProgram(t, cmd)}
 }
 
 // wait waits until it ends.
 func (p *program) wait(most time.Duration) result {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	defer cancel()
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		p.kill()
-		p.t.Fatalf("%v did not end within %v; it said:\n%s\n%s", p.cmd.Args[1:], most, p.out.String(), p.err.String())
-	}
-	r := result{p.cmd.ProcessState.ExitCode(), p.out.String(), p.err.String()}
+	code := p.Wait(most)
+	r := result{code, p.Out.String(), p.Err.String()}
 	require.NotContains(p.t, r.out+r.err, password, "the password was printed")
 	return r
 }
@@ -147,8 +73,7 @@ func (p *program) wait(most time.Duration) result {
 // says waits until the log has the text.
 func (p *program) says(text string) {
 	p.t.Helper()
-	testkit.Eventually(p.t, 30*time.Second, func() bool { return strings.Contains(p.err.String(), text) }, "%v says %q",
-		p.cmd.Args[1:], text)
+	p.Says(30*time.Second, text)
 }
 
 // run runs the program to its end.

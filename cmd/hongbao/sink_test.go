@@ -68,7 +68,7 @@ func TestPausedSinkGetsNothing(t *testing.T) {
 	require.Contains(t, d.ok("sink", "pause", "balance", "--by", "ann", "--why", "the bank is closed"), "balance is paused")
 	for _, w := range workers {
 		testkit.Eventually(t, 30*time.Second, func() bool {
-			return strings.Count(w.err.String(), "the sink was paused") >= 2
+			return strings.Count(w.Err.String(), "the sink was paused") >= 2
 		}, "each shard of the worker")
 	}
 	settled := d.doneBy("balance")
@@ -97,7 +97,7 @@ func TestPausedSinkGetsNothing(t *testing.T) {
 			require.Zero(t, row.RetryCount, "no attempt was taken")
 		}
 	}
-	require.NotContains(t, workers[0].err.String()+workers[1].err.String(), "INCIDENT", "the trimmer has lost nothing")
+	require.NotContains(t, workers[0].Err.String()+workers[1].Err.String(), "INCIDENT", "the trimmer has lost nothing")
 	require.Contains(t, d.ok("sink", "resume", "balance", "--by", "ann", "--why", "it is open"), "balance goes on")
 	d.quiet()
 	for _, w := range workers {

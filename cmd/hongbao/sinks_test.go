@@ -123,9 +123,9 @@ func TestStoppedWhileASinkIsAsked(t *testing.T) {
 	case conn := <-asked:
 		defer func() { _ = conn.Close() }()
 	case <-time.After(time.Minute):
-		t.Fatal("the worker never asked the broker: " + w.err.String())
+		t.Fatal("the worker never asked the broker: " + w.Err.String())
 	}
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	r := w.wait(30 * time.Second)
 	require.Zero(t, r.code, r.err)
 	require.NotContains(t, r.err, "can't be reached")
@@ -206,7 +206,7 @@ func TestWrongLedgerStopsNoMessage(t *testing.T) {
 	w.says("ALARM: a sink refuses to begin")
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("kafka") == 0 }, "the other sink works on")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	r := w.wait(30 * time.Second)
 	require.Equal(t, 1, r.code, r.err)
 }

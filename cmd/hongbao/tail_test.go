@@ -68,12 +68,12 @@ func TestTailFollowsFromTheEnd(t *testing.T) {
 	require.Equal(t, 10, d.crowdOf("rain", 0, 10))
 	d.quiet()
 	follow := d.start("tail", "-n", "1", "-f")
-	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") == 1 },
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") == 1 },
 		"the last one")
 	require.Equal(t, 10, d.crowdOf("rain", 10, 10))
-	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.out.String(), "\n") >= 11 },
+	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") >= 11 },
 		"what comes")
-	follow.signal(syscall.SIGINT)
+	follow.Signal(syscall.SIGINT)
 	r := follow.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)
 	require.Len(t, parse(t, r.out), 11)

@@ -58,5 +58,5 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.run("audit", "--wait", "10s").code == 0 },
 		"the audit agrees")
 	require.Equal(t, 1, strings.Count(d.ok("tail", "--campaign", "rain"), `"user":"u2"`), "the topic has it once")
-	w.kill()
+	w.Kill()
 }

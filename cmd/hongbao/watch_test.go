@@ -19,7 +19,7 @@ func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
 	}
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
 	w := d.start("work")
-	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.err.String(), `"working"`) }, "it works")
+	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.Err.String(), `"working"`) }, "it works")
 	// Two looks more: a change is told from the look before.
 	own, was := 0, -1
 	testkit.Eventually(t, 30*time.Second, func() bool {
@@ -36,7 +36,7 @@ func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
 		return calls-own >= was+2
 	}, "it looks at Redis")
 	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.err.String(), "redis_evicts") },
+	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.Err.String(), "redis_evicts") },
 		"an alarm comes")
 }
 

@@ -18,12 +18,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // A person works with the console in a real Chromium, from the login to the audit.
 func TestConsole(t *testing.T) {
 	d := setup(t, options{kafka: true})
-	key, control := d.key("treasurer"), freeAddr(t)
+	key, control := d.key("treasurer"), testkit.FreeAddr(t)
 	g := d.serve("--serve.control_listen=" + control)
 	b := newBrowser(t, "http://"+control)
 	b.creates(key, spec(t, "spring-rain", 200, 20_000))
@@ -108,7 +109,7 @@ func (b *browser) watchesLive(d *deployment, g *grabber) {
 	status, _ := g.call(http.MethodGet, "/v1/campaigns/spring-rain", "k1", "user-0-0", "")
 	require.Equal(b.t, http.StatusOK, status)
 	d.quiet()
-	w.kill()
+	w.Kill()
 }
 
 // requeues: a dead letter is found from the sinks, looked at, and delivered after all.
@@ -162,7 +163,7 @@ func (b *browser) decides(d *deployment, g *grabber) {
 	b.sees("#live", "Open")
 	require.Equal(b.t, "granted", g.grab("spring-rain", "after", "r1").Outcome)
 	d.quiet()
-	w.kill()
+	w.Kill()
 	b.open("/trail")
 	b.do(chromedp.SendKeys("#campaign", "spring-rain"), chromedp.SendKeys("#user", "after"))
 	b.press("main button")
@@ -183,7 +184,7 @@ func (b *browser) pausesASink(d *deployment) {
 	b.press("#turn-kafka")
 	b.sees(`section[aria-labelledby="s-kafka"]`, "Waiting grants\n0")
 	d.quiet()
-	w.kill()
+	w.Kill()
 }
 
 // audits: the voided grant is no difference any more, so all agrees.

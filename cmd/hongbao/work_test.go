@@ -133,7 +133,7 @@ func (d *deployment) agrees(grants int) audit.Report {
 // stop drains a worker, which must say that it left nothing.
 func (p *program) stop(s syscall.Signal) result {
 	p.t.Helper()
-	p.signal(s)
+	p.Signal(s)
 	r := p.wait(30 * time.Second)
 	require.Zero(p.t, r.code, r.err)
 	require.Contains(p.t, r.err, `"drained"`)
@@ -298,7 +298,7 @@ func TestWorkStopsWhileItStarts(t *testing.T) {
 	d.set("REDIS_ADDRS", slow.Addr)
 	w := d.start("work")
 	testkit.Eventually(t, 10*time.Second, func() bool { return slow.Fired().Delayed > 0 }, "it asks Redis")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	r := w.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)
 	require.NotContains(t, r.err, "working")
@@ -315,14 +315,14 @@ func TestWorkTakesOverFromTheDead(t *testing.T) {
 	require.NoError(t, server.Stop())
 	require.Equal(t, 2000, d.crowdOf("rain", 0, 2000))
 	testkit.Eventually(t, 20*time.Second, func() bool { p, _, _ := d.pending(); return p > 0 }, "it holds entries")
-	dead.kill()
+	dead.Kill()
 	require.NoError(t, server.Cont())
 	p, _, _ := d.pending()
 	require.Positive(t, p, "the fault fired")
 	w := d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
-	require.Contains(t, w.err.String(), "reclaimed entries whose time had come")
+	require.Contains(t, w.Err.String(), "reclaimed entries whose time had come")
 	d.agrees(2000)
 }
 

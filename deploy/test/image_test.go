@@ -122,7 +122,7 @@ func TestImage(t *testing.T) {
 	run(t, []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "ledger.db")}, "init", "--redis.addrs="+redis,
 		"--deployment.sinks=balance")
 
-	s := &server{public: freeAddr(t), ops: freeAddr(t)}
+	s := &server{public: testkit.FreeAddr(t), ops: testkit.FreeAddr(t)}
 	s.process = start(t, "unshare", nil, contained(root, append(entrypoint, "serve", "--serve.keys=/mnt/keys.json",
 		"--serve.issuer=https://id.test", "--serve.audience=hongbao", "--serve.listen="+s.public, "--serve.ops_listen="+s.ops,
 		"--serve.control_listen=127.0.0.1:0",

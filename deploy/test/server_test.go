@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -53,22 +52,14 @@ type server struct {
 // serve starts one, and waits until it is ready.
 func serve(t *testing.T, path string, env []string, args ...string) *server {
 	t.Helper()
-	s := &server{public: freeAddr(t), ops: freeAddr(t)}
+	s := &server{public: testkit.FreeAddr(t), ops: testkit.FreeAddr(t)}
 	all := slices.Concat([]string{"serve", "--serve.listen=" + s.public, "--serve.ops_listen=" + s.ops,
 		"--serve.control_listen=127.0.0.1:0", "--serve.keys=" + keyFile(t),
 		"--serve.issuer=https://id.test", "--serve.audience=hongbao", "--log.format=json"}, args)
 	s.process = start(t, path, env, all...)
-	testkit.Eventually(t, timeToStart, func() bool { return s.isOver() || ready(t.Context(), s.ops) }, "it is ready")
-	require.False(t, s.isOver(), "%s", s.log())
+	testkit.Eventually(t, timeToStart, func() bool { return s.Ended() || ready(t.Context(), s.ops) }, "it is ready")
+	require.False(t, s.Ended(), "%s", s.log())
 	return s
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // ready asks /readyz as a probe does.

@@ -21,9 +21,9 @@ const timeToStart = time.Minute
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// built is bin/hongbao as the image has it, static, in a folder of its own that the machine's temporary files hold.
+// built is bin/hongbao as the image has it, static, in a folder that goes with the servers'.
 var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "hongbao-deploy-")
+	dir, err := testkit.Folder("deploy")
 	if err != nil {
 		return "", err
 	}

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,17 +19,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-// environ is that of this process without what configures Hongbao, and with more.
-func environ(more ...string) []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "HONGBAO_") {
-			env = append(env, v)
-		}
-	}
-	return append(env, more...)
-}
 
 // run runs the program to its end, which must be good, and gives what it printed.
 func run(t *testing.T, env []string, args ...string) string {
@@ -45,7 +33,7 @@ func try(t *testing.T, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program(t), args...)
-	cmd.Env, cmd.Dir = environ(env...), t.TempDir()
+	cmd.Env, cmd.Dir = testkit.Environ(env...), t.TempDir()
 	var says bytes.Buffer
 	cmd.Stderr = &says
 	out, err := cmd.Output()
@@ -57,38 +45,17 @@ func try(t *testing.T, env []string, args ...string) (string, error) {
 
 // process is a run of the program that goes on.
 type process struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	ended chan struct{}
-	mu    sync.Mutex
-	text  bytes.Buffer
-}
-
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
-
-func (p *process) log() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
+	t *testing.T
+	*testkit.Program
 }
 
 // start starts a program, which is killed at the test's end if it still runs.
 func start(t *testing.T, path string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(path, args...), ended: make(chan struct{})}
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = environ(env...), t.TempDir(), p, p
-	require.NoError(t, p.cmd.Start())
-	go func() {
-		_ = p.cmd.Wait() // how it ended is in ProcessState
-		close(p.ended)
-	}()
+	cmd := exec.Command(path, args...)
+	cmd.Env, cmd.Dir = testkit.Environ(env...), t.TempDir()
+	p := &process{t, testkit.StartProgram(t, cmd)}
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // it may have ended
-		<-p.ended
 		if t.Failed() {
 			t.Logf("%v said:\n%s", args, p.log())
 		}
@@ -96,33 +63,19 @@ func start(t *testing.T, path string, env []string, args ...string) *process {
 	return p
 }
 
-func (p *process) isOver() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (p *process) log() string { return p.Out.String() + p.Err.String() }
 
 // says waits until it has said something.
 func (p *process) says(text string) {
 	p.t.Helper()
-	testkit.Eventually(p.t, 60*time.Second, func() bool { return strings.Contains(p.log(), text) }, "%s", text)
+	p.Says(60*time.Second, text)
 }
 
 // stop ends it as Kubernetes does: SIGTERM, and SIGKILL when the grace is over, which it must not need.
 func (p *process) stop(grace time.Duration) {
 	p.t.Helper()
-	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
-	over := time.NewTimer(grace)
-	defer over.Stop()
-	select {
-	case <-p.ended:
-		require.Zero(p.t, p.cmd.ProcessState.ExitCode(), p.log())
-	case <-over.C:
-		require.Fail(p.t, "it needs more than its grace", p.log())
-	}
+	p.Signal(syscall.SIGTERM)
+	require.Zero(p.t, p.Wait(grace), p.log())
 }
 
 // campaignFile writes a campaign named rain that is open now: packets of 1.00 each, one a user.

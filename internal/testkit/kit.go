@@ -196,11 +196,18 @@ func (k *kit) start(c command) (*process, error) {
 func (p *process) wait(cmd *exec.Cmd) {
 	defer close(p.done)
 	p.err = cmd.Wait()
+	p.kit.tell("gone", p.pid)
 	p.kit.mu.Lock()
 	defer p.kit.mu.Unlock()
-	if p.kit.running != nil {
-		delete(p.kit.running, p)
-		_, _ = fmt.Fprintf(p.kit.pipe, "gone %d\n", p.pid) // fails only when the watchdog is dead
+	delete(p.kit.running, p) // of a nil map too
+}
+
+// tell tells the watchdog that a process group runs, or is gone.
+func (k *kit) tell(what string, pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.running != nil {
+		_, _ = fmt.Fprintf(k.pipe, "%s %d\n", what, pid) // fails only when the watchdog is dead
 	}
 }
 

@@ -62,6 +62,11 @@ func childWork(work string) error {
 		if _, err := sharedKafka.get(); err != nil {
 			return err
 		}
+		sleep := exec.Command("sleep", "600")
+		sleep.Dir = k.dir
+		if err := k.run(&Program{Cmd: sleep}); err != nil {
+			return err
+		}
 	}
 	fmt.Println("ready")
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
@@ -145,8 +150,10 @@ func TestNothingIsLeftOfAKilledProcess(t *testing.T) {
 	needsServer(t)
 	c := startChild(t, "all")
 	require.Equal(t, "ready", c.line(t))
-	// Redis, the postmaster and at least one of its helpers, Kafka, the watchdog.
-	require.GreaterOrEqual(t, len(processesOf(t, c.dir)), 5)
+	// Redis, the postmaster and at least one of its helpers, Kafka, the watchdog, a program.
+	all := processesOf(t, c.dir)
+	require.GreaterOrEqual(t, len(all), 6)
+	require.Contains(t, strings.Join(all, "\n"), "sleep")
 	require.NoError(t, c.cmd.Process.Kill())
 	require.Error(t, c.cmd.Wait())
 	requireNothingLeft(t, c.dir)

@@ -1,0 +1,141 @@
+package testkit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Environ is the environment of this process without what configures Hongbao, and with what is given; later ones win.
+func Environ(more ...string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "HONGBAO_") {
+			env = append(env, v)
+		}
+	}
+	return append(env, more...)
+}
+
+// FreeAddr is an address of the loopback on which nobody listens just now.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	return loopback(must(t, func() ([]int, error) { return freePorts(1) })[0])
+}
+
+// Folder makes a folder for what all tests of the process use. It is removed with the servers' folders.
+func Folder(name string) (string, error) {
+	k, err := openKit()
+	if err != nil {
+		return "", err
+	}
+	return k.folder(name, nil)
+}
+
+// Output is what a program prints. It may be read while it is written.
+type Output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Program is a run of a program under test that goes on. Its process group ends with the process of the tests, however
+// that ends.
+type Program struct {
+	Cmd      *exec.Cmd
+	Out, Err Output
+	Done     chan struct{} // closed when it has ended
+
+	t testing.TB
+}
+
+// StartProgram starts a program in a process group of its own and keeps what it prints. It is killed at the test's end
+// if it still runs.
+func StartProgram(t testing.TB, cmd *exec.Cmd) *Program {
+	t.Helper()
+	p := &Program{Cmd: cmd, t: t}
+	if err := must(t, openKit).run(p); err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// run starts a program, which the watchdog knows.
+func (k *kit) run(p *Program) error {
+	p.Done = make(chan struct{})
+	p.Cmd.Stdout, p.Cmd.Stderr = &p.Out, &p.Err
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.Cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.Cmd.Path, err)
+	}
+	k.tell("run", p.Cmd.Process.Pid)
+	go func() {
+		defer close(p.Done)
+		_ = p.Cmd.Wait() // how it ended is in ProcessState
+		k.tell("gone", p.Cmd.Process.Pid)
+	}()
+	return nil
+}
+
+// Signal sends a signal; the program may have ended before.
+func (p *Program) Signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.Cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Fatalf("testkit: signal %v to %v: %v", s, p.Cmd.Args, err)
+	}
+}
+
+// Kill ends it with SIGKILL and waits for it.
+func (p *Program) Kill() {
+	p.Signal(syscall.SIGKILL)
+	<-p.Done
+}
+
+// Ended tells whether it has ended.
+func (p *Program) Ended() bool {
+	select {
+	case <-p.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait waits until it ends, and gives its exit code.
+func (p *Program) Wait(most time.Duration) int {
+	p.t.Helper()
+	limit := time.NewTimer(most)
+	defer limit.Stop()
+	select {
+	case <-p.Done:
+	case <-limit.C:
+		p.Kill()
+		p.t.Fatalf("%v did not end within %v; it said:\n%s\n%s", p.Cmd.Args[1:], most, &p.Out, &p.Err)
+	}
+	return p.Cmd.ProcessState.ExitCode()
+}
+
+// Says waits until its log, which is on the standard error output, has a text.
+func (p *Program) Says(most time.Duration, text string) {
+	p.t.Helper()
+	Eventually(p.t, most, func() bool { return strings.Contains(p.Err.String(), text) }, "%v says %q", p.Cmd.Args[1:], text)
+}
