@@ -30,9 +30,10 @@ func run(t *testing.T, env []string, args ...string) string {
 
 func try(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
+	path := program(t) // may build it, which is none of the run's time
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t), args...)
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env, cmd.Dir = testkit.Environ(env...), t.TempDir()
 	var says bytes.Buffer
 	cmd.Stderr = &says
