@@ -10,32 +10,33 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // setupBehind is a desk with campaign rain, whose ledger is behind a proxy. It has seen the keys.
-func setupBehind(t *testing.T) (*desk, *testkit.Proxy) {
+func setupBehind(t *testing.T) (*desk, *proxy.Proxy) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	dsn, err := url.Parse(testkit.Postgres(t))
 	require.NoError(t, err)
-	proxy := testkit.NewProxy(t, dsn.Host)
-	dsn.Host = proxy.Addr
+	p := testkit.NewProxy(t, dsn.Host)
+	dsn.Host = p.Addr
 	d := setup(t, options{dsn: dsn.String()})
 	d.campaign("rain", 10, 1_000)
 	d.get("treasurer", "/v1/campaigns/rain").OK(t, http.StatusOK, nil)
-	return d, proxy
+	return d, p
 }
 
 // With the ledger away a campaign and a sink are paused and resumed all the same; what needs the ledger says that
 // nothing happened, and is done by the same request once it is back.
 func TestLedgerAway(t *testing.T) {
 	t.Parallel()
-	d, proxy := setupBehind(t)
-	proxy.Refuse(true)
-	proxy.CutAll()
+	d, p := setupBehind(t)
+	p.Refuse(true)
+	p.CutAll()
 	var state stateAnswer
 	d.post("operator", "/v1/campaigns/rain/pause", "{}").OK(t, http.StatusOK, &state)
 	require.Equal(t, "paused", state.State)
@@ -46,7 +47,7 @@ func TestLedgerAway(t *testing.T) {
 	var sinks sinksAnswer
 	d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &sinks)
 	require.True(t, sinks.Sinks[0].Pause.Paused)
-	proxy.Refuse(false)
+	p.Refuse(false)
 	testkit.EventuallyOK(t, 30*time.Second, func() error {
 		r := d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, again)
 		if r.Status != http.StatusOK {
@@ -72,15 +73,15 @@ func TestLedgerAway(t *testing.T) {
 // A ledger that takes what it is asked and never answers is as good as away: who pauses does not wait for it.
 func TestLedgerMute(t *testing.T) {
 	t.Parallel()
-	d, proxy := setupBehind(t)
-	proxy.Delay(time.Hour)
+	d, p := setupBehind(t)
+	p.Delay(time.Hour)
 	var state stateAnswer
 	begun := time.Now()
 	d.post("operator", "/v1/campaigns/rain/pause", "{}").OK(t, http.StatusOK, &state)
 	require.Equal(t, "paused", state.State)
 	require.Less(t, time.Since(begun), 2*ledgerWait+time.Second)
-	proxy.Delay(0)
-	proxy.CutAll()
+	p.Delay(0)
+	p.CutAll()
 	var shown app.Shown
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		r := d.get("viewer", "/v1/campaigns/rain")
