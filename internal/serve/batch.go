@@ -124,7 +124,8 @@ func userOf(user string, ok bool) (string, error) {
 	return user, nil
 }
 
-// byKey gives the campaign of a request with an API key that may take the action there.
+// byKey gives the campaign of a request with an API key that may take the action there. What a request of the key is
+// refused for counts for its rate, too: it is recorded in the ledger.
 func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, err error) {
 	key := web.Bearer(r)
 	if key == "" || s.deps.Keys == nil {
@@ -136,6 +137,9 @@ func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, 
 	}
 	if err != nil {
 		return "", &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: err}
+	}
+	if wait := s.keys.take(who.Key, time.Now()); wait > 0 {
+		return "", rateLimited(wait)
 	}
 	if campaign, err = web.CampaignOf(r); err != nil {
 		return "", err

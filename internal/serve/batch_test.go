@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -151,6 +152,36 @@ func TestAPIKeys(t *testing.T) {
 
 	away := setup(t, options{apiKeys: access.NewAuthority(keyList{away: io.ErrUnexpectedEOF})})
 	away.call(t, "POST", batchPath, batch, as(gatewayText)).Refused(t, "unavailable")
+}
+
+// An API key that makes too many requests waits; those that it is refused for count, and other keys do not.
+func TestKeyRate(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 3 }})
+	batch, list := `{"grabs":[{"user":"u1","request_id":"r1"}]}`, "/v1/campaigns/granted/grabs?user=u1"
+	limited := 0
+	for i := range 30 {
+		var r *reply
+		switch i % 3 {
+		case 0:
+			r = s.call(t, "POST", batchPath, batch, as(gatewayText))
+		case 1:
+			r = s.call(t, "GET", list, "", as(gatewayText))
+		default:
+			r = s.call(t, "POST", "/v1/campaigns/other/grabs:batch", batch, as(gatewayText))
+		}
+		if r.Code() == "rate_limited" {
+			r.Refused(t, "rate_limited")
+			wait, err := strconv.Atoi(r.Head.Get("Retry-After"))
+			require.NoError(t, err)
+			require.Positive(t, wait)
+			limited++
+		}
+	}
+	require.Positive(t, limited)
+	require.LessOrEqual(t, int(s.fake.denied.Load()), 30-limited, "what is limited is not recorded")
+	require.Equal(t, http.StatusOK, s.call(t, "GET", list, "", as(viewerText)).Status)
+	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Status, "a user is no key")
 }
 
 // A user's receipts are read by API key, and without the codes that are for their user only.

@@ -48,6 +48,10 @@ type Config struct {
 	Rate int `knob:"serve.rate,common" default:"5" want:"1 to 1_000_000 requests a second"`
 	// Requests of one user at once.
 	Burst int `knob:"serve.burst,common" default:"20" want:"1 to 1_000_000 requests"`
+	// Requests with one API key on average; a batch of grabs is one.
+	KeyRate int `knob:"serve.key_rate,common" default:"1000" want:"1 to 1_000_000 requests a second"`
+	// Requests with one API key at once.
+	KeyBurst int `knob:"serve.key_burst" default:"2000" want:"1 to 1_000_000 requests"`
 	// Requests of one address on average, whoever sends them; an IPv6 address counts by its first 64 bits. 0: any number.
 	AddressRate int `knob:"serve.address_rate,common" default:"0" want:"0 to 1_000_000 requests a second"`
 	// Requests of one address at once.

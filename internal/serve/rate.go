@@ -7,10 +7,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxUsers bounds the users that a generation of limiters remembers.
+// maxUsers bounds the users, API keys or addresses that a generation of limiters remembers.
 const maxUsers = 1_000_000
 
-// limits bounds each user's requests. A limiter that was not used for as long as it takes to fill is as good as a new
+// limits bounds the requests of each user, API key or address. A limiter that was not used for as long as it takes to fill is as good as a new
 // one, so it goes after one to two such periods.
 type limits struct {
 	rate   rate.Limit

@@ -68,7 +68,8 @@ type Server struct {
 	windows   *windows
 	verifier  *verifier // nil: nobody comes with a token
 	gateways  *gateways
-	limits    *limits
+	limits    *limits     // of users
+	keys      *limits     // of API keys
 	addresses *addresses  // nil: an address may make any number of requests
 	log       *zap.Logger // bounded
 	// gatewayFacts are the facts that gateways with an API key send, by their names there.
@@ -106,6 +107,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, deps: deps, windows: newWindows(deps.Reader), limits: newLimits(cfg.Rate, cfg.Burst),
+		keys: newLimits(cfg.KeyRate, cfg.KeyBurst),
 		log: deps.Log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 			return zapcore.NewSamplerWithOptions(c, time.Second, logged, 0)
 		})),

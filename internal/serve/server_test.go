@@ -330,7 +330,7 @@ func TestConfig(t *testing.T) {
 	_, err := New(Config{Rate: -1}, Deps{})
 	require.ErrorContains(t, err, "nobody could grab")
 	for _, want := range []string{"Listen ", "OpsListen ", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
-		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "Connections is 0",
+		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "KeyRate is 0", "KeyBurst is 0", "Connections is 0",
 		"HeaderBytes is 0", "BodyBytes is 0", "Grabber, Reader and Log are required"} {
 		require.ErrorContains(t, err, want)
 	}
