@@ -1,0 +1,132 @@
+package test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// stack runs what compose.yaml says without a container engine: the same commands with the same variables, on servers of
+// testkit in place of those that the names in the file mean.
+type stack struct {
+	t       *testing.T
+	project *types.Project
+	places  *strings.Replacer
+}
+
+func newStack(t *testing.T) *stack {
+	t.Helper()
+	project := composed(t, "all")
+	args := map[string]string{}
+	for command := project.Services["redis"].Command[1:]; len(command) > 0; command = command[2:] {
+		args[strings.TrimPrefix(command[0], "--")] = command[1]
+	}
+	pg := testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	conn, err := pgx.Connect(t.Context(), pg.DSN("postgres"))
+	require.NoError(t, err)
+	env := project.Services["postgres"].Environment
+	user, database := pgx.Identifier{*env["POSTGRES_USER"]}.Sanitize(), pgx.Identifier{*env["POSTGRES_DB"]}.Sanitize()
+	for _, statement := range []string{"CREATE ROLE " + user + " SUPERUSER LOGIN PASSWORD '" + *env["POSTGRES_PASSWORD"] + "'",
+		"CREATE DATABASE " + database + " OWNER " + user} {
+		_, err = conn.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	require.NoError(t, conn.Close(t.Context()))
+	return &stack{t: t, project: project, places: strings.NewReplacer(
+		"redis:6379", testkit.NewRedis(t, testkit.RedisOptions{Args: args}).Addr, "postgres:5432", pg.Addr,
+		"kafka:19092", testkit.Kafka(t).Addr, "0.0.0.0:8080", freeAddr(t), "0.0.0.0:8081", freeAddr(t),
+		"0.0.0.0:8082", freeAddr(t), "0.0.0.0:8083", freeAddr(t))}
+}
+
+// env are the variables of a service, with the addresses that are there. The topic is the test's own: the broker is not.
+func (s *stack) env(service string) []string {
+	config := s.project.Services[service]
+	env := composeEnv(&config)
+	for i := range env {
+		env[i] = s.places.Replace(env[i])
+	}
+	return append(env, "HONGBAO_KAFKA_TOPIC=composed")
+}
+
+// start starts a service and waits until its health check is good.
+func (s *stack) start(service string) *process {
+	s.t.Helper()
+	config := s.project.Services[service]
+	p := start(s.t, program(s.t), s.env(service), config.Command...)
+	check := config.HealthCheck.Test
+	require.Equal(s.t, []string{"CMD", "/usr/local/bin/hongbao"}, []string(check[:2]))
+	testkit.Eventually(s.t, timeToStart, func() bool {
+		_, err := try(s.t, s.env(service), check[2:]...)
+		return err == nil
+	}, "%s is healthy", service)
+	return p
+}
+
+// docker stands for `docker compose` in the commands of docs/compose.md: what is run in a container's place is the program
+// with the container's variables.
+const docker = `#!/usr/bin/env bash
+set -euo pipefail
+[ "$1 $2 $3 $4 $5" = "compose exec -T serve hongbao" ] || { echo "docker $*: no such container" >&2; exit 1; }
+shift 5
+exec env $COMPOSED_ENV "$COMPOSED_PROGRAM" "$@"
+`
+
+// What compose.yaml runs becomes healthy, and the commands that docs/compose.md has for it fund a campaign, grab over
+// HTTP, and see the grants settled and published. The console and the metrics answer.
+func TestComposedRuns(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	run(t, s.env("init"), s.project.Services["init"].Command...)
+	serve, work := s.start("serve"), s.start("work")
+
+	page, err := os.ReadFile("../../docs/compose.md")
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(page), "\n## All of it in containers\n")
+	require.True(t, ok)
+	block := regexp.MustCompile("(?s)```sh\n(key=.*?)```").FindStringSubmatch(section)
+	require.NotNil(t, block, "the page's commands")
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "docker"), []byte(docker), 0o700))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	public, control := s.places.Replace("0.0.0.0:8080"), s.places.Replace("0.0.0.0:8081")
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(block[1], "127.0.0.1:8080", public))
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "COMPOSED_PROGRAM="+program(t),
+		"COMPOSED_ENV="+strings.Join(s.env("serve"), " "))
+	var says strings.Builder
+	cmd.Stderr = &says
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s%s", out, &says)
+	require.Contains(t, string(out), `"outcome":"granted"`)
+	require.Contains(t, string(out), "agrees. Audit of")
+
+	for url, has := range map[string]string{
+		"http://" + control + "/login":                            "<title>",
+		"http://" + s.places.Replace("0.0.0.0:8082") + "/metrics": `hongbao_grabs_total{outcome="granted"} 1`,
+		"http://" + s.places.Replace("0.0.0.0:8083") + "/metrics": "hongbao_worker_done_grants_total",
+		"http://" + public + "/v1/campaigns/spring-rain":          `"status":"open"`,
+	} {
+		status, text, err := call(t.Context(), http.DefaultClient, request{method: "GET", url: url})
+		require.NoError(t, err, url)
+		require.Equal(t, http.StatusOK, status, url)
+		require.Contains(t, string(text), has)
+	}
+	for _, p := range []*process{serve, work} {
+		p.stop(timeToStart)
+	}
+	_, err = try(t, s.env("serve"), "health", "serve")
+	require.ErrorContains(t, err, "connection refused")
+}
