@@ -37,6 +37,8 @@ type Deps struct {
 	Actions   Actions
 	Authority Authority
 	Log       *zap.Logger
+	// Faults are those of a development server; nil everywhere else.
+	Faults Faults
 	// TLS: the listener is reached by TLS, so the cookie is for TLS only.
 	TLS bool
 }

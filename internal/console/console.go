@@ -30,6 +30,7 @@ type Console struct {
 	cfg       Config
 	source    Source
 	actions   Actions
+	faults    Faults // nil: there are none
 	authority Authority
 	log       *zap.Logger
 	tls       bool
@@ -48,8 +49,8 @@ func New(cfg Config, deps Deps) (*Console, error) {
 	if err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "the console's pages: %w", err)
 	}
-	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, authority: deps.Authority,
-		log: deps.Log, tls: deps.TLS, pages: pages, poller: newPoller(cfg.Every, cfg.Watchers), jobs: newJobs()}
+	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, faults: deps.Faults,
+		authority: deps.Authority, log: deps.Log, tls: deps.TLS, pages: pages, poller: newPoller(cfg.Every, cfg.Watchers), jobs: newJobs()}
 	c.handler = c.routes()
 	return c, nil
 }
@@ -85,6 +86,9 @@ func (c *Console) routes() http.Handler {
 	mux.Handle("GET /events", c.allow(access.ReadCampaigns, c.events))
 	c.pageRoutes(mux)
 	c.changeRoutes(mux)
+	if c.faults != nil {
+		c.faultRoutes(mux)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusNotFound, "There is no such page.")
 	})
@@ -121,6 +125,7 @@ type page struct {
 	Title, Path string
 	Caller      *access.Caller
 	ReadOnly    bool
+	Faults      bool // there is a page of them
 	Error, Done string
 	View        any
 }
@@ -144,7 +149,7 @@ func (c *Console) render(name string, p page) (string, error) {
 
 // show answers with a page.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.ReadOnly = c.cfg.ReadOnly
+	p.ReadOnly, p.Faults = c.cfg.ReadOnly, c.faults != nil
 	if p.Path == "" {
 		p.Path = r.URL.Path
 	}

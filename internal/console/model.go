@@ -197,3 +197,23 @@ type Station struct {
 	There bool
 	Text  string
 }
+
+// Faults are what somebody breaks on purpose, on a development server. Everywhere else there are none: neither the page
+// nor its routes.
+type Faults interface {
+	// Buttons are what can be broken now.
+	Buttons() []Fault
+	// Cause breaks something; ErrNotFound for what it does not know.
+	Cause(ctx context.Context, fault string) error
+	// Story tells what happened, the newest first.
+	Story() []Told
+}
+
+// Fault is a button.
+type Fault struct{ Name, Label, What string }
+
+// Told is a sentence of the story.
+type Told struct {
+	At       time.Time
+	Sentence string
+}

@@ -34,6 +34,8 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 		}
 		return view{"Sinks", "sinks", "sinks-live",
 			func(ctx context.Context) (any, error) { return c.source.Sinks(ctx) }, everything}, true
+	case faultsPath:
+		return view{"Faults", "faults", "faults-live", c.broken, everything}, c.faults != nil && who.May(access.ReadSinks) == nil
 	case "/jobs":
 		return view{"Replays and jobs", "jobs", "jobs-live",
 			c.work, everything}, who.May(access.ReadSinks) == nil

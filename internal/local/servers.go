@@ -27,16 +27,18 @@ const (
 
 // Servers are what the deployment talks to. The ledger is a file, and needs none.
 type Servers struct {
-	// Redis and Kafka are the addresses that the configuration names.
+	// Redis and Kafka are the addresses that the configuration names: those of the proxies.
 	Redis, Kafka string
+	Proxies      Proxies
 	// RedisPath is the redis-server that runs; empty: it is miniredis, in this process.
 	RedisPath string
 	// Cluster is Kafka, in this process.
 	Cluster *kfake.Cluster
 
-	redis *exec.Cmd
-	mini  *miniredis.Miniredis
-	aging func() // ends the passing of mini's time, and waits for it
+	direct string // the address of Redis itself
+	redis  *exec.Cmd
+	mini   *miniredis.Miniredis
+	aging  func() // ends the passing of mini's time, and waits for it
 }
 
 // findRedis gives the path of redis-server, or of none. What is to be kept needs one: miniredis forgets.
@@ -55,19 +57,19 @@ func startServers(ctx context.Context, redisPath string, f *folder) (s *Servers,
 	if redisPath != "" {
 		err = s.startRedis(ctx, f.path)
 	} else if s.mini, err = miniredis.Run(); err == nil {
-		s.Redis, s.aging = s.mini.Addr(), age(s.mini)
+		s.aging = age(s.mini)
+		err = s.redisBehind(s.mini.Addr())
 	}
 	if err != nil {
 		return s, fmt.Errorf("start Redis: %w", err)
 	}
-	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(partitions, topicName)}
+	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(partitions, topicName), kfake.ListenFn(s.kafkaBehind)}
 	if f.kept {
 		opts = append(opts, kfake.DataDir(filepath.Join(f.path, "kafka")))
 	}
 	if s.Cluster, err = kfake.NewCluster(opts...); err != nil {
 		return s, fmt.Errorf("start the in-process Kafka broker: %w", err)
 	}
-	s.Kafka = s.Cluster.ListenAddrs()[0]
 	return s, nil
 }
 
@@ -91,11 +93,11 @@ func age(mini *miniredis.Miniredis) (end func()) {
 const redisStart = time.Minute
 
 func (s *Servers) startRedis(ctx context.Context, folder string) error {
-	var err error
-	if s.Redis, err = freeAddress(ctx); err != nil {
+	addr, err := freeAddress(ctx)
+	if err != nil {
 		return err
 	}
-	_, port, err := net.SplitHostPort(s.Redis)
+	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("find a free port: %w", err)
 	}
@@ -114,6 +116,9 @@ func (s *Servers) startRedis(ctx context.Context, folder string) error {
 	err = s.redis.Start()
 	if err = errors.Join(err, log.Close()); err != nil {
 		return fmt.Errorf("start %s: %w", s.RedisPath, err)
+	}
+	if err := s.redisBehind(addr); err != nil {
+		return err
 	}
 	return s.awaitRedis(ctx)
 }
@@ -145,6 +150,7 @@ func freeAddress(ctx context.Context) (string, error) {
 }
 
 func (s *Servers) close() error {
+	err := s.Proxies.close()
 	if s.Cluster != nil {
 		s.Cluster.Close()
 	}
@@ -153,11 +159,11 @@ func (s *Servers) close() error {
 		s.mini.Close()
 	}
 	if s.redis == nil || s.redis.Process == nil {
-		return nil
+		return err
 	}
 	if err := s.redis.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop redis: %w", err)
 	}
 	_ = s.redis.Wait() // what it had to tell is in its log
-	return nil
+	return err
 }
