@@ -46,8 +46,8 @@ func newStack(t *testing.T) *stack {
 	require.NoError(t, conn.Close(t.Context()))
 	return &stack{t: t, project: project, places: strings.NewReplacer(
 		"redis:6379", testkit.NewRedis(t, testkit.RedisOptions{Args: args}).Addr, "postgres:5432", pg.Addr,
-		"kafka:19092", testkit.Kafka(t).Addr, "0.0.0.0:8080", freeAddr(t), "0.0.0.0:8081", freeAddr(t),
-		"0.0.0.0:8082", freeAddr(t), "0.0.0.0:8083", freeAddr(t))}
+		"kafka:19092", testkit.Kafka(t).Addr, "0.0.0.0:8080", testkit.FreeAddr(t), "0.0.0.0:8081", testkit.FreeAddr(t),
+		"0.0.0.0:8082", testkit.FreeAddr(t), "0.0.0.0:8083", testkit.FreeAddr(t))}
 }
 
 // env are the variables of a service, with the addresses that are there. The topic is the test's own: the broker is not.
