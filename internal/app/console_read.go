@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
@@ -55,13 +56,16 @@ func ledgerAway(err error) string {
 func (s *consoleSource) Campaigns(ctx context.Context) (console.Campaigns, error) {
 	list, more, note := s.list(ctx)
 	out := console.Campaigns{List: make([]console.Campaign, len(list)), More: more, Note: note}
-	frozen := map[int]bool{}
+	var asking errgroup.Group
+	asking.SetLimit(asksAtOnce)
 	for i := range list {
-		c := &list[i]
-		out.List[i] = consoleCampaign(c)
-		if err := s.addRedis(ctx, &out.List[i], frozen); err != nil {
-			return out, err
-		}
+		asking.Go(func() error {
+			out.List[i] = consoleCampaign(&list[i])
+			return s.addRedis(ctx, &out.List[i])
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return out, err
 	}
 	slices.SortStableFunc(out.List, func(a, b console.Campaign) int { return b.From.Compare(a.From) })
 	return out, nil
@@ -79,8 +83,8 @@ func consoleCampaign(c *ledger.StoredCampaign) console.Campaign {
 	return out
 }
 
-// addRedis adds what Redis says. frozen remembers which shards are frozen.
-func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign, frozen map[int]bool) error {
+// addRedis adds what Redis says.
+func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign) error {
 	store, err := s.store()
 	if err != nil {
 		return err
@@ -89,34 +93,21 @@ func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign, froze
 	if err != nil || !there {
 		return err
 	}
-	if _, asked := frozen[st.Shard]; !asked {
-		head, err := shards.Of(s.redis, s.space.Shard(st.Shard)).Head(ctx)
-		if err != nil && !errors.Is(err, shards.ErrFrozen) {
-			return err
-		}
-		frozen[st.Shard] = err != nil || head.Frozen
+	w, err := shards.Of(s.redis, s.space.Home(c.ID)).Window(ctx, c.ID)
+	if errors.Is(err, shards.ErrNotInRedis) { // it has left meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
 	c.GrantedSum, c.LeftSum = st.GrantedAmount, st.LeftAmount
-	c.State = stateNow(&st, c, time.Now(), frozen[st.Shard])
-	return nil
-}
-
-// stateNow is what a grab would find.
-func stateNow(st *campaigns.Status, c *console.Campaign, now time.Time, frozen bool) string {
-	switch {
-	case frozen:
-		return campaigns.Frozen
-	case st.State != campaigns.Open:
-		return st.State
-	case now.Before(c.From):
-		return string(hongbao.OutcomeNotStarted)
-	case !now.Before(c.To):
-		return string(hongbao.OutcomeEnded)
-	case st.Left == 0:
-		return string(hongbao.OutcomeSoldOut)
+	if c.State = w.Status(); w.State == campaigns.Loading || w.State == campaigns.Closed || w.State == campaigns.Refunded {
+		c.State = w.State
 	}
-	return st.State
+	c.CanResume = w.State == campaigns.Paused
+	c.CanPause = w.State == campaigns.Open && c.State != string(hongbao.OutcomeEnded)
+	return nil
 }
 
 // Campaign reads one campaign.
@@ -140,7 +131,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 		out.Campaign, out.Hash, out.Split = consoleCampaign(&stored), stored.Hash, stored.Spec.Split
 		out.Settled, out.Revealed = stored.Grants, !stored.Revealed.IsZero()
 	}
-	if err := s.addRedis(ctx, &out.Campaign, map[int]bool{}); err != nil {
+	if err := s.addRedis(ctx, &out.Campaign); err != nil {
 		return nil, err
 	}
 	out.Outcomes = s.outcomes.Of(id)

@@ -65,31 +65,12 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 		return unread(err)
 	}
 	web.WriteJSON(w, http.StatusOK, CampaignAnswer{
-		Campaign: id, Name: window.Name, Kind: window.Kind, Currency: window.Currency, Status: statusOf(&window),
+		Campaign: id, Name: window.Name, Kind: window.Kind, Currency: window.Currency, Status: window.Status(),
 		Starts: window.From.UTC(), Ends: window.To.UTC(), Time: window.Now.UTC(),
 		StartsIn: max(0, window.From.Sub(window.Now).Milliseconds()),
 		EndsIn:   max(0, window.To.Sub(window.Now).Milliseconds()),
 	})
 	return nil
-}
-
-// statusOf says what a grab would meet, in the order in which lua/grab.lua looks.
-func statusOf(w *shards.Window) string {
-	switch ended := !w.Now.Before(w.To); {
-	case w.State == "frozen":
-		return "frozen"
-	case w.State == "paused" && !ended:
-		return "paused"
-	case w.State == "closed", w.State == "refunded":
-		return "ended"
-	case w.State == "loading", w.Now.Before(w.From):
-		return "not_started"
-	case ended:
-		return "ended"
-	case w.SoldOut:
-		return "sold_out"
-	}
-	return "open"
 }
 
 // unread is the answer to a question that a server behind this one did not answer.

@@ -320,7 +320,7 @@ func TestStatusOf(t *testing.T) {
 		"closed before it started": {"closed", -time.Minute, false, "ended"},
 	} {
 		w := shards.Window{State: c.state, From: decided, To: decided.Add(time.Hour), Now: decided.Add(c.now), SoldOut: c.sold}
-		require.Equal(t, c.want, statusOf(&w), name)
+		require.Equal(t, c.want, w.Status(), name)
 	}
 }
 

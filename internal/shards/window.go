@@ -19,6 +19,25 @@ type Window struct {
 	Now time.Time
 }
 
+// Status says what a grab would meet, in the order in which lua/grab.lua looks.
+func (w *Window) Status() string {
+	switch ended := !w.Now.Before(w.To); {
+	case w.State == "frozen":
+		return "frozen"
+	case w.State == "paused" && !ended:
+		return "paused"
+	case w.State == "closed", w.State == "refunded":
+		return "ended"
+	case w.State == "loading", w.Now.Before(w.From):
+		return "not_started"
+	case ended:
+		return "ended"
+	case w.SoldOut:
+		return "sold_out"
+	}
+	return "open"
+}
+
 // Window reads what a campaign shows to everybody. On a shard that is frozen its state is frozen, whatever Redis says.
 // ErrNotInRedis (Permanent) if the campaign is not there, ErrFrozen if that says nothing.
 func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
