@@ -94,7 +94,8 @@ func TestConsolePages(t *testing.T) {
 		return strings.Contains(v.sees("/campaigns/rain"), "<small>12 grants")
 	}, "the worker pays")
 	d.quiet()
-	page := v.sees("/campaigns/rain", "12<small>of 20: 60.0 %", "12 grants", "stays hidden until the reveal", "Timeline")
+	page := v.sees("/campaigns/rain", "12<small>of 20: 60.0 %", "12 grants", "stays hidden until the reveal", "Timeline",
+		"Pause the campaign")
 	require.NotContains(t, page, `class="plan"`)
 	v.sees("/sinks", "balance", "Alive")
 	v.sees("/trail?campaign=rain&user=u3", "for u3", "Row of the ledger")
@@ -108,6 +109,7 @@ func TestConsolePages(t *testing.T) {
 
 	require.Equal(t, http.StatusSeeOther, v.told(http.MethodPost, "/campaigns/rain/pause"))
 	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
+	require.NotContains(t, v.sees("/campaigns/rain", "Paused", "Resume the campaign"), "Pause the campaign")
 	require.Contains(t, d.ok("journal", "--json"), "pause_campaign")
 	require.Equal(t, http.StatusForbidden, (&visitor{t, v.base, d.key("viewer")}).
 		told(http.MethodPost, "/campaigns/rain/resume"))

@@ -159,7 +159,7 @@ func (b *browser) decides(d *deployment, g *grabber) {
 	require.Contains(b.t, b.text("#decision"), "nobody granted it")
 	b.open("/campaigns/spring-rain")
 	b.sees("#live", "Paused")
-	b.press("#resume")
+	b.press("#turn")
 	b.sees("#live", "Open")
 	require.Equal(b.t, "granted", g.grab("spring-rain", "after", "r1").Outcome)
 	d.quiet()

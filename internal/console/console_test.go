@@ -85,8 +85,8 @@ var changes = []struct {
 	action             access.Action
 	did                string
 }{
-	{"/campaigns/rain/pause", "/campaigns/rain", `id="pause"`, url.Values{}, access.PauseCampaign, "campaign rain true"},
-	{"/campaigns/rain/resume", "/campaigns/rain", `id="resume"`, url.Values{}, access.ResumeCampaign, "campaign rain false"},
+	{"/campaigns/rain/pause", "/campaigns/rain", "Pause the campaign", url.Values{}, access.PauseCampaign, "campaign rain true"},
+	{"/campaigns/rain/resume", "/campaigns/paused", "Resume the campaign", url.Values{}, access.ResumeCampaign, "campaign rain false"},
 	{"/sinks/kafka/pause", "/sinks", `id="turn-kafka"`, url.Values{}, access.PauseSink, "sink kafka true"},
 	{"/letters/requeue", "/letters", `id="requeue"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"mended"}},
 		access.RequeueLetters, "requeue [kafka/0/1-1]  false mended"},
@@ -124,6 +124,18 @@ func TestButtonsAreThoseOfTheRole(t *testing.T) {
 			require.Equal(t, http.StatusOK, after.Code)
 		}
 	}
+}
+
+// A campaign has the button that would change something, and not the other.
+func TestACampaignIsPausedOrResumed(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	open := f.ask(t, "operator", "/campaigns/rain", nil).Body.String()
+	paused := f.ask(t, "operator", "/campaigns/paused", nil).Body.String()
+	require.NotContains(t, open, "Resume the campaign")
+	require.NotContains(t, paused, "Pause the campaign")
+	f.live.CanPause = false // it has ended, or is frozen
+	require.NotContains(t, f.ask(t, "operator", "/campaigns/rain", nil).Body.String(), `id="turn"`)
 }
 
 func TestReadOnly(t *testing.T) {

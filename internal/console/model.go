@@ -72,6 +72,8 @@ type Campaign struct {
 	Funded, Paid, Refunded hongbao.Amount // by the ledger
 	GrantedSum, LeftSum    hongbao.Amount // by Redis
 	InRedis                bool
+	// CanPause and CanResume say which of the two would change anything.
+	CanPause, CanResume bool
 }
 
 // Campaigns is the list. Note says what could not be read.

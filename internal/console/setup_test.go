@@ -41,10 +41,15 @@ func (b *books) Campaigns(context.Context) (Campaigns, error) {
 
 func (b *books) Campaign(_ context.Context, id string) (*Live, error) {
 	b.looks.Add(1)
-	if id != "rain" {
+	live := b.live
+	switch id {
+	case "rain":
+	case "paused":
+		live.CanPause, live.CanResume = false, true
+	default:
 		return nil, fmt.Errorf("campaign %s: %w", id, ErrNotFound)
 	}
-	live := b.live
+	live.ID = id
 	live.Granted += b.looks.Load()
 	return &live, b.err
 }
@@ -179,7 +184,7 @@ type fixture struct {
 func setup(t *testing.T, change func(*Config, *Deps)) *fixture {
 	t.Helper()
 	f := &fixture{books: &books{live: Live{Campaign: Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
-		State: "open", Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
+		State: "open", CanPause: true, Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
 	f.live.Spread = []Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
 	cfg := Config{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
 	deps := Deps{Source: f.books, Actions: f.books, Authority: f.keys, Log: zap.NewNop()}
