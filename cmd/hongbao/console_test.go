@@ -111,6 +111,8 @@ func TestConsolePages(t *testing.T) {
 	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
 	require.NotContains(t, v.sees("/campaigns/rain", "Paused", "Resume the campaign"), "Pause the campaign")
 	require.Contains(t, d.ok("journal", "--json"), "pause_campaign")
+	v.sees("/journal?campaign=rain", "pause_campaign", "key:"+strings.Split(v.key, "_")[1], "create_campaign", "cli:")
+	require.NotContains(t, v.sees("/journal?who=key:"+strings.Split(v.key, "_")[1], "pause_campaign"), "create_campaign")
 	require.Equal(t, http.StatusForbidden, (&visitor{t, v.base, d.key("viewer")}).
 		told(http.MethodPost, "/campaigns/rain/resume"))
 	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)

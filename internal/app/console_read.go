@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/console"
@@ -249,6 +250,15 @@ func (s *consoleSource) sharedCurrency(ctx context.Context, id string) string {
 		return ""
 	}
 	return c.Spec.Currency
+}
+
+// Journal gives a page of the journal.
+func (s *consoleSource) Journal(ctx context.Context, q access.JournalQuery) (p access.JournalPage, err error) {
+	err = s.Within(ctx, Needs{}, func(a *App) error {
+		p, err = a.Journal(ctx, q)
+		return err
+	})
+	return p, err
 }
 
 // Replays tells how far replays are, whoever began them.

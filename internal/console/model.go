@@ -30,6 +30,8 @@ type Source interface {
 	Trail(ctx context.Context, q Question) (Trails, error)
 	// Replays are those that were begun by anybody, as far as Redis knows them.
 	Replays(ctx context.Context) ([]Progress, error)
+	// Journal gives a page of who did what, the newest first.
+	Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error)
 }
 
 // Actions change things. Every one is recorded with the actor that ctx has: access.As.

@@ -15,6 +15,7 @@ import (
 var texts = template.FuncMap{
 	"money": money.Text, "count": count, "ago": ago, "clock": clock, "lasts": lasts, "seconds": seconds, "state": state,
 	"percent": percent, "bars": bars, "line": line, "class": stateClass,
+	"outcome": outcomeClass, "details": details,
 	"sub": func(a, b int64) int64 { return a - b },
 }
 
