@@ -128,6 +128,7 @@ func deadShowCmd() *cobra.Command {
 type decideFlags struct {
 	letterFlags
 	who    deadletter.Decider
+	after  string
 	dryRun bool
 }
 
@@ -136,6 +137,7 @@ func (f *decideFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.who.By, "by", "", "who decides; kept with the letter (required)")
 	flags.StringVar(&f.who.Why, "why", "", "why; kept with the letter (required)")
+	flags.StringVar(&f.after, "after", "", "go on after this letter, with the same filters: the next of a report that ended early")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "count only, write nothing")
 }
 
@@ -154,12 +156,19 @@ func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (deadletter.Pick, e
 			"say which letters: either their ids, or a filter such as --sink kafka --class permanent (see `%s --help`)",
 			cmd.CommandPath())
 	}
-	for _, id := range ids {
+	named := ids
+	if f.after != "" {
+		if len(ids) > 0 {
+			return deadletter.Pick{}, app.Usage("--after goes with filters, not with letters that are named")
+		}
+		named = []string{f.after}
+	}
+	for _, id := range named {
 		if _, _, _, err := deadletter.ParseID(id); err != nil {
 			return deadletter.Pick{}, app.Usage("%w", err)
 		}
 	}
-	return deadletter.Pick{IDs: ids, Filter: f.filter}, f.check()
+	return deadletter.Pick{IDs: ids, Filter: f.filter, After: f.after}, f.check()
 }
 
 func deadRequeueCmd() *cobra.Command {

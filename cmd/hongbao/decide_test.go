@@ -89,6 +89,10 @@ func TestDeadLetters(t *testing.T) {
 	who := []string{"--by", "ann", "--why", "the account is open again"}
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--dry-run"}, who...)...),
 		"4 letters would be requeued")
+	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--after", page.Next, "--dry-run"},
+		who...)...), "1 letters would be requeued")
+	d.refused(2, append([]string{"dead", "requeue", first.ID, "--after", page.Next}, who...), "--after goes with filters")
+	d.refused(2, append([]string{"dead", "drop", "--class", "permanent", "--after", "x"}, who...), "want <sink>/<shard>/<id>")
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", first.ID}, who...)...), "1 of 1 letters were requeued")
 	require.Equal(t, int64(3), d.auditNow().Found[audit.DeadLetter], "what was requeued and settled is named no more")
 	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"),

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -92,6 +93,9 @@ func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pi
 		e.Sink = pick.Filter.Sinks[0]
 	}
 	e.Details = map[string]any{"by": who.By, "why": who.Why}
+	if pick.After != "" {
+		e.Details["after"] = pick.After
+	}
 	if len(pick.IDs) > 0 {
 		e.Details["letters"] = pick.IDs[:min(len(pick.IDs), 100)]
 	}
@@ -105,17 +109,23 @@ func resolved(e *access.Entry, r *deadletter.Report) {
 	}
 }
 
-// bySink splits what was picked: each sink has a handler of its own.
+// bySink splits what was picked: each sink has a handler of its own. It begins with the sink of pick.After.
 func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	ids := map[string][]string{}
 	for _, id := range pick.IDs {
 		sink, _, _ := strings.Cut(id, "/")
 		ids[sink] = append(ids[sink], id)
 	}
+	sinks := pick.Filter.Sinks
+	first, _, _ := strings.Cut(pick.After, "/")
+	sinks = sinks[max(0, slices.Index(sinks, first)):]
 	var out []deadletter.Pick
-	for _, sink := range pick.Filter.Sinks {
+	for _, sink := range sinks {
 		one := deadletter.Pick{IDs: ids[sink], Filter: pick.Filter}
 		one.Filter.Sinks = []string{sink}
+		if sink == first {
+			one.After = pick.After
+		}
 		if len(pick.IDs) == 0 || len(one.IDs) > 0 {
 			out = append(out, one)
 		}
@@ -136,6 +146,9 @@ type Requeue struct {
 // Requeue delivers letters sink by sink, to one report; what one sink does does not stop the next.
 func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, err error) {
 	letters, err := a.letters(ctx, &o.Pick.Filter)
+	if err == nil {
+		err = letters.CheckAfter(&o.Pick.Filter, o.Pick.After)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -152,14 +165,23 @@ func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, e
 }
 
 func (a *App) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Requeue) (all *deadletter.Report, err error) {
+	next := ""
 	for _, p := range bySink(&o.Pick) {
 		r, failed := a.requeue(ctx, letters, o, &p)
 		err = errors.Join(err, failed)
+		if r == nil { // it did not begin
+			next = cmp.Or(next, p.Start())
+			continue
+		}
+		next = cmp.Or(next, r.Next)
 		if all == nil {
 			all = r
-		} else if r != nil {
+		} else {
 			all.Add(r)
 		}
+	}
+	if all != nil {
+		all.Next = next // of the first sink that is not done
 	}
 	return all, err
 }

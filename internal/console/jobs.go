@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 )
@@ -28,9 +29,18 @@ type Job struct {
 	Text, Error string
 	Letters     *deadletter.Report
 	Audit       *audit.Report
+	// Again is how work on letters that has ended too early goes on; nil for a job that can't.
+	Again *Again
 
 	auditing bool
 	ended    chan struct{}
+}
+
+// Again is the form that goes on with letters.
+type Again struct {
+	Action access.Action
+	Path   string
+	Order  LetterOrder
 }
 
 // Running tells a template whether it still runs.
@@ -88,7 +98,7 @@ func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
 	err := do(s.ctx, &work)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j.Text, j.Letters, j.Audit = work.Text, work.Letters, work.Audit
+	j.Text, j.Letters, j.Audit, j.Again = work.Text, work.Letters, work.Audit, work.Again
 	if err != nil {
 		j.Error = err.Error()
 	}

@@ -87,7 +87,9 @@ func (c *Console) workLetters(a access.Action, what string, do func(context.Cont
 			c.fail(w, r, http.StatusBadRequest, "This form can't be read.")
 			return
 		}
-		o := LetterOrder{Pick: deadletter.Pick{IDs: r.PostForm["id"], Filter: filterOf(r.PostForm)},
+		path := r.URL.Path
+		o := LetterOrder{Pick: deadletter.Pick{IDs: r.PostForm["id"], Filter: filterOf(r.PostForm),
+			After: r.PostFormValue("after")},
 			Why: strings.TrimSpace(r.PostFormValue("why")), DryRun: r.PostFormValue("dry") != ""}
 		if text := c.refuseLetters(r, who, a, &o); text != "" {
 			c.fail(w, r, http.StatusBadRequest, text)
@@ -98,7 +100,10 @@ func (c *Console) workLetters(a access.Action, what string, do func(context.Cont
 			name = "Dry run: " + name
 		}
 		c.startJob(w, r, who, Job{What: name}, func(ctx context.Context, j *Job) (err error) {
-			j.Letters, err = do(ctx, who, o)
+			if j.Letters, err = do(ctx, who, o); j.Letters != nil && j.Letters.Next != "" {
+				o.Pick.After = j.Letters.Next
+				j.Again = &Again{a, path, o}
+			}
 			return err
 		})
 	}
@@ -117,7 +122,7 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Ac
 				return nameOne
 			}
 		}
-		o.Pick.Filter = deadletter.Filter{}
+		o.Pick.Filter, o.Pick.After = deadletter.Filter{}, ""
 	case f.Campaign != "" && hongbao.CheckCampaignID(f.Campaign) != nil:
 		return badCampaign
 	case !inScope(who, f.Campaign):

@@ -30,6 +30,8 @@ type books struct {
 	denied int
 	live   Live
 	err    error
+	next   string // of the reports about letters
+	after  string // which the last requeue was given
 }
 
 func (b *books) Campaigns(context.Context) (Campaigns, error) {
@@ -116,7 +118,8 @@ func (b *books) TurnSink(_ context.Context, who *access.Caller, sink string, pau
 }
 
 func (b *books) Requeue(_ context.Context, who *access.Caller, o LetterOrder) (*deadletter.Report, error) {
-	return &deadletter.Report{Decision: "requeued", DryRun: o.DryRun, Matched: 4},
+	b.after = o.Pick.After
+	return &deadletter.Report{Decision: "requeued", DryRun: o.DryRun, Matched: 4, Next: b.next},
 		b.do(who, "requeue %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
 }
 

@@ -27,6 +27,7 @@ type lettersBody struct {
 	From     time.Time `json:"from,omitzero" doc:"Letters that died at or after this time."`
 	To       time.Time `json:"to,omitzero" doc:"Letters that died before this time."`
 	All      bool      `json:"all,omitempty" doc:"Needed for a decision about all letters: without letter and filters."`
+	After    string    `json:"after,omitempty" doc:"The next of an answer 202: goes on there. Not with letter."`
 	Why      string    `json:"why" doc:"Kept with each letter, as is the caller's key."`
 	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
 }
@@ -35,7 +36,7 @@ type lettersBody struct {
 type lettersAnswer struct {
 	*deadletter.Report
 	// More: the time was over before all letters were decided.
-	More bool `json:"more" doc:"True with 202: send it again to go on."`
+	More bool `json:"more" doc:"True with 202: send the same with next as after to go on."`
 }
 
 func letterOperations() []operation {
@@ -189,6 +190,11 @@ func (c *call) pickLetters(ctx context.Context, action access.Action) (pick dead
 	}
 	if ways != 1 {
 		f.fail("give letter, or filters, or all: one of the three")
+	}
+	if pick.After = f.text("after"); pick.After != "" {
+		if _, _, _, err := deadletter.ParseID(pick.After); err != nil || id != "" {
+			f.fail("after is the next of the answer before, and goes with filters or all")
+		}
 	}
 	switch {
 	case f.err != nil:

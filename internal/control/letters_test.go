@@ -1,16 +1,21 @@
 package control
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // buried makes every grant of the only shard's stream a dead letter of sink balance.
@@ -83,6 +88,14 @@ func TestDeadLetters(t *testing.T) {
 		return report
 	}
 	require.EqualValues(t, 3, ask("operator/rain*", "requeue", `"reason":"is closed","dry_run":true`).Matched)
+	all := list("viewer", "")
+	require.EqualValues(t, 4, ask("operator", "requeue", `"all":true,"dry_run":true,"after":"`+all[1].ID+`"`).Matched)
+	for _, bad := range []string{
+		`"all":true,"after":"x"`, `"letter":"` + snow + `","after":"` + snow + `"`, `"after":"` + snow + `"`,
+	} {
+		d.post("operator", "/v1/dead-letters/requeue", body(bad)).Refused(t, "invalid_value")
+	}
+	d.post("operator", "/v1/dead-letters/requeue", body(`"all":true,"after":"kafka/0/1-1"`)).Refused(t, "refused")
 	require.EqualValues(t, 1, ask("operator/rain*", "requeue", `"letter":"`+rain+`"`).Resolved)
 	require.EqualValues(t, 2, ask("operator/rain*", "requeue", `"reason":"is closed"`).Resolved)
 	require.Len(t, list("viewer", ""), 3, "those of the other campaign stay")
@@ -92,4 +105,26 @@ func TestDeadLetters(t *testing.T) {
 	var shown app.Shown
 	d.get("viewer", "/v1/campaigns/rain").OK(t, http.StatusOK, &shown)
 	require.EqualValues(t, 300, shown.Ledger.Granted)
+}
+
+// A decision about many letters that is not done in time says where the next request goes on.
+func TestDeadLettersGoOn(t *testing.T) {
+	t.Parallel()
+	var got deadletter.Pick
+	o := letterChange("requeue", "", "", access.RequeueLetters, func(ctx context.Context, _ *call, pick deadletter.Pick,
+		_ deadletter.Decider, _ bool) (*deadletter.Report, error) {
+		got = pick
+		<-ctx.Done()
+		return &deadletter.Report{Matched: 7, Next: "balance/0/5-0"}, ctx.Err()
+	})
+	object, err := web.ParseObject([]byte(`{"all":true,"why":"mended","after":"balance/0/3-0"}`), web.Body{Bytes: maxBody})
+	require.NoError(t, err)
+	c := &call{Control: &Control{cfg: Config{Patience: time.Millisecond}}, fields: &fields{o: object}}
+	answer, err := o.do(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "balance/0/3-0", got.After)
+	text, err := json.Marshal(answer.(later).answer)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"next":"balance/0/5-0"`)
+	require.Contains(t, string(text), `"more":true`)
 }

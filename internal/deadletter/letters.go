@@ -146,7 +146,7 @@ func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (
 	if limit < 1 || limit > MaxListed {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
 	}
-	err = l.each(ctx, f, after, func(_ context.Context, letters []Letter) error {
+	err = l.each(ctx, f, after, func(_ context.Context, letters []Letter, _ string) error {
 		for i := range letters {
 			if len(page) == limit {
 				next = page[limit-1].ID
@@ -168,9 +168,9 @@ func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
 	return shards.WithEpoch(ctx, head.Epoch), err
 }
 
-// each calls fn for pages of letters that the filter picks, each of one sink and shard.
-func (l *Letters) each(ctx context.Context, f Filter, after string,
-	fn func(ctx context.Context, letters []Letter) error) error {
+// each calls fn for pages of letters that the filter picks, each of one sink and shard, and the ID of the last letter
+// that it has looked at.
+func (l *Letters) each(ctx context.Context, f Filter, after string, fn workPage) error {
 	if err := f.check(); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
@@ -182,11 +182,18 @@ func (l *Letters) each(ctx context.Context, f Filter, after string,
 			break
 		}
 		err = l.Each(at, p.sink, p.shard, p.after, func(page []Letter) error {
-			return fn(at, slices.DeleteFunc(page, func(x Letter) bool { return !f.matches(&x) }))
+			if len(page) == 0 {
+				return nil
+			}
+			last := page[len(page)-1].ID
+			return fn(at, slices.DeleteFunc(page, func(x Letter) bool { return !f.matches(&x) }), last)
 		})
 	}
 	return err
 }
+
+// workPage works on some letters of one sink and shard. last is the ID of the last letter up to which these are all.
+type workPage func(ctx context.Context, letters []Letter, last string) error
 
 // place is a stream of dead letters, after an id of it.
 type place struct {
@@ -217,6 +224,12 @@ func (l *Letters) places(sinks []string, after string) ([]place, error) {
 	}
 	all[at].after = id
 	return all[at:], nil
+}
+
+// CheckAfter refuses a letter after which nobody can go on: its sink or shard is not among those of the filter.
+func (l *Letters) CheckAfter(f *Filter, after string) error {
+	_, err := l.places(f.Sinks, after)
+	return err
 }
 
 // ErrNoLetter says that there is no such dead letter: it was decided, or never was.

@@ -194,6 +194,68 @@ func TestRequeueKilled(t *testing.T) {
 	t.Logf("killed %d times", kills)
 }
 
+// A call that ends too early tells where the next one goes on: behind the letters that the sink refused again.
+func TestRequeueGoesOn(t *testing.T) {
+	t.Parallel()
+	w := buried(t)
+	l := w.Letters()
+	page := deadlettertest.List(t, l, deadletter.Filter{})
+	cfg := delivery.Options{Handler: w.Target, BatchGrants: 2, Patience: time.Second}
+	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var seen []string
+	refuse := func(_ int, grants []hongbao.Grant) []error {
+		errs := make([]error, len(grants))
+		for i, g := range grants {
+			seen = append(seen, g.EventID())
+			errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "no, %s", g.EventID())
+		}
+		return errs
+	}
+	w.Target.Before = func(calls int, grants []hongbao.Grant) []error {
+		if calls == 2 {
+			cancel()
+		}
+		return refuse(calls, grants)
+	}
+	report, err := l.Requeue(ctx, cfg, pick, ann, false)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, page[1].ID, report.Next, "of the second batch nobody knows")
+	require.EqualValues(t, 2, report.Failed)
+
+	w.Target.Before, seen = refuse, nil
+	pick.After = report.Next
+	report, err = l.Requeue(t.Context(), cfg, pick, ann, false)
+	require.NoError(t, err)
+	require.Equal(t, []string{"0-7", "1-5"}, seen, "those that were refused before it are not tried again")
+	require.Empty(t, report.Next)
+	require.EqualValues(t, 3, report.Matched)
+	require.EqualValues(t, 1, report.Unreadable)
+	dry, err := l.Requeue(t.Context(), cfg, pick, ann, true)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, dry.Matched)
+
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	for after, next := range map[string]string{"": "kafka/0/0-0", page[2].ID: page[2].ID} {
+		pick.After = after
+		report, err = l.Requeue(stopped, cfg, pick, ann, false)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, next, report.Next, "nothing was done")
+	}
+	pick.After = "kafka/0/0-0"
+	report, err = l.Drop(t.Context(), pick, ann, true)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, report.Matched, "all stand behind the beginning")
+	pick.After = page[3].ID
+	report, err = l.Drop(t.Context(), pick, ann, false)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, report.Resolved)
+	require.Equal(t, "0-3 0-4 0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
+	require.Error(t, l.CheckAfter(&pick.Filter, "balance/0/1-1"))
+	require.Error(t, l.CheckAfter(&pick.Filter, "kafka/7/1-1"))
+}
+
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	w := buried(t)

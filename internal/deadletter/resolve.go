@@ -34,12 +34,35 @@ func (d *Decider) check() error {
 type Pick struct {
 	IDs    []string
 	Filter Filter
+	// After is the Next of a report: the filter picks from the letters behind it. Empty begins with the oldest.
+	After string
 }
 
-// pages calls fn for the picked letters, each time some of one sink and shard.
-func (l *Letters) pages(ctx context.Context, pick Pick, fn func(ctx context.Context, letters []Letter) error) error {
+// Start is where the work begins: what Report.Next is until something is done.
+func (p *Pick) Start() string {
+	if p.After != "" || len(p.IDs) > 0 || len(p.Filter.Sinks) == 0 {
+		return p.After
+	}
+	return p.Filter.Sinks[0] + "/0/0-0" // before all letters of the first shard
+}
+
+// pages calls fn for the picked letters, each time some of one sink and shard. It keeps r.Next where a call that goes on
+// begins, and leaves it empty once all are done.
+func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
+	fn func(ctx context.Context, letters []Letter) error) error {
+	r.Next = pick.Start()
 	if len(pick.IDs) == 0 {
-		return l.each(ctx, pick.Filter, "", fn)
+		err := l.each(ctx, pick.Filter, pick.After, func(ctx context.Context, letters []Letter, last string) error {
+			err := fn(ctx, letters)
+			if err == nil {
+				r.passed(last)
+			}
+			return err
+		})
+		if err == nil {
+			r.Next = ""
+		}
+		return err
 	}
 	for _, id := range pick.IDs {
 		_, shard, _, err := l.placeOf(id)
@@ -68,7 +91,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool)
 	if err := who.check(); err != nil {
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
 	}
-	err := l.pages(ctx, pick, func(ctx context.Context, letters []Letter) error {
+	err := l.pages(ctx, pick, r, func(ctx context.Context, letters []Letter) error {
 		r.Matched += int64(len(letters))
 		for i := range letters {
 			if dryRun {
@@ -111,18 +134,19 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "requeue dead letters: %w", err)
 	}
 	d := delivery.New(o)
-	err := l.pages(ctx, pick, func(ctx context.Context, letters []Letter) error {
-		all := len(letters)
-		readable := slices.DeleteFunc(letters, func(x Letter) bool { return x.Grant == nil })
-		r.Matched += int64(all)
-		r.Unreadable += int64(all - len(readable))
-		if dryRun {
-			return nil
-		}
-		for batch := range slices.Chunk(readable, d.BatchGrants) {
-			if err := l.requeue(ctx, d, batch, who, r); err != nil {
+	err := l.pages(ctx, pick, r, func(ctx context.Context, letters []Letter) error {
+		for batch := range slices.Chunk(letters, d.BatchGrants) {
+			all, last := len(batch), batch[len(batch)-1].ID
+			readable := slices.DeleteFunc(batch, func(x Letter) bool { return x.Grant == nil })
+			r.Matched += int64(all)
+			r.Unreadable += int64(all - len(readable))
+			if dryRun || len(readable) == 0 {
+				continue
+			}
+			if err := l.requeue(ctx, d, readable, who, r); err != nil {
 				return err
 			}
+			r.passed(last)
 		}
 		return nil
 	})
@@ -159,7 +183,11 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []
 			}
 			return nil
 		},
-		Refused: func(g *hongbao.Grant, err error) { r.Refusals.Add(find(g)[0].ID, g, err) },
+		Refused: func(g *hongbao.Grant, err error) { // in the order of the letters: those before it are done
+			id := find(g)[0].ID
+			r.Refusals.Add(id, g, err)
+			r.passed(id)
+		},
 	})
 }
 
@@ -172,7 +200,16 @@ type Report struct {
 	Matched    int64 `json:"matched"`
 	Resolved   int64 `json:"resolved"`
 	Unreadable int64 `json:"unreadable"`
+	// Next is Pick.After of a call that goes on where this one ended too early; empty if it did not, or ids were given.
+	Next string `json:"next"`
 	delivery.Refusals
+}
+
+// passed notes that all letters that the filter picks up to this one are decided, or were refused.
+func (r *Report) passed(id string) {
+	if r.Next != "" {
+		r.Next = id
+	}
 }
 
 func newReport(what string, dryRun bool) *Report {
@@ -201,6 +238,9 @@ func (r *Report) Write(w io.Writer) error {
 			"them.\n", r.Unreadable)
 	}
 	r.Print(&b)
+	if r.Next != "" {
+		fmt.Fprintf(&b, "It ended too early. The same with --after %s goes on where it was.\n", r.Next)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -1,0 +1,33 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Work on letters that has ended too early goes on where it was, with the same filter and reason.
+func TestLettersGoOn(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	f.next = "kafka/0/5-0"
+	form := url.Values{"all": {"1"}, "why": {"mended"}, "campaign": {"rain"}, "sink": {"kafka"}}
+	w := f.ask(t, "operator", "/letters/requeue", form)
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	page := f.ask(t, "operator", w.Header().Get("Location"), nil).Body.String()
+	require.Contains(t, page, `id="again"`)
+	for name, values := range form {
+		require.Contains(t, page, `name="`+name+`" value="`+values[0]+`"`)
+	}
+	require.Contains(t, page, `name="after" value="kafka/0/5-0"`)
+	require.NotContains(t, f.ask(t, "viewer", w.Header().Get("Location"), nil).Body.String(), `id="again"`)
+
+	form.Set("after", f.next)
+	f.next = ""
+	w = f.ask(t, "operator", "/letters/requeue", form)
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	require.Equal(t, "kafka/0/5-0", f.after)
+	require.NotContains(t, f.ask(t, "operator", w.Header().Get("Location"), nil).Body.String(), `id="again"`)
+}
