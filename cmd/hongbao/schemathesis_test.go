@@ -78,6 +78,15 @@ func TestSchemathesisControl(t *testing.T) {
 	fuzz(t, bin, "http://"+at, fmt.Sprintf("headers = { Authorization = \"Bearer %s\" }\n", key)+existing)
 }
 
+// So does the balance server.
+func TestSchemathesisBalance(t *testing.T) {
+	t.Parallel()
+	bin := schemathesis(t)
+	at := testkit.FreeAddr(t)
+	startBalance(t, at, filepath.Join(t.TempDir(), "balance.db"))
+	fuzz(t, bin, "http://"+at, fmt.Sprintf("headers = { Authorization = \"Bearer %s\" }\n", balanceToken))
+}
+
 // existing has every campaign be one that exists.
 const existing = `
 [parameters]

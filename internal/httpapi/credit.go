@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
-// NewCredit is the body of a credit.
-type NewCredit struct {
+// newCredit is the body of a credit.
+type newCredit struct {
 	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
 	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$"`
 	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217."`
@@ -22,9 +22,15 @@ type newBatch struct {
 	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false"`
 }
 
+// batchCredit is one credit of a batch. The document takes any values: what is wrong with one credit is told in its
+// result.
 type batchCredit struct {
-	Key string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"As the header Idempotency-Key."`
-	NewCredit
+	_         struct{} `additionalProperties:"true"`
+	Key       any      `json:"key,omitempty" doc:"As the header Idempotency-Key; required."`
+	Reference any      `json:"reference,omitempty" doc:"These four as those of NewCredit; required."`
+	Account   any      `json:"account,omitempty"`
+	Currency  any      `json:"currency,omitempty"`
+	Amount    any      `json:"amount,omitempty"`
 }
 
 // Credit is a booked credit as it is answered.

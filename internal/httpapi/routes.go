@@ -70,7 +70,7 @@ func (b *Balance) endpoints() []web.Endpoint {
 		b.forClients(payment.ScopeCredit, b.credit, web.Endpoint{
 			Method: http.MethodPost, Path: "/v1/credits", ID: "credit", Summary: "Book one credit, out of the client's fund",
 			Description: "201 says that it was booked now, 200 that it was before: the first answer.",
-			Params:      []*huma.Param{keyParam()}, Body: NewCredit{}, Answer: Credit{}, Created: true,
+			Params:      []*huma.Param{keyParam()}, Body: newCredit{}, Answer: Credit{}, Created: true,
 			Codes: slices.Concat(web.BodyCodes, creditCodes),
 		}),
 		b.forClients(payment.ScopeCredits, b.credits, web.Endpoint{
