@@ -77,11 +77,7 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 		}
 		return
 	}
-	text, err := json.Marshal(e)
-	if err == nil {
-		err = a.redis.LPush(ctx, a.space.Journal(), text).Err()
-	}
-	if err != nil {
+	if err := a.leave(ctx, e); err != nil {
 		l, lerr := a.journalLedger(ctx)
 		if lerr == nil {
 			lerr = l.Record(ctx, *e)
@@ -97,6 +93,28 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 	if err := a.moveJournal(ctx); err != nil {
 		a.log.Info("the journal's entry waits in Redis; a server or `hongbao journal` moves it to the ledger", zap.Error(err))
 	}
+}
+
+// maxWaiting bounds the entries that wait in Redis for the ledger, some 25 MB: the grabs need its memory. Those that are
+// there stay, since the first ones tell how it began.
+const maxWaiting = 50_000
+
+var errFull = fmt.Errorf("%d entries of the journal wait in Redis, as many as there may be: bring the ledger back", maxWaiting)
+
+// leave leaves an entry in Redis.
+func (a *App) leave(ctx context.Context, e *access.Entry) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	n, err := a.redis.LLen(ctx, a.space.Journal()).Result()
+	if err == nil && n >= maxWaiting {
+		err = errFull
+	}
+	if err != nil {
+		return err
+	}
+	return a.redis.LPush(ctx, a.space.Journal(), text).Err()
 }
 
 func (a *App) journalLedger(ctx context.Context) (*ledger.Ledger, error) {

@@ -1,15 +1,20 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -89,6 +94,48 @@ func TestNothingStopsTheJournal(t *testing.T) {
 			require.Equal(t, 3, notes)
 		})
 	}
+}
+
+// While the ledger is away the list in Redis has a bound. What does not go in is in the log, and the action is done all
+// the same; when the ledger is back, what waited moves, and the list takes more.
+func TestJournalHasABound(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), "")
+	core, logs := observer.New(zap.WarnLevel)
+	a.log = zap.New(core)
+	l := a.shared.ledger
+	a.shared.ledger, a.Config.Ledger.DSN = nil, configs.Secret(filepath.Join(t.TempDir(), "away", "ledger.db"))
+	ctx := access.As(t.Context(), access.Actor{Who: "key:k"})
+	act := func(n int) {
+		entry := about(ctx, access.PauseSink, "")
+		entry.Details = map[string]any{"n": n}
+		done := false
+		require.NoError(t, a.recorded(ctx, entry, func(context.Context, *access.Entry) error { done = true; return nil }))
+		require.True(t, done)
+	}
+	act(1)
+	require.EqualValues(t, 1, a.redis.LLen(ctx, a.space.Journal()).Val())
+	text := a.redis.LIndex(ctx, a.space.Journal(), 0).Val()
+	fill := slices.Repeat([]any{text}, 10_000)
+	for left := maxWaiting - 1; left > 0; left -= len(fill) {
+		require.NoError(t, a.redis.LPush(ctx, a.space.Journal(), fill[:min(left, len(fill))]...).Err())
+	}
+	act(2)
+	require.EqualValues(t, maxWaiting, a.redis.LLen(ctx, a.space.Journal()).Val())
+	missing := logs.FilterMessage("an action is not in the journal").All()
+	require.Len(t, missing, 1)
+	require.EqualValues(t, 2, missing[0].ContextMap()["entry"].(*access.Entry).Details["n"], "the log has all of it")
+
+	a.shared = opened{ledger: l}
+	require.NoError(t, a.redis.LTrim(ctx, a.space.Journal(), 0, 0).Err()) // the others were the same text
+	act(3)
+	require.Zero(t, a.redis.LLen(ctx, a.space.Journal()).Val())
+	page, err := a.Journal(ctx, access.JournalQuery{Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, page.Entries, 2)
 }
 
 // Whoever asks for a replay is told that its target is none, and nothing is recorded.
