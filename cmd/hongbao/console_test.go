@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,6 +75,15 @@ func (v *visitor) sees(path string, parts ...string) string {
 	return text
 }
 
+// sumOf adds up the numbers that a pattern finds.
+func sumOf(text, pattern string) (sum int) {
+	for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		n, _ := strconv.Atoi(found[1]) // they are digits
+		sum += n
+	}
+	return sum
+}
+
 // The pages tell what Redis, PostgreSQL and the workers have: before a campaign, under way, and after its end, when the
 // plan is no secret any more. The browser's own test is TestConsole, make test-web.
 func TestConsolePages(t *testing.T) {
@@ -125,7 +136,13 @@ func TestConsolePages(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(d.ok("campaign", "close", "rain", "--early", "--json")), &ending))
 	d.ok("campaign", "refund", "rain", "--amount", fmt.Sprint(int64(ending.Amount)))
 	d.ok("campaign", "reveal", "rain")
-	v.sees("/campaigns/rain", "Refunded", `class="plan"`, "the plan, which is revealed")
+	page = v.sees("/campaigns/rain", "Refunded", `class="plan"`, "the plan, which is revealed", "First grant",
+		"The plan is revealed</strong>")
+	at := strings.Index(page, `id="h-time"`)
+	require.EqualValues(t, 12, sumOf(page[at:], `<title>[^<]*: (\d+)</title>`), "the timeline has each grant once")
+	amounts := page[strings.Index(page, `id="d-spread"`):at]
+	require.EqualValues(t, 12, sumOf(amounts, `<td class="n">(\d+)</td><td class="n">`), "what was paid")
+	require.EqualValues(t, 20, sumOf(amounts, `</td><td class="n">(\d+)</td></tr>`), "beside the whole plan")
 	w.stop(syscall.SIGTERM)
 
 	events := v.open(http.MethodGet, "/events?page=/sinks")

@@ -151,6 +151,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 			out.Notes = append(out.Notes, ledgerAway(err))
 		}
 		out.Spread, out.Timeline, out.Step = shape.spread, shape.timeline, shape.step
+		out.Moments = shape.moments(&stored)
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,9 +27,11 @@ type shape struct {
 	spread   []console.Bin
 	timeline []console.Point
 	step     time.Duration
-	until    time.Time // when it is read again
-	grants   int64
-	revealed bool
+	// first and last are when the first and the last of the grants were decided; zero for none.
+	first, last time.Time
+	until       time.Time // when it is read again
+	grants      int64
+	revealed    bool
 }
 
 // shapes remembers the shapes of campaigns. Its methods may be called at once.
@@ -60,6 +63,24 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 	}
 	s.held[c.Spec.ID] = now
 	return now, nil
+}
+
+// moments is the campaign's life in the ledger, in the order of time.
+func (s *shape) moments(c *ledger.StoredCampaign) []console.Moment {
+	last := "Last grant so far"
+	if c.Grants == c.Spec.Packets {
+		last = "The last packet is granted"
+	}
+	var list []console.Moment
+	for _, m := range []console.Moment{{What: "Created", At: c.Created}, {What: "The window opens", At: c.Spec.From},
+		{What: "First grant", At: s.first}, {What: last, At: s.last}, {What: "The window closes", At: c.Spec.To},
+		{What: "The plan is revealed", At: c.Revealed}} {
+		if !m.At.IsZero() {
+			list = append(list, m)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b console.Moment) int { return a.At.Compare(b.At) })
+	return list
 }
 
 func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, revealed bool) (shape, error) {
@@ -100,6 +121,9 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 	}
 	for _, a := range plan {
 		bin(int64(a)).Plan++
+	}
+	if b.Grants > 0 {
+		out.first, out.last = time.UnixMilli(b.First), time.UnixMilli(b.Last)
 	}
 	step := max(shortestStep, (b.Last-b.First)/timeSteps+1)
 	out.step = time.Duration(step) * time.Millisecond

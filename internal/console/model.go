@@ -101,8 +101,10 @@ type Live struct {
 	Revealed bool
 	Timeline []Point
 	// Step is the length of a step of the timeline.
-	Step  time.Duration
-	Notes []string
+	Step time.Duration
+	// Moments are what the campaign has met and will meet, in the order of time.
+	Moments []Moment
+	Notes   []string
 }
 
 // answered counts the answers of this process.
@@ -143,6 +145,12 @@ type Bin struct {
 type Point struct {
 	At     time.Time
 	Grants int64
+}
+
+// Moment is an instant of a campaign's life.
+type Moment struct {
+	What string
+	At   time.Time
 }
 
 // Sink is how a sink stands. Unread says which shards could not tell, and why.
