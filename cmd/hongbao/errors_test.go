@@ -12,7 +12,8 @@ import (
 var lines = map[string]struct{ server, args string }{
 	"init":    {"redis", ""},
 	"recover": {"redis", ""},
-	"version": {}, "doctor": {}, "health": {"", "serve"}, "demo": {}, "config check": {}, "campaign plan": {}, "campaign verify": {},
+	"version": {}, "doctor": {}, "health": {"", "serve"}, "demo": {}, "dev": {},
+	"config check": {}, "campaign plan": {}, "campaign verify": {},
 	"campaign create": {"ledger", "configs/campaign.yaml"}, "campaign list": {"ledger", ""},
 	"campaign reveal": {"ledger", "rain"},
 	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"},

@@ -49,6 +49,8 @@ type stage struct {
 	worker *program
 	// trusted is the environment without a remote that can tell nothing.
 	trusted []string
+	// apart is the environment of the other commands while one runs without it.
+	apart []string
 }
 
 // act is one command's turn: its examples are run in their order.
@@ -71,6 +73,10 @@ var play = []act{
 	{command: "recover", says: "shard 0 is open"},
 	{command: "version"},
 	{command: "demo"},
+	{command: "dev", until: "hb_", before: func(s *stage) {
+		s.words["hongbao dev"], s.words["127.0.0.1:9000"] = "hongbao dev --listen 127.0.0.1:0", "127.0.0.1:0"
+		s.apart, s.env = s.env, nil // it has servers of its own
+	}, after: func(s *stage, _ result) { s.env = s.apart }},
 	{command: "config check"},
 	{command: "campaign plan"},
 	{command: "campaign create", after: func(s *stage, r result) {

@@ -40,7 +40,7 @@ func root() *cobra.Command {
 			f.Hidden = true
 		}
 	})
-	cmd.AddCommand(initCmd(), recoverCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), serveCmd(), workCmd(), statusCmd(),
+	cmd.AddCommand(initCmd(), recoverCmd(), devCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), serveCmd(), workCmd(), statusCmd(),
 		auditCmd(), tailCmd(), configCmd(),
 		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())

@@ -24,17 +24,19 @@ func serveCmd() *cobra.Command {
 			"--serve.facts=device=claim:device_id",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error { return serveAll(cmd.Context(), a) })
+			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
+				return serveAll(cmd.Context(), a, app.Serving{})
+			})
 		},
 	}
 }
 
 // serveAll gives the control listener the administration API and the console, if there is a ledger: that has the API
 // keys.
-func serveAll(ctx context.Context, a *app.App) error {
+func serveAll(ctx context.Context, a *app.App, with app.Serving) error {
 	if a.Config.Ledger.DSN == "" {
 		a.Log().Info("no control listener: ledger.dsn is empty, and the API keys stand in the ledger")
-		return a.Serve(ctx, nil)
+		return a.Serve(ctx, with)
 	}
 	cfg, authority := a.Config.ServeConfig(), a.Authority()
 	c, err := control.New(a, authority, a.Log(), control.Config{
@@ -59,7 +61,8 @@ func serveAll(ctx context.Context, a *app.App) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ran := make(chan error, 1)
 	go func() { ran <- pages.Run(ctx) }()
-	err = a.Serve(ctx, mux)
+	with.Control = mux
+	err = a.Serve(ctx, with)
 	cancel()
 	return errors.Join(err, <-ran)
 }

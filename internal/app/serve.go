@@ -16,8 +16,18 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Serve answers grabs over HTTP until ctx ends, and on the control listener what control answers; nil for nothing.
-func (a *App) Serve(ctx context.Context, control http.Handler) error {
+// Serving is what the caller of Serve adds; each field may be nil.
+type Serving struct {
+	// Control is what the control listener serves; nil: it is not opened.
+	Control http.Handler
+	// Guard stands in front of what every listener serves.
+	Guard func(http.Handler) http.Handler
+	// Ready is called once all listeners are open.
+	Ready func(serve.Addresses)
+}
+
+// Serve answers grabs over HTTP until ctx ends.
+func (a *App) Serve(ctx context.Context, with Serving) error {
 	cfg := a.Config.ServeConfig()
 	if err := errors.Join(cfg.Check(), a.Config.CheckServe()); err != nil {
 		return Usage("%w", err)
@@ -37,7 +47,8 @@ func (a *App) Serve(ctx context.Context, control http.Handler) error {
 	}
 	deps := serve.Deps{Grabber: &measuredGrabber{p, counts, &a.outcomes}, Wrap: a.measures.set.Requests,
 		Metrics: a.measures.set.Handler(), Pprof: a.measures.pprof, Reader: campaignReader{a},
-		KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(), Control: control, Log: a.log}
+		KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(),
+		Control: with.Control, Guard: with.Guard, Log: a.log}
 	if a.Config.Ledger.DSN != "" {
 		deps.Keys, deps.Denied = a.Authority(), a.Denied
 	}
@@ -51,6 +62,9 @@ func (a *App) Serve(ctx context.Context, control http.Handler) error {
 				fields = append(fields, zap.Stringer("control", at.Control), zap.Bool("control_tls", cfg.ControlTLS != nil))
 			}
 			a.log.Info("serving grabs", fields...)
+			if with.Ready != nil {
+				with.Ready(at)
+			}
 		})
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grabs.CallTimeout)

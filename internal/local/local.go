@@ -18,6 +18,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
 // Options of a Deployment.
@@ -45,36 +46,56 @@ type Deployment struct {
 	Workers         *Workers
 
 	folder *folder
+	tell   *Teller
+	before bool  // it was founded by an earlier start
+	epoch  int64 // of the shard then
 }
 
 // Open starts the servers and founds the deployment, or finds it founded. Close ends all of it.
-func Open(ctx context.Context, o *Options) (d *Deployment, err error) {
+func Open(ctx context.Context, o *Options) (*Deployment, error) {
 	redisPath, err := findRedis(o.DataDir != "")
 	if err != nil {
 		return nil, err
 	}
-	d = &Deployment{Servers: &Servers{}}
-	if d.folder, err = openFolder(o.DataDir); err != nil {
+	own := &Deployment{Servers: &Servers{}, tell: o.Tell}
+	if own.folder, err = openFolder(o.DataDir); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Close())
-		}
-	}()
+	if err := own.open(ctx, redisPath, o); err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return own, nil
+}
+
+// open starts what Close ends.
+func (d *Deployment) open(ctx context.Context, redisPath string, o *Options) (err error) {
 	d.Dir = d.folder.path
 	d.ConfigFile = filepath.Join(d.Dir, "hongbao.yaml")
 	if d.Servers, err = startServers(ctx, redisPath, d.folder); err != nil {
-		return nil, err
+		return err
 	}
 	if err := d.configure(o); err != nil {
-		return nil, err
+		return err
 	}
 	d.Workers = newWorkers(d, o)
-	return d, app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
-		_, err := a.Init(ctx)
+	return d.found(ctx)
+}
+
+// found founds the deployment, or finds it founded.
+func (d *Deployment) found(ctx context.Context) error {
+	err := app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
+		did, err := a.Init(ctx)
+		d.before = err == nil && did.Redis.Before > 0
 		return err
 	})
+	if err != nil || !d.before {
+		return err
+	}
+	var lost app.FoundError
+	if d.epoch, _, err = d.state(ctx); errors.As(err, &lost) {
+		return nil // AwaitOpen says so
+	}
+	return err
 }
 
 // Kept tells whether the folder stays after Close.
@@ -86,6 +107,42 @@ func (d *Deployment) Close() error { return errors.Join(d.Servers.close(), d.fol
 // With opens Redis and the ledger for do.
 func (d *Deployment) With(ctx context.Context, do func(a *app.App) error) error {
 	return app.With(ctx, d.Config, app.Needs{Redis: true, Ledger: true}, do)
+}
+
+// AwaitOpen waits until the workers have opened the shard. They have to when Redis was started anew over what it had.
+func (d *Deployment) AwaitOpen(ctx context.Context) error {
+	if !d.before {
+		return nil
+	}
+	d.tell.Say("Redis was started anew, so its shard is frozen until a worker has compared it with the ledger and the " +
+		"topic; that takes some seconds")
+	told := false
+	return retry.Poll(ctx, 500*time.Millisecond, func() (open bool, err error) {
+		epoch, frozen, err := d.state(ctx)
+		var lost app.FoundError
+		if errors.As(err, &lost) {
+			if !told {
+				d.tell.Say("Redis has lost something; `hongbao recover --config %s` says what, and how to go on", d.ConfigFile)
+			}
+			told = true
+			return false, nil
+		}
+		return err == nil && !frozen && epoch > d.epoch, err
+	})
+}
+
+// state tells which epoch the shard is in, and whether it is frozen. Each opening begins another epoch.
+func (d *Deployment) state(ctx context.Context) (epoch int64, frozen bool, err error) {
+	err = app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
+		r, err := a.Recover(ctx, nil)
+		if r != nil {
+			for _, v := range r.Shards {
+				epoch, frozen = v.Epoch, v.Frozen
+			}
+		}
+		return err
+	})
+	return epoch, frozen, err
 }
 
 // Working runs the workers beside do, and has them drain when do has returned. If no worker can be started, the context
@@ -116,8 +173,9 @@ func (d *Deployment) Describe(w io.Writer) {
 	fmt.Fprintf(w, "kafka     kfake, in this process, topic %s\nledger    SQLite in %s\n", topicName, d.Dir)
 }
 
-// own are the sections of the configuration that a deployment sets by itself, for its servers are its own.
-var own = []string{"deployment.", "redis.", "ledger.", "settlement.", "remote.", "kafka."}
+// own is what the names of knobs begin with that a deployment sets by itself, for its servers are its own.
+var own = []string{"deployment.", "redis.", "ledger.", "settlement.", "remote.", "kafka.", "serve.listen",
+	"serve.control_listen", "serve.ops_listen"}
 
 // configure writes the configuration file and reads it. Times are short, so that a killed worker's grants are taken over
 // within seconds.
@@ -159,14 +217,14 @@ func addFlags(set map[string]string, flags *pflag.FlagSet) error {
 	var refused []string
 	flags.Visit(func(f *pflag.Flag) {
 		switch {
-		case isOwn(f.Name):
+		case isOwn(f.Name), f.Name == "config":
 			refused = append(refused, "--"+f.Name)
 		case strings.Contains(f.Name, "."):
 			set[f.Name] = f.Value.String()
 		}
 	})
 	if len(refused) > 0 {
-		return app.Usage("%s: this command starts servers of its own; leave it out", strings.Join(refused, ", "))
+		return app.Usage("%s: this command starts servers of its own, and --listen names their address; leave it out", strings.Join(refused, ", "))
 	}
 	return nil
 }
@@ -204,7 +262,7 @@ func (d *Deployment) checkEnv() error {
 	if len(found) == 0 {
 		return nil
 	}
-	return app.Usage("%s: this command starts servers of its own; unset it, or give unsafe.allow as a flag",
+	return app.Usage("%s: this command starts servers of its own; unset it (unsafe.allow can be a flag)",
 		strings.Join(found, ", "))
 }
 

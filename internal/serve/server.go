@@ -52,6 +52,8 @@ type Deps struct {
 	Control http.Handler
 	// Wrap, if not nil, makes what the public listener serves of the server's own handler.
 	Wrap func(http.Handler) http.Handler
+	// Guard, if not nil, stands in front of what every listener serves.
+	Guard func(http.Handler) http.Handler
 	// Metrics is what the ops listener serves as /metrics; nil for nothing. Pprof has it serve /debug/pprof as well.
 	Metrics http.Handler
 	Pprof   bool
@@ -180,6 +182,9 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 		bound := l.Addr()
 		if l = netutil.LimitListener(l, s.cfg.Connections); t != nil {
 			l = tls.NewListener(l, t)
+		}
+		if s.deps.Guard != nil {
+			h = s.deps.Guard(h)
 		}
 		all = append(all, listening{l, h})
 		return bound

@@ -1,0 +1,66 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// campaignID names the campaign that is there to try; with a number behind it, once the first one is over.
+const campaignID = "demo"
+
+const (
+	packets = 10_000
+	total   = 100_000
+	open    = 365 * 24 * time.Hour
+)
+
+// readyCampaign gives a campaign that is open and has packets left. It makes one if there is none.
+func readyCampaign(ctx context.Context, a *app.App) (hongbao.Campaign, error) {
+	id := campaignID
+	for n := 2; ; n++ {
+		has, found, err := find(ctx, a, id)
+		switch {
+		case err != nil:
+			return has.Spec, err
+		case !found:
+			return create(ctx, a, id, "A rain to try")
+		case has.Redis == nil || has.Redis.State == campaigns.Loading: // it was stopped on the way
+			return a.Load(ctx, id)
+		case has.Redis.State == campaigns.Open && has.Redis.Left > 0 && time.Now().Before(has.Spec.To):
+			return has.Spec, nil
+		}
+		id = fmt.Sprintf("%s-%d", campaignID, n)
+	}
+}
+
+// find tells how a campaign stands, and whether there is one.
+func find(ctx context.Context, a *app.App, id string) (app.Shown, bool, error) {
+	has, err := a.Show(ctx, id)
+	if errors.Is(err, ledger.ErrNoCampaign) {
+		return has, false, nil
+	}
+	return has, err == nil, err
+}
+
+// create funds and loads a campaign that is open from now on.
+func create(ctx context.Context, a *app.App, id, name string) (hongbao.Campaign, error) {
+	now := time.Now().Truncate(time.Second)
+	spec := campaign.Complete(hongbao.Campaign{
+		ID: id, Name: name, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 2000},
+		From:  now.Add(-time.Minute), To: now.Add(open), TimeZone: "Asia/Shanghai", Sponsor: "acme",
+		Durability: hongbao.DurabilityFast,
+	})
+	if _, err := a.Create(ctx, spec, nil); err != nil {
+		return spec, err
+	}
+	return a.Load(ctx, id)
+}

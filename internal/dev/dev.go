@@ -1,0 +1,190 @@
+// Package dev is the development server: a deployment of its own on this machine that serves until it is told to stop.
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/group"
+	"github.com/hongbao-project/hongbao/internal/local"
+	"github.com/hongbao-project/hongbao/internal/serve"
+)
+
+// Dev is one run of the development server.
+type Dev struct {
+	// Listen is the address of the API. The console has the next port, health and metrics the one after that, on loopback;
+	// port 0 takes three free ones.
+	Listen string
+	// DataDir keeps what was done; empty: nothing is kept.
+	DataDir string
+	// EnvFile, if not empty, gets the addresses and keys as variables of a shell, once all is ready; it goes at the end.
+	EnvFile string
+	// Crowd is how many simulated users grab each second.
+	Crowd int
+	// Program is the path by which this program was called.
+	Program string
+	// Flags may set knobs.
+	Flags *pflag.FlagSet
+	// Out gets what happens.
+	Out io.Writer
+	// Serve joins the listeners of `hongbao serve` over an App, and serves until the context ends.
+	Serve func(ctx context.Context, a *app.App, with app.Serving) error
+	// Ready is called once all is there.
+	Ready func(*Site) error
+
+	local *local.Deployment
+	tell  *local.Teller
+}
+
+const (
+	workers = 3
+	// rest is how long a worker that has ended stays away: longer than a lease, so that others take over.
+	rest = 8 * time.Second
+	// keyNote marks the API keys of this command.
+	keyNote = "hongbao dev"
+)
+
+// Run serves until ctx ends.
+func (d *Dev) Run(ctx context.Context) (err error) {
+	knobs, err := d.knobs()
+	if err != nil {
+		return err
+	}
+	d.tell = local.NewTeller(d.Out)
+	d.local, err = local.Open(ctx, &local.Options{DataDir: d.DataDir, Workers: workers, Rest: rest, Knobs: knobs,
+		Flags: d.Flags, Env: os.Environ(), Tell: d.tell})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.local.Close()) }()
+	d.local.Describe(d.Out)
+	return d.local.Working(ctx, func(ctx context.Context) error {
+		return d.local.With(ctx, func(a *app.App) error { return d.run(ctx, a) })
+	})
+}
+
+// knobs are those that differ from `hongbao serve`.
+func (d *Dev) knobs() (map[string]string, error) {
+	host, port, err := net.SplitHostPort(d.Listen)
+	first, errPort := strconv.ParseUint(port, 10, 16)
+	if err != nil || errPort != nil || first > 65533 {
+		return nil, app.Usage("--listen %.80q: want host:port, as 127.0.0.1:8080, with two more ports behind it", d.Listen)
+	}
+	if d.Crowd < 0 || d.Crowd > maxCrowd {
+		return nil, app.Usage("--crowd %d: want 0 to %d users a second", d.Crowd, maxCrowd)
+	}
+	at := func(host string, n uint64) string {
+		if first > 0 {
+			n += first
+		} else {
+			n = 0
+		}
+		return net.JoinHostPort(host, strconv.FormatUint(n, 10))
+	}
+	return map[string]string{
+		"serve.listen": at(host, 0), "serve.control_listen": at(host, 1), "serve.ops_listen": at("127.0.0.1", 2),
+		"serve.facts": "device=gateway:device", "serve.drain_delay": "0s", "serve.drain_timeout": "5s",
+	}, nil
+}
+
+// run serves while the workers work.
+func (d *Dev) run(ctx context.Context, a *app.App) error {
+	if err := d.local.AwaitOpen(ctx); err != nil {
+		return stopped(ctx, err)
+	}
+	site, err := d.prepare(ctx, a)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	listening := make(chan serve.Addresses, 1)
+	parts := []group.Part{
+		{Name: "serve", Run: func(ctx context.Context) error { return d.serve(ctx, listening) }},
+		{Name: "ready", Run: func(ctx context.Context) error { return d.ready(ctx, a, site, listening) }},
+	}
+	return group.Run(ctx, parts...)
+}
+
+// stopped is nil for what failed because somebody stopped this.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// prepare makes the campaign and the keys.
+func (d *Dev) prepare(ctx context.Context, a *app.App) (*Site, error) {
+	spec, err := readyCampaign(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	before, err := a.Keys(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range before {
+		if k.Note == keyNote {
+			if _, err := a.RevokeKey(ctx, k.ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	site := &Site{Campaign: spec.ID, Config: d.local.ConfigFile, program: d.Program}
+	if d.local.Kept() {
+		site.DataDir = d.local.Dir
+	}
+	for role, text := range map[access.Role]*string{access.RoleTreasurer: &site.Key, access.RoleGateway: &site.GatewayKey} {
+		k, err := a.CreateKey(ctx, access.Key{Role: role, Note: keyNote})
+		if err != nil {
+			return nil, err
+		}
+		*text = k.Text
+	}
+	return site, nil
+}
+
+// serve serves with an App of its own, and says where.
+func (d *Dev) serve(ctx context.Context, listening chan<- serve.Addresses) error {
+	return app.With(ctx, d.local.Config, app.Needs{Redis: true}, func(a *app.App) error {
+		return d.Serve(ctx, a, app.Serving{
+			Guard: func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
+			Ready: func(at serve.Addresses) { listening <- at },
+		})
+	})
+}
+
+// ready tells that all is there, and lets the crowd come.
+func (d *Dev) ready(ctx context.Context, a *app.App, site *Site, listening <-chan serve.Addresses) (err error) {
+	select {
+	case at := <-listening:
+		site.name(&d.local.Config.Serve, at)
+	case <-ctx.Done():
+		return nil
+	}
+	if d.EnvFile != "" {
+		if err := os.WriteFile(d.EnvFile, []byte(site.env()), 0o600); err != nil {
+			return fmt.Errorf("write the file of --env: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.Remove(d.EnvFile)) }()
+	}
+	if err := d.Ready(site); err != nil {
+		return err
+	}
+	if d.Crowd == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	c := crowd{size: d.Crowd, api: site.API, key: site.GatewayKey, tell: d.tell, app: a}
+	return c.run(ctx)
+}

@@ -1,0 +1,42 @@
+package dev
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/web"
+)
+
+// The code of a request that names another host.
+var _ = web.AddCodes(map[string]web.Code{
+	"host_unknown": {Status: http.StatusMisdirectedRequest, Title: "The request is for another host"},
+})
+
+// checkHost refuses requests whose Host is a name that is not this server's. A page of another site could give its own
+// name the address of this machine, and the browser would let its scripts read what is answered here (DNS rebinding). An
+// address can't be given away like that, nor a name over TLS: the certificate is for others.
+func checkHost(listen string, log *zap.Logger, h http.Handler) http.Handler {
+	own, _, _ := net.SplitHostPort(listen) // the configuration has checked it
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil && !isOurs(r.Host, own) {
+			web.Fail(w, r, log, web.Refuse("host_unknown",
+				"this server answers to localhost and to addresses: use http://127.0.0.1 with its port"))
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isOurs tells whether a Host header is an address, localhost, or the name that we listen on.
+func isOurs(host, own string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	_, err := netip.ParseAddr(strings.Trim(name, "[]"))
+	return err == nil || strings.EqualFold(name, "localhost") || own != "" && strings.EqualFold(name, own)
+}

@@ -1,0 +1,30 @@
+package dev
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestIsOurs(t *testing.T) {
+	t.Parallel()
+	for host, ours := range map[string]bool{
+		"127.0.0.1": true, "127.0.0.1:8080": true, "[::1]": true, "[::1]:8080": true, "192.0.2.7:8080": true,
+		"localhost": true, "LocalHost:8080": true, "devbox:8080": true, "DEVBOX": true,
+		"": false, "evil.example": false, "localhost.": false, "devbox.evil.example": false, "127.0.0.1.evil.example:80": false,
+		"localhost@evil.example": false, "evil.example:127.0.0.1": false,
+	} {
+		require.Equal(t, ours, isOurs(host, "devbox"), host)
+	}
+	require.False(t, isOurs("", ""))
+}
+
+func TestQuoted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"/usr/bin/hongbao": "/usr/bin/hongbao", "./my bin/hongbao": "'./my bin/hongbao'", "it's": `'it'\''s'`,
+		"$(reboot)": "'$(reboot)'", "": "",
+	} {
+		require.Equal(t, want, quoted(text))
+	}
+}

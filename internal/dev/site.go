@@ -1,0 +1,121 @@
+package dev
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/serve"
+)
+
+// Site is where everything is, and with which keys.
+type Site struct {
+	API     string `json:"api"`
+	Console string `json:"console"`
+	Metrics string `json:"metrics"`
+	// Key is a treasurer's, for the console and the administration API; GatewayKey grabs for the users that it names.
+	Key        string `json:"key"`
+	GatewayKey string `json:"gateway_key"`
+	// Campaign is open and has packets left.
+	Campaign string `json:"campaign"`
+	// Config is the configuration file, for other commands.
+	Config string `json:"config"`
+	// DataDir is empty if nothing is kept.
+	DataDir string `json:"data_dir,omitempty"`
+
+	program string
+}
+
+// name sets the addresses.
+func (s *Site) name(cfg *configs.Serve, at serve.Addresses) {
+	s.API = address(at.Public, cfg.TLSCert != "")
+	s.Console = address(at.Control, cfg.ControlTLSCert != "")
+	s.Metrics = address(at.Ops, false)
+}
+
+// address is how a browser on this machine reaches a listener.
+func address(at net.Addr, tls bool) string {
+	scheme := "http"
+	if tls {
+		scheme = "https"
+	}
+	host := at.String()
+	if a, err := netip.ParseAddrPort(host); err == nil && a.Addr().IsUnspecified() {
+		host = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), a.Port()).String()
+	}
+	return scheme + "://" + host
+}
+
+// Write writes it for a person, with commands to copy: each is a line of its own and ends by itself.
+func (s *Site) Write(w io.Writer) error {
+	kept := "Ctrl-C stops all of it, and nothing is left; --data-dir FOLDER would keep it"
+	if s.DataDir != "" {
+		kept = "Ctrl-C stops all of it; " + s.DataDir + " keeps what was done"
+	}
+	_, err := fmt.Fprintf(w, `api       %s
+console   %s
+metrics   %s/metrics
+key       %s
+          for the console and administration; it may do everything, and ends with this process
+campaign  %s, open
+
+A user grabs, what he holds, the campaign, the metrics:
+
+%s
+
+What is in the topic, and whether Redis, ledger and topic agree:
+
+%s
+
+Every command of %s works with --config %s
+%s
+
+`, s.API, s.Console, s.Metrics, s.Key, s.Campaign, strings.Join(s.curls(), "\n"), strings.Join(s.commands(), "\n"),
+		quoted(s.program), quoted(s.Config), kept)
+	if err != nil {
+		return fmt.Errorf("print the addresses: %w", err)
+	}
+	return nil
+}
+
+// curls are the commands that ask the API.
+func (s *Site) curls() []string {
+	campaign := s.API + "/v1/campaigns/" + s.Campaign
+	return []string{
+		`curl -s -H 'Authorization: Bearer ` + s.GatewayKey + `' -H 'Content-Type: application/json' -d ` +
+			`'{"grabs": [{"user": "u1", "request_id": "r1"}]}' ` + campaign + `/grabs:batch`,
+		`curl -s -H 'Authorization: Bearer ` + s.Key + `' '` + campaign + `/grabs?user=u1'`,
+		`curl -s ` + campaign,
+		`curl -s ` + s.Metrics + `/metrics`,
+	}
+}
+
+// commands are those of this program.
+func (s *Site) commands() []string {
+	program, config := quoted(s.program), quoted(s.Config)
+	return []string{
+		program + " tail --config " + config + " --last 5",
+		program + " audit --config " + config + " --wait 30s",
+	}
+}
+
+// env are the addresses and keys as variables of a shell.
+func (s *Site) env() string {
+	var b strings.Builder
+	for _, v := range [][2]string{{"HONGBAO_CONFIG", s.Config}, {"API", s.API}, {"CONSOLE", s.Console},
+		{"METRICS", s.Metrics}, {"KEY", s.Key}, {"GATEWAY_KEY", s.GatewayKey}, {"CAMPAIGN", s.Campaign}} {
+		fmt.Fprintf(&b, "export %s=%s\n", v[0], quoted(v[1]))
+	}
+	return b.String()
+}
+
+// quoted is a text as a shell takes it as one word.
+func quoted(text string) string {
+	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@%+=,") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
