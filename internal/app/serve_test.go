@@ -165,7 +165,7 @@ func TestReceiptsOfALostCampaign(t *testing.T) {
 func TestServeWantsTimeForItsAnswers(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: config(t, "HONGBAO_PRODUCER_CALL_TIMEOUT=30s"), log: zap.NewNop()}
-	err := a.Serve(t.Context(), nil)
+	err := a.Serve(t.Context(), Serving{})
 	require.ErrorContains(t, err, "producer.call_timeout is 30s, want it below serve.write_timeout")
 	var usage UsageError
 	require.ErrorAs(t, err, &usage)
