@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,22 +24,20 @@ import (
 // devServer is a `hongbao dev` that is ready.
 type devServer struct {
 	*program
-	tmp string
-	env []string // of the shell beside it
 	dev.Site
 }
 
 // startDev starts `hongbao dev` and waits until it is ready.
-func startDev(t *testing.T, tmp string, env []string, args ...string) *devServer {
+func startDev(t *testing.T, env []string, args ...string) *devServer {
 	t.Helper()
-	d := &devServer{tmp: tmp, env: []string{asProgram + "=1"}}
+	d := &devServer{}
 	file := filepath.Join(t.TempDir(), "dev.env")
 	d.program = start(t, env, append([]string{"dev", "--listen", "127.0.0.1:0", "--env", file}, args...)...)
 	testkit.EventuallyOK(t, time.Minute, func() error {
 		_, err := os.Stat(file)
 		return err
 	}, "hongbao dev is ready")
-	testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(d.out.String(), "Ctrl-C stops all of it") },
+	testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(d.Out.String(), "Ctrl-C stops all of it") },
 		"hongbao dev has printed the commands")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -56,7 +55,7 @@ func startDev(t *testing.T, tmp string, env []string, args ...string) *devServer
 // shell runs a line as a person does who has copied it.
 func (d *devServer) shell(line string) string {
 	d.t.Helper()
-	p := launch(d.t, d.t.TempDir(), d.env, "bash", "-c", line)
+	p := launch(d.t, d.t.TempDir(), nil, exec.Command("bash", "-c", line))
 	r := p.wait(time.Minute)
 	require.Zero(d.t, r.code, "$ %s\n%s%s", line, r.out, r.err)
 	return r.out
@@ -83,7 +82,7 @@ func (d *devServer) printed() []string {
 	self, err := os.Executable()
 	require.NoError(d.t, err)
 	var out []string
-	for line := range strings.Lines(d.out.String()) {
+	for line := range strings.Lines(d.Out.String()) {
 		if strings.HasPrefix(line, "curl ") || strings.HasPrefix(line, self+" ") {
 			out = append(out, strings.TrimSuffix(line, "\n"))
 		}
@@ -106,7 +105,7 @@ func (d *devServer) granted(answer string) serve.Receipt {
 // stop tells it to stop; it ends well.
 func (d *devServer) end(s syscall.Signal) {
 	d.t.Helper()
-	d.signal(s)
+	d.Signal(s)
 	r := d.wait(30 * time.Second)
 	require.Zero(d.t, r.code, "%s%s", r.out, r.err)
 	require.Empty(d.t, r.err)
@@ -123,8 +122,8 @@ func TestDev(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			tmp, _ := demoEnv(t)
-			d := startDev(t, tmp, []string{"TMPDIR=" + tmp, "PATH=" + c.path}, "--crowd", "40")
-			require.Equal(t, c.path == "", strings.Contains(d.out.String(), "miniredis, in this process"))
+			d := startDev(t, []string{"TMPDIR=" + tmp, "PATH=" + c.path}, "--crowd", "40")
+			require.Equal(t, c.path == "", strings.Contains(d.Out.String(), "miniredis, in this process"))
 			lines := d.printed()
 			got := d.granted(d.shell(lines[0]))
 			require.Equal(t, got, d.granted(d.shell(lines[0])), "the same request gets the same receipt")
@@ -139,9 +138,9 @@ func TestDev(t *testing.T) {
 			testkit.Eventually(t, 30*time.Second, func() bool {
 				return strings.Contains(d.shell("curl -s "+d.Metrics+"/metrics"), `outcome="already_granted"`)
 			}, "some of the crowd come twice")
-			require.NotEmpty(t, descendants(t, tmp, d.cmd.Process.Pid), "the test sees its processes")
+			require.NotEmpty(t, descendants(t, tmp, d.Cmd.Process.Pid), "the test sees its processes")
 			d.end(c.signal)
-			nothingLeft(t, tmp, d.cmd.Process.Pid)
+			nothingLeft(t, tmp, d.Cmd.Process.Pid)
 		})
 	}
 }
@@ -168,7 +167,7 @@ func TestDevKeepsItsData(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)
 	folder := filepath.Join(t.TempDir(), "kept")
-	first := startDev(t, tmp, []string{"TMPDIR=" + tmp}, "--data-dir", folder)
+	first := startDev(t, []string{"TMPDIR=" + tmp}, "--data-dir", folder)
 	lines := first.printed()
 	got := first.granted(first.shell(lines[0]))
 	r := run(t, []string{"TMPDIR=" + tmp}, "dev", "--listen", "127.0.0.1:0", "--data-dir", folder)
@@ -176,9 +175,9 @@ func TestDevKeepsItsData(t *testing.T) {
 	require.Contains(t, r.err, "another `hongbao dev` has")
 	require.Contains(t, first.shell(lines[5]), "agrees")
 	first.end(syscall.SIGTERM)
-	require.Empty(t, descendants(t, folder, first.cmd.Process.Pid))
+	require.Empty(t, descendants(t, folder, first.Cmd.Process.Pid))
 
-	second := startDev(t, tmp, []string{"TMPDIR=" + tmp}, "--data-dir", folder)
+	second := startDev(t, []string{"TMPDIR=" + tmp}, "--data-dir", folder)
 	lines = second.printed()
 	require.Equal(t, got, second.granted(second.shell(lines[0])), "the receipt is kept")
 	require.Contains(t, second.shell(lines[4]), `"event":"`+got.Event+`"`, "the topic is kept")
@@ -187,7 +186,7 @@ func TestDevKeepsItsData(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, second.get(second.Console+"/v1/campaigns", "", first.Key))
 	require.Equal(t, http.StatusOK, second.get(second.Console+"/v1/campaigns", "", second.Key))
 	second.end(syscall.SIGINT)
-	nothingLeft(t, tmp, second.cmd.Process.Pid)
+	nothingLeft(t, tmp, second.Cmd.Process.Pid)
 }
 
 // What `hongbao dev` can't do it says before anything is there, and leaves nothing behind.
@@ -231,7 +230,7 @@ func TestDevRefuses(t *testing.T) {
 			for _, part := range c.parts {
 				require.Contains(t, r.err, part)
 			}
-			nothingLeft(t, own, p.cmd.Process.Pid)
+			nothingLeft(t, own, p.Cmd.Process.Pid)
 		})
 	}
 	require.NoDirExists(t, filepath.Join(tmp, "no"))
