@@ -44,7 +44,7 @@ func root() *cobra.Command {
 		auditCmd(), tailCmd(), configCmd(),
 		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
-	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd(), keyCmd(), journalCmd(), sinkCmd(), doctorCmd(), healthCmd())
+	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd(), keyCmd(), journalCmd(), sinkCmd(), exportCmd(), doctorCmd(), healthCmd())
 	return cmd
 }
 

@@ -22,7 +22,7 @@ func TestUsageIsRefused(t *testing.T) {
 		{"campaign", "list", "x"}, {"config", "nonsense"}, {"config", "check", "x"}, {"grab", "rain"},
 		{"grab", "rain", "u", "x"},
 		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"}, {"serve", "x"},
-		{"balance", "client", "x"}, {"balance", "fund", "w"}, {"balance", "client", "revoke", "w"}, {"tail", "x"},
+		{"balance", "client", "x"}, {"balance", "fund", "w"}, {"balance", "client", "revoke", "w"}, {"tail", "x"}, {"export"}, {"export", "x"},
 		{"version", "x"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
@@ -58,6 +58,8 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		{"audit, bad campaign", []string{"audit", "--campaign", "*"}, "campaign"},
 		{"audit, negative wait", []string{"audit", "--wait", "-1s"}, "wait"},
 		{"tail, bad campaign", []string{"tail", "--campaign", "*"}, "campaign"},
+		{"export, no date", []string{"export", "--day", "yesterday"}, "2026-02-17"},
+		{"export, bad campaign", []string{"export", "--day", "2026-02-17", "--campaign", "*"}, "campaign"},
 		{"work, unknown sink", []string{"work", "--sink", "pigeon"}, "deployment.sinks"},
 		{"work, sink twice", []string{"work", "--sink", "balance,balance"}, "balance"},
 		{"no such file", []string{"campaign", "plan", "/no/such/file"}, "/no/such/file"},

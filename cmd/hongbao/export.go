@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/money"
+)
+
+func exportCmd() *cobra.Command {
+	var (
+		e   app.Export
+		day string
+	)
+	cmd := &cobra.Command{
+		Use: "export", Short: "Write a day's movements of money to CSV files, one a campaign, to reconcile them",
+		Long: "Writes what the ledger booked on a day to CAMPAIGN-DAY.csv, a line for each grant, funding, refund and payment " +
+			"from the\nreserve, and prints the sums. The day is one of the campaign's time zone. A file is written whole or not " +
+			"at all. A day\nthat may get more lines is refused; --unfinished writes it to CAMPAIGN-DAY.unfinished.csv.",
+		Example: "  hongbao export --day 2026-02-18\n" +
+			"  hongbao export --day 2026-02-18 --campaign spring-rain --dir /srv/reports --unfinished",
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if e.Day, err = time.Parse(time.DateOnly, day); err != nil {
+				return app.Usage("--day %.60q: give a date as 2026-02-17 (see `%s --help`)", day, cmd.CommandPath())
+			}
+			if e.Campaign != "" {
+				if err := checkCampaigns(e.Campaign); err != nil {
+					return err
+				}
+			}
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+				files, err := a.Export(cmd.Context(), e)
+				if err != nil && len(files) == 0 {
+					return err
+				}
+				out := struct {
+					Files []app.Exported `json:"files"`
+				}{files}
+				return errors.Join(printAnswer(cmd, out, func(w io.Writer) error { return writeExported(w, files) }), err)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&day, "day", "", "the day, as 2026-02-17")
+	flags.StringVar(&e.Campaign, "campaign", "", "this campaign only; else each that moved money on that day")
+	flags.StringVar(&e.Dir, "dir", ".", "the folder that gets the files")
+	flags.BoolVar(&e.Unfinished, "unfinished", false, "write a day that is not over or not settled, too")
+	return cmd
+}
+
+func writeExported(w io.Writer, files []app.Exported) error {
+	if len(files) == 0 {
+		_, err := fmt.Fprintln(w, "no campaign moved money on that day")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "FILE\tLINES\tOPENING\tFUNDED\tGRANTS\tGRANTED\tREFUNDED\tCLOSING\tFROM RESERVE")
+	for i := range files {
+		f := &files[i]
+		text := func(a hongbao.Amount) string { return money.Text(a, f.Currency) }
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", f.File, f.Lines, text(f.Opening), text(f.Funded), f.Grants,
+			text(f.Granted), text(f.Refunded), text(f.Closing), text(f.Paid))
+	}
+	return t.Flush()
+}

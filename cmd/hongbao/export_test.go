@@ -1,0 +1,138 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+// booked moves all that the ledger has booked to a time, and gives the day in the campaigns' zone.
+func (d *deployment) booked(at time.Time) string {
+	d.exec(fmt.Sprintf("UPDATE transfer SET created_at = %d", at.UnixMilli()))
+	return at.In(d.zone()).Format(time.DateOnly)
+}
+
+// zone is that of the campaigns of these tests, which is another day than UTC for eight hours.
+func (d *deployment) zone() *time.Location {
+	d.t.Helper()
+	zone, err := time.LoadLocation("Asia/Shanghai")
+	require.NoError(d.t, err)
+	return zone
+}
+
+// exported runs the command, and gives its answer and the lines of its only file.
+func (d *deployment) exported(args ...string) (app.Exported, [][]string) {
+	d.t.Helper()
+	files := decided[struct{ Files []app.Exported }](d.t, d.ok(append([]string{"export", "--json"}, args...)...)).Files
+	require.Len(d.t, files, 1)
+	text, err := os.ReadFile(files[0].File)
+	require.NoError(d.t, err)
+	sum := sha256.Sum256(text)
+	require.Equal(d.t, hex.EncodeToString(sum[:]), files[0].SHA256)
+	lines, err := csv.NewReader(strings.NewReader(string(text))).ReadAll()
+	require.NoError(d.t, err)
+	require.EqualValues(d.t, len(lines)-1, files[0].Lines)
+	return files[0], lines
+}
+
+// The file of a day has what users were granted, with the reference that a balance system knows, and its sums are those
+// of the ledger. The same command again writes the same file.
+func TestExport(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.campaign("rain", 10, 100_05)
+	d.campaign("drizzle", 10, 100)
+	require.Equal(t, 6, d.crowdOf("rain", 0, 6))
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	day, dir := d.booked(time.Now().Add(-48*time.Hour)), t.TempDir()
+
+	file, lines := d.exported("--day", day, "--campaign", "rain", "--dir", dir)
+	require.Equal(t, "Asia/Shanghai", file.TimeZone)
+	require.Equal(t, filepath.Join(dir, "rain-"+day+".csv"), file.File)
+	require.True(t, file.Finished)
+	require.Equal(t, []string{"booked_at", "type", "reference", "account", "currency", "amount", "campaign", "packet",
+		"granted_at", "transfer"}, lines[0])
+	require.Equal(t, []string{"funding", "funding:rain", "acme", "CNY", "100.05", "rain", "", "", "funding:rain"}, lines[1][1:])
+	paid, last := 0, 0
+	for _, line := range lines[2:] {
+		at, err := time.Parse("2006-01-02T15:04:05.000Z07:00", line[0])
+		require.NoError(t, err)
+		require.Contains(t, line[0], "+08:00")
+		require.Equal(t, day, at.In(d.zone()).Format(time.DateOnly))
+		packet, err := strconv.Atoi(line[7])
+		require.NoError(t, err)
+		require.Greater(t, packet, last, "in the order of the packets")
+		last = packet
+		require.Equal(t, []string{"grant", d.prefix + ":rain:" + line[7]}, line[1:3])
+		receipts := decided[app.Receipts](t, d.ok("receipts", "rain", line[3], "--json")).Receipts
+		require.Len(t, receipts, 1)
+		require.EqualValues(t, packet, receipts[0].Packet)
+		minor, err := strconv.Atoi(strings.Replace(line[5], ".", "", 1))
+		require.NoError(t, err)
+		require.EqualValues(t, receipts[0].Amount, minor)
+		paid += minor
+	}
+	require.Len(t, lines, 8)
+	require.EqualValues(t, paid, file.Granted)
+	require.EqualValues(t, 6, file.Grants)
+	require.EqualValues(t, 100_05, file.Funded)
+	require.EqualValues(t, 100_05-paid, file.Closing)
+	require.Equal(t, d.show("rain").Ledger.Granted, file.Granted, "as `hongbao campaign show` has it")
+
+	again, _ := d.exported("--day", day, "--campaign", "rain", "--dir", dir)
+	require.Equal(t, file, again)
+	all := decided[struct{ Files []app.Exported }](t, d.ok("export", "--json", "--day", day, "--dir", dir)).Files
+	require.Len(t, all, 2)
+	require.Equal(t, file, all[1], "after drizzle, which was funded on that day")
+	require.Contains(t, d.ok("export", "--day", "2020-01-01", "--dir", dir), "no campaign moved money")
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	hidden, err := filepath.Glob(filepath.Join(dir, ".*"))
+	require.NoError(t, err)
+	require.Len(t, append(names, hidden...), 2, "no file is left over")
+}
+
+// A day that is not over is refused, and told apart by its name if somebody wants it all the same. Nothing is written
+// where there is no folder, or of a ledger that does not agree with itself.
+func TestExportRefuses(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.campaign("rain", 10, 100_05)
+	dir, today := t.TempDir(), d.booked(time.Now())
+	args := []string{"export", "--day", today, "--dir", dir}
+	r := d.run(args...)
+	require.Equal(t, exitUndecided, r.code, r.err)
+	require.Contains(t, r.err, "--unfinished")
+	file, lines := d.exported("--day", today, "--dir", dir, "--unfinished")
+	require.False(t, file.Finished)
+	require.Equal(t, filepath.Join(dir, "rain-"+today+".unfinished.csv"), file.File)
+	require.Len(t, lines, 2)
+	require.NoError(t, os.Remove(file.File))
+
+	day := d.booked(time.Now().Add(-48 * time.Hour))
+	r = d.run("export", "--day", day, "--campaign", "rain", "--dir", filepath.Join(dir, "none"))
+	require.Equal(t, exitRefused, r.code, r.err)
+	require.Contains(t, r.err, filepath.Join(dir, "none"))
+	require.Equal(t, exitFailed, d.run("export", "--day", day, "--campaign", "drizzle", "--dir", dir).code)
+	d.exec("UPDATE transfer SET amount = amount + 1")
+	r = d.run("export", "--day", day, "--dir", dir)
+	require.Equal(t, exitFailed, r.code, r.err)
+	require.Contains(t, r.err, "hongbao audit")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

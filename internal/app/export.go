@@ -1,0 +1,190 @@
+package app
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/money"
+	"github.com/hongbao-project/hongbao/internal/remote"
+)
+
+// Export says which days are written to files, for whoever reconciles them with a bank or a balance system.
+type Export struct {
+	// Day is a date, whose hours are those of each campaign's time zone.
+	Day time.Time
+	// Campaign is the only one; "" for each that moved money on that day.
+	Campaign string
+	// Dir is the folder that gets the files.
+	Dir string
+	// Unfinished writes a day that is not over or not settled, too.
+	Unfinished bool
+}
+
+// Exported is the file of a campaign's day. Amounts are in minor units; Opening and Closing are the balances of the
+// campaign's pool: closing = opening + funded - granted - refunded.
+type Exported struct {
+	Campaign string         `json:"campaign"`
+	Day      string         `json:"day"`
+	TimeZone string         `json:"time_zone"`
+	From     time.Time      `json:"from"`
+	To       time.Time      `json:"to"`
+	File     string         `json:"file"`
+	SHA256   string         `json:"sha256"`
+	Lines    int64          `json:"lines"`
+	Currency string         `json:"currency,omitempty"`
+	Opening  hongbao.Amount `json:"opening"`
+	Funded   hongbao.Amount `json:"funded"`
+	Grants   int64          `json:"grants"`
+	Granted  hongbao.Amount `json:"granted"`
+	Refunded hongbao.Amount `json:"refunded"`
+	Closing  hongbao.Amount `json:"closing"`
+	// Paid is what persons had paid from the reserve for grants in quarantine.
+	Payments int64          `json:"quarantine_payments"`
+	Paid     hongbao.Amount `json:"quarantine_paid"`
+	// Finished: the day is over, and all that a remote may have booked before its end is recorded. Its file is the same
+	// for ever.
+	Finished   bool  `json:"finished"`
+	Unrecorded int64 `json:"unrecorded"`
+}
+
+// exportColumns are the columns of a file. docs/reconciliation.md tells of each.
+var exportColumns = []string{"booked_at", "type", "reference", "account", "currency", "amount", "campaign", "packet",
+	"granted_at", "transfer"}
+
+const (
+	exportTime = "2006-01-02T15:04:05.000Z07:00"
+	// exportAfter is how long after its end a day gets no more lines: a transaction that began before may still be
+	// under way, and the workers' clocks differ. The ledger's time limit comes on top.
+	exportAfter = 5 * time.Minute
+)
+
+// Export writes what campaigns moved on a day, a file for each. A file is written whole or not at all; the same day
+// again gives the same file.
+func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
+	campaigns, err := a.toExport(ctx, e.Campaign)
+	if err != nil {
+		return nil, err
+	}
+	days := make([]Exported, len(campaigns))
+	for i := range campaigns { // all of them, before the first file is written
+		if days[i], err = a.dayOf(&campaigns[i].Spec, &e); err != nil {
+			return nil, err
+		}
+	}
+	files := []Exported{}
+	for i := range days {
+		day := &days[i]
+		if err := a.exportDay(ctx, &e, &campaigns[i].Spec, day); err != nil {
+			return files, fmt.Errorf("export %s of campaign %s: %w", day.Day, day.Campaign, err)
+		}
+		if day.File != "" {
+			files = append(files, *day)
+		}
+	}
+	return files, nil
+}
+
+// toExport gives the campaigns.
+func (a *App) toExport(ctx context.Context, id string) (list []ledger.StoredCampaign, err error) {
+	if id != "" {
+		c, err := a.campaign(ctx, id)
+		return []ledger.StoredCampaign{c}, err
+	}
+	const most = 500
+	for after := ""; ; after = list[len(list)-1].Spec.ID {
+		page, err := a.ledger.Campaigns(ctx, after, most)
+		if list = append(list, page...); err != nil || len(page) < most {
+			return list, err
+		}
+	}
+}
+
+// dayOf tells when a campaign's day begins and ends, and refuses one that may get more lines.
+func (a *App) dayOf(c *hongbao.Campaign, e *Export) (Exported, error) {
+	out := Exported{Campaign: c.ID, Day: e.Day.Format(time.DateOnly), TimeZone: c.TimeZone, Currency: c.Currency}
+	zone, err := time.LoadLocation(c.TimeZone)
+	if err != nil {
+		return out, hongbao.Errorf(hongbao.ClassBroken, "the time zone of campaign %s: %w", c.ID, err)
+	}
+	year, month, day := e.Day.Date()
+	out.From, out.To = time.Date(year, month, day, 0, 0, 0, 0, zone), time.Date(year, month, day+1, 0, 0, 0, 0, zone)
+	open := out.To.Add(exportAfter + a.Config.Ledger.Timeout)
+	out.Finished = !time.Now().Before(open)
+	if !out.Finished && !e.Unfinished {
+		return out, hongbao.Errorf(hongbao.ClassTransient, "%s of campaign %s (%s) may get more lines until %s: run it again "+
+			"then, or write what there is with --unfinished", out.Day, c.ID, c.TimeZone, open.Format(time.RFC3339))
+	}
+	return out, nil
+}
+
+// exportDay writes one file, unless there is nothing to write and nobody has asked for this very campaign.
+func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day *Exported) (err error) {
+	file, err := newWholeFile(e.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.drop()) }()
+	w := csv.NewWriter(file)
+	if err := w.Write(exportColumns); err != nil {
+		return err
+	}
+	record := make([]string, len(exportColumns))
+	sums, err := a.ledger.Day(ctx, ledger.Day{Campaign: c.ID, From: day.From, To: day.To}, func(l *ledger.Line) error {
+		day.Lines++
+		a.exportLine(record, c, day.From.Location(), l)
+		return w.Write(record)
+	})
+	if err == nil {
+		w.Flush()
+		err = w.Error()
+	}
+	if err != nil {
+		return err
+	}
+	day.Opening, day.Funded, day.Granted, day.Refunded, day.Closing = sums.Opening, sums.Funded, sums.Granted,
+		sums.Refunded, sums.Closing
+	day.Grants, day.Payments, day.Paid, day.Unrecorded = sums.Grants, sums.Payments, sums.Paid, sums.Unrecorded
+	if sums.Unrecorded > 0 && !e.Unfinished {
+		return hongbao.Errorf(hongbao.ClassTransient, "%d credits may have been booked at the remote before the day's end, and "+
+			"are not recorded yet: `hongbao work` records them; run it again then, or write what there is with --unfinished",
+			sums.Unrecorded)
+	}
+	day.Finished = day.Finished && sums.Unrecorded == 0
+	if day.Lines == 0 && e.Campaign == "" {
+		return nil
+	}
+	name := c.ID + "-" + day.Day + ".csv"
+	if !day.Finished {
+		name = c.ID + "-" + day.Day + ".unfinished.csv"
+	}
+	day.SHA256, err = file.keep(name)
+	day.File = filepath.Join(e.Dir, name)
+	return err
+}
+
+// exportLine fills a record, in the order of exportColumns.
+func (a *App) exportLine(record []string, c *hongbao.Campaign, zone *time.Location, l *ledger.Line) {
+	reference, account, packet, granted := l.Transfer, l.User, "", ""
+	switch l.Kind {
+	case ledger.LineGrant:
+		reference = remote.Key(a.Config.Deployment.ID, c.ID, l.Packet)
+		granted = l.Granted.In(zone).Format(exportTime)
+	case ledger.LineFunding, ledger.LineRefund:
+		account = c.Sponsor
+	case ledger.LinePayment:
+	}
+	if l.Packet > 0 {
+		packet = strconv.FormatInt(l.Packet, 10)
+	}
+	amount, _, _ := strings.Cut(money.Text(l.Amount, c.Currency), " ")
+	copy(record, []string{l.Booked.In(zone).Format(exportTime), string(l.Kind), reference, account, c.Currency, amount,
+		c.ID, packet, granted, l.Transfer})
+}

@@ -1,0 +1,65 @@
+package app
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// wholeFile is a file that nobody sees under its name before all of it is on the disk. Only its owner may read it.
+type wholeFile struct {
+	io.Writer
+	dir  string
+	file *os.File
+	buf  *bufio.Writer
+	sum  hash.Hash
+}
+
+func newWholeFile(dir string) (*wholeFile, error) {
+	f, err := os.CreateTemp(dir, ".hongbao-")
+	if err != nil {
+		return nil, Usage("%w: give a folder that there is, and that may be written to", err)
+	}
+	w := &wholeFile{dir: dir, file: f, buf: bufio.NewWriterSize(f, 1<<16), sum: sha256.New()}
+	w.Writer = io.MultiWriter(w.buf, w.sum)
+	return w, nil
+}
+
+// keep gives the file its name, in place of one that has it, and tells the SHA-256 of what is in it.
+func (w *wholeFile) keep(name string) (string, error) {
+	err := errors.Join(w.buf.Flush(), w.file.Sync())
+	if err == nil {
+		err = os.Rename(w.file.Name(), filepath.Join(w.dir, name))
+	}
+	if err == nil {
+		err = syncDir(w.dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", filepath.Join(w.dir, name), err)
+	}
+	return hex.EncodeToString(w.sum.Sum(nil)), nil
+}
+
+// syncDir has the disk remember the names in a folder.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// drop ends the file, and removes it unless it was kept.
+func (w *wholeFile) drop() error {
+	err := w.file.Close()
+	if gone := os.Remove(w.file.Name()); !errors.Is(gone, os.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}

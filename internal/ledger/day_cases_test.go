@@ -1,0 +1,150 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// noon is within the day that the tests ask for.
+var noon = time.UnixMilli(1_700_000_000_000).UTC()
+
+// day is what campaign rain moved in 24 hours around noon.
+func (f *fixture) day(t *testing.T) (lines []Line, sums DaySums) {
+	t.Helper()
+	sums, err := f.ledger.Day(t.Context(), Day{"rain", noon.Add(-12 * time.Hour), noon.Add(12 * time.Hour)},
+		func(l *Line) error {
+			lines = append(lines, *l)
+			return nil
+		})
+	require.NoError(t, err)
+	require.Equal(t, sums.Closing, sums.Opening+sums.Funded-sums.Granted-sums.Refunded)
+	return lines, sums
+}
+
+// booked moves all transfers that were booked after the year 2024, which are those of now, to a time.
+func (f *fixture) booked(t *testing.T, at time.Time) {
+	t.Helper()
+	f.tamper(t, stmt{sql: `UPDATE transfer SET created_at = $1 WHERE created_at > 1735689600000`, args: []any{at.UnixMilli()}})
+}
+
+func kinds(lines []Line) (all []string) {
+	for i := range lines {
+		all = append(all, fmt.Sprint(lines[i].Kind, " ", lines[i].Packet, " ", lines[i].User, " ", lines[i].Amount))
+	}
+	return all
+}
+
+// A day has what was booked in it, from its first millisecond on and not at the next day's first, in one order.
+func testDay(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.create(t, "snow", 10)
+	lines, sums := f.day(t)
+	require.Empty(t, lines)
+	require.Equal(t, DaySums{}, sums, "before all of it")
+
+	f.booked(t, noon.Add(-12*time.Hour)) // the funding, in the day's first millisecond
+	f.settles(t, append(grantsOf("rain", 3, 4), grantsOf("snow", 1, 2)...)...)
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	f.booked(t, noon)
+	f.settles(t, grantsOf("rain", 5, 5)...)
+	f.settles(t, secondOf(1, "bea:1"))
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, Pay: true, By: "ann", Why: "dealt twice"},
+		f.Settler.config.Plan)
+	require.NoError(t, err)
+	f.booked(t, noon.Add(12*time.Hour-time.Millisecond))
+	f.settles(t, grantsOf("rain", 6, 6)...)
+	f.booked(t, noon.Add(12*time.Hour)) // the next day
+	f.settles(t, grantsOf("rain", 7, 7)...)
+	f.booked(t, noon.Add(-12*time.Hour-time.Millisecond)) // the day before
+
+	lines, sums = f.day(t)
+	user := func(packet int64) string { return grant("rain", packet).User }
+	require.Equal(t, []string{
+		fmt.Sprint("funding 0  ", int64(fundedFor(10))),
+		fmt.Sprint("grant 1 ", user(1), " ", int64(planned(1))), fmt.Sprint("grant 2 ", user(2), " ", int64(planned(2))),
+		fmt.Sprint("grant 3 ", user(3), " ", int64(planned(3))), fmt.Sprint("grant 4 ", user(4), " ", int64(planned(4))),
+		fmt.Sprint("grant 5 ", user(5), " ", int64(planned(5))),
+		fmt.Sprint("quarantine_payment 1 bea:1 ", int64(planned(1))),
+	}, kinds(lines))
+	require.Equal(t, noon, lines[1].Booked)
+	require.Equal(t, grant("rain", 1).Time, lines[1].Granted)
+	require.Equal(t, lines[1].Transfer, lines[2].Transfer, "of one batch")
+	require.NotEqual(t, lines[1].Transfer, lines[3].Transfer)
+	require.Equal(t, DaySums{Opening: -planned(7), Funded: fundedFor(10), Granted: fundedFor(5), Grants: 5,
+		Closing: fundedFor(10) - fundedFor(5) - planned(7), Paid: planned(1), Payments: 1}, sums)
+}
+
+// A campaign that is over has its refund, and its pool is empty behind it.
+func testDayRefund(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	f.booked(t, noon.Add(-24*time.Hour))
+	f.refunds(t, closeOf("rain", 10, 4))
+	f.booked(t, noon)
+	lines, sums := f.day(t)
+	left := fundedFor(10) - fundedFor(4)
+	require.Equal(t, []string{fmt.Sprint("refund 0  ", int64(left))}, kinds(lines))
+	require.Equal(t, DaySums{Opening: left, Refunded: left}, sums)
+}
+
+// More grants than a page has come each once, in their order.
+func testDayPages(t *testing.T, f *fixture) {
+	const packets = sumRows + 500
+	f.create(t, "rain", packets)
+	f.settles(t, grantsOf("rain", 1, packets)...)
+	f.booked(t, noon)
+	lines, sums := f.day(t)
+	require.EqualValues(t, packets, sums.Grants)
+	require.Len(t, lines, packets+1)
+	for i := range lines[1:] {
+		require.EqualValues(t, i+1, lines[i+1].Packet)
+	}
+}
+
+// Nothing is told as true that the ledger contradicts; an error of fn ends the reading.
+func testDayBroken(t *testing.T, f *fixture) {
+	read := func(fn func(*Line) error) error {
+		_, err := f.ledger.Day(t.Context(), Day{"rain", noon.Add(-time.Hour), noon.Add(time.Hour)}, fn)
+		return err
+	}
+	ignore := func(*Line) error { return nil }
+	err := read(ignore)
+	require.ErrorIs(t, err, ErrNoCampaign)
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	f.booked(t, noon)
+	for _, sql := range []string{
+		`UPDATE transfer SET amount = amount + $1 WHERE kind = 'grants'`,
+		`UPDATE transfer SET grants = grants + $1 WHERE kind = 'grants'`,
+		`UPDATE grants SET amount = amount + $1 WHERE packet = 2`,
+		`UPDATE grants SET batch = batch + $1 WHERE packet = 2`, // no transfer is for it
+		`UPDATE account SET balance = balance + $1 WHERE id = 'pool:rain'`,
+	} {
+		f.tamper(t, stmt{sql: sql, args: []any{int64(1)}})
+		err := read(ignore)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%s: %v", sql, err)
+		f.tamper(t, stmt{sql: sql, args: []any{int64(-1)}})
+		require.NoError(t, read(ignore))
+	}
+	stop := errors.New("the disk is full")
+	require.ErrorIs(t, read(func(*Line) error { return stop }), stop)
+}
+
+// Credits that a remote may have booked, and that are not recorded, are counted.
+func testDayUnrecorded(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	f.booked(t, noon)
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 3))
+	require.NoError(t, err)
+	_, sums := f.day(t)
+	require.Zero(t, sums.Unrecorded, "they were asked for later")
+	f.tamper(t, stmt{sql: `UPDATE pending SET since = $1 WHERE packet < 3`, args: []any{noon.UnixMilli()}})
+	_, sums = f.day(t)
+	require.EqualValues(t, 2, sums.Unrecorded)
+}
