@@ -109,7 +109,7 @@ func createCmd() *cobra.Command {
 
 func loadCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "load ID", Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it " +
+		Use: "load CAMPAIGN", Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it " +
 			"was",
 		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -135,19 +135,19 @@ func loadCmd() *cobra.Command {
 }
 
 func pauseCmd() *cobra.Command {
-	return stateCmd("pause ID", "Make a campaign answer paused until it is resumed", "paused",
+	return stateCmd("pause", "Make a campaign answer paused until it is resumed", "paused",
 		(*app.App).Pause)
 }
 
 func resumeCmd() *cobra.Command {
-	return stateCmd("resume ID", "Open a paused campaign again", "open",
+	return stateCmd("resume", "Open a paused campaign again", "open",
 		(*app.App).Resume)
 }
 
-func stateCmd(use, short, state string, do func(*app.App, context.Context, string) error) *cobra.Command {
+func stateCmd(name, short, state string, do func(*app.App, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: oneCampaign,
-		Example: "  hongbao campaign " + use[:len(use)-2] + "spring-rain",
+		Use: name + " CAMPAIGN", Short: short, Args: oneCampaign,
+		Example: "  hongbao campaign " + name + " spring-rain",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
 				if err := do(a, cmd.Context(), args[0]); err != nil {
@@ -168,7 +168,7 @@ func stateCmd(use, short, state string, do func(*app.App, context.Context, strin
 
 func showCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Print a campaign as JSON: its specification, its hash, how it stands in the ledger and in " +
+		Use: "show CAMPAIGN", Short: "Print a campaign as JSON: its specification, its hash, how it stands in the ledger and in " +
 			"Redis",
 		Example: "  hongbao campaign show spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {

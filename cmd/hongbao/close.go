@@ -17,7 +17,7 @@ import (
 func closeCmd() *cobra.Command {
 	early := false
 	cmd := &cobra.Command{
-		Use: "close ID", Short: "End a campaign for ever: grabs answer ended from now on",
+		Use: "close CAMPAIGN", Short: "End a campaign for ever: grabs answer ended from now on",
 		Long: "Ends a campaign for ever: from now on grabs answer ended, and a repeated grab still gets its receipt. A " +
 			"campaign whose window is\n" +
 			"open is refused without --early, so that a mistyped ID ends nothing. No money moves: `hongbao campaign refund` " +
@@ -70,7 +70,7 @@ func printEnding(cmd *cobra.Command) func(*app.Ending, error) error {
 func refundCmd() *cobra.Command {
 	o := closing.Order{}
 	cmd := &cobra.Command{
-		Use: "refund ID --amount MINOR-UNITS", Short: "Give what nobody got back to the sponsor, once",
+		Use: "refund CAMPAIGN --amount MINOR-UNITS", Short: "Give what nobody got back to the sponsor, once",
 		Long: "Posts the refund of a closed campaign: what was funded and not granted goes back to its sponsor, once, " +
 			"however often this is run\n" +
 			"and wherever it is killed. --amount must be exactly that sum in minor units: without it nothing moves, the sum is " +

@@ -15,9 +15,8 @@ func healthCmd() *cobra.Command {
 		Long: "Asks /readyz of the ops listener that the configuration names: give it that of the process. The image has no " +
 			"shell and no\n" +
 			"other program, so this is what a container's health check runs. It ends with 5 if the process is not ready.",
-		Example:   "  hongbao health serve",
-		ValidArgs: app.HealthCommands(),
-		Args:      exactly(1, "one of serve, work and balance"),
+		Example: "  hongbao health serve",
+		Args:    exactly(1, "one of serve, work and balance"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load(cmd)
 			if err != nil {

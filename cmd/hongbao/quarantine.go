@@ -145,7 +145,7 @@ func quarantineResolveCmd() *cobra.Command {
 func quarantineCampaignCmd() *cobra.Command {
 	by, why := "", ""
 	cmd := &cobra.Command{
-		Use: "campaign ID", Short: "Send the grants of a campaign that the ledger will never have to quarantine; else they " +
+		Use: "campaign CAMPAIGN", Short: "Send the grants of a campaign that the ledger will never have to quarantine; else they " +
 			"wait",
 		Long: "Grants of a campaign that the ledger does not have wait, without an attempt and with an alarm: it may be the " +
 			"wrong ledger, or an\n" +

@@ -16,7 +16,7 @@ import (
 func refundLostCmd() *cobra.Command {
 	var o ledger.LostRefund
 	cmd := &cobra.Command{
-		Use:   "refund-lost ID --amount MINOR-UNITS --by NAME --why TEXT",
+		Use:   "refund-lost CAMPAIGN --amount MINOR-UNITS --by NAME --why TEXT",
 		Short: "End and refund a campaign of which Redis has lost something, from the ledger alone",
 		Long: "For a campaign that `hongbao recover --accept-loss` left frozen, or that Redis has lost though the ledger " +
 			"has paid some of it: nobody\n" +

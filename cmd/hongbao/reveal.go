@@ -18,7 +18,7 @@ import (
 
 func revealCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "reveal ID", Short: "Print a refunded campaign's seed, so that anyone can recompute the draw",
+		Use: "reveal CAMPAIGN", Short: "Print a refunded campaign's seed, so that anyone can recompute the draw",
 		Long: "Prints, as JSON, the specification, the hash that was published before the start, and the seed, and notes in " +
 			"the ledger that the\n" +
 			"seed is public. Before the refund it is refused: the seed tells what every packet holds. Publish what it prints; " +

@@ -44,7 +44,9 @@ func root() *cobra.Command {
 		auditCmd(), tailCmd(), configCmd(),
 		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
-	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd(), keyCmd(), journalCmd(), sinkCmd(), exportCmd(), doctorCmd(), healthCmd())
+	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd(), keyCmd(), journalCmd(), sinkCmd(), exportCmd(), doctorCmd(),
+		healthCmd(), manCmd())
+	complete(cmd)
 	return cmd
 }
 

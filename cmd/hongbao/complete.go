@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+)
+
+// completer gives what may stand in a place and begins with a prefix, each with an explanation after a tab, if it has
+// one.
+type completer func(cmd *cobra.Command, prefix string) ([]string, error)
+
+// A shell waits for completions: it gets none from a server that takes longer, and no more than it can show.
+const (
+	completeTime = 2 * time.Second
+	completeMost = 100
+)
+
+// byWord are the completers of arguments, by the word that stands for them in a command's usage. nil is for a file.
+var byWord = map[string]completer{
+	"CAMPAIGN": offerCampaigns, "SINK": offerSinks, "LETTER": offerLetters, "KEY": offerKeys, "CLIENT": offerClients,
+	"ID": offerQuarantined, "NAME": offerReplays, "serve|work|balance": offerOneOf(app.HealthCommands()),
+	"FILE": nil, "FOLDER": nil, "USER": offerNothing,
+}
+
+// byFlag are the completers of flags that mean the same in every command.
+var byFlag = map[string]completer{
+	"campaign": offerCampaigns, "sink": offerSinks, "dead": offerSinks, "to": offerTargets, "shard": offerShards,
+	"role": func(*cobra.Command, string) ([]string, error) {
+		var roles []string
+		for _, r := range access.Roles() {
+			roles = append(roles, string(r))
+		}
+		return roles, nil
+	},
+	"class": offerOneOf(deadletter.Classes()),
+}
+
+// complete tells the completions of the shells, which cobra makes, what may stand in each place of a command and of
+// those below it.
+func complete(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		complete(c)
+	}
+	words := argumentWords(cmd)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(words) == 0 || len(args) >= len(words) && !repeats(cmd) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return answer(byWord[words[min(len(args), len(words)-1)]], cmd, args, prefix)
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if c := byFlag[f.Name]; c != nil {
+			// It fails only for a flag that is not there, or that has a completion already.
+			_ = cmd.RegisterFlagCompletionFunc(f.Name,
+				func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+					return answer(c, cmd, nil, prefix)
+				})
+		}
+	})
+}
+
+// argumentWords are the words of a command's usage that stand for its arguments.
+func argumentWords(cmd *cobra.Command) (words []string) {
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		if strings.HasPrefix(word, "--") {
+			break
+		}
+		words = append(words, strings.Trim(word, "[].")) // [LETTER...]
+	}
+	return words
+}
+
+// repeats tells whether a command takes any number of its last argument.
+func repeats(cmd *cobra.Command) bool { return strings.HasSuffix(cmd.Use, "...]") }
+
+// answer asks a completer. A server that is away, or a configuration that is wrong, gives nothing: what is typed is no
+// place for an error.
+func answer(c completer, cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if c == nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+	defer cancel()
+	cmd.SetContext(ctx)
+	all, err := c(cmd, prefix)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	fits := slices.DeleteFunc(all, func(s string) bool {
+		value, _, _ := strings.Cut(s, "\t")
+		return !strings.HasPrefix(value, prefix) || slices.Contains(given, value)
+	})
+	directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	if len(fits) == 1 && strings.HasSuffix(fits[0], ":") { // topic:OTHER goes on
+		directive |= cobra.ShellCompDirectiveNoSpace
+	}
+	return fits[:min(len(fits), completeMost)], directive
+}
+
+func offerNothing(*cobra.Command, string) ([]string, error) { return nil, nil }
+
+func offerOneOf(words []string) completer {
+	return func(*cobra.Command, string) ([]string, error) { return slices.Clone(words), nil }
+}
+
+func offerCampaigns(cmd *cobra.Command, prefix string) (ids []string, err error) {
+	err = with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+		page, err := a.ListCampaigns(cmd.Context(), "", completeMost,
+			func(id string) bool { return strings.HasPrefix(id, prefix) })
+		for i := range page.Campaigns {
+			c := &page.Campaigns[i]
+			ids = append(ids, fmt.Sprintf("%s\t%s, from %s", c.ID, c.State, c.From.Format(time.RFC3339)))
+		}
+		return err
+	})
+	return ids, err
+}
+
+// offerSinks reads the configuration, where they stand.
+func offerSinks(cmd *cobra.Command, _ string) ([]string, error) {
+	cfg, err := load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(cfg.Deployment.Sinks), nil
+}
+
+func offerTargets(cmd *cobra.Command, prefix string) ([]string, error) {
+	all, err := offerSinks(cmd, prefix)
+	return append(all, "topic:"), err
+}
+
+func offerShards(cmd *cobra.Command, _ string) (numbers []string, err error) {
+	cfg, err := load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for i := range cfg.Deployment.Shards {
+		numbers = append(numbers, strconv.Itoa(i))
+	}
+	return numbers, nil
+}
+
+func offerLetters(cmd *cobra.Command, _ string) (ids []string, err error) {
+	err = with(cmd, app.Needs{}, func(a *app.App) error {
+		page, err := a.ListLetters(cmd.Context(), deadletter.Filter{}, "", deadletter.MaxListed)
+		for i := range page.Letters {
+			l := &page.Letters[i]
+			ids = append(ids, fmt.Sprintf("%s\t%s, %.60q", l.ID, l.Class, l.Reason))
+		}
+		return err
+	})
+	return ids, err
+}
+
+func offerQuarantined(cmd *cobra.Command, _ string) (ids []string, err error) {
+	err = with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+		page, err := a.ListQuarantine(cmd.Context(), app.QuarantineList{Limit: completeMost})
+		for i := range page.Grants {
+			g := &page.Grants[i]
+			ids = append(ids, fmt.Sprintf("%d\t%s, packet %d: %s", g.ID, g.Campaign, g.Packet, g.Reason))
+		}
+		return err
+	})
+	return ids, err
+}
+
+func offerKeys(cmd *cobra.Command, _ string) (ids []string, err error) {
+	err = with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+		all, err := a.Keys(cmd.Context(), false)
+		for i := range all {
+			ids = append(ids, fmt.Sprintf("%s\t%s %s", all[i].ID, all[i].Role, all[i].Note))
+		}
+		return err
+	})
+	return ids, err
+}
+
+func offerClients(cmd *cobra.Command, _ string) (names []string, err error) {
+	err = with(cmd, app.Needs{}, func(a *app.App) error {
+		tokens, funds, err := a.Clients(cmd.Context())
+		for i := range tokens {
+			names = append(names, tokens[i].Client)
+		}
+		for i := range funds {
+			names = append(names, funds[i].Client)
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+		return err
+	})
+	return names, err
+}
+
+func offerReplays(cmd *cobra.Command, _ string) (names []string, err error) {
+	err = with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
+		all, err := a.Replays(cmd.Context())
+		for i := range all {
+			state := "begun"
+			if all[i].Finished {
+				state = "finished"
+			}
+			names = append(names, fmt.Sprintf("%s\tto %s, %s", all[i].Name, all[i].Target, state))
+		}
+		return err
+	})
+	return names, err
+}
