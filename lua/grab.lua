@@ -7,24 +7,27 @@
 --         for each limit by a fact a byte with the number of its values, and n bytes with the place, from 1, of each grab's
 --         value among them
 --       3 campaign's id
---       4 terms: hash of the plan  5 ms since when they hold  6 ms until when  7 window's start in ms
---       8... for each limit by user: per, max, ms since the window's start when its period began ("" for campaign), ms when it
---         counts anew (0 for never); then for each limit by a fact: name, per, max, ms when it counts anew
+--       4 terms: hash of the plan  5 the ms before they hold and the ms until when, of 13 digits each, then the window's start
+--         in ms (so one text tells by one comparison that it is too early for the terms)
+--       6 for each limit by user "max:start", ms since the window's start when its period began, "-" for campaign; "|"; for each
+--         limit by a fact the time in ms when its counters leave, 0 for never; all separated by spaces
+--       7... for each limit by a fact its max
 --       ... n users, n request ids ("" for none), n traceparents ("" for none) if there are any, then for each limit by a fact
---         its values, none twice, each "place of the fact:value"
--- Reply flat strings: the answers, one for each grab, separated by tabs; Redis time in ms; window's start in ms; the last
---       seq before this call. An answer is
+--         its values, none twice, each "place of the fact:value"; last the highest seq that the caller has seen
+-- Reply one string, its parts separated by tabs: Redis time in ms; window's start in ms; the last seq before this call; then
+--       the answers, one for each grab. An answer is
 --       <packet> <amount>    granted now, with the next seq; the time is now, the request id the grab's own
 --       =<receipt>           granted before by the same request id
 --       a<receipts>          already granted: all receipts of the user, and he gets no other one now
---       l<by>:<per>:<max>:<ms>  limit reached; ms is when it counts anew, 0 for never
+--       l<place>             limit reached; its place among the terms, from 1, limits by user first
 --       s sold out   n not started   e ended   p paused   u unknown campaign
 --       b busy   f frozen         undecided, to be repeated
 --       A receipt is "packet amount seq ms request-id", ms since the window's start; receipts are separated by newlines.
---       Or "T" and the terms that the campaign has now, if ARGV brought others; nothing was decided: names of the facts that
---       limits count by, "device,channel"; ARGV[4] to [7]; 1 if a user gets one packet only; number of limits by user, number
---       of limits by facts; ARGV[8]... ; for each limit by a fact the name of its hash of counters: "c" counts for the whole
---       campaign, "d20778" for a day, "h498672" for an hour
+--       Or an array, "T" and the terms that the campaign has now, if ARGV brought others; nothing was decided: names of the
+--       facts that limits count by, "device,channel"; ARGV[4] and [5]; 1 if a user gets one packet only; number of limits by
+--       user, and for each: per, max, ms since the window's start when its period began ("-" for campaign), ms when it counts
+--       anew (0 for never); for each limit by a fact: name, per, max, ms when it counts anew, the name of its hash of counters:
+--       "c" counts for the whole campaign, "d20778" for a day, "h498672" for an hour
 -- Cost  O(grabs, and receipts of their users): some 20 us for one, 0.4 ms for 128, on one core.
 -- First write XADD: it grows memory, so out of memory is refused before any change, and so is a stream of another type.
 --       Everything else is checked before it.
@@ -35,19 +38,21 @@
 -- under the hash of the plan. A function or table is made only where it is needed, a string only where it is stored, and a
 -- number becomes text only once.
 
-local KEYS, ARGV, call, tonumber = KEYS, ARGV, redis.call, tonumber -- globals are slow
+local KEYS, ARGV, call = KEYS, ARGV, redis.call -- globals are slow
 local format, find, sub, byte = string.format, string.find, string.sub, string.byte
 local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen', 'opened')
 local camp = call('HMGET', KEYS[3], 'state', 'hash', 'granted', 'granted_amount')
 local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
-local seq, seen = tonumber(meta[1]), tonumber(ARGV[#ARGV]) -- KEYS and ARGV end with what goes along with every call, see guard.lua
+local seq, seen = meta[1], ARGV[#ARGV] -- the seen seq goes along with every call, see guard.lua
 
 if not seq or not meta[2] then
 	return redis.error_reply('HBFROZEN Redis has lost the shard, or nobody founded it')
-elseif seen > seq then
+end
+seq = seq + 0 -- cheaper than tonumber
+if seen - seq > 0 then
 	local known = tonumber(call('HMGET', KEYS[1], 'seen')[1] or 0)
-	call('HSET', KEYS[1], 'frozen', meta[4] or now_text, 'seen', format('%d', math.max(seen, known)))
+	call('HSET', KEYS[1], 'frozen', meta[4] or now_text, 'seen', format('%d', math.max(seen + 0, known)))
 	return redis.error_reply('HBFROZEN the shard has come to event ' .. meta[1] .. ', and event ' .. seen .. ' was seen')
 elseif meta[4] then
 	return redis.error_reply('HBFROZEN the shard waits until what Redis may have lost is known')
@@ -56,11 +61,11 @@ elseif meta[5] ~= OPENED then
 end
 
 local n, by_user, by_fact, distinct, traced, one_each, expire = byte(ARGV[2], 1, 7)
-local from_text, refusal = ARGV[7], nil
+local from_text, refusal = sub(ARGV[5], 27), nil
 
 -- The terms are others than ARGV brought, or nothing is to be had: the campaign itself says. refusal is then what a grab that
 -- is no repeat gets, if the user has nothing yet.
-if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= ARGV[6] or not camp[3] or not camp[4] then
+if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= sub(ARGV[5], 14, 26) or not camp[3] or not camp[4] then
 	local now = tonumber(now_text)
 	local damage
 	camp, damage = whole(KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour', 'fact_names', 'fact_limits',
@@ -71,7 +76,7 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= 
 	from_text = camp[2] or '0'
 	if camp[1] == 'frozen' or not camp[1] then
 		local every = camp[1] and 'f' or 'u'
-		return { string.rep(every .. '\t', n - 1) .. every, now_text, from_text, meta[1] }
+		return now_text .. '\t' .. from_text .. '\t' .. meta[1] .. string.rep('\t' .. every, n)
 	elseif camp[1] == 'paused' and now < tonumber(camp[3]) then
 		refusal = 'p'
 	elseif camp[1] == 'loading' or camp[1] == 'open' and now < tonumber(from_text) then
@@ -119,7 +124,7 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= 
 			return bucket, start, resets
 		end
 
-		local limits, names, users = {}, {}, 0
+		local limits, users = {}, 0
 		local function add(...)
 			for i = 1, select('#', ...) do
 				limits[#limits + 1] = select(i, ...)
@@ -129,7 +134,7 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= 
 		for i, per in ipairs({ 'campaign', 'day', 'hour' }) do
 			if not hold and camp[3 + i] ~= '' then
 				local _, start, resets = period(per)
-				add(per, camp[3 + i], start and format('%d', start - from_text) or '', format('%d', resets))
+				add(per, camp[3 + i], start and format('%d', start - from_text) or '-', format('%d', resets))
 				users = users + 1
 			end
 		end
@@ -142,23 +147,19 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= 
 					add(name, per, most, format('%d', resets))
 				end
 			end
-			names[#names + 1] = sub(per, 1, 1) .. (bucket and format('%d', bucket) or '')
+			add(sub(per, 1, 1) .. (bucket and format('%d', bucket) or ''))
 		end
-		local facts = format('%d', #names)
-		for k = 1, #names do
-			limits[#limits + 1] = names[k]
-		end
-		return { 'T', camp[7], camp[10], now_text, format('%d', ends), from_text, hold and '1' or '0', format('%d', users), facts,
+		return { 'T', camp[7], camp[10], format('%d', now - 1) .. format('%d', ends) .. from_text, hold and '1' or '0', format('%d', users),
 			unpack(limits) }
 	end
 end
 
-local users = 7 + 4 * (by_user + by_fact) -- what is of grab i stands i places behind
+local users = 6 + by_fact -- what is of grab i stands i places behind
 local requests, traces = users + n, users + 2 * n
 local first = traced == 1 and traces + n or traces -- the values of a fact stand behind it
 
 -- answers are written over the receipts as each grab has been decided
-local answers = call('HMGET', KEYS[5], unpack(ARGV, users + 1, requests))
+local answers = n == 1 and { call('HGET', KEYS[5], ARGV[requests]) } or call('HMGET', KEYS[5], unpack(ARGV, users + 1, requests))
 local held -- user -> receipts as they change below; only needed if a user comes twice
 if distinct == 0 then
 	held = {}
@@ -195,12 +196,13 @@ if winners > 0 or held then
 			begins[count] = at + 1
 			at = find(receipts, '\n', at + 1, true)
 		end
-		for at = 8, 4 + 4 * by_user, 4 do
-			local most, start = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+		local place = 0
+		for most, start in string.gmatch(ARGV[6], '(%d+):([^ |]+)') do
+			place, most = place + 1, tonumber(most)
 			if count >= most then
-				local earliest = start and string.match(receipts, '^%d+ %d+ %d+ (%d+)', begins[count - most + 1])
-				if not start or tonumber(earliest) >= start then
-					return 'luser:' .. ARGV[at] .. ':' .. ARGV[at + 1] .. ':' .. ARGV[at + 3]
+				local earliest = start ~= '-' and string.match(receipts, '^%d+ %d+ %d+ (%d+)', begins[count - most + 1])
+				if start == '-' or tonumber(earliest) >= tonumber(start) then
+					return 'l' .. place
 				end
 			end
 		end
@@ -222,19 +224,17 @@ if winners > 0 or held then
 	end
 end
 
--- limits by facts: what each of its values counts, and which of them each grab looks at
+-- limits by facts: what each of its values counts, a text until a grab of this call counts too, and which of them each
+-- grab looks at
 local limits
 if by_fact > 0 and not refusal then
 	limits = {}
-	local at, place = 4 + 4 * by_user, 8
+	local place = 8
 	for k = 1, by_fact do
-		at = at + 4
 		local size = byte(ARGV[2], place)
-		local counts = call('HMGET', KEYS[5 + k], unpack(ARGV, first + 1, first + size))
-		for i = 1, size do
-			counts[i] = tonumber(counts[i] or 0)
-		end
-		limits[k] = { at = at, most = tonumber(ARGV[at + 2]), counts = counts, first = first, size = size, place = place, changed = {} }
+		local counts = size == 1 and { call('HGET', KEYS[5 + k], ARGV[first + 1]) } or
+			call('HMGET', KEYS[5 + k], unpack(ARGV, first + 1, first + size))
+		limits[k] = { counts, ARGV[6 + k] + 0, { byte(ARGV[2], place + 1, place + n) }, first, size }
 		first, place = first + size, place + 1 + n
 	end
 end
@@ -257,8 +257,8 @@ for i = 1, n do
 	end
 	for k = 1, not answer and by_fact or 0 do
 		local limit = limits[k]
-		if limit.counts[byte(ARGV[2], limit.place + i)] >= limit.most then
-			answer = 'l' .. ARGV[limit.at] .. ':' .. ARGV[limit.at + 1] .. ':' .. ARGV[limit.at + 2] .. ':' .. ARGV[limit.at + 3]
+		if (limit[1][limit[3][i]] or 0) - limit[2] >= 0 then
+			answer = 'l' .. by_user + k
 			break
 		end
 	end
@@ -286,9 +286,8 @@ for i = 1, n do
 			filled = filled + 2
 			for k = 1, by_fact do
 				local limit = limits[k]
-				local value = byte(ARGV[2], limit.place + i)
-				limit.counts[value] = limit.counts[value] + 1
-				limit.changed[value] = true
+				local counts, value = limit[1], limit[3][i]
+				counts[value] = (counts[value] or 0) + 1
 			end
 			local trace = traced == 1 and ARGV[traces + i] or ''
 			packets[granted] = answer .. ' ' .. user .. ' ' .. (request ~= '' and request or '-') .. ' ' .. (trace ~= '' and trace or '-')
@@ -297,29 +296,31 @@ for i = 1, n do
 	answers[i] = answer
 end
 
-local reply = { n == 1 and answers[1] or table.concat(answers, '\t'), now_text, from_text, meta[1] }
+local reply = now_text .. '\t' .. from_text .. '\t' .. meta[1] .. '\t' .. (n == 1 and answers[1] or table.concat(answers, '\t'))
 if granted == 0 then
 	return reply
 end
 call('XADD', KEYS[2], '*', 'v', '1', 'k', 'grant', 'c', ARGV[3], 'q', format('%d', seq + 1), 'e', meta[2], 't', now_text,
 	'g', granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted))
 call('HSET', KEYS[5], unpack(stored, 1, filled))
-local texts = {} -- few counts differ
 for k = 1, by_fact do
-	local limit = limits[k]
-	local fields, size = {}, 0
-	for i = 1, limit.size do
-		if limit.changed[i] then
-			local count = limit.counts[i]
-			texts[count] = texts[count] or format('%d', count)
-			fields[size + 1], fields[size + 2] = ARGV[limit.first + i], texts[count]
+	local counts, from, fields, size = limits[k][1], limits[k][4], {}, 0
+	for i = 1, limits[k][5] do
+		local count = counts[i]
+		if type(count) == 'number' then
+			fields[size + 1], fields[size + 2] = ARGV[from + i], count < 10 and sub(DIGITS, count + 1, count + 1) or format('%d', count)
 			size = size + 2
 		end
 	end
 	call('HSET', KEYS[5 + k], unpack(fields, 1, size))
-	local per = ARGV[limit.at + 1]
-	if expire == 1 and per ~= 'campaign' then -- it goes one period after its end: a clock that is set back a little finds it
-		call('PEXPIREAT', KEYS[5 + k], format('%d', ARGV[limit.at + 3] + (per == 'day' and 86400000 or 3600000)), 'NX')
+end
+if expire == 1 then
+	local k = 0
+	for at in string.gmatch(sub(ARGV[6], find(ARGV[6], '|', 1, true) + 1), '%d+') do
+		k = k + 1
+		if at ~= '0' then
+			call('PEXPIREAT', KEYS[5 + k], at, 'NX')
+		end
 	end
 end
 if granted == 1 then

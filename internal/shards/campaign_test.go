@@ -108,17 +108,17 @@ func TestShardThatWasNeverFounded(t *testing.T) {
 func TestParseGrabReply(t *testing.T) {
 	t.Parallel()
 	c := call("rain", "u1", "u2")
-	for name, reply := range map[string][]string{
-		"empty": {}, "short": {"s\ts", "1", "1"}, "long": {"s\ts", "1", "1", "1", "1"}, "no time": {"s\ts", "x", "1", "1"},
-		"no seq": {"s\ts", "1", "1", ""}, "an answer too few": {"s", "1", "1", "1"},
-		"one too many": {"s\ts\ts", "1", "1", "1"},
-		"no outcome":   {"s\t", "1", "1", "1"}, "unknown outcome": {"s\tz", "1", "1", "1"},
-		"bad packet":            {"s\t1 x", "1", "1", "1"},
-		"packet without amount": {"s\t12", "1", "1", "1"}, "bad receipt": {"s\t=1 2 x 4 r", "1", "1", "1"},
-		"short receipt": {"s\ta1 2 3 4", "1", "1", "1"}, "bad limit": {"s\tluser:day:1", "1", "1", "1"},
-		"limit of text": {"s\tluser:day:x:1", "1", "1", "1"}, "granted nothing": {"s\ta", "1", "1", "1"},
-		"six fields": {"s\t=1 2 3 4 r 5", "1", "1", "1"}, "no receipt": {"s\t=", "1", "1", "1"},
-		"empty line": {"s\ta1 2 3 4 r\n\n1 2 3 4 q", "1", "1", "1"},
+	for name, reply := range map[string]string{
+		"empty": "", "short": "1\t1\ts\ts", "long": "1\t1\t1\t1\ts\ts", "no time": "x\t1\t1\ts\ts",
+		"no seq": "1\t1\t\ts\ts", "an answer too few": "1\t1\t1\ts",
+		"one too many": "1\t1\t1\ts\ts\ts", "no answers": "1\t1\t1",
+		"no outcome": "1\t1\t1\ts\t", "unknown outcome": "1\t1\t1\ts\tz",
+		"bad packet":            "1\t1\t1\ts\t1 x",
+		"packet without amount": "1\t1\t1\ts\t12", "bad receipt": "1\t1\t1\ts\t=1 2 x 4 r",
+		"short receipt": "1\t1\t1\ts\ta1 2 3 4", "bad limit": "1\t1\t1\ts\tluser",
+		"no such limit": "1\t1\t1\ts\tl1", "limit 0": "1\t1\t1\ts\tl0", "granted nothing": "1\t1\t1\ts\ta",
+		"six fields": "1\t1\t1\ts\t=1 2 3 4 r 5", "no receipt": "1\t1\t1\ts\t=",
+		"empty line": "1\t1\t1\ts\ta1 2 3 4 r\n\n1 2 3 4 q",
 	} {
 		answers, err := shards.ParseGrabReply(0, c, reply, nil)
 		require.ErrorContains(t, err, "grab", name)

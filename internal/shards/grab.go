@@ -63,8 +63,8 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		if err != nil {
 			return nil, err
 		}
-		if len(reply) == 0 || reply[0] != "T" {
-			answers, err = ParseGrabReply(k.Keys.Index(), call, reply, answers)
+		if len(reply) == 1 {
+			answers, err = ParseGrabReply(k.Keys.Index(), call, reply[0], answers)
 			k.sawGranted(answers, call.Terms)
 			return answers, err
 		}
@@ -115,8 +115,9 @@ type Terms struct {
 	factNames string
 	args      []any // as grab.lua wants them
 	oneEach   bool  // a user gets one packet only
-	byUser    int   // number of limits
-	byFact    []factLimit
+	limits    []hongbao.LimitHit
+	byUser    int          // how many of them, the first ones, are by user
+	byFact    []factLimit  // the others
 	expiring  atomic.Int64 // until when nobody asks again for the expiry of the periods' hashes; in Unix ns
 }
 
@@ -126,38 +127,63 @@ type factLimit struct {
 }
 
 // noTerms never hold.
-var noTerms = &Terms{args: []any{"", "", "", ""}}
+var noTerms = &Terms{args: []any{"", "", ""}}
+
+// keepCounters is how long the counters of a period stay after its end: a clock that is set back a little finds them.
+var keepCounters = map[hongbao.Period]time.Duration{hongbao.PerDay: 24 * time.Hour, hongbao.PerHour: time.Hour}
 
 // parseTerms reads the reply of grab.lua that tells terms.
 func parseTerms(reply []string) (*Terms, error) {
 	broken := fmt.Errorf("script grab answered terms that can't be read: %.200q", reply)
-	if len(reply) < 9 {
+	if len(reply) < 6 || reply[0] != "T" {
 		return nil, broken
 	}
-	t := &Terms{factNames: reply[1], oneEach: reply[6] == "1"}
-	byFact, err1 := strconv.Atoi(reply[8])
-	var err2 error
-	t.byUser, err2 = strconv.Atoi(reply[7])
-	limits := reply[9:]
-	if err1 != nil || err2 != nil || len(limits) != 4*t.byUser+5*byFact {
+	t := &Terms{factNames: reply[1], oneEach: reply[4] == "1"}
+	var err error
+	rest := reply[6:]
+	if t.byUser, err = strconv.Atoi(reply[5]); err != nil || t.byUser < 0 || len(rest) < 4*t.byUser ||
+		(len(rest)-4*t.byUser)%5 != 0 {
 		return nil, broken
 	}
-	hashes := limits[4*(t.byUser+byFact):]
-	for _, arg := range slices.Concat(reply[2:6], limits[:len(limits)-byFact]) {
-		t.args = append(t.args, arg)
+	var bounds, leave []string
+	for ; len(t.limits) < t.byUser; rest = rest[4:] {
+		bounds = append(bounds, rest[1]+":"+rest[2])
+		err = errors.Join(err, t.add(hongbao.ByUser, rest[0], rest[1], rest[3]))
 	}
 	names := strings.Split(t.factNames, ",")
-	for i, hash := range hashes {
-		name := limits[4*(t.byUser+i)]
-		t.byFact = append(t.byFact, factLimit{name, strconv.Itoa(slices.Index(names, name)+1) + ":", hash})
+	most := []any{}
+	for ; len(rest) > 0; rest = rest[5:] {
+		t.byFact = append(t.byFact, factLimit{rest[0], strconv.Itoa(slices.Index(names, rest[0])+1) + ":", rest[4]})
+		err = errors.Join(err, t.add(rest[0], rest[1], rest[2], rest[3]))
+		left := int64(0)
+		if hit := t.limits[len(t.limits)-1]; !hit.Resets.IsZero() {
+			left = hit.Resets.Add(keepCounters[hit.Limit.Per]).UnixMilli()
+		}
+		leave, most = append(leave, strconv.FormatInt(left, 10)), append(most, rest[2])
 	}
+	if err != nil {
+		return nil, broken
+	}
+	t.args = append([]any{reply[2], reply[3], strings.Join(bounds, " ") + "|" + strings.Join(leave, " ")}, most...)
 	return t, nil
+}
+
+// add adds what a grab is told that meets the limit.
+func (t *Terms) add(by, per, most, resets string) error {
+	n, err1 := strconv.ParseInt(most, 10, 64)
+	ms, err2 := strconv.ParseInt(resets, 10, 64)
+	hit := hongbao.LimitHit{Limit: hongbao.Limit{By: by, Per: hongbao.Period(per), Max: n}}
+	if ms > 0 {
+		hit.Resets = time.UnixMilli(ms)
+	}
+	t.limits = append(t.limits, hit)
+	return errors.Join(err1, err2)
 }
 
 // grabKeys are the KEYS of grab.lua.
 func grabKeys(k Keys, call *GrabCall) []string {
 	c := k.Campaign(call.Campaign)
-	keys := make([]string, 5, 6+len(call.Terms.byFact)) // one more for meta, see run
+	keys := make([]string, 5, 5+len(call.Terms.byFact))
 	keys[0], keys[1], keys[2], keys[3], keys[4] = k.Meta(), k.Events(), c, c+":stock", c+":receipts"
 	for _, limit := range call.Terms.byFact {
 		keys = append(keys, k.Counters(call.Campaign, limit.counters))
@@ -241,24 +267,25 @@ func common(grabs []*hongbao.Grab) (distinct, traces bool) {
 
 var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, MaxGrabs) }}
 
-// ParseGrabReply reads the reply of grab.lua.
-func ParseGrabReply(shard int, call *GrabCall, reply []string, answers []hongbao.Answer) ([]hongbao.Answer, error) {
-	if len(reply) != 4 {
-		return nil, fmt.Errorf("script grab answered %d strings, want 4", len(reply))
+// ParseGrabReply reads the reply of grab.lua that has answers.
+func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.Answer) ([]hongbao.Answer, error) {
+	var head [3]int64
+	rest, more := reply, true
+	for i := range head {
+		var text string
+		var err error
+		text, rest, more = strings.Cut(rest, "\t")
+		if head[i], err = strconv.ParseInt(text, 10, 64); err != nil || !more {
+			return nil, fmt.Errorf("script grab answered %.80q: want a time, the window's start, a seq and answers", reply)
+		}
 	}
-	now, err1 := strconv.ParseInt(reply[1], 10, 64)
-	from, err2 := strconv.ParseInt(reply[2], 10, 64)
-	seq, err3 := strconv.ParseInt(reply[3], 10, 64)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, fmt.Errorf("script grab answered a time or a seq that is none: %w", err)
-	}
-	if n := strings.Count(reply[0], "\t") + 1; n != len(call.Grabs) {
+	if n := strings.Count(rest, "\t") + 1; n != len(call.Grabs) {
 		return nil, fmt.Errorf("script grab gave %d answers for %d grabs", n, len(call.Grabs))
 	}
-	p := grabParser{shard: shard, from: from, seq: seq, now: time.UnixMilli(now)}
+	p := grabParser{shard: shard, now: time.UnixMilli(head[0]), from: head[1], seq: head[2], terms: call.Terms}
 	answers = answers[:0]
 	i := 0
-	for text := range strings.SplitSeq(reply[0], "\t") {
+	for text := range strings.SplitSeq(rest, "\t") {
 		a, err := p.answer(text, call.Grabs[i].RequestID)
 		if err != nil {
 			return nil, fmt.Errorf("script grab answered %.80q: %w", text, err)
@@ -274,6 +301,7 @@ type grabParser struct {
 	from  int64
 	seq   int64 // the last one that was given
 	now   time.Time
+	terms *Terms
 }
 
 var grabOutcomes = map[byte]hongbao.Outcome{
@@ -308,7 +336,7 @@ func (p *grabParser) answer(text, request string) (hongbao.Answer, error) {
 		}
 		a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:])
 	case hongbao.OutcomeLimitReached:
-		a.Limit, err = parseLimitHit(text[1:])
+		a.Limit, err = p.terms.hit(text[1:])
 	case hongbao.OutcomeNotStarted:
 		a.Starts = time.UnixMilli(p.from)
 	default: // the outcome is all there is to say
@@ -330,18 +358,14 @@ func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
 	}}}, nil
 }
 
-func parseLimitHit(text string) (*hongbao.LimitHit, error) {
-	f := strings.Split(text, ":")
-	if len(f) != 4 {
-		return nil, errors.New("want by:per:max:ms")
+// hit is the limit of that place.
+func (t *Terms) hit(place string) (*hongbao.LimitHit, error) {
+	at, err := strconv.Atoi(place)
+	if err != nil || t == nil || at < 1 || at > len(t.limits) {
+		return nil, errors.New("the campaign has no such limit")
 	}
-	most, err1 := strconv.ParseInt(f[2], 10, 64)
-	ms, err2 := strconv.ParseInt(f[3], 10, 64)
-	hit := &hongbao.LimitHit{Limit: hongbao.Limit{By: f[0], Per: hongbao.Period(f[1]), Max: most}}
-	if ms > 0 {
-		hit.Resets = time.UnixMilli(ms)
-	}
-	return hit, errors.Join(err1, err2)
+	hit := t.limits[at-1]
+	return &hit, nil
 }
 
 // ParseReceipts reads a user's receipts as Redis keeps them: "packet amount seq ms request-id", ms since the window's

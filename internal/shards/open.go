@@ -131,8 +131,8 @@ func epochOf(ctx context.Context) string {
 	return ""
 }
 
-// run calls a script of the shard. meta, the caller's epoch and the highest seq that it has seen go along: see
-// lua/guard.lua.
+// run calls a script of the shard. What lua/guard.lua wants goes along: meta, the caller's epoch and the highest seq that
+// it has seen. A script that has the guard in itself gets the seq only.
 func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) ([]string, error) {
 	if s.guard == unguarded {
 		return s.runPlain(ctx, k.rdb, keys, args)
@@ -141,8 +141,10 @@ func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) (
 	if until := st.frozen.Load(); until != 0 && time.Now().UnixNano() < until {
 		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], frozenError("it was so a moment ago"))
 	}
-	keys = append(keys, k.Keys.Meta())
-	args = append(args, epochOf(ctx), st.seen.Load())
+	if s.guard == guarded {
+		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx))
+	}
+	args = append(args, st.seen.Load())
 	var cmd *redis.Cmd
 	if t := st.opened.Load(); t != nil {
 		cmd = k.rdb.EvalSha(ctx, t.sha[s], keys, args...)

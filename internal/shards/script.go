@@ -85,8 +85,11 @@ func (s *script) runPlain(ctx context.Context, rdb redis.Scripter, keys []string
 	return flatten(s.name, v)
 }
 
-// flatten takes the reply of a script: every one is a flat array of strings.
+// flatten takes the reply of a script: every one is a flat array of strings, or one string.
 func flatten(name string, v any) ([]string, error) {
+	if text, ok := v.(string); ok {
+		return []string{text}, nil
+	}
 	list, ok := v.([]any)
 	if !ok {
 		return nil, fmt.Errorf("script %s answered %T, want an array", name, v)
