@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,7 +113,7 @@ func TestReadmeQuickStart(t *testing.T) {
 	runPage(t, "README.md", section(t, "Quick start on your servers"))
 }
 
-// The newcomer's page, from its first line to its last, with a Redis and nothing else.
+// The newcomer's page, from its first line to its last, on `hongbao dev`.
 func TestStartPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -120,9 +121,34 @@ func TestStartPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/start.md")
 	require.NoError(t, err)
-	rdb := testkit.NewRedis(t, testkit.RedisOptions{})
-	runPageOn(t, "docs/start.md", string(text), []string{"HONGBAO_REDIS_ADDRS=" + rdb.Addr,
-		"HONGBAO_LEDGER_DSN=hongbao.db", "HONGBAO_DEPLOYMENT_SINKS=balance"})
+	runPageOnDev(t, "docs/start.md", string(text))
+}
+
+// The README's first steps, on `hongbao dev`.
+func TestReadmeFiveMinutes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	runPageOnDev(t, "README.md", section(t, "Five minutes"))
+}
+
+// runPageOnDev runs a page in two shells, as it says: what is in its sh block stays, beside the commands. Ports may be
+// taken here, so those are free ones.
+func runPageOnDev(t *testing.T, page, text string) {
+	t.Helper()
+	block := fence.FindStringSubmatch(text)
+	require.Len(t, block, 3)
+	require.Equal(t, "sh", block[1])
+	command, found := strings.CutPrefix(strings.TrimSpace(block[2]), "make build\n")
+	require.True(t, found, "%s does not begin with make build", page)
+	dir := build(t)
+	cmd := exec.Command("bash", "-c", "exec "+command+" --listen 127.0.0.1:0")
+	cmd.Dir, cmd.Env = dir, testkit.Environ()
+	server := testkit.StartProgram(t, cmd)
+	runSteps(t, page, text, dir, nil)
+	server.Signal(syscall.SIGINT)
+	require.Zero(t, server.Wait(time.Minute), "%s%s", server.Out.String(), server.Err.String())
 }
 
 // runPage runs the commands of a page in a shell, and compares what each prints with what the page shows. Only the
@@ -148,7 +174,6 @@ func newLedgerServer(t *testing.T) *testkit.PostgresServer {
 // runPageOn is runPage with the values of all variables that the page exports.
 func runPageOn(t *testing.T, page, text string, env []string) {
 	t.Helper()
-	t.Helper()
 	topic := fmt.Sprintf("readme-%d", time.Now().UnixNano())
 	named := regexp.MustCompile(`export (HONGBAO_\w+)=`).FindAllStringSubmatch(text, -1)
 	require.Len(t, named, len(env))
@@ -156,20 +181,27 @@ func runPageOn(t *testing.T, page, text string, env []string) {
 		require.True(t, slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, v[1]+"=") }),
 			"the test does not set %s", v[1])
 	}
+	runSteps(t, page, text, build(t), append(env, "HONGBAO_KAFKA_TOPIC="+topic), topic, "hongbao.grants")
+}
+
+// runSteps runs the commands of a page in a folder, and compares what each prints with what the page shows. renamed are
+// pairs of a name here and that on the page.
+func runSteps(t *testing.T, page, text, dir string, env []string, renamed ...string) {
+	t.Helper()
 	todo := steps(text)
-	require.Greater(t, len(todo), 8)
+	require.Greater(t, len(todo), 6)
 	const mark = "@@@ next"
 	script := strings.Builder{}
 	for _, s := range todo {
 		fmt.Fprintf(&script, "%s\necho '%s'\n", s.command, mark)
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-c", script.String())
-	cmd.Dir, cmd.Env = build(t), testkit.Environ(append(env, "HONGBAO_KAFKA_TOPIC="+topic)...)
+	cmd.Dir, cmd.Env = dir, testkit.Environ(env...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s\n%s", out, complaints.String())
-	parts := strings.Split(strings.ReplaceAll(string(out), topic, "hongbao.grants"), mark+"\n")
+	parts := strings.Split(strings.NewReplacer(renamed...).Replace(string(out)), mark+"\n")
 	require.Len(t, parts, len(todo)+1)
 	for i, s := range todo {
 		require.Equal(t, shapesOf(s.prints), shapesOf(strings.Split(parts[i], "\n")), page+
