@@ -37,6 +37,7 @@ image: ## write the container image to bin/image, an OCI layout, without a conta
 	cd deploy && go run ./image -out ../bin/image
 
 test-deploy: setup ## the chart, the rights, the image, a rolling update: deploy, a module of its own
+	scripts/setup.sh deploy
 	cd deploy && go vet ./... && go test -count=1 -timeout $(TIMEOUT) ./...
 
 test-web: setup ## the console in a real Chromium, which is installed with axe-core: scripts/setup.sh web

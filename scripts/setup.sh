@@ -5,6 +5,7 @@
 #   scripts/setup.sh --check             only says what is missing; status 1 if anything is
 #   scripts/setup.sh kafka [VERSION...]  only Kafka, for more versions
 #   scripts/setup.sh web                 what the tests of the console need: Chromium, and axe-core from the npm registry
+#   scripts/setup.sh deploy              what the tests of deploy need: the libraries of examples/clients, by pip and npm
 # KAFKA_VERSION (4.1.0) is the version without an argument; HONGBAO_KAFKA_DIR (.cache of the repository) is where
 # kafka-VERSION goes. Services that the Debian packages start are stopped again; ones that ran before are left alone.
 set -euo pipefail
@@ -235,6 +236,35 @@ setup_web() {
 	work=
 }
 
+# clients_there: what the readers of the topic in examples/clients need is here, in the versions that they pin.
+clients_there() {
+	local home=$cache/clients
+	"$home/venv/bin/python3" -c 'import confluent_kafka' 2>/dev/null &&
+		cmp -s "$root/examples/clients/requirements.txt" "$home/requirements.txt" &&
+		cmp -s "$root/examples/clients/package.json" "$home/package.json" && [ -d "$home/node_modules/kafkajs" ]
+}
+
+setup_clients() {
+	local missing home=$cache/clients
+	missing=$(missing_packages python3-venv nodejs npm)
+	# shellcheck disable=SC2086 # one word each
+	[ -z "$missing" ] || install_packages $missing
+	if clients_there; then
+		say "what the clients in Python and Node need is there"
+		return
+	fi
+	say "installing what the clients in Python and Node need into $home"
+	rm -rf "$home"
+	mkdir -p "$home"
+	if ! { cp "$root/examples/clients/package.json" "$home" && python3 -m venv "$home/venv" &&
+		"$home/venv/bin/pip" install --quiet --disable-pip-version-check -r "$root/examples/clients/requirements.txt" &&
+		(cd "$home" && npm install --silent --no-audit --no-fund --no-package-lock); }; then
+		rm -rf "$home"
+		die "pip or npm could not install them: see above; check the network, ~/.config/pip/pip.conf and ~/.npmrc"
+	fi
+	cp "$root/examples/clients/requirements.txt" "$home" # last: it says that all is there
+}
+
 # schemathesis_home is where the version of scripts/schemathesis.txt belongs.
 schemathesis_home() { echo "$cache/schemathesis-$(sed -n 's/^schemathesis==//p' "$root/scripts/schemathesis.txt")"; }
 
@@ -277,6 +307,7 @@ main() {
 		for version in "${@:-$default_kafka}"; do setup_kafka "$version"; done
 		;;
 	web) setup_web ;;
+	deploy) setup_clients ;;
 	'')
 		missing=$(missing_packages)
 		if [ -n "$missing" ]; then
@@ -288,7 +319,7 @@ main() {
 		setup_kafka "$default_kafka"
 		setup_schemathesis
 		;;
-	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web]" ;;
+	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web | deploy]" ;;
 	esac
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Each client of examples/clients grabs a packet, and the reader of the topic prints each of them once, also the one that
-// is in the topic twice: its copy comes before the others.
+// Each client of examples/clients grabs a packet, and each reader of the topic prints each of them once, also the
+// one that is in the topic twice: its copy comes before the others.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)
@@ -45,17 +45,33 @@ func TestClients(t *testing.T) {
 		}
 	}
 
-	read := map[string]bool{}
-	libs := filepath.Join(kafkaLibs(t, broker.Version), "*")
-	for line := range strings.Lines(client(t, "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", libs, "Topic.java",
-		broker.Addr, topic, "readers", "hongbao", "4")) {
-		var grant struct{ User string }
-		require.NoError(t, json.Unmarshal([]byte(line), &grant), line)
-		require.False(t, read[grant.User], "%s twice", grant.User)
-		read[grant.User] = true
+	for _, reader := range readers(t, broker.Version) {
+		read := map[string]bool{}
+		group := "readers-in-" + filepath.Base(reader[0])
+		for line := range strings.Lines(client(t, append(reader, broker.Addr, topic, group, "hongbao", "4")...)) {
+			var grant struct{ User string }
+			require.NoError(t, json.Unmarshal([]byte(line), &grant), "%v: %s", reader, line)
+			require.False(t, read[grant.User], "%v: %s twice", reader, grant.User)
+			read[grant.User] = true
+		}
+		require.Equal(t, granted, read, "%v", reader)
 	}
-	require.Equal(t, granted, read)
 	worker.stop(timeToStart)
+}
+
+// readers are the commands of the readers of the topic, each with the libraries that scripts/setup.sh has fetched for it.
+func readers(t *testing.T, kafka string) [][]string {
+	t.Helper()
+	node := t.TempDir() // Node looks for libraries beside the program
+	text, err := os.ReadFile("../../examples/clients/topic.mjs")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(node, "topic.mjs"), text, 0o600))
+	require.NoError(t, os.Symlink(cached(t, "clients", "node_modules"), filepath.Join(node, "node_modules")))
+	return [][]string{
+		{"java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", cached(t, "kafka-"+kafka, "libs", "*"), "Topic.java"},
+		{cached(t, "clients", "venv", "bin", "python3"), "topic.py"},
+		{"node", filepath.Join(node, "topic.mjs")},
+	}
 }
 
 // byDevice adds the limit of configs/campaign.yaml.
@@ -97,13 +113,14 @@ func client(t *testing.T, command ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func kafkaLibs(t *testing.T, version string) string {
+// cached is a path of what scripts/setup.sh has fetched.
+func cached(t *testing.T, path ...string) string {
 	t.Helper()
 	dir := os.Getenv("HONGBAO_KAFKA_DIR")
 	if dir == "" {
 		dir = "../../.cache"
 	}
-	libs, err := filepath.Abs(filepath.Join(dir, "kafka-"+version, "libs"))
+	abs, err := filepath.Abs(filepath.Join(append([]string{dir}, path...)...))
 	require.NoError(t, err)
-	return libs
+	return abs
 }

@@ -251,7 +251,7 @@ func TestComposeKafka(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "server.properties")
 	require.NoError(t, os.WriteFile(path, []byte(properties.String()), 0o600))
 	_, version, _ := strings.Cut(s.Image, ":")
-	libs := filepath.Join(kafkaLibs(t, version), "*")
+	libs := filepath.Join(cached(t, "kafka-"+version, "libs"), "*")
 	out, err := exec.CommandContext(t.Context(), "java", "-cp", libs, "kafka.tools.StorageTool", "format",
 		"-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", path).CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -1,0 +1,32 @@
+// Prints each grant of the topic once: node topic.mjs BROKERS TOPIC GROUP DEPLOYMENT N. It needs kafkajs (npm install), and
+// ends after N grants. Seen events stand in memory here, so this is for display only. Where money or points hang on it,
+// (shard, seq) and the effect go into one transaction of your database, as docs/subscribers.md says.
+import { Kafka, logLevel } from 'kafkajs';
+
+const [brokers, topic, groupId, deployment, count] = process.argv.slice(2);
+const consumer = new Kafka({ brokers: brokers.split(','), logLevel: logLevel.ERROR }).consumer({ groupId });
+const seen = new Set(); // a high-water mark would drop grants that come late
+let left = Number(count);
+
+await consumer.connect();
+await consumer.subscribe({ topic, fromBeginning: true });
+await new Promise((done, failed) => {
+  consumer.on(consumer.events.CRASH, ({ payload }) => payload.restart || failed(payload.error));
+  consumer.run({
+    autoCommit: false,
+    eachMessage: async ({ partition, message }) => {
+      const header = (name) => message.headers[name]?.toString();
+      const event = `${header('shard')}-${header('seq')}`;
+      const ours = header('ce_type') === 'hongbao.grant.v1' && header('ce_source') === `/hongbao/${deployment}`;
+      if (left > 0 && ours && !seen.has(event)) {
+        seen.add(event);
+        console.log(message.value.toString());
+        left--;
+      }
+      const next = (BigInt(message.offset) + 1n).toString(); // after the effect, never before
+      await consumer.commitOffsets([{ topic, partition, offset: next }]);
+      if (left === 0) done();
+    },
+  }).catch(failed);
+});
+await consumer.disconnect();
