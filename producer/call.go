@@ -19,6 +19,7 @@ type call struct {
 	req     shards.GrabCall
 	answers []hongbao.Answer
 	results []result
+	traces  []string
 }
 
 // result is what came of one grab of a call.
@@ -53,7 +54,7 @@ func (c *call) send() []result {
 	called, start := c.lane.p.cfg.Called, time.Now()
 	err := c.repeat(ctx)
 	if called != nil {
-		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Took: time.Since(start), Err: err})
+		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Traces: c.traceparents(), Took: time.Since(start), Err: err})
 	}
 	if err == nil && c.lane.vanished(c.answers) {
 		c.lane.p.forget(c.lane)
@@ -71,6 +72,17 @@ func (c *call) send() []result {
 		}
 	}
 	return c.results
+}
+
+// traceparents are those of the grabs that have one.
+func (c *call) traceparents() []string {
+	c.traces = c.traces[:0]
+	for _, w := range c.batch {
+		if w.grab.Trace != "" {
+			c.traces = append(c.traces, w.grab.Trace)
+		}
+	}
+	return c.traces
 }
 
 // repeat tries until the answer is known or ctx ends. Every grab has a request id, so a repeat of a call that was

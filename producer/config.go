@@ -45,6 +45,8 @@ type Config struct {
 type Call struct {
 	Campaign string
 	Grabs    int
+	// Traces are the traceparents of the grabs that have one. Called must not keep the slice.
+	Traces []string
 	// Took is its time with its repeats, and with the wait for a replica or the disk.
 	Took time.Duration
 	// Err is what all its grabs got; nil if they were answered.

@@ -53,8 +53,8 @@ func (d *deployment) serve(knobs ...string) *grabber {
 	return g
 }
 
-// call makes a request as a user with a token by the key.
-func (g *grabber) call(method, path, kid, user, body string) (int, []byte) {
+// request is one of a user with a token by the key.
+func (g *grabber) request(method, path, kid, user, body string) *http.Request {
 	g.t.Helper()
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
 		"iss": "https://id.test", "aud": "hongbao", "sub": user, "exp": time.Now().Add(time.Hour).Unix(), "dev": "d-" + user,
@@ -66,7 +66,13 @@ func (g *grabber) call(method, path, kid, user, body string) (int, []byte) {
 	require.NoError(g.t, err)
 	req.Header.Set("Authorization", "Bearer "+text)
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	return req
+}
+
+// call makes such a request.
+func (g *grabber) call(method, path, kid, user, body string) (int, []byte) {
+	g.t.Helper()
+	res, err := http.DefaultClient.Do(g.request(method, path, kid, user, body))
 	require.NoError(g.t, err)
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)

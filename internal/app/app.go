@@ -23,6 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/tracing"
 )
 
 // App is one process of a deployment. A server that no method asks for is not opened.
@@ -34,6 +35,7 @@ type App struct {
 	makes  bool   // the deployment's topic is made if it is missing
 
 	measures *measures        // nil: nobody scrapes this process
+	tracer   *tracing.Tracer  // nil: nothing is traced
 	outcomes console.Outcomes // of the grabs that this process answers
 
 	parent  *App // whose Redis and ledger this one uses, for one call; nil: it opens its own

@@ -97,16 +97,16 @@ func (a *App) ServeBalance(ctx context.Context) error {
 	if cfg.TLS == nil && a.allows(configs.UnsafeBalanceListen) {
 		a.log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
 	}
-	var deps httpapi.Deps
 	if cfg.OpsListen != "" {
 		a.measure("balance")
-		deps.Wrap = a.measures.set.Requests
+	}
+	if err := a.trace(ctx, "balance", 0); err != nil {
+		return err
 	}
 	if err := a.openBook(ctx); err != nil {
 		return err
 	}
-	deps.Book, deps.Reader, deps.Log = a.ledger, a.ledger, a.log
-	b, err := httpapi.NewBalance(cfg, deps)
+	b, err := httpapi.NewBalance(cfg, httpapi.Deps{Book: a.ledger, Reader: a.ledger, Log: a.log, Wrap: a.watchRequests})
 	if err != nil {
 		return err
 	}

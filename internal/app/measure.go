@@ -33,13 +33,17 @@ type measures struct {
 
 // measure begins to measure the process. It comes before anything that is measured, and before anything logs.
 func (a *App) measure(command string) {
-	version := "unknown"
-	if b, ok := debug.ReadBuildInfo(); ok {
-		version = b.Main.Version
-	}
-	set := metrics.New(command, version)
+	set := metrics.New(command, version())
 	a.measures = &measures{set: set, pprof: a.Config.Ops.Pprof, ledger: set.Ledger(), kafka: set.Kafka()}
 	a.log = set.CountAlarms(a.log)
+}
+
+// version is that of the build.
+func version() string {
+	if b, ok := debug.ReadBuildInfo(); ok {
+		return b.Main.Version
+	}
+	return "unknown"
 }
 
 // opsPart is the ops listener of a process that has no other one for it.

@@ -41,13 +41,17 @@ func (a *App) Serve(ctx context.Context, with Serving) error {
 	grabs := a.Config.ProducerConfig()
 	grabs.Redis, grabs.Space, grabs.Log = a.redis, a.space.Space, a.log
 	counts := a.measureServe(&grabs)
+	if err := a.trace(ctx, "serve", a.Config.Tracing.OneIn); err != nil {
+		return err
+	}
+	a.traceCalls(&grabs)
 	p, err := producer.New(grabs)
 	if err != nil {
 		return err
 	}
-	deps := serve.Deps{Grabber: &measuredGrabber{p, counts, &a.outcomes}, Wrap: a.measures.set.Requests,
-		Metrics: a.measures.set.Handler(), Pprof: a.measures.pprof, Reader: campaignReader{a},
-		KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(),
+	grabber := a.traceGrabs(&measuredGrabber{p, counts, &a.outcomes})
+	deps := serve.Deps{Grabber: grabber, Wrap: a.watchRequests, Metrics: a.measures.set.Handler(), Pprof: a.measures.pprof,
+		Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(),
 		Control: with.Control, Guard: with.Guard, Log: a.log}
 	if a.Config.Ledger.DSN != "" {
 		deps.Keys, deps.Denied = a.Authority(), a.Denied

@@ -52,6 +52,7 @@ func (w *sinkWorker) open(ctx context.Context) error {
 		if w.app.measures != nil {
 			w.config.Handler = w.app.measures.sinks.Handler(w.config.Group, h)
 		}
+		w.config.Handler = w.app.traceSink(w.config.Group, w.config.Handler)
 		c, err = consumer.New(w.config)
 	}
 	w.mu.Lock()

@@ -82,7 +82,7 @@ const topicTime = 5 * time.Second
 
 // Trail follows grants through all stores. It needs Redis; the ledger is opened if there is one.
 func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
-	t := &tracing{app: a, q: q, grants: map[int64]*trailed{}}
+	t := &trailSearch{app: a, q: q, grants: map[int64]*trailed{}}
 	t.out = Trail{Campaign: q.Campaign, Steps: []TrailStep{}, Unread: []Unread{}}
 	inLedger := t.ledger(ctx)
 	inRedis, err := t.receipts(ctx)
@@ -110,8 +110,8 @@ func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
 	return &t.out, nil
 }
 
-// tracing is one run of Trail.
-type tracing struct {
+// trailSearch is one run of Trail.
+type trailSearch struct {
 	app    *App
 	q      TrailOf
 	out    Trail
@@ -124,11 +124,11 @@ type trailed struct {
 	grant hongbao.Grant
 }
 
-func (t *tracing) unread(where string, err error) {
+func (t *trailSearch) unread(where string, err error) {
 	t.out.Unread = append(t.out.Unread, Unread{where, err.Error()})
 }
 
-func (t *tracing) packet(g *hongbao.Grant) *trailed {
+func (t *trailSearch) packet(g *hongbao.Grant) *trailed {
 	if t.grants[g.Packet] == nil {
 		t.grants[g.Packet] = &trailed{TrailStep: TrailStep{Packet: g.Packet, Sinks: []TrailSink{}}, grant: *g}
 	}
@@ -140,7 +140,7 @@ func trailGrant(g *hongbao.Grant) *TrailGrant {
 }
 
 // ledger reads what the ledger has booked; it tells whether the ledger has the campaign.
-func (t *tracing) ledger(ctx context.Context) bool {
+func (t *trailSearch) ledger(ctx context.Context) bool {
 	if t.app.Config.Ledger.DSN == "" {
 		return false
 	}
@@ -154,7 +154,7 @@ func (t *tracing) ledger(ctx context.Context) bool {
 	return found
 }
 
-func (t *tracing) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, error) {
+func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, error) {
 	a := t.app
 	if a.ledger == nil {
 		if err := a.openLedger(ctx); err != nil {
@@ -181,7 +181,7 @@ func (t *tracing) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, error)
 var errSeen = errors.New("seen")
 
 // receipts reads what users were told. By a packet whose user the ledger does not know it looks through all receipts.
-func (t *tracing) receipts(ctx context.Context) (found bool, err error) {
+func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 	user := t.q.User
 	if g := t.grants[t.q.Packet]; t.q.Packet != 0 && g != nil {
 		user = g.grant.User
@@ -221,7 +221,7 @@ func (t *tracing) receipts(ctx context.Context) (found bool, err error) {
 }
 
 // follow looks for a grant's entry, and asks the sinks' done bits.
-func (t *tracing) follow(ctx context.Context, p *trailed) error {
+func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	g := &p.grant
 	shard := shards.Of(t.app.redis, t.app.space.Shard(g.Shard))
 	for _, sink := range t.app.Config.Deployment.Sinks {
@@ -241,7 +241,7 @@ func (t *tracing) follow(ctx context.Context, p *trailed) error {
 }
 
 // topic searches the topic from when the first of the grants was decided.
-func (t *tracing) topic(ctx context.Context) error {
+func (t *trailSearch) topic(ctx context.Context) error {
 	if len(t.grants) == 0 || !t.app.has(configs.SinkKafka) {
 		return nil
 	}
@@ -297,7 +297,7 @@ func (t *tracing) topic(ctx context.Context) error {
 
 // offsets are where the search in the topic begins: only in the partitions that can have the grants. A record's time is
 // that of the broker or of the worker, so it begins a minute earlier.
-func (t *tracing) offsets(ctx context.Context, l *publish.Log, since time.Time) ([]int64, error) {
+func (t *trailSearch) offsets(ctx context.Context, l *publish.Log, since time.Time) ([]int64, error) {
 	from, end, err := l.Offsets(ctx, since.Add(-time.Minute))
 	if err != nil {
 		return nil, err

@@ -33,6 +33,9 @@ func (a *App) Work(ctx context.Context, sinks []string) error {
 	if a.Config.Work.OpsListen != "" {
 		a.measure("work")
 	}
+	if err := a.trace(ctx, "work", 0); err != nil {
+		return err
+	}
 	parts, err := a.parts(ctx, sinks)
 	if err != nil && ctx.Err() != nil {
 		return nil // told to stop before it had begun

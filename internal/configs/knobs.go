@@ -32,6 +32,7 @@ var sections = []struct{ name, doc string }{
 	{"consumer", "Bringing events to the sinks; the same for each sink, but for what section sinks says."},
 	{"sinks", "What is set for one sink alone."},
 	{"trimmer", "Deleting finished events from the streams."},
+	{"tracing", "Traces of single grabs, by OpenTelemetry; docs/tracing.md tells more."},
 	{"log", "What a process tells."},
 	{"unsafe", "Checks that only warn. Each one switched off can cost money."},
 }

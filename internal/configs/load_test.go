@@ -93,7 +93,7 @@ func samples(k *entry) [2]string {
 	case k.Name == "deployment.key_prefix" || k.Name == "deployment.id" || k.Name == "kafka.topic" ||
 		k.Name == "kafka.client_id":
 		return [2]string{"one", "two"}
-	case k.Name == "remote.url":
+	case k.Name == "remote.url", k.Name == "tracing.endpoint":
 		return [2]string{"http://one", "https://two/api"}
 	case k.Form != "":
 		return [2]string{"one:1", "two:2"}

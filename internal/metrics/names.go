@@ -33,7 +33,7 @@ var (
 		Help:   "Grabs by what came of them: an outcome of docs/http.md, or error_ and the class of the error.",
 		Normal: "sold_out is most of a good rain; busy and frozen are a few, error_ none"})
 	GrabSeconds = ofServe.add(Metric{Name: "hongbao_grab_seconds", Kind: Histogram, Buckets: seconds,
-		Help: "Time from a grab to its answer, without HTTP.", Normal: "99 of 100 below 0.1 s"})
+		Help: "Time from a grab to its answer, without HTTP. Exemplars have the trace id.", Normal: "99 of 100 below 0.1 s"})
 	Calls = ofServe.add(Metric{Name: "hongbao_grab_calls_total", Kind: Counter, Labels: []string{"result"},
 		Help: "Calls of the grab script: ok, or the class of the error after all repeats.", Normal: "ok only"})
 	CallSeconds = ofServe.add(Metric{Name: "hongbao_grab_call_seconds", Kind: Histogram, Buckets: seconds,

@@ -50,6 +50,17 @@ type answer struct {
 	err  error
 }
 
+// traceKey is where a context has the traceparent of the grab that its request is about.
+type traceKey struct{}
+
+// inTrace lets the requests about a grant carry its traceparent, so that the remote goes on with the trace.
+func inTrace(ctx context.Context, g *hongbao.Grant) context.Context {
+	if g.Trace == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, traceKey{}, g.Trace)
+}
+
 // do sends one request and reads the answer, at most bytes of it.
 func (h *Handler) do(ctx context.Context, method, path, key string, body []byte, most int64) (a answer) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
@@ -73,6 +84,9 @@ func (h *Handler) do(ctx context.Context, method, path, key string, body []byte,
 	}
 	if key != "" {
 		req.Header.Set("Idempotency-Key", strconv.Quote(key))
+	}
+	if parent, ok := ctx.Value(traceKey{}).(string); ok {
+		req.Header.Set("Traceparent", parent)
 	}
 	resp, err := h.http.RoundTrip(req)
 	if err != nil {

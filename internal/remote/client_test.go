@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -331,4 +332,30 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		require.Positive(t, redirects.Load())
 		require.Zero(t, b.inside.Load(), "%d was followed", status)
 	}
+}
+
+// A grant's traceparent goes along with the request for its credit, also with a repeat; a grant without one brings none.
+func TestTraceparentGoesAlong(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	var mu sync.Mutex
+	parents := map[string][]string{}
+	b.set(func(w http.ResponseWriter, r *http.Request, c credit) {
+		mu.Lock()
+		defer mu.Unlock()
+		parents[c.Account] = append(parents[c.Account], r.Header.Get("Traceparent"))
+		if len(parents[c.Account]) == 1 {
+			drop(w)
+			return
+		}
+		b.say(w, http.StatusCreated, b.book(c))
+	})
+	h := newHandler(t, b, newBooks())
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	list := grants(1, 2)
+	list[0].Trace = trace
+	require.Nil(t, h.Handle(t.Context(), list))
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, map[string][]string{"u1": {trace, trace}, "u2": {"", ""}}, parents)
 }

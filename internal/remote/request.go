@@ -105,7 +105,8 @@ func (h *Handler) silence(d time.Duration) {
 func (h *Handler) post(ctx context.Context, it *item) result {
 	body := it.credit
 	body.Key = ""
-	a, unsent := h.request(ctx, http.MethodPost, "/v1/credits", it.credit.Key, encode(body), h.cfg.BodyBytes)
+	a, unsent := h.request(inTrace(ctx, it.grant), http.MethodPost, "/v1/credits", it.credit.Key,
+		encode(body), h.cfg.BodyBytes)
 	if unsent != nil {
 		return *unsent
 	}

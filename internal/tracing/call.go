@@ -1,0 +1,87 @@
+package tracing
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// call is one call that did something for many grabs, of which some are traced.
+type call struct {
+	name       string
+	kind       trace.SpanKind
+	start, end time.Time
+	attributes []attribute.KeyValue
+	parts      []part
+}
+
+// part is what a call did for one traced grab.
+type part struct {
+	of         trace.SpanContext
+	err        error
+	attributes []attribute.KeyValue
+}
+
+// sampled adds a part if its trace is one that is shown.
+func sampled(parts []part, p part) []part {
+	if !p.of.IsSampled() {
+		return parts
+	}
+	return append(parts, p)
+}
+
+// show makes the spans of a call: one of its own, in a trace of its own, with a link to each traced grab; and one in each
+// grab's trace, with a link back.
+func (t *Tracer) show(c *call) {
+	links := make([]trace.Link, len(c.parts))
+	for i := range c.parts {
+		links[i].SpanContext = c.parts[i].of
+	}
+	whole, span := t.tracer.Start(context.Background(), c.name+", whole call", trace.WithSpanKind(c.kind),
+		trace.WithTimestamp(c.start), trace.WithLinks(links...), trace.WithAttributes(c.attributes...))
+	span.End(trace.WithTimestamp(c.end))
+	back := trace.Link{SpanContext: trace.SpanContextFromContext(whole)}
+	for _, p := range c.parts {
+		_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), p.of), c.name,
+			trace.WithSpanKind(c.kind), trace.WithTimestamp(c.start), trace.WithLinks(back),
+			trace.WithAttributes(c.attributes...), trace.WithAttributes(p.attributes...))
+		failed(span, p.err)
+		span.End(trace.WithTimestamp(c.end))
+	}
+}
+
+// Sink makes the spans of the calls of a sink's handler, for those of their grants that are traced.
+func (t *Tracer) Sink(sink string, h hongbao.Handler) hongbao.Handler {
+	return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+		start := time.Now()
+		errs := h.Handle(ctx, grants)
+		var parts []part
+		for i := range grants {
+			if grants[i].Trace == "" {
+				continue
+			}
+			var err error
+			if len(errs) == len(grants) {
+				err = errs[i]
+			}
+			parts = sampled(parts, partOf(&grants[i], err))
+		}
+		if len(parts) > 0 {
+			t.show(&call{name: "sink " + sink, kind: trace.SpanKindConsumer, start: start, end: time.Now(), parts: parts,
+				attributes: []attribute.KeyValue{attribute.String("hongbao.sink", sink),
+					semconv.MessagingBatchMessageCount(len(grants))}})
+		}
+		return errs
+	})
+}
+
+func partOf(g *hongbao.Grant, err error) part {
+	return part{of: spanOf(g.Trace), err: err, attributes: []attribute.KeyValue{
+		attribute.String("hongbao.campaign", g.Campaign), attribute.String("hongbao.event", g.EventID()),
+		attribute.Int64("hongbao.packet", g.Packet), attribute.String("hongbao.entry", g.EntryID)}}
+}

@@ -1,0 +1,331 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+const (
+	traceID  = "0af7651916cd43dd8448eb211c80319c"
+	sampling = "00-" + traceID + "-b7ad6b7169203331-01"
+	ignoring = "00-" + traceID + "-b7ad6b7169203331-00"
+	grabPath = "/v1/campaigns/rain/grabs"
+)
+
+// bundle is a Tracer whose spans are at hand, and a server of grabs.
+type bundle struct {
+	*Tracer
+	spans *tracetest.InMemoryExporter
+	mux   *http.ServeMux
+	http  http.Handler
+	grabs []hongbao.Grab // as they were decided
+}
+
+func setup(o Options) *bundle {
+	if o.PerSecond == 0 {
+		o.PerSecond = 100_000
+	}
+	b := &bundle{spans: tracetest.NewInMemoryExporter(), mux: http.NewServeMux()}
+	b.Tracer = with(sdktrace.NewSimpleSpanProcessor(b.spans), resource.Empty(), o)
+	b.mux.HandleFunc("POST /v1/campaigns/{id}/grabs", func(w http.ResponseWriter, r *http.Request) {
+		g := hongbao.Grab{Campaign: r.PathValue("id"), User: "a-user", RequestID: "a-request"}
+		_, err := b.Grab(r.Context(), &g, func(_ context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
+			b.grabs = append(b.grabs, *g)
+			if g.Campaign == "away" {
+				return hongbao.Answer{}, hongbao.Outagef(hongbao.ClassUnknown, "no answer for a-user")
+			}
+			return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Receipts: []hongbao.Receipt{{Shard: 2, Seq: 7, Packet: 3}}}, nil
+		})
+		if err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	b.mux.HandleFunc("GET /v1/campaigns/{id}", func(http.ResponseWriter, *http.Request) {})
+	b.http = b.Requests(b.mux)
+	return b
+}
+
+// send sends a request with these traceparents.
+func (b *bundle) send(method, path string, traceparents ...string) {
+	r := httptest.NewRequest(method, path, nil)
+	for _, t := range traceparents {
+		r.Header.Add("traceparent", t)
+	}
+	b.http.ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// span gives the spans of a name.
+func (b *bundle) span(name string) (found tracetest.SpanStubs) {
+	for _, s := range b.spans.GetSpans() {
+		if s.Name == name {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func attributes(s tracetest.SpanStub) map[string]string {
+	out := map[string]string{}
+	for _, a := range s.Attributes {
+		out[string(a.Key)] = a.Value.String()
+	}
+	return out
+}
+
+// Who calls decides for himself, by one traceparent that can be read; else one request of so many is traced. The grant of
+// a request that is not traced carries nothing.
+func TestWhichGrabsAreTraced(t *testing.T) {
+	t.Parallel()
+	long := "cc" + sampling[2:] + "-"
+	for name, c := range map[string]struct {
+		oneIn   int
+		parents []string
+		traced  bool
+		joins   bool // the caller's trace
+	}{
+		"none, 0":                 {0, nil, false, false},
+		"none, 1":                 {1, nil, true, false},
+		"sampled, 0":              {0, []string{sampling}, true, true},
+		"sampled, 1":              {1, []string{sampling}, true, true},
+		"not sampled, 0":          {0, []string{ignoring}, false, false},
+		"not sampled, 1":          {1, []string{ignoring}, false, false},
+		"two, 0":                  {0, []string{sampling, sampling}, false, false},
+		"two, 1":                  {1, []string{sampling, sampling}, true, false},
+		"empty":                   {0, []string{""}, false, false},
+		"short":                   {0, []string{sampling[:54]}, false, false},
+		"glued":                   {0, []string{sampling + "x"}, false, false},
+		"longer than its version": {0, []string{sampling + "-x"}, false, false},
+		"later version":           {0, []string{long + "x"}, true, true},
+		"later version, too long": {0, []string{long + strings.Repeat("x", 100)}, false, false},
+		"hostile, 0":              {0, []string{strings.Repeat("0", 1<<20)}, false, false},
+		"hostile, 1":              {1, []string{long + strings.Repeat("-", 1<<20)}, true, false},
+		"version ff":              {0, []string{"ff" + sampling[2:]}, false, false},
+		"upper case":              {0, []string{strings.ToUpper(sampling)}, false, false},
+		"zero trace":              {0, []string{"00-" + strings.Repeat("0", 32) + sampling[35:]}, false, false},
+		"zero parent":             {0, []string{sampling[:36] + strings.Repeat("0", 16) + "-01"}, false, false},
+		"control characters":      {0, []string{sampling[:54] + "\x00"}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(Options{OneIn: c.oneIn})
+			b.send("POST", grabPath, c.parents...)
+			require.Len(t, b.grabs, 1, "it is decided in any case")
+			if !c.traced {
+				require.Empty(t, b.spans.GetSpans())
+				require.Empty(t, b.grabs[0].Trace)
+				return
+			}
+			root, grab := b.span("POST /v1/campaigns/{id}/grabs"), b.span("grab")
+			require.Len(t, root, 1)
+			require.Len(t, grab, 1)
+			require.Equal(t, c.joins, root[0].SpanContext.TraceID().String() == traceID)
+			require.Equal(t, c.joins, root[0].Parent.IsValid())
+			require.Equal(t, root[0].SpanContext.SpanID(), grab[0].Parent.SpanID())
+			of := spanOf(b.grabs[0].Trace)
+			require.Equal(t, grab[0].SpanContext.TraceID(), of.TraceID())
+			require.Equal(t, grab[0].SpanContext.SpanID(), of.SpanID())
+			require.True(t, of.IsSampled())
+			require.NoError(t, b.grabs[0].Check(), "a producer takes it")
+			require.Len(t, b.grabs[0].Trace, 55, "however long the caller's was")
+		})
+	}
+}
+
+// No more than the bound are traced, whatever callers ask for; another second has as many again.
+func TestTracesAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, parents := range [][]string{nil, {sampling}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(Options{OneIn: 1, PerSecond: 3})
+			for range 50 {
+				b.send("POST", grabPath, parents...)
+			}
+			require.Len(t, b.span("grab"), 3)
+			<-time.NewTimer(time.Second).C
+			for range 50 {
+				b.send("POST", grabPath, parents...)
+			}
+			require.Len(t, b.span("grab"), 6)
+			require.Len(t, b.grabs, 100)
+		})
+	}
+}
+
+// About one of so many is traced.
+func TestOneIn(t *testing.T) {
+	t.Parallel()
+	b := setup(Options{OneIn: 10})
+	for range 10_000 {
+		b.send("POST", grabPath)
+	}
+	require.InDelta(t, 1000, len(b.span("grab")), 250)
+}
+
+// Countdowns and receipts are not traced.
+func TestOnlyGrabsAreTraced(t *testing.T) {
+	t.Parallel()
+	b := setup(Options{OneIn: 1})
+	b.send("GET", "/v1/campaigns/rain", sampling)
+	require.Empty(t, b.spans.GetSpans())
+	b.send("POST", "/no/such/path", sampling)
+	require.Len(t, b.span("POST"), 1)
+	require.Equal(t, "404", attributes(b.span("POST")[0])["http.response.status_code"])
+}
+
+// One trace has the request, the grab, the call to Redis and each sink's call; a call has a span of its own with links to
+// the grabs that are traced. No span names the user.
+func TestOneTrace(t *testing.T) {
+	t.Parallel()
+	b := setup(Options{})
+	b.send("POST", grabPath, sampling)
+	of := b.grabs[0].Trace
+	b.Called("rain", 5, []string{of, "00-" + strings.Repeat("1", 32) + "-b7ad6b7169203331-00"}, time.Second, nil)
+	var seen []hongbao.Grant
+	h := b.Sink("balance", hongbao.HandlerFunc(func(_ context.Context, grants []hongbao.Grant) []error {
+		seen = slices.Clone(grants)
+		return []error{nil, hongbao.Errorf(hongbao.ClassPermanent, "account a-user is closed"), nil}
+	}))
+	grants := []hongbao.Grant{{Shard: 2, Seq: 6, User: "a-user", Code: "a-code"},
+		{Shard: 2, Seq: 7, Campaign: "rain", Packet: 3, EntryID: "17-0", User: "a-user", Amount: 77777, Code: "a-code", Trace: of},
+		{Shard: 2, Seq: 8, Trace: "hardly a traceparent"}}
+	errs := h.Handle(t.Context(), grants)
+	require.Error(t, errs[1])
+	require.Equal(t, grants, seen, "the handler gets what came")
+
+	grab := b.span("grab")[0]
+	require.Equal(t, map[string]string{"hongbao.campaign": "rain", "hongbao.outcome": "granted", "hongbao.event": "2-7",
+		"hongbao.packet": "3"}, attributes(grab))
+	for name, size := range map[string]string{"redis grab.lua": "hongbao.grabs", "sink balance": "messaging.batch.message_count"} {
+		own, whole := b.span(name), b.span(name+", whole call")
+		require.Len(t, own, 1, name)
+		require.Len(t, whole, 1, name)
+		require.Equal(t, traceID, own[0].SpanContext.TraceID().String())
+		require.Equal(t, grab.SpanContext.SpanID(), own[0].Parent.SpanID())
+		require.Equal(t, whole[0].SpanContext.SpanID(), own[0].Links[0].SpanContext.SpanID())
+		require.NotEqual(t, traceID, whole[0].SpanContext.TraceID().String())
+		require.False(t, whole[0].Parent.IsValid())
+		require.Len(t, whole[0].Links, 1, "of those that are traced")
+		require.Equal(t, grab.SpanContext.SpanID(), whole[0].Links[0].SpanContext.SpanID())
+		require.Contains(t, attributes(whole[0]), size)
+		require.Equal(t, own[0].StartTime, whole[0].StartTime)
+	}
+	redis, sink := b.span("redis grab.lua")[0], b.span("sink balance")[0]
+	require.Equal(t, time.Second, redis.EndTime.Sub(redis.StartTime))
+	require.Equal(t, "5", attributes(redis)["hongbao.grabs"])
+	require.Equal(t, "permanent", sink.Status.Description)
+	require.Equal(t, "17-0", attributes(sink)["hongbao.entry"])
+	require.Equal(t, "2-7", attributes(sink)["hongbao.event"])
+	for _, s := range b.spans.GetSpans() {
+		require.NotRegexp(t, "a-user|a-request|a-code|77777", fmt.Sprint(s.Name, s.Status, attributes(s), s.Events))
+	}
+}
+
+// What fails says so by its class.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	b := setup(Options{})
+	b.send("POST", "/v1/campaigns/away/grabs", sampling)
+	b.Called("away", 1, []string{b.grabs[0].Trace}, time.Second, hongbao.Outagef(hongbao.ClassUnknown, "away"))
+	for _, err := range []error{hongbao.Heldf("another has it"), errors.New("who knows")} {
+		b.Sink("kafka", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return []error{err} })).
+			Handle(t.Context(), []hongbao.Grant{{Trace: sampling}})
+	}
+	var got []string
+	for _, s := range b.spans.GetSpans() {
+		if s.Status.Code.String() == "Error" {
+			got = append(got, s.Name+": "+s.Status.Description)
+		}
+	}
+	require.Equal(t, []string{"grab: outage", "POST /v1/campaigns/{id}/grabs: ", "redis grab.lua: outage", "sink kafka: held",
+		"sink kafka: unknown"}, got)
+	require.Equal(t, "outage", attributes(b.span("grab")[0])["error.type"])
+}
+
+// What is not traced pays nothing in memory.
+func TestUntracedAllocatesNothing(t *testing.T) {
+	b := setup(Options{OneIn: 0})
+	do := func(context.Context, *hongbao.Grab) (hongbao.Answer, error) { return hongbao.Answer{}, nil }
+	served := b.Requests(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	sink := b.Sink("kafka", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil }))
+	r, w, g := httptest.NewRequest(http.MethodPost, grabPath, nil), httptest.NewRecorder(), &hongbao.Grab{}
+	grants, ctx := make([]hongbao.Grant, 2000), t.Context()
+	for name, f := range map[string]func(){
+		"request": func() { served.ServeHTTP(w, r) },
+		"grab":    func() { _, _ = b.Grab(ctx, g, do) },
+		"call":    func() { b.Called("rain", 128, nil, time.Second, nil) },
+		"sink":    func() { sink.Handle(ctx, grants) },
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, f), name)
+	}
+}
+
+// A collector that takes connections and never answers costs spans only: no span waits, and the end comes in time.
+func TestCollectorThatHangs(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	tr, err := New(t.Context(), Options{Endpoint: "http://" + l.Addr().String(), OneIn: 1, PerSecond: 100_000, Log: zap.NewNop()})
+	require.NoError(t, err)
+	h := tr.Requests(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for range 20_000 { // ten queues
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, grabPath, nil))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, tr.Close(ctx), context.DeadlineExceeded)
+}
+
+// The collector gets what is left at the end, at the path of OTLP behind the endpoint's own.
+func TestCloseSendsTheRest(t *testing.T) {
+	t.Parallel()
+	paths, sizes := make(chan string, 10), make(chan int, 10)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		paths <- r.URL.Path
+		sizes <- len(body)
+	}))
+	defer collector.Close()
+	tr, err := New(t.Context(), Options{Endpoint: collector.URL + "/otlp/", OneIn: 1, PerSecond: 1, Log: zap.NewNop()})
+	require.NoError(t, err)
+	tr.Requests(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, grabPath, nil))
+	require.NoError(t, tr.Close(t.Context()))
+	require.Equal(t, "/otlp/v1/traces", <-paths)
+	require.Positive(t, <-sizes)
+}
+
+func BenchmarkUntracedRequest(b *testing.B) {
+	s := setup(Options{OneIn: 1_000_000_000})
+	h := s.Requests(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	r, w := httptest.NewRequest(http.MethodPost, grabPath, nil), httptest.NewRecorder()
+	for b.Loop() {
+		h.ServeHTTP(w, r)
+	}
+}
+
+func BenchmarkUntracedSink(b *testing.B) {
+	s := setup(Options{})
+	h := s.Sink("kafka", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil }))
+	grants := make([]hongbao.Grant, 2000)
+	for b.Loop() {
+		h.Handle(b.Context(), grants)
+	}
+}
