@@ -13,9 +13,11 @@ import (
 func doctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Look at every server that the configuration names, and say what to mend",
-		Long: "Looks at settings, rights, clocks, memory, groups, the ledger and the topic, and changes nothing. Each finding " +
-			"is ok, a warning\n" +
-			"or a problem, with what to do. A server that does not answer is a problem after 20 seconds, and hides no other.\n" +
+		Long: "Looks at settings, rights, clocks, memory, disks, certificates, groups, the ledger and the topic, and changes " +
+			"nothing. Each\n" +
+			"finding is ok, a warning or a problem, with what to do. A server that does not answer is a problem after 20 " +
+			"seconds, and\n" +
+			"hides no other.\n" +
 			"Exit code 3 if there is a problem.",
 		Example: "  hongbao doctor\n  hongbao doctor --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

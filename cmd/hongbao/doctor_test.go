@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,11 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		require.True(t, finds(all, server, "ok"), "%s: %v", server, all)
 	}
 	require.True(t, finds(all, "redis", "ok", "every command"), all)
+	for _, server := range []string{"redis", "ledger"} { // both are on this machine
+		require.True(t, slices.ContainsFunc(all, func(f app.Finding) bool {
+			return f.Server == server && strings.Contains(f.About, "the disk of")
+		}), "%s: %v", server, all)
+	}
 	require.True(t, finds(all, "redis", "warning", "group of sink balance is missing", "hongbao work"), all)
 	require.True(t, finds(all, "redis", "warning", "maxmemory is not set"), all)
 

@@ -56,6 +56,8 @@ const doctorTime = 20 * time.Second
 type part struct {
 	server string
 	list   []Finding
+	// ahead is how far the server's clock is ahead of this machine's; nil if nobody knows.
+	ahead *time.Duration
 }
 
 func (p *part) add(level, format string, args ...any) {
@@ -99,6 +101,7 @@ func (a *App) Doctor(ctx context.Context) *Examination {
 		})
 	}
 	wg.Wait()
+	parts[2].clocks(parts[1])
 	out := &Examination{Findings: []Finding{}}
 	for _, p := range parts {
 		for _, f := range p.list {
@@ -133,7 +136,8 @@ func (a *App) examineConfig(_ context.Context, p *part) {
 	if a.has(configs.SinkKafka) && a.Config.PublisherConfig().TLS == nil {
 		plain("kafka", "kafka.tls", a.Config.Publisher.Brokers)
 	}
-	if len(p.list) == 0 {
+	a.examineCertificates(p)
+	if !slices.ContainsFunc(p.list, func(f Finding) bool { return f.Level == LevelWarning }) {
 		p.add(LevelOK, "no check is switched off, and nothing leaves this machine in clear text to Redis or Kafka")
 	}
 }
@@ -151,11 +155,13 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	for i := range servers {
 		a.examineServer(p, &servers[i])
 	}
+	begin := time.Now()
 	if now, err := rdb.Time(ctx).Result(); err == nil {
-		if off := time.Since(now).Abs(); off > time.Second {
-			p.add(LevelWarning, "this machine's clock and that of Redis are %s apart: let NTP set both. Windows of campaigns go "+
-				"by Redis' clock", off.Round(time.Millisecond))
-		}
+		p.clock("Redis", now, begin)
+	}
+	if n, err := rdb.LLen(ctx, a.space.Journal()).Result(); err == nil && n > journalLate {
+		p.add(LevelWarning, "%d entries of the journal wait for the ledger, of at most %d: bring it back, then `hongbao journal` "+
+			"moves them", n, maxWaiting)
 	}
 	mark, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID)
 	if err != nil {
@@ -165,6 +171,9 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	p.wrong(a.founded.asRedis(mark.Founding)) // if the ledger is asked later, it says so
 	a.examineShards(ctx, p, rdb)
 }
+
+// journalLate is how many entries of the journal may wait in Redis before it is worth a word.
+const journalLate = maxWaiting / 50
 
 // memoryBound is the part of its memory from which a Redis is near its bound.
 const memoryBound = 0.8
@@ -186,6 +195,7 @@ func (a *App) examineServer(p *part, s *shards.Server) {
 	if s.Replicas == 0 {
 		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add one")
 	}
+	a.redisDisk(p, s)
 	switch {
 	case s.MaxMemory == 0:
 		p.add(LevelWarning, "maxmemory is not set: when the machine's memory is used up, the server is killed instead of "+
@@ -251,9 +261,20 @@ func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalCli
 
 // examineLedger makes the checks of a worker's start: versions, tables, isolation, durability, whose it is.
 func (a *App) examineLedger(ctx context.Context, p *part) {
-	if _, err := a.newLedger(ctx); !p.wrong(err) {
-		p.add(LevelOK, "%s: tables and settings are as they must be, and it is this deployment's", a.Config.LedgerConfig().Driver)
+	l, err := a.newLedger(ctx)
+	if p.wrong(err) {
+		return
 	}
+	defer l.Close()
+	begin := time.Now()
+	s, err := l.Server(ctx)
+	if p.wrong(err) {
+		return
+	}
+	p.add(LevelOK, "%s %s: tables and settings are as they must be, and it is this deployment's. Each transaction says its own "+
+		"isolation", a.Config.LedgerConfig().Driver, s.Version)
+	p.clock("the database", s.Clock, begin)
+	a.ledgerDisk(p)
 }
 
 // examineTopic makes the checks of a worker's start: partitions, retention, replicas, what the user may do.

@@ -24,6 +24,7 @@ var postgresDialect = dialect{
 		`RESET lock_timeout`},
 	pack:       func(columns ...any) ([]any, error) { return columns, nil },
 	plainFirst: true,
+	version:    `current_setting('server_version')`,
 	// When the statement began. A worker's time is counted from before it was sent.
 	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
 }

@@ -22,6 +22,8 @@ type dialect struct {
 	plainFirst bool
 	// now is the database's clock in ms.
 	now string
+	// version is that of the server, or of the library.
+	version string
 }
 
 // queries are the statements of folder sql, where each has its name in snake case.

@@ -24,6 +24,7 @@ var sqliteDialect = dialect{
 	queries:    loadQueries("standard", "sqlite"),
 	migrations: "migrations/sqlite",
 	pack:       packJSON,
+	version:    `sqlite_version()`,
 	now:        `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"path"
 	"strconv"
 	"strings"
 
@@ -26,6 +28,8 @@ type Server struct {
 	RunID, ReplID, ReplID2 string
 	// Memory is what the server uses, and MaxMemory its bound in bytes, 0 for none.
 	Memory, MaxMemory int64
+	// Files is the folder with its append-only files; empty if it has none, or CONFIG GET is not allowed.
+	Files string
 	// WritesFail: the last write or rewrite of its append-only file failed, or the last snapshot did.
 	WritesFail bool
 }
@@ -77,8 +81,15 @@ func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	if err != nil {
 		return s, err
 	}
-	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
-		s.AppendFsync = c["appendfsync"]
+	c := map[string]string{}
+	for _, name := range []string{"appendfsync", "dir", "appenddirname"} { // several at once are an error before Redis 7
+		if has, err := rdb.ConfigGet(ctx, name).Result(); err == nil {
+			maps.Copy(c, has)
+		}
+	}
+	s.AppendFsync = c["appendfsync"]
+	if c["dir"] != "" && c["appenddirname"] != "" {
+		s.Files = path.Join(c["dir"], c["appenddirname"])
 	}
 	return s, nil
 }

@@ -1,0 +1,8 @@
+//go:build !linux && !darwin
+
+package app
+
+import "errors"
+
+// diskSpace can't tell.
+func diskSpace(string) (free, size uint64, err error) { return 0, 0, errors.ErrUnsupported }

@@ -1,0 +1,178 @@
+package app
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// clockBound is how far two clocks may be apart.
+const clockBound = time.Second
+
+// clock notes how far the server's clock, which was read between begin and now, is ahead of this machine's.
+func (p *part) clock(what string, clock, begin time.Time) {
+	end := time.Now()
+	ahead := time.Duration(0)
+	switch {
+	case clock.Before(begin):
+		ahead = clock.Sub(begin)
+	case clock.After(end):
+		ahead = clock.Sub(end)
+	}
+	if p.ahead = &ahead; ahead.Abs() > clockBound {
+		p.add(LevelWarning, "this machine's clock and that of %s are %s apart: let NTP set both. Windows of campaigns go by "+
+			"Redis' clock, credits in doubt and keys by the database's", what, ahead.Abs().Round(time.Millisecond))
+	}
+}
+
+// clocks compares the clocks of Redis and of the database.
+func (p *part) clocks(redis *part) {
+	if p.ahead == nil || redis.ahead == nil {
+		return
+	}
+	if apart := (*p.ahead - *redis.ahead).Abs(); apart > clockBound {
+		p.add(LevelWarning, "the clocks of the database and of Redis are %s apart: let NTP set both",
+			apart.Round(time.Millisecond))
+	}
+}
+
+// What a disk should have free: a part of it, and so many bytes. Below the last bound a server may stop any time.
+const (
+	diskPart   = 0.1
+	diskBytes  = 1 << 30
+	diskAlmost = 64 << 20
+)
+
+// disk looks at the disk of a path, if this machine can see it.
+func (p *part) disk(what, path string) {
+	free, size, err := diskSpace(path)
+	if err != nil || size == 0 {
+		return
+	}
+	level, mend := diskLevel(free, size)
+	p.add(level, "%s: the disk of %s has %s of %s free%s", what, path, bytesText(free), bytesText(size), mend)
+}
+
+// diskLevel judges what a disk has free, and says what to do about it.
+func diskLevel(free, size uint64) (level, mend string) {
+	switch {
+	case free < diskAlmost:
+		return LevelProblem, ": make room now, or the server stops when it is full"
+	case free < diskBytes || float64(free) < diskPart*float64(size):
+		return LevelWarning, ": make room before a rush. A rewrite of the append-only file needs its size once more"
+	}
+	return LevelOK, ""
+}
+
+func bytesText(n uint64) string {
+	if n < 10<<30 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d GiB", n>>30)
+}
+
+// redisDisk looks at the disk of a Redis on this machine. Of one elsewhere, or in a container, it sees nothing.
+func (a *App) redisDisk(p *part, s *shards.Server) {
+	local := !slices.ContainsFunc(a.Config.Redis.Addrs, func(addr string) bool {
+		host, _, err := net.SplitHostPort(addr)
+		return err != nil || !knob.IsLoopback(host)
+	})
+	if local && s.Files != "" {
+		p.disk("redis", s.Files)
+	}
+}
+
+// ledgerDisk looks at the disk of an SQLite file.
+func (a *App) ledgerDisk(p *part) {
+	if cfg := a.Config.LedgerConfig(); cfg.Driver == ledger.SQLite {
+		p.disk("ledger.dsn", filepath.Dir(cfg.DSN))
+	}
+}
+
+// certificateSoon is how long before its end a certificate is worth a warning.
+const certificateSoon = 30 * 24 * time.Hour
+
+// examineCertificates looks at every file with certificates that the configuration names.
+func (a *App) examineCertificates(p *part) {
+	for _, s := range a.Config.Settings() {
+		authority := strings.HasSuffix(s.Name, "tls_ca") || strings.HasSuffix(s.Name, "tls_client_ca")
+		if s.Value != "" && (authority || strings.HasSuffix(s.Name, "tls_cert")) {
+			p.certificates(s.Name, s.Value, authority)
+		}
+	}
+	cfg := a.Config.LedgerConfig()
+	if cfg.Driver != ledger.PostgreSQL {
+		return
+	}
+	if u, err := url.Parse(cfg.DSN); err == nil {
+		for _, name := range []string{"sslcert", "sslrootcert"} {
+			if path := u.Query().Get(name); path != "" && path != "system" {
+				p.certificates("ledger.dsn "+name, path, name == "sslrootcert")
+			}
+		}
+	}
+}
+
+// certificates looks when those of a file end. Of authorities one that is good is enough; of a chain each must be.
+func (p *part) certificates(name, path string, authority bool) {
+	list, err := readCertificates(path)
+	if err != nil {
+		p.add(LevelProblem, "%s: %v", name, err)
+		return
+	}
+	from, until := list[0].NotBefore, list[0].NotAfter
+	for _, c := range list[1:] {
+		if authority == c.NotAfter.After(until) {
+			until = c.NotAfter
+		}
+		if authority == c.NotBefore.Before(from) {
+			from = c.NotBefore
+		}
+	}
+	now, end := time.Now(), until.UTC().Format(time.RFC3339)
+	switch {
+	case now.After(until):
+		p.add(LevelProblem, "%s: %s ended at %s: put in a new one. The processes read a certificate again when its file has "+
+			"changed, and those of authorities at their start", name, path, end)
+	case now.Before(from):
+		p.add(LevelProblem, "%s: %s is good from %s on only: put in one that is good now, or mend this machine's clock", name,
+			path, from.UTC().Format(time.RFC3339))
+	case until.Sub(now) < certificateSoon:
+		p.add(LevelWarning, "%s: %s ends at %s: put in a new one before", name, path, end)
+	default:
+		p.add(LevelOK, "%s is good until %s", name, end)
+	}
+}
+
+// readCertificates reads a file in PEM. There is at least one certificate in what it gives.
+func readCertificates(path string) (list []*x509.Certificate, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("it can't be read: %w", err)
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s holds a certificate that can't be read: %w", path, err)
+		}
+		list = append(list, c)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
+	}
+	return list, nil
+}

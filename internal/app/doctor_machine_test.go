@@ -1,0 +1,168 @@
+package app
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// span is when a certificate is good, in days from now.
+type span struct{ from, until int }
+
+// certificates writes a file of certificates, and key.pem, which is that of each, beside it.
+func certificates(t *testing.T, spans ...span) (path string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	var text []byte
+	for _, s := range spans {
+		template := x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().AddDate(0, 0, s.from),
+			NotAfter: time.Now().AddDate(0, 0, s.until)}
+		der, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
+		require.NoError(t, err)
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+	}
+	path = filepath.Join(t.TempDir(), "cert.pem")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), "key.pem"), key, 0o600))
+	return path
+}
+
+// A chain is as good as the first of its certificates that ends, and authorities are as good as the last one.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	good, soon, ended, later := span{-1, 90}, span{-1, 10}, span{-9, -1}, span{1, 90}
+	for name, c := range map[string]struct {
+		spans              []span
+		chain, authorities string
+	}{
+		"good":           {[]span{good}, LevelOK, LevelOK},
+		"soon":           {[]span{soon}, LevelWarning, LevelWarning},
+		"ended":          {[]span{ended}, LevelProblem, LevelProblem},
+		"later":          {[]span{later}, LevelProblem, LevelProblem},
+		"one has ended":  {[]span{good, ended, good}, LevelProblem, LevelOK},
+		"one ends soon":  {[]span{soon, good}, LevelWarning, LevelOK},
+		"one comes":      {[]span{good, later}, LevelProblem, LevelOK},
+		"all have ended": {[]span{ended, ended}, LevelProblem, LevelProblem},
+	} {
+		path := certificates(t, c.spans...)
+		for authority, level := range map[bool]string{false: c.chain, true: c.authorities} {
+			p := &part{}
+			p.certificates("serve.tls_cert", path, authority)
+			require.Len(t, p.list, 1)
+			require.Equal(t, level, p.list[0].Level, "%s, authority %v: %s", name, authority, p.list[0].About)
+			require.Contains(t, p.list[0].About, "serve.tls_cert")
+		}
+	}
+	for path, about := range map[string]string{filepath.Join(t.TempDir(), "none"): "no such file",
+		certificates(t): "holds no certificate"} {
+		p := &part{}
+		p.certificates("serve.tls_cert", path, false)
+		require.True(t, p.finds(LevelProblem, about), "%v", p.list)
+	}
+}
+
+// finds tells whether there is a finding of a level that has the words.
+func (p *part) finds(level string, words ...string) bool {
+	return slices.ContainsFunc(p.list, func(f Finding) bool {
+		return f.Level == level && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(f.About, w) })
+	})
+}
+
+// Every file with certificates that the configuration names is looked at, those of a PostgreSQL's DSN, too.
+func TestCertificatesOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	ended, soon := certificates(t, span{-9, -1}), certificates(t, span{-1, 10})
+	a := &App{Config: config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_SERVE_TLS_CERT="+ended,
+		"HONGBAO_SERVE_TLS_KEY="+filepath.Join(filepath.Dir(ended), "key.pem"), "HONGBAO_SERVE_CONTROL_TLS_CLIENT_CA="+soon, "HONGBAO_LEDGER_DRIVER=postgres",
+		"HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1/db?sslmode=verify-full&sslrootcert="+ended)}
+	p := &part{}
+	a.examineConfig(t.Context(), p)
+	require.True(t, p.finds(LevelProblem, "serve.tls_cert", ended, "put in a new one"), "%v", p.list)
+	require.True(t, p.finds(LevelProblem, "ledger.dsn sslrootcert", ended), "%v", p.list)
+	require.True(t, p.finds(LevelWarning, "serve.control_tls_client_ca", soon), "%v", p.list)
+	require.Len(t, p.list, 3)
+}
+
+func TestDiskLevels(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	for level, disks := range map[string][][2]uint64{
+		LevelOK:      {{100 * gib, 500 * gib}, {gib, 5 * gib}},
+		LevelWarning: {{40 * gib, 500 * gib}, {gib - 1, 5 * gib}, {64 << 20, gib}},
+		LevelProblem: {{0, 500 * gib}, {64<<20 - 1, gib}},
+	} {
+		for _, d := range disks {
+			got, mend := diskLevel(d[0], d[1])
+			require.Equal(t, level, got, d)
+			require.Equal(t, level == LevelOK, mend == "", d)
+		}
+	}
+	p := &part{}
+	p.disk("ledger.dsn", filepath.Join(t.TempDir(), "none"))
+	require.Empty(t, p.list, "nothing is said of a disk that this machine does not see")
+	p.disk("ledger.dsn", t.TempDir())
+	require.Len(t, p.list, 1)
+	require.Contains(t, p.list[0].About, "free")
+}
+
+// A database whose clock is wrong is found, and so is a journal that waits.
+func TestDoctorFindsClocksAndJournal(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	dsn := testkit.Postgres(t)
+	a := onServers(t, "postgres", dsn, "fsync,full_page_writes")
+	look := func() map[string]*part {
+		t.Helper()
+		by := map[string]*part{}
+		for _, f := range a.Doctor(t.Context()).Findings {
+			if by[f.Server] == nil {
+				by[f.Server] = &part{}
+			}
+			by[f.Server].list = append(by[f.Server].list, f)
+		}
+		return by
+	}
+	all := look()
+	require.True(t, all["ledger"].finds(LevelOK, "postgres 1", "isolation"), "%v", all["ledger"].list)
+	require.False(t, all["ledger"].finds(LevelWarning, "clock"), "%v", all["ledger"].list)
+	require.False(t, all["redis"].finds(LevelWarning, "journal"), "%v", all["redis"].list)
+
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), `CREATE SCHEMA wrong; CREATE FUNCTION wrong.statement_timestamp() RETURNS timestamptz
+		LANGUAGE sql AS $$ SELECT pg_catalog.statement_timestamp() - interval '1 hour' $$`)
+	require.NoError(t, err)
+	join := "?"
+	if strings.Contains(dsn, "?") {
+		join = "&"
+	}
+	a.Config.Ledger.DSN = configs.Secret(dsn + join + "search_path=wrong,pg_catalog,public")
+	require.NoError(t, a.redis.LPush(t.Context(), a.space.Journal(), slices.Repeat([]any{"{}"}, journalLate+1)...).Err())
+	all = look()
+	require.True(t, all["ledger"].finds(LevelWarning, "this machine's clock and that of the database are", "NTP"),
+		"%v", all["ledger"].list)
+	require.True(t, all["ledger"].finds(LevelWarning, "the clocks of the database and of Redis are"), "%v", all["ledger"].list)
+	require.True(t, all["redis"].finds(LevelWarning, "1001 entries of the journal wait"), "%v", all["redis"].list)
+}
