@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/hongbao-project/hongbao/internal/dev"
 )
@@ -24,6 +25,9 @@ func devCmd() *cobra.Command {
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.Program, d.Flags, d.Serve, d.Out = os.Args[0], cmd.Flags(), serveAll, cmd.OutOrStdout()
+			if term.IsTerminal(int(os.Stdin.Fd())) {
+				d.In = os.Stdin
+			}
 			if wantsJSON(cmd) {
 				d.Out = cmd.ErrOrStderr()
 			}

@@ -50,7 +50,7 @@ func serveAll(ctx context.Context, a *app.App, with app.Serving) error {
 	if err != nil {
 		return err
 	}
-	pages, err := a.Console(authority)
+	pages, err := a.Console(authority, with.Faults)
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/console"
 )
 
-// Console makes the pages over this process' servers; Redis must be open.
-func (a *App) Console(authority console.Authority) (*console.Console, error) {
+// Console makes the pages over this process' servers; Redis must be open. faults are those of a development server, else
+// nil.
+func (a *App) Console(authority console.Authority, faults console.Faults) (*console.Console, error) {
 	return console.New(a.Config.Console, console.Deps{
-		Source: &consoleSource{App: a}, Actions: consoleActions{a}, Authority: authority, Log: a.log,
+		Source: &consoleSource{App: a}, Actions: consoleActions{a}, Authority: authority, Faults: faults, Log: a.log,
 		TLS: a.Config.ServeConfig().ControlTLS != nil,
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/faults"
 	"github.com/hongbao-project/hongbao/internal/group"
 	"github.com/hongbao-project/hongbao/internal/local"
 	"github.com/hongbao-project/hongbao/internal/serve"
@@ -36,6 +37,8 @@ type Dev struct {
 	Program string
 	// Flags may set knobs.
 	Flags *pflag.FlagSet
+	// In, if not nil, is a terminal whose keys cause faults.
+	In io.Reader
 	// Out gets what happens.
 	Out io.Writer
 	// Serve joins the listeners of `hongbao serve` over an App, and serves until the context ends.
@@ -107,10 +110,21 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 	if err != nil {
 		return stopped(ctx, err)
 	}
+	direct := d.local.DirectRedis()
+	defer direct.Close()
+	broken, err := d.newFaults(a, direct)
+	if err != nil {
+		return err
+	}
 	listening := make(chan serve.Addresses, 1)
 	parts := []group.Part{
-		{Name: "serve", Run: func(ctx context.Context) error { return d.serve(ctx, listening) }},
+		{Name: "faults", Run: broken.Run},
+		{Name: "serve", Run: func(ctx context.Context) error { return d.serve(ctx, broken, listening) }},
 		{Name: "ready", Run: func(ctx context.Context) error { return d.ready(ctx, a, site, listening) }},
+	}
+	if d.In != nil {
+		k := &keys{tell: d.tell, cause: broken.Cause, cut: broken.KafkaIsCut}
+		parts = append(parts, group.Part{Name: "keys", Run: func(ctx context.Context) error { return k.run(ctx, d.In) }})
 	}
 	return group.Run(ctx, parts...)
 }
@@ -155,11 +169,12 @@ func (d *Dev) prepare(ctx context.Context, a *app.App) (*Site, error) {
 }
 
 // serve serves with an App of its own, and says where.
-func (d *Dev) serve(ctx context.Context, listening chan<- serve.Addresses) error {
+func (d *Dev) serve(ctx context.Context, broken *faults.Faults, listening chan<- serve.Addresses) error {
 	return app.With(ctx, d.local.Config, app.Needs{Redis: true}, func(a *app.App) error {
 		return d.Serve(ctx, a, app.Serving{
-			Guard: func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
-			Ready: func(at serve.Addresses) { listening <- at },
+			Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
+			Faults: broken,
+			Ready:  func(at serve.Addresses) { listening <- at },
 		})
 	})
 }

@@ -57,6 +57,7 @@ func (s *Site) Write(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, `api       %s
 console   %s
+faults    %s/faults, to break something and watch
 metrics   %s/metrics
 key       %s
           for the console and administration; it may do everything, and ends with this process
@@ -73,7 +74,7 @@ What is in the topic, and whether Redis, ledger and topic agree:
 Every command of %s works with --config %s
 %s
 
-`, s.API, s.Console, s.Metrics, s.Key, s.Campaign, strings.Join(s.curls(), "\n"), strings.Join(s.commands(), "\n"),
+`, s.API, s.Console, s.Console, s.Metrics, s.Key, s.Campaign, strings.Join(s.curls(), "\n"), strings.Join(s.commands(), "\n"),
 		quoted(s.program), quoted(s.Config), kept)
 	if err != nil {
 		return fmt.Errorf("print the addresses: %w", err)

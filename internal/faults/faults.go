@@ -138,6 +138,13 @@ func (f *Faults) Quiet() bool {
 	return f.telling == 0 && f.cutSince.IsZero()
 }
 
+// KafkaIsCut tells whether Kafka is cut off.
+func (f *Faults) KafkaIsCut() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.cutSince.IsZero()
+}
+
 // Cause breaks something, and returns once it is broken. What comes of it is told by and by.
 func (f *Faults) Cause(ctx context.Context, fault string) error {
 	switch fault {
@@ -199,16 +206,16 @@ func (f *Faults) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-// audit ends a story.
-func (f *Faults) audit(ctx context.Context) error {
-	if f.cfg.Audit == nil {
-		return nil
+// audit ends a story. While Kafka is cut off there is none: it could not read the topic, and the story of the mending
+// has one.
+func (f *Faults) audit(ctx context.Context) {
+	if f.cfg.Audit == nil || f.KafkaIsCut() {
+		return
 	}
 	verdict, err := f.cfg.Audit(ctx)
-	if err == nil {
+	if f.failed(ctx, "The audit could not be done", err); err == nil {
 		f.Tell("%s", verdict)
 	}
-	return err
 }
 
 // many writes a number with its noun.

@@ -24,7 +24,7 @@ func TestKilledWorker(t *testing.T) {
 	f := setup(t)
 	_, err := f.shard.CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
-	f.grab(nil, 10)
+	f.grab(10)
 	const first = "host-101-aa"
 	entries, err := f.shard.ReadNew(t.Context(), "balance", first, 100, 0)
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestKafkaIsCut(t *testing.T) {
 	require.Equal(t, 1, f.kafka.Fired().Cut)
 	require.False(t, f.Quiet())
 	require.Contains(t, f.told("Kafka is cut off: 1 connection closed"), "new ones are refused")
-	f.grab(nil, 20)
+	f.grab(20)
 	require.Regexp(t, `: 20 grants wait, the oldest for \d+\.\d s for sink kafka, nothing waits for sink balance; \d+ connections? `+
 		`to Kafka refused so far\.$`, f.told("Kafka is cut off for"))
 	require.Positive(t, f.kafka.Fired().Refused)
@@ -137,10 +137,14 @@ func send(c net.Conn, text []byte) error {
 func TestAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
+	var handled atomic.Int64
+	f.work("balance", "host-101-aa", func(_ context.Context, grants []hongbao.Grant) error {
+		handled.Add(int64(len(grants)))
+		return nil
+	})
 	require.NoError(t, f.Cause(t.Context(), LoseAnswers))
 	require.Error(t, f.Cause(t.Context(), LoseAnswers), "it is under way")
-	got := f.grab(f.redis, 40)
-	require.Equal(t, redisAnswers, f.redis.Fired().Swallowed)
+	got := f.grab(40)
 	produce := []byte{0, 0, 0, 10, 0, 0, 0, 9, 0, 0, 0, 1, 255, 255}
 	for range kafkaAnswers {
 		c, err := net.Dial("tcp", f.kafka.Addr)
@@ -148,8 +152,10 @@ func TestAnswersAreLost(t *testing.T) {
 		require.Error(t, send(c, produce))
 		require.NoError(t, c.Close())
 	}
-	require.Contains(t, f.told("22 answers were lost (grab 20, produce 2)."), "asks again")
+	require.Contains(t, f.told("22 answers were lost (ack 10, grab 10, produce 2)."), "asks again")
 	f.told("The audit agrees.")
+	require.Equal(t, redisAnswers, f.redis.Fired().Swallowed)
+	testkit.Eventually(t, soon, func() bool { return handled.Load() >= 40 }, "the worker goes on")
 	for user, packets := range got {
 		require.Equal(t, 1, packets, user)
 	}

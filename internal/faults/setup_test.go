@@ -142,28 +142,31 @@ func (f *fixture) told(begin string) (sentence string) {
 	return sentence
 }
 
-// grab lets users grab, by the proxy if so, and gives how many packets each got.
-func (f *fixture) grab(p *proxy.Proxy, users int) map[string]int {
+// client goes by the proxy.
+func (f *fixture) client() *redis.Client {
+	opts := *f.rdb.Options()
+	opts.MaxRetries, opts.Addr = -1, f.redis.Addr
+	rdb := redis.NewClient(&opts)
+	f.t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// grab lets users grab, and gives how many packets each got.
+func (f *fixture) grab(users int) map[string]int {
 	f.t.Helper()
 	cfg := producer.DefaultConfig()
-	opts := *f.rdb.Options()
-	if opts.MaxRetries = -1; p != nil {
-		opts.Addr = p.Addr
-	}
-	rdb := redis.NewClient(&opts)
-	defer rdb.Close()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, f.layout.Space, "test"
-	p2, err := producer.New(cfg)
+	cfg.Redis, cfg.Space, cfg.Deployment = f.client(), f.layout.Space, "test"
+	p, err := producer.New(cfg)
 	require.NoError(f.t, err)
 	got := map[string]int{}
 	for u := range users {
 		user := fmt.Sprintf("u%d", u)
-		answer, err := p2.Grab(f.t.Context(), &hongbao.Grab{Campaign: "rain", User: user})
+		answer, err := p.Grab(f.t.Context(), &hongbao.Grab{Campaign: "rain", User: user})
 		require.NoError(f.t, err)
 		require.Equal(f.t, hongbao.OutcomeGranted, answer.Outcome)
 		got[user] = len(answer.Receipts)
 	}
-	require.NoError(f.t, p2.Close(f.t.Context()))
+	require.NoError(f.t, p.Close(f.t.Context()))
 	return got
 }
 
@@ -171,7 +174,7 @@ func (f *fixture) grab(p *proxy.Proxy, users int) map[string]int {
 func (f *fixture) work(sink, name string, handle func(context.Context, []hongbao.Grant) error) {
 	f.t.Helper()
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = f.rdb, f.rdb, f.layout.Space, sink, name
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = f.client(), f.client(), f.layout.Space, sink, name
 	cfg.Handler = hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
 		errs, err := make([]error, len(grants)), handle(ctx, grants)
 		for i := range errs {

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package dev
+
+// ignoreBackground is not needed here.
+func ignoreBackground() {}
