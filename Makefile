@@ -8,15 +8,19 @@ ROUNDS ?= 5
 TIMEOUT ?= 10m
 GOLANGCI_VERSION := v2.15.0
 
+GORELEASER_VERSION := v2.16.0
+ARCH ?= $(shell go env GOARCH)
+
+GORELEASER := bin/goreleaser-$(GORELEASER_VERSION)
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 # What runs goroutines of its own, but cmd/hongbao, whose tests run processes.
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo image test test-deploy test-web race lint bench soak fuzz
+.PHONY: help setup build demo image release-files release-check test test-deploy test-web race lint bench soak fuzz
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what the tests need: Redis, PostgreSQL, MariaDB, a JDK, Maven, Node, curl (apt-get), Kafka (Maven) and others; says what it does
 	scripts/setup.sh
@@ -33,8 +37,29 @@ test: setup ## install what is missing, vet, soak for a minute, run every test: 
 	$(MAKE) --no-print-directory soak SECONDS=60
 	go test -count=1 -timeout $(TIMEOUT) -p 2 ./...
 
-image: ## write the container image to bin/image, an OCI layout, without a container engine
-	cd deploy && go run ./image -out ../bin/image
+image: ## write the container image to bin/image, an OCI layout, without a container engine; ARCH=amd64,arm64 for both
+	cd deploy && go run ./image -out ../bin/image -arch '$(ARCH)'
+
+release-files: ## write manual pages and shell completions into bin/release
+	rm -rf bin/release
+	mkdir -p bin/release/completions
+	go build -trimpath -o bin/release/hongbao ./cmd/hongbao
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) bin/release/hongbao man bin/release/man/man1
+	bin/release/hongbao completion bash >bin/release/completions/hongbao.bash
+	bin/release/hongbao completion zsh >bin/release/completions/_hongbao
+	bin/release/hongbao completion fish >bin/release/completions/hongbao.fish
+
+# Syft makes the bills of materials. It has no release that `go install` builds.
+release-check: $(GORELEASER) ## make what a release has into dist, by goreleaser, and publish nothing; without syft no SBOM
+	$(GORELEASER) check
+	$(GORELEASER) release --snapshot --clean $(if $(shell command -v syft),,--skip=sbom)
+	cd dist && sha256sum --check checksums.txt
+
+$(GORELEASER):
+	@echo "building goreleaser $(GORELEASER_VERSION) into bin; this takes some minutes once"
+	mkdir -p bin
+	GOBIN=$(CURDIR)/bin go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
+	mv bin/goreleaser $@
 
 test-deploy: setup ## the chart, the rights, the image, a rolling update: deploy, a module of its own
 	scripts/setup.sh deploy

@@ -1,7 +1,7 @@
 // Command image writes Hongbao's container image as an OCI layout, without a container engine and without a registry:
 //
-//	make image                       # bin/image, for this machine's architecture
-//	skopeo copy oci:bin/image docker://registry.internal/hongbao:1
+//	make image                       # bin/image, for this machine's architecture; ARCH=amd64,arm64 for both
+//	skopeo copy --all oci:bin/image docker://registry.internal/hongbao:1
 //
 // It is the image of deploy/Dockerfile: the static program and the certificates of public authorities, nothing else.
 package main
@@ -36,10 +36,10 @@ const (
 func main() {
 	source := flag.String("source", "..", "the repository")
 	out := flag.String("out", "../bin/image", "folder of the OCI layout; what is there is replaced")
-	arch := flag.String("arch", runtime.GOARCH, "architecture: amd64, arm64, ...")
+	arch := flag.String("arch", runtime.GOARCH, "architectures, as amd64,arm64")
 	roots := flag.String("roots", "/"+certificates, "file with the certificates of public authorities")
 	flag.Parse()
-	digest, err := write(*source, *out, *arch, *roots)
+	digest, err := write(*source, *out, *roots, strings.Split(*arch, ","))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
@@ -47,30 +47,43 @@ func main() {
 	fmt.Println(digest)
 }
 
-// write builds the program and writes the layout; it gives the image's digest.
-func write(source, out, arch, roots string) (string, error) {
-	dir, err := os.MkdirTemp("", "hongbao-image-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "hongbao")
-	img, err := build(source, path, arch, roots)
-	err = errors.Join(err, os.RemoveAll(dir))
+// write builds the program for each architecture and writes the layout; it gives the digest of the index of the images.
+func write(source, out, roots string, archs []string) (string, error) {
+	images, err := buildAll(source, roots, archs)
 	if err != nil {
 		return "", err
 	}
 	if err := os.RemoveAll(out); err != nil {
 		return "", err
 	}
-	index, err := layout.Write(out, empty.Index)
+	path, err := layout.Write(out, empty.Index)
 	if err != nil {
 		return "", fmt.Errorf("write the layout to %s: %w", out, err)
 	}
-	if err := index.AppendImage(img, layout.WithPlatform(v1.Platform{OS: "linux", Architecture: arch})); err != nil {
-		return "", fmt.Errorf("write the image to %s: %w", out, err)
+	if err := path.AppendIndex(images); err != nil {
+		return "", fmt.Errorf("write the images to %s: %w", out, err)
 	}
-	digest, err := img.Digest()
+	digest, err := images.Digest()
 	return digest.String(), err
+}
+
+// buildAll makes the index of the images.
+func buildAll(source, roots string, archs []string) (index v1.ImageIndex, err error) {
+	dir, err := os.MkdirTemp("", "hongbao-image-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	index = mutate.IndexMediaType(empty.Index, "application/vnd.oci.image.index.v1+json")
+	for _, arch := range archs {
+		img, err := build(source, filepath.Join(dir, arch), arch, roots)
+		if err != nil {
+			return nil, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
+	}
+	return index, nil
 }
 
 // build makes the program as deploy/Dockerfile does, and the image around it.

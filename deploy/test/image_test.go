@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/stretchr/testify/require"
@@ -31,12 +33,18 @@ func unpacked(t *testing.T) (root string, user string, entrypoint []string) {
 
 	path, err := layout.FromPath(out)
 	require.NoError(t, err)
-	index, err := path.ImageIndex()
+	top, err := path.ImageIndex()
+	require.NoError(t, err)
+	images, err := top.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, images.Manifests, 1, "skopeo wants one")
+	require.Equal(t, strings.TrimSpace(string(digest)), images.Manifests[0].Digest.String())
+	index, err := top.ImageIndex(images.Manifests[0].Digest)
 	require.NoError(t, err)
 	manifest, err := index.IndexManifest()
 	require.NoError(t, err)
 	require.Len(t, manifest.Manifests, 1)
-	require.Equal(t, strings.TrimSpace(string(digest)), manifest.Manifests[0].Digest.String())
+	require.Equal(t, &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, manifest.Manifests[0].Platform)
 	img, err := index.Image(manifest.Manifests[0].Digest)
 	require.NoError(t, err)
 	config, err := img.ConfigFile()
