@@ -93,14 +93,16 @@ func shapesOf(lines []string) []string {
 	return out
 }
 
-// build puts the program into a folder's bin, and the examples into its configs, as they are in the repository.
+// build puts the program into a folder's bin, and the examples beside it, as they are in the repository.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "hongbao"),
 		"../cmd/hongbao").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.NoError(t, os.CopyFS(filepath.Join(dir, "configs"), os.DirFS("../configs")))
+	for _, folder := range []string{"configs", "examples/clients"} {
+		require.NoError(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS("../"+folder)))
+	}
 	return dir
 }
 
@@ -195,8 +197,10 @@ func runSteps(t *testing.T, page, text, dir string, env []string, renamed ...str
 	for _, s := range todo {
 		fmt.Fprintf(&script, "%s\necho '%s'\n", s.command, mark)
 	}
+	http, listen := overHTTP(t, text)
+	script.WriteString(http)
 	cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-c", script.String())
-	cmd.Dir, cmd.Env = dir, testkit.Environ(env...)
+	cmd.Dir, cmd.Env = dir, testkit.Environ(slices.Concat(env, listen)...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -208,6 +212,29 @@ func runSteps(t *testing.T, page, text, dir string, env []string, renamed ...str
 			" shows another output of\n$ %s\nnow it prints\n%s",
 			s.command, parts[i])
 	}
+	if http != "" {
+		require.Regexp(t, `(?s)^hb_\S+\n.*"outcome":"granted".*"packet":`, parts[len(todo)], "the HTTP block of %s", page)
+	}
+}
+
+// overHTTP gives the block of a page that starts a server and grabs there, with an end to that server behind it; empty
+// if there is none. Only the ports are others, so that they are free, and what the server needs to listen there.
+func overHTTP(t *testing.T, text string) (script string, env []string) {
+	t.Helper()
+	for _, block := range fence.FindAllStringSubmatch(text, -1) {
+		if block[1] == "sh" && strings.Contains(block[2], "bin/hongbao serve ") {
+			script = block[2] + "kill %%\nwait %%\n"
+		}
+	}
+	if script == "" {
+		return "", nil
+	}
+	for port, knob := range map[string]string{"8080": "LISTEN", "8081": "CONTROL_LISTEN", "8082": "OPS_LISTEN"} {
+		at := testkit.FreeAddr(t)
+		script = strings.ReplaceAll(script, "127.0.0.1:"+port, at)
+		env = append(env, "HONGBAO_SERVE_"+knob+"="+at)
+	}
+	return script, append(env, "HONGBAO_SERVE_DRAIN_DELAY=0s")
 }
 
 // The README's Go code is a part of package producer's example, which is compiled and run.
