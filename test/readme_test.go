@@ -249,7 +249,7 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	require.Contains(t, flat(string(example)), flat(block[2]))
 }
 
-// The demo prints what the README shows, line for line but for the progress and the histogram.
+// The demo prints what the README shows, line for line but for the progress, what becomes of the kill, and the histogram.
 func TestReadmeDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the demo")
@@ -262,7 +262,7 @@ func TestReadmeDemo(t *testing.T) {
 	cmd.Env = testkit.Environ()
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
-	varies := regexp.MustCompile(`^<duration> granted|CNY to <n> CNY|^redis|^ledger`)
+	varies := regexp.MustCompile(`^<duration> granted|^<n>:<n>:<n> |CNY to <n> CNY|^redis|^ledger`)
 	fixed := func(lines []string) []string {
 		return slices.DeleteFunc(shapesOf(lines), func(s string) bool { return varies.MatchString(s) })
 	}

@@ -5,26 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/demo"
+	"github.com/hongbao-project/hongbao/internal/dev"
 	"github.com/hongbao-project/hongbao/internal/local"
 )
 
 func demoCmd() *cobra.Command {
 	d := &demo.Demo{}
+	keep, listen := false, ""
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show all of it in half a minute, with no server at all",
 		Long: "Plans, funds and loads a campaign; simulated users grab, some twice, and some replies are lost on purpose; a " +
 			"worker brings the\n" +
 			"grants to an SQLite ledger and to an in-process Kafka broker, and is killed with SIGKILL in the middle; then " +
 			"everything is\n" +
-			"audited. Redis is a redis-server if one is on the PATH, else miniredis. All of it is gone afterwards.\n" +
+			"audited. Redis is a redis-server if one is on the PATH, else miniredis. All of it is gone afterwards,\n" +
+			"but with --keep it stays, as `hongbao dev`, until Ctrl-C.\n" +
 			"Exit code 0 only if the audit agrees.",
-		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000", Args: exactly(0, "no arguments"),
+		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000\n  hongbao demo --keep", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.Packets < 10 || d.Packets > 1_000_000 || d.Total < d.Packets || d.Total > int64(hongbao.MaxAmount) ||
 				d.Users < 1 || d.Users > 10_000_000 {
@@ -32,24 +36,40 @@ func demoCmd() *cobra.Command {
 					"10,000,000 users",
 					hongbao.MaxAmount)
 			}
-			d.Out = cmd.OutOrStdout()
+			d.Out, d.Done = cmd.OutOrStdout(), func(r *demo.Result) error { return printAnswer(cmd, r, r.Write) }
 			if wantsJSON(cmd) {
 				d.Out = io.Discard
 			}
-			result, err := d.Run(cmd.Context())
+			if keep {
+				if err := stay(cmd, d, listen); err != nil {
+					return err
+				}
+			}
+			err := d.Run(cmd.Context())
 			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
 				return fmt.Errorf("the demo was stopped: %w", context.Cause(cmd.Context()))
 			}
-			if result == nil {
-				return err
-			}
-			return errors.Join(printAnswer(cmd, result, result.Write), err)
+			return err
 		},
 	}
+	cmd.Flags().BoolVar(&keep, "keep", false, "go on as `hongbao dev` does, with API and console, until Ctrl-C")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "with --keep: address of the API, as of `hongbao dev`")
 	cmd.Flags().Int64Var(&d.Packets, "packets", 10_000, "packets of the campaign")
 	cmd.Flags().Int64Var(&d.Total, "total", 100_000, "sum of the packets, in minor units")
 	cmd.Flags().IntVar(&d.Users, "users", 30_000, "users who grab")
 	return cmd
+}
+
+// stay has the demo go on as `hongbao dev`.
+func stay(cmd *cobra.Command, d *demo.Demo, listen string) (err error) {
+	if wantsJSON(cmd) {
+		return app.Usage("--keep tells people where to look, and --json prints one document: leave one of them out")
+	}
+	server := &dev.Dev{Listen: listen, Program: os.Args[0], Serve: serveAll,
+		Ready: func(s *dev.Site) error { return printAnswer(cmd, s, s.Write) }}
+	d.Knobs, err = server.Knobs()
+	d.Stay = server.Stay
+	return err
 }
 
 func sweepCmd() *cobra.Command {

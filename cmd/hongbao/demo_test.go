@@ -144,7 +144,7 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 			t.Parallel()
 			tmp, env := demoEnv(t, "PATH="+c.path)
 			p := start(t, env, "demo", "--packets", "20000", "--users", "3000000")
-			testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.Out.String(), "worker kills 0") },
+			testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.Out.String(), "published ") },
 				"the demo is in the middle")
 			require.NotEmpty(t, descendants(t, tmp, p.Cmd.Process.Pid), "the test sees the demo's processes")
 			pid := p.Cmd.Process.Pid

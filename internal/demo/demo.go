@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/faults"
 	"github.com/hongbao-project/hongbao/internal/local"
 	"github.com/hongbao-project/hongbao/internal/money"
 )
@@ -26,60 +27,94 @@ type Demo struct {
 	Total   int64 // sum of the packets, in minor units
 	// Out gets the progress.
 	Out io.Writer
+	// Done is told how it ended, with an audit that found differences, too.
+	Done func(*Result) error
+	// Stay, if not nil, goes on with the deployment after an audit that agrees; Knobs are what that needs.
+	Stay  func(ctx context.Context, d *local.Deployment, tell *local.Teller) error
+	Knobs map[string]string
 
 	local   *local.Deployment
+	screen  *screen
+	faults  *faults.Faults
 	started time.Time
 	crowd   *crowd
 	kills   int
-	shown   int64 // tenths
 }
 
 const (
 	campaignID = "demo"
+	workers    = 2
 	// rest is how long the worker that is killed stays away.
 	rest = time.Second
 )
 
-// Run is all of the demo, up to the audit's report. A Result may come with an error: the audit found differences.
-func (d *Demo) Run(ctx context.Context) (result *Result, err error) {
-	d.started = time.Now()
-	d.local, err = local.Open(ctx, &local.Options{Workers: 1, Rest: rest, Env: local.ForeignEnv(),
-		Tell: local.NewTeller(d.Out)})
+// Run is all of the demo. Its error says so if the audit found differences.
+func (d *Demo) Run(ctx context.Context) (err error) {
+	d.started, d.screen = time.Now(), newScreen(d.Out)
+	tell := local.NewTeller(d.screen)
+	d.local, err = local.Open(ctx, &local.Options{Workers: workers, Rest: rest, Knobs: d.Knobs, Env: local.ForeignEnv(),
+		Tell: tell})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, d.local.Close()) }()
-	d.local.Describe(d.Out)
-	return result, d.local.With(ctx, func(a *app.App) error {
+	d.local.Describe(d.screen)
+	return d.local.With(ctx, func(a *app.App) error {
 		d.App = a
-		result, err = d.run(ctx)
-		return err
+		if err := d.open(ctx); err != nil {
+			return err
+		}
+		return d.local.Working(ctx, func(ctx context.Context) error {
+			if err := d.show(ctx, tell); err != nil || d.Stay == nil {
+				return err
+			}
+			return d.Stay(ctx, d.local, tell)
+		})
 	})
 }
 
-// run is the demo on servers that are there.
-func (d *Demo) run(ctx context.Context) (*Result, error) {
+// open opens the campaign.
+func (d *Demo) open(ctx context.Context) error {
 	spec := d.spec()
 	stored, err := d.Create(ctx, spec, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	fmt.Fprintf(d.Out, "campaign  %d packets, %s, plan hash %.16s...\n", d.Packets, money.Text(spec.Total, spec.Currency),
-		stored.Hash)
-	if _, err := d.Load(ctx, spec.ID); err != nil {
-		return nil, err
+	fmt.Fprintf(d.screen, "campaign  %d packets, %s, plan hash %.16s...\n", d.Packets,
+		money.Text(spec.Total, spec.Currency), stored.Hash)
+	_, err = d.Load(ctx, spec.ID)
+	return err
+}
+
+// show lets it rain, audits, and tells the result.
+func (d *Demo) show(ctx context.Context, tell *local.Teller) (err error) {
+	direct := d.local.DirectRedis()
+	defer direct.Close()
+	if d.faults, err = faults.Of(d.local, direct, tell, nil); err != nil {
+		return err
 	}
-	if err := d.local.Working(ctx, d.rain); err != nil {
-		return nil, err
+	if err := d.rained(ctx); err != nil {
+		return err
 	}
 	report, err := d.Audit(ctx, audit.Options{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if report.Verdict != audit.Agrees {
 		err = app.Found("the audit found differences")
 	}
-	return d.result(report), err
+	return errors.Join(d.Done(d.result(report)), err)
+}
+
+// rained is rain with somebody who tells what the kill does.
+func (d *Demo) rained(ctx context.Context) error {
+	telling, stop := context.WithCancel(ctx)
+	told := make(chan error, 1)
+	go func() { told <- d.faults.Run(telling) }()
+	err := d.rain(ctx)
+	stop()
+	d.screen.leave()
+	return errors.Join(err, <-told)
 }
 
 // spec is a campaign that opened a moment ago.
@@ -111,19 +146,18 @@ func (d *Demo) rain(ctx context.Context) error {
 	defer tick.Stop()
 	limit := time.Now().Add(time.Minute + time.Duration(d.Packets)*time.Millisecond)
 	for over := false; ; {
-		at, err := d.progress(ctx)
+		at, err := d.standing(ctx)
 		if err != nil {
 			return err
 		}
-		d.show(at)
+		d.progressed(at)
 		switch {
 		case d.kills == 0 && at.settled > 0 && at.granted >= min(d.Packets, int64(d.Users))/3:
-			if err := d.local.Workers.Kill(1); err != nil {
+			if err := d.faults.Cause(ctx, faults.KillWorker); err != nil {
 				return err
 			}
 			d.kills++
-		case over && at.settled == at.granted && at.published == at.granted:
-			fmt.Fprintln(d.Out)
+		case over && at.settled == at.granted && at.published == at.granted && d.faults.Quiet():
 			return nil
 		case time.Now().After(limit):
 			return fmt.Errorf("not all is delivered in time: %d granted, %d settled, %d published", at.granted, at.settled,
@@ -145,8 +179,8 @@ func (d *Demo) rain(ctx context.Context) error {
 // standing is how far the demo is, in grants.
 type standing struct{ granted, settled, published int64 }
 
-// progress asks Redis how far each consumer group is.
-func (d *Demo) progress(ctx context.Context) (standing, error) {
+// standing asks Redis how far each consumer group is.
+func (d *Demo) standing(ctx context.Context) (standing, error) {
 	s, err := d.Status(ctx)
 	if err == nil {
 		err = s.CheckRead()

@@ -3,32 +3,20 @@ package demo
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/money"
 )
 
-// show draws the progress: on a terminal one line that changes, else a line whenever a tenth more is delivered.
-func (d *Demo) show(at standing) {
-	line := fmt.Sprintf("%5.1fs    granted %d  settled %d  published %d  worker kills %d", time.Since(d.started).Seconds(),
-		at.granted, at.settled,
-		at.published, d.kills)
-	if f, ok := d.Out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprintf(d.Out, "\r%-100s", line)
-		return
-	}
-	tenth := (at.granted + at.settled + at.published) * 10 / (3 * min(d.Packets, int64(d.Users)))
-	if tenth == d.shown {
-		return
-	}
-	d.shown = tenth
-	fmt.Fprintln(d.Out, line)
+// progressed shows how far it is, as bars.
+func (d *Demo) progressed(at standing) {
+	all := min(d.Packets, int64(d.Users))
+	line := fmt.Sprintf("%5.1fs    granted %s %d  settled %s %d  published %s %d", time.Since(d.started).Seconds(),
+		bar(at.granted, all), at.granted, bar(at.settled, all), at.settled, bar(at.published, all), at.published)
+	d.screen.show(line, 1+(at.granted+at.settled+at.published)*10/(3*all))
 }
 
 // Result is what a demo showed.

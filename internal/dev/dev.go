@@ -60,7 +60,7 @@ const (
 
 // Run serves until ctx ends.
 func (d *Dev) Run(ctx context.Context) (err error) {
-	knobs, err := d.knobs()
+	knobs, err := d.Knobs()
 	if err != nil {
 		return err
 	}
@@ -72,13 +72,17 @@ func (d *Dev) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.local.Close()) }()
 	d.local.Describe(d.Out)
-	return d.local.Working(ctx, func(ctx context.Context) error {
-		return d.local.With(ctx, func(a *app.App) error { return d.run(ctx, a) })
-	})
+	return d.local.Working(ctx, func(ctx context.Context) error { return d.Stay(ctx, d.local, d.tell) })
 }
 
-// knobs are those that differ from `hongbao serve`.
-func (d *Dev) knobs() (map[string]string, error) {
+// Stay serves on a deployment whose workers run, and that has the Knobs, until ctx ends.
+func (d *Dev) Stay(ctx context.Context, on *local.Deployment, tell *local.Teller) error {
+	d.local, d.tell = on, tell
+	return d.local.With(ctx, func(a *app.App) error { return d.run(ctx, a) })
+}
+
+// Knobs are those that differ from `hongbao serve`.
+func (d *Dev) Knobs() (map[string]string, error) {
 	host, port, err := net.SplitHostPort(d.Listen)
 	first, errPort := strconv.ParseUint(port, 10, 16)
 	if err != nil || errPort != nil || first > 65533 {
