@@ -28,7 +28,7 @@ func demoCmd() *cobra.Command {
 			"audited. Redis is a redis-server if one is on the PATH, else miniredis. All of it is gone afterwards,\n" +
 			"but with --keep it stays, as `hongbao dev`, until Ctrl-C.\n" +
 			"Exit code 0 only if the audit agrees.",
-		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000\n  hongbao demo --keep", Args: exactly(0, "no arguments"),
+		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.Packets < 10 || d.Packets > 1_000_000 || d.Total < d.Packets || d.Total > int64(hongbao.MaxAmount) ||
 				d.Users < 1 || d.Users > 10_000_000 {

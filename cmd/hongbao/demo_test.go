@@ -162,3 +162,20 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 		})
 	}
 }
+
+// With --keep the demo goes on as `hongbao dev`, with a campaign that has packets left, until it is told to stop.
+func TestDemoStays(t *testing.T) {
+	t.Parallel()
+	tmp, env := demoEnv(t)
+	p := start(t, env, "demo", "--packets", "100", "--users", "150", "--keep", "--listen", "127.0.0.1:0")
+	testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.Out.String(), "Ctrl-C stops all of it") },
+		"the demo is over and stays")
+	require.Contains(t, p.Out.String(), "audit        AGREES")
+	d := &devServer{program: p}
+	d.granted(d.shell(d.printed()[0]))
+	d.end(syscall.SIGINT)
+	nothingLeft(t, tmp, p.Cmd.Process.Pid)
+	r := run(t, env, "demo", "--keep", "--json")
+	require.Equal(t, 2, r.code, r.err)
+	require.Contains(t, r.err, "leave one of them out")
+}
