@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -120,6 +121,7 @@ func TestBadBatches(t *testing.T) {
 		`{"grabs":[{"user":"u","facts":{"dev":"d"}}]}`:                 "nested_value",
 		`{"grabs":[` + strings.Repeat(one+",", maxBatch) + one + `]}`:  "grabs_invalid",
 		`{"grabs":[` + one + `]}` + strings.Repeat(" ", maxBatchBytes): "body_too_large",
+		strings.Repeat(" ", 50<<20):                                    "body_too_large",
 		strings.Repeat("[", 50_000):                                    "invalid_json",
 		`{"grabs":[` + one + `,]}`:                                     "invalid_json",
 	} {
@@ -142,6 +144,18 @@ func TestAPIKeys(t *testing.T) {
 		s.call(t, "POST", batchPath, batch, as(key)).Refused(t, "unauthorized", name)
 		s.call(t, "GET", list, "", as(key)).Refused(t, "unauthorized", name)
 	}
+	twice := func(r *http.Request) { r.Header.Add("Authorization", "Bearer "+viewerText) }
+	s.call(t, "POST", batchPath, batch, as(gatewayText), twice).Refused(t, "unauthorized", "one of two keys is good")
+	expired, expiredText := access.NewKey(access.RoleGateway, nil)
+	expired.Expires = time.Now().Add(-time.Second)
+	revoked, revokedText := access.NewKey(access.RoleGateway, nil)
+	revoked.Revoked = time.Now().Add(-time.Second)
+	old := setup(t, options{apiKeys: access.NewAuthority(keyList{keys: []access.Key{expired, revoked}})})
+	for _, text := range []string{expiredText, revokedText} {
+		old.call(t, "POST", batchPath, batch, as(text)).Refused(t, "unauthorized")
+		old.call(t, "GET", list, "", as(text)).Refused(t, "unauthorized")
+	}
+	require.Empty(t, old.grabbed())
 	s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(gatewayText)).Refused(t, "unauthorized", "it names no user")
 	s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "", as(gatewayText)).Refused(t, "unauthorized")
 	s.call(t, "POST", batchPath, batch, as(viewerText)).Refused(t, "forbidden")

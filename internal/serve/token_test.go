@@ -54,7 +54,7 @@ func badTokens(t *testing.T) map[string]string {
 	der, err := x509.MarshalPKIXPublicKey(rsaKey().Public())
 	require.NoError(t, err)
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	ok := hs().sign(t, "u1")
+	ok, past := hs().sign(t, "u1"), claim("exp", time.Now().Add(-time.Minute).Unix())
 	parts := strings.Split(ok, ".")
 	b64 := base64.RawURLEncoding.EncodeToString
 	none := token{jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "hs"}
@@ -82,7 +82,10 @@ func badTokens(t *testing.T) map[string]string {
 		"no kid":                 hs().sign(t, "u1", headField("kid", nil)),
 		"kid is a number":        hs().sign(t, "u1", headField("kid", 7)),
 		"crit":                   hs().sign(t, "u1", headField("crit", []string{"exp"})),
-		"expired":                hs().sign(t, "u1", claim("exp", time.Now().Add(-time.Minute).Unix())),
+		"expired":                hs().sign(t, "u1", past),
+		"expired RS256":          token{jwt.SigningMethodRS256, rsaKey(), "rs"}.sign(t, "u1", past),
+		"expired ES256":          token{jwt.SigningMethodES256, ecKey(), "es"}.sign(t, "u1", past),
+		"expired EdDSA":          token{jwt.SigningMethodEdDSA, edKey, "ed"}.sign(t, "u1", past),
 		"no exp":                 hs().sign(t, "u1", claim("exp", nil)),
 		"exp is a text":          hs().sign(t, "u1", claim("exp", "tomorrow")),
 		"nbf in the future":      hs().sign(t, "u1", claim("nbf", time.Now().Add(time.Minute).Unix())),
