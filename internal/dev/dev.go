@@ -135,10 +135,10 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 
 // stopped is nil for what failed because somebody stopped this.
 func stopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // prepare makes the campaign and the keys.

@@ -45,7 +45,7 @@ func (k *keys) run(ctx context.Context, in io.Reader) error {
 }
 
 func (k *keys) press(ctx context.Context, key string) {
-	fault := ""
+	var fault string
 	switch key {
 	case "k":
 		fault = faults.KillWorker
