@@ -234,13 +234,13 @@ if by_fact > 0 and not refusal then
 		local size = byte(ARGV[2], place)
 		local counts = size == 1 and { call('HGET', KEYS[5 + k], ARGV[first + 1]) } or
 			call('HMGET', KEYS[5 + k], unpack(ARGV, first + 1, first + size))
-		limits[k] = { counts, ARGV[6 + k] + 0, { byte(ARGV[2], place + 1, place + n) }, first, size }
+		limits[k] = { counts, ARGV[6 + k] + 0, n == 1 and { 1 } or { byte(ARGV[2], place + 1, place + n) }, first, size }
 		first, place = first + size, place + 1 + n
 	end
 end
 
 local DIGITS = '0123456789'
-local low, above = 9, nil -- the last digit of a seq, and what stands before it
+local low, above, digit, next_seq = 9, ' ', nil, nil -- the last digit of a seq, and what stands before it; the first seq
 local dt = ' ' .. format('%d', now_text - from_text) .. ' '
 local room = ARGV[1] - seq + (meta[3] or 0)
 local granted, amount, filled = 0, 0, 0
@@ -271,13 +271,19 @@ for i = 1, n do
 		else
 			granted = granted + 1
 			amount = amount + sub(answer, find(answer, ' ', 1, true) + 1)
-			low = low + 1
-			if low == 10 or not above then
-				local at = seq + granted
-				low = at % 10
-				above = at > 9 and ' ' .. format('%d', (at - low) / 10) or ' '
+			if granted == 1 then
+				next_seq = format('%d', seq + 1)
+				digit = next_seq
+			else
+				low = low + 1
+				if low == 10 then
+					local at = seq + granted
+					low = at % 10
+					above = at > 9 and ' ' .. format('%d', (at - low) / 10) or ' '
+				end
+				digit = sub(DIGITS, low + 1, low + 1)
 			end
-			local receipt = answer .. above .. sub(DIGITS, low + 1, low + 1) .. dt .. request
+			local receipt = answer .. above .. digit .. dt .. request
 			mine = mine and (mine .. '\n' .. receipt) or receipt
 			if held then
 				held[user] = mine
@@ -300,7 +306,7 @@ local reply = now_text .. '\t' .. from_text .. '\t' .. meta[1] .. '\t' .. (n == 
 if granted == 0 then
 	return reply
 end
-call('XADD', KEYS[2], '*', 'v', '1', 'k', 'grant', 'c', ARGV[3], 'q', format('%d', seq + 1), 'e', meta[2], 't', now_text,
+call('XADD', KEYS[2], '*', 'v', '1', 'k', 'grant', 'c', ARGV[3], 'q', next_seq, 'e', meta[2], 't', now_text,
 	'g', granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted))
 call('HSET', KEYS[5], unpack(stored, 1, filled))
 for k = 1, by_fact do
@@ -329,5 +335,5 @@ else
 	call('LTRIM', KEYS[4], format('%d', granted), '-1')
 end
 call('HSET', KEYS[3], 'granted', format('%d', camp[3] + granted), 'granted_amount', format('%d', camp[4] + amount))
-call('HSET', KEYS[1], 'seq', format('%d', seq + granted))
+call('HSET', KEYS[1], 'seq', granted == 1 and next_seq or format('%d', seq + granted))
 return reply

@@ -76,7 +76,7 @@ func Found(ctx context.Context, rdb redis.UniversalClient, layout *Layout, c Fou
 		server, err := serverOf(ctx, rdb, k)
 		if err == nil {
 			err = m.put(ctx, rdb, layout, []string{k.Meta(), k.Events()},
-				[]any{"shard", i, epochField, epoch, seqField, 0, "finished", 0, openedField, server.RunID, historyField,
+				[]any{seqField, 0, epochField, epoch, "finished", 0, openedField, server.RunID, "shard", i, historyField,
 					server.ReplID})
 		}
 		if err != nil {
