@@ -112,7 +112,12 @@ func TestReadmeQuickStart(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
-	runPage(t, "README.md", section(t, "Quick start on your servers"))
+	// Its ports may be taken here, and nobody else needs its pause before the end.
+	api, ops := testkit.FreeAddr(t), testkit.FreeAddr(t)
+	runPage(t, "README.md", strings.NewReplacer("http://127.0.0.1:8080/", "http://"+api+"/",
+		"http://127.0.0.1:8082/", "http://"+ops+"/", "bin/hongbao serve ", "bin/hongbao serve --serve.listen="+api+
+			" --serve.ops_listen="+ops+" --serve.control_listen=127.0.0.1:0 --serve.drain_delay=0s ").
+		Replace(section(t, "Quick start on your servers")))
 }
 
 // The newcomer's page, from its first line to its last, on `hongbao dev`.
