@@ -196,9 +196,10 @@ var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, Max
 // ParseGrabReply reads the reply of grab.lua that has answers.
 func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.Answer) ([]hongbao.Answer, error) {
 	var head [3]int64
-	rest, more := reply, true
+	rest := reply
 	for i := range head {
 		var text string
+		var more bool
 		var err error
 		text, rest, more = strings.Cut(rest, "\t")
 		if head[i], err = strconv.ParseInt(text, 10, 64); err != nil || !more {
