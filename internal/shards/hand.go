@@ -52,7 +52,7 @@ func (k *Shard) Workers(ctx context.Context, group string) ([]Worker, error) {
 		return nil, fmt.Errorf("workers of group %s: %w", group, Classify(err))
 	}
 	if there > 0 {
-		err = k.consumers(ctx, group, &all)
+		err = addConsumers(group, k.rdb.XInfoConsumers(ctx, k.Keys.Events(), group), &all)
 	}
 	return all.Workers, err
 }

@@ -57,7 +57,12 @@ func (k *Shard) Head(ctx context.Context) (Head, error) {
 
 // OpenHead is Head for who is about to work on the shard: a frozen one is ErrFrozen.
 func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
-	h, err := k.Head(ctx)
+	return k.parseOpenHead(ctx, k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
+}
+
+// parseOpenHead reads the head as OpenHead gives it.
+func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, error) {
+	h, err := k.parseHead(cmd)
 	if err == nil {
 		stateOf(k.rdb, k.Keys).saw(h.Seq)
 		err = h.atWork(ctx)
@@ -114,6 +119,11 @@ func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []stream.En
 	if err != nil {
 		return nil, 0, 0, err
 	}
+	return k.decode(head, raw)
+}
+
+// decode is Decode with a head that was read after the entries.
+func (k *Shard) decode(head Head, raw []RawEntry) (entries []stream.Entry, unreadable, forged int64, err error) {
 	for i := range raw {
 		e, err := stream.ParseEntry(k.Keys.Index(), raw[i].ID, raw[i].Values)
 		switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,40 +17,89 @@ var raiseDoneFloorScript = newDrainScript("raise_done_floor")
 // event that the shard already had when it is called. Whatever moves meanwhile, the answer is never too high. exists is
 // false if there is no such group, or no stream yet.
 func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (finished int64, exists bool, err error) {
+	pipe := k.rdb.Pipeline()
+	ask := k.askGroup(ctx, pipe, group)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	at, err := ask()
+	if err != nil || !at.exists {
+		return 0, at.exists, err
+	}
+	finished, _, err = k.finished(ctx, &at, seq)
+	return finished, true, err
+}
+
+// groupAt is where a consumer group stands in the stream. A place is as XRANGE takes it.
+type groupAt struct {
+	exists bool
+	// first is the place of the first entry that the group has not finished, next that behind the last one it has read.
+	first, next string
+}
+
+// askGroup asks by a pipeline where a group stands, and gives what reads the answers.
+func (k *Shard) askGroup(ctx context.Context, pipe redis.Pipeliner, group string) func() (groupAt, error) {
 	events := k.Keys.Events()
-	there, err := k.rdb.Exists(ctx, events).Result()
-	if err != nil || there == 0 {
-		return 0, false, Classify(err)
-	}
-	groups, err := k.rdb.XInfoGroups(ctx, events).Result()
-	if err != nil {
-		return 0, false, fmt.Errorf("groups of %s: %w", events, Classify(err))
-	}
-	for i := range groups {
-		g := &groups[i]
-		if g.Name != group {
-			continue
+	there, groups, pending := pipe.Exists(ctx, events), pipe.XInfoGroups(ctx, events), pipe.XPending(ctx, events, group)
+	return func() (groupAt, error) {
+		if n, err := there.Result(); err != nil || n == 0 {
+			return groupAt{}, Classify(err)
 		}
-		from := "(" + g.LastDeliveredID
-		if g.Pending > 0 {
-			pending, err := k.rdb.XPending(ctx, events, group).Result()
-			if err != nil {
-				return 0, true, fmt.Errorf("pending entries of group %s: %w", group, Classify(err))
-			}
-			if pending.Count > 0 { // else all of them were finished just now
-				from = pending.Lower
-			}
-		}
-		first, err := k.seqFrom(ctx, from)
+		list, err := groups.Result()
 		if err != nil {
-			return 0, true, err
+			return groupAt{}, fmt.Errorf("groups of %s: %w", events, Classify(err))
 		}
-		if first > 0 {
-			seq = min(seq, first-1)
+		i := slices.IndexFunc(list, func(g redis.XInfoGroup) bool { return g.Name == group })
+		if i < 0 {
+			return groupAt{}, nil
 		}
-		return seq, true, nil
+		at := groupAt{exists: true, next: "(" + list[i].LastDeliveredID}
+		at.first = at.next
+		waits, err := pending.Result()
+		if err != nil {
+			return at, fmt.Errorf("pending entries of group %s: %w", group, Classify(err))
+		}
+		if waits.Count > 0 {
+			at.first = waits.Lower
+		}
+		return at, nil
 	}
-	return 0, false, nil
+}
+
+// finished tells up to which event a group that stands there has finished all, at most seq, and the id of the first
+// entry that it has not read; empty for none. It takes one round trip, unless many entries can't be read.
+func (k *Shard) finished(ctx context.Context, at *groupAt, seq int64) (finished int64, unread string, err error) {
+	pipe := k.rdb.Pipeline()
+	from := askRange(ctx, pipe, k.Keys.Events(), at.first, "+", seqPage)
+	next := askRange(ctx, pipe, k.Keys.Events(), at.next, "+", 1)
+	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // after the entries: decode wants it
+	_, _ = pipe.Exec(ctx)                                   // each command has its own error
+	raw, err := from()
+	if err != nil {
+		return 0, "", err
+	}
+	waits, err := next()
+	if err != nil {
+		return 0, "", err
+	}
+	if len(waits) > 0 {
+		unread = waits[0].ID
+	}
+	head, err := k.parseOpenHead(ctx, answer)
+	if err != nil {
+		return 0, unread, err
+	}
+	entries, _, _, err := k.decode(head, raw)
+	first := int64(0)
+	switch {
+	case err != nil:
+	case len(entries) > 0:
+		first = entries[0].Seq
+	case len(raw) == seqPage:
+		first, err = k.seqFrom(ctx, "("+raw[seqPage-1].ID)
+	}
+	if first > 0 {
+		seq = min(seq, first-1)
+	}
+	return seq, unread, err
 }
 
 // RaiseDoneFloor raises the done floor from one chunk of done bits to another, and deletes the chunks of the groups
@@ -120,12 +170,14 @@ func seqsOf(fields map[string]any) (stream.SeqRange, bool) {
 	return stream.SeqRange{First: e.Seq, Last: e.Last()}, err == nil
 }
 
+// seqPage is how many entries are read at once to find one that can be read.
+const seqPage = 16
+
 // seqFrom is the first seq at or after an id; 0 if there is none. It passes over entries that can't be read and those
 // that the shard's head refutes.
 func (k *Shard) seqFrom(ctx context.Context, from string) (int64, error) {
-	const page = 16
 	for {
-		raw, err := k.Range(ctx, from, "+", page)
+		raw, err := k.Range(ctx, from, "+", seqPage)
 		if err != nil {
 			return 0, err
 		}
@@ -136,7 +188,7 @@ func (k *Shard) seqFrom(ctx context.Context, from string) (int64, error) {
 		if len(entries) > 0 {
 			return entries[0].Seq, nil
 		}
-		if len(raw) < page {
+		if len(raw) < seqPage {
 			return 0, nil
 		}
 		from = "(" + raw[len(raw)-1].ID

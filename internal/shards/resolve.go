@@ -45,13 +45,26 @@ func (k *Shard) ResolvedLetters(ctx context.Context, sink, first, last string, c
 }
 
 func rangeOf(ctx context.Context, rdb redis.UniversalClient, key, first, last string, count int) ([]RawEntry, error) {
-	v, err := rdb.Do(ctx, "XRANGE", key, first, last, "COUNT", count).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read %s from %s to %s: %w", key, first, last, Classify(err))
+	return askRange(ctx, rdb, key, first, last, count)()
+}
+
+// askRange asks for entries, by a pipeline maybe, and gives what reads the answer.
+func askRange(ctx context.Context, to doer, key, first, last string, count int) func() ([]RawEntry, error) {
+	answer := to.Do(ctx, "XRANGE", key, first, last, "COUNT", count)
+	return func() ([]RawEntry, error) {
+		v, err := answer.Result()
+		if err != nil {
+			return nil, fmt.Errorf("read %s from %s to %s: %w", key, first, last, Classify(err))
+		}
+		list, ok := v.([]any)
+		if !ok {
+			return nil, fmt.Errorf("read %s: redis answered %T, want an array", key, v)
+		}
+		return rawEntries(list, 0)
 	}
-	list, ok := v.([]any)
-	if !ok {
-		return nil, fmt.Errorf("read %s: redis answered %T, want an array", key, v)
-	}
-	return rawEntries(list, 0)
+}
+
+// doer is a client or a pipeline.
+type doer interface {
+	Do(ctx context.Context, args ...any) *redis.Cmd
 }

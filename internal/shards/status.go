@@ -1,11 +1,14 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -39,41 +42,54 @@ const parkingPrefix = "_retry/"
 // maxLevels bounds the parking levels that are counted one by one: consumer.backoff doubles up to a day.
 const maxLevels = 64
 
-// Status tells how a group stands on a shard. It only reads, and what it reads moves meanwhile.
+// Status tells how a group stands on a shard. It only reads, and what it reads moves meanwhile. It takes up to three
+// round trips, and one more for each million events that wait.
 func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
+	pipe := k.rdb.Pipeline()
+	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // before the group: it has what is finished up to this seq
+	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
+	ask := k.askGroup(ctx, pipe, group)
+	workers := pipe.XInfoConsumers(ctx, k.Keys.Events(), group)
+	dead, claims := pipe.XLen(ctx, k.Keys.Dead(group)), pipe.HLen(ctx, k.Keys.Claims(group))
+	clock := pipe.Time(ctx)
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	var out GroupStatus
-	var err error
-	if out.Seq, err = k.LastSeq(ctx); err != nil {
-		return out, err
-	}
-	if out.Control, err = k.SinkControl(ctx, group); err != nil {
-		return out, err
-	}
-	finished, exists, err := k.GroupFinished(ctx, group, out.Seq)
+	head, err := k.parseHead(answer)
 	if err != nil {
 		return out, err
 	}
-	if !exists {
-		finished = 0
-	}
-	if out.Waiting, err = k.unfinished(ctx, group, stream.SeqRange{First: finished + 1, Last: out.Seq}); err != nil {
+	out.Seq, out.Dead, out.Claims = head.Seq, dead.Val(), claims.Val()
+	if out.Control, err = k.readControl(group, control); err != nil {
 		return out, err
 	}
-	pipe := k.rdb.Pipeline()
-	dead, claims := pipe.XLen(ctx, k.Keys.Dead(group)), pipe.HLen(ctx, k.Keys.Claims(group))
-	if _, err = pipe.Exec(ctx); err != nil {
+	at, err := ask()
+	if err != nil {
+		return out, err
+	}
+	if err := cmp.Or(dead.Err(), claims.Err(), clock.Err()); err != nil {
 		return out, fmt.Errorf("count the dead letters and claims of %s: %w", group, Classify(err))
 	}
-	out.Dead, out.Claims = dead.Val(), claims.Val()
-	if !exists {
-		return out, nil
-	}
-	if out.Waiting > 0 {
-		if out.Oldest, out.Unread, err = k.oldest(ctx, group); err != nil {
+	finished, unread := int64(0), ""
+	if at.exists {
+		if finished, unread, err = k.finished(ctx, &at, out.Seq); err != nil {
+			return out, err
+		}
+		if err := addConsumers(group, workers, &out); err != nil {
 			return out, err
 		}
 	}
-	return out, k.consumers(ctx, group, &out)
+	out.Waiting, err = k.unfinished(ctx, group, stream.SeqRange{First: finished + 1, Last: out.Seq})
+	if err != nil || !at.exists || out.Waiting == 0 {
+		return out, err
+	}
+	first := at.first
+	if at.first == at.next { // it holds nothing
+		first = unread
+	}
+	if out.Unread, err = k.age(unread, clock.Val()); err == nil {
+		out.Oldest, err = k.age(first, clock.Val())
+	}
+	return out, err
 }
 
 // unfinished counts the events of a range that the group has not done.
@@ -94,38 +110,6 @@ func (k *Shard) unfinished(ctx context.Context, group string, r stream.SeqRange)
 	return n, nil
 }
 
-// oldest is how long ago the first entry was written that the group has not finished, and the first that nobody has
-// read.
-func (k *Shard) oldest(ctx context.Context, group string) (unfinished, unread time.Duration, err error) {
-	pipe := k.rdb.Pipeline()
-	now := pipe.Time(ctx)
-	pending := pipe.XPending(ctx, k.Keys.Events(), group)
-	groups := pipe.XInfoGroups(ctx, k.Keys.Events())
-	if _, err := pipe.Exec(ctx); err != nil {
-		return 0, 0, fmt.Errorf("find the oldest entry of group %s: %w", group, Classify(err))
-	}
-	first, next := pending.Val().Lower, ""
-	for _, g := range groups.Val() {
-		if g.Name != group {
-			continue
-		}
-		entries, err := k.Range(ctx, "("+g.LastDeliveredID, "+", 1)
-		if err != nil {
-			return 0, 0, err
-		}
-		if len(entries) > 0 {
-			next = entries[0].ID
-		}
-	}
-	if first == "" {
-		first = next
-	}
-	if unread, err = k.age(next, now.Val()); err == nil {
-		unfinished, err = k.age(first, now.Val())
-	}
-	return unfinished, unread, err
-}
-
 // age is how long before now an entry was written; 0 for none: it was finished meanwhile.
 func (k *Shard) age(id string, now time.Time) (time.Duration, error) {
 	if id == "" {
@@ -139,9 +123,9 @@ func (k *Shard) age(id string, now time.Time) (time.Duration, error) {
 	return max(now.Sub(time.UnixMilli(written)), 0), nil
 }
 
-// consumers adds the group's workers, and what is parked.
-func (k *Shard) consumers(ctx context.Context, group string, out *GroupStatus) error {
-	list, err := k.rdb.XInfoConsumers(ctx, k.Keys.Events(), group).Result()
+// addConsumers adds the group's workers, and what is parked.
+func addConsumers(group string, answer *redis.XInfoConsumersCmd, out *GroupStatus) error {
+	list, err := answer.Result()
 	if err != nil {
 		return fmt.Errorf("consumers of group %s: %w", group, Classify(err))
 	}
