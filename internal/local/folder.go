@@ -61,6 +61,10 @@ func openFolder(path string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	// It may have been there before, open to everybody.
+	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a folder needs its x
+		return nil, errors.Join(fmt.Errorf("close the folder of --data-dir to other users: %w", err), life.Close())
+	}
 	return &folder{path: path, kept: true, life: life}, nil
 }
 

@@ -116,18 +116,34 @@ func (d *Deployment) AwaitOpen(ctx context.Context) error {
 	}
 	d.tell.Say("Redis was started anew, so its shard is frozen until a worker has compared it with the ledger and the " +
 		"topic; that takes some seconds")
-	told := false
+	return d.awaitOpen(ctx, d.state)
+}
+
+// awaitOpen asks for the state until the shard is open. What hinders, and another attempt may help, it tells once.
+func (d *Deployment) awaitOpen(ctx context.Context, state func(context.Context) (int64, bool, error)) error {
+	const lost, unknown = "lost", "unknown"
+	var told string
 	return retry.Poll(ctx, 500*time.Millisecond, func() (open bool, err error) {
-		epoch, frozen, err := d.state(ctx)
-		var lost app.FoundError
-		if errors.As(err, &lost) {
-			if !told {
+		epoch, frozen, err := state(ctx)
+		if err == nil {
+			return !frozen && epoch > d.epoch, nil
+		}
+		var found app.FoundError
+		switch {
+		case errors.As(err, &found):
+			if told != lost {
 				d.tell.Say("Redis has lost something; `hongbao recover --config %s` says what, and how to go on", d.ConfigFile)
 			}
-			told = true
-			return false, nil
+			told = lost
+		case ctx.Err() == nil && retry.MayHelp(err):
+			if told != unknown {
+				d.tell.Say("Nobody can tell yet how the shard stands; the next try comes soon: %v", err)
+			}
+			told = unknown
+		default:
+			return false, err
 		}
-		return err == nil && !frozen && epoch > d.epoch, err
+		return false, nil
 	})
 }
 
@@ -175,7 +191,7 @@ func (d *Deployment) Describe(w io.Writer) {
 
 // own is what the names of knobs begin with that a deployment sets by itself, for its servers are its own.
 var own = []string{"deployment.", "redis.", "ledger.", "settlement.", "remote.", "kafka.", "serve.listen",
-	"serve.control_listen", "serve.ops_listen"}
+	"serve.control_listen", "serve.ops_listen", "work.ops_listen"}
 
 // configure writes the configuration file and reads it. Times are short, so that a killed worker's grants are taken over
 // within seconds.
