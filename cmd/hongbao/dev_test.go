@@ -167,7 +167,11 @@ func TestDevKeepsItsData(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)
 	folder := filepath.Join(t.TempDir(), "kept")
+	require.NoError(t, os.Mkdir(folder, 0o755)) //nolint:gosec // what a person has made is open to everybody
 	first := startDev(t, []string{"TMPDIR=" + tmp}, "--data-dir", folder)
+	info, err := os.Stat(folder)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o700, info.Mode().Perm(), "the ledger is nobody else's business")
 	lines := first.printed()
 	got := first.granted(first.shell(lines[0]))
 	r := run(t, []string{"TMPDIR=" + tmp}, "dev", "--listen", "127.0.0.1:0", "--data-dir", folder)
@@ -216,6 +220,10 @@ func TestDevRefuses(t *testing.T) {
 		{"a taken port", nil, []string{"--listen", taken.Addr().String()}, 1, []string{taken.Addr().String(), "in use"}},
 		{"too large a crowd", nil, []string{"--crowd", "10001"}, 2, []string{"--crowd", "0 to 10000"}},
 		{"another server by flag", nil, []string{"--redis.addrs=127.0.0.1:1"}, 2, []string{"--redis.addrs", "leave it out"}},
+		{"one port for all workers", nil, []string{"--work.ops_listen=127.0.0.1:8083"}, 2,
+			[]string{"--work.ops_listen", "leave it out"}},
+		{"a file of others", nil, []string{"--env", filepath.Join(foreign, "letter.txt")}, 2,
+			[]string{"--env", "letter.txt is there already"}},
 		{"another server by environment", []string{"HONGBAO_LEDGER_DSN=other.db"}, nil, 2,
 			[]string{"HONGBAO_LEDGER_DSN", "unset it"}},
 		{"another file", nil, []string{"--config", "x.yaml"}, 2, []string{"--config", "leave it out"}},
@@ -234,4 +242,7 @@ func TestDevRefuses(t *testing.T) {
 		})
 	}
 	require.NoDirExists(t, filepath.Join(tmp, "no"))
+	letter, err := os.ReadFile(filepath.Join(foreign, "letter.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "dear ann", string(letter))
 }

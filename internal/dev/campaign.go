@@ -64,3 +64,13 @@ func create(ctx context.Context, a *app.App, id, name string) (hongbao.Campaign,
 	}
 	return a.Load(ctx, id)
 }
+
+// openOnce opens a campaign for the crowd, unless it is of an earlier start.
+func openOnce(ctx context.Context, a *app.App, id string) (spec hongbao.Campaign, before bool, err error) {
+	has, before, err := find(ctx, a, id)
+	if err != nil || before {
+		return has.Spec, before, err
+	}
+	spec, err = create(ctx, a, id, "A crowd's rain")
+	return spec, false, err
+}

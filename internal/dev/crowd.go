@@ -3,15 +3,19 @@ package dev
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/local"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/retry"
@@ -28,36 +32,74 @@ const (
 )
 
 // crowd are users who come and grab, as many a second, by the API and with a gateway's key. Every fifth comes twice. A
-// campaign of theirs that is sold out is followed by the next one.
+// campaign of theirs that is sold out or over is followed by the next one.
 type crowd struct {
 	size     int
 	api, key string
 	tell     *local.Teller
-	app      *app.App
 	client   *http.Client
+	// open opens a campaign, unless there was one before.
+	open func(ctx context.Context, id string) (spec hongbao.Campaign, before bool, err error)
 
 	campaign         string
 	campaigns, users int64
+	told             string // which trouble it has told of; empty: there is none
 }
 
-// run lets them grab until ctx ends.
-func (c *crowd) run(ctx context.Context) error {
-	c.client = &http.Client{Timeout: crowdPatience}
-	defer c.client.CloseIdleConnections()
-	if err := c.next(ctx); err != nil {
-		return stopped(ctx, err)
-	}
+// trouble is why the crowd does not get on. Two of one kind are told once.
+type trouble struct {
+	kind string
+	// final tells that no other attempt can help.
+	final bool
+	error
+}
+
+func (t *trouble) Unwrap() error { return t.error }
+
+// run lets them grab until ctx ends, or nothing can help them.
+func (c *crowd) run(ctx context.Context) {
+	over := true
 	for {
-		n := min(c.size, crowdBatch)
-		soldOut, err := c.grab(ctx, n)
-		if err == nil && soldOut {
-			err = c.next(ctx)
+		if over && !c.lasting(ctx, func() error { return c.next(ctx) }) {
+			return
 		}
-		if err != nil {
-			return stopped(ctx, err)
+		n := min(c.size, crowdBatch)
+		body, err := json.Marshal(c.batch(n))
+		if err != nil || !c.lasting(ctx, func() (err error) { over, err = c.grab(ctx, body); return err }) {
+			return
 		}
 		if !retry.Pause(ctx, time.Second*time.Duration(n)/time.Duration(c.size)) {
-			return nil
+			return
+		}
+	}
+}
+
+// lasting tries until it is done, and tells what hinders: once, until that changes. It is false if it was given up.
+func (c *crowd) lasting(ctx context.Context, try func() error) bool {
+	for {
+		err := try()
+		if err == nil {
+			if c.told != "" {
+				c.tell.Say("The crowd gets on again.")
+			}
+			c.told = ""
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		t := &trouble{kind: "campaign", final: !retry.MayHelp(err), error: err}
+		errors.As(err, &t)
+		if t.final {
+			c.tell.Say("The crowd gives up: %v", err)
+			return false
+		}
+		if t.kind != c.told {
+			c.tell.Say("The crowd can't go on, and tries again every second: %v", err)
+		}
+		c.told = t.kind
+		if !retry.Pause(ctx, time.Second) {
+			return false
 		}
 	}
 }
@@ -67,16 +109,12 @@ func (c *crowd) next(ctx context.Context) error {
 	for {
 		c.campaigns++
 		c.campaign = fmt.Sprintf("%s-%d", crowdID, c.campaigns)
-		_, before, err := find(ctx, c.app, c.campaign)
+		spec, before, err := c.open(ctx, c.campaign)
 		if err != nil {
 			return err
 		}
 		if before {
 			continue // it is of an earlier start
-		}
-		spec, err := create(ctx, c.app, c.campaign, "A crowd's rain")
-		if err != nil {
-			return err
 		}
 		c.tell.Say("%d users a second grab in campaign %s: %d packets, %s", c.size, c.campaign, spec.Packets,
 			money.Text(spec.Total, spec.Currency))
@@ -99,11 +137,18 @@ type batchAnswer struct {
 		Answer *struct {
 			Outcome hongbao.Outcome `json:"outcome"`
 		} `json:"answer"`
+		Problem *problem `json:"problem"`
 	} `json:"results"`
 }
 
-// grab makes one request for n users, again until it is answered, and tells whether the campaign is sold out.
-func (c *crowd) grab(ctx context.Context, n int) (soldOut bool, err error) {
+// problem is what the API says that is wrong.
+type problem struct {
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+}
+
+// batch makes the grabs of the next n users.
+func (c *crowd) batch(n int) batch {
 	b := batch{Grabs: make([]grab, n)}
 	for i := range b.Grabs {
 		b.Grabs[i].RequestID = fmt.Sprintf("c%d", c.users)
@@ -114,53 +159,82 @@ func (c *crowd) grab(ctx context.Context, n int) (soldOut bool, err error) {
 		}
 		c.users++
 	}
-	body, err := json.Marshal(b)
-	if err != nil {
-		return false, fmt.Errorf("write a request of the crowd: %w", err)
-	}
-	for {
-		answer, err := c.send(ctx, body)
-		if err == nil {
-			for _, r := range answer.Results {
-				soldOut = soldOut || r.Answer != nil && r.Answer.Outcome == hongbao.OutcomeSoldOut
-			}
-			return soldOut, nil
-		}
-		if !retry.Pause(ctx, time.Second) {
-			return false, errors.Join(err, ctx.Err())
-		}
-	}
+	return b
 }
 
-// send makes a request once.
+// grab sends a batch once, and tells whether the campaign is over.
+func (c *crowd) grab(ctx context.Context, body []byte) (over bool, err error) {
+	answer, err := c.send(ctx, body)
+	if err != nil {
+		return false, err
+	}
+	for _, r := range answer.Results {
+		switch {
+		case r.Problem != nil && r.Problem.Code == string(hongbao.OutcomeUnknownCampaign):
+			over = true
+		case r.Problem != nil:
+			return false, &trouble{kind: r.Problem.Code, error: fmt.Errorf("a grab is not decided: %s: %s", r.Problem.Code,
+				r.Problem.Detail)}
+		case r.Answer == nil:
+			return false, &trouble{kind: "no answer", error: errors.New("a grab of a batch has no answer")}
+		case r.Answer.Outcome == hongbao.OutcomePaused:
+			return false, &trouble{kind: "paused", error: fmt.Errorf("campaign %s is paused", c.campaign)}
+		case r.Answer.Outcome == hongbao.OutcomeSoldOut, r.Answer.Outcome == hongbao.OutcomeEnded:
+			over = true
+		}
+	}
+	return over, nil
+}
+
+// send makes a request.
 func (c *crowd) send(ctx context.Context, body []byte) (out batchAnswer, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.api+"/v1/campaigns/"+c.campaign+"/grabs:batch",
 		bytes.NewReader(body))
 	if err != nil {
-		return out, fmt.Errorf("make a request of the crowd: %w", err)
+		return out, &trouble{kind: "request", final: true, error: err}
 	}
 	r.Header.Set("Authorization", "Bearer "+c.key)
 	r.Header.Set("Content-Type", "application/json")
 	res, err := c.client.Do(r)
 	if err != nil {
-		return out, fmt.Errorf("the crowd grabs: %w", err)
+		var unknown *tls.CertificateVerificationError
+		return out, &trouble{kind: "connection", final: errors.As(err, &unknown), error: err}
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d: %.200s", res.StatusCode, text)
-	}
-	if err == nil {
+	if err == nil && res.StatusCode == http.StatusOK {
 		err = json.Unmarshal(text, &out)
 	}
-	for i := range out.Results {
-		if out.Results[i].Answer == nil {
-			err = errors.Join(err, errors.New("not every grab is decided yet"))
-			break
-		}
-	}
 	if err != nil {
-		return out, fmt.Errorf("the crowd grabs: %w", err)
+		return out, &trouble{kind: "connection", error: err}
+	}
+	if res.StatusCode != http.StatusOK {
+		return out, &trouble{kind: res.Status, final: res.StatusCode == http.StatusUnauthorized,
+			error: fmt.Errorf("the API answers %s: %.200s", res.Status, text)}
 	}
 	return out, nil
+}
+
+// crowdClient trusts the server's own certificate, if there is one, under whatever name that has.
+func crowdClient(certFile string) (*http.Client, error) {
+	transport := &http.Transport{}
+	if certFile != "" {
+		pair, err := os.ReadFile(certFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the server's certificate for the crowd: %w", err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(pair)
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		if block, _ := pem.Decode(pair); block != nil {
+			own, err := x509.ParseCertificate(block.Bytes)
+			switch {
+			case err == nil && len(own.DNSNames) > 0:
+				transport.TLSClientConfig.ServerName = strings.Replace(own.DNSNames[0], "*", "dev", 1)
+			case err == nil && len(own.IPAddresses) > 0:
+				transport.TLSClientConfig.ServerName = own.IPAddresses[0].String()
+			}
+		}
+	}
+	return &http.Client{Timeout: crowdPatience, Transport: transport}, nil
 }

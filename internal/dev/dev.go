@@ -4,7 +4,6 @@ package dev
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/faults"
@@ -48,6 +48,8 @@ type Dev struct {
 
 	local *local.Deployment
 	tell  *local.Teller
+	// mayKeep tells that the command has --data-dir.
+	mayKeep bool
 }
 
 const (
@@ -64,11 +66,14 @@ func (d *Dev) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.tell = local.NewTeller(d.Out)
+	if err := clearEnv(d.EnvFile); err != nil {
+		return err
+	}
+	d.tell, d.mayKeep = local.NewTeller(d.Out), true
 	d.local, err = local.Open(ctx, &local.Options{DataDir: d.DataDir, Workers: workers, Rest: rest, Knobs: knobs,
 		Flags: d.Flags, Env: os.Environ(), Tell: d.tell})
 	if err != nil {
-		return err
+		return stopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, d.local.Close()) }()
 	d.local.Describe(d.Out)
@@ -158,7 +163,8 @@ func (d *Dev) prepare(ctx context.Context, a *app.App) (*Site, error) {
 			}
 		}
 	}
-	site := &Site{Campaign: spec.ID, Config: d.local.ConfigFile, program: d.Program}
+	site := &Site{Campaign: spec.ID, Config: d.local.ConfigFile, program: d.Program,
+		mayKeep: d.mayKeep}
 	if d.local.Kept() {
 		site.DataDir = d.local.Dir
 	}
@@ -192,10 +198,11 @@ func (d *Dev) ready(ctx context.Context, a *app.App, site *Site, listening <-cha
 		return nil
 	}
 	if d.EnvFile != "" {
-		if err := os.WriteFile(d.EnvFile, []byte(site.env()), 0o600); err != nil {
-			return fmt.Errorf("write the file of --env: %w", err)
+		text := site.env()
+		if err := writeEnv(d.EnvFile, text); err != nil {
+			return err
 		}
-		defer func() { err = errors.Join(err, os.Remove(d.EnvFile)) }()
+		defer func() { err = errors.Join(err, removeEnv(d.EnvFile, text)) }()
 	}
 	if err := d.Ready(site); err != nil {
 		return err
@@ -204,6 +211,14 @@ func (d *Dev) ready(ctx context.Context, a *app.App, site *Site, listening <-cha
 		<-ctx.Done()
 		return nil
 	}
-	c := crowd{size: d.Crowd, api: site.API, key: site.GatewayKey, tell: d.tell, app: a}
-	return c.run(ctx)
+	client, err := crowdClient(d.local.Config.Serve.TLSCert)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	c := crowd{size: d.Crowd, api: site.API, key: site.GatewayKey, tell: d.tell, client: client,
+		open: func(ctx context.Context, id string) (hongbao.Campaign, bool, error) { return openOnce(ctx, a, id) }}
+	c.run(ctx)
+	<-ctx.Done()
+	return nil
 }

@@ -27,6 +27,7 @@ type Site struct {
 	DataDir string `json:"data_dir,omitempty"`
 
 	program string
+	mayKeep bool // the command has --data-dir
 }
 
 // name sets the addresses.
@@ -51,7 +52,10 @@ func address(at net.Addr, tls bool) string {
 
 // Write writes it for a person, with commands to copy: each is a line of its own and ends by itself.
 func (s *Site) Write(w io.Writer) error {
-	kept := "Ctrl-C stops all of it, and nothing is left; --data-dir FOLDER would keep it"
+	kept := "Ctrl-C stops all of it, and nothing is left"
+	if s.mayKeep {
+		kept += "; --data-dir FOLDER would keep it"
+	}
 	if s.DataDir != "" {
 		kept = "Ctrl-C stops all of it; " + s.DataDir + " keeps what was done"
 	}

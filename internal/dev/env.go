@@ -1,0 +1,75 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+// envMark is the first line of every file of --env. A file without it is somebody else's.
+const envMark = "# of a hongbao dev that runs; it removes this file when it stops\n"
+
+// clearEnv removes what an earlier start has left at path, if that was killed. It refuses a file of somebody else.
+func clearEnv(path string) error {
+	if path == "" {
+		return nil
+	}
+	what, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && what.Mode().IsRegular() {
+		var ours bool
+		if ours, err = begins(path, envMark); err == nil && ours {
+			err = os.Remove(path)
+		} else if err == nil {
+			err = app.Usage("--env: %s is there already and is not of `hongbao dev`: name a file that does not exist yet", path)
+		}
+	} else if err == nil {
+		err = app.Usage("--env: %s is no regular file: name a file that does not exist yet", path)
+	}
+	if err != nil {
+		return fmt.Errorf("clear the file of --env: %w", err)
+	}
+	return nil
+}
+
+// begins tells whether a file begins with a text.
+func begins(path, text string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, int64(len(text))))
+	return string(head) == text, err
+}
+
+// writeEnv makes the file, which nobody else may read.
+func writeEnv(path, text string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("make the file of --env: %w", err)
+	}
+	_, err = f.WriteString(envMark + text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write the file of --env: %w", errors.Join(err, os.Remove(path)))
+	}
+	return nil
+}
+
+// removeEnv removes the file, if it is still the one with this text.
+func removeEnv(path, text string) error {
+	ours, err := begins(path, envMark+text)
+	if err == nil && ours {
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the file of --env: %w", err)
+	}
+	return nil
+}
