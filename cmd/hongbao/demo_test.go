@@ -172,6 +172,8 @@ func TestDemoStays(t *testing.T) {
 		"the demo is over and stays")
 	require.Contains(t, p.Out.String(), "audit        AGREES")
 	d := &devServer{program: p}
+	require.NotContains(t, p.Out.String(), "--data-dir", "the demo has no such flag")
+	require.Contains(t, p.Out.String(), "nothing is left")
 	d.granted(d.shell(d.printed()[0]))
 	d.end(syscall.SIGINT)
 	nothingLeft(t, tmp, p.Cmd.Process.Pid)

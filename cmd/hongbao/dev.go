@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -25,9 +26,7 @@ func devCmd() *cobra.Command {
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.Program, d.Flags, d.Serve, d.Out = os.Args[0], cmd.Flags(), serveAll, cmd.OutOrStdout()
-			if term.IsTerminal(int(os.Stdin.Fd())) {
-				d.In = os.Stdin
-			}
+			d.In = terminal()
 			if wantsJSON(cmd) {
 				d.Out = cmd.ErrOrStderr()
 			}
@@ -42,4 +41,12 @@ func devCmd() *cobra.Command {
 	flags.StringVar(&d.EnvFile, "env", "", "file that gets the addresses and keys for a shell, once all is ready: . FILE")
 	flags.IntVar(&d.Crowd, "crowd", 0, "simulated users who come and grab each second")
 	return cmd
+}
+
+// terminal is standard input, if a person types there; else nil.
+func terminal() io.Reader {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil
+	}
+	return os.Stdin
 }

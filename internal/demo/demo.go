@@ -44,8 +44,8 @@ type Demo struct {
 const (
 	campaignID = "demo"
 	workers    = 2
-	// rest is how long the worker that is killed stays away.
-	rest = time.Second
+	// rest is how long the worker that is killed stays away: longer than a lease, so that the other one takes over.
+	rest = 4 * time.Second
 )
 
 // Run is all of the demo. Its error says so if the audit found differences.
