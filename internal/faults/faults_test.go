@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -59,6 +60,48 @@ func TestKilledWorker(t *testing.T) {
 	f.crew.set(1, 103)
 	require.Equal(t, "Worker 1 is back (process 103).", f.told("Worker 1 is back"))
 	f.told("The audit agrees.")
+}
+
+// TestLeaseEndsNoLaterThanItDoes: a Redis that answers slowly does not move the end of a lease.
+func TestLeaseEndsNoLaterThanItDoes(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	_, err := f.shard.CreateGroup(t.Context(), "balance")
+	require.NoError(t, err)
+	f.grab(3)
+	entries, err := f.shard.ReadNew(t.Context(), "balance", "host-101-aa", 100, 0)
+	require.NoError(t, err)
+	require.Len(t, entries, 3)
+	latest := time.Now().Add(lease + 10*time.Millisecond) // Redis counts in milliseconds
+	f.redis.Delay(200 * time.Millisecond)
+	slow := shards.Of(f.client(), f.layout.Shard(0))
+	h, err := f.read(t.Context(), &held{sink: "balance", shard: slow, consumer: "host-101-aa"})
+	require.NoError(t, err)
+	require.Len(t, h.entries, 3)
+	require.False(t, h.ends.After(latest), "%s too late", h.ends.Sub(latest))
+}
+
+// TestVictimHoldsForKafka: while Kafka is cut off a worker that holds for Kafka is killed, though another holds more.
+func TestVictimHoldsForKafka(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	for _, sink := range []string{"balance", "kafka"} {
+		_, err := f.shard.CreateGroup(t.Context(), sink)
+		require.NoError(t, err)
+	}
+	f.grab(3)
+	_, err := f.shard.ReadNew(t.Context(), "balance", "host-101-aa", 3, 0)
+	require.NoError(t, err)
+	_, err = f.shard.ReadNew(t.Context(), "kafka", "host-102-bb", 1, 0)
+	require.NoError(t, err)
+	w, err := f.victim(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, w.Number, "it holds most")
+	require.NoError(t, f.Cause(t.Context(), CutKafka))
+	w, err = f.victim(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, w.Number, "it holds for Kafka")
+	require.NoError(t, f.Cause(t.Context(), MendKafka))
 }
 
 func TestKilledWorkerThatHeldNothing(t *testing.T) {

@@ -64,16 +64,20 @@ func (f *Faults) killWorker(ctx context.Context) error {
 }
 
 // victim is the worker that holds the most entries. It waits a moment for one that holds any: workers are quick, and a
-// kill in the middle of work shows more.
+// kill in the middle of work shows more. While Kafka is cut off, entries for Kafka count only: these show the most.
 func (f *Faults) victim(ctx context.Context) (w local.Worker, err error) {
 	until := time.Now().Add(huntFor)
+	sinks := []string{f.cfg.Balance, f.cfg.Kafka}
+	if f.KafkaIsCut() {
+		sinks = []string{f.cfg.Kafka}
+	}
 	err = retry.Poll(ctx, huntEvery, func() (bool, error) {
 		all := slices.DeleteFunc(f.cfg.Workers.List(), func(w local.Worker) bool { return w.PID == 0 })
 		if len(all) == 0 {
 			return false, hongbao.Errorf(hongbao.ClassConflict, "no worker runs; those that were killed come back by themselves")
 		}
 		holds := map[int]int64{}
-		err := f.each(func(sink string, shard *shards.Shard) error {
+		err := f.each(sinks, func(sink string, shard *shards.Shard) error {
 			workers, err := shard.Workers(ctx, sink)
 			for _, w := range workers {
 				holds[processOf(w.Name)] += w.Holds
@@ -86,9 +90,9 @@ func (f *Faults) victim(ctx context.Context) (w local.Worker, err error) {
 	return w, err
 }
 
-// each calls do for each sink and shard. A group that is not there yet is passed over.
-func (f *Faults) each(do func(sink string, shard *shards.Shard) error) error {
-	for _, sink := range []string{f.cfg.Balance, f.cfg.Kafka} {
+// each calls do for each of the sinks and each shard. A group that is not there yet is passed over.
+func (f *Faults) each(sinks []string, do func(sink string, shard *shards.Shard) error) error {
+	for _, sink := range sinks {
 		for i := range f.cfg.Layout.Len() {
 			err := do(sink, shards.Of(f.cfg.Redis, f.cfg.Layout.Shard(i)))
 			if err != nil && !errors.Is(err, shards.ErrNoGroup) {
@@ -142,7 +146,7 @@ func (f *Faults) now(number int) local.Worker {
 
 // heldBy reads what a process holds.
 func (f *Faults) heldBy(ctx context.Context, w local.Worker) (list []*held, err error) {
-	err = f.each(func(sink string, shard *shards.Shard) error {
+	err = f.each([]string{f.cfg.Balance, f.cfg.Kafka}, func(sink string, shard *shards.Shard) error {
 		workers, err := shard.Workers(ctx, sink)
 		if err != nil {
 			return err
@@ -166,6 +170,7 @@ func (f *Faults) heldBy(ctx context.Context, w local.Worker) (list []*held, err 
 
 // read fills in what the consumer holds.
 func (f *Faults) read(ctx context.Context, h *held) (*held, error) {
+	asked := time.Now()
 	hand, err := h.shard.Hand(ctx, h.sink, h.consumer)
 	if err != nil || len(hand.Entries) == 0 {
 		return h, err
@@ -194,7 +199,7 @@ func (f *Faults) read(ctx context.Context, h *held) (*held, error) {
 		h.entries[e.ID], h.left[e.ID] = open[e.ID], open[e.ID]
 		idle = max(idle, e.Idle)
 	}
-	h.ends = time.Now().Add(f.cfg.Lease - idle)
+	h.ends = asked.Add(f.cfg.Lease - idle) // the true end is a little later: nobody may take an entry before this
 	return h, nil
 }
 
