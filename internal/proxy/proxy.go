@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -30,21 +31,58 @@ type Proxy struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
-	mu      sync.Mutex
-	links   map[*link]struct{}
-	refuse  bool
-	delay   time.Duration
-	swallow int
-	match   func(request []byte) bool
-	whole   func(answer []byte) bool // nil: the first piece is all of it
-	faults  Faults
+	mu     sync.Mutex
+	links  map[*link]struct{}
+	refuse bool
+	delay  time.Duration
+	order  *order // nil: every answer is passed on
+	faults Faults
+}
+
+// order says how many answers are dropped, and which.
+type order struct {
+	left  int // requests that are still to be marked
+	match func(request []byte) bool
+	whole func(answer []byte) bool // nil: the first piece is all of it
+
+	// SwallowKinds sets these.
+	kind          func(request []byte) string
+	each          int
+	marked, fired map[string]int
+}
+
+// take marks a request, if the order is for it.
+func (o *order) take(request []byte) (kind string, ok bool) {
+	if o.left == 0 || o.match != nil && !o.match(request) {
+		return "", false
+	}
+	if o.kind != nil {
+		if kind = o.kind(request); kind == "" || o.marked[kind] >= o.each {
+			return "", false
+		}
+		o.marked[kind]++
+	}
+	o.left--
+	return kind, true
+}
+
+// giveBack takes a mark off: the connection ended before the server answered, so no answer was dropped.
+func (o *order) giveBack(kind string) {
+	o.left++
+	if o.kind != nil {
+		o.marked[kind]--
+	}
 }
 
 // link is one client's connection and the one to the server that belongs to it.
 type link struct {
 	client, server net.Conn
-	swallow        bool // guarded by Proxy.mu: the server's next bytes are an answer to drop
-	dropped        []byte
+
+	// Guarded by Proxy.mu.
+	order   *order // the server's next bytes are an answer that it drops
+	kind    string // of the request, for order
+	fired   bool   // the answer was dropped
+	dropped []byte
 }
 
 func (l *link) close() {
@@ -113,19 +151,34 @@ func (p *Proxy) Refuse(on bool) {
 // SwallowAnswers lets the next n requests that match reach the server, waits for the server's answer, drops it and
 // closes the connection: the work is done and the client does not know. match sees a piece of what a client sent, which
 // is a whole request unless it is long; nil matches every piece. n = 0 takes the order back. It is exact for clients
-// with one request at a time on a connection, as those of kafka-go, go-redis and pgx are.
+// with one request at a time on a connection, as those of kafka-go, go-redis and pgx are. A request whose connection ends
+// before the server answers does not count: the order goes on to the next one.
 func (p *Proxy) SwallowAnswers(n int, match func(request []byte) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.swallow, p.match, p.whole = n, match, nil
+	p.swallow(&order{left: n, match: match})
+}
+
+// SwallowKinds is SwallowAnswers with at most each answers of a kind; a request of the kind "" passes. The function that
+// it gives tells how many answers of each kind were dropped.
+func (p *Proxy) SwallowKinds(n, each int, kind func(request []byte) string) (fired func() map[string]int) {
+	o := &order{left: n, kind: kind, each: each, marked: map[string]int{}, fired: map[string]int{}}
+	p.swallow(o)
+	return func() map[string]int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return maps.Clone(o.fired)
+	}
 }
 
 // SwallowWholeAnswers is SwallowAnswers for answers that come in several pieces, while the server still works: it drops
 // pieces until whole, which sees all of them, says that nothing is missing.
 func (p *Proxy) SwallowWholeAnswers(n int, match, whole func([]byte) bool) {
+	p.swallow(&order{left: n, match: match, whole: whole})
+}
+
+func (p *Proxy) swallow(o *order) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.swallow, p.match, p.whole = n, match, whole
+	p.order = o
 }
 
 // Delay holds every piece of an answer back for d; 0 ends it.
@@ -210,6 +263,10 @@ func (p *Proxy) remove(l *link) {
 	defer p.mu.Unlock()
 	l.close()
 	delete(p.links, l)
+	if l.order != nil && !l.fired {
+		l.order.giveBack(l.kind)
+		l.order = nil
+	}
 }
 
 const proxyBuffer = 64 << 10
@@ -235,9 +292,11 @@ func (p *Proxy) requests(l *link) {
 func (p *Proxy) mark(l *link, request []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.swallow > 0 && !l.swallow && (p.match == nil || p.match(request)) {
-		p.swallow--
-		l.swallow = true
+	if p.order == nil || l.order != nil {
+		return
+	}
+	if kind, ok := p.order.take(request); ok {
+		l.order, l.kind = p.order, kind
 	}
 }
 
@@ -270,13 +329,17 @@ func (p *Proxy) answers(l *link) {
 func (p *Proxy) drop(l *link, piece []byte) (swallowed, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !l.swallow {
+	if l.order == nil {
 		return false, false
 	}
-	if l.dropped = append(l.dropped, piece...); p.whole != nil && !p.whole(l.dropped) {
+	if l.dropped = append(l.dropped, piece...); l.order.whole != nil && !l.order.whole(l.dropped) {
 		return true, true
 	}
+	l.fired = true
 	p.faults.Swallowed++
+	if l.order.kind != nil {
+		l.order.fired[l.kind]++
+	}
 	return true, false
 }
 

@@ -3,6 +3,7 @@ package testkit
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"syscall"
 	"testing"
@@ -37,6 +38,45 @@ func TestProxySwallowsTheAnswerOfWorkThatWasDone(t *testing.T) {
 	require.Equal(t, proxy.Faults{Swallowed: 1}, p.Fired())
 	require.Equal(t, "1", r.Client(t).Get(t.Context(), key).Val(), "the server did it")
 	require.EqualValues(t, 2, c.Incr(t.Context(), key).Val(), "one answer only")
+}
+
+// A client gives up before the server answers: no answer was lost, so the order stands and takes the next request.
+func TestProxyKeepsAnOrderWhoseClientGaveUp(t *testing.T) {
+	t.Parallel()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer server.Close()
+	p := NewProxy(t, server.Addr().String())
+	fired := p.SwallowKinds(1, 1, func(request []byte) string { return string(request[:4]) })
+	ask := func() (client, asked net.Conn) {
+		client, err := net.Dial("tcp", p.Addr)
+		require.NoError(t, err)
+		asked, err = server.Accept()
+		require.NoError(t, err)
+		for _, c := range []net.Conn{client, asked} {
+			require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		}
+		_, err = client.Write([]byte("ping"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(asked, make([]byte, 4))
+		require.NoError(t, err)
+		return client, asked
+	}
+	client, asked := ask()
+	require.NoError(t, client.Close())
+	_, err = asked.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "the server sees that the client is gone")
+	require.NoError(t, asked.Close())
+	require.Equal(t, proxy.Faults{}, p.Fired())
+	client, asked = ask()
+	defer client.Close()
+	defer asked.Close()
+	_, err = asked.Write([]byte("pong"))
+	require.NoError(t, err)
+	_, err = client.Read(make([]byte, 4))
+	require.Error(t, err, "this answer is lost")
+	require.Equal(t, proxy.Faults{Swallowed: 1}, p.Fired())
+	require.Equal(t, map[string]int{"ping": 1}, fired())
 }
 
 func TestProxySwallowsEveryPieceOfAnAnswer(t *testing.T) {
