@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -25,30 +24,22 @@ const eachScript = redisAnswers / 2
 // losable are the scripts whose answers are lost: those that decide, finish and claim.
 var losable = []string{"grab", "ack", "claim", "complete"}
 
-// loss counts the answers that are being lost, by what they answer.
-type loss struct {
-	mu    sync.Mutex
-	count map[string]int64
-}
+// lost are the answers that were lost, by what they answer.
+type lost map[string]int
 
-// add counts one more, unless there were most of it.
-func (l *loss) add(what string, most int64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.count[what] >= most {
-		return false
+// count is how many were lost.
+func (l lost) count() (n int) {
+	for _, of := range l {
+		n += of
 	}
-	l.count[what]++
-	return true
+	return n
 }
 
 // String lists the counts: "grab 12, ack 8".
-func (l *loss) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l lost) String() string {
 	var parts []string
-	for _, what := range slices.Sorted(maps.Keys(l.count)) {
-		parts = append(parts, fmt.Sprintf("%s %d", what, l.count[what]))
+	for _, what := range slices.Sorted(maps.Keys(l)) {
+		parts = append(parts, fmt.Sprintf("%s %d", what, l[what]))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -67,20 +58,23 @@ func (f *Faults) loseAnswers(ctx context.Context) error {
 		return hongbao.Errorf(hongbao.ClassConflict, "answers are being lost already")
 	}
 	names := shards.ScriptNames(servers[0].RunID)
-	lost := &loss{count: map[string]int64{}}
-	redis, kafka := f.cfg.RedisProxy.Fired().Swallowed, f.cfg.KafkaProxy.Fired().Swallowed
 	f.Tell("The next %d answers of Redis and the next %d of Kafka are lost: the servers act, and nobody hears of it.",
 		redisAnswers, kafkaAnswers)
-	f.cfg.RedisProxy.SwallowAnswers(redisAnswers, func(request []byte) bool {
-		name := names[scriptOf(request)]
-		return slices.Contains(losable, name) && lost.add(name, eachScript)
+	redis := f.cfg.RedisProxy.SwallowKinds(redisAnswers, eachScript, func(request []byte) string {
+		if name := names[scriptOf(request)]; slices.Contains(losable, name) {
+			return name
+		}
+		return ""
 	})
 	produces := proxy.KafkaRequest(proxy.KafkaProduce)
-	f.cfg.KafkaProxy.SwallowAnswers(kafkaAnswers, func(request []byte) bool {
-		return produces(request) && lost.add("produce", kafkaAnswers)
+	kafka := f.cfg.KafkaProxy.SwallowKinds(kafkaAnswers, kafkaAnswers, func(request []byte) string {
+		if produces(request) {
+			return "produce"
+		}
+		return ""
 	})
 	return f.begin(ctx, func(ctx context.Context) {
-		f.failed(ctx, "Which answers were lost can't be told", f.losses(ctx, lost, redis, kafka))
+		f.failed(ctx, "Which answers were lost can't be told", f.losses(ctx, redis, kafka))
 	})
 }
 
@@ -95,20 +89,23 @@ func scriptOf(request []byte) string {
 }
 
 // losses tells which answers were lost, until all are or nobody asks any more.
-func (f *Faults) losses(ctx context.Context, lost *loss, redis, kafka int) error {
-	const quiet = 10 * time.Second // so long without a loss, and the order is taken back
-	n, last := 0, time.Now()       // how many were lost, and when the last one was
+func (f *Faults) losses(ctx context.Context, redis, kafka func() map[string]int) error {
+	const quiet = 10 * time.Second  // so long without a loss, and the order is taken back
+	all, last := lost{}, time.Now() // what was lost, and when the last answer was
 	saying, said := 0, time.Now()
 	err := retry.Poll(ctx, lookEvery, func() (bool, error) {
-		r, k := f.cfg.RedisProxy.Fired().Swallowed-redis, f.cfg.KafkaProxy.Fired().Swallowed-kafka
-		if r+k > n {
-			n, last = r+k, time.Now()
+		before := all.count()
+		all = redis()
+		maps.Copy(all, kafka())
+		n := all.count()
+		if n > before {
+			last = time.Now()
 		}
 		if n > saying && time.Since(said) > tellEvery {
-			f.Tell("%s lost so far (%s).", wereLost(n), lost)
+			f.Tell("%s lost so far (%s).", wereLost(n), all)
 			saying, said = n, time.Now()
 		}
-		return r >= redisAnswers && k >= kafkaAnswers || time.Since(last) > quiet, nil
+		return n >= redisAnswers+kafkaAnswers || time.Since(last) > quiet, nil
 	})
 	f.cfg.RedisProxy.SwallowAnswers(0, nil)
 	f.cfg.KafkaProxy.SwallowAnswers(0, nil)
@@ -118,12 +115,12 @@ func (f *Faults) losses(ctx context.Context, lost *loss, redis, kafka int) error
 	switch {
 	case err != nil:
 		return err
-	case n == 0:
+	case len(all) == 0:
 		f.Tell("No answer was lost: nobody asked for %s. Grab something, and try again.", lasts(quiet))
 		return nil
 	}
 	f.Tell("%s lost (%s). Whoever asked asks again, by the same ids, and what was done is not done twice.",
-		wereLost(n), lost)
+		wereLost(all.count()), all)
 	f.audit(ctx)
 	return nil
 }

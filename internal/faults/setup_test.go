@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/local"
 	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -140,6 +143,15 @@ func (f *fixture) told(begin string) (sentence string) {
 		return false
 	}, "nobody tells: %s", begin)
 	return sentence
+}
+
+// tells waits for a sentence that is told again and again, with other figures.
+func (f *fixture) tells(pattern string) {
+	f.t.Helper()
+	sentence := regexp.MustCompile(pattern)
+	testkit.Eventually(f.t, soon, func() bool {
+		return slices.ContainsFunc(f.Story(), func(told console.Told) bool { return sentence.MatchString(told.Sentence) })
+	}, "nobody tells: %s", pattern)
 }
 
 // client goes by the proxy.
