@@ -142,6 +142,12 @@ func (b *browser) sees(selector, text string) {
 	get(b, chromedp.Poll[bool](fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "").includes(%q)`, selector, text)))
 }
 
+// seesTimes waits until the page shows a text so often, without loading it again.
+func (b *browser) seesTimes(n int, selector, text string) {
+	b.t.Helper()
+	get(b, chromedp.Poll[bool](fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "").split(%q).length > %d`, selector, text, n)))
+}
+
 // press clicks what leads to another page, and waits for that.
 func (b *browser) press(selector string) {
 	b.t.Helper()

@@ -28,9 +28,10 @@ func TestConsoleFaults(t *testing.T) {
 	b.do(chromedp.WaitVisible("#f-" + faults.MendKafka))
 	b.press("#f-" + faults.MendKafka)
 	b.sees("#story", "held is done")
+	b.seesTimes(2, "#story", "The audit agrees") // after the kill, and after the cut
 	b.press("#f-" + faults.LoseAnswers)
 	b.sees("#story", "answers were lost (")
-	b.sees("#story", "The audit agrees")
+	b.seesTimes(3, "#story", "The audit agrees")
 	b.check("faults")
 	b.press(`form[action="/logout"] button`)
 	require.Contains(t, b.path(), "/login")
