@@ -114,8 +114,7 @@ func (a *App) dayOf(c *hongbao.Campaign, e *Export) (Exported, error) {
 	if err != nil {
 		return out, hongbao.Errorf(hongbao.ClassBroken, "the time zone of campaign %s: %w", c.ID, err)
 	}
-	year, month, day := e.Day.Date()
-	out.From, out.To = time.Date(year, month, day, 0, 0, 0, 0, zone), time.Date(year, month, day+1, 0, 0, 0, 0, zone)
+	out.From, out.To = begin(e.Day, zone), begin(e.Day.AddDate(0, 0, 1), zone)
 	open := out.To.Add(exportAfter + a.Config.Ledger.Timeout)
 	out.Finished = !time.Now().Before(open)
 	if !out.Finished && !e.Unfinished {
@@ -123,6 +122,16 @@ func (a *App) dayOf(c *hongbao.Campaign, e *Export) (Exported, error) {
 			"then, or write what there is with --unfinished", out.Day, c.ID, c.TimeZone, open.Format(time.RFC3339))
 	}
 	return out, nil
+}
+
+// begin tells when a date begins in a zone: at midnight, or where the clock jumps over midnight, when it has jumped.
+func begin(date time.Time, zone *time.Location) time.Time {
+	year, month, day := date.Date()
+	t := time.Date(year, month, day, 0, 0, 0, 0, zone)
+	if t.Day() != day {
+		_, t = t.ZoneBounds()
+	}
+	return t
 }
 
 // exportDay writes one file, unless there is nothing to write and nobody has asked for this very campaign.
