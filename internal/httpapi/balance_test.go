@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -196,6 +198,29 @@ func TestRefused(t *testing.T) {
 	for _, e := range s.logs.All() { // B52: what a path holds stays one value of one line
 		for _, f := range e.Context {
 			require.NotContains(t, f.String, testToken)
+		}
+	}
+}
+
+// Who asks why a credit was refused finds the answer's id in the log, at the level that a server has by default.
+func TestRefusalsAreLogged(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", good).Status)
+	for code, r := range map[string]*reply{
+		"idempotency_key_reused": s.call(t, "POST", "/v1/credits", amount("101")),
+		"reference_reused":       s.call(t, "POST", "/v1/credits", good, header("Idempotency-Key", "k2")),
+		"forbidden":              s.call(t, "POST", "/v1/credits", good, as(readingToken)),
+		"unauthorized":           s.call(t, "POST", "/v1/credits", good, as("a-token-that-nobody-has")),
+	} {
+		r.Refused(t, code)
+		lines := s.logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zap.InfoLevel }).
+			FilterField(zap.String("request_id", r.Head.Get("X-Request-Id"))).All()
+		require.Len(t, lines, 1, code)
+		fields := lines[0].ContextMap()
+		require.Equal(t, code, fields["problem"])
+		if code != "unauthorized" {
+			require.Equal(t, "c1", fields["client"])
 		}
 	}
 }
