@@ -49,6 +49,7 @@ func TestCompose(t *testing.T) {
 	for name, s := range project.Services {
 		require.Regexp(t, `^[a-z/]+:v?[0-9][0-9.]*$`, s.Image, name)
 		require.Equal(t, name != "init", s.HealthCheck != nil, name)
+		require.Empty(t, s.Restart, "%s: after a restart of the machine all of it runs, or nothing", name)
 		for _, p := range s.Ports {
 			require.Equal(t, "127.0.0.1", p.HostIP, name)
 			require.Equal(t, fmt.Sprint(p.Target), p.Published, name)
@@ -61,6 +62,7 @@ func TestCompose(t *testing.T) {
 			info, err := os.Stat(v.Source)
 			require.NoError(t, err, name)
 			require.True(t, info.Mode().IsRegular() && v.ReadOnly, "%s: %s", name, v.Source)
+			require.Equal(t, "z", v.Bind.SELinux, "%s: %s", name, v.Source)
 		}
 	}
 }
@@ -90,8 +92,14 @@ func TestComposeHongbao(t *testing.T) {
 	for i := range services {
 		s := &services[i]
 		require.Equal(t, "hongbao:"+chart.AppVersion, s.Image)
-		_, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile))
-		require.NoError(t, err)
+		require.Equal(t, s.Name == "init", s.Build != nil, "two builds of one tag: Compose refuses the second")
+		if s.Build == nil {
+			require.Equal(t, types.PullPolicyNever, s.PullPolicy, s.Name)
+			require.Contains(t, s.DependsOn, "init", "%s starts when the image is there", s.Name)
+		} else {
+			_, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile))
+			require.NoError(t, err)
+		}
 		require.True(t, s.ReadOnly && len(s.Volumes) == 0, s.Name)
 		require.Equal(t, []string{"ALL"}, s.CapDrop)
 		require.Equal(t, []string{"no-new-privileges:true"}, s.SecurityOpt)
