@@ -153,7 +153,7 @@ func runPageOnDev(t *testing.T, page, text string) {
 	cmd := exec.Command("bash", "-c", "exec "+command+" --listen 127.0.0.1:0")
 	cmd.Dir, cmd.Env = dir, testkit.Environ()
 	server := testkit.StartProgram(t, cmd)
-	runSteps(t, page, text, dir, nil)
+	runSteps(t, steppedPage{name: page, text: text, dir: dir, server: server})
 	server.Signal(syscall.SIGINT)
 	require.Zero(t, server.Wait(time.Minute), "%s%s", server.Out.String(), server.Err.String())
 }
@@ -188,38 +188,89 @@ func runPageOn(t *testing.T, page, text string, env []string) {
 		require.True(t, slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, v[1]+"=") }),
 			"the test does not set %s", v[1])
 	}
-	runSteps(t, page, text, build(t), append(env, "HONGBAO_KAFKA_TOPIC="+topic), topic, "hongbao.grants")
+	runSteps(t, steppedPage{name: page, text: text, dir: build(t), env: append(env, "HONGBAO_KAFKA_TOPIC="+topic)},
+		topic, "hongbao.grants")
 }
 
-// runSteps runs the commands of a page in a folder, and compares what each prints with what the page shows. renamed are
-// pairs of a name here and that on the page.
-func runSteps(t *testing.T, page, text, dir string, env []string, renamed ...string) {
+// steppedPage is a page whose commands are run.
+type steppedPage struct {
+	name, text string
+	dir        string           // the folder that they run in
+	env        []string         // their variables
+	server     *testkit.Program // what runs beside them; nil for nothing
+}
+
+// runSteps runs the commands of a page, and compares what each prints with what the page shows. renamed are pairs of a
+// name here and that on the page.
+func runSteps(t *testing.T, page steppedPage, renamed ...string) {
 	t.Helper()
-	todo := steps(text)
+	todo := steps(page.text)
 	require.Greater(t, len(todo), 6)
 	const mark = "@@@ next"
 	script := strings.Builder{}
 	for _, s := range todo {
 		fmt.Fprintf(&script, "%s\necho '%s'\n", s.command, mark)
 	}
-	http, listen := overHTTP(t, text)
+	http, listen := overHTTP(t, page.text)
 	script.WriteString(http)
-	cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-c", script.String())
-	cmd.Dir, cmd.Env = dir, testkit.Environ(slices.Concat(env, listen)...)
-	var complaints strings.Builder
-	cmd.Stderr = &complaints
-	out, err := cmd.Output()
-	require.NoError(t, err, "%s\n%s", out, complaints.String())
-	parts := strings.Split(strings.NewReplacer(renamed...).Replace(string(out)), mark+"\n")
+	page.env = slices.Concat(page.env, listen)
+	out := runScript(t, page, script.String())
+	parts := strings.Split(strings.NewReplacer(renamed...).Replace(out), mark+"\n")
 	require.Len(t, parts, len(todo)+1)
 	for i, s := range todo {
-		require.Equal(t, shapesOf(s.prints), shapesOf(strings.Split(parts[i], "\n")), page+
+		require.Equal(t, shapesOf(s.prints), shapesOf(strings.Split(parts[i], "\n")), page.name+
 			" shows another output of\n$ %s\nnow it prints\n%s",
 			s.command, parts[i])
 	}
 	if http != "" {
-		require.Regexp(t, `(?s)^hb_\S+\n.*"outcome":"granted".*"packet":`, parts[len(todo)], "the HTTP block of %s", page)
+		require.Regexp(t, `(?s)^hb_\S+\n.*"outcome":"granted".*"packet":`, parts[len(todo)],
+			"the HTTP block of %s", page.name)
 	}
+}
+
+// runScript gives what a page's commands print. They wait for servers without an end of their own: if the one beside them
+// ends, or after some minutes, so do they.
+func runScript(t *testing.T, page steppedPage, script string) string {
+	t.Helper()
+	cmd := exec.Command("bash", "-eu", "-c", script)
+	cmd.Dir, cmd.Env = page.dir, testkit.Environ(page.env...)
+	cmd.WaitDelay = 10 * time.Second // what it left in the background holds its output open
+	shell := testkit.StartProgram(t, cmd)
+	var ended <-chan struct{}
+	if page.server != nil {
+		ended = page.server.Done
+	}
+	limit := time.NewTimer(4 * time.Minute)
+	defer limit.Stop()
+	select {
+	case <-shell.Done:
+	case <-ended:
+		shell.Kill()
+	case <-limit.C:
+		shell.Kill()
+	}
+	if !cmd.ProcessState.Success() {
+		require.Fail(t, "the commands of "+page.name+" failed", "%v\n%s\n%s\n%s", cmd.ProcessState, &shell.Out, &shell.Err,
+			logsBeside(t, page))
+	}
+	return shell.Out.String()
+}
+
+// logsBeside is what the servers of a page said.
+func logsBeside(t *testing.T, page steppedPage) string {
+	t.Helper()
+	var all strings.Builder
+	if page.server != nil {
+		fmt.Fprintf(&all, "the server:\n%s\n%s\n", &page.server.Out, &page.server.Err)
+	}
+	logs, err := filepath.Glob(filepath.Join(page.dir, "*.log"))
+	require.NoError(t, err)
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		fmt.Fprintf(&all, "%s:\n%s\n", filepath.Base(path), text)
+	}
+	return all.String()
 }
 
 // overHTTP gives the block of a page that starts a server and grabs there, with an end to that server behind it; empty
