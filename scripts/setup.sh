@@ -228,7 +228,7 @@ setup_web() {
 	say "fetching axe-core $axe_version by npm into $home"
 	mkdir -p "$cache"
 	work=$(mktemp -d "$cache/tmp.XXXXXX")
-	(cd "$work" && npm pack --silent "axe-core@$axe_version" >npm.log 2>&1 && tar -xzf axe-core-*.tgz) ||
+	(cd "$work" && npm pack --loglevel=error "axe-core@$axe_version" >npm.log 2>&1 && tar -xzf axe-core-*.tgz) ||
 		die "npm could not get axe-core: $(tail -n 5 "$work/npm.log")"
 	rm -rf "$home" "$work"/*.tgz "$work/npm.log"
 	chmod 755 "$work"
@@ -258,7 +258,7 @@ setup_clients() {
 	mkdir -p "$home"
 	if ! { cp "$root/examples/clients/package.json" "$home" && python3 -m venv "$home/venv" &&
 		"$home/venv/bin/pip" install --quiet --disable-pip-version-check -r "$root/examples/clients/requirements.txt" &&
-		(cd "$home" && npm install --silent --no-audit --no-fund --no-package-lock); }; then
+		(cd "$home" && npm install --loglevel=error --no-audit --no-fund --no-package-lock); }; then
 		rm -rf "$home"
 		die "pip or npm could not install them: see above; check the network, ~/.config/pip/pip.conf and ~/.npmrc"
 	fi
