@@ -52,8 +52,8 @@ func demoCmd() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "go on as `hongbao dev` does, with API and console, until Ctrl-C")
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "with --keep: address of the API, as of `hongbao dev`")
+	cmd.Flags().BoolVar(&keep, "keep", false, "go on as hongbao dev does, with API and console, until Ctrl-C")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "with --keep: address of the API, as of hongbao dev")
 	cmd.Flags().Int64Var(&d.Packets, "packets", 10_000, "packets of the campaign")
 	cmd.Flags().Int64Var(&d.Total, "total", 100_000, "sum of the packets, in minor units")
 	cmd.Flags().IntVar(&d.Users, "users", 30_000, "users who grab")

@@ -40,7 +40,7 @@ func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Hea
 	}
 	name, address := knob[0], knob[1]
 	if address == "" {
-		return nil, Usage("%s is empty, so nobody can ask: give `hongbao %s` and this command the same address", name, command)
+		return nil, Usage("%s is empty, so nobody can ask: give hongbao %s and this command the same address", name, command)
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
@@ -52,17 +52,17 @@ func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Hea
 	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		return nil, hongbao.Outagef(hongbao.ClassTransient,
-			"ask `hongbao %s` at %s (%s) whether it is ready: %w; does it run, with this configuration?", command, address, name, err)
+			"ask hongbao %s at %s (%s) whether it is ready: %w; does it run, with this configuration?", command, address, name, err)
 	}
 	defer res.Body.Close()
 	h := &Health{Command: command}
 	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<16)).Decode(h); err != nil || h.Status == "" {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent,
-			"ask at %s (%s): HTTP status %d without a status of `hongbao %s`: another program listens there", address, name,
+			"ask at %s (%s): HTTP status %d without a status of hongbao %s: another program listens there", address, name,
 			res.StatusCode, command)
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, hongbao.Outagef(hongbao.ClassTransient, "`hongbao %s` at %s is not ready: %.200s", command, address, h.Status)
+		return nil, hongbao.Outagef(hongbao.ClassTransient, "hongbao %s at %s is not ready: %.200s", command, address, h.Status)
 	}
 	return h, nil
 }

@@ -94,7 +94,7 @@ func TestOneRequestIsOneWrite(t *testing.T) {
 	t.Cleanup(func() { h.Close(); _ = l.Close() })
 	list := grants(1, 50)
 	for i := range list {
-		h.post(t.Context(), &item{credit: wire(&list[i])})
+		h.post(t.Context(), &item{grant: &list[i], credit: wire(&list[i])})
 		require.Equal(t, 1, <-parts, "request %d", i)
 	}
 }
@@ -111,7 +111,7 @@ func TestNothingIsSentTwiceInSecret(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(h.Close)
 		list := grants(1, 2)
-		one, two := &item{credit: wire(&list[0])}, &item{credit: wire(&list[1])}
+		one, two := &item{grant: &list[0], credit: wire(&list[0])}, &item{grant: &list[1], credit: wire(&list[1])}
 		require.Equal(t, Done, h.post(t.Context(), one).verdict)
 		r := h.post(t.Context(), two)
 		require.Equal(t, Unknown, r.verdict, "%v", r.err)
