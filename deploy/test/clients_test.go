@@ -93,7 +93,7 @@ func again(t *testing.T, addr, topic string) {
 	record, err := reader.ReadMessage(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, reader.Close())
-	writer := &kafka.Writer{Addr: kafka.TCP(addr), Topic: topic}
+	writer := &kafka.Writer{Addr: kafka.TCP(addr), Topic: topic, RequiredAcks: kafka.RequireAll}
 	require.NoError(t, writer.WriteMessages(t.Context(), kafka.Message{Key: record.Key, Value: record.Value, Headers: record.Headers}))
 	require.NoError(t, writer.Close())
 }

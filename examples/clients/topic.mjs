@@ -15,10 +15,11 @@ await new Promise((done, failed) => {
   consumer.run({
     autoCommit: false,
     eachMessage: async ({ partition, message }) => {
+      if (left === 0) return;
       const header = (name) => message.headers[name]?.toString();
       const event = `${header('shard')}-${header('seq')}`;
       const ours = header('ce_type') === 'hongbao.grant.v1' && header('ce_source') === `/hongbao/${deployment}`;
-      if (left > 0 && ours && !seen.has(event)) {
+      if (ours && !seen.has(event)) {
         seen.add(event);
         console.log(message.value.toString());
         left--;
