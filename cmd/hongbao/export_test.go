@@ -136,3 +136,28 @@ func TestExportRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
+
+// A campaign where the day is not over keeps no other one from its file.
+func TestExportGoesOnWithTheOthers(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.campaign("east", 10, 1000, "Asia/Shanghai", "Pacific/Kiritimati") // 25 hours before the other
+	d.campaign("west", 10, 1000, "Asia/Shanghai", "Pacific/Pago_Pago")
+	zones := map[string]*time.Location{}
+	for _, name := range []string{"Pacific/Kiritimati", "Pacific/Pago_Pago"} {
+		var err error
+		zones[name], err = time.LoadLocation(name)
+		require.NoError(t, err)
+	}
+	today := time.Now().In(zones["Pacific/Pago_Pago"]).Format(time.DateOnly)
+	noon, err := time.ParseInLocation(time.DateOnly+" 15:04", today+" 12:00", zones["Pacific/Kiritimati"])
+	require.NoError(t, err)
+	d.booked(noon)
+	dir := t.TempDir()
+	r := d.run("export", "--day", today, "--dir", dir)
+	require.Equal(t, exitUndecided, r.code, r.err)
+	require.Contains(t, r.err, "campaign west")
+	require.NotContains(t, r.err, "campaign east")
+	require.Contains(t, r.out, "east-"+today+".csv")
+	require.FileExists(t, filepath.Join(dir, "east-"+today+".csv"))
+}

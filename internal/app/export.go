@@ -67,29 +67,31 @@ const (
 )
 
 // Export writes what campaigns moved on a day, a file for each. A file is written whole or not at all; the same day
-// again gives the same file.
+// again gives the same file. Where an error is Transient, the campaigns that it does not name have their files.
 func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 	campaigns, err := a.toExport(ctx, e.Campaign)
 	if err != nil {
 		return nil, err
 	}
-	days := make([]Exported, len(campaigns))
-	for i := range campaigns { // all of them, before the first file is written
-		if days[i], err = a.dayOf(&campaigns[i].Spec, &e); err != nil {
-			return nil, err
-		}
-	}
 	files := []Exported{}
-	for i := range days {
-		day := &days[i]
-		if err := a.exportDay(ctx, &e, &campaigns[i].Spec, day); err != nil {
-			return files, fmt.Errorf("export %s of campaign %s: %w", day.Day, day.Campaign, err)
+	var late error // of campaigns whose day may get more lines; they keep no other from its file
+	for i := range campaigns {
+		c := &campaigns[i].Spec
+		day, err := a.dayOf(c, &e)
+		if err == nil {
+			err = a.exportDay(ctx, &e, c, &day)
 		}
-		if day.File != "" {
-			files = append(files, *day)
+		switch {
+		case err == nil && day.File != "":
+			files = append(files, day)
+		case err == nil:
+		case hongbao.ClassOf(err) == hongbao.ClassTransient && !hongbao.IsOutage(err):
+			late = errors.Join(late, fmt.Errorf("export %s of campaign %s: %w", day.Day, day.Campaign, err))
+		default:
+			return files, errors.Join(fmt.Errorf("export %s of campaign %s: %w", day.Day, day.Campaign, err), late)
 		}
 	}
-	return files, nil
+	return files, late
 }
 
 // toExport gives the campaigns.
@@ -118,8 +120,8 @@ func (a *App) dayOf(c *hongbao.Campaign, e *Export) (Exported, error) {
 	open := out.To.Add(exportAfter + a.Config.Ledger.Timeout)
 	out.Finished = !time.Now().Before(open)
 	if !out.Finished && !e.Unfinished {
-		return out, hongbao.Errorf(hongbao.ClassTransient, "%s of campaign %s (%s) may get more lines until %s: run it again "+
-			"then, or write what there is with --unfinished", out.Day, c.ID, c.TimeZone, open.Format(time.RFC3339))
+		return out, hongbao.Errorf(hongbao.ClassTransient, "the day (%s) may get more lines until %s: run it again then, or "+
+			"write what there is with --unfinished", c.TimeZone, open.Format(time.RFC3339))
 	}
 	return out, nil
 }
