@@ -229,9 +229,9 @@ type Tracing struct {
 	// The collector that gets spans by OTLP over HTTP, as http://127.0.0.1:4318; /v1/traces is put behind it. Empty:
 	// nothing is traced.
 	Endpoint string `knob:"tracing.endpoint,common" form:"url"`
-	// One grab of so many is traced, where the caller's traceparent has not decided; 0: none.
-	OneIn int `knob:"tracing.one_in,common" default:"1000" want:"0 to 1_000_000_000 grabs"`
-	// Requests that one server traces at most, also where callers ask for more.
+	// One request of so many is traced, where the caller's traceparent has not decided; 0: none.
+	OneIn int `knob:"tracing.one_in,common" default:"1000" want:"0 to 1_000_000_000 requests"`
+	// Requests that one server traces because it chose them, and as many that callers ask for.
 	PerSecond int `knob:"tracing.per_second" default:"100" want:"1 to 100_000 requests a second"`
 }
 

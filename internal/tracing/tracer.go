@@ -30,7 +30,7 @@ type Options struct {
 	Endpoint string
 	// OneIn: one request of so many starts a trace, if its caller has not decided; 0 for none.
 	OneIn int
-	// PerSecond bounds the traces that requests start or continue.
+	// PerSecond bounds the traces that this process starts, and by itself those that callers ask for.
 	PerSecond int
 	// Service and Instance name this process.
 	Service, Version, Instance, Deployment string
@@ -42,7 +42,8 @@ type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	oneIn    int
-	limit    *rate.Limiter
+	// Callers may be strangers: they can't use up the traces that this process starts.
+	own, asked *rate.Limiter
 }
 
 // New makes a Tracer. It talks to nobody yet: a collector that is away costs its spans and nothing else.
@@ -73,8 +74,9 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 func with(p sdktrace.SpanProcessor, of *resource.Resource, o Options) *Tracer {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithResource(of),
 		sdktrace.WithSpanProcessor(p))
+	bound := func() *rate.Limiter { return rate.NewLimiter(rate.Limit(o.PerSecond), o.PerSecond) }
 	return &Tracer{provider: provider, tracer: provider.Tracer("github.com/hongbao-project/hongbao"), oneIn: o.OneIn,
-		limit: rate.NewLimiter(rate.Limit(o.PerSecond), o.PerSecond)}
+		own: bound(), asked: bound()}
 }
 
 // Close sends the spans that are left, until ctx ends.
@@ -86,17 +88,17 @@ func (t *Tracer) Close(ctx context.Context) error {
 }
 
 // begins says whether a request is traced, and what its span is a child of. A caller who sends a traceparent has
-// decided; one that can't be read is none. No caller gets more traces than the bound.
+// decided; one that can't be read is none. Callers together get no more traces than the bound.
 func (t *Tracer) begins(ctx context.Context, traceparents []string) (context.Context, bool) {
 	if len(traceparents) == 1 {
 		if of := spanOf(traceparents[0]); of.IsValid() {
-			if !of.IsSampled() || !t.limit.Allow() {
+			if !of.IsSampled() || !t.asked.Allow() {
 				return ctx, false
 			}
 			return trace.ContextWithRemoteSpanContext(ctx, of), true
 		}
 	}
-	return ctx, t.oneIn > 0 && rand.IntN(t.oneIn) == 0 && t.limit.Allow()
+	return ctx, t.oneIn > 0 && rand.IntN(t.oneIn) == 0 && t.own.Allow()
 }
 
 // traceparent is the name of the header, and of the only field that travels: tracestate does not.

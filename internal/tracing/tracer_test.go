@@ -169,6 +169,20 @@ func TestTracesAreBounded(t *testing.T) {
 	}
 }
 
+// Whoever sends a sampled traceparent takes nothing from the traces that this process starts.
+func TestStrangersTakeNoSample(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(Options{OneIn: 1, PerSecond: 3})
+		for range 50 {
+			b.send("POST", "/no/such/path", sampling)
+		}
+		require.Len(t, b.span("POST"), 3)
+		b.send("POST", grabPath)
+		require.Len(t, b.span("grab"), 1)
+	})
+}
+
 // About one of so many is traced.
 func TestOneIn(t *testing.T) {
 	t.Parallel()
