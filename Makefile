@@ -32,7 +32,7 @@ demo: build ## see all of it in half a minute, with no server at all
 	bin/hongbao demo
 
 # The soak comes first so that the last lines are go test's.
-test: setup ## install what is missing, vet, soak for a minute, run every test: the whole proof, under 15 minutes
+test: setup ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 15 minutes
 	go vet ./...
 	$(MAKE) --no-print-directory soak SECONDS=60
 	go test -count=1 -timeout $(TIMEOUT) -p 2 ./...
