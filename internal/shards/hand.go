@@ -28,13 +28,13 @@ const handAtMost = 100_000
 func (k *Shard) Hand(ctx context.Context, group, consumer string) (Hand, error) {
 	var pending *redis.XPendingExtCmd
 	var leader *redis.StringCmd
-	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		leader = p.Get(ctx, k.Keys.Lead(group))
 		pending = p.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: k.Keys.Events(), Group: group, Start: "-", End: "+",
 			Count: handAtMost, Consumer: consumer})
 		return nil
 	})
-	if pending.Err() != nil {
+	if err := pending.Err(); err != nil { // of the exec, too
 		return Hand{}, fmt.Errorf("read what worker %s of group %s has in hand: %w", consumer, group, Classify(err))
 	}
 	hand := Hand{Leader: leader.Val()} // none is no error
