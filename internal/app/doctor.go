@@ -152,8 +152,12 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 		p.wrong(away("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
 		return
 	}
+	fine := true
 	for i := range servers {
-		a.examineServer(p, &servers[i])
+		fine = a.examineServer(p, &servers[i]) && fine
+	}
+	if fine {
+		a.redisDisks(ctx, p, rdb)
 	}
 	begin := time.Now()
 	if now, err := rdb.Time(ctx).Result(); err == nil {
@@ -178,12 +182,13 @@ const journalLate = maxWaiting / 50
 // memoryBound is the part of its memory from which a Redis is near its bound.
 const memoryBound = 0.8
 
-func (a *App) examineServer(p *part, s *shards.Server) {
+// examineServer looks at a server's settings. It is false for a server that Hongbao refuses to run on.
+func (a *App) examineServer(p *part, s *shards.Server) bool {
 	all, found := a.allows(configs.UnsafeRedis), len(p.list)
 	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
 	p.allowed(all || a.allows(configs.UnsafeRedisAppendOnly), s.CheckAppendOnly())
 	if p.wrong(a.checkMode(s), a.checkRunID(s)) {
-		return
+		return false
 	}
 	if len(p.list) == found {
 		p.add(LevelOK, "version %s, a primary, with an append-only file and without eviction", s.Version)
@@ -195,7 +200,6 @@ func (a *App) examineServer(p *part, s *shards.Server) {
 	if s.Replicas == 0 {
 		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add one")
 	}
-	a.redisDisk(p, s)
 	switch {
 	case s.MaxMemory == 0:
 		p.add(LevelWarning, "maxmemory is not set: when the machine's memory is used up, the server is killed instead of "+
@@ -204,6 +208,7 @@ func (a *App) examineServer(p *part, s *shards.Server) {
 		p.add(LevelWarning, "%d of %d bytes of memory are used: raise maxmemory, or see with `hongbao status` what waits",
 			s.Memory, s.MaxMemory)
 	}
+	return true
 }
 
 // examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -82,14 +85,22 @@ func bytesText(n uint64) string {
 	return fmt.Sprintf("%d GiB", n>>30)
 }
 
-// redisDisk looks at the disk of a Redis on this machine. Of one elsewhere, or in a container, it sees nothing.
-func (a *App) redisDisk(p *part, s *shards.Server) {
-	local := !slices.ContainsFunc(a.Config.Redis.Addrs, func(addr string) bool {
+// redisDisks looks at the disk of each Redis on this machine. Of one elsewhere, or in a container, it sees nothing.
+func (a *App) redisDisks(ctx context.Context, p *part, rdb redis.UniversalClient) {
+	if slices.ContainsFunc(a.Config.Redis.Addrs, func(addr string) bool {
 		host, _, err := net.SplitHostPort(addr)
 		return err != nil || !knob.IsLoopback(host)
-	})
-	if local && s.Files != "" {
-		p.disk("redis", s.Files)
+	}) {
+		return
+	}
+	folders, err := shards.Files(ctx, rdb)
+	if err != nil {
+		p.wrong(fmt.Errorf("redis: %w", err))
+	}
+	for _, folder := range folders {
+		if folder != "" {
+			p.disk("redis", folder)
+		}
 	}
 }
 

@@ -28,8 +28,6 @@ type Server struct {
 	RunID, ReplID, ReplID2 string
 	// Memory is what the server uses, and MaxMemory its bound in bytes, 0 for none.
 	Memory, MaxMemory int64
-	// Files is the folder with its append-only files; empty if it has none, or CONFIG GET is not allowed.
-	Files string
 	// WritesFail: the last write or rewrite of its append-only file failed, or the last snapshot did.
 	WritesFail bool
 }
@@ -48,21 +46,34 @@ const NoEviction = "noeviction"
 
 // Inspect asks a Redis server, or each primary of a cluster, what its settings are.
 func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
+	return askEach(ctx, rdb, inspect)
+}
+
+// Files asks the same servers in which folder each has its append-only files; it is empty where CONFIG GET is not
+// allowed.
+func Files(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	return askEach(ctx, rdb, files)
+}
+
+// askEach asks a Redis server, or each primary of a cluster.
+func askEach[T any](ctx context.Context, rdb redis.UniversalClient,
+	ask func(context.Context, redis.Cmdable) (T, error),
+) ([]T, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
-		s, err := inspect(ctx, rdb)
-		return []Server{s}, err
+		answer, err := ask(ctx, rdb)
+		return []T{answer}, err
 	}
-	var all []Server
-	found := make(chan Server, 1024)
+	var all []T
+	found := make(chan T, 1024)
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		s, err := inspect(ctx, node)
-		found <- s
+		answer, err := ask(ctx, node)
+		found <- answer
 		return err
 	})
 	close(found)
-	for s := range found {
-		all = append(all, s)
+	for answer := range found {
+		all = append(all, answer)
 	}
 	return all, err
 }
@@ -81,17 +92,25 @@ func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	if err != nil {
 		return s, err
 	}
-	c := map[string]string{}
-	for _, name := range []string{"appendfsync", "dir", "appenddirname"} { // several at once are an error before Redis 7
-		if has, err := rdb.ConfigGet(ctx, name).Result(); err == nil {
-			maps.Copy(c, has)
-		}
-	}
-	s.AppendFsync = c["appendfsync"]
-	if c["dir"] != "" && c["appenddirname"] != "" {
-		s.Files = path.Join(c["dir"], c["appenddirname"])
+	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
+		s.AppendFsync = c["appendfsync"]
 	}
 	return s, nil
+}
+
+func files(ctx context.Context, rdb redis.Cmdable) (string, error) {
+	c := map[string]string{}
+	for _, name := range []string{"dir", "appenddirname"} { // both at once are an error before Redis 7
+		has, err := rdb.ConfigGet(ctx, name).Result()
+		if err != nil {
+			return "", nil //nolint:nilerr // it is not allowed, or the server has no such setting
+		}
+		maps.Copy(c, has)
+	}
+	if c["dir"] == "" || c["appenddirname"] == "" {
+		return "", nil
+	}
+	return path.Join(c["dir"], c["appenddirname"]), nil
 }
 
 // parseInfo reads the answer to INFO.
