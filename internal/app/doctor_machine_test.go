@@ -92,7 +92,8 @@ func TestCertificatesOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	ended, soon := certificates(t, span{-9, -1}), certificates(t, span{-1, 10})
 	a := &App{Config: config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_SERVE_TLS_CERT="+ended,
-		"HONGBAO_SERVE_TLS_KEY="+filepath.Join(filepath.Dir(ended), "key.pem"), "HONGBAO_SERVE_CONTROL_TLS_CLIENT_CA="+soon, "HONGBAO_LEDGER_DRIVER=postgres",
+		"HONGBAO_SERVE_TLS_KEY="+filepath.Join(filepath.Dir(ended), "key.pem"),
+		"HONGBAO_SERVE_CONTROL_TLS_CLIENT_CA="+soon, "HONGBAO_LEDGER_DRIVER=postgres",
 		"HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1/db?sslmode=verify-full&sslrootcert="+ended)}
 	p := &part{}
 	a.examineConfig(t.Context(), p)
@@ -163,6 +164,7 @@ func TestDoctorFindsClocksAndJournal(t *testing.T) {
 	all = look()
 	require.True(t, all["ledger"].finds(LevelWarning, "this machine's clock and that of the database are", "NTP"),
 		"%v", all["ledger"].list)
-	require.True(t, all["ledger"].finds(LevelWarning, "the clocks of the database and of Redis are"), "%v", all["ledger"].list)
+	require.True(t, all["ledger"].finds(LevelWarning, "the clocks of the database and of Redis are"), "%v",
+		all["ledger"].list)
 	require.True(t, all["redis"].finds(LevelWarning, "1001 entries of the journal wait"), "%v", all["redis"].list)
 }

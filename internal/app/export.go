@@ -28,31 +28,21 @@ type Export struct {
 	Unfinished bool
 }
 
-// Exported is the file of a campaign's day. Amounts are in minor units; Opening and Closing are the balances of the
-// campaign's pool: closing = opening + funded - granted - refunded.
+// Exported is the file of a campaign's day. Amounts are in minor units.
 type Exported struct {
-	Campaign string         `json:"campaign"`
-	Day      string         `json:"day"`
-	TimeZone string         `json:"time_zone"`
-	From     time.Time      `json:"from"`
-	To       time.Time      `json:"to"`
-	File     string         `json:"file"`
-	SHA256   string         `json:"sha256"`
-	Lines    int64          `json:"lines"`
-	Currency string         `json:"currency,omitempty"`
-	Opening  hongbao.Amount `json:"opening"`
-	Funded   hongbao.Amount `json:"funded"`
-	Grants   int64          `json:"grants"`
-	Granted  hongbao.Amount `json:"granted"`
-	Refunded hongbao.Amount `json:"refunded"`
-	Closing  hongbao.Amount `json:"closing"`
-	// Paid is what persons had paid from the reserve for grants in quarantine.
-	Payments int64          `json:"quarantine_payments"`
-	Paid     hongbao.Amount `json:"quarantine_paid"`
+	Campaign string    `json:"campaign"`
+	Day      string    `json:"day"`
+	TimeZone string    `json:"time_zone"`
+	From     time.Time `json:"from"`
+	To       time.Time `json:"to"`
+	File     string    `json:"file"`
+	SHA256   string    `json:"sha256"`
+	Lines    int64     `json:"lines"`
+	Currency string    `json:"currency,omitempty"`
+	ledger.DaySums
 	// Finished: the day is over, and all that a remote may have booked before its end is recorded. Its file is the same
 	// for ever.
-	Finished   bool  `json:"finished"`
-	Unrecorded int64 `json:"unrecorded"`
+	Finished bool `json:"finished"`
 }
 
 // exportColumns are the columns of a file. docs/reconciliation.md tells of each.
@@ -148,7 +138,8 @@ func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day
 		return err
 	}
 	record := make([]string, len(exportColumns))
-	sums, err := a.ledger.Day(ctx, ledger.Day{Campaign: c.ID, From: day.From, To: day.To}, func(l *ledger.Line) error {
+	span := ledger.Day{Campaign: c.ID, From: day.From, To: day.To}
+	day.DaySums, err = a.ledger.Day(ctx, span, func(l *ledger.Line) error {
 		day.Lines++
 		a.exportLine(record, c, day.From.Location(), l)
 		return w.Write(record)
@@ -160,15 +151,12 @@ func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day
 	if err != nil {
 		return err
 	}
-	day.Opening, day.Funded, day.Granted, day.Refunded, day.Closing = sums.Opening, sums.Funded, sums.Granted,
-		sums.Refunded, sums.Closing
-	day.Grants, day.Payments, day.Paid, day.Unrecorded = sums.Grants, sums.Payments, sums.Paid, sums.Unrecorded
-	if sums.Unrecorded > 0 && !e.Unfinished {
-		return hongbao.Errorf(hongbao.ClassTransient, "%d credits may have been booked at the remote before the day's end, and "+
-			"are not recorded yet: `hongbao work` records them; run it again then, or write what there is with --unfinished",
-			sums.Unrecorded)
+	if day.Unrecorded > 0 && !e.Unfinished {
+		return hongbao.Errorf(hongbao.ClassTransient, "%d credits may have been booked at the remote before the day's end, "+
+			"and are not recorded yet: `hongbao work` records them; run it again then, or write what there is with --unfinished",
+			day.Unrecorded)
 	}
-	day.Finished = day.Finished && sums.Unrecorded == 0
+	day.Finished = day.Finished && day.Unrecorded == 0
 	if day.Lines == 0 && e.Campaign == "" {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -17,7 +16,6 @@ type wholeFile struct {
 	io.Writer
 	dir  string
 	file *os.File
-	buf  *bufio.Writer
 	sum  hash.Hash
 }
 
@@ -26,14 +24,14 @@ func newWholeFile(dir string) (*wholeFile, error) {
 	if err != nil {
 		return nil, Usage("%w: give a folder that there is, and that may be written to", err)
 	}
-	w := &wholeFile{dir: dir, file: f, buf: bufio.NewWriterSize(f, 1<<16), sum: sha256.New()}
-	w.Writer = io.MultiWriter(w.buf, w.sum)
+	w := &wholeFile{dir: dir, file: f, sum: sha256.New()}
+	w.Writer = io.MultiWriter(w.file, w.sum)
 	return w, nil
 }
 
 // keep gives the file its name, in place of one that has it, and tells the SHA-256 of what is in it.
 func (w *wholeFile) keep(name string) (string, error) {
-	err := errors.Join(w.buf.Flush(), w.file.Sync())
+	err := w.file.Sync()
 	if err == nil {
 		err = os.Rename(w.file.Name(), filepath.Join(w.dir, name))
 	}

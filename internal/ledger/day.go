@@ -44,19 +44,23 @@ type Day struct {
 // DaySums are what the lines of a day come to. Opening and Closing are the balances of the campaign's pool before and
 // behind it: Closing = Opening + Funded - Granted - Refunded.
 type DaySums struct {
-	Opening, Funded, Granted, Refunded, Closing hongbao.Amount
-	Grants                                      int64
-	// Paid was paid from the reserve, in so many Payments.
-	Paid     hongbao.Amount
-	Payments int64
+	Opening  hongbao.Amount `json:"opening"`
+	Funded   hongbao.Amount `json:"funded"`
+	Grants   int64          `json:"grants"`
+	Granted  hongbao.Amount `json:"granted"`
+	Refunded hongbao.Amount `json:"refunded"`
+	Closing  hongbao.Amount `json:"closing"`
+	// Paid is what persons had paid from the reserve for grants in quarantine, in so many Payments.
+	Payments int64          `json:"quarantine_payments"`
+	Paid     hongbao.Amount `json:"quarantine_paid"`
 	// Unrecorded credits may have been asked for at a remote before To. They are not in the ledger yet.
-	Unrecorded int64
+	Unrecorded int64 `json:"unrecorded"`
 }
 
-// Day calls fn for every movement of money in a campaign that was booked in a span of time: funding, grants in the order
-// of the packets, payments from the reserve, refund. It reads one snapshot in pages, so its memory does not grow with the
-// campaign. An error, which is Broken if the lines are not what the transfers and the balance of the pool say, means that
-// the lines are worth nothing.
+// Day calls fn for every movement of money in a campaign that was booked in a span of time: funding, grants in the
+// order of the packets, payments from the reserve, refund. It reads one snapshot in pages, so its memory does not grow
+// with the campaign. An error, which is Broken if the lines are not what the transfers and the balance of the pool say,
+// means that the lines are worth nothing.
 func (l *Ledger) Day(ctx context.Context, day Day, fn func(*Line) error) (DaySums, error) {
 	r := &dayReader{campaign: day.Campaign, from: day.From.UnixMilli(), to: day.To.UnixMilli(), fn: fn}
 	if err := l.readPages(ctx, r.read); err != nil {
@@ -101,8 +105,8 @@ func (r *dayReader) read(ctx context.Context, t txn) error {
 }
 
 func (r *dayReader) broken(format string, args ...any) error {
-	return hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: campaign %s: %s; run `hongbao audit`",
-		r.campaign, fmt.Sprintf(format, args...))
+	return hongbao.Errorf(hongbao.ClassBroken,
+		"the ledger does not agree with itself: campaign %s: %s; run `hongbao audit`", r.campaign, fmt.Sprintf(format, args...))
 }
 
 // transfers adds up the campaign's transfers, and keeps those of the day that are not batches of grants.
@@ -200,13 +204,13 @@ func (r *dayReader) grants(ctx context.Context, t txn) error {
 	var grants int64
 	var amount hongbao.Amount
 	line := Line{Kind: LineGrant}
-	err := eachPage(ctx, t, `SELECT g.packet, g.user_id, g.amount, g.granted_at, g.batch, COALESCE(t.created_at, 0)
-		FROM grants AS g LEFT JOIN transfer AS t ON t.id = 'grants:' || g.campaign || ':' || g.batch
+	err := eachPage(ctx, t, `SELECT g.packet, g.user_id, g.amount, g.granted_at, COALESCE(t.id, ''),
+		COALESCE(t.created_at, 0) FROM grants AS g LEFT JOIN transfer AS t ON t.id = 'grants:' || g.campaign || ':' || g.batch
 		WHERE g.campaign = $1 AND g.packet > $2 ORDER BY g.packet LIMIT $3`,
 		func() []any { return []any{r.campaign, line.Packet} },
 		func(s scan) error {
-			var granted, batch, booked int64
-			if err := s(&line.Packet, &line.User, &line.Amount, &granted, &batch, &booked); err != nil {
+			var granted, booked int64
+			if err := s(&line.Packet, &line.User, &line.Amount, &granted, &line.Transfer, &booked); err != nil {
 				return err
 			}
 			if booked < r.from || booked >= r.to {
@@ -214,7 +218,6 @@ func (r *dayReader) grants(ctx context.Context, t txn) error {
 			}
 			grants, amount = grants+1, amount+line.Amount
 			line.Granted, line.Booked = time.UnixMilli(granted).UTC(), time.UnixMilli(booked).UTC()
-			line.Transfer = "grants:" + r.campaign + ":" + strconv.FormatInt(batch, 10)
 			return r.fn(&line)
 		})
 	if err == nil && (grants != r.sums.Grants || amount != r.sums.Granted) {

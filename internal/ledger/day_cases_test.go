@@ -30,7 +30,8 @@ func (f *fixture) day(t *testing.T) (lines []Line, sums DaySums) {
 // booked moves all transfers that were booked after the year 2024, which are those of now, to a time.
 func (f *fixture) booked(t *testing.T, at time.Time) {
 	t.Helper()
-	f.tamper(t, stmt{sql: `UPDATE transfer SET created_at = $1 WHERE created_at > 1735689600000`, args: []any{at.UnixMilli()}})
+	f.tamper(t, stmt{sql: `UPDATE transfer SET created_at = $1 WHERE created_at > 1735689600000`,
+		args: []any{at.UnixMilli()}})
 }
 
 func kinds(lines []Line) (all []string) {
