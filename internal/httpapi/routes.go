@@ -125,25 +125,12 @@ func (b *Balance) forClients(
 			log = log.With(zap.String("client", token.Client))
 			err = b.admit(w, r, token, scope, do)
 		}
-		if err != nil {
-			refused := refusalOf(err)
-			logRefused(w, r, log, refused)
-			web.Fail(w, r, log, refused)
+		if err != nil { // clients are few and known, and a refusal is about money: it is logged at level info
+			web.Fail(w, r, log, zap.InfoLevel, refusalOf(err))
 		}
 		return nil
 	}
 	return e
-}
-
-// logRefused logs what a client got wrong. Clients are few and known, and a refusal is about money.
-func logRefused(w http.ResponseWriter, r *http.Request, log *zap.Logger, e *web.Refusal) {
-	status := web.CodeOf(e.Code).Status
-	if status >= http.StatusInternalServerError {
-		return // web.Fail logs it
-	}
-	log.Info("a client was refused", zap.String("request_id", w.Header().Get(web.RequestID)),
-		zap.String("method", r.Method), zap.String("path", r.URL.Path), zap.Int("status", status),
-		zap.String("problem", e.Code), zap.NamedError("cause", e.Cause))
 }
 
 var errBusy = errors.New("balance.in_flight requests are under way")

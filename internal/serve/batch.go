@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/flatjson"
@@ -77,7 +79,7 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 				results[i].Answer = answer
 				return
 			}
-			p, wait := web.Explain(r, w.Header().Get(web.RequestID), s.log, err)
+			p, wait := web.Explain(r, w.Header().Get(web.RequestID), s.log, zap.DebugLevel, err)
 			results[i] = BatchResult{Problem: &p, RetryAfter: wait}
 		})
 	}

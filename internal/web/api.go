@@ -164,7 +164,7 @@ func (a *API) checked(do func(w http.ResponseWriter, r *http.Request) error) htt
 			err = do(w, r.WithContext(ctx))
 		}
 		if err != nil {
-			Fail(w, r, a.Log, err)
+			Fail(w, r, a.Log, zap.DebugLevel, err)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -112,10 +113,10 @@ func refusalOf(err error) *Refusal {
 		Wait: time.Second, Cause: err}
 }
 
-// Fail answers with an error, and logs its cause.
-func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, err error) {
+// Fail answers with an error, and logs it as Explain does.
+func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapcore.Level, err error) {
 	h := w.Header()
-	p, wait := Explain(r, h.Get(RequestID), log, err)
+	p, wait := Explain(r, h.Get(RequestID), log, refused, err)
 	if wait > 0 {
 		h.Set("Retry-After", strconv.Itoa(wait))
 	}
@@ -126,17 +127,20 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, err error) {
 }
 
 // Explain logs an error, and gives what the caller is told of it, and for how many seconds to wait; 0 for none. id is
-// that of the answer.
-func Explain(r *http.Request, id string, log *zap.Logger, err error) (p Problem, wait int) {
+// that of the answer. What the caller got wrong is logged by the level refused.
+func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level, err error) (p Problem, wait int) {
 	e := refusalOf(err)
 	what := CodeOf(e.Code)
 	fields := []zap.Field{
 		zap.String("request_id", id), zap.String("method", r.Method), zap.String("path", r.URL.Path),
 		zap.Int("status", what.Status), zap.String("problem", e.Code), zap.NamedError("cause", e.Cause),
 	}
-	if e.Cause != nil && what.Status >= http.StatusInternalServerError && !errors.Is(e.Cause, context.Canceled) {
+	switch {
+	case what.Status < http.StatusInternalServerError:
+		log.Log(refused, "a request was refused", fields...)
+	case e.Cause != nil && !errors.Is(e.Cause, context.Canceled):
 		log.Warn("a request failed", fields...)
-	} else {
+	default:
 		log.Debug("a request was refused", fields...)
 	}
 	return Problem{
