@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/console"
@@ -22,7 +21,8 @@ import (
 // consoleCampaigns are shown in the list; a campaign that is older has its page all the same.
 const consoleCampaigns = 100
 
-// consoleSource reads what the pages of the console show. A ledger that is away takes away only what it has.
+// consoleSource reads what the pages of the console show; the journal as App does. A ledger that is away takes away only
+// what it has.
 type consoleSource struct {
 	*App
 	shapes shapes
@@ -251,15 +251,6 @@ func (s *consoleSource) sharedCurrency(ctx context.Context, id string) string {
 		return ""
 	}
 	return c.Spec.Currency
-}
-
-// Journal gives a page of the journal.
-func (s *consoleSource) Journal(ctx context.Context, q access.JournalQuery) (p access.JournalPage, err error) {
-	err = s.Within(ctx, Needs{}, func(a *App) error {
-		p, err = a.Journal(ctx, q)
-		return err
-	})
-	return p, err
 }
 
 // Replays tells how far replays are, whoever began them.
