@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -69,10 +70,5 @@ func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Hea
 
 // HealthCommands are the commands that CheckHealth knows.
 func HealthCommands() []string {
-	commands := make([]string, 0, 3)
-	for c := range opsListeners(&configs.Config{}) {
-		commands = append(commands, c)
-	}
-	slices.Sort(commands)
-	return commands
+	return slices.Sorted(maps.Keys(opsListeners(&configs.Config{})))
 }
