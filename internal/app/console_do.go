@@ -47,7 +47,7 @@ func (c consoleActions) TurnSink(ctx context.Context, who *access.Caller, sink s
 // Requeue delivers dead letters after all.
 func (c consoleActions) Requeue(ctx context.Context, who *access.Caller, o console.LetterOrder) (r *deadletter.Report,
 	err error) {
-	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
+	err = c.Within(ctx, Needs{}, func(a *App) error {
 		r, err = a.Requeue(ctx, Requeue{Pick: o.Pick, By: deadletter.Decider{By: who.Name(), Why: o.Why},
 			DryRun: o.DryRun, Patience: consolePatience})
 		return err
@@ -58,7 +58,7 @@ func (c consoleActions) Requeue(ctx context.Context, who *access.Caller, o conso
 // Drop ends dead letters.
 func (c consoleActions) Drop(ctx context.Context, who *access.Caller, o console.LetterOrder) (r *deadletter.Report,
 	err error) {
-	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
+	err = c.Within(ctx, Needs{}, func(a *App) error {
 		r, err = a.DropLetters(ctx, o.Pick, deadletter.Decider{By: who.Name(), Why: o.Why}, o.DryRun)
 		return err
 	})
@@ -75,7 +75,7 @@ func (c consoleActions) Decide(ctx context.Context, who *access.Caller, d ledger
 
 // Replay delivers grants once more.
 func (c consoleActions) Replay(ctx context.Context, _ *access.Caller, o console.ReplayOrder) (text string, err error) {
-	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
+	err = c.Within(ctx, Needs{}, func(a *App) error {
 		report, err := a.Replay(ctx, Replay{Name: o.Name, To: o.To, Filter: replay.Filter{Campaign: o.Campaign},
 			Missing: o.Missing, DryRun: o.DryRun, Patience: consolePatience})
 		if report != nil {
@@ -90,7 +90,7 @@ func (c consoleActions) Replay(ctx context.Context, _ *access.Caller, o console.
 
 // Audit compares Redis, ledger and topic.
 func (c consoleActions) Audit(ctx context.Context, _ *access.Caller) (r *audit.Report, err error) {
-	err = c.Within(ctx, Needs{Redis: true}, func(a *App) error {
+	err = c.Within(ctx, Needs{}, func(a *App) error {
 		return a.recorded(ctx, about(ctx, access.RunAudit, ""), func(ctx context.Context, e *access.Entry) error {
 			if r, err = a.Audit(ctx, audit.Options{}); err == nil {
 				e.Details = map[string]any{"verdict": r.Verdict, "differences": len(r.Differences)}

@@ -12,7 +12,7 @@ import (
 
 // Trail follows the grants of a user, or of a packet, and says it in words.
 func (s *consoleSource) Trail(ctx context.Context, q console.Question) (out console.Trails, err error) {
-	err = s.Within(ctx, Needs{Redis: true}, func(a *App) error {
+	err = s.Within(ctx, Needs{}, func(a *App) error {
 		t, err := a.Trail(ctx, TrailOf{Campaign: q.Campaign, User: q.User, Packet: q.Packet})
 		if err != nil {
 			return err

@@ -57,7 +57,7 @@ func TestNothingStopsTheJournal(t *testing.T) {
 			a := onServers(t, driver, start(t), allow)
 			ctx := access.As(t.Context(), access.Actor{Who: "key:\x00k", RequestID: "r\x001"})
 			made := Replay{Name: "again", To: "balance", Filter: replay.Filter{Campaign: "a\x00b" + strings.Repeat("🧧", 500)}}
-			require.Error(t, a.Within(ctx, Needs{Redis: true}, func(a *App) error {
+			require.Error(t, a.Within(ctx, Needs{}, func(a *App) error {
 				_, err := a.Replay(ctx, made)
 				return err
 			}))
