@@ -185,7 +185,7 @@ func campaignParam(description string) *huma.Param {
 }
 
 func userParam(description string) *huma.Param {
-	return param("user", "query", description, web.UserSchema())
+	return param("user", "query", description, web.IDSchema())
 }
 
 func flagParam(name, description string) *huma.Param {

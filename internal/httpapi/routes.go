@@ -79,7 +79,7 @@ func (b *Balance) endpoints() []web.Endpoint {
 			Description: "For an audit from the remote's side. Pages that are read one behind the other have all that was " +
 				"booked before the first one was asked for; of what is booked meanwhile they may have some.",
 			Params: []*huma.Param{limitParam(), queryParam("after", "What the page before said in next, or any reference to "+
-				"begin behind, as prod:spring: for one campaign's.", idSchema())},
+				"begin behind, as prod:spring: for one campaign's.", web.IDSchema())},
 			Answer: creditList{}, Codes: pages,
 		}),
 		b.forClients(payment.ScopeCredit, b.batch, web.Endpoint{
@@ -204,10 +204,8 @@ func refusalOf(err error) *web.Refusal {
 	return &web.Refusal{Code: "credit_unknown", Detail: "send the same request with the same key again", Cause: err}
 }
 
-func idSchema() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"} }
-
 func pathParam(name, description string) *huma.Param {
-	return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: idSchema()}
+	return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: web.IDSchema()}
 }
 
 func queryParam(name, description string, schema *huma.Schema) *huma.Param {

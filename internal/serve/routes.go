@@ -70,7 +70,7 @@ func (s *Server) endpoints() []web.Endpoint {
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs", ID: "user-receipts", Summary: "A user's receipts",
 			Description: "Lists what a user holds in a campaign, without the codes of coupons.",
 			Params: append(id, &huma.Param{Name: "user", In: "query", Required: true, Description: "The user's id.",
-				Schema: web.UserSchema()}),
+				Schema: web.IDSchema()}),
 			Security: key, Answer: Receipts{}, Do: s.userReceipts,
 			Codes: []string{"campaign_invalid", "user_invalid", "unknown_campaign", "forbidden", "frozen", "not_durable",
 				"unavailable", "rate_limited"},

@@ -71,8 +71,8 @@ func CampaignOf(r *http.Request) (string, error) {
 	return id, nil
 }
 
-// UserSchema is that of a user's id.
-func UserSchema() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"} }
+// IDSchema is that of the id of a user or an account, and of a reference.
+func IDSchema() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"} }
 
 // Credentials gives the scheme of the request's Authorization in small letters, and what follows it. There must be one.
 func Credentials(r *http.Request) (scheme, text string) {
