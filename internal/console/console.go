@@ -50,7 +50,8 @@ func New(cfg Config, deps Deps) (*Console, error) {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "the console's pages: %w", err)
 	}
 	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, faults: deps.Faults,
-		authority: deps.Authority, log: deps.Log, tls: deps.TLS, pages: pages, poller: newPoller(cfg.Every, cfg.Watchers), jobs: newJobs()}
+		authority: deps.Authority, log: deps.Log, tls: deps.TLS, pages: pages,
+		poller: newPoller(cfg.Every, cfg.Watchers), jobs: newJobs()}
 	c.handler = c.routes()
 	return c, nil
 }

@@ -12,8 +12,8 @@
 //
 // The control listener has what Deps.Control gives, administration; without it there is none.
 //
-// The ops listener has /livez and /readyz, and what Deps.Ops adds. Neither of the two asks Redis: an outage of Redis
-// must not take every process out of its load balancer at once.
+// The ops listener has /livez and /readyz, and by Deps /metrics and /debug/pprof. Neither of the first two asks Redis: an
+// outage of Redis must not take every process out of its load balancer at once.
 //
 // A user comes from a verified JWT, or a gateway vouches for him, by a signature or with an API key. Each fact that a
 // limit counts by has a declared source of the same kinds. The body of a user's own request has no word in either. A key
@@ -24,7 +24,8 @@
 //
 // What it refuses, in this order: more requests than the address's rate, if it has one (429); a path that does not exist
 // (404), also one that a client or a proxy would rewrite; a method that does not exist (405); a missing or wrong token,
-// signature or API key (401), but a signed body is read first, within its bound (415, 413); more requests than the user's rate (429);
-// another content type or an encoding (415); a body above its bound (413); what is not one flat JSON object with
-// exactly the known names, each once (400); ids out of range (400). Slow senders are cut off by timeouts.
+// signature or API key (401), but a signed body is read first, within its bound (415, 413); more requests than the
+// user's or the key's rate (429); what the key may not do (403, or 404 for a campaign that it does not see); another
+// content type or an encoding (415); a body above its bound (413); what is not one flat JSON object with exactly the
+// known names, each once (400); ids out of range (400). Slow senders are cut off by timeouts.
 package serve

@@ -10,8 +10,8 @@ import (
 // maxUsers bounds the users, API keys or addresses that a generation of limiters remembers.
 const maxUsers = 1_000_000
 
-// limits bounds the requests of each user, API key or address. A limiter that was not used for as long as it takes to fill is as good as a new
-// one, so it goes after one to two such periods.
+// limits bounds the requests of each user, API key or address. A limiter that was not used for as long as it takes to
+// fill is as good as a new one, so it goes after one to two such periods.
 type limits struct {
 	rate   rate.Limit
 	burst  int
