@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/hongbao-project/hongbao/internal/app"
@@ -37,7 +33,7 @@ type Servers struct {
 	Cluster *kfake.Cluster
 
 	direct string // the address of Redis itself
-	redis  *exec.Cmd
+	redis  *redisServer
 	mini   *miniredis.Miniredis
 	aging  func() // ends the passing of mini's time, and waits for it
 }
@@ -104,64 +100,15 @@ func age(mini *miniredis.Miniredis) (end func()) {
 	}
 }
 
-// redisStart bounds how long redis-server may read its file.
-const redisStart = time.Minute
-
-func (s *Servers) startRedis(ctx context.Context, folder string) error {
-	addr, err := freeAddress(ctx)
-	if err != nil {
+// startRedis starts redis-server and waits until it answers behind its proxy.
+func (s *Servers) startRedis(ctx context.Context, folder string) (err error) {
+	if s.redis, err = startRedis(ctx, s.RedisPath, folder); err != nil {
 		return err
 	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return fmt.Errorf("find a free port: %w", err)
-	}
-	dir := filepath.Join(folder, "redis")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make its folder: %w", err)
-	}
-	log, err := os.OpenFile(filepath.Join(folder, "redis.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("make its log: %w", err)
-	}
-	s.redis = exec.Command(s.RedisPath, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes",
-		"--save", "", "--maxmemory-policy", "noeviction")
-	s.redis.Stdout, s.redis.Stderr = log, log
-	dieWithParent(s.redis)
-	err = s.redis.Start()
-	if err = errors.Join(err, log.Close()); err != nil {
-		return fmt.Errorf("start %s: %w", s.RedisPath, err)
-	}
-	if err := s.redisBehind(addr); err != nil {
+	if err := s.redisBehind(s.redis.addr); err != nil {
 		return err
 	}
-	return s.awaitRedis(ctx)
-}
-
-// awaitRedis waits until redis-server answers.
-func (s *Servers) awaitRedis(ctx context.Context) error {
-	rdb := redis.NewClient(&redis.Options{Addr: s.Redis, MaxRetries: -1, ContextTimeoutEnabled: true})
-	ctx, cancel := context.WithTimeout(ctx, redisStart)
-	defer cancel()
-	var last error
-	err := retry.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
-		last = rdb.Ping(ctx).Err()
-		return last == nil, nil
-	})
-	if err = errors.Join(err, rdb.Close()); err != nil {
-		return fmt.Errorf("%s does not answer: %w", s.RedisPath, errors.Join(err, last))
-	}
-	return nil
-}
-
-// freeAddress finds a port of loopback that nobody has.
-func freeAddress(ctx context.Context) (string, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
+	return s.redis.await(ctx, s.Redis)
 }
 
 func (s *Servers) close() error {
@@ -173,12 +120,8 @@ func (s *Servers) close() error {
 		s.aging()
 		s.mini.Close()
 	}
-	if s.redis == nil || s.redis.Process == nil {
-		return err
+	if s.redis != nil {
+		err = errors.Join(err, s.redis.close(redisEnd))
 	}
-	if err := s.redis.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop redis: %w", err)
-	}
-	_ = s.redis.Wait() // what it had to tell is in its log
 	return err
 }
