@@ -18,6 +18,8 @@ const (
 	MaxLimits   = 16
 	MaxUserHold = 100 // packets that one user may hold in one campaign
 	MaxWindow   = 400 * 24 * time.Hour
+	// MaxCampaignShards bounds Campaign.Shards.
+	MaxCampaignShards = 64
 )
 
 // Kind is what a campaign gives away.
@@ -106,6 +108,9 @@ type Campaign struct {
 	Durability Durability `json:"durability"`
 	// Codes says where the codes of a coupon's packets come from; nil for a campaign without codes.
 	Codes *Codes `json:"codes,omitempty"`
+	// Shards is over how many of the deployment's shards the packets are dealt; 0 stands for one. Only limits by user
+	// hold over several shards.
+	Shards int `json:"shards,omitempty"`
 }
 
 // Codes says where each packet's code comes from: one of the two is set. Package campaign describes patterns and files.
@@ -133,6 +138,9 @@ func CheckCode(code string) error {
 	}
 	return nil
 }
+
+// Places is on how many shards the campaign has packets.
+func (c *Campaign) Places() int { return max(1, c.Shards) }
 
 // UserHold is how many packets one user may hold in the campaign. Validation makes sure that there is such a limit.
 func (c *Campaign) UserHold() int64 {

@@ -26,6 +26,7 @@ func check(c *hongbao.Campaign, p *problems) {
 	checkWindow(c, p)
 	checkLimits(c, p)
 	checkCodes(c, p)
+	checkShards(c, p)
 }
 
 func checkNames(c *hongbao.Campaign, p *problems) {
@@ -272,6 +273,25 @@ func checkLimits(c *hongbao.Campaign, p *problems) {
 	}
 	if !hasUserLimit(c) {
 		p.add("limits", "user_limit_required", "there is none by user per campaign; add it, or call Complete")
+	}
+}
+
+// checkShards allows limits by user alone on several shards: a grab brings along what its user holds elsewhere, and
+// nobody knows that of a fact.
+func checkShards(c *hongbao.Campaign, p *problems) {
+	if p.fine("shards") && (c.Shards < 0 || c.Shards > hongbao.MaxCampaignShards) {
+		p.add("shards", "shards_out_of_range", "%d; give 1 to %d", c.Shards, hongbao.MaxCampaignShards)
+	}
+	if c.Places() == 1 || !p.fine("shards") {
+		return
+	}
+	for i, l := range c.Limits {
+		path := index("limits", i)
+		if p.fine(path, path+".by") && l.By != hongbao.ByUser {
+			p.add(path, "limit_needs_one_shard",
+				"a limit by %.80q counts on one shard only, and the campaign has %d; take the limit or the shards out", l.By,
+				c.Shards)
+		}
 	}
 }
 

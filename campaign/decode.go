@@ -35,6 +35,7 @@ func (d decoder) campaign(n *yaml.Node, c *hongbao.Campaign) {
 		"limits":     func(path string, n *yaml.Node) { d.limits(path, n, c) },
 		"sponsor":    d.text(&c.Sponsor),
 		"durability": d.text((*string)(&c.Durability)),
+		"shards":     d.shards(&c.Shards),
 		"codes": func(path string, n *yaml.Node) {
 			c.Codes = &hongbao.Codes{}
 			d.object(path, n, map[string]field{"pattern": d.text(&c.Codes.Pattern), "file": d.text(&c.Codes.File)})
@@ -167,6 +168,15 @@ func (d decoder) amount(to *hongbao.Amount, least int64) field {
 		default:
 			*to = hongbao.Amount(v)
 		}
+	}
+}
+
+// shards reads a number of shards, whose range check knows.
+func (d decoder) shards(to *int) field {
+	return func(path string, n *yaml.Node) {
+		var v int64
+		d.count(&v, "shards_out_of_range")(path, n)
+		*to = int(v)
 	}
 }
 

@@ -68,6 +68,9 @@
 //	user_limit_required             no limit by user per campaign (Complete adds one)
 //	user_hold_too_large             a user may hold more than 100 packets
 //	too_many_facts                  the limits count by more than 8 facts
+//	shards_out_of_range             shards: not 1 to 64
+//	shards_above_deployment         shards: more than the deployment has, which who creates the campaign knows
+//	limit_needs_one_shard           a limit by a fact in a campaign on several shards
 //	codes_not_one                   codes: not one of pattern and file
 //	code_pattern_invalid            codes.pattern: longer than 64 bytes, or a byte that no pattern has
 //	code_space_too_small            codes.pattern: fewer than a million codes for each packet

@@ -138,6 +138,10 @@ var changes = []change{
 	{"same limit twice", "by: device, per: day", "by: user, per: campaign", "limits[1]", "limit_duplicate"},
 	{"101 for a user", "campaign, max: 2", "campaign, max: 101", "limits[0].max", "user_hold_too_large"},
 	{"9 facts", "limits:", "limits:" + facts(8), "limits", "too_many_facts"},
+	{"0 shards", "sponsor:", "shards: 0\nsponsor:", "shards", "shards_out_of_range"},
+	{"65 shards", "sponsor:", "shards: 65\nsponsor:", "shards", "shards_out_of_range"},
+	{"shards is a text", "sponsor:", "shards: many\nsponsor:", "shards", "not_integer"},
+	{"limit by device on 2 shards", "sponsor:", "shards: 2\nsponsor:", "limits[1]", "limit_needs_one_shard"},
 }
 
 func facts(n int) string {
@@ -204,8 +208,9 @@ func TestEveryCodeIsDocumentedAndTested(t *testing.T) {
 		documented = append(documented, m[1])
 	}
 	documented = slices.DeleteFunc(documented, func(code string) bool { return code == "code" })
-	// TestReadBounds, TestValidate
-	tested := append([]string{"too_large", "window_past", "user_limit_required"}, codeProblems...)
+	// TestReadBounds, TestValidate, and cmd/hongbao's TestMoreShardsThanTheDeployment
+	tested := append([]string{"too_large", "window_past", "user_limit_required", "shards_above_deployment"},
+		codeProblems...)
 	for _, tt := range changes {
 		tested = append(tested, tt.code)
 	}

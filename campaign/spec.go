@@ -15,8 +15,8 @@ import (
 // of r itself is Transient.
 //
 // The keys are id, name, kind, currency, total, packets, split (mode, min, max, tiers), window (from, to), time_zone,
-// limits (by, per, max), sponsor, durability and codes (pattern, file). The canonical form, with from and to at the
-// top, is read as well.
+// limits (by, per, max), sponsor, durability, codes (pattern, file) and shards. The canonical form, with from and to at
+// the top, is read as well.
 func Read(r io.Reader) (hongbao.Campaign, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSpecBytes+1))
 	if err != nil {
@@ -42,13 +42,17 @@ func Read(r io.Reader) (hongbao.Campaign, error) {
 }
 
 // Complete gives c with its defaults: time zone UTC, durability fast and, if there is no limit by user per campaign,
-// one packet a user. It leaves what c's slices share with others untouched.
+// one packet a user. One shard is written as none, as in every campaign from before there could be more. It leaves
+// what c's slices share with others untouched.
 func Complete(c hongbao.Campaign) hongbao.Campaign {
 	if c.TimeZone == "" {
 		c.TimeZone = "UTC"
 	}
 	if c.Durability == "" {
 		c.Durability = hongbao.DurabilityFast
+	}
+	if c.Shards == 1 {
+		c.Shards = 0
 	}
 	if !hasUserLimit(&c) {
 		c.Limits = append(slices.Clip(c.Limits), hongbao.Limit{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1})
@@ -77,6 +81,9 @@ func Validate(c hongbao.Campaign, now time.Time) error {
 // encoding/json writes it, times in UTC and cut to milliseconds. Read reads it back. c must be valid.
 func Canonical(c hongbao.Campaign) []byte {
 	c.From, c.To = c.From.UTC().Truncate(time.Millisecond), c.To.UTC().Truncate(time.Millisecond)
+	if c.Shards == 1 {
+		c.Shards = 0
+	}
 	data, err := json.Marshal(c)
 	if err != nil {
 		// Only a year with five digits gets here; no valid campaign has one.

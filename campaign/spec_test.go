@@ -187,6 +187,36 @@ func TestCanonical(t *testing.T) {
 	require.True(t, json.Valid(want))
 }
 
+// One shard is written as none: what was committed to before there could be more keeps its hash, byte by byte.
+func TestShardsInTheCanonicalForm(t *testing.T) {
+	t.Parallel()
+	const before = "d8c62feabe745e1eb138aa8c9a3f2fde0bc847aedbd5335fdbb6bad67d5bfab5"
+	one := wholeCampaign()
+	require.Equal(t, 1, one.Places())
+	require.Equal(t, before, Commit(one, testSeed(t)))
+	one.Shards = 1
+	require.Equal(t, 1, one.Places())
+	require.NoError(t, Validate(one, one.From), "a limit by a fact may be on one shard")
+	require.Equal(t, before, Commit(one, testSeed(t)))
+	require.Zero(t, Complete(one).Shards)
+
+	read, err := Read(strings.NewReader(whole + "shards: 1\n"))
+	require.NoError(t, err)
+	require.Equal(t, wholeCampaign(), read)
+
+	many, err := Read(strings.NewReader(strings.Replace(whole, "  - {by: device, per: day, max: 3}\n", "", 1) +
+		"shards: 64\n"))
+	require.NoError(t, err)
+	require.Equal(t, 64, many.Places())
+	require.Contains(t, string(Canonical(many)), `"durability":"fsync","shards":64}`)
+	again, err := Read(strings.NewReader(string(Canonical(many))))
+	require.NoError(t, err)
+	require.Equal(t, many, again)
+
+	many.Shards = -1
+	require.Equal(t, "shards_out_of_range", problemsOf(t, Validate(many, many.From))[0].Code)
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(whole))
 	f.Add(Canonical(wholeCampaign()))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,9 @@ var badSpecs = []struct {
 	{"no zone", []string{"Z, to:", ", to:"}, []string{"time_malformed"}},
 	{"year 9999", []string{"to: 20", "to: 9999-01-01T00:00:00Z} #"}, []string{"time_out_of_range"}},
 	{"leap second", []string{"to: 20", "to: 2027-06-30T23:59:60Z} #"}, []string{"time_leap_second"}},
+	{"shards", []string{"sponsor:", "shards: 65\nsponsor:"}, []string{"shards_out_of_range"}},
+	{"a fact on two shards", []string{"sponsor:", "limits: [{by: device, per: day, max: 1}]\nshards: 2\nsponsor:"},
+		[]string{"limit_needs_one_shard"}},
 	{"reversed", []string{"window: {from", "window: {to", ", to: 20", ", from: 20"}, []string{"window_reversed"}},
 }
 
@@ -94,6 +98,17 @@ func TestCampaignThatIsOverIsNotCreated(t *testing.T) {
 		d.refused(2, []string{"campaign", command, path}, "window_past", path)
 	}
 	require.NotContains(t, d.ok("campaign", "list"), "rain")
+}
+
+// The specification alone does not tell: a plan is drawn, and create refuses what the deployment does not have.
+func TestMoreShardsThanTheDeployment(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	path := spec(t, "rain", 10, 1000, "sponsor:", fmt.Sprintf("shards: %d\nsponsor:", d.space.Len()+1))
+	d.ok("campaign", "plan", path)
+	d.refused(2, []string{"campaign", "create", path}, "shards: shards_above_deployment", "deployment.shards", path)
+	require.NotContains(t, d.ok("campaign", "list"), "rain")
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000, "sponsor:", fmt.Sprintf("shards: %d\nsponsor:", d.space.Len())))
 }
 
 func TestPlanShowsTheSpreadAndStoresNothing(t *testing.T) {

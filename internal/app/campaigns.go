@@ -33,6 +33,9 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 		if err := campaign.Validate(c, time.Now()); err != nil {
 			return has, false, err
 		}
+		if err := a.checkShards(&c); err != nil {
+			return has, false, err
+		}
 		seed := campaign.NewSeed()
 		stored, err = a.ledger.CreateCampaign(ctx, ledger.Campaign{
 			Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed),
@@ -43,6 +46,18 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 	}
 	return stored, false, hongbao.Errorf(hongbao.ClassTransient,
 		"create campaign %s: another process is creating it; run it again", c.ID)
+}
+
+// checkShards refuses a campaign that wants more shards than there are.
+func (a *App) checkShards(c *hongbao.Campaign) error {
+	has := a.space.Len()
+	if c.Places() <= has {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent, "%w", &campaign.SpecError{Problems: []campaign.Problem{{
+		Path: "shards", Code: "shards_above_deployment",
+		Message: fmt.Sprintf("%d; the deployment has %d (deployment.shards); give at most that many", c.Places(), has),
+	}}})
 }
 
 // Load plans a campaign of the ledger again, checks the hash, and loads it.

@@ -136,6 +136,8 @@ func TestBadSpecifications(t *testing.T) {
 		{`"total":1000`, `"total":5`, "specification_impossible"}, {`"packets":10`, `"packets":0`, "specification_invalid"},
 		{`"CNY"`, `"cny"`, "specification_invalid"}, {`"id":"rain"`, `"id":"../x"`, "specification_invalid"},
 		{`"total":1000`, `"total":1000,"extra":1`, "specification_invalid"},
+		{`"total":1000`, `"total":1000,"shards":65`, "specification_invalid"},
+		{`"total":1000`, `"total":1000,"shards":64`, "specification_impossible"},
 		{`"total":1000`, `"total":1000,"total":1000`, "specification_invalid"},
 		{good, `id: rain`, "invalid_json"}, {good, `[]`, "specification_invalid"}, {good, ``, "body_required"},
 		{good, strings.Repeat(`{"a":`, 9_000) + "1" + strings.Repeat("}", 9_000), "specification_invalid"},

@@ -101,6 +101,7 @@ func problemOf(err error) error {
 var impossible = map[string]bool{
 	"budget_too_small": true, "budget_too_large": true, "min_above_max": true, "tiers_packets_mismatch": true,
 	"tiers_total_mismatch": true, "code_space_too_small": true, "currency_required": true, "not_allowed_here": true,
+	"limit_needs_one_shard": true, "shards_above_deployment": true,
 }
 
 func codeOfSpec(e *campaign.SpecError) string {

@@ -176,7 +176,17 @@ func (k Keys) Lead(work string) string { return k.tag + "lead:" + work }
 // Lock is a string: the token of the lock's owner.
 func (k Keys) Lock(name string) string { return k.tag + "lock:" + name }
 
-// Home is the shard on which a campaign that lives on one shard lives: FNV-1a of its id, modulo the shards.
+// Places are the shards on which a campaign that is dealt over n of them lives, 1 <= n <= Len: evenly spread, beginning
+// at its home. Packet k of a generation is dealt to place (k-1) mod n.
+func (l *Layout) Places(campaign string, n int) []Keys {
+	home, places := l.Home(campaign).Index(), make([]Keys, n)
+	for j := range places {
+		places[j] = l.shards[(home+j*len(l.shards)/n)%len(l.shards)]
+	}
+	return places
+}
+
+// Home is a campaign's first place, where everybody learns how many it has: FNV-1a of its id, modulo the shards.
 func (l *Layout) Home(campaign string) Keys {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(campaign)) // never fails

@@ -107,6 +107,32 @@ func TestHomesAreSpread(t *testing.T) {
 	require.Less(t, slices.Max(count), 1200)
 }
 
+// Another build must find the same places in the same order.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	indices := func(shards, n int, campaign string) (at []int) {
+		s, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: shards})
+		require.NoError(t, err)
+		places := s.Places(campaign, n)
+		require.Equal(t, s.Home(campaign), places[0])
+		for _, k := range places {
+			at = append(at, k.Index())
+		}
+		return at
+	}
+	require.Equal(t, []int{3}, indices(4, 1, "rain"))
+	require.Equal(t, []int{3, 1}, indices(4, 2, "rain"))
+	require.Equal(t, []int{3, 0, 1}, indices(4, 3, "rain"))
+	require.Equal(t, []int{3, 8, 13}, indices(16, 3, "rain"))
+	for shards := 1; shards <= 70; shards++ {
+		for n := 1; n <= min(shards, hongbao.MaxCampaignShards); n++ {
+			at := indices(shards, n, "snow")
+			slices.Sort(at)
+			require.Len(t, slices.Compact(at), n, "%d of %d shards", n, shards)
+		}
+	}
+}
+
 func TestNewLayoutRefuses(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"", "a:b", "{", "a}", "a b", "a\n", strings.Repeat("a", 33)} {
