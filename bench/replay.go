@@ -86,7 +86,7 @@ func (b *publishBench) publisher(layout *shards.Layout, topic, sink string,
 	return publish.New(publish.Config{
 		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench",
 		Worker:      "bench",
-		BatchGrants: batch, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second,
+		BatchGrants: batch, BatchBytes: 1_000_000, Compression: "none", DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second,
 		IdleTimeout: time.Minute,
 		MetadataTTL: 10 * time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
 		ProducerExpiration: 24 * time.Hour,

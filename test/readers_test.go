@@ -47,8 +47,9 @@ func order(facts []fact) []fact {
 	return facts
 }
 
-// published has a crowd of n users grab a campaign and the publisher put it into a topic; it gives what they got.
-func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) []fact {
+// published has a crowd of n users grab a campaign and the publisher put it into a topic, compressed so; it gives what
+// they got.
+func published(t *testing.T, broker *testkit.KafkaBroker, topic, compression string, n int) []fact {
 	t.Helper()
 	b := setup(t, 2)
 	b.load(t, spec("readers", int64(n), 100*hongbao.Amount(n)))
@@ -67,7 +68,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) [
 	require.NoError(t, err)
 	pub, err := publish.New(publish.Config{
 		Brokers: []string{broker.Addr}, ClientID: "test", Topic: topic, Partitions: 2, Deployment: "test", Worker: "w1",
-		BatchGrants: 100, BatchBytes: 1_000_000, DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second,
+		BatchGrants: 100, BatchBytes: 1_000_000, Compression: compression, DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second,
 		IdleTimeout: time.Minute,
 		MetadataTTL: time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
 		ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
@@ -111,7 +112,7 @@ func TestReadersOfTheTopic(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)
 	name, dead := broker.Topic(t, 2, nil), broker.Topic(t, 1, nil)
-	facts := published(t, broker, name, 200)
+	facts := published(t, broker, name, "none", 200)
 	t.Run("subscriber", func(t *testing.T) {
 		require.Equal(t, facts,
 			bySubscriber(t, broker.Addr, name, dead, len(facts)))
@@ -134,6 +135,23 @@ func TestReadersOfTheTopic(t *testing.T) {
 		}))
 		require.Equal(t, facts, order(got))
 	})
+}
+
+// Whatever the batches are compressed with, package subscriber and Kafka's own console consumer read them.
+func TestReadersOfACompressedTopic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	broker := testkit.Kafka(t)
+	for _, compression := range []string{"gzip", "snappy", "lz4", "zstd"} {
+		t.Run(compression, func(t *testing.T) {
+			name, dead := broker.Topic(t, 2, nil), broker.Topic(t, 1, nil)
+			facts := published(t, broker, name, compression, 200)
+			require.Equal(t, facts, bySubscriber(t, broker.Addr, name, dead, len(facts)))
+			require.Equal(t, facts, byConsole(t, broker, name, len(facts)))
+		})
+	}
 }
 
 func factOf(g *hongbao.Grant) fact {

@@ -1,8 +1,12 @@
 package publish
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
+
+	"github.com/segmentio/kafka-go"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -36,12 +40,13 @@ type numbers struct {
 // batch encodes record batches into a buffer that it keeps: no allocation per record. All records have one time.
 type batch struct {
 	message
-	buf   []byte
-	count int
+	buf    []byte
+	packed *bytes.Buffer // what pack gave last
+	count  int
 }
 
 func newBatch(source string) *batch {
-	return &batch{message: newMessage(source)}
+	return &batch{message: newMessage(source), packed: &bytes.Buffer{}}
 }
 
 // start begins a batch whose records have the time ms. The buffer's memory is used again.
@@ -96,16 +101,59 @@ func (b *batch) put(key string, limit int) bool {
 // finish gives the whole batch, size included, as RawProduce wants it. It is valid until the next start.
 func (b *batch) finish() []byte {
 	be := binary.BigEndian
-	be.PutUint32(b.buf, uint32(len(b.buf)-4))
-	be.PutUint32(b.buf[atLength:], uint32(len(b.buf)-atLength-4))
 	be.PutUint32(b.buf[atLastDelta:], uint32(b.count-1))
 	be.PutUint32(b.buf[atCount:], uint32(b.count))
-	be.PutUint32(b.buf[atCRC:], crc32.Checksum(b.buf[atAttributes:], castagnoli))
+	seal(b.buf)
 	return b.buf
 }
 
-// forget gives the buffer up: an abandoned request may still be reading it.
-func (b *batch) forget() { b.buf = nil }
+// pack is finish with the records compressed. The same records give the same bytes again, in any worker whose build has
+// the same compressor.
+func (b *batch) pack(codec kafka.Compression) ([]byte, error) {
+	raw := b.finish()
+	if codec == uncompressed {
+		return raw, nil
+	}
+	b.packed.Reset()
+	b.packed.Write(raw[:headSize])
+	w := codec.Codec().NewWriter(b.packed)
+	_, err := w.Write(raw[headSize:])
+	if closed := w.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "compress %d records with %s: %w", b.count, codec, err)
+	}
+	raw = b.packed.Bytes()
+	binary.BigEndian.PutUint16(raw[atAttributes:], uint16(codec))
+	seal(raw)
+	return raw, nil
+}
+
+// seal writes the lengths and the checksum of a batch.
+func seal(raw []byte) {
+	be := binary.BigEndian
+	be.PutUint32(raw, uint32(len(raw)-4))
+	be.PutUint32(raw[atLength:], uint32(len(raw)-atLength-4))
+	be.PutUint32(raw[atCRC:], crc32.Checksum(raw[atAttributes:], castagnoli))
+}
+
+// forget gives the buffers up: an abandoned request may still be reading one.
+func (b *batch) forget() { b.buf, b.packed = nil, &bytes.Buffer{} }
+
+// uncompressed is kafka-go's compression "none", which has no name there.
+const uncompressed kafka.Compression = 0
+
+// parseCodec reads the name of a compression.
+func parseCodec(name string) (c kafka.Compression, err error) {
+	if name == "none" {
+		return uncompressed, nil
+	}
+	if err := c.UnmarshalText([]byte(name)); err != nil || c == uncompressed || c.String() != name {
+		return uncompressed, fmt.Errorf("%.20q is no compression: want none, gzip, snappy, lz4 or zstd", name)
+	}
+	return c, nil
+}
 
 // varintSize is how many bytes binary.AppendVarint takes for n >= 0.
 func varintSize(n int64) int {

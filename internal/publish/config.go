@@ -47,10 +47,16 @@ type Config struct {
 
 	// Grants in one batch at most.
 	BatchGrants int `knob:"publisher.batch_grants" default:"2000" want:"1 to 20_000 grants"`
-	// Size of one batch at most; not above the topic's max.message.bytes.
+	// Size of one batch at most, before it is compressed; not above the topic's max.message.bytes.
 	//
 	// The largest grant fits into the smallest batch several times.
 	BatchBytes int `knob:"publisher.batch_bytes" default:"1000000" want:"8192 to 67_108_864 bytes"`
+
+	// Compression of the batches.
+	//
+	// Set it when every worker is of a build that knows it: an older one leaves the compressed batches of a killed
+	// worker to the others.
+	Compression string `knob:"publisher.compression" default:"none" want:"none, gzip, snappy, lz4, zstd"`
 
 	// One connect with its handshakes.
 	DialTimeout time.Duration `knob:"publisher.dial_timeout" default:"5s" want:"10ms to 1m"`

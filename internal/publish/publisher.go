@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/segmentio/kafka-go"
+
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
 )
@@ -21,6 +23,7 @@ const maxIdleRounds = 5
 // shards that share a partition wait for each other.
 type Publisher struct {
 	*Log
+	codec   kafka.Compression
 	claims  Claims
 	entries Entries
 	slots   []slot
@@ -47,12 +50,16 @@ func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
+	codec, err := parseCodec(cfg.Compression)
+	if err != nil {
+		return nil, fmt.Errorf("publisher configuration: Compression: %w", err)
+	}
 	var nonce [6]byte
 	if _, err := rand.Read(nonce[:]); err != nil {
 		return nil, fmt.Errorf("publish: no random bytes for the names of claims: %w", err)
 	}
 	p := &Publisher{
-		Log: log, claims: claims, entries: entries, slots: make([]slot, cfg.Partitions),
+		Log: log, codec: codec, claims: claims, entries: entries, slots: make([]slot, cfg.Partitions),
 		claimName: cfg.Worker + "." + hex.EncodeToString(nonce[:]) + ".", now: time.Now,
 	}
 	for i := range p.slots {

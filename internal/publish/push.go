@@ -31,7 +31,8 @@ func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, err
 		return nil, err
 	}
 	born := p.now()
-	st := stored{numbers: open.numbers, partition: s.partition, ms: born.UnixMilli(), noted: open.end, topic: p.cfg.Topic}
+	st := stored{numbers: open.numbers, codec: p.codec, partition: s.partition, ms: born.UnixMilli(), noted: open.end,
+		topic: p.cfg.Topic}
 	s.batch.start(st.numbers, st.ms)
 	last := int64(-1)
 	for _, i := range c.left {
@@ -45,8 +46,12 @@ func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, err
 		last = g.Seq
 		st.extend(g)
 	}
+	raw, err := s.batch.pack(st.codec)
+	if err != nil {
+		return nil, err
+	}
 	claim := stream.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
-	return &push{claimed: claimed{st, claim}, open: open, born: born, raw: s.batch.finish()}, nil
+	return &push{claimed: claimed{st, claim}, open: open, born: born, raw: raw}, nil
 }
 
 // claim stores the batch and takes the right to send it.

@@ -41,7 +41,11 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 	for i := range grants {
 		s.batch.add(&grants[i], maxRebuilt)
 	}
-	sent := p.send(attempt, s, born, s.batch.finish())
+	raw, err := s.batch.pack(st.codec)
+	if err != nil {
+		return err
+	}
+	sent := p.send(attempt, s, born, raw)
 	switch sent.verdict {
 	case appended:
 		if err := p.checkOffset(s, &st, sent.base); err != nil {

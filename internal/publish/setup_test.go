@@ -30,7 +30,7 @@ const hopeless = 300 * time.Millisecond
 func testConfig(brokers ...string) Config {
 	return Config{
 		Brokers: brokers, ClientID: "test", Topic: testTopic, Partitions: 2, Deployment: "d1", Worker: "w1",
-		BatchGrants: 100, BatchBytes: 64 << 10,
+		BatchGrants: 100, BatchBytes: 64 << 10, Compression: "none",
 		DialTimeout: time.Second, RequestTimeout: 2 * time.Second, IdleTimeout: 30 * time.Second,
 		MetadataTTL: 200 * time.Millisecond,
 		AttemptTime: 5 * time.Second, MaxClaimAge: 10 * time.Second, ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,

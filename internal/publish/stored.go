@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/segmentio/kafka-go"
+
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -17,9 +19,10 @@ import (
 //	1 <producer id> <epoch> <partition> <base sequence> <unix ms of sending> <end offset noted before> <topic> <runs>
 //
 // separated by one space; a run is <first seq>-<last seq>@<first entry id>..<last entry id>, and runs are separated by
-// commas.
+// commas. That of a compressed batch begins with 2 and the name of the compression.
 type stored struct {
 	numbers
+	codec     kafka.Compression
 	partition int
 	ms        int64
 	noted     int64
@@ -34,9 +37,10 @@ type run struct {
 }
 
 const (
-	storedVersion = "1"
-	maxStored     = 4 << 20
-	maxEntryID    = 64
+	storedVersion, packedVersion = "1", "2"
+
+	maxStored  = 4 << 20
+	maxEntryID = 64
 	// maxEpoch leaves room for the fence's epoch above it.
 	maxEpoch = math.MaxInt16 - 1
 )
@@ -68,7 +72,11 @@ func (s *stored) count() int64 {
 
 func (s *stored) String() string {
 	b := make([]byte, 0, 128+64*len(s.runs))
-	b = append(b, storedVersion...)
+	if s.codec == uncompressed {
+		b = append(b, storedVersion...)
+	} else {
+		b = append(append(append(b, packedVersion...), ' '), s.codec.String()...)
+	}
 	for _, n := range [...]int64{s.producer, int64(s.epoch), int64(s.partition), int64(s.sequence), s.ms, s.noted} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
 	}
@@ -91,11 +99,22 @@ func parseStored(payload string) (stored, error) {
 		return s, fmt.Errorf("it has %d bytes, at most %d are allowed", len(payload), maxStored)
 	}
 	f := strings.Split(payload, " ")
-	if f[0] != storedVersion {
-		return s, fmt.Errorf("its version is %.20q, this build reads %s", f[0], storedVersion)
+	switch f[0] {
+	case storedVersion:
+	case packedVersion:
+		if len(f) < 2 || f[1] == "none" {
+			return s, errors.New("its version is that of a compressed batch, and it names no compression")
+		}
+		var err error
+		if s.codec, err = parseCodec(f[1]); err != nil {
+			return s, err
+		}
+		f = f[1:]
+	default:
+		return s, fmt.Errorf("its version is %.20q, this build reads %s and %s", f[0], storedVersion, packedVersion)
 	}
 	if len(f) != 9 {
-		return s, fmt.Errorf("it has %d words, want 9", len(f))
+		return s, fmt.Errorf("it has %d words after its version, want 8", len(f)-1)
 	}
 	var n [6]int64
 	for i, most := range [...]int64{math.MaxInt64, maxEpoch, maxPartitions - 1, math.MaxInt32, int64(hongbao.MaxAmount),

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -34,6 +35,20 @@ func TestStoredText(t *testing.T) {
 	back, err := parseStored(goodStored)
 	require.NoError(t, err)
 	require.Equal(t, s, back)
+
+	s.codec = kafka.Zstd
+	require.Equal(t, "2 zstd"+goodStored[1:], s.String())
+	back, err = parseStored(s.String())
+	require.NoError(t, err)
+	require.Equal(t, s, back)
+	for _, codec := range []string{"none", "", "4", "brotli", "uncompressed", "ZSTD"} {
+		_, err := parseStored("2 " + codec + goodStored[1:])
+		require.Error(t, err, codec)
+	}
+	_, err = parseStored("2")
+	require.Error(t, err)
+	_, err = parseStored("3" + goodStored[1:])
+	require.ErrorContains(t, err, "version")
 }
 
 func TestStoredIsReadStrictly(t *testing.T) {
@@ -80,6 +95,7 @@ func TestStoredRoundTrip(t *testing.T) {
 		s := stored{
 			numbers: numbers{rapid.Int64Min(0).Draw(t, "id"), int16(rapid.IntRange(0, maxEpoch).Draw(t, "epoch")),
 				rapid.Int32Min(0).Draw(t, "seq")},
+			codec:     kafka.Compression(rapid.IntRange(0, 4).Draw(t, "codec")),
 			partition: rapid.IntRange(0, maxPartitions-1).Draw(t, "partition"), ms: rapid.Int64Range(0, 1<<53-1).Draw(t, "ms"),
 			noted: rapid.Int64Min(0).Draw(t, "noted"), topic: rapid.StringMatching(`[a-zA-Z0-9_][a-zA-Z0-9._-]{0,39}`).Draw(t, "topic"),
 		}
@@ -97,6 +113,7 @@ func TestStoredRoundTrip(t *testing.T) {
 func FuzzParseStored(f *testing.F) {
 	f.Add(goodStored)
 	f.Add("1 0 0 0 0 0 0 t 1-1@0-1..0-1")
+	f.Add("2 lz4 0 0 0 0 0 0 t 1-1@0-1..0-1")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := parseStored(text)
 		if err == nil {

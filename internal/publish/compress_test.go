@@ -1,0 +1,144 @@
+package publish
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// codecNames are all that publisher.compression takes.
+var codecNames = []string{"none", "gzip", "snappy", "lz4", "zstd"}
+
+// A compressed batch says so in its head, kafka-go's decoder reads it back, and the same grants give the same bytes.
+func TestPackedBatchReadsBack(t *testing.T) {
+	t.Parallel()
+	for i, name := range codecNames {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			codec, err := parseCodec(name)
+			require.NoError(t, err)
+			used := newBatch("/hongbao/d1") // its buffers were used before
+			rapid.Check(t, func(t *rapid.T) {
+				grants := rapid.SliceOfN(rapid.Custom(drawGrant), 1, 200).Draw(t, "grants")
+				raw := packed(t, used, codec, grants)
+				require.EqualValues(t, i, binary.BigEndian.Uint16(raw[atAttributes:]))
+				require.Equal(t, raw, packed(t, newBatch("/hongbao/d1"), codec, grants))
+				var set protocol.RecordSet
+				_, err := set.ReadFrom(bytes.NewReader(raw))
+				require.NoError(t, err)
+				var r record
+				for i := range grants {
+					one, err := set.Records.ReadRecord()
+					require.NoError(t, err)
+					require.NoError(t, r.set(one))
+					e, err := topic.DecodeMessage(r.headers, r.key, r.value)
+					require.NoError(t, err)
+					require.Equal(t, topic.Event{Grant: grants[i], Source: "/hongbao/d1"}, e)
+				}
+			})
+		})
+	}
+}
+
+func packed(t require.TestingT, b *batch, codec kafka.Compression, grants []hongbao.Grant) []byte {
+	b.start(numbers{77, 3, 12}, 1763715000123)
+	for i := range grants {
+		require.True(t, b.add(&grants[i], 1<<30))
+	}
+	raw, err := b.pack(codec)
+	require.NoError(t, err)
+	return bytes.Clone(raw)
+}
+
+func TestCompressionMakesABatchSmaller(t *testing.T) {
+	t.Parallel()
+	grants := newStore().grants(0, 2_000, decided)
+	plain := len(packed(t, newBatch("/hongbao/d1"), uncompressed, grants))
+	for _, name := range codecNames[1:] {
+		codec, err := parseCodec(name)
+		require.NoError(t, err)
+		size := len(packed(t, newBatch("/hongbao/d1"), codec, grants))
+		t.Logf("%s: %d of %d bytes", name, size, plain)
+		require.Less(t, size, plain/3, name)
+	}
+}
+
+// Who takes a compressed batch over sends the very same bytes, whatever his own compression is.
+func TestTakenOverBatchIsCompressedAsItWas(t *testing.T) {
+	t.Parallel()
+	for _, name := range codecNames {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.cfg.Compression = name
+			sent := &recorder{}
+			p, w := b.worker(t)
+			w.answer = sent.note
+			p.cfg.AttemptTime = hopeless
+			g := b.store.grants(0, 20, decided)
+			w.fate = func() fate { return lost }
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, true)
+			require.NotEmpty(t, sent.raw)
+
+			b.cfg.Compression = "none"
+			if name == "none" {
+				b.cfg.Compression = "zstd"
+			}
+			again := &recorder{}
+			other, w := b.worker(t)
+			w.answer = again.note
+			require.Nil(t, other.Handle(t.Context(), g))
+			require.EqualValues(t, 1, other.Stats().SentAgain)
+			require.Equal(t, sent.raw[0], again.raw[0])
+			requireOneCopy(t, &b.cfg, g)
+		})
+	}
+}
+
+// recorder keeps the batches of produce requests.
+type recorder struct{ raw [][]byte }
+
+func (r *recorder) note(req kafka.Request) error {
+	produce, ok := req.(*rawproduce.Request)
+	if !ok {
+		return nil
+	}
+	set := &produce.Topics[0].Partitions[0].RecordSet
+	raw, err := io.ReadAll(set.Reader)
+	set.Reader = bytes.NewReader(raw)
+	r.raw = append(r.raw, raw)
+	return err
+}
+
+// A compressed batch whose producer the broker has forgotten is found by reading the log.
+func TestCompressedBatchIsLookedBackAt(t *testing.T) {
+	t.Parallel()
+	for _, f := range []fate{swallow, lost} {
+		b := setup(t)
+		b.cfg.Compression = "zstd"
+		g, _ := orphan(t, b, 20, f)
+		p, _ := forgetful(t, b)
+		require.Nil(t, p.Handle(t.Context(), g))
+		requireOrphansOnce(t, b, g)
+	}
+}
+
+func TestCompressionIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "brotli", "4", "uncompressed"} {
+		cfg := testConfig("127.0.0.1:1")
+		cfg.Compression = name
+		_, err := New(cfg, newStore(), newStore())
+		require.ErrorContains(t, err, "Compression", name)
+	}
+}
