@@ -93,14 +93,14 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
-	cluster := testkit.NewRedisCluster(t)
+	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout, o.DialTimeout = time.Second, time.Second })
 	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
 	require.NoError(t, err)
 	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
 	b := &bundle{admin: client, space: space, k: space.Home("rain")}
 	c := spec("rain", 4000)
-	for i := 0; b.k.Index() != 0; i++ { // shard 0 lies on the first master, which has the replica
+	for i := 0; b.k.Index() != 0; i++ { // shard 0 lies on the first master
 		c.ID = fmt.Sprintf("rain-%d", i)
 		b.k = space.Home(c.ID)
 	}
@@ -126,13 +126,13 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	require.NoError(t, cluster.Masters[0].Kill())
 	before := run.size()
 	require.Less(t, before, 3000, "the fault fired under load")
-	require.NoError(t, cluster.AwaitPromotion(ctx))
+	cluster.AwaitPromotion(t, 0)
 	require.NoError(t, cluster.Masters[0].Restart(), "it comes back as a replica, which the class asks for")
 	all.Wait()
 	require.NoError(t, ctx.Err(), "all have their answers in time")
 	node, err = client.MasterForKey(t.Context(), b.k.Meta())
 	require.NoError(t, err)
-	require.Equal(t, cluster.Replica.Addr, node.Options().Addr, "the promoted one serves")
+	require.Equal(t, cluster.Replicas[0].Addr, node.Options().Addr, "the promoted one serves")
 	run.run(ctx, 0, 3000, 64) // all once more, by the same request ids
 	run.oneEach(t, b, 3000)
 	t.Logf("%d of 3000 granted before the kill, %d errors on the way", before, run.failed)

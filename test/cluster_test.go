@@ -25,7 +25,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
-	cluster := testkit.NewRedisCluster(t)
+	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, nil)
 	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
 	require.NoError(t, err)

@@ -1,6 +1,8 @@
 package configs
 
 import (
+	"time"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -55,11 +57,17 @@ func (c *Config) redisOptions() *redis.UniversalOptions {
 	}
 }
 
+// slotsAge is how old may be what a client knows of a cluster's slots. Nobody redirects it away from a node that is dead:
+// by go-redis' default it would dial that one for up to a minute after another has taken over.
+const slotsAge = time.Second
+
 // client makes the kind that redis.mode says; go-redis would guess it from the number of addresses.
 func (c *Config) client(o *redis.UniversalOptions) redis.UniversalClient {
 	switch c.Redis.Mode {
 	case Cluster:
-		return redis.NewClusterClient(o.Cluster())
+		cluster := o.Cluster()
+		cluster.ClusterStateReloadInterval = slotsAge
+		return redis.NewClusterClient(cluster)
 	case Sentinel:
 		return redis.NewFailoverClient(o.Failover())
 	default:

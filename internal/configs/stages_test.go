@@ -239,6 +239,7 @@ func TestRedisModes(t *testing.T) {
 	o := cluster.Options()
 	require.Equal(t, []any{3, false, false, false, true},
 		[]any{o.MaxRedirects, o.ReadOnly, o.RouteByLatency, o.RouteRandomly, o.ContextTimeoutEnabled})
+	require.Equal(t, time.Second, o.ClusterStateReloadInterval, "a dead node redirects nobody")
 	in := input{args: []string{"--redis.mode=sentinel", "--redis.master_name=m", "--redis.sentinel_username=s"},
 		env: []string{"HONGBAO_REDIS_SENTINEL_PASSWORD=p"}}
 	failover, ok := in.must(t).RedisClient().(*redis.Client)

@@ -69,8 +69,11 @@ func (w *Watch) look(ctx context.Context) {
 	defer cancel()
 	for node, list := range w.nodes(ctx) {
 		now, err := see(ctx, node, w.Layout, list)
-		if err != nil {
-			continue // calls to it fail as well, and say so
+		if err != nil { // calls to it fail as well, and say so
+			if cluster, ok := w.Redis.(*redis.ClusterClient); ok {
+				cluster.ReloadState(ctx) // another may have taken over, and nobody redirects away from a dead node
+			}
+			continue
 		}
 		w.freeze(ctx, now)
 		if w.Alarm != nil {

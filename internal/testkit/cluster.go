@@ -10,13 +10,16 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 )
 
-// clusterNode are the lines of redis.conf of a cluster's node. A master that is silent for two seconds has failed.
+// clusterNode are the lines of redis.conf of a cluster's node. A primary that is silent for two seconds has failed. What
+// has no server touches its own slots only, which Hongbao demands.
 func clusterNode(bus int) map[string]string {
 	return map[string]string{
 		"cluster-enabled": "yes", "cluster-port": strconv.Itoa(bus), "cluster-config-file": "nodes.conf",
-		"cluster-node-timeout": "2000", "cluster-replica-validity-factor": "0",
+		"cluster-node-timeout": "2000", "cluster-replica-validity-factor": "0", "cluster-require-full-coverage": "no",
+		"cluster-allow-replica-migration": "no",
 	}
 }
 
@@ -26,41 +29,45 @@ const (
 )
 
 // RedisCluster is a running Redis Cluster: three masters, each with a third of the slots, in order, and a replica of
-// the first.
+// each.
 type RedisCluster struct {
-	Masters [clusterMasters]*RedisServer
-	Replica *RedisServer // of Masters[0]
+	Masters, Replicas [clusterMasters]*RedisServer
 }
 
-// StartRedisCluster starts a cluster and returns when all of it is of one mind and the replica follows. The caller
-// closes it.
-func StartRedisCluster(ctx context.Context) (_ *RedisCluster, err error) {
+// StartRedisCluster starts a cluster and returns when all of it is of one mind and the replicas follow. The caller
+// closes it. Of the options Args and Binary count.
+func StartRedisCluster(ctx context.Context, opts RedisOptions) (_ *RedisCluster, err error) {
 	c := &RedisCluster{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	for i := range c.Masters {
-		if c.Masters[i], err = StartRedis(ctx, RedisOptions{Cluster: true}); err != nil {
-			return nil, err
+	opts.Cluster = true
+	var all errgroup.Group
+	for _, list := range [][]*RedisServer{c.Masters[:], c.Replicas[:]} {
+		for i := range list {
+			all.Go(func() (err error) {
+				list[i], err = StartRedis(ctx, opts)
+				return err
+			})
 		}
 	}
-	if c.Replica, err = StartRedis(ctx, RedisOptions{Cluster: true}); err != nil {
+	if err = all.Wait(); err != nil {
 		return nil, err
 	}
 	return c, c.join(ctx)
 }
 
 // NewRedisCluster is a cluster of the test's own, closed at its end.
-func NewRedisCluster(t testing.TB) *RedisCluster {
+func NewRedisCluster(t testing.TB, opts RedisOptions) *RedisCluster {
 	t.Helper()
-	return closing(t, must(t, func() (*RedisCluster, error) { return StartRedisCluster(t.Context()) }))
+	return closing(t, must(t, func() (*RedisCluster, error) { return StartRedisCluster(t.Context(), opts) }))
 }
 
 // nodes are the servers that were started.
 func (c *RedisCluster) nodes() (all []*RedisServer) {
-	for _, n := range append(c.Masters[:len(c.Masters):len(c.Masters)], c.Replica) {
+	for _, n := range append(c.Masters[:len(c.Masters):len(c.Masters)], c.Replicas[:]...) {
 		if n != nil {
 			all = append(all, n)
 		}
@@ -76,6 +83,18 @@ func (c *RedisCluster) Addrs() (addrs []string) {
 	return addrs
 }
 
+// Node is the server at an address.
+func (c *RedisCluster) Node(t testing.TB, addr string) *RedisServer {
+	t.Helper()
+	for _, n := range c.nodes() {
+		if n.Addr == addr {
+			return n
+		}
+	}
+	t.Fatalf("testkit: no node of the cluster is at %s", addr)
+	return nil
+}
+
 // Close ends every node and removes its folder.
 func (c *RedisCluster) Close() (err error) {
 	for _, n := range c.nodes() {
@@ -84,63 +103,92 @@ func (c *RedisCluster) Close() (err error) {
 	return err
 }
 
-// join deals the slots, makes the nodes known to each other, and waits for the replica.
+// join deals the slots, makes the nodes known to each other, and waits for the replicas. Each node meets all before it:
+// gossip alone takes seconds longer.
 func (c *RedisCluster) join(ctx context.Context) error {
-	for i, n := range c.nodes() {
-		low, high := i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1
-		orders := [][]any{{"CLUSTER", "SET-CONFIG-EPOCH", i + 1}, {"CLUSTER", "ADDSLOTSRANGE", low, high}}
-		if n == c.Replica {
-			orders = orders[:1]
+	nodes := c.nodes()
+	for i, n := range nodes {
+		orders := [][]any{{"CLUSTER", "SET-CONFIG-EPOCH", i + 1}}
+		if i < clusterMasters {
+			low, high := i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1
+			orders = append(orders, []any{"CLUSTER", "ADDSLOTSRANGE", low, high})
 		}
-		host, port, _ := net.SplitHostPort(c.Masters[0].Addr) // made by loopback
-		orders = append(orders, []any{"CLUSTER", "MEET", host, port, c.Masters[0].bus})
+		for _, other := range nodes[:i] {
+			host, port, _ := net.SplitHostPort(other.Addr) // made by loopback
+			orders = append(orders, []any{"CLUSTER", "MEET", host, port, other.bus})
+		}
 		for _, order := range orders {
 			if _, err := n.order(ctx, order...); err != nil {
 				return err
 			}
 		}
 	}
-	if err := c.agree(ctx); err != nil {
-		return err
+	known := fmt.Sprintf("cluster_known_nodes:%d", len(nodes))
+	for _, n := range nodes {
+		if err := n.says(ctx, "CLUSTER INFO", known); err != nil {
+			return err
+		}
 	}
-	id, err := c.Masters[0].order(ctx, "CLUSTER", "MYID")
-	if err != nil {
-		return err
+	for i, n := range c.Masters {
+		id, err := n.order(ctx, "CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		if err := c.Replicas[i].follow(ctx, id); err != nil {
+			return err
+		}
 	}
-	if _, err := c.Replica.order(ctx, "CLUSTER", "REPLICATE", id); err != nil {
-		return err
-	}
-	return c.wait(ctx, c.Replica, "INFO", "master_link_status:up")
+	return c.whole(ctx)
 }
 
-// agree waits until every node knows all others and sees all slots served.
-func (c *RedisCluster) agree(ctx context.Context) error {
+// follow makes a node the replica of the node with an id, as soon as it knows that one.
+func (r *RedisServer) follow(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return poll(ctx, r.current(), func(ctx context.Context) error {
+		_, err := r.order(ctx, "CLUSTER", "REPLICATE", id)
+		return err
+	})
+}
+
+// whole waits until every node sees all slots served, and each replica follows.
+func (c *RedisCluster) whole(ctx context.Context) error {
 	for _, n := range c.nodes() {
-		if err := c.wait(ctx, n, "CLUSTER INFO", "cluster_state:ok",
-			fmt.Sprintf("cluster_known_nodes:%d", len(c.nodes()))); err != nil {
+		if err := n.says(ctx, "CLUSTER INFO", "cluster_state:ok"); err != nil {
+			return err
+		}
+	}
+	for i, n := range c.Replicas {
+		if err := n.says(ctx, "INFO", "master_link_status:up"); err != nil {
+			return err
+		}
+		if err := c.Masters[i].says(ctx, "INFO", "connected_slaves:1"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wait asks a node again and again until its answer has every part.
-func (c *RedisCluster) wait(ctx context.Context, n *RedisServer, question string, parts ...string) error {
+// says asks a node again and again until its answer has every part.
+func (r *RedisServer) says(ctx context.Context, question string, parts ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var order []any
-	for _, word := range strings.Fields(question) {
-		order = append(order, word)
-	}
-	return poll(ctx, n.current(), func(ctx context.Context) error {
-		text, err := n.order(ctx, order...)
+	return poll(ctx, r.current(), func(ctx context.Context) error {
+		text, err := r.order(ctx, words(question)...)
 		for _, part := range parts {
 			if err == nil && !strings.Contains(text, part) {
-				err = fmt.Errorf("%s at %s: no %s: %w", question, n.Addr, part, errNotYet)
+				err = fmt.Errorf("%s at %s: no %s: %w", question, r.Addr, part, errNotYet)
 			}
 		}
 		return err
 	})
+}
+
+func words(question string) (order []any) {
+	for _, word := range strings.Fields(question) {
+		order = append(order, word)
+	}
+	return order
 }
 
 // order has a node carry out one command.
@@ -152,6 +200,20 @@ func (r *RedisServer) order(ctx context.Context, args ...any) (string, error) {
 		return "", fmt.Errorf("%v at %s: %w", args, r.Addr, err)
 	}
 	return text, nil
+}
+
+// Order has a server carry out one command, its words separated by spaces, and gives the answer, a text.
+func (r *RedisServer) Order(t testing.TB, command string) string {
+	t.Helper()
+	return must(t, func() (string, error) { return r.order(t.Context(), words(command)...) })
+}
+
+// Says asks a server again and again until its answer has every part.
+func (r *RedisServer) Says(t testing.TB, question string, parts ...string) {
+	t.Helper()
+	if err := r.says(t.Context(), question, parts...); err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
 }
 
 // Client connects to the cluster; it is closed at the test's end.
@@ -173,16 +235,133 @@ func (c *RedisCluster) Client(t testing.TB, change func(*redis.ClusterOptions)) 
 	return client
 }
 
-// AwaitPromotion waits until the replica of the first master, which was killed, has taken its place and every node that
-// lives has learnt it.
-func (c *RedisCluster) AwaitPromotion(ctx context.Context) error {
-	if err := c.wait(ctx, c.Replica, "INFO", "role:master"); err != nil {
-		return err
-	}
-	for _, n := range append(c.Masters[1:len(c.Masters):len(c.Masters)], c.Replica) {
-		if err := c.wait(ctx, n, "CLUSTER INFO", "cluster_state:ok"); err != nil {
-			return err
+// AwaitPromotion waits until the replica of a master, which was killed, has taken its place and every node that lives
+// has learnt it.
+func (c *RedisCluster) AwaitPromotion(t testing.TB, master int) {
+	t.Helper()
+	c.Replicas[master].Says(t, "INFO", "role:master")
+	for _, n := range c.nodes() {
+		if n != c.Masters[master] {
+			n.Says(t, "CLUSTER INFO", "cluster_state:ok")
 		}
 	}
-	return nil
+}
+
+// sentinelReplicas and sentinels are how many of each a RedisSentinels has.
+const (
+	sentinelReplicas = 2
+	sentinels        = 3
+)
+
+// RedisSentinels is a primary that two replicas follow and three sentinels watch.
+type RedisSentinels struct {
+	Primary   *RedisServer // when it started
+	Replicas  [sentinelReplicas]*RedisServer
+	Sentinels [sentinels]*RedisServer
+}
+
+// StartRedisSentinels starts them and returns when the sentinels know each other and both replicas. The caller closes
+// them. Of the options Args and Binary count.
+func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentinels, err error) {
+	s := &RedisSentinels{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.Primary, err = StartRedis(ctx, opts); err != nil {
+		return nil, err
+	}
+	var all errgroup.Group
+	replica := opts
+	replica.ReplicaOf = s.Primary
+	for i := range s.Replicas {
+		all.Go(func() (err error) {
+			if s.Replicas[i], err = StartRedis(ctx, replica); err == nil {
+				err = s.Replicas[i].says(ctx, "INFO replication", "master_link_status:up")
+			}
+			return err
+		})
+	}
+	if err = all.Wait(); err != nil {
+		return nil, err
+	}
+	for i := range s.Sentinels { // a sentinel asks for replicas every ten seconds: they must be there
+		all.Go(func() (err error) {
+			s.Sentinels[i], err = StartRedis(ctx, RedisOptions{Binary: opts.Binary, Watches: s.Primary, Quorum: 2})
+			return err
+		})
+	}
+	if err = all.Wait(); err != nil {
+		return nil, err
+	}
+	for _, n := range s.Sentinels {
+		if err = n.says(ctx, "INFO sentinel", "status=ok,address="+s.Primary.Addr+
+			fmt.Sprintf(",slaves=%d,sentinels=%d", sentinelReplicas, sentinels)); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// NewRedisSentinels are the test's own, closed at its end.
+func NewRedisSentinels(t testing.TB, opts RedisOptions) *RedisSentinels {
+	t.Helper()
+	return closing(t, must(t, func() (*RedisSentinels, error) { return StartRedisSentinels(t.Context(), opts) }))
+}
+
+// Addrs are the addresses of the sentinels.
+func (s *RedisSentinels) Addrs() (addrs []string) {
+	for _, n := range s.Sentinels {
+		addrs = append(addrs, n.Addr)
+	}
+	return addrs
+}
+
+// Close ends every server and removes its folder.
+func (s *RedisSentinels) Close() (err error) {
+	for _, n := range append(append(s.Sentinels[:sentinels:sentinels], s.Primary), s.Replicas[:]...) {
+		if n != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}
+	return err
+}
+
+// Client connects by the sentinels; it is closed at the test's end.
+func (s *RedisSentinels) Client(t testing.TB, change func(*redis.FailoverOptions)) *redis.Client {
+	t.Helper()
+	o := &redis.FailoverOptions{
+		MasterName: SentinelName, SentinelAddrs: s.Addrs(), DialerRetries: 1, ContextTimeoutEnabled: true,
+		DisableIdentity: true,
+	}
+	if change != nil {
+		change(o)
+	}
+	client := redis.NewFailoverClient(o)
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Errorf("close the client of the sentinels: %v", err)
+		}
+	})
+	return client
+}
+
+// AwaitPromotion waits until one of the replicas is the primary, for the sentinels too, and gives it.
+func (s *RedisSentinels) AwaitPromotion(t testing.TB) (promoted *RedisServer) {
+	t.Helper()
+	Eventually(t, startTimeout, func() bool {
+		for _, r := range s.Replicas {
+			text, err := r.order(t.Context(), "INFO", "replication")
+			if err == nil && strings.Contains(text, "role:master") {
+				promoted = r
+				return true
+			}
+		}
+		return false
+	}, "a replica is promoted")
+	for _, n := range s.Sentinels {
+		n.Says(t, "INFO sentinel", "address="+promoted.Addr)
+	}
+	return promoted
 }

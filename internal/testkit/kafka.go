@@ -89,13 +89,9 @@ func (b *KafkaBroker) closeProxy() error {
 // kafkaHome is where scripts/setup.sh put a version: libs with the jars, bootstrap.checkpoint as kafka-storage format
 // writes it, and kafka.jsa, an archive of loaded classes that halves the time to start.
 func kafkaHome(version string) (string, error) {
-	base := os.Getenv("HONGBAO_KAFKA_DIR")
-	if base == "" {
-		root, err := repoRoot()
-		if err != nil {
-			return "", err
-		}
-		base = filepath.Join(root, ".cache")
+	base, err := fetched()
+	if err != nil {
+		return "", err
 	}
 	home := filepath.Join(base, "kafka-"+version)
 	for _, name := range []string{"libs/kafka_2.13-" + version + ".jar", "bootstrap.checkpoint"} {
@@ -104,6 +100,18 @@ func kafkaHome(version string) (string, error) {
 		}
 	}
 	return home, nil
+}
+
+// fetched is where scripts/setup.sh puts what it fetches.
+func fetched() (string, error) {
+	if base := os.Getenv("HONGBAO_KAFKA_DIR"); base != "" {
+		return base, nil
+	}
+	root, err := repoRoot()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, ".cache"), nil
 }
 
 // kafkaID makes a random id in Kafka's spelling, which may not begin with a dash.

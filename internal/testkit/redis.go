@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,8 +26,10 @@ type RedisOptions struct {
 	ReplicaOf *RedisServer
 	// Cluster makes it a node of a Redis Cluster, without slots yet; see StartRedisCluster.
 	Cluster bool
-	// Watches makes it a sentinel for a master and its replicas, which it calls SentinelName. It decides alone.
+	// Watches makes it a sentinel for a master and its replicas, which it calls SentinelName.
 	Watches *RedisServer
+	// Quorum is how many sentinels must agree that the master is down. 0 for one.
+	Quorum int
 	// Dir keeps the data there, and leaves it there. Empty: a folder that is removed at Close.
 	Dir string
 	// Binary is the program, for Redis' relatives. Empty: redis-server.
@@ -47,6 +50,35 @@ func redisDefaults() map[string]string {
 		"repl-diskless-sync-delay":    "0",
 		"daemonize":                   "no",
 	}
+}
+
+// RedisProgram is a program that serves as Redis.
+type RedisProgram struct {
+	Name, Version string
+	Path          string // empty: it is not here
+}
+
+// RedisPrograms are those that Hongbao is tested with: the one in PATH, and those that scripts/setup.sh servers fetches.
+func RedisPrograms(ctx context.Context) ([]RedisProgram, error) {
+	base, err := fetched()
+	if err != nil {
+		return nil, err
+	}
+	list := []RedisProgram{{Name: "Redis"}, {Name: "Redis 8"}, {Name: "Valkey 9"}}
+	list[0].Path, err = program("redis-server", "/usr/sbin", "/usr/local/bin")
+	list[1].Path = filepath.Join(base, "servers", "redis-8", "redis-server")
+	list[2].Path = filepath.Join(base, "servers", "valkey-9", "valkey-server")
+	for i := range list {
+		p := &list[i]
+		told, failed := exec.CommandContext(ctx, p.Path, "--version").Output()
+		name, rest, _ := strings.Cut(string(told), " server v=")
+		if p.Version, _, _ = strings.Cut(rest, " "); failed != nil || p.Version == "" {
+			p.Path = ""
+			continue
+		}
+		p.Name = name
+	}
+	return list, err
 }
 
 // RedisServer is a running redis-server.
@@ -88,7 +120,7 @@ func StartRedis(ctx context.Context, opts RedisOptions) (*RedisServer, error) {
 
 func redisConf(dir string, ports []int, opts RedisOptions) string {
 	if opts.Watches != nil {
-		return sentinelConf(dir, ports[0], opts.Watches)
+		return sentinelConf(dir, ports[0], opts)
 	}
 	args := redisDefaults()
 	args["dir"] = strconv.Quote(dir)
@@ -113,11 +145,11 @@ const SentinelName = "main"
 
 // sentinelConf is that of a sentinel that holds a master for dead after three seconds: a busy machine must not look
 // like one.
-func sentinelConf(dir string, port int, master *RedisServer) string {
-	host, masterPort, _ := net.SplitHostPort(master.Addr) // made by loopback
-	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s 1\nsentinel "+
+func sentinelConf(dir string, port int, opts RedisOptions) string {
+	host, masterPort, _ := net.SplitHostPort(opts.Watches.Addr) // made by loopback
+	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s %d\nsentinel "+
 		"down-after-milliseconds %[3]s 3000\n"+
-		"sentinel failover-timeout %[3]s 10000\n", port, dir, SentinelName, host, masterPort)
+		"sentinel failover-timeout %[3]s 10000\n", port, dir, SentinelName, host, masterPort, max(opts.Quorum, 1))
 }
 
 // Options are those of a client for tests: one try for each command, contexts obeyed.

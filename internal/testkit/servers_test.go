@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/require"
@@ -97,6 +98,42 @@ func TestRedisReplicaFollowsAndFolderStays(t *testing.T) {
 	replica := NewRedis(t, RedisOptions{ReplicaOf: master})
 	c := replica.Client(t)
 	Eventually(t, 20*time.Second, func() bool { return c.Get(t.Context(), "k").Val() == "v" }, "the replica has the key")
+}
+
+func TestRedisClusterIsWholeAndFailsOver(t *testing.T) {
+	needsServer(t)
+	c := NewRedisCluster(t, RedisOptions{})
+	client := c.Client(t, func(o *redis.ClusterOptions) { o.ClusterStateReloadInterval = time.Second })
+	for i := range 100 {
+		require.NoError(t, client.Set(t.Context(), fmt.Sprint("key", i), i, 0).Err())
+	}
+	for i := range c.Masters {
+		require.Contains(t, c.Masters[i].Order(t, "INFO replication"), "connected_slaves:1")
+	}
+	require.NoError(t, c.Masters[1].Kill())
+	c.AwaitPromotion(t, 1)
+	require.Same(t, c.Replicas[1], c.Node(t, c.Replicas[1].Addr))
+	EventuallyOK(t, 10*time.Second, func() error {
+		for i := range 100 {
+			if err := client.Set(t.Context(), fmt.Sprint("key", i), i, 0).Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, "all slots are served")
+}
+
+func TestRedisSentinelsFailOver(t *testing.T) {
+	needsServer(t)
+	s := NewRedisSentinels(t, RedisOptions{})
+	client := s.Client(t, nil)
+	require.NoError(t, client.Set(t.Context(), "key", 1, 0).Err())
+	require.NoError(t, client.Wait(t.Context(), sentinelReplicas, time.Second).Err())
+	require.NoError(t, s.Primary.Kill())
+	promoted := s.AwaitPromotion(t)
+	require.NotSame(t, s.Primary, promoted)
+	EventuallyOK(t, 10*time.Second, func() error { return client.Set(t.Context(), "key", 2, 0).Err() }, "it is written")
+	require.Equal(t, "2", promoted.Order(t, "GET key"))
 }
 
 func TestPostgresGivesEachTestAnEmptyDatabase(t *testing.T) {
