@@ -56,25 +56,74 @@ func address(node redis.UniversalClient) string {
 	return "redis"
 }
 
-// Left tells how many packets of each campaign nobody has; a campaign that Redis does not have is left out.
+// Left tells how many packets of each campaign nobody has, on all its places; a campaign that Redis does not have, or has
+// not whole, is left out.
 func Left(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaigns []string) (map[string]int64, error) {
-	pipe := rdb.Pipeline()
-	cmds := make([]*redis.SliceCmd, len(campaigns))
+	asks := make([]leftAsk, len(campaigns))
 	for i, id := range campaigns {
-		cmds[i] = pipe.HMGet(ctx, layout.Home(id).Campaign(id), "packets", "granted")
+		asks[i] = leftAsk{id, layout.Home(id)}
 	}
-	if _, err := pipe.Exec(ctx); len(campaigns) > 0 && err != nil {
-		return nil, fmt.Errorf("ask what campaigns have left: %w", Classify(err))
+	homes, err := askLeft(ctx, rdb, asks)
+	if err != nil {
+		return nil, err
 	}
 	left := map[string]int64{}
+	asks = asks[:0]
 	for i, id := range campaigns {
-		var n struct {
-			Packets int64 `redis:"packets"`
-			Granted int64 `redis:"granted"`
+		h := homes[i]
+		places, err := layout.checkedPlaces(id, max(h.Places, 1))
+		if h.Packets == 0 || err != nil { // the audit names what can't be right
+			continue
 		}
-		if err := cmds[i].Scan(&n); err == nil && n.Packets > 0 {
-			left[id] = n.Packets - n.Granted
+		left[id] = h.Packets - h.Granted
+		for _, k := range places[1:] {
+			asks = append(asks, leftAsk{id, k})
+		}
+	}
+	others, err := askLeft(ctx, rdb, asks)
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range asks {
+		if others[i].Packets == 0 { // not there
+			delete(left, a.campaign)
+		} else if _, whole := left[a.campaign]; whole {
+			left[a.campaign] -= others[i].Granted
 		}
 	}
 	return left, nil
+}
+
+// leftAsk asks one place what it has granted of a campaign.
+type leftAsk struct {
+	campaign string
+	place    Keys
+}
+
+// leftAnswer has Packets of the whole campaign, 0 if the place has not got it.
+type leftAnswer struct {
+	Packets int64 `redis:"packets"`
+	Granted int64 `redis:"granted"`
+	Places  int   `redis:"places"`
+}
+
+func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) ([]leftAnswer, error) {
+	if len(asks) == 0 {
+		return nil, nil
+	}
+	pipe := rdb.Pipeline()
+	cmds := make([]*redis.SliceCmd, len(asks))
+	for i, a := range asks {
+		cmds[i] = pipe.HMGet(ctx, a.place.Campaign(a.campaign), "packets", "granted", placesField)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("ask what campaigns have left: %w", Classify(err))
+	}
+	answers := make([]leftAnswer, len(asks))
+	for i := range cmds {
+		if cmds[i].Scan(&answers[i]) != nil { // what can't be read tells nothing; the audit names it
+			answers[i] = leftAnswer{}
+		}
+	}
+	return answers, nil
 }

@@ -1,0 +1,36 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// placesField is the field of a campaign's hash that says over how many shards it is dealt; it is absent for one.
+const placesField = "places"
+
+// PlacesOf reads at a campaign's home over which shards it is dealt, in their order. It is its home alone if it is not
+// there: who knows its specification goes by that, with Layout.Places.
+func PlacesOf(ctx context.Context, rdb redis.Cmdable, layout *Layout, campaign string) ([]Keys, error) {
+	n, err := rdb.HGet(ctx, layout.Home(campaign).Campaign(campaign), placesField).Int()
+	if errors.Is(err, redis.Nil) {
+		n, err = 1, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask over which shards campaign %s is dealt: %w", campaign, Classify(err))
+	}
+	return layout.checkedPlaces(campaign, n)
+}
+
+// checkedPlaces are a campaign's places by what Redis says of their number.
+func (l *Layout) checkedPlaces(campaign string, n int) ([]Keys, error) {
+	if n < 1 || n > l.Len() {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %d shards, and the deployment "+
+			"has %d: somebody wrote to %s", campaign, n, l.Len(), l.Home(campaign).Campaign(campaign))
+	}
+	return l.Places(campaign, n), nil
+}

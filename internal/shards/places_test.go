@@ -1,0 +1,56 @@
+package shards_test
+
+import (
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// A campaign's home tells how many places it has; what is left is counted over all of them.
+func TestPlacesOfACampaignInRedis(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 4})
+	require.NoError(t, err)
+	placesOf := func(id string) []shards.Keys {
+		t.Helper()
+		places, err := shards.PlacesOf(t.Context(), rdb, layout, id)
+		require.NoError(t, err)
+		return places
+	}
+	put := func(k shards.Keys, id string, fields ...any) {
+		t.Helper()
+		require.NoError(t, rdb.HSet(t.Context(), k.Campaign(id), fields...).Err())
+	}
+
+	require.Equal(t, []shards.Keys{layout.Home("rain")}, placesOf("rain"), "nobody knows it")
+	put(layout.Home("rain"), "rain", "packets", 10, "granted", 3)
+	require.Equal(t, []shards.Keys{layout.Home("rain")}, placesOf("rain"))
+	snow := layout.Places("snow", 3)
+	for j, k := range snow {
+		put(k, "snow", "packets", 10, "granted", j+1, "places", 3)
+	}
+	require.Equal(t, snow, placesOf("snow"))
+
+	ids := []string{"rain", "snow", "hail"}
+	left, err := shards.Left(t.Context(), rdb, layout, ids)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"rain": 7, "snow": 4}, left)
+	require.NoError(t, rdb.Del(t.Context(), snow[1].Campaign("snow")).Err())
+	left, err = shards.Left(t.Context(), rdb, layout, ids)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"rain": 7}, left, "nobody can tell what is left of snow")
+
+	put(snow[0], "snow", "places", 5)
+	_, err = shards.PlacesOf(t.Context(), rdb, layout, "snow")
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
+	require.ErrorContains(t, err, "5 shards")
+	left, err = shards.Left(t.Context(), rdb, layout, ids)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"rain": 7}, left)
+}
