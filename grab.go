@@ -26,7 +26,8 @@ type Grab struct {
 // not final is no answer yet. OutcomeAlreadyGranted says that the user has packets: see the answer's receipts.
 type Outcome string
 
-// The outcomes. OutcomeBusy and OutcomeFrozen are undecided: nothing was refused, and the same grab is to be repeated.
+// The outcomes. OutcomeBusy, OutcomeFrozen and OutcomeRefilling are undecided: nothing was refused, and the same grab
+// is to be repeated.
 const (
 	OutcomeGranted         Outcome = "granted"
 	OutcomeAlreadyGranted  Outcome = "already_granted"
@@ -38,6 +39,8 @@ const (
 	OutcomeUnknownCampaign Outcome = "unknown_campaign"
 	OutcomeBusy            Outcome = "busy"
 	OutcomeFrozen          Outcome = "frozen"
+	// OutcomeRefilling: packets that were added to the campaign are on their way.
+	OutcomeRefilling Outcome = "refilling"
 )
 
 // Outcomes lists every outcome, in the order in which reports show them.
@@ -45,14 +48,14 @@ func Outcomes() []Outcome {
 	return []Outcome{
 		OutcomeGranted, OutcomeAlreadyGranted, OutcomeLimitReached, OutcomeSoldOut, OutcomeNotStarted, OutcomeEnded,
 		OutcomePaused, OutcomeUnknownCampaign,
-		OutcomeBusy, OutcomeFrozen,
+		OutcomeBusy, OutcomeFrozen, OutcomeRefilling,
 	}
 }
 
 // Final tells whether the outcome is decided. An outcome that is not final must never be shown as a refusal.
 func (o Outcome) Final() bool {
 	switch o {
-	case OutcomeBusy, OutcomeFrozen:
+	case OutcomeBusy, OutcomeFrozen, OutcomeRefilling:
 		return false
 	default:
 		return true

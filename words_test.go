@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,9 +75,9 @@ func TestGrabCheck(t *testing.T) {
 
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
-	require.Len(t, hongbao.Outcomes(), 10)
+	require.Len(t, hongbao.Outcomes(), 11)
 	for _, o := range hongbao.Outcomes() {
-		undecided := o == hongbao.OutcomeBusy || o == hongbao.OutcomeFrozen
+		undecided := slices.Contains([]hongbao.Outcome{hongbao.OutcomeBusy, hongbao.OutcomeFrozen, hongbao.OutcomeRefilling}, o)
 		require.Equal(t, !undecided, o.Final(), o)
 	}
 }

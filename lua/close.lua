@@ -1,11 +1,12 @@
--- close: ends a campaign on its shard for ever. From this step on grabs answer ended, and one close entry with the final
+-- close: ends a campaign on one place for ever. From this step on grabs answer ended, and one close entry with the final
 -- counts stands behind the last grant.
 --
--- KEYS  1 meta  2 events  3 campaign  4 stock
+-- KEYS  1 meta  2 events  3 campaign  4... the stock of each generation
 -- ARGV  1 "early" to close it before its window is over, else ""
 -- Reply "closed", state, seq of the close, its time in ms, its epoch, granted, granted amount, left, left amount;
---       or "refused", why (missing, loading, window, frozen), the state, the end of the window in ms
--- Cost  O(1)
+--       or "refused", why (missing, loading, window, frozen, refilling), the state, the end of the window in ms; or "generations"
+--       and how many are announced, if KEYS has fewer or more
+-- Cost  O(generations)
 -- First write XADD: it grows memory. Everything is checked before it.
 --       It runs when Redis is out of memory too (see newDrainScript): a campaign that was closed and refunded leaves Redis.
 -- Repeat gives the same answer, also after the refund: the counts of a closed campaign do not change.
@@ -16,7 +17,11 @@ local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen')
 local c, damage = whole(KEYS[3], 'state', 'to', 'granted', 'granted_amount', 'loaded', 'loaded_amount')
 local closed, half_closed = whole(KEYS[3], 'close_seq', 'closed_at', 'close_epoch')
 redis.call('XLEN', KEYS[2])
-local stocked = redis.call('LLEN', KEYS[4])
+local walk = redis.call('HMGET', KEYS[3], 'generation', 'dealt')
+local stocked = 0
+for i = 4, #KEYS do
+	stocked = stocked + redis.call('LLEN', KEYS[i])
+end
 
 if damage or half_closed then
 	return damage or half_closed
@@ -27,12 +32,15 @@ if closed[1] then
 	return { 'closed', c[1], closed[1], closed[2], closed[3], c[3], c[4], left, left_amount }
 end
 local refused = (not c[1] and 'missing') or (c[1] == 'frozen' and 'frozen') or (c[1] == 'loading' and 'loading') or
-	(ARGV[1] ~= 'early' and now < tonumber(c[2]) and 'window')
+	(ARGV[1] ~= 'early' and now < tonumber(c[2]) and 'window') or ((walk[1] or '1') ~= (walk[2] or '1') and 'refilling')
 if refused then
 	return { 'refused', refused, c[1] or '', c[2] or '0' }
 end
 if c[1] ~= 'open' and c[1] ~= 'paused' then
 	return redis.error_reply('HBSTATE the campaign is ' .. c[1] .. ' and has no close')
+end
+if #KEYS - 3 ~= tonumber(walk[1] or 1) then
+	return { 'generations', walk[1] or '1' }
 end
 if stocked ~= tonumber(left) then
 	return redis.error_reply('HBSTOCK the stock has ' .. stocked .. ' packets, the campaign says ' .. left)

@@ -1,4 +1,4 @@
--- create_campaign: puts a campaign on its shard, in state loading, without packets yet.
+-- create_campaign: puts a campaign on one of its places, in state loading, without packets yet.
 --
 -- KEYS  1 meta  2 campaign  3 stock  4 receipts  5 counters  6 codes
 -- ARGV  1 hash of the plan  2... the other fields and values of the campaign
@@ -19,5 +19,5 @@ if leftover > 0 then
 	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, receipts, counters or codes are there')
 end
 redis.call('HSET', KEYS[2], 'state', 'loading', 'granted', '0', 'granted_amount', '0', unpack(ARGV, 2))
-redis.call('HSET', KEYS[2], 'loaded', '0', 'loaded_amount', '0', 'hash', ARGV[1])
+redis.call('HSET', KEYS[2], 'loaded', '0', 'loaded_amount', '0', 'hash', ARGV[1], 'revision', ARGV[1])
 return { 'loading', '0', ARGV[1] }

@@ -1,7 +1,7 @@
 -- end_lost: ends a campaign of which Redis has lost something, once the ledger has refunded it. From this step on grabs
 -- answer ended, and its grace runs. It has no close entry: nobody can say what it would tell. A stub is put where it is missing.
 --
--- KEYS  1 campaign  2 stock  3 refunded, the campaigns that wait for the end of their grace
+-- KEYS  1 campaign  2 refunded, the campaigns that wait for the end of their grace  3... the stock of each generation
 -- ARGV  1 the campaign's id; then as the ledger has them: 2 packets  3 total  4 packets granted  5 their amount
 -- Reply "ok"; or "refused" and the state: it is as it should be, so close and refund are its end
 -- Cost  O(log of the campaigns that wait); UNLINK frees the stock in a thread of its own
@@ -13,17 +13,21 @@ local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local state = redis.call('HGET', KEYS[1], 'state')
 local there = redis.call('EXISTS', KEYS[1]) == 1
-redis.call('LLEN', KEYS[2])
-redis.call('ZCARD', KEYS[3])
+redis.call('ZCARD', KEYS[2])
+for i = 3, #KEYS do
+	redis.call('LLEN', KEYS[i])
+end
 if state == 'refunded' then
 	return { 'ok' }
 end
 if there and state ~= 'frozen' then
 	return { 'refused', state or 'damaged' }
 end
-redis.call('ZADD', KEYS[3], now, ARGV[1])
+redis.call('ZADD', KEYS[2], now, ARGV[1])
 stub(KEYS[1])
 redis.call('HSET', KEYS[1], 'state', 'refunded', 'refunded_at', now, 'lost', '1', 'close_seq', '0', 'closed_at', now, 'close_epoch', '0',
 	'packets', ARGV[2], 'total', ARGV[3], 'loaded', ARGV[2], 'loaded_amount', ARGV[3], 'granted', ARGV[4], 'granted_amount', ARGV[5])
-redis.call('UNLINK', KEYS[2])
+for i = 3, #KEYS do
+	redis.call('UNLINK', KEYS[i])
+end
 return { 'ok' }

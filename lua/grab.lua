@@ -1,33 +1,38 @@
 -- grab: decides up to 128 grabs of one campaign on one shard, and writes one stream entry for all that it grants.
 --
--- KEYS  1 meta  2 events  3 campaign  4 stock  5 receipts  6... the hash of counters of each limit by a fact
+-- KEYS  1 meta  2 events  3 campaign  4 stock of the generation that the callers are at  5 receipts  6... the hash of counters
+--       of each limit by a fact
 -- ARGV  1 bound of the backlog, events
 --       2 bytes: n, number of grabs; number of limits by user; number of limits by facts; then 0 or 1 each: no user comes
---         twice, the grabs bring traceparents, a user gets one packet only, nobody has set yet when the counters leave; then
---         for each limit by a fact a byte with the number of its values, and n bytes with the place, from 1, of each grab's
---         value among them
+--         twice, the grabs bring traceparents, a user gets one packet only, nobody has set yet when the counters leave; the
+--         generation, 0 where the campaign has one place and one generation; 0 or 1: users hold packets on other places; then for
+--         each limit by a fact a byte with the number of its values, and n bytes with the place, from 1, of each grab's value
+--         among them
 --       3 campaign's id
---       4 terms: hash of the plan  5 the ms before they hold and the ms until when, of 13 digits each, then the window's start
+--       4 terms: revision  5 the ms before they hold and the ms until when, of 13 digits each, then the window's start
 --         in ms (so one text tells by one comparison that it is too early for the terms)
 --       6 for each limit by user "max:start", ms since the window's start when its period began, "-" for campaign; "|"; for each
 --         limit by a fact the time in ms when its counters leave, 0 for never; all separated by spaces
 --       7... for each limit by a fact its max
---       ... n users, n request ids ("" for none), n traceparents ("" for none) if there are any, then for each limit by a fact
---         its values, none twice, each "place of the fact:value"; last the highest seq that the caller has seen
+--       ... n users, n request ids ("" for none), n traceparents ("" for none) if there are any; if anybody holds packets on other
+--         places n texts with their times, ms since the window's start, separated by spaces; then for each limit by a fact its
+--         values, none twice, each "place of the fact:value"; last the highest seq that the caller has seen
 -- Reply one string, its parts separated by tabs: Redis time in ms; window's start in ms; the last seq before this call; then
 --       the answers, one for each grab. An answer is
 --       <packet> <amount>    granted now, with the next seq; the time is now, the request id the grab's own
 --       =<receipt>           granted before by the same request id
 --       a<receipts>          already granted: all receipts of the user, and he gets no other one now
 --       l<place>             limit reached; its place among the terms, from 1, limits by user first
---       s sold out   n not started   e ended   p paused   u unknown campaign
---       b busy   f frozen         undecided, to be repeated
+--       s<receipts>          nothing is left, at this place and in this generation if there are several; only then the receipts of
+--                            the user, if he has any
+--       n not started   e ended   p paused   u unknown campaign
+--       b busy   f frozen   r refilling: the generation is not dealt here yet         undecided, to be repeated
 --       A receipt is "packet amount seq ms request-id", ms since the window's start; receipts are separated by newlines.
 --       Or an array, "T" and the terms that the campaign has now, if ARGV brought others; nothing was decided: names of the
---       facts that limits count by, "device,channel"; ARGV[4] and [5]; 1 if a user gets one packet only; number of limits by
---       user, and for each: per, max, ms since the window's start when its period began ("-" for campaign), ms when it counts
---       anew (0 for never); for each limit by a fact: name, per, max, ms when it counts anew, the name of its hash of counters:
---       "c" counts for the whole campaign, "d20778" for a day, "h498672" for an hour
+--       facts that limits count by, "device,channel"; ARGV[4] and [5]; number of places; newest generation; 1 if a user gets
+--       one packet only; number of limits by user, and for each: per, max, ms since the window's start when its period began
+--       ("-" for campaign), ms when it counts anew (0 for never); for each limit by a fact: name, per, max, ms when it counts
+--       anew, the name of its hash of counters: "c" counts for the whole campaign, "d20778" for a day, "h498672" for an hour
 -- Cost  O(grabs, and receipts of their users): some 20 us for one, 0.4 ms for 128, on one core.
 -- First write XADD: it grows memory, so out of memory is refused before any change, and so is a stream of another type.
 --       Everything else is checked before it.
@@ -35,13 +40,13 @@
 --       without gets already_granted. A refusal is decided afresh.
 --
 -- Every grab of a crowd passes here while nobody else can use Redis. What does not change from call to call comes in ARGV,
--- under the hash of the plan. A function or table is made only where it is needed, a string only where it is stored, and a
+-- under the campaign's revision. A function or table is made only where it is needed, a string only where it is stored, and a
 -- number becomes text only once.
 
 local KEYS, ARGV, call = KEYS, ARGV, redis.call -- globals are slow
 local format, find, sub, byte = string.format, string.find, string.sub, string.byte
 local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen', 'opened')
-local camp = call('HMGET', KEYS[3], 'state', 'hash', 'granted', 'granted_amount')
+local camp = call('HMGET', KEYS[3], 'state', 'revision', 'granted', 'granted_amount')
 local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local seq, seen = meta[1], ARGV[#ARGV] -- the seen seq goes along with every call, see guard.lua
@@ -60,7 +65,7 @@ elseif meta[5] ~= OPENED then
 	return redis.error_reply('HBOPENED the shard was opened for another server')
 end
 
-local n, by_user, by_fact, distinct, traced, one_each, expire = byte(ARGV[2], 1, 7)
+local n, by_user, by_fact, distinct, traced, one_each, expire, generation, away = byte(ARGV[2], 1, 9)
 local from_text, refusal = sub(ARGV[5], 27), nil
 
 -- The terms are others than ARGV brought, or nothing is to be had: the campaign itself says. refusal is then what a grab that
@@ -69,7 +74,7 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= 
 	local now = tonumber(now_text)
 	local damage
 	camp, damage = whole(KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour', 'fact_names', 'fact_limits',
-		'zone', 'hash', 'granted', 'granted_amount')
+		'zone', 'revision', 'granted', 'granted_amount')
 	if damage then
 		return damage
 	end
@@ -149,14 +154,16 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= 
 			end
 			add(sub(per, 1, 1) .. (bucket and format('%d', bucket) or ''))
 		end
-		return { 'T', camp[7], camp[10], format('%d', now - 1) .. format('%d', ends) .. from_text, hold and '1' or '0', format('%d', users),
-			unpack(limits) }
+		local walk = call('HMGET', KEYS[3], 'places', 'generation')
+		return { 'T', camp[7], camp[10], format('%d', now - 1) .. format('%d', ends) .. from_text, walk[1] or '1', walk[2] or '1',
+			hold and '1' or '0', format('%d', users), unpack(limits) }
 	end
 end
 
 local users = 6 + by_fact -- what is of grab i stands i places behind
 local requests, traces = users + n, users + 2 * n
-local first = traced == 1 and traces + n or traces -- the values of a fact stand behind it
+local elsewhere = traced == 1 and traces + n or traces
+local first = away == 1 and elsewhere + n or elsewhere -- the values of a fact stand behind it
 
 -- answers are written over the receipts as each grab has been decided
 local answers = n == 1 and { call('HGET', KEYS[5], ARGV[requests]) } or call('HMGET', KEYS[5], unpack(ARGV, users + 1, requests))
@@ -174,23 +181,23 @@ for i = 1, n do
 	end
 end
 
--- the packets that may be needed
-local packets = {}
+-- the packets that may be needed; none are there before the generation is dealt
+local packets, refilling = {}, generation > 1 and (call('HGET', KEYS[3], 'dealt') or 1) - generation < 0
 local wanted = one_each == 1 and n - winners or n
-if wanted == 1 and not refusal then
+if wanted == 1 and not refusal and not refilling then
 	packets[1] = call('LINDEX', KEYS[4], '0')
-elseif wanted > 0 and not refusal then
+elseif wanted > 0 and not refusal and not refilling then
 	packets = call('LRANGE', KEYS[4], '0', format('%d', wanted - 1))
 end
 
--- what a user who has receipts is told; nothing if he may get another packet
+-- what a user is told who has receipts, here or on other places; nothing if he may get another packet
 local told
-if winners > 0 or held then
+if winners > 0 or held or away == 1 then
 	local begins = {}
 	-- A user's receipts stand in the order of time. So a limit is reached if he has that many, and the earliest of the last
-	-- that many is of the present period.
-	local function limited(receipts)
-		local count, at = 0, 0
+	-- that many is of the present period. Each that he holds on another place since the period began lowers the limit by one.
+	local function limited(receipts, times)
+		local count, at = 0, receipts and 0
 		while at do
 			count = count + 1
 			begins[count] = at + 1
@@ -199,7 +206,14 @@ if winners > 0 or held then
 		local place = 0
 		for most, start in string.gmatch(ARGV[6], '(%d+):([^ |]+)') do
 			place, most = place + 1, tonumber(most)
-			if count >= most then
+			for time in string.gmatch(times, '%d+') do
+				if start == '-' or tonumber(time) >= tonumber(start) then
+					most = most - 1
+				end
+			end
+			if most <= 0 then
+				return 'l' .. place
+			elseif count >= most then
 				local earliest = start ~= '-' and string.match(receipts, '^%d+ %d+ %d+ (%d+)', begins[count - most + 1])
 				if start == '-' or tonumber(earliest) >= tonumber(start) then
 					return 'l' .. place
@@ -207,8 +221,8 @@ if winners > 0 or held then
 			end
 		end
 	end
-	told = function(receipts, request)
-		if request ~= '' then
+	told = function(receipts, request, times)
+		if receipts and request ~= '' then
 			local last = sub(receipts, -#request - 1) == ' ' .. request and #receipts
 			local at = find(receipts, ' ' .. request .. '\n', 1, true)
 			local to = at and at + #request or last
@@ -220,7 +234,10 @@ if winners > 0 or held then
 				return '=' .. sub(receipts, begin, to)
 			end
 		end
-		return (one_each == 1 or refusal) and 'a' .. receipts or limited(receipts)
+		if refusal then
+			return receipts and 'a' .. receipts or refusal
+		end
+		return one_each == 1 and 'a' .. (receipts or '') or limited(receipts, times)
 	end
 end
 
@@ -229,7 +246,7 @@ end
 local limits
 if by_fact > 0 and not refusal then
 	limits = {}
-	local place = 8
+	local place = 10
 	for k = 1, by_fact do
 		local size = byte(ARGV[2], place)
 		local counts = size == 1 and { call('HGET', KEYS[5 + k], ARGV[first + 1]) } or
@@ -252,8 +269,9 @@ for i = 1, n do
 		mine = held[user]
 	end
 	local answer = refusal
-	if mine then
-		answer = told(mine, request)
+	local times = away == 1 and ARGV[elsewhere + i] or ''
+	if mine or times ~= '' then
+		answer = told(mine, request, times)
 	end
 	for k = 1, not answer and by_fact or 0 do
 		local limit = limits[k]
@@ -265,7 +283,7 @@ for i = 1, n do
 	if not answer then
 		answer = packets[granted + 1]
 		if not answer then
-			answer = 's'
+			answer = refilling and 'r' or generation > 0 and mine and 's' .. mine or 's'
 		elseif granted >= room then
 			answer = 'b'
 		else

@@ -1,24 +1,41 @@
--- load: puts the next chunk of packets into a campaign's stock.
+-- load: puts the next chunk of packets into a campaign's stock on one place. The first generation is loaded before the campaign
+-- opens. A later one is loaded once it was announced here, and grabs get it when its last packet is here.
 --
--- KEYS  1 campaign  2 stock
--- ARGV  1 hash of the plan  2 packets loaded before this chunk  3 sum of the chunk's amounts  4... "number amount"
--- Reply state, packets loaded, hash of the plan that is there; the chunk was taken if loaded says so
+-- KEYS  1 campaign  2 stock of the generation
+-- ARGV  1 hash of the plan of the campaign  2 generation  3 packets of all generations that the place got before this chunk
+--       4 sum of the chunk's amounts  5... "number amount"; a later generation of which the place gets none has a chunk of none
+-- Reply state, packets loaded, hash of the plan that is there, the newest generation that is here as a whole; the chunk was taken
+--       if loaded says so
 -- Cost  O(packets)
 -- First write RPUSH: it grows memory.
 -- Repeat changes nothing: the chunk's place is taken.
 
 local has, damage = whole(KEYS[1], 'state', 'loaded', 'hash', 'loaded_amount')
+local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'share', 'share_amount', 'base')
 local stocked = redis.call('LLEN', KEYS[2])
 if damage then
 	return damage
 end
-if has[1] ~= 'loading' or has[3] ~= ARGV[1] or has[2] ~= ARGV[2] then
-	return { has[1] or '', has[2] or '0', has[3] or '' }
+local dealt, generation = tonumber(walk[2] or 1), tonumber(ARGV[2])
+local first = generation == 1 and has[1] == 'loading'
+local later = generation == dealt + 1 and generation == tonumber(walk[1] or 1) and (has[1] == 'open' or has[1] == 'paused')
+if not first and not later or has[3] ~= ARGV[1] or has[2] ~= ARGV[3] then
+	return { has[1] or '', has[2] or '0', has[3] or '', has[1] and not first and has[1] ~= 'loading' and tostring(dealt) or '0' }
 end
-if stocked ~= tonumber(has[2]) then
-	return redis.error_reply('HBSTOCK the stock has ' .. stocked .. ' packets, the campaign says ' .. has[2])
+local loaded, amount = string.format('%.0f', has[2] + #ARGV - 4), string.format('%.0f', has[4] + ARGV[4])
+if stocked ~= has[2] - (later and walk[5] or 0) then
+	return redis.error_reply('HBSTOCK the stock has ' .. stocked .. ' packets, the campaign says ' .. has[2] - (later and walk[5] or 0))
 end
-redis.call('RPUSH', KEYS[2], unpack(ARGV, 4))
-local loaded = string.format('%.0f', has[2] + #ARGV - 3)
-redis.call('HSET', KEYS[1], 'loaded', loaded, 'loaded_amount', string.format('%.0f', has[4] + ARGV[3]))
-return { 'loading', loaded, has[3] }
+local last = later and loaded == walk[3]
+if later and tonumber(loaded) > tonumber(walk[3]) or last and amount ~= walk[4] then
+	return redis.error_reply('HBSTOCK the place would come to ' .. loaded .. ' packets of ' .. amount ..
+		', announced are ' .. walk[3] .. ' of ' .. walk[4])
+end
+if #ARGV > 4 then
+	redis.call('RPUSH', KEYS[2], unpack(ARGV, 5))
+end
+redis.call('HSET', KEYS[1], 'loaded', loaded, 'loaded_amount', amount)
+if last then
+	redis.call('HSET', KEYS[1], 'dealt', ARGV[2])
+end
+return { has[1], loaded, has[3], last and ARGV[2] or first and '0' or tostring(dealt) }

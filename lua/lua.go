@@ -8,6 +8,7 @@
 //	grab                                  one campaign's grabs: receipts, limits, stock, one entry
 //	found, open, freeze                   a deployment's shards; how a shard is frozen and opened anew
 //	create_campaign, load, codes, state   a campaign's way into Redis, to open and paused
+//	announce                              a top-up's generation comes, then load loads it
 //	close, refunded, purge_campaign       a campaign's way from closed out of Redis
 //	end_lost                              the end of a campaign that Redis has lost
 //	create_group, remove_idle_consumers   a consumer group, and the consumers of workers that are no more

@@ -1,7 +1,7 @@
 -- purge_campaign: takes a refunded campaign out of Redis once its grace is over; its receipts are in the ledger.
 --
 -- KEYS  1 campaign  2 stock  3 receipts  4 counters  5 codes
---       6 refunded, the campaigns that wait for the end of their grace
+--       6 refunded, the campaigns that wait for the end of their grace  7... stock of the later generations
 -- ARGV  1 the campaign's id  2 grace, ms
 -- Reply "gone"; or "waits" and the ms that are left; or "refused" and the state
 -- Cost  O(1) here; UNLINK frees the memory in a thread of its own
@@ -17,6 +17,9 @@ redis.call('HLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])
 redis.call('HLEN', KEYS[5])
 redis.call('ZCARD', KEYS[6])
+for i = 7, #KEYS do
+	redis.call('LLEN', KEYS[i])
+end
 if there and c[1] ~= 'refunded' then
 	return { 'refused', c[1] or 'damaged' }
 end
@@ -24,7 +27,7 @@ if there and c[2] + ARGV[2] > now then
 	return { 'waits', string.format('%.0f', c[2] + ARGV[2] - now) }
 end
 if there then
-	redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+	redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(KEYS, 7))
 end
 redis.call('ZREM', KEYS[6], ARGV[1])
 return { 'gone' }

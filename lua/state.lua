@@ -9,6 +9,7 @@
 -- Repeat answers "ok": it is in that state already.
 
 local c, damage = whole(KEYS[1], 'state', 'packets', 'total', 'loaded', 'loaded_amount')
+local share = redis.call('HMGET', KEYS[1], 'share', 'share_amount') -- of this place; absent where it is the only one
 local stocked = redis.call('LLEN', KEYS[2])
 if damage then
 	return damage
@@ -22,7 +23,8 @@ end
 if c[1] ~= ARGV[2] then
 	return { 'refused', c[1], 'state' }
 end
-if c[1] == 'loading' and (stocked ~= tonumber(c[2]) or c[4] ~= c[2] or c[5] ~= c[3]) then
+local packets, total = share[1] or c[2], share[2] or c[3]
+if c[1] == 'loading' and (stocked ~= tonumber(packets) or c[4] ~= packets or c[5] ~= total) then
 	return { 'refused', c[1], 'packets' }
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[1])

@@ -98,7 +98,7 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Pla
 			progress(at.Loaded)
 		}
 		chunk := &shards.Chunk{
-			Campaign: c.ID, Hash: hash, First: at.Loaded + 1,
+			Campaign: c.ID, Hash: hash, Before: at.Loaded, First: at.Loaded + 1,
 			Amounts: plan.Amounts[at.Loaded:min(at.Loaded+int64(s.cfg.Chunk), c.Packets)],
 		}
 		err = s.patiently(ctx, func() error {

@@ -31,7 +31,7 @@ var ofServe = group("hongbao serve", "On `serve.ops_listen`. The balance server,
 var (
 	Grabs = ofServe.add(Metric{Name: "hongbao_grabs_total", Kind: Counter, Labels: []string{"outcome"},
 		Help:   "Grabs by what came of them: an outcome of docs/http.md, or error_ and the class of the error.",
-		Normal: "sold_out is most of a good rain; busy and frozen are a few, error_ none"})
+		Normal: "sold_out is most of a good rain; busy, frozen and refilling are a few, error_ none"})
 	GrabSeconds = ofServe.add(Metric{Name: "hongbao_grab_seconds", Kind: Histogram, Buckets: seconds,
 		Help: "Time from a grab to its answer, without HTTP. Exemplars have the trace id.", Normal: "99 of 100 below 0.1 s"})
 	Calls = ofServe.add(Metric{Name: "hongbao_grab_calls_total", Kind: Counter, Labels: []string{"result"},

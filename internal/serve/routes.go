@@ -54,7 +54,7 @@ func (s *Server) endpoints() []web.Endpoint {
 				"signature.",
 			Params: id, Security: user, Body: grabRequest{}, Answer: GrabAnswer{}, Do: s.asUser(s.grab),
 			Codes: slices.Concat(web.BodyCodes, []string{"campaign_invalid", "user_invalid", "facts_invalid",
-				"request_id_invalid", "request_id_required", "fact_missing", "unknown_campaign", "busy", "frozen",
+				"request_id_invalid", "request_id_required", "fact_missing", "unknown_campaign", "busy", "frozen", "refilling",
 				"unavailable", "outcome_unknown", "rate_limited"}),
 		},
 		{

@@ -14,20 +14,29 @@ var (
 	stateScript          = newDrainScript("state", "fields")
 )
 
-// LoadState is how far the load of a campaign is.
+// LoadState is how far the load of a campaign is, on one place.
 type LoadState struct {
 	State  string // loading, open, paused, ...
-	Loaded int64
+	Loaded int64  // packets of all generations
 	Hash   string // of the plan that is there
+	Dealt  int64  // the newest generation that is there as a whole; 0 while the first one is loaded
 }
 
 // CampaignCall is what create_campaign.lua writes.
 type CampaignCall struct {
 	Campaign string
 	Hash     string
+	// Places is over how many shards the campaign is spread, 0 or 1 for one. Then Place is which of them this one is, from
+	// 0, and Share and ShareAmount are the packets of the first generation that are dealt to it, and their sum.
+	Places, Place int
+	Share         int64
+	ShareAmount   hongbao.Amount
 	// Fields are the other fields and values of the campaign's hash, in turn.
 	Fields []string
 }
+
+// walkVersion is the version of the order of a campaign's places and of each user's walk over them.
+const walkVersion = "1"
 
 // CreateCampaign puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
 func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState, error) {
@@ -37,6 +46,10 @@ func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState,
 	args := []any{c.Hash}
 	for _, f := range c.Fields {
 		args = append(args, f)
+	}
+	if c.Places > 1 {
+		args = append(args, "places", c.Places, "place", c.Place, "walk", walkVersion, "share", c.Share,
+			"share_amount", int64(c.ShareAmount))
 	}
 	reply, err := k.run(ctx, createCampaignScript, keys, args)
 	if err != nil {
@@ -48,22 +61,30 @@ func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState,
 // Chunk is a run of packets for the stock.
 type Chunk struct {
 	Campaign string
-	Hash     string
-	// First is the number of the first packet; packets are numbered from 1.
-	First   int64
-	Amounts []hongbao.Amount
+	Hash     string // of the campaign's first plan
+	// Generation is the one that the packets belong to; 0 means the first.
+	Generation int64
+	// Before is how many packets, of all generations, the place got before this chunk.
+	Before int64
+	// First is the number of the first packet; packets are numbered from 1. Step is how far the next one's is, 0 for 1: a
+	// campaign deals its packets to its places in turn.
+	First, Step int64
+	Amounts     []hongbao.Amount
 }
 
-// LoadChunk puts the next packets into the stock. The chunk was taken if the answer's Loaded covers it.
+// LoadChunk puts the next packets into the stock of one place. The chunk was taken if the answer's Loaded covers it. A
+// later generation of which the place gets nothing is loaded with a chunk of no packets; it was taken if Dealt says so.
 func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
-	args := make([]any, 3, 3+len(c.Amounts))
+	args := make([]any, 4, 4+len(c.Amounts))
 	var sum int64
 	for i, a := range c.Amounts {
 		sum += int64(a)
-		args = append(args, strconv.FormatInt(c.First+int64(i), 10)+" "+strconv.FormatInt(int64(a), 10))
+		number := c.First + int64(i)*max(c.Step, 1)
+		args = append(args, strconv.FormatInt(number, 10)+" "+strconv.FormatInt(int64(a), 10))
 	}
-	args[0], args[1], args[2] = c.Hash, c.First-1, sum
-	reply, err := k.run(ctx, loadScript, []string{k.Keys.Campaign(c.Campaign), k.Keys.Stock(c.Campaign)}, args)
+	args[0], args[1], args[2], args[3] = c.Hash, max(c.Generation, 1), c.Before, sum
+	keys := []string{k.Keys.Campaign(c.Campaign), k.Keys.StockOf(c.Campaign, c.Generation)}
+	reply, err := k.run(ctx, loadScript, keys, args)
 	if err != nil {
 		return LoadState{}, err
 	}
@@ -73,6 +94,9 @@ func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
 func loadState(s *script, reply []string) (LoadState, error) {
 	r := replyReader{rest: reply}
 	out := LoadState{State: r.string(), Loaded: r.int64(), Hash: r.string()}
+	if s == loadScript {
+		out.Dealt = r.int64()
+	}
 	return out, r.done(s)
 }
 

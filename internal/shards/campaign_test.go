@@ -19,7 +19,7 @@ func TestLoadChunks(t *testing.T) {
 	load := func(first int64, hash string, amounts ...hongbao.Amount) shards.LoadState {
 		t.Helper()
 		at, err := shards.Of(b.rdb, b.k).LoadChunk(ctx,
-			&shards.Chunk{Campaign: "rain", Hash: hash, First: first, Amounts: amounts})
+			&shards.Chunk{Campaign: "rain", Hash: hash, Before: first - 1, First: first, Amounts: amounts})
 		require.NoError(t, err)
 		return at
 	}

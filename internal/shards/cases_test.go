@@ -197,6 +197,14 @@ func loadCases() map[string]scriptCase {
 			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
 			call:  chunk,
 		},
+		"announce": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.StockOf("rain", 2)} },
+			prep:  func(t *testing.T, b *bundle) { b.load(t, spec("rain", 5)) },
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).Announce(ctx, announcement(b, 5, 50))
+			},
+		},
 		"codes": {
 			grows: true,
 			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Codes("rain")} },
@@ -241,7 +249,7 @@ func endCases() map[string]scriptCase {
 			},
 		},
 		"end_lost": {
-			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Refunded()} },
+			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Refunded(), b.k.Stock("rain")} },
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
 				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", campaigns.Frozen).Err())

@@ -34,18 +34,27 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool) (stream.
 	if early {
 		how = "early"
 	}
-	keys := []string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign), k.Keys.Stock(campaign)}
-	reply, err := k.run(ctx, closeScript, keys, []any{how})
-	if err != nil {
-		return stream.Entry{}, err
+	for generations := int64(1); ; {
+		keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign)},
+			k.Keys.Stocks(campaign, generations)...)
+		reply, err := k.run(ctx, closeScript, keys, []any{how})
+		if err != nil {
+			return stream.Entry{}, err
+		}
+		r := replyReader{rest: reply}
+		switch r.string() {
+		case "refused":
+			return stream.Entry{}, refusedClose(campaign, &r)
+		case "generations":
+			if generations = r.int64(); r.done(closeScript) != nil {
+				return stream.Entry{}, r.done(closeScript)
+			}
+			continue // they only become more, and each takes a command of a person
+		}
+		_ = r.string() // closed or refunded: the answer is the same
+		e := readClose(&r, k.Keys, campaign)
+		return e, r.done(closeScript)
 	}
-	r := replyReader{rest: reply}
-	if r.string() == "refused" {
-		return stream.Entry{}, refusedClose(campaign, &r)
-	}
-	_ = r.string() // closed or refunded: the answer is the same
-	e := readClose(&r, k.Keys, campaign)
-	return e, r.done(closeScript)
 }
 
 // readClose reads seq, time, epoch, granted, granted amount, left, left amount.
@@ -71,6 +80,9 @@ func refusedClose(campaign string, r *replyReader) error {
 	case "window":
 		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: it is %s, and its window is open until %s; "+
 			"wait for its end, or end it early (--early)", campaign, state, time.UnixMilli(to).UTC().Format(time.RFC3339))
+	case "refilling":
+		return hongbao.Errorf(hongbao.ClassTransient, "close campaign %s: packets that were added to it are not dealt on "+
+			"every shard yet; a worker does so, try again", campaign)
 	case "frozen":
 		return LostError(campaign)
 	}
@@ -154,8 +166,13 @@ func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int)
 // PurgeCampaign takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait
 // otherwise; 0 if it is gone. A campaign that was not refunded is refused.
 func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
-	keys := []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Receipts(campaign),
-		k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded()}
+	generations, err := k.generations(ctx, campaign)
+	if err != nil {
+		return 0, err
+	}
+	stocks := k.Keys.Stocks(campaign, generations)
+	keys := append([]string{k.Keys.Campaign(campaign), stocks[0], k.Keys.Receipts(campaign),
+		k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded()}, stocks[1:]...)
 	reply, err := k.run(ctx, purgeCampaignScript, keys, []any{campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err

@@ -30,6 +30,12 @@ type GrabCall struct {
 	// keeps them asks once a period.
 	Terms *Terms
 	Grabs []*hongbao.Grab
+	// Generation is the one whose stock the grabs are granted from; 0 means the first. A place that has not got it yet
+	// answers OutcomeRefilling.
+	Generation int64
+	// Held has for each grab the times of the receipts that its user holds on other places; nil if nobody holds any.
+	// They count against the limits by user.
+	Held [][]time.Time
 }
 
 // FactsError says that the campaign's limits count by other facts than the call brought. Nothing was decided.
@@ -41,6 +47,10 @@ func (e *FactsError) Error() string {
 
 // Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]; its room is reused.
 //
+// Where call.Terms tells of several places or generations, OutcomeSoldOut says that nothing is left on this place in
+// call.Generation, and the answer has the receipts that the user holds here, if any. OutcomeAlreadyGranted has the
+// receipts on this place: none if the user holds the only one that he may have on another place, see GrabCall.Held.
+//
 // The call may be repeated after an error: a grab with a request id gets its receipt again. *FactsError means that
 // nothing was decided and the call is to be repeated with other facts. A day or an hour that began since the last call
 // is no error: Grab learns the new terms itself.
@@ -49,6 +59,10 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		return nil, hongbao.Errorf(hongbao.ClassPermanent,
 			"a call of %d grabs was refused before anything was touched: want 1 to %d",
 			len(call.Grabs), MaxGrabs)
+	}
+	if call.Generation < 0 || call.Generation > MaxGenerations || call.Held != nil && len(call.Held) != len(call.Grabs) {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of %d grabs was refused before anything was touched: it "+
+			"asks for generation %d and has %d users' receipts", len(call.Grabs), call.Generation, len(call.Held))
 	}
 	if call.Terms == nil || call.Terms.factNames != call.FactNames {
 		call.Terms = noTerms
@@ -110,7 +124,8 @@ func (k *Shard) sawGranted(answers []hongbao.Answer, terms *Terms) {
 func grabKeys(k Keys, call *GrabCall) []string {
 	c := k.Campaign(call.Campaign)
 	keys := make([]string, 5, 5+len(call.Terms.byFact))
-	keys[0], keys[1], keys[2], keys[3], keys[4] = k.Meta(), k.Events(), c, c+":stock", c+":receipts"
+	keys[0], keys[1], keys[2], keys[3], keys[4] = k.Meta(), k.Events(), c, k.StockOf(call.Campaign, call.Generation),
+		c+":receipts"
 	for _, limit := range call.Terms.byFact {
 		keys = append(keys, k.Counters(call.Campaign, limit.counters))
 	}
@@ -121,9 +136,14 @@ func grabKeys(k Keys, call *GrabCall) []string {
 func grabArgs(call *GrabCall) []any {
 	n, terms := len(call.Grabs), call.Terms
 	distinct, traces := common(call.Grabs)
-	head := make([]byte, 0, 7+len(terms.byFact)*(n+1))
+	generation := byte(0)
+	if terms.walks() {
+		generation = byte(max(call.Generation, 1))
+	}
+	head := make([]byte, 0, 9+len(terms.byFact)*(n+1))
 	head = append(head, byte(n), byte(terms.byUser), byte(len(terms.byFact)),
-		bit(distinct), bit(traces), bit(terms.oneEach), bit(time.Now().UnixNano() >= terms.expiring.Load()))
+		bit(distinct), bit(traces), bit(terms.oneEach), bit(time.Now().UnixNano() >= terms.expiring.Load()),
+		generation, bit(call.Held != nil))
 	args := make([]any, 3, 5+len(terms.args)+(3+len(terms.byFact))*n)
 	args[0], args[2] = call.MaxBacklog, call.Campaign
 	args = append(args, terms.args...)
@@ -137,6 +157,9 @@ func grabArgs(call *GrabCall) []any {
 		for _, g := range call.Grabs {
 			args = append(args, &g.Trace)
 		}
+	}
+	for _, times := range call.Held {
+		args = append(args, terms.sinceStart(times))
 	}
 	for i := range terms.byFact {
 		head, args = terms.byFact[i].values(call.Grabs, head, args)
@@ -209,11 +232,11 @@ func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.A
 	if n := strings.Count(rest, "\t") + 1; n != len(call.Grabs) {
 		return nil, fmt.Errorf("script grab gave %d answers for %d grabs", n, len(call.Grabs))
 	}
-	p := grabParser{shard: shard, now: time.UnixMilli(head[0]), from: head[1], seq: head[2], terms: call.Terms}
+	p := grabParser{shard: shard, now: time.UnixMilli(head[0]), from: head[1], seq: head[2], call: call}
 	answers = answers[:0]
 	i := 0
 	for text := range strings.SplitSeq(rest, "\t") {
-		a, err := p.answer(text, call.Grabs[i].RequestID)
+		a, err := p.answer(text, i)
 		if err != nil {
 			return nil, fmt.Errorf("script grab answered %.80q: %w", text, err)
 		}
@@ -228,22 +251,23 @@ type grabParser struct {
 	from  int64
 	seq   int64 // the last one that was given
 	now   time.Time
-	terms *Terms
+	call  *GrabCall
 }
 
 var grabOutcomes = map[byte]hongbao.Outcome{
 	'a': hongbao.OutcomeAlreadyGranted, 'l': hongbao.OutcomeLimitReached, 's': hongbao.OutcomeSoldOut,
 	'n': hongbao.OutcomeNotStarted, 'e': hongbao.OutcomeEnded, 'p': hongbao.OutcomePaused,
 	'u': hongbao.OutcomeUnknownCampaign,
-	'b': hongbao.OutcomeBusy, 'f': hongbao.OutcomeFrozen,
+	'b': hongbao.OutcomeBusy, 'f': hongbao.OutcomeFrozen, 'r': hongbao.OutcomeRefilling,
 }
 
-func (p *grabParser) answer(text, request string) (hongbao.Answer, error) {
+// answer reads the answer of grab i.
+func (p *grabParser) answer(text string, i int) (hongbao.Answer, error) {
 	if text == "" {
 		return hongbao.Answer{}, errors.New("it is empty")
 	}
 	if text[0] >= '0' && text[0] <= '9' {
-		return p.granted(text, request)
+		return p.granted(text, p.call.Grabs[i].RequestID)
 	}
 	var err error
 	if text[0] == '=' {
@@ -258,12 +282,16 @@ func (p *grabParser) answer(text, request string) (hongbao.Answer, error) {
 	case "":
 		return a, errors.New("no such outcome")
 	case hongbao.OutcomeAlreadyGranted:
-		if text == "a" {
+		if text == "a" && (p.call.Held == nil || len(p.call.Held[i]) == 0) {
 			return a, errors.New("already granted, and no receipt")
 		}
-		a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:])
+		fallthrough
+	case hongbao.OutcomeSoldOut:
+		if len(text) > 1 {
+			a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:])
+		}
 	case hongbao.OutcomeLimitReached:
-		a.Limit, err = p.terms.hit(text[1:])
+		a.Limit, err = p.call.Terms.hit(text[1:])
 	case hongbao.OutcomeNotStarted:
 		a.Starts = time.UnixMilli(p.from)
 	default: // the outcome is all there is to say

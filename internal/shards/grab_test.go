@@ -17,7 +17,7 @@ import (
 
 const (
 	historyWorkers = 4
-	histories      = 400
+	histories      = 600
 )
 
 // Random histories: each answer of grab.lua is that of the model, and so is all that is in Redis at the end.
@@ -85,6 +85,10 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 	if h.r.IntN(2) == 0 && !time.Now().Before(c.From) {
 		h.past(t)
 	}
+	if h.r.IntN(2) == 0 { // the scripts look no further at the other places
+		h.m.places = 3
+		require.NoError(t, b.rdb.HSet(t.Context(), h.k.Campaign(c.ID), "places", h.m.places, "place", 0).Err())
+	}
 	return h
 }
 
@@ -125,7 +129,7 @@ func (h *history) past(t *testing.T) {
 	at := m.spec.From
 	for n := h.r.IntN(40); n > 0 && span > 0; n-- {
 		at = at.Add(time.Duration(h.r.Int64N(int64(span)/40 + 1))).Truncate(time.Millisecond)
-		m.grab(h.grabs(1)[0], at)
+		m.grab(h.grabs(1)[0], 1, nil, at)
 	}
 	id := m.spec.ID
 	for user := range m.receipts {
@@ -181,6 +185,7 @@ func (h *history) play(t *testing.T) {
 		}
 		c := &shards.GrabCall{
 			Campaign: h.m.spec.ID, MaxBacklog: h.m.maxBacklog, FactNames: strings.Join(h.m.factNames(), ","), Grabs: h.grabs(n),
+			Generation: h.m.newest - h.r.Int64N(h.m.newest+1)/2, Held: h.held(n),
 		}
 		if h.r.IntN(8) > 0 { // else another producer's call
 			c.Terms = h.terms
@@ -193,7 +198,11 @@ func (h *history) play(t *testing.T) {
 		now := answers[0].Time
 		require.WithinDuration(t, time.Now(), now, time.Minute)
 		for i, got := range answers {
-			want := h.m.grab(c.Grabs[i], now)
+			var held []time.Time
+			if c.Held != nil {
+				held = c.Held[i]
+			}
+			want := h.m.grab(c.Grabs[i], c.Generation, held, now)
 			require.Equal(t, want, got, "%s: grab %d of %d: %+v", h.name, i, n, c.Grabs[i])
 			h.seen[got.Outcome]++
 			if got.Limit != nil {
@@ -201,13 +210,41 @@ func (h *history) play(t *testing.T) {
 			}
 		}
 		h.conserved(t)
+		if o := answers[n-1].Outcome; o == hongbao.OutcomeSoldOut || o == hongbao.OutcomeRefilling {
+			require.Equal(t, []int64{int64(h.m.places), h.m.newest}, []int64{int64(c.Terms.Places()), c.Terms.Generation()},
+				"%s: it went by terms that hold", h.name)
+		}
 	}
+}
+
+// held is what users of a call hold on other places; nil if none does.
+func (h *history) held(n int) [][]time.Time {
+	if h.m.places == 1 || h.r.IntN(2) == 0 {
+		return nil
+	}
+	out := make([][]time.Time, n)
+	for i := range out {
+		for range h.r.IntN(3) {
+			back := time.Duration(h.r.Int64N(int64(72 * time.Hour)))
+			if h.r.IntN(2) == 0 {
+				back /= 100
+			}
+			if at := time.Now().Add(-back).Truncate(time.Millisecond); !at.Before(h.m.spec.From) {
+				out[i] = append(out[i], at)
+			}
+		}
+	}
+	return out
 }
 
 // disturb is what else happens to a campaign between calls.
 func (h *history) disturb(t *testing.T, store *campaigns.Store) {
 	ctx, m := t.Context(), h.m
-	switch h.r.IntN(12) {
+	switch h.r.IntN(16) {
+	case 7, 8:
+		h.announce(t)
+	case 9, 10:
+		h.deal(t)
 	case 0:
 		if m.state == campaigns.Open && !m.frozen {
 			require.NoError(t, store.Pause(ctx, m.spec.ID))
@@ -234,10 +271,68 @@ func (h *history) disturb(t *testing.T, store *campaigns.Store) {
 	}
 }
 
+// announce announces the next generation, twice: its answer may have been lost.
+func (h *history) announce(t *testing.T) {
+	m := h.m
+	if m.frozen || m.newest > m.dealt || m.newest == 4 {
+		return
+	}
+	m.newest++
+	a := &shards.Announcement{Campaign: m.spec.ID, Hash: h.hash(t), Generation: m.newest, Plan: "plan",
+		Share: m.loaded, ShareAmount: m.loadedSum}
+	for range h.r.IntN(60) {
+		amount := hongbao.Amount(1 + h.r.Int64N(20))
+		m.coming = append(m.coming, amount)
+		a.Share++
+		a.ShareAmount += amount
+	}
+	a.Packets, a.Total = a.Share, a.ShareAmount
+	for range 2 {
+		require.NoError(t, shards.Of(h.b.rdb, h.k).Announce(t.Context(), a), h.name)
+	}
+}
+
+// deal deals some of the newest generation, or all that is left of it; twice, too.
+func (h *history) deal(t *testing.T) {
+	m := h.m
+	if m.frozen || m.newest == m.dealt {
+		return
+	}
+	n, step := len(m.coming), int64(m.places)
+	if h.r.IntN(2) == 0 {
+		n = h.r.IntN(n + 1)
+	}
+	c := &shards.Chunk{Campaign: m.spec.ID, Hash: h.hash(t), Generation: m.newest, Before: m.loaded, First: m.numbered + step,
+		Step: step, Amounts: m.coming[:n]}
+	m.deal(n, step)
+	for range 2 {
+		at, err := shards.Of(h.b.rdb, h.k).LoadChunk(t.Context(), c)
+		require.NoError(t, err, h.name)
+		require.Equal(t, shards.LoadState{State: m.state, Hash: c.Hash, Loaded: m.loaded, Dealt: m.dealt}, at, h.name)
+	}
+}
+
+func (h *history) hash(t *testing.T) string {
+	t.Helper()
+	hash, err := h.b.rdb.HGet(t.Context(), h.k.Campaign(h.m.spec.ID), "hash").Result()
+	require.NoError(t, err)
+	return hash
+}
+
+// stock is what the place has left of all generations.
+func (h *history) stock(t *testing.T) (all []string) {
+	t.Helper()
+	for _, key := range h.k.Stocks(h.m.spec.ID, h.m.newest) {
+		stock, err := h.b.rdb.LRange(t.Context(), key, 0, -1).Result()
+		require.NoError(t, err)
+		all = append(all, stock...)
+	}
+	return all
+}
+
 // conserved: funded = granted + left, in packets and in money, by the stock itself and by the campaign's counts.
 func (h *history) conserved(t *testing.T) {
-	stock, err := h.b.rdb.LRange(t.Context(), h.k.Stock(h.m.spec.ID), 0, -1).Result()
-	require.NoError(t, err)
+	stock := h.stock(t)
 	f, err := shards.Of(h.b.rdb, h.k).CampaignFields(t.Context(), h.m.spec.ID)
 	require.NoError(t, err)
 	var left int64
@@ -247,8 +342,8 @@ func (h *history) conserved(t *testing.T) {
 	}
 	require.Equal(t, number(t, f["loaded_amount"])-number(t, f["granted_amount"]), left, h.name)
 	require.Equal(t, number(t, f["loaded"])-number(t, f["granted"]), int64(len(stock)), h.name)
-	require.Equal(t, int64(h.m.spec.Total), number(t, f["granted_amount"])+left, h.name)
-	require.Equal(t, h.m.spec.Packets, number(t, f["granted"])+int64(len(stock)), h.name)
+	require.Equal(t, int64(h.m.loadedSum), number(t, f["granted_amount"])+left, h.name)
+	require.Equal(t, h.m.loaded, number(t, f["granted"])+int64(len(stock)), h.name)
 }
 
 func number(t testing.TB, s string) int64 {
@@ -261,13 +356,13 @@ func number(t testing.TB, s string) int64 {
 // compare looks at all that the history left in Redis.
 func (h *history) compare(t *testing.T) {
 	ctx, m, id := t.Context(), h.m, h.m.spec.ID
-	stock, err := h.b.rdb.LRange(ctx, h.k.Stock(id), 0, -1).Result()
-	require.NoError(t, err)
-	want := []string{}
-	for _, r := range m.stock {
-		want = append(want, fmt.Sprintf("%d %d", r.Packet, r.Amount))
+	var want []string
+	for g := int64(1); g <= m.newest; g++ {
+		for _, r := range m.stock[g] {
+			want = append(want, fmt.Sprintf("%d %d", r.Packet, r.Amount))
+		}
 	}
-	require.Equal(t, want, stock, h.name)
+	require.Equal(t, want, h.stock(t), h.name)
 
 	receipts, err := h.b.rdb.HGetAll(ctx, h.k.Receipts(id)).Result()
 	require.NoError(t, err)

@@ -10,12 +10,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 )
 
-// model is a plain campaign on one shard: what grab.lua must agree with.
+// model is one place of a plain campaign: what grab.lua must agree with.
 type model struct {
 	spec       hongbao.Campaign
 	zone       []campaigns.Transition
 	state      string
-	stock      []hongbao.Receipt // packet and amount only
+	places     int
+	newest     int64            // generation that was announced
+	dealt      int64            // generation that is here as a whole
+	coming     []hongbao.Amount // what of the newest one is not here yet
+	numbered   int64            // number of the last packet
+	loaded     int64
+	loadedSum  hongbao.Amount
+	stock      map[int64][]hongbao.Receipt // by generation; packet and amount only
 	receipts   map[string][]hongbao.Receipt
 	counters   map[string]map[string]int64 // hash -> field
 	granted    int64
@@ -33,18 +40,30 @@ func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
 		return nil, err
 	}
 	m := &model{
-		spec: c, zone: zone, state: campaigns.Open, maxBacklog: 1e6,
+		spec: c, zone: zone, state: campaigns.Open, maxBacklog: 1e6, places: 1, newest: 1, stock: map[int64][]hongbao.Receipt{},
 		receipts: map[string][]hongbao.Receipt{}, counters: map[string]map[string]int64{},
 	}
-	for i, a := range plan.Amounts {
-		m.stock = append(m.stock, hongbao.Receipt{Packet: int64(i + 1), Amount: a})
-	}
+	m.coming = plan.Amounts
+	m.deal(len(m.coming), 1)
 	return m, nil
 }
 
+// deal brings the next packets of the newest generation; their numbers are step apart.
+func (m *model) deal(n int, step int64) {
+	for _, a := range m.coming[:n] {
+		m.numbered += step
+		m.stock[m.newest] = append(m.stock[m.newest], hongbao.Receipt{Packet: m.numbered, Amount: a})
+		m.loaded++
+		m.loadedSum += a
+	}
+	if m.coming = m.coming[n:]; len(m.coming) == 0 {
+		m.dealt = m.newest
+	}
+}
+
 // grab decides one grab at a time, in the order that docs/design/grab.md gives: receipts, window, limits, stock,
-// backlog.
-func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
+// backlog. held are the times of what the user holds on other places.
+func (m *model) grab(g *hongbao.Grab, generation int64, held []time.Time, now time.Time) hongbao.Answer {
 	if m.frozen {
 		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: now}
 	}
@@ -55,22 +74,27 @@ func (m *model) grab(g *hongbao.Grab, now time.Time) hongbao.Answer {
 		}
 	}
 	refusal := m.refusal(now)
-	if len(mine) > 0 && (refusal.Outcome != "" || m.spec.UserHold() == 1) {
-		return hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted, Receipts: mine, Time: now}
-	}
-	if refusal.Outcome != "" {
+	if refusal.Outcome != "" && len(mine) == 0 {
 		return refusal
 	}
-	if hit := m.limit(g, now); hit != nil {
+	if refusal.Outcome != "" || m.spec.UserHold() == 1 && len(mine)+len(held) > 0 {
+		return hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted, Receipts: mine, Time: now}
+	}
+	if hit := m.limit(g, held, now); hit != nil {
 		return hongbao.Answer{Outcome: hongbao.OutcomeLimitReached, Limit: hit, Time: now}
 	}
-	if len(m.stock) == 0 {
+	switch {
+	case generation > m.dealt:
+		return hongbao.Answer{Outcome: hongbao.OutcomeRefilling, Time: now}
+	case len(m.stock[generation]) == 0 && (m.places > 1 || m.newest > 1):
+		return hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Receipts: mine, Time: now}
+	case len(m.stock[generation]) == 0:
 		return hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: now}
 	}
 	if m.seq-m.finished >= m.maxBacklog {
 		return hongbao.Answer{Outcome: hongbao.OutcomeBusy, Time: now}
 	}
-	return m.grant(g, now)
+	return m.grant(g, generation, now)
 }
 
 // refusal is what the campaign's state and window say to a user who has nothing yet; no outcome if nothing.
@@ -86,9 +110,9 @@ func (m *model) refusal(now time.Time) hongbao.Answer {
 	return hongbao.Answer{}
 }
 
-func (m *model) grant(g *hongbao.Grab, now time.Time) hongbao.Answer {
-	r := m.stock[0]
-	m.stock = m.stock[1:]
+func (m *model) grant(g *hongbao.Grab, generation int64, now time.Time) hongbao.Answer {
+	r := m.stock[generation][0]
+	m.stock[generation] = m.stock[generation][1:]
 	m.seq++
 	r.Seq, r.Time, r.RequestID = m.seq, now, g.RequestID
 	m.receipts[g.User] = append(m.receipts[g.User], r)
@@ -111,7 +135,7 @@ func (m *model) grant(g *hongbao.Grab, now time.Time) hongbao.Answer {
 }
 
 // limit finds the first limit that is reached: those by user (campaign, day, hour) go ahead of those by facts.
-func (m *model) limit(g *hongbao.Grab, now time.Time) *hongbao.LimitHit {
+func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao.LimitHit {
 	for _, per := range []hongbao.Period{hongbao.PerCampaign, hongbao.PerDay, hongbao.PerHour} {
 		for _, l := range m.spec.Limits {
 			if l.By != hongbao.ByUser || l.Per != per {
@@ -121,6 +145,11 @@ func (m *model) limit(g *hongbao.Grab, now time.Time) *hongbao.LimitHit {
 			var count int64
 			for _, r := range m.receipts[g.User] {
 				if b, _ := campaigns.Bucket(m.zone, per, r.Time.UnixMilli()); b == bucket {
+					count++
+				}
+			}
+			for _, at := range held {
+				if b, _ := campaigns.Bucket(m.zone, per, at.UnixMilli()); b == bucket {
 					count++
 				}
 			}

@@ -122,11 +122,30 @@ func (k Keys) Meta() string { return k.tag + "meta" }
 // Events is the stream of every fact of the shard, in order.
 func (k Keys) Events() string { return k.tag + "events" }
 
-// Campaign is a hash: state, window, limits and counts of a campaign on the shard.
+// Campaign is a hash: state, window, limits and counts of a campaign on the shard, which is one of its places. revision
+// is what grabs go by: the hash of the plan, and behind a dot the newest generation that is announced here (generation);
+// dealt is the newest one that is here as a whole.
 func (k Keys) Campaign(id string) string { return k.tag + "c:" + id }
 
 // Stock is a list: the campaign's packets that nobody has, "number amount", in the order of the draw.
 func (k Keys) Stock(id string) string { return k.tag + "c:" + id + ":stock" }
+
+// StockOf is the stock of a generation: Stock for the first one, which may be told as 0.
+func (k Keys) StockOf(id string, generation int64) string {
+	if generation <= 1 {
+		return k.Stock(id)
+	}
+	return k.Stock(id) + ":" + strconv.FormatInt(generation, 10)
+}
+
+// Stocks are the stocks of that many generations.
+func (k Keys) Stocks(id string, generations int64) []string {
+	keys := []string{k.Stock(id)}
+	for g := int64(2); g <= generations; g++ {
+		keys = append(keys, k.StockOf(id, g))
+	}
+	return keys
+}
 
 // Receipts is a hash: user to his grants in the campaign.
 func (k Keys) Receipts(id string) string { return k.tag + "c:" + id + ":receipts" }

@@ -42,7 +42,11 @@ type LostCampaign struct {
 // EndLost ends a campaign that is frozen or missing, once the ledger has refunded it. A repeat changes nothing. A
 // campaign that is whole is refused.
 func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
-	keys := []string{k.Keys.Campaign(c.ID), k.Keys.Stock(c.ID), k.Keys.Refunded()}
+	generations, err := k.generations(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	keys := append([]string{k.Keys.Campaign(c.ID), k.Keys.Refunded()}, k.Keys.Stocks(c.ID, generations)...)
 	reply, err := k.run(ctx, endLostScript, keys,
 		[]any{c.ID, c.Packets, int64(c.Total), c.Granted, int64(c.GrantedAmount)})
 	if err != nil {

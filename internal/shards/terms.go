@@ -17,6 +17,9 @@ import (
 // read them from the campaign again.
 type Terms struct {
 	factNames string
+	places    int   // over how many shards the campaign is spread
+	newest    int64 // generation that is announced
+	from      int64 // the window's start, in Unix ms
 	args      []any // as grab.lua wants them
 	oneEach   bool  // a user gets one packet only
 	limits    []hongbao.LimitHit
@@ -30,6 +33,33 @@ type factLimit struct {
 	counters    string // name of the hash
 }
 
+// Places is over how many shards the campaign is spread, at least 1.
+func (t *Terms) Places() int { return max(t.places, 1) }
+
+// Generation is the newest one that was announced where the terms were read, at least 1.
+func (t *Terms) Generation() int64 { return max(t.newest, 1) }
+
+// Revision names what the campaign goes by; a generation that is announced changes it.
+func (t *Terms) Revision() string {
+	revision, _ := t.args[0].(string)
+	return revision
+}
+
+// walks tells whether nothing left here does not mean nothing left.
+func (t *Terms) walks() bool { return t.places > 1 || t.newest > 1 }
+
+// sinceStart tells times as grab.lua wants them.
+func (t *Terms) sinceStart(times []time.Time) string {
+	var text []byte
+	for i, at := range times {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendInt(text, max(0, at.UnixMilli()-t.from), 10)
+	}
+	return string(text)
+}
+
 // noTerms never hold.
 var noTerms = &Terms{args: []any{"", "", ""}}
 
@@ -39,13 +69,16 @@ var keepCounters = map[hongbao.Period]time.Duration{hongbao.PerDay: 24 * time.Ho
 // parseTerms reads the reply of grab.lua that tells terms.
 func parseTerms(reply []string) (*Terms, error) {
 	broken := fmt.Errorf("script grab answered terms that can't be read: %.200q", reply)
-	if len(reply) < 6 || reply[0] != "T" {
+	if len(reply) < 8 || reply[0] != "T" || len(reply[3]) < 27 {
 		return nil, broken
 	}
-	t := &Terms{factNames: reply[1], oneEach: reply[4] == "1"}
-	var err error
-	rest := reply[6:]
-	if t.byUser, err = strconv.Atoi(reply[5]); err != nil || t.byUser < 0 || len(rest) < 4*t.byUser ||
+	t := &Terms{factNames: reply[1], oneEach: reply[6] == "1"}
+	var err1, err2, err3, err error
+	t.from, err1 = strconv.ParseInt(reply[3][26:], 10, 64)
+	t.places, err2 = strconv.Atoi(reply[4])
+	t.newest, err3 = strconv.ParseInt(reply[5], 10, 64)
+	rest := reply[8:]
+	if t.byUser, err = strconv.Atoi(reply[7]); errors.Join(err, err1, err2, err3) != nil || t.byUser < 0 || len(rest) < 4*t.byUser ||
 		(len(rest)-4*t.byUser)%5 != 0 {
 		return nil, broken
 	}

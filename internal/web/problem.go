@@ -49,6 +49,7 @@ var codes = map[string]Code{
 	"campaign_invalid":         {http.StatusBadRequest, "This can't be the id of a campaign"},
 	"unknown_campaign":         {http.StatusNotFound, "There is no such campaign"},
 	"busy":                     {http.StatusServiceUnavailable, "Nothing happened yet: more comes than is dealt with"},
+	"refilling":                {http.StatusServiceUnavailable, "Nothing is decided yet: more packets are on their way"},
 	"frozen":                   {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
 	"unavailable":              {http.StatusServiceUnavailable, "Nothing happened: a server behind this one does not answer"},
 	"outcome_unknown":          {http.StatusServiceUnavailable, "The request may or may not have been carried out"},

@@ -1,0 +1,39 @@
+-- announce: tells one place of a campaign that a top-up's generation comes. The campaign's revision changes, so whoever grabs
+-- learns of it before his next grab; until the generation is here as a whole, grabs that have come to it answer refilling.
+--
+-- KEYS  1 campaign  2 stock of the generation
+-- ARGV  1 hash of the plan of the campaign  2 generation  3 hash of the generation's plan
+--       4 packets and 5 their sum that the whole campaign has with it  6 packets and 7 their sum that this place gets with it
+-- Reply "ok"; or "refused", why (missing, state, plan, generation), the state, the newest generation that is announced here
+-- Cost  O(1)
+-- First write HSET: it grows memory.
+-- Repeat answers "ok" and changes nothing.
+
+local c, damage = whole(KEYS[1], 'state', 'hash', 'loaded', 'loaded_amount')
+local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'hash:' .. ARGV[2])
+local stocked = redis.call('LLEN', KEYS[2])
+if damage then
+	return damage
+end
+local newest = tonumber(walk[1] or 1)
+local refused = not c[1] and 'missing' or c[1] ~= 'open' and c[1] ~= 'paused' and 'state' or
+	(c[2] ~= ARGV[1] or walk[3] and walk[3] ~= ARGV[3]) and 'plan'
+if not refused and walk[3] then
+	return { 'ok' }
+end
+if not refused and (tonumber(ARGV[2]) ~= newest + 1 or tonumber(walk[2] or 1) ~= newest) then
+	refused = 'generation'
+end
+if refused then
+	return { 'refused', refused, c[1] or '', tostring(newest) }
+end
+if stocked > 0 then
+	return redis.error_reply('HBLEFTOVER the generation is not announced, but its stock has ' .. stocked .. ' packets')
+end
+if tonumber(ARGV[6]) < tonumber(c[3]) or tonumber(ARGV[7]) < tonumber(c[4]) then
+	return redis.error_reply('HBSTOCK the place has got ' .. c[3] .. ' packets of ' .. c[4] .. ' already')
+end
+redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'hash:' .. ARGV[2], ARGV[3], 'revision', ARGV[1] .. '.' .. ARGV[2],
+	'packets', ARGV[4], 'total', ARGV[5], 'share', ARGV[6], 'share_amount', ARGV[7],
+	'base', c[3]) -- what the place got before this generation
+return { 'ok' }
